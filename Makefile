@@ -1,0 +1,80 @@
+# Needs Python 3.11 or later, make and a network; everything else goes into $(VENV).
+#
+#   make demo ARGS="--help"           arguments for the command behind demo, bench and test
+#   make demo PYTHON=/path/to/python  the Python to build $(VENV) with
+#   make test WORKERS=4               processes that run the tests
+
+VENV    ?= .venv
+WORKERS ?= 2
+ARGS    ?=
+PYTHON  ?=
+
+BIN  := $(VENV)/bin
+PY   := $(BIN)/python
+CORE := $(VENV)/.installed
+DEV  := $(VENV)/.installed-dev
+PIP  := $(PY) -m pip install -qq --disable-pip-version-check --constraint constraints.txt
+
+# One thread of linear algebra per test process; compiled code of the many states of a working copy stays in it.
+TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OCCAMRL_CACHE_DIR="$${OCCAMRL_CACHE_DIR:-$(CURDIR)/.cache/numba}"
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test lint format bench clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: $(CORE)  ## Show what the library does: a table and a figure
+	@$(BIN)/occamrl demo $(ARGS)
+
+test: lint  ## Check style, types and layers, then run every test
+	@echo "pytest"
+	@$(TEST_ENV) $(PY) -m pytest -n $(WORKERS) --dist loadscope $(ARGS)
+
+lint: $(DEV)  ## Check style, types and layers only
+	@echo "ruff check" && $(BIN)/ruff check --quiet .
+	@echo "ruff format --check" && $(BIN)/ruff format --check --quiet .
+	@echo "mypy" && $(BIN)/mypy
+	@echo "lint-imports" && $(BIN)/lint-imports --no-logo
+
+format: $(DEV)  ## Format the code and mend what can be mended
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(CORE)  ## Measure speed against plain NumPy, and how cost grows
+	@PYTHONPATH=. $(PY) benchmarks/bench.py $(ARGS)
+
+clean:  ## Remove the environment, caches and builds
+	@rm -rf "$(VENV)" .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	@find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
+
+# The stamps lie inside the environment: without it they are gone too; a change of requirements installs again.
+$(CORE): pyproject.toml constraints.txt | $(PY)
+	@echo "Installing occamrl into $(VENV) (a minute or so, once)"
+	@$(PIP) --editable .
+	@touch $@
+
+$(DEV): pyproject.toml constraints.txt | $(PY)
+	@echo "Installing occamrl and its development tools into $(VENV) (a minute or so, once)"
+	@$(PIP) --editable '.[dev]'
+	@touch $(CORE) $@
+
+$(PY):
+	@new='import sys; sys.exit(sys.version_info < (3, 11))'; \
+	seen=; python=; \
+	for name in $(if $(PYTHON),"$(PYTHON)",python3 python3.13 python3.12 python3.11 python3.14 python); do \
+	  command -v "$$name" >/dev/null 2>&1 || continue; \
+	  seen="$$seen $$("$$name" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)"; \
+	  if "$$name" -c "$$new" 2>/dev/null; then python=$$name; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "occamrl needs Python 3.11 or later; found:$${seen:- none}." >&2; \
+	  echo "Install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; \
+	fi; \
+	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+	  echo "$$python cannot make virtual environments; install its venv module (Debian, Ubuntu: python3-venv)." >&2; exit 1; \
+	fi; \
+	echo "Creating $(VENV) with $$("$$python" --version)"; \
+	"$$python" -m venv --clear "$(VENV)" || { rm -rf "$(VENV)"; exit 1; }

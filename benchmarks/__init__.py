@@ -1,0 +1,1 @@
+"""Benchmarks, and the plain NumPy implementation that they and the tests compare with."""

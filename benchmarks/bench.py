@@ -1,0 +1,455 @@
+"""Speed of the package: against plain NumPy, as problems grow, and at sizes where memory matters.
+
+    make bench                  everything, a few minutes
+    make bench ARGS=--quick     the same sections with fewer episodes and smaller sizes
+
+Times are medians over repeated runs after a first one that compiles, on one thread, exact regret included. Lazy
+planning plans often in the first episodes and rarely later, so its time per episode depends on K: a ratio is always
+taken at the same K for both. Planning before every episode costs the same in each, and K may differ.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before NumPy is loaded, so that both sides run on one thread
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+os.environ["MKL_NUM_THREADS"] = "1"
+
+import argparse
+import json
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+import occamrl as orl
+from benchmarks import plain_numpy
+from occamrl.problems.river_swim import RiverSwim
+from occamrl.problems.sparse_mixture import SparseMixture
+
+Floats = NDArray[np.float64]
+DELTA = 0.05
+LAZY = 0.2
+
+
+# ------------------------------------------------------------------------------------------------------ what is timed
+
+
+@dataclass(frozen=True)
+class LinearCase:
+    """A problem with a feature map, as the package takes it and as dense arrays for NumPy."""
+
+    mdp: Any
+    features: Any
+    norm_bound: float
+    phi: Floats  # [S, A, S, d]
+    transition: Floats  # [S, A, S]
+    reward: Floats  # [S, A]
+    horizon: int
+    initial_state: int = 0
+    replan: float = 0.0
+
+    @property
+    def learner(self) -> Any:
+        """The package's UCRL-VTR-LIN for this problem."""
+        return orl.UCRLVTRLin(
+            features=self.features,
+            norm_bound=self.norm_bound,
+            delta=DELTA,
+            radius="sharp",
+            weights="range",
+            replan=self.replan,
+        )
+
+    def run_numpy(self, episodes: int) -> object:
+        """Run the same algorithm in plain NumPy."""
+        return plain_numpy.ucrl_vtr_lin(
+            self.phi,
+            self.reward,
+            self.transition,
+            self.horizon,
+            self.initial_state,
+            episodes=episodes,
+            uniforms=np.random.default_rng(0).random((episodes, self.horizon)),
+            norm_bound=self.norm_bound,
+            delta=DELTA,
+            replan=self.replan,
+        )
+
+
+@dataclass(frozen=True)
+class FamilyCase:
+    """A problem with a finite family of kernels, member 0 the truth."""
+
+    mdp: Any
+    kernels: Floats  # [n, S, A, S]
+    reward: Floats
+    horizon: int
+    replan: float = 0.0
+
+    @property
+    def learner(self) -> Any:
+        """The package's UCRL-VTR for this family."""
+        return orl.UCRLVTR(family=orl.FiniteFamily(self.kernels), delta=DELTA, replan=self.replan)
+
+    def run_numpy(self, episodes: int) -> object:
+        """Run the same algorithm in plain NumPy."""
+        return plain_numpy.ucrl_vtr(
+            self.kernels,
+            self.reward,
+            self.kernels[0],
+            self.horizon,
+            0,
+            episodes=episodes,
+            uniforms=np.random.default_rng(0).random((episodes, self.horizon)),
+            delta=DELTA,
+            replan=self.replan,
+        )
+
+
+Case = LinearCase | FamilyCase
+
+
+def known_problem(mdp: Any, features: Any, phi: Floats, theta: Floats) -> LinearCase:
+    """Return a problem of the package with its dense arrays."""
+    return LinearCase(
+        mdp=mdp,
+        features=features,
+        norm_bound=float(np.linalg.norm(theta)),
+        phi=phi,
+        transition=mdp.kernel(),
+        reward=np.array(mdp.known.base_reward),
+        horizon=mdp.horizon,
+        initial_state=int(np.argmax(mdp.initial_distribution)),
+    )
+
+
+def mixture_problem(*, states: int, horizon: int, dimension: int) -> LinearCase:
+    """Return the sparse linear mixture of the package, 4 actions, 3 non-zero coordinates."""
+    problem = SparseMixture(
+        states=states, actions=4, horizon=horizon, dimension=dimension, nonzero=3, gamma=0.5, seed=0
+    )
+    phi = np.array(problem.phi, dtype=np.float64)
+    return known_problem(problem.mdp, orl.FeatureMap(phi), phi, np.array(problem.theta, dtype=np.float64))
+
+
+def river_swim_problem(states: int) -> LinearCase:
+    """Return RiverSwim with one-hot features, d = 2 S^2, kept as blocks by the package and dense for NumPy."""
+    mdp = RiverSwim(states=states, variant="ayoub").mdp
+    kernel = mdp.kernel()
+    phi = np.eye(kernel.size).reshape(*kernel.shape, -1)
+    return known_problem(mdp, orl.FeatureMap.tabular(states=states, actions=mdp.actions), phi, kernel)
+
+
+def simulators_problem(*, states: int, horizon: int, dimension: int, actions: int = 4) -> LinearCase:
+    """Return a mixture of random dense kernels, with equal weights."""
+    rng = np.random.default_rng([states, horizon, dimension])
+    phi = np.moveaxis(rng.dirichlet(np.ones(states), size=(dimension, states, actions)), 0, -1).copy()
+    theta = np.full(dimension, 1.0 / dimension)
+    transition, reward = phi @ theta, rng.random((states, actions))
+    return LinearCase(
+        mdp=orl.FiniteMDP(transition=transition, reward=reward, horizon=horizon, initial_state=0),
+        features=orl.FeatureMap(phi),
+        norm_bound=float(np.linalg.norm(theta)),
+        phi=phi,
+        transition=transition,
+        reward=reward,
+        horizon=horizon,
+    )
+
+
+def family_problem(*, members: int, states: int, horizon: int, actions: int = 4) -> FamilyCase:
+    """Return a family of random kernels."""
+    rng = np.random.default_rng([members, states, horizon])
+    kernels, reward = rng.dirichlet(np.ones(states), size=(members, states, actions)), rng.random((states, actions))
+    mdp = orl.FiniteMDP(transition=kernels[0], reward=reward, horizon=horizon, initial_state=0)
+    return FamilyCase(mdp=mdp, kernels=kernels, reward=reward, horizon=horizon)
+
+
+def seconds(action: Callable[[], object], repeats: int) -> float:
+    """Return the median time of ``action`` over ``repeats`` calls."""
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+def package_time(case: Case, episodes: int, repeats: int = 3) -> float:
+    """Return seconds for ``episodes`` episodes of the package, compiled beforehand."""
+    orl.run(case.learner, case.mdp, episodes=10, seed=1, progress=False)
+    return seconds(lambda: orl.run(case.learner, case.mdp, episodes=episodes, seed=0, progress=False), repeats)
+
+
+def numpy_time(case: Case, episodes: int, repeats: int = 3) -> float:
+    """Return seconds for ``episodes`` episodes of plain NumPy."""
+    case.run_numpy(5)
+    return seconds(lambda: case.run_numpy(episodes), repeats)
+
+
+def say(text: str = "") -> None:
+    """Print a line at once."""
+    print(text, flush=True)
+
+
+# ------------------------------------------------------------------------------------------------ 1. against NumPy
+
+
+def compare(quick: bool) -> None:
+    """Print microseconds per episode of the package and of plain NumPy, and their ratio."""
+    short = 10 if quick else 1
+    mixture = mixture_problem(states=6, horizon=20, dimension=8)
+    wide = mixture_problem(states=12, horizon=6, dimension=16)
+    river = river_swim_problem(5)
+    family = family_problem(members=577, states=6, horizon=20)
+    rows: list[tuple[str, Case, int, int]] = [  # name, case, K of the package, K of NumPy
+        ("mixture S=6 A=4 H=20 d=8", mixture, 2_000 // short, 300 // short),
+        ("mixture S=6 A=4 H=20 d=8", replace(mixture, replan=LAZY), 20_000 // short, 20_000 // short),
+        ("RiverSwim, one-hot, S=5 A=2 H=20 d=50", river, 2_000 // short, 200 // short),
+        ("RiverSwim, one-hot, S=5 A=2 H=20 d=50", replace(river, replan=LAZY), 5_000 // short, 5_000 // short),
+        ("mixture S=12 A=4 H=6 d=16", wide, 2_000 // short, 300 // short),
+        ("mixture S=12 A=4 H=6 d=16", replace(wide, replan=LAZY), 20_000 // short, 20_000 // short),
+        ("577 kernels S=6 A=4 H=20", family, 1_000 // short, 1_000 // short),
+        ("577 kernels S=6 A=4 H=20", replace(family, replan=LAZY), 1_000 // short, 1_000 // short),
+    ]
+    say("1. Against plain NumPy (benchmarks/plain_numpy.py): microseconds per episode")
+    say("   every: plans before each episode; lazy: replan=0.2, at the same K for both;")
+    say("   'to every' compares the package with NumPy planning before each episode")
+    say()
+    say(f"   {'problem':<38} {'plan':<6} {'K':>7} {'package':>9} {'K':>7} {'NumPy':>9} {'ratio':>7} {'to every':>9}")
+    numpy_every = 0.0
+    for name, case, package_episodes, numpy_episodes in rows:
+        ours = 1e6 * package_time(case, package_episodes) / package_episodes
+        theirs = 1e6 * numpy_time(case, numpy_episodes, 1 if numpy_episodes > 5_000 else 3) / numpy_episodes
+        if case.replan == 0.0:
+            numpy_every = theirs
+        say(
+            f"   {name:<38} {'lazy' if case.replan else 'every':<6} {package_episodes:>7,} {ours:>9.2f}"
+            f" {numpy_episodes:>7,} {theirs:>9.1f} {theirs / ours:>6.0f}x {numpy_every / ours:>8.0f}x"
+        )
+    say()
+    say("   Lazily over a long run, the package alone")
+    for name, long_case in (("mixture S=6 A=4 H=20 d=8", mixture), ("mixture S=12 A=4 H=6 d=16", wide)):
+        episodes = 200_000 // short
+        ours = 1e6 * package_time(replace(long_case, replan=LAZY), episodes) / episodes
+        say(f"   {name:<38} {'lazy':<6} {episodes:>7,} {ours:>9.2f}")
+    say()
+
+
+# ------------------------------------------------------------------------------------------------ 2. how cost grows
+
+
+def exponent(sizes: Sequence[int], times: Sequence[float]) -> float:
+    """Return the least-squares slope of log time over log size."""
+    return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
+
+
+def growth(quick: bool) -> None:
+    """Print how time grows with S, d, H (per episode) and K (in all), and the exponents."""
+    centre = {"states": 8, "dimension": 8, "horizon": 10}
+    sweeps = {
+        "states": ("S", [4, 8, 16, 32, 64]),
+        "dimension": ("d", [4, 8, 16, 32, 64]),
+        "horizon": ("H", [5, 10, 20, 40, 80]),
+    }
+    say("2. How cost grows: dense mixtures of d random kernels around S=8, A=4, H=10, d=8; the package alone")
+    for replan, plan, episodes in ((0.0, "every", 200 if quick else 1_000), (LAZY, "lazy", 2_000 if quick else 20_000)):
+        say()
+        say(f"   plan: {plan}; microseconds per episode, K={episodes:,}")
+        for field, (symbol, sizes) in sweeps.items():
+            if quick:
+                sizes = sizes[:3]
+            times = []
+            for size in sizes:
+                case = replace(simulators_problem(**(centre | {field: size})), replan=replan)
+                times.append(package_time(case, episodes) / episodes)
+            points = "  ".join(f"{size}: {1e6 * t:.2f}" for size, t in zip(sizes, times, strict=True))
+            say(f"   {symbol}^{exponent(sizes, times):<6.2f} {points}")
+        counts = [episodes * factor for factor in ((1, 4, 16, 64) if replan else (1, 2, 4, 8))]
+        case = replace(simulators_problem(**centre), replan=replan)
+        times = [package_time(case, count) for count in counts]
+        points = "  ".join(f"{count:,}: {1e3 * t:.2f}" for count, t in zip(counts, times, strict=True))
+        say(f"   K^{exponent(counts, times):<6.2f} {points}   (milliseconds in all)")
+    say()
+
+
+# ------------------------------------------------------------------------------------ 3. large: time and peak memory
+
+
+def peak_memory() -> float:
+    """Return this process's largest resident size so far, in MiB.
+
+    Linux carries ``ru_maxrss`` over from the parent of a new process, so its own high-water mark is read where there
+    is one.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
+def sparse_simulators(states: int, *, shared: bool) -> tuple[list[Any], Any, Floats, Floats]:
+    """Return 8 sparse kernels [(S*A), S] with 5 successors each, a convex mixture of them, its weights and rewards.
+
+    ``shared``: the simulators agree on the successors of (s, a) and differ in probabilities; otherwise each has its
+    own, and the mixture has up to 40.
+    """
+    actions, successors, dimension = 4, 5, 8
+    rng = np.random.default_rng([states, shared])
+    pairs = states * actions
+    indptr = np.arange(0, pairs * successors + 1, successors)
+
+    def draw_successors() -> NDArray[np.int64]:
+        """Return distinct next states of every (s, a): a random start and random steps of at most S/5 forward."""
+        steps = rng.integers(1, states // successors + 1, size=(pairs, successors))
+        return (rng.integers(states, size=(pairs, 1)) + np.cumsum(steps, axis=1)) % states
+
+    common = draw_successors()
+    kernels = []
+    for _ in range(dimension):
+        indices = common if shared else draw_successors()
+        probabilities = rng.dirichlet(np.ones(successors), size=pairs)
+        kernel = scipy.sparse.csr_array((probabilities.ravel(), indices.ravel(), indptr), shape=(pairs, states))
+        kernel.sort_indices()
+        kernels.append(kernel)
+    theta = rng.dirichlet(np.ones(dimension))
+    truth = sum((weight * kernel for weight, kernel in zip(theta[1:], kernels[1:], strict=True)), theta[0] * kernels[0])
+    return kernels, truth.tocsr(), theta, rng.random((states, actions))
+
+
+def per_episode(learner: Any, mdp: Any, episodes: int) -> tuple[float, float]:
+    """Return seconds for a first run of one episode, and for each further episode.
+
+    What a learner does once is in the first run; what every run does once is taken out by a second run of one episode.
+    """
+
+    def run(count: int) -> float:
+        return seconds(lambda: orl.run(learner, mdp, episodes=count, seed=0, progress=False), 1)
+
+    first, again = run(1), run(1)
+    return first, max(0.0, run(1 + episodes) - again) / episodes
+
+
+def probe_sparse(states: int, shared: bool) -> dict[str, float]:
+    """Measure UCRL-VTR-LIN, planning before every episode, on a sparse mixture of simulators."""
+
+    def build(size: int) -> tuple[Any, Any]:
+        kernels, truth, theta, reward = sparse_simulators(size, shared=shared)
+        mdp = orl.FiniteMDP(transition=truth, reward=reward, horizon=20, initial_state=0)
+        learner = orl.UCRLVTRLin(
+            features=orl.FeatureMap(kernels), norm_bound=float(np.linalg.norm(theta)), delta=DELTA, replan=0.0
+        )
+        return learner, mdp
+
+    small_learner, small_mdp = build(50)
+    orl.run(small_learner, small_mdp, episodes=2, seed=0, progress=False)  # compiles
+    before = peak_memory()
+    begin = time.perf_counter()
+    learner, mdp = build(states)
+    built = time.perf_counter() - begin
+    first, each = per_episode(learner, mdp, 4)
+    return {"build": built, "first": first, "each": each, "before": before, "peak": peak_memory()}
+
+
+def probe_family(members: int) -> dict[str, float]:
+    """Measure UCRL-VTR, planning before every episode, on kernels given by parameters over a feature map."""
+    case = simulators_problem(states=6, horizon=20, dimension=8)
+    thetas = np.random.default_rng(members).dirichlet(np.ones(8), size=members)
+    mdp = orl.FiniteMDP(transition=case.phi @ thetas[0], reward=case.reward, horizon=20, initial_state=0)
+
+    def learner_of(count: int) -> Any:
+        family = orl.FiniteFamily(parameters=thetas[:count], features=orl.FeatureMap(case.phi))
+        return orl.UCRLVTR(family=family, delta=DELTA)
+
+    orl.run(learner_of(10), mdp, episodes=2, seed=0, progress=False)  # compiles
+    before = peak_memory()
+    begin = time.perf_counter()
+    learner = learner_of(members)
+    built = time.perf_counter() - begin
+    first, each = per_episode(learner, mdp, 2_000)
+    return {"build": built, "first": first, "each": each, "before": before, "peak": peak_memory()}
+
+
+def probe(name: str, size: int) -> dict[str, float]:
+    """Measure one of the large problems in this process."""
+    if name == "family":
+        return probe_family(size)
+    return probe_sparse(size, shared=name == "shared")
+
+
+def large(quick: bool) -> bool:
+    """Print build time, first run, time per episode and peak memory of large problems; False if one failed."""
+    states, families = (2_000, (4_096,)) if quick else (20_000, (65_536, 100_000))
+    rows = [
+        (f"8 sparse simulators, S={states:,}, 5 successors in common", "shared", states),
+        (f"8 sparse simulators, S={states:,}, 5 successors each", "own", states),
+        *((f"{n:,} kernels by parameters, S=6, d=8", "family", n) for n in families),
+    ]
+    say("3. Large problems, A=4, H=20, each in a process of its own, planning before every episode")
+    say("   first: a run of one episode, with all that is done once; episode: each further one (plan, play, evaluate)")
+    say("   before, peak: largest resident size after compiling and at the end")
+    say()
+    say(f"   {'problem':<54} {'build':>8} {'first':>8} {'episode':>12} {'before':>9} {'peak':>9}")
+    complete = True
+    for label, name, size in rows:
+        command = [sys.executable, str(Path(__file__).resolve()), "--probe", name, "--size", str(size)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (this very file)
+        if done.returncode != 0:
+            complete = False
+            reason = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+            say(f"   {label:<54} failed: {reason[0]}")
+            continue
+        found = json.loads(done.stdout.splitlines()[-1])
+        episode = f"{found['each']:.3f} s" if found["each"] >= 0.01 else f"{1e6 * found['each']:.1f} us"
+        say(
+            f"   {label:<54} {found['build']:>6.2f} s {found['first']:>6.2f} s {episode:>12}"
+            f" {found['before']:>5.0f} MiB {found['peak']:>5.0f} MiB"
+        )
+    say()
+    return complete
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the sections that are asked for; return the exit status."""
+    parser = argparse.ArgumentParser(prog="bench", description="Speed of occamrl against plain NumPy, and its growth.")
+    parser.add_argument("--quick", action="store_true", help="fewer episodes and smaller sizes: under a minute")
+    parser.add_argument("--section", type=int, choices=(1, 2, 3), help="only this section")
+    parser.add_argument("--probe", choices=("shared", "own", "family"), help=argparse.SUPPRESS)
+    parser.add_argument("--size", type=int, default=0, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.probe:
+        say(json.dumps(probe(options.probe, options.size)))
+        return 0
+    begin = time.perf_counter()
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba", "scipy"))
+    say(f"Python {platform.python_version()}, {libraries}; {platform.system()} {platform.machine()}, one thread")
+    say()
+    complete = True
+    if options.section in (None, 1):
+        compare(options.quick)
+    if options.section in (None, 2):
+        growth(options.quick)
+    if options.section in (None, 3):
+        complete = large(options.quick)
+    say(f"{time.perf_counter() - begin:.0f} s in all")
+    return 0 if complete else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

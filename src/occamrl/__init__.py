@@ -1,0 +1,103 @@
+"""occamrl: Occam's razor for reinforcement learning.
+
+Public names are loaded when first used, so that ``import occamrl`` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0.dev0"
+
+_HOMES = {
+    "FiniteMDP": "occamrl.problems.finite_mdp",
+    "FeatureMap": "occamrl.families.features",
+    "FiniteFamily": "occamrl.families.finite",
+    "UCRLVTR": "occamrl.learners.ucrl_vtr",
+    "UCRLVTRLin": "occamrl.learners.ucrl_vtr_lin",
+    "LinearStatistics": "occamrl.learners.ucrl_vtr_lin",
+    "Optimal": "occamrl.learners.optimal",
+    "UniformRandom": "occamrl.learners.uniform_random",
+    "Greedy": "occamrl.learners.greedy",
+    "run": "occamrl.runs.loop",
+    "Result": "occamrl.runs.result",
+    "Interaction": "occamrl.runs.interaction",
+    "make_problem": "occamrl.registry",
+    "stream": "occamrl.seeding",
+    "check_learner": "occamrl.checks",
+    "check_problem": "occamrl.checks",
+    "check_family": "occamrl.checks",
+    "check_selector": "occamrl.checks",
+    "Phase": "occamrl.contracts",
+    "PhaseOutcome": "occamrl.contracts",
+    "Learner": "occamrl.contracts",
+    "Selector": "occamrl.contracts",
+    "Known": "occamrl.contracts",
+    "Interrupted": "occamrl.errors",
+    "InvalidInput": "occamrl.errors",
+    "OccamRLError": "occamrl.errors",
+}
+_MODULES = ("problems", "families", "learners", "selectors", "errors", "registry")
+
+__all__ = [  # spelled out, so that tools can read it
+    "UCRLVTR",
+    "FeatureMap",
+    "FiniteFamily",
+    "FiniteMDP",
+    "Greedy",
+    "Interaction",
+    "Interrupted",
+    "InvalidInput",
+    "Known",
+    "Learner",
+    "LinearStatistics",
+    "OccamRLError",
+    "Optimal",
+    "Phase",
+    "PhaseOutcome",
+    "Result",
+    "Selector",
+    "UCRLVTRLin",
+    "UniformRandom",
+    "__version__",
+    "check_family",
+    "check_learner",
+    "check_problem",
+    "check_selector",
+    "make_problem",
+    "run",
+    "stream",
+]
+
+if TYPE_CHECKING:
+    from occamrl.checks import check_family, check_learner, check_problem, check_selector
+    from occamrl.contracts import Known, Learner, Phase, PhaseOutcome, Selector
+    from occamrl.errors import Interrupted, InvalidInput, OccamRLError
+    from occamrl.families.features import FeatureMap
+    from occamrl.families.finite import FiniteFamily
+    from occamrl.learners.greedy import Greedy
+    from occamrl.learners.optimal import Optimal
+    from occamrl.learners.ucrl_vtr import UCRLVTR
+    from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+    from occamrl.learners.uniform_random import UniformRandom
+    from occamrl.problems.finite_mdp import FiniteMDP
+    from occamrl.registry import make_problem
+    from occamrl.runs.interaction import Interaction
+    from occamrl.runs.loop import run
+    from occamrl.runs.result import Result
+    from occamrl.seeding import stream
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    if name in _MODULES:
+        return importlib.import_module(f"occamrl.{name}")
+    raise AttributeError(f"module 'occamrl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES, *_MODULES])

@@ -1,0 +1,1 @@
+"""How wide a confidence set must be: radii with the theory's constants."""

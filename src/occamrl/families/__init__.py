@@ -1,0 +1,1 @@
+"""What a kernel may be: feature maps (linear families) and finite families."""

@@ -1,0 +1,159 @@
+"""Finite families of kernels: a stack, or parameters over a feature map.
+
+Both are the same thing: n vectors theta over features, the features of a stack being one-hot. Value functions depend on
+the kernel alone and are solved once per problem.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from occamrl.contracts import Floats, Known
+from occamrl.errors import FamilyError, ShapeError
+from occamrl.families.features import FeatureMap
+from occamrl.families.simulators import any_sparse, outcomes_of, read_kernels
+from occamrl.kernels.bellman import optimal_values
+from occamrl.kernels.compile import compiled
+from occamrl.kernels.features import fill_probabilities, kernel_of
+
+_SUM_TOLERANCE = 1e-8
+_SIGN_TOLERANCE = 1e-10
+
+
+class FiniteFamily:
+    """A list of candidate kernels.
+
+    Parameters
+    ----------
+    kernels : array [n, S, A, S], or a sequence of kernels
+        Dense [S, A, S] or scipy.sparse of shape (S*A, S); sparse ones stay so.
+    parameters, features : array [n, d] and FeatureMap
+        Instead of ``kernels``: member i is <phi, parameters[i]>. 100,000 members fit easily.
+    """
+
+    def __init__(
+        self,
+        kernels: ArrayLike | Sequence[Any] | None = None,
+        *,
+        parameters: ArrayLike | None = None,
+        features: FeatureMap | None = None,
+    ) -> None:
+        if (kernels is None) == (parameters is None) or (parameters is None) != (features is None):
+            raise FamilyError("kernels", got="both or neither", expected="kernels, or parameters with features")
+        if features is None:
+            features, theta = _one_hot(kernels)
+        else:
+            theta = np.ascontiguousarray(np.asarray(parameters, dtype=np.float64).T)
+            if theta.ndim != 2 or theta.shape[0] != features.dimension:
+                raise ShapeError("parameters", got=theta.T.shape, expected=f"[n, {features.dimension}]")
+        if theta.shape[1] == 0:
+            raise FamilyError(
+                "kernels" if parameters is None else "parameters", got="no member", expected="at least one"
+            )
+        self.features = features
+        self.theta = theta  # [d, n]: one column per member
+        _check_members(self, "kernels" if parameters is None else "parameters")
+        self._values: weakref.WeakKeyDictionary[Known, Floats] = weakref.WeakKeyDictionary()
+
+    @property
+    def size(self) -> int:
+        """The number n of members."""
+        return int(self.theta.shape[1])
+
+    def kernel(self, member: int) -> Floats:
+        """Return one member as a dense array [S, A, S]."""
+        return self.features.kernel(self.theta[:, member])
+
+    def optimal_values(self, known: Known) -> Floats:
+        """Return V*_{P,h} for every member P, [n, H + 1, S]; solved once per problem."""
+        if known not in self._values:
+            layout = self.features.attach(known)
+            base = known.base_reward.flatten()
+            solved = _solve_members(layout, self.theta, base, known.states, known.horizon)
+            self._values[known] = solved
+        return self._values[known]
+
+    @classmethod
+    def examples(cls) -> list[FiniteFamily]:
+        """Small instances, for the contract checks."""
+        generator = np.random.default_rng(0)
+        stack = generator.dirichlet(np.ones(3), size=(4, 3, 2))
+        mixture = FeatureMap([stack[0], stack[1]])
+        weights = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
+        return [cls(stack), cls(parameters=weights, features=mixture)]
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __repr__(self) -> str:
+        return f"FiniteFamily(n={self.size}, {self.features!r})"
+
+
+def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
+    """Return the one-hot features over the united support, and the members' probabilities as columns."""
+    if any_sparse(kernels):
+        entries = read_kernels("kernels", kernels)
+        outcomes, states = entries.outcomes, entries.states
+        theta = np.zeros((outcomes.next_state.size, len(kernels)))
+        theta[entries.outcome, entries.kernel] = entries.value
+    else:
+        stack = np.asarray(kernels, dtype=np.float64)
+        if stack.size == 0:
+            raise FamilyError("kernels", got=f"shape {stack.shape}", expected="at least one member")
+        if stack.ndim != 4 or stack.shape[1] != stack.shape[3]:
+            raise ShapeError("kernels", got=stack.shape, expected="[n, S, A, S]")
+        states, pairs = stack.shape[1], stack.shape[1] * stack.shape[2]
+        flat = stack.reshape(len(stack), -1)
+        possible = np.flatnonzero((flat != 0.0).any(axis=0))
+        outcomes = outcomes_of("kernels", possible // states, possible % states, pairs)
+        theta = np.ascontiguousarray(flat[:, possible].T)
+    return FeatureMap.of_outcomes(outcomes, states), theta
+
+
+@compiled
+def _first_invalid(layout: Any, theta: Floats) -> tuple[int, int, float, float]:
+    """Return the first member and (s, a) that are no distribution, with sum and smallest entry; member -1 if none."""
+    start = layout.outcomes.start
+    column = np.empty(theta.shape[0])
+    p = np.empty(layout.outcomes.next_state.size)
+    for member in range(theta.shape[1]):
+        column[:] = theta[:, member]
+        for sa in range(start.size - 1):
+            row = p[start[sa] : start[sa + 1]]
+            fill_probabilities(layout, sa, column, row)
+            total, least = row.sum(), row.min()
+            if not (abs(total - 1.0) <= _SUM_TOLERANCE and least >= -_SIGN_TOLERANCE):
+                return member, sa, total, least
+    return -1, 0, 1.0, 0.0
+
+
+def _check_members(family: FiniteFamily, field: str) -> None:
+    member, pair, total, least = _first_invalid(family.features.layout, family.theta)
+    if member < 0:
+        return
+    if not np.isfinite(total):
+        got = "a value that is not a finite number"
+    elif abs(total - 1.0) > _SUM_TOLERANCE:
+        got = f"probabilities that sum to {total:.12g}"
+    else:
+        got = f"a probability of {least:.6g}"
+    at = (member, *divmod(pair, family.features.actions))
+    raise FamilyError(field, index=at, got=got, expected="probabilities >= 0 that sum to 1")
+
+
+@compiled
+def _solve_members(layout: Any, theta: Floats, base_reward: Floats, states: int, horizon: int) -> Floats:
+    """Return V* of every member, one value iteration each."""
+    members = theta.shape[1]
+    values = np.empty((members, horizon + 1, states))
+    column = np.empty(theta.shape[0])
+    for i in range(members):
+        column[:] = theta[:, i]
+        kernel = kernel_of(layout, column).reshape(1, -1)
+        values[i] = optimal_values(layout.outcomes, kernel, base_reward, states, horizon)
+    return values

@@ -1,0 +1,302 @@
+"""Optimistic value-targeted ridge regression in arrays: the machinery shared by UCRL-VTR-LIN and Greedy.
+
+Between two plans the policy and the values are fixed, so all rows seen at the same (h, s) have the same x: only how
+many there were and the sum of their targets is kept, and Sigma is touched when the next plan is due. An episode that
+does not replan costs O(H), whatever d is.
+
+Lazy replanning (M12) waits until logdet Sigma has grown by log(1 + c). Because logdet(I + M) <= trace M, the sum of
+||x||^2 in the inverse of the last factorised Sigma tells for free when that cannot have happened yet.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from occamrl.confidence.radii import ellipsoid_width
+from occamrl.contracts import Floats, Ints, Known
+from occamrl.families.features import FeatureMap
+from occamrl.kernels.compile import compiled, hot, implements
+from occamrl.kernels.episodes import CHANGED, PLANNED, follows_policy, observe, plan, planned_value
+from occamrl.kernels.features import contract, fill_target
+from occamrl.kernels.ridge import Blocks, add_row, dot, invert_factor, solve, squared_norm
+
+EPISODES, TOUCHED, PLANS = range(3)  # counters
+TRACE, LOGDET, LOGDET_AT_PLAN = range(3)  # growth
+
+
+class Scratch(NamedTuple):
+    """Memory for intermediate results; nothing in it outlives a call."""
+
+    target: Floats  # [most outcomes of an (s, a)]
+    x: Floats  # [largest block]
+    work: Floats  # [largest block squared]
+    dirty: Ints  # [B]
+
+
+class LinearModel(NamedTuple):
+    """What the compiled functions read, and their scratch memory."""
+
+    features: Any  # DenseFeatures | SparseFeatures | TabularFeatures
+    blocks: Blocks
+    base_reward: Floats  # [S*A]
+    horizon: int
+    rows: int  # steps that give a row: H - 1, or H when rewards come on transitions (M20)
+    dimension: int
+    shared_target: bool  # all (s, a) have the same outcomes and no bonus: one target function per step
+    radius: int
+    weighted: bool
+    unit: float  # U, the range of a target
+    delta: float
+    norm_bound: float
+    regularization: float
+    paper_constant: float
+    scale: float
+    replan: float
+    clip_at_horizon: bool  # the paper's clip at H instead of H - h + 1
+    scratch: Scratch
+
+
+class LinearState(NamedTuple):
+    """Statistics, the plan in play, and the rows seen under it."""
+
+    sigma: Floats  # [blocks' matrices] lambda I + sum x x^T, rows before the last refresh
+    xy: Floats  # [d] sum y x
+    factor: Floats  # [blocks' matrices] W with Sigma^{-1} = W W^T
+    theta: Floats  # [d] Sigma^{-1} xy
+    logdet: Floats  # [B] logdet(Sigma_b / lambda)
+    values: Floats  # [H + 1, S] V^k_h
+    policy: Ints  # [H, S]
+    visits: Ints  # [H, S] rows since the last refresh
+    target_sum: Floats  # [H, S] sum of their targets W(o)
+    norm: Floats  # [H, S] ||x||^2 in Sigma^{-1}, of the cells touched since the last refresh
+    touched: Ints  # [H*S] those cells
+    counters: Ints  # [3] episodes, number of touched cells, plans
+    growth: Floats  # [3] sum of `norm` since the refresh; total logdet at the refresh; at the last plan
+
+
+follows_policy(LinearState)
+
+
+def linear_state(features: FeatureMap, known: Known, regularization: float) -> LinearState:
+    """Return the state before any data."""
+    blocks = features.blocks
+    states, horizon = known.states, known.horizon
+    sigma = np.zeros(int(blocks.matrix_start[-1]))
+    for n in np.unique(blocks.size):
+        begins = blocks.matrix_start[:-1][blocks.size == n]
+        sigma[begins[:, None] + np.arange(n) * (n + 1)] = regularization
+    d = int(blocks.vector_start[-1])
+    state = LinearState(
+        sigma=sigma,
+        xy=np.zeros(d),
+        factor=np.zeros_like(sigma),
+        theta=np.zeros(d),
+        logdet=np.zeros(blocks.size.size),
+        values=np.zeros((horizon + 1, states)),
+        policy=np.zeros((horizon, states), dtype=np.int64),
+        visits=np.zeros((horizon, states), dtype=np.int64),
+        target_sum=np.zeros((horizon, states)),
+        norm=np.zeros((horizon, states)),
+        touched=np.zeros(horizon * states, dtype=np.int64),
+        counters=np.zeros(3, dtype=np.int64),
+        growth=np.zeros(3),
+    )
+    refactor_all(blocks, regularization, state)
+    return state
+
+
+@hot
+def refactor_block(blocks: Blocks, regularization: float, state: LinearState, b: int, work: Floats) -> None:
+    """Factorise one block of Sigma afresh; its inverse factor, log-determinant and estimate follow (M8)."""
+    n, m0, v0 = blocks.size[b], blocks.matrix_start[b], blocks.vector_start[b]
+    state.logdet[b] = invert_factor(state.sigma, m0, n, state.factor, work) - n * np.log(regularization)
+    solve(state.factor, m0, n, state.xy, v0, state.theta, work)
+
+
+@compiled
+def refactor_all(blocks: Blocks, regularization: float, state: LinearState) -> None:
+    """Factorise every block, as after the statistics were given from elsewhere."""
+    n = blocks.size.max()
+    work = np.empty(n * n)
+    for b in range(blocks.size.size):
+        refactor_block(blocks, regularization, state, b, work)
+    state.growth[LOGDET] = state.logdet.sum()
+
+
+@hot
+def row_of(model: LinearModel, values: Floats, sa: int, target: Floats, x: Floats) -> tuple[float, float]:
+    """Write the row x of (s, a) for the values of the next step; return (c, R) of M23, or (0, 1) without weights.
+
+    R = 0 says that the target is constant: the row carries nothing and ``x`` is not written.
+    """
+    low, high = fill_target(model.features.outcomes, sa, values, target)
+    return scale_row(model, sa, low, high, target, x)
+
+
+@hot
+def scale_row(model: LinearModel, sa: int, low: float, high: float, target: Floats, x: Floats) -> tuple[float, float]:
+    """Centre and scale a target function in place and contract it with the features."""
+    if not model.weighted:
+        contract(model.features, sa, target, x)
+        return 0.0, 1.0
+    spread = high - low
+    if spread <= 0.0:
+        return low, 0.0
+    middle = 0.5 * (low + high)
+    start = model.features.outcomes.start
+    for i in range(start[sa + 1] - start[sa]):
+        target[i] = (target[i] - middle) / spread
+    contract(model.features, sa, target, x)
+    return middle, spread
+
+
+@hot
+def absorb(model: LinearModel, state: LinearState) -> None:
+    """Enter the rows seen since the last refresh into Sigma and xy, and factorise what they changed."""
+    blocks = model.blocks
+    states = state.policy.shape[1]
+    actions = model.base_reward.size // states
+    target, x, work, dirty = model.scratch
+    for i in range(state.counters[TOUCHED]):
+        h, s = divmod(state.touched[i], states)
+        count, total = state.visits[h, s], state.target_sum[h, s]
+        state.visits[h, s] = 0
+        state.target_sum[h, s] = 0.0
+        sa = s * actions + state.policy[h, s]
+        middle, spread = row_of(model, state.values[h + 1], sa, target, x)
+        if spread <= 0.0:
+            continue
+        b = blocks.of[sa]
+        add_row(state.sigma, blocks.matrix_start[b], blocks.size[b], count, x)
+        y = (total - count * middle) / spread
+        v0 = blocks.vector_start[b]
+        for j in range(blocks.size[b]):
+            state.xy[v0 + j] += y * x[j]
+        dirty[b] = 1
+    for i in range(state.counters[TOUCHED]):
+        h, s = divmod(state.touched[i], states)
+        b = blocks.of[s * actions + state.policy[h, s]]
+        if dirty[b]:
+            dirty[b] = 0
+            refactor_block(blocks, model.regularization, state, b, work)
+    state.counters[TOUCHED] = 0
+    state.growth[TRACE] = 0.0
+    state.growth[LOGDET] = state.logdet.sum()
+
+
+@hot
+def optimistic_values(model: LinearModel, state: LinearState) -> bool:
+    """Plan by M9 (or M11 with range weights); return whether any action changed."""
+    horizon, states = state.policy.shape
+    actions = model.base_reward.size // states
+    blocks = model.blocks
+    target, x, work, _ = model.scratch
+    changed = False
+    middle, spread = 0.0, 1.0
+    for h in range(horizon - 1, -1, -1):
+        width = model.scale * ellipsoid_width(
+            model.radius,
+            model.weighted,
+            model.unit,
+            horizon,
+            h,
+            state.counters[EPISODES],
+            model.dimension,
+            state.growth[LOGDET],
+            model.delta,
+            model.regularization,
+            model.norm_bound,
+            model.paper_constant,
+        )
+        ceiling = float(horizon) if model.clip_at_horizon else float(horizon - h)
+        values = state.values[h + 1]
+        for s in range(states):
+            best = -np.inf
+            choice = 0
+            for a in range(actions):
+                sa = s * actions + a
+                if model.shared_target and sa > 0:
+                    if spread > 0.0:
+                        contract(model.features, sa, target, x)
+                else:
+                    middle, spread = row_of(model, values, sa, target, x)
+                q = model.base_reward[sa]
+                if spread <= 0.0:
+                    q += middle
+                else:
+                    b = blocks.of[sa]
+                    n = blocks.size[b]
+                    estimate = dot(x, 0, state.theta, blocks.vector_start[b], n)
+                    if width > 0.0:
+                        norm = squared_norm(state.factor, blocks.matrix_start[b], n, x, work)
+                        estimate += width * np.sqrt(norm)
+                    if model.weighted:
+                        estimate = min(max(estimate, -0.5), 0.5)
+                    q += middle + spread * estimate
+                if q > best:
+                    best = q
+                    choice = a
+            state.values[h, s] = min(max(best, 0.0), ceiling)
+            if state.policy[h, s] != choice:
+                state.policy[h, s] = choice
+                changed = True
+    return changed
+
+
+@implements(plan, LinearState, argument=1)
+def plan_linear(model: LinearModel, state: LinearState, start: int, key: np.uint64, episode: int) -> int:
+    """Replan every time, or when the log-determinant has grown enough (M12)."""
+    first = state.counters[PLANS] == 0
+    if not first and model.replan > 0.0:
+        needed = state.growth[LOGDET_AT_PLAN] + np.log1p(model.replan)
+        if state.growth[LOGDET] + state.growth[TRACE] < needed:
+            state.counters[EPISODES] += 1
+            return 0
+        absorb(model, state)
+        if state.growth[LOGDET] < needed:
+            state.counters[EPISODES] += 1
+            return 0
+    else:
+        absorb(model, state)
+    changed = optimistic_values(model, state)
+    state.counters[EPISODES] += 1
+    state.counters[PLANS] += 1
+    state.growth[LOGDET_AT_PLAN] = state.growth[LOGDET]
+    return PLANNED | CHANGED if changed or first else PLANNED
+
+
+@implements(observe, LinearState, argument=1, inline=True)
+def observe_linear(model: LinearModel, state: LinearState, h: int, s: int, a: int, bonus: float, s2: int) -> None:
+    """Count a row; its x is only computed once per (h, s) and plan."""
+    if h >= model.rows:
+        return
+    if state.visits[h, s] == 0:
+        states = state.policy.shape[1]
+        state.touched[state.counters[TOUCHED]] = h * states + s
+        state.counters[TOUCHED] += 1
+        if model.replan > 0.0:
+            state.norm[h, s] = row_norm(model, state, h, s, a)
+    state.visits[h, s] += 1
+    state.target_sum[h, s] += bonus + state.values[h + 1, s2]
+    state.growth[TRACE] += state.norm[h, s]
+
+
+@hot
+def row_norm(model: LinearModel, state: LinearState, h: int, s: int, a: int) -> float:
+    """Return ||x||^2 in the inverse of the last factorised Sigma, zero for a row that carries nothing."""
+    blocks = model.blocks
+    sa = s * (model.base_reward.size // state.policy.shape[1]) + a
+    target, x, work, _ = model.scratch
+    _, spread = row_of(model, state.values[h + 1], sa, target, x)
+    if spread <= 0.0:
+        return 0.0
+    b = blocks.of[sa]
+    return squared_norm(state.factor, blocks.matrix_start[b], blocks.size[b], x, work)
+
+
+@implements(planned_value, LinearState, argument=1, inline=True)
+def planned_value_linear(model: LinearModel, state: LinearState, s: int) -> float:
+    """V^k_1(s)."""
+    return state.values[0, s]  # type: ignore[no-any-return]

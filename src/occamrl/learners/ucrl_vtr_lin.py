@@ -1,0 +1,177 @@
+"""UCRL-VTR-LIN: optimism over an ellipsoid for linear kernels (Jia et al. 2020; Ghosh et al. 2022, section 4)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from occamrl.confidence.radii import ELLIPSOIDS
+from occamrl.contracts import Floats, Known, Learner
+from occamrl.errors import ParameterError, ShapeError, require_choice
+from occamrl.families.features import FeatureMap
+from occamrl.learners.linear import LinearModel, LinearState, Scratch, absorb, linear_state, refactor_all
+
+
+class LinearStatistics(NamedTuple):
+    """What was learned, apart from any plan: enough for another learner to go on from (M17)."""
+
+    gram: Floats  # [blocks' matrices] sum x x^T, without lambda I
+    xy: Floats  # [d] sum y x
+    episodes: int
+
+    def restrict(self, coordinates: Sequence[int]) -> LinearStatistics:
+        """Return the [D, D] and [D] blocks, for one dense block of coordinates."""
+        d = self.xy.size
+        if self.gram.size != d * d:
+            raise ShapeError("statistics", got="several blocks", expected="one dense block to restrict")
+        chosen = np.asarray(coordinates, dtype=np.int64)
+        block = self.gram.reshape(d, d)[np.ix_(chosen, chosen)]
+        return LinearStatistics(np.ascontiguousarray(block).ravel(), self.xy[chosen], self.episodes)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UCRLVTRLin(Learner):
+    """Act greedily on values planned optimistically over the confidence ellipsoid of theta* (M8-M12).
+
+    Parameters
+    ----------
+    features : FeatureMap
+    norm_bound : float
+        A bound b on ||theta*||.
+    delta : float
+        The ellipsoid holds theta* at all times with probability 1 - delta (radius "sharp" and "unweighted").
+    radius : "sharp" | "paper" | "unweighted" | "ayoub"
+        See :mod:`occamrl.confidence.radii`.
+    weights : "range" | "none"
+        Scale every row by the range of its target (M23), or not.
+    replan : float
+        0: plan before every episode. c > 0: when logdet Sigma has grown by log(1 + c) (M12).
+    regularization : float or "scaled"
+        lambda; "scaled" is d / (4 b^2), which lets b enter through a logarithm only (M11).
+    scale : float
+        Multiplies sqrt(beta). Below 1 the guarantee is lost.
+    paper_constant : float
+        The constant c of the paper's radius (M10).
+    target_range : float, optional
+        The range U of a target without weights; H - 1 by default (H with rewards on transitions).
+    clip : "step" | "horizon"
+        Values at step h are cut at H - h + 1, or at H as the paper writes.
+    """
+
+    features: FeatureMap
+    norm_bound: float
+    delta: float = 0.05
+    radius: str = "sharp"
+    weights: str = "range"
+    replan: float = 0.2
+    regularization: float | str = 1.0
+    scale: float = 1.0
+    paper_constant: float = 1.0
+    target_range: float | None = None
+    clip: str = "step"
+
+    def __post_init__(self) -> None:
+        require_linear_parameters(self)
+
+    @property
+    def lam(self) -> float:
+        """The regularisation lambda as a number."""
+        if isinstance(self.regularization, str):
+            return self.features.dimension / (4.0 * self.norm_bound**2)
+        return float(self.regularization)
+
+    def model(self, known: Known) -> LinearModel:
+        """Return the constants of the compiled functions."""
+        layout, blocks = self.features.attach(known), self.features.blocks
+        outcomes, largest = layout.outcomes, int(blocks.size.max())
+        rows = known.horizon if outcomes.bonus.any() else known.horizon - 1
+        plain_range = rows if self.target_range is None else self.target_range
+        width = outcomes.next_state.size // (known.states * known.actions)
+        table = outcomes.next_state.reshape(-1, width) if (np.diff(outcomes.start) == width).all() else None
+        shared = table is not None and not outcomes.bonus.any() and bool((table == table[0]).all())
+        return LinearModel(
+            features=layout,
+            blocks=blocks,
+            base_reward=known.base_reward.flatten(),
+            horizon=known.horizon,
+            rows=rows,
+            dimension=self.features.dimension,
+            shared_target=shared,
+            radius=ELLIPSOIDS[self.radius],
+            weighted=self.weights == "range",
+            unit=1.0 if self.weights == "range" else float(plain_range),
+            delta=float(self.delta),
+            norm_bound=float(self.norm_bound),
+            regularization=self.lam,
+            paper_constant=float(self.paper_constant),
+            scale=float(self.scale),
+            replan=float(self.replan),
+            clip_at_horizon=self.clip == "horizon",
+            scratch=Scratch(
+                target=np.zeros(int(np.diff(outcomes.start).max())),
+                x=np.zeros(largest),
+                work=np.zeros(largest * largest),
+                dirty=np.zeros(blocks.size.size, dtype=np.int64),
+            ),
+        )
+
+    def begin(self, known: Known, statistics: LinearStatistics | None = None) -> LinearState:
+        """Return a fresh state, or one that continues from statistics gathered elsewhere."""
+        state = linear_state(self.features, known, self.lam)
+        if statistics is not None:
+            if statistics.gram.size != state.sigma.size:
+                raise ShapeError("statistics", got=f"{statistics.gram.size} entries", expected=f"{state.sigma.size}")
+            state.sigma[:] += statistics.gram
+            state.xy[:] = statistics.xy
+            state.counters[0] = statistics.episodes
+            refactor_all(self.features.blocks, self.lam, state)
+        return state
+
+    def reserve(self, state: LinearState, episodes: int) -> LinearState:
+        """Return the state as it is: it never grows."""
+        return state
+
+    def statistics(self, known: Known, state: LinearState) -> LinearStatistics:
+        """Return the rows seen so far as statistics; rows that wait for a plan are entered first."""
+        state = copy.deepcopy(state)  # asking must not change what follows
+        absorb(self.model(known), state)
+        gram = state.sigma - linear_state(self.features, known, self.lam).sigma
+        return LinearStatistics(gram, state.xy.copy(), int(state.counters[0]))
+
+    @classmethod
+    def examples(cls, mdp: Any) -> Sequence[Learner]:
+        """Small instances on a problem, for the contract checks."""
+        features = FeatureMap.tabular(states=mdp.states, actions=mdp.actions)
+        bound = float(np.sqrt(mdp.states * mdp.actions))
+        return [
+            cls(features=features, norm_bound=bound),
+            cls(features=features, norm_bound=bound, radius="ayoub", weights="none", replan=0.0),
+            cls(features=features, norm_bound=bound, radius="paper", weights="none", replan=0.0, clip="horizon"),
+        ]
+
+
+def require_linear_parameters(learner: Any) -> None:
+    """Refuse parameters outside their range, by name."""
+    require_choice("radius", learner.radius, ELLIPSOIDS)
+    require_choice("weights", learner.weights, ("range", "none"))
+    require_choice("clip", learner.clip, ("step", "horizon"))
+    if not isinstance(learner.features, FeatureMap):
+        raise ParameterError("features", got=type(learner.features).__name__, expected="a FeatureMap")
+    if not 0.0 < learner.delta <= 1.0:
+        raise ParameterError("delta", got=learner.delta, expected="a number in (0, 1]")
+    if isinstance(learner.regularization, str):
+        require_choice("regularization", learner.regularization, ("scaled",))
+    elif not (learner.regularization > 0.0 and np.isfinite(learner.regularization)):
+        raise ParameterError("regularization", got=learner.regularization, expected='a number > 0, or "scaled"')
+    for name in ("norm_bound", "paper_constant"):
+        if not (getattr(learner, name) > 0.0 and np.isfinite(getattr(learner, name))):
+            raise ParameterError(name, got=getattr(learner, name), expected="a finite number > 0")
+    if learner.target_range is not None and not (learner.target_range > 0.0 and np.isfinite(learner.target_range)):
+        raise ParameterError("target_range", got=learner.target_range, expected="a finite number > 0, or None")
+    for name in ("replan", "scale"):
+        if not (getattr(learner, name) >= 0.0 and np.isfinite(getattr(learner, name))):
+            raise ParameterError(name, got=getattr(learner, name), expected="a finite number >= 0")

@@ -1,0 +1,49 @@
+"""Checks of single arguments, shared by the problems."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from occamrl.contracts import Floats
+from occamrl.errors import InvalidInput, ParameterError, ShapeError
+
+
+def require_integer(field: str, value: object, least: int, error: type[InvalidInput] = ParameterError) -> int:
+    """Return ``value`` as an int, or refuse what is not an integer (a bool is not) or is below ``least``."""
+    expected = f"an integer >= {least}"
+    if isinstance(value, (bool, np.bool_)):
+        raise error(field, got=repr(value), expected=expected)
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]  # what is no integer raises
+    except TypeError:
+        raise error(field, got=repr(value), expected=expected) from None
+    if number < least:
+        raise error(field, got=number, expected=expected)
+    return number
+
+
+def require_number(field: str, value: object, low: float, high: float, *, open_low: bool = False) -> float:
+    """Return ``value`` as a float in [low, high], or in (low, high] if ``open_low``; an infinite end is never met."""
+    expected = f"a finite number in {'(' if open_low or math.isinf(low) else '['}{low}, {high}"
+    expected += ")" if math.isinf(high) else "]"
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise ParameterError(field, got=repr(value), expected=expected)
+    number = float(value)
+    if not math.isfinite(number) or not low <= number <= high or (open_low and number == low):
+        raise ParameterError(field, got=number, expected=expected)
+    return number
+
+
+def as_floats(field: str, value: Any) -> Floats:
+    """Return a dense array of floats, or refuse what is ragged or not made of real numbers."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ShapeError(field, got="rows of different lengths", expected="a rectangular array") from None
+    if array.dtype.kind not in "biuf":
+        raise ShapeError(field, got=f"dtype {array.dtype}", expected="an array of real numbers")
+    return array.astype(np.float64)

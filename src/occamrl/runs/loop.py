@@ -1,0 +1,159 @@
+"""``run``: play an agent on a problem and account for every episode.
+
+The compiled loop plays chunks of episodes; between chunks there is time for progress, for Ctrl-C, and for selectors to
+change the phase. Chunks change nothing: random numbers belong to episodes, sums run in order.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from occamrl import seeding
+from occamrl.contracts import Agent, Problem
+from occamrl.errors import Interrupted, ParameterError
+from occamrl.kernels.episodes import play
+from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.runs.phases import PhaseWalk
+from occamrl.runs.progress import Progress
+from occamrl.runs.recording import KEEP_ALL_UNTIL, Recorder
+from occamrl.runs.result import Result
+
+_CHUNK_SECONDS = 0.1
+_LARGEST_CHUNK = 2**16
+
+
+def run(
+    agent: Agent,
+    mdp: FiniteMDP | Problem,
+    *,
+    episodes: int,
+    seed: int = 0,
+    progress: bool | None = None,
+    keep_all_until: int = KEEP_ALL_UNTIL,
+    continue_from: Result | None = None,
+) -> Result:
+    """Play ``agent`` on ``mdp`` for a number of episodes.
+
+    Parameters
+    ----------
+    agent : learner or selector
+    mdp : FiniteMDP, or a problem that has one
+    episodes : int
+        How many episodes to play (in addition to those of ``continue_from``).
+    seed : int
+        The address of the environment's draws. Two agents with the same seed meet the same random numbers.
+    progress : bool, optional
+        Show progress on standard error; by default only when the run takes longer than a second.
+    keep_all_until : int
+        Every episode's regret is kept up to this one, log-spaced ones after it.
+    continue_from : Result, optional
+        Go on where an earlier run ended; the result covers both, and equals that of one uninterrupted run. Agent, mdp
+        and seed must be the same (the seed is taken from the earlier run).
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    Interrupted
+        On Ctrl-C, at an episode boundary, with everything so far in its ``result``.
+    """
+    problem = _as_mdp(mdp)
+    if isinstance(episodes, bool) or not isinstance(episodes, (int, np.integer)) or episodes < 1:
+        raise ParameterError("episodes", got=episodes, expected="an integer >= 1")
+    if continue_from is None:
+        walk, recorder = PhaseWalk(agent, problem.known), Recorder(keep_all_until)
+        plans, pessimistic, before = 0, 0, 0.0
+    else:
+        walk, recorder, seed = continue_from.walk.fork(), continue_from.recorder.fork(), continue_from.seed
+        plans, pessimistic = continue_from.plans, continue_from.pessimistic_episodes
+        before = continue_from.wall_time
+    label = type(agent).__name__
+    began = time.perf_counter()
+
+    def result() -> Result:
+        numbers, regret, cumulative, returns = recorder.curves()
+        return Result(
+            episodes=numbers,
+            regret=regret,
+            cumulative_regret=cumulative,
+            returns=returns,
+            total_regret=recorder.total_regret,
+            total_return=recorder.total_return,
+            plans=plans,
+            pessimistic_episodes=pessimistic,
+            wall_time=before + time.perf_counter() - began,
+            seed=seed,
+            label=label,
+            walk=walk,
+            recorder=recorder,
+        )
+
+    environment_key = seeding.key(seed, "environment")
+    agent_key = seeding.key(seed, "agent")
+    truth = problem.truth
+    end = recorder.episodes + int(episodes)
+    uniforms, achieved = np.zeros(problem.horizon + 1 + (problem.horizon + 1) % 2), np.zeros((2, problem.states))
+    bar = Progress(label, int(episodes), progress)
+    chunk = 16
+    with _ctrl_c() as pressed:
+        while recorder.episodes < end:
+            size = min(chunk, end - recorder.episodes, walk.remaining or chunk)
+            walk.reserve(size)
+            regret, returns = np.empty(size), np.empty(size)
+            tick = time.perf_counter()
+            made, short = play(
+                walk.model,
+                walk.state,
+                truth,
+                environment_key,
+                agent_key,
+                recorder.episodes,
+                regret,
+                returns,
+                uniforms,
+                achieved,
+            )
+            spent = time.perf_counter() - tick
+            if size == chunk and spent < _CHUNK_SECONDS:
+                chunk = min(2 * chunk, _LARGEST_CHUNK)
+            plans += made
+            pessimistic += short
+            recorder.add(regret, returns)
+            walk.advance(size, made, float(returns.sum()), float(regret.sum()))
+            bar.update(recorder.episodes - (end - int(episodes)), recorder.total_regret)
+            if pressed.is_set() and recorder.episodes < end:
+                bar.close()
+                raise Interrupted(f"stopped after episode {recorder.episodes:,} of {end:,}", result())
+    bar.close()
+    return result()
+
+
+def _as_mdp(mdp: Any) -> FiniteMDP:
+    found = mdp if isinstance(mdp, FiniteMDP) else getattr(mdp, "mdp", None)
+    if not isinstance(found, FiniteMDP):
+        raise ParameterError("mdp", got=type(mdp).__name__, expected="a FiniteMDP, or a problem that has one")
+    return found
+
+
+@contextmanager
+def _ctrl_c() -> Iterator[threading.Event]:
+    """Turn Ctrl-C into a flag while a run is in progress (in the main thread, the only one that gets signals)."""
+    pressed = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed
+        return
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, lambda *_: pressed.set())
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,108 @@
+"""Walking through an agent's phases: who plays now, for how many more episodes, and what came of it.
+
+A plain learner is an agent with one endless phase. The fused loop and the step-by-step interaction share this walk, so
+that a selector behaves alike in both.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from occamrl.contracts import Agent, Known, Learner, Phase, PhaseOutcome, Selector
+from occamrl.errors import ContractError, ParameterError
+
+
+class _Alone(Selector):
+    """A learner that plays by itself."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+
+    def start(self, known: Known) -> dict[str, Any]:
+        return {}
+
+    def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
+        return Phase(self.learner, self.learner.begin(known), label=type(self.learner).__name__)
+
+    def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
+        raise ContractError("an endless phase does not end")
+
+
+def as_selector(agent: Agent) -> Selector:
+    """Return a selector for any agent."""
+    if isinstance(agent, Selector):
+        return agent
+    if isinstance(agent, Learner):
+        return _Alone(agent)
+    raise ParameterError("agent", got=type(agent).__name__, expected="a learner or a selector")
+
+
+class PhaseWalk:
+    """The phase in play, its learner's state, and one row of facts per phase that was played.
+
+    Rows of consecutive phases with the same epoch, label and facts are joined, so that a selector which decides anew
+    every episode does not make a table as long as the run.
+    """
+
+    def __init__(self, agent: Agent, known: Known) -> None:
+        self.selector = as_selector(agent)
+        self.known = known
+        self.memory = self.selector.start(known)
+        self.rows: list[dict[str, Any]] = []
+        self._enter()
+
+    def _enter(self) -> None:
+        phase = self.selector.next_phase(self.known, self.memory)
+        if phase.episodes is not None and phase.episodes < 1:
+            raise ContractError(f"phase {phase.label!r} has {phase.episodes} episodes; at least one is needed")
+        self.phase = phase
+        self.state = phase.state
+        self.model = phase.learner.model(self.known)
+        self.played = 0
+        self.plans = 0
+        self.returned = 0.0
+        row = {"epoch": phase.epoch, "label": phase.label, **phase.facts}
+        if self.rows and {key: self.rows[-1][key] for key in row if key in self.rows[-1]} == row:
+            return
+        self.rows.append({**row, "episodes": 0, "regret": 0.0, "plans": 0, "realised_return": 0.0})
+
+    @property
+    def remaining(self) -> int | None:
+        """Episodes left in this phase; None when it is endless."""
+        return None if self.phase.episodes is None else self.phase.episodes - self.played
+
+    def reserve(self, episodes: int) -> None:
+        """Make room in the learner's state for that many episodes."""
+        self.state = self.phase.learner.reserve(self.state, episodes)
+
+    def advance(self, episodes: int, plans: int, returned: float, regret: float) -> None:
+        """Take note of episodes played in this phase, and enter the next phase when it is over."""
+        row = self.rows[-1]
+        row["episodes"] += episodes
+        row["plans"] += plans
+        row["realised_return"] += returned
+        row["regret"] += regret
+        self.played += episodes
+        self.plans += plans
+        self.returned += returned
+        if self.remaining == 0:
+            outcome = PhaseOutcome(self.played, self.plans, self.returned, self.state)
+            self.selector.finish_phase(self.known, self.memory, self.phase, outcome)
+            self._enter()
+
+    def fork(self) -> PhaseWalk:
+        """Return an independent copy: what is played on it leaves this one as it is."""
+        twin = copy.copy(self)
+        # Learners and the known problem are frozen and shared; arrays, memory and rows are copied.
+        shared = {id(self.known): self.known, id(self.selector): self.selector, id(self.phase): None}
+        arrays = copy.deepcopy((self.memory, self.state, self.rows), _sharing(self, shared))
+        twin.memory, twin.state, twin.rows = arrays
+        return twin
+
+
+def _sharing(walk: PhaseWalk, seen: dict[int, Any]) -> dict[int, Any]:
+    """Return a deepcopy memo that keeps the frozen parts of a walk shared."""
+    memo = {key: value for key, value in seen.items() if value is not None}
+    memo[id(walk.phase.learner)] = walk.phase.learner
+    return memo

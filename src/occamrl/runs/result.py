@@ -1,0 +1,108 @@
+"""The result of a run: exact regret, episode by episode, and what the agent decided on the way."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from occamrl.contracts import Floats, Ints
+from occamrl.runs.drawing import plot_regret
+from occamrl.runs.phases import PhaseWalk
+from occamrl.runs.recording import Recorder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What came of a run.
+
+    ``regret[i]`` is the exact pseudo-regret V*_1(s_1) - V^{pi_k}_1(s_1) of episode k = ``episodes[i]`` (from 1) and
+    ``cumulative_regret[i]`` the sum up to and including it. Every episode is kept up to the first million, log-spaced
+    ones after that; totals are always over all episodes. ``returns`` are realised sums of rewards.
+    """
+
+    episodes: Ints
+    regret: Floats
+    cumulative_regret: Floats
+    returns: Floats
+    total_regret: float
+    total_return: float
+    plans: int
+    pessimistic_episodes: int  # episodes whose planned value was below V*_1(s_1): optimism failed
+    wall_time: float  # seconds
+    seed: int
+    label: str
+    walk: PhaseWalk = field(repr=False)  # where to continue from
+    recorder: Recorder = field(repr=False)
+
+    @property
+    def total_episodes(self) -> int:
+        """The number K of episodes played."""
+        return self.recorder.episodes
+
+    @property
+    def state(self) -> Any:
+        """The state of the learner that played last: a NamedTuple of arrays."""
+        return self.walk.state
+
+    @property
+    def phases(self) -> pa.Table:
+        """One row per phase: epoch, label, episodes, regret, plans, and what was decided."""
+        import pyarrow as pa
+
+        rows = [row for row in self.walk.rows if row["episodes"]]
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        return pa.table({name: [_plain(row.get(name)) for row in rows] for name in names})
+
+    def to_table(self) -> pa.Table:
+        """Return the curves as a table: episode, regret, cumulative_regret, realised_return."""
+        import pyarrow as pa
+
+        about = {"label": self.label, "seed": self.seed, "plans": self.plans, "total_regret": self.total_regret}
+        table = pa.table(
+            {
+                "episode": self.episodes,
+                "regret": self.regret,
+                "cumulative_regret": self.cumulative_regret,
+                "realised_return": self.returns,
+            }
+        )
+        return table.replace_schema_metadata({"occamrl": json.dumps(about)})
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the curves to a Parquet file; a file of that name is replaced only once the new one is whole."""
+        import pyarrow.parquet as pq
+
+        path = Path(path)
+        partial = path.with_name(path.name + ".partial")
+        try:
+            pq.write_table(self.to_table(), partial)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def plot(self, axes: Axes | None = None, **style: Any) -> Axes:
+        """Draw cumulative regret over episodes."""
+        return plot_regret(self.episodes, self.cumulative_regret, axes, **{"label": self.label, **style})
+
+    def __repr__(self) -> str:
+        return (
+            f"Result({self.label}, {self.total_episodes:,} episodes, regret {self.total_regret:,.2f}, "
+            f"{self.plans:,} plans, {self.wall_time:.2f} s)"
+        )
+
+
+def _plain(value: object) -> object:
+    """Return a fact as something a column can hold."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    return value

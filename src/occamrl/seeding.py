@@ -1,0 +1,36 @@
+"""Seeds are addresses: every random number is found by where it is used, never by what was drawn before it.
+
+``stream(root, "problem", 3)`` is always the same generator, in any process and any order of calls. Simulated episodes
+use the counter-based generator of :mod:`occamrl.kernels.philox`, keyed by :func:`key`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from occamrl.errors import ParameterError
+
+Step = int | str
+
+
+def _sequence(root: int, path: tuple[Step, ...]) -> np.random.SeedSequence:
+    if isinstance(root, bool) or not isinstance(root, (int, np.integer)) or root < 0:
+        raise ParameterError("seed", got=repr(root), expected="an integer >= 0")
+    words = []
+    for step in path:
+        # Length and kind go into the hash, so that 1, "1" and two steps that concatenate alike stay different.
+        text = f"{type(step).__name__}:{step}".encode()
+        words.append(int.from_bytes(hashlib.sha256(text).digest()[:8], "little"))
+    return np.random.SeedSequence(int(root), spawn_key=tuple(words))
+
+
+def stream(root: int, *path: Step) -> np.random.Generator:
+    """Return the generator at the address ``root / path[0] / path[1] / ...``."""
+    return np.random.Generator(np.random.PCG64(_sequence(root, path)))
+
+
+def key(root: int, *path: Step) -> np.uint64:
+    """Return the 64-bit key of the counter-based generator at an address."""
+    return np.uint64(_sequence(root, path).generate_state(1, np.uint64)[0])

@@ -1,0 +1,1 @@
+"""Selectors, one algorithm per file; the registry finds them by scanning this folder."""

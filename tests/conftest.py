@@ -1,0 +1,33 @@
+"""What every test shares: no window, reproducible Hypothesis, and seeds that a variable can widen.
+
+``OCCAMRL_TEST_SEEDS=20 make test`` runs each test that uses ``test_seed`` with 20 seeds instead of one. Every one of
+them must pass: a statistical test states its own error rate, small enough for that.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports matplotlib
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# No deadline and no complaint about slow examples: the first call of a kernel compiles it, and tests do not time.
+settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def _seeds() -> range:
+    text = os.environ.get("OCCAMRL_TEST_SEEDS", "1")
+    if not text.isdecimal() or int(text) == 0:
+        raise pytest.UsageError(f"OCCAMRL_TEST_SEEDS: got {text!r}, expected a positive whole number")
+    return range(int(text))
+
+
+@pytest.fixture(scope="session", params=_seeds(), ids="seed{}".format)
+def test_seed(request: pytest.FixtureRequest) -> int:
+    """Return the root seed of a statistical test: 0, or each of 0 ... OCCAMRL_TEST_SEEDS - 1."""
+    seed: int = request.param
+    return seed

@@ -1,0 +1,197 @@
+"""Each mistake has its own error, which names the field, the place, what was found and what was expected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from occamrl.errors import HorizonError, InvalidInput, ParameterError, ProbabilityError, RewardError, ShapeError
+from occamrl.problems.finite_mdp import FiniteMDP
+
+S, A, H = 3, 2, 2
+UNIFORM = np.full((S, A, S), 1.0 / S)
+HALF = np.full((S, A), 0.5)
+
+
+def changed(array: Any, index: tuple[int, ...], value: float) -> Any:
+    copy = np.array(array, float)
+    copy[index] = value
+    return copy
+
+
+def sparse(array: Any) -> Any:
+    return scipy.sparse.csr_array(np.reshape(array, (S * A, S)))
+
+
+PER_STEP = np.stack([UNIFORM] * H)
+TRANSITION_REWARD = np.full((S, A, S), 0.5)
+
+BAD = {
+    "row sums to 1.1": (
+        {"transition": changed(UNIFORM, (1, 0, 2), 1 / 3 + 0.1)},
+        ProbabilityError,
+        "transition",
+        (1, 0),
+    ),
+    "row just off": ({"transition": changed(UNIFORM, (1, 0, 2), 1 / 3 + 2e-9)}, ProbabilityError, "transition", (1, 0)),
+    "empty row": ({"transition": UNIFORM * (np.arange(S) != 2)[:, None, None]}, ProbabilityError, "transition", (2, 0)),
+    "row of one step": (
+        {"transition": changed(PER_STEP, (1, 2, 1, 0), 0.5)},
+        ProbabilityError,
+        "transition",
+        (1, 2, 1),
+    ),
+    "sparse row": ({"transition": sparse(changed(UNIFORM, (2, 1, 0), 0.0))}, ProbabilityError, "transition", (2, 1)),
+    "negative": ({"transition": changed(UNIFORM, (0, 1, 2), -0.25)}, ProbabilityError, "transition", (0, 1, 2)),
+    "negative, sums to 1": (
+        {"transition": changed(changed(UNIFORM, (0, 1, 2), -1 / 3), (0, 1, 0), 1.0)},
+        ProbabilityError,
+        "transition",
+        (0, 1, 2),
+    ),
+    "NaN": ({"transition": changed(UNIFORM, (2, 0, 1), np.nan)}, ProbabilityError, "transition", (2, 0, 1)),
+    "infinite": ({"transition": changed(UNIFORM, (2, 0, 1), np.inf)}, ProbabilityError, "transition", (2, 0, 1)),
+    "sparse NaN": (
+        {"transition": sparse(changed(UNIFORM, (2, 0, 1), np.nan))},
+        ProbabilityError,
+        "transition",
+        (2, 0, 1),
+    ),
+    "NaN at a step": (
+        {"transition": changed(PER_STEP, (1, 2, 0, 1), np.nan)},
+        ProbabilityError,
+        "transition",
+        (1, 2, 0, 1),
+    ),
+    "not square": ({"transition": np.full((S, A, 2), 0.5)}, ShapeError, "transition", None),
+    "two axes": ({"transition": np.full((S, S), 1 / S)}, ShapeError, "transition", None),
+    "one step too many": ({"transition": np.stack([UNIFORM] * (H + 1))}, ShapeError, "transition", None),
+    "no states": ({"transition": np.zeros((0, A, 0))}, ShapeError, "transition", None),
+    "ragged": ({"transition": [[[1.0]], [[0.5, 0.5]]]}, ShapeError, "transition", None),
+    "text": ({"transition": np.full((S, A, S), "x")}, ShapeError, "transition", None),
+    "complex": ({"transition": UNIFORM.astype(complex)}, ShapeError, "transition", None),
+    "sparse complex": ({"transition": sparse(UNIFORM.astype(complex))}, ShapeError, "transition", None),
+    "sparse shape": ({"transition": scipy.sparse.csr_array(np.ones((4, 3)) / 3)}, ShapeError, "transition", None),
+    "sparse count": ({"transition": [sparse(UNIFORM)] * (H + 1)}, ShapeError, "transition", None),
+    "sparse shapes": ({"transition": [sparse(UNIFORM), scipy.sparse.eye_array(S)]}, ShapeError, "transition", None),
+    "sparse and dense": ({"transition": [sparse(UNIFORM), UNIFORM]}, ShapeError, "transition", None),
+    "no transition": ({"transition": None}, ParameterError, "transition", None),
+    "reward above 1": ({"reward": changed(HALF, (2, 1), 1.0 + 1e-9)}, RewardError, "reward", (2, 1)),
+    "reward below 0": ({"reward": changed(HALF, (0, 1), -0.1)}, RewardError, "reward", (0, 1)),
+    "reward NaN": ({"reward": changed(HALF, (0, 0), np.nan)}, RewardError, "reward", (0, 0)),
+    "reward of a transition": (
+        {"reward": changed(TRANSITION_REWARD, (1, 1, 2), 2.0)},
+        RewardError,
+        "reward",
+        (1, 1, 2),
+    ),
+    "sparse reward": (
+        {"reward": sparse(changed(TRANSITION_REWARD, (1, 0, 2), -2.0))},
+        RewardError,
+        "reward",
+        (1, 0, 2),
+    ),
+    "reward shape": ({"reward": np.full((A, S), 0.5)}, ShapeError, "reward", None),
+    "sparse reward shape": ({"reward": scipy.sparse.csr_array(HALF)}, ShapeError, "reward", None),
+    "reward text": ({"reward": [["a", "b"]] * S}, ShapeError, "reward", None),
+    "no reward": ({"reward": None}, ParameterError, "reward", None),
+    "horizon 0": ({"horizon": 0}, HorizonError, "horizon", None),
+    "horizon 2.5": ({"horizon": 2.5}, HorizonError, "horizon", None),
+    "horizon True": ({"horizon": True}, HorizonError, "horizon", None),
+    "initial state too large": ({"initial_state": S}, ParameterError, "initial_state", None),
+    "initial state negative": ({"initial_state": -1}, ParameterError, "initial_state", None),
+    "initial state 0.5": ({"initial_state": 0.5}, ParameterError, "initial_state", None),
+    "initial shape": ({"initial_state": [0.5, 0.5]}, ShapeError, "initial_state", None),
+    "initial negative": ({"initial_state": [0.5, -0.5, 1.0]}, ProbabilityError, "initial_state", (1,)),
+    "initial NaN": ({"initial_state": [0.5, 0.5, np.nan]}, ProbabilityError, "initial_state", (2,)),
+    "initial sum": ({"initial_state": [0.5, 0.4, 0.0]}, ProbabilityError, "initial_state", None),
+    "absorbing": ({"absorbing": [S]}, ParameterError, "absorbing", None),
+    "both statements": ({"outcomes": [[[(1.0, 0, 0.0)]]]}, ParameterError, "outcomes", None),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_arrays(name: str) -> None:
+    change, error, field, index = BAD[name]
+    arguments: dict[str, Any] = {"transition": UNIFORM, "reward": HALF, "horizon": H}
+    FiniteMDP(**arguments)
+    check(error, field, index, **{**arguments, **change})
+
+
+def check(error: type[InvalidInput], field: str, index: tuple[int, ...] | None, **arguments: Any) -> None:
+    with pytest.raises(error) as caught:
+        FiniteMDP(**arguments)
+    assert type(caught.value) is error
+    assert (caught.value.field, caught.value.index) == (field, index)
+    assert "expected" in str(caught.value)
+
+
+BAD_TABLES = {
+    "row sums to 0.9": ([[[(0.9, 0, 0.0)]]], ProbabilityError, (0, 0)),
+    "negative": ([[[(1.5, 0, 0.0), (-0.5, 0, 0.5)]]], ProbabilityError, (0, 0, 1)),
+    "NaN": ([[[(np.nan, 0, 0.0)]]], ProbabilityError, (0, 0, 0)),
+    "reward -1": ([[[(0.5, 0, 0.0), (0.5, 0, -1.0)]]], RewardError, (0, 0, 1)),
+    "reward NaN": ([[[(0.5, 0, 0.0), (0.5, 0, np.nan)]]], RewardError, (0, 0, 1)),
+    "next state": ([[[(0.5, 0, 0.0), (0.5, 1, 0.0)]]], ShapeError, (0, 0, 1)),
+    "next state 0.0": ([[[(1.0, 0.0, 0.0)]]], ShapeError, (0, 0, 0)),
+    "pair only": ([[[(1.0, 0)]]], ShapeError, (0, 0, 0)),
+    "actions differ": ([[[(1.0, 0, 0.0)]], [[(1.0, 0, 0.0)], [(1.0, 0, 0.0)]]], ShapeError, (1,)),
+    "keys": ({0: {0: [(1.0, 0, 0.0)]}, 2: {0: [(1.0, 0, 0.0)]}}, ShapeError, None),
+    "no outcome": ([[[]]], ShapeError, (0, 0)),
+    "empty": ([], ShapeError, None),
+    "number": (3, ShapeError, None),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TABLES)
+def test_tables(name: str) -> None:
+    table, error, index = BAD_TABLES[name]
+    check(error, "outcomes", index, outcomes=table, horizon=H)
+
+
+def test_a_range_that_does_not_cover_the_rewards_is_refused() -> None:
+    table = [[[(1.0, 0, -100.0)]]]
+    with pytest.raises(RewardError):
+        FiniteMDP.from_outcomes(table, horizon=1, reward_range=(-10.0, 0.0))
+    with pytest.raises(ParameterError):
+        FiniteMDP.from_outcomes(table, horizon=1, reward_range=(0.0, -100.0))
+    with pytest.raises(ParameterError, match="0 in it"):
+        FiniteMDP.from_outcomes([[[(1.0, 0, 2.0, True)]]], horizon=1, reward_range=(1.0, 3.0))
+    with pytest.raises(HorizonError):
+        FiniteMDP.from_outcomes(table, horizon=0, reward_range=(-100.0, 0.0))
+
+
+BAD_POLICIES = {
+    "shape": (np.zeros((H, S + 1), int), ShapeError, None),
+    "floats": (np.zeros((H, S)), ShapeError, None),
+    "action": (changed(np.zeros((H, S)), (1, 2), A).astype(int), ParameterError, (1, 2)),
+    "negative action": (changed(np.zeros((H, S)), (0, 1), -1).astype(int), ParameterError, (0, 1)),
+    "sum": (changed(np.full((H, S, A), 0.5), (1, 0, 0), 0.6), ProbabilityError, (1, 0)),
+    "negative": (changed(changed(np.full((H, S, A), 0.5), (1, 0, 0), -0.5), (1, 0, 1), 1.5), ProbabilityError, (1, 0)),
+    "NaN": (changed(np.full((H, S, A), 0.5), (0, 2, 0), np.nan), ProbabilityError, (0, 2)),
+}
+
+
+@pytest.mark.parametrize("name", BAD_POLICIES)
+def test_policies(name: str) -> None:
+    policy, error, index = BAD_POLICIES[name]
+    mdp = FiniteMDP(transition=UNIFORM, reward=HALF, horizon=H)
+    with pytest.raises(error) as caught:
+        mdp.evaluate(policy)
+    assert (caught.value.field, caught.value.index) == ("policy", index)
+
+
+def test_a_message_says_where_what_and_what_instead() -> None:
+    with pytest.raises(
+        ProbabilityError, match=r"transition\[1, 0\]: got a row that sums to 1\.1, expected .* sum to 1"
+    ):
+        FiniteMDP(transition=changed(UNIFORM, (1, 0, 2), 1 / 3 + 0.1), reward=HALF, horizon=H)
+
+
+def test_a_kernel_too_large_to_write_out_is_refused() -> None:
+    mdp = FiniteMDP(transition=scipy.sparse.eye_array(20_000), reward=np.zeros((20_000, 1)), horizon=1)
+    with pytest.raises(ParameterError):
+        mdp.kernel()

@@ -1,0 +1,264 @@
+"""The named problems: published figures, closed forms, and the structure each promises."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from occamrl.errors import HorizonError, InvalidInput, ParameterError, UnknownName
+from occamrl.problems.deep_sea import DeepSea
+from occamrl.problems.hard_linear_mixture import HardLinearMixture
+from occamrl.problems.random_mdp import RandomMDP
+from occamrl.problems.river_swim import RiverSwim
+from occamrl.problems.sparse_mixture import SparseMixture
+from occamrl.problems.wide_tree import WideTree
+
+
+@pytest.mark.parametrize(("states", "optimum"), [(3, 5.719919), (5, 5.585129)])
+def test_river_swim_has_the_published_optimum(states: int, optimum: float) -> None:
+    mdp = RiverSwim(states=states).mdp
+    assert mdp.horizon == 4 * states
+    assert mdp.optimal_value == pytest.approx(optimum, abs=5e-7)
+
+
+@pytest.mark.parametrize(
+    ("variant", "first", "middle", "last", "left_reward", "horizon"),
+    [
+        ("ayoub", [0.3, 0.7, 0], [0.1, 0.6, 0.3], [0, 0.1, 0.9], 0.005, 12),
+        ("osband", [0.4, 0.6, 0], [0.05, 0.6, 0.35], [0, 0.4, 0.6], 0.005, 20),
+        ("statistical", [0.4, 0.6, 0], [0.05, 0.35, 0.6], [0, 0.05, 0.95], 0.1, 12),
+    ],
+)
+def test_river_swim_variants(
+    variant: str, first: list[float], middle: list[float], last: list[float], left_reward: float, horizon: int
+) -> None:
+    mdp = RiverSwim(states=3, variant=variant).mdp
+    left = [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
+    np.testing.assert_array_equal(mdp.kernel(), np.stack([left, [first, middle, last]], axis=1))
+    assert mdp.known.base_reward.tolist() == [[left_reward, 0], [0, 0], [0, 1]]
+    assert mdp.horizon == horizon
+    assert mdp.initial_distribution.tolist() == [1, 0, 0]
+
+
+def test_river_swim_defaults_to_the_sizes_of_osband() -> None:
+    mdp = RiverSwim(variant="osband").mdp
+    assert (mdp.states, mdp.horizon) == (6, 20)
+    assert RiverSwim(horizon=7).mdp.horizon == 7
+
+
+@pytest.mark.parametrize("leaves", [4, 20])
+def test_wide_tree(leaves: int) -> None:
+    mdp = WideTree(leaves=leaves).mdp
+    assert (mdp.states, mdp.actions, mdp.horizon) == (leaves + 3, 2, 2)
+    assert mdp.optimal_value == 1.0
+    assert mdp.optimal_policy[0, 0] == 1
+    wrong = np.zeros((2, mdp.states), np.int64)
+    assert mdp.evaluate(wrong)[0, 0] == 0.0
+    kernel = mdp.kernel()
+    reached = [np.flatnonzero(kernel[parent, action]).tolist() for parent in (1, 2) for action in (0, 1)]
+    assert sorted(itertools.chain(*reached)) == list(range(3, leaves + 3))  # quarters that do not meet
+    assert {len(quarter) for quarter in reached} == {leaves // 4}
+    np.testing.assert_array_equal(kernel[3:, 0, 3:], np.eye(leaves))
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1])
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_deep_sea(size: int, seed: int | None) -> None:
+    problem = DeepSea(size=size, randomize_actions=seed)
+    mdp = problem.mdp
+    assert (mdp.states, mdp.horizon) == (size * size + 1, size)
+    assert mdp.optimal_value == pytest.approx(1.0, abs=1e-15)  # 0.99 in bsuite, and 0.01 for the shift
+    right = np.append(problem.right.ravel(), 0)
+    always = np.tile(right, (size, 1))
+    assert mdp.evaluate(always)[0, 0] == pytest.approx(1.0, abs=1e-15)
+    assert mdp.evaluate(1 - always)[0, 0] == pytest.approx(0.01)  # bsuite: 0
+    for mistake in range(size - 1):  # left once on the way: the treasure is lost, 0.01/N is won
+        once = always.copy()
+        once[mistake] = 1 - once[mistake]
+        assert mdp.evaluate(once)[0, 0] == pytest.approx(0.01 / size)
+    assert mdp.known.transition_rewards is None
+
+
+def test_deep_sea_sinks_to_the_left_or_to_the_right() -> None:
+    kernel, cell = DeepSea(size=3).mdp.kernel(), np.arange(9).reshape(3, 3)
+    moves = {(0, 0): (0, 1), (1, 0): (0, 1), (1, 1): (0, 2), (1, 2): (1, 2)}  # columns after left and right
+    for (row, column), after in moves.items():
+        for action in (0, 1):
+            assert kernel[cell[row, column], action].argmax() == cell[row + 1, after[action]]
+    assert (kernel[6:, :, 9] == 1.0).all()
+
+
+def test_deep_sea_draws_its_actions() -> None:
+    assert DeepSea(size=6).right.all()
+    assert 0 < DeepSea(size=6, randomize_actions=0).right.sum() < 36
+    one, other = (DeepSea(size=6, randomize_actions=seed).right for seed in (0, 1))
+    assert (one != other).any()
+
+
+HARD = [
+    HardLinearMixture(),
+    HardLinearMixture(dimension=3, horizon=4, gap=0.1, shared=False, seed=1),
+    HardLinearMixture(dimension=5, horizon=6, gap=1.0 / 24.0, seed=2),  # the largest gap
+]
+
+
+@pytest.mark.parametrize("problem", HARD, ids=range(len(HARD)))
+def test_hard_linear_mixture(problem: HardLinearMixture) -> None:
+    mdp, d, horizon = problem.mdp, problem.dimension, problem.horizon
+    assert (mdp.states, mdp.actions) == (horizon + 2, 2 ** (d - 1))
+    np.testing.assert_allclose(problem.phi @ problem.theta, mdp.kernel(), rtol=0, atol=1e-15)
+    gap = np.abs(problem.mu).max()
+    for h in range(horizon):
+        into = 1.0 / horizon + problem.action_vectors @ problem.mu[h]
+        np.testing.assert_allclose(mdp.kernel()[h, :, -1], into, rtol=0, atol=1e-15)
+        np.testing.assert_allclose(mdp.kernel()[h, :, h + 1], 1.0 - into, rtol=0, atol=1e-15)
+
+    # The best action at every rung follows the signs; the time of the fall is then geometric.
+    fall = 1.0 / horizon + (d - 1) * gap
+    optimum = sum((horizon - h) * (1.0 - fall) ** (h - 1) * fall for h in range(1, horizon))
+    assert mdp.optimal_value == pytest.approx(optimum, rel=1e-12)
+
+    # The paper's bounds on features and parameter.
+    blocks = 1 if problem.shared else horizon
+    assert problem.theta.size == 1 + blocks * (d - 1)
+    norm = math.sqrt((1.0 + (d - 1) * gap) * (1.0 + blocks * (d - 1) * gap))
+    assert np.linalg.norm(problem.theta) == pytest.approx(norm, rel=1e-12)
+    for values in itertools.product((0.0, 1.0), repeat=mdp.states):
+        assert (np.linalg.norm(np.einsum("satj,t->saj", problem.phi, values), axis=2) <= 1.0 + 1e-12).all()
+
+
+def test_hard_linear_mixture_takes_its_gap_from_the_number_of_episodes() -> None:
+    problem = HardLinearMixture(dimension=4, horizon=5, episodes=2_000)
+    assert np.abs(problem.mu) == pytest.approx(math.sqrt(0.2 / 2_000) / (4.0 * math.sqrt(2.0)))
+    assert (problem.mu == problem.mu[0]).all()
+    own = HardLinearMixture(dimension=4, horizon=5, shared=False).mu
+    assert (own != own[0]).any()
+
+
+def test_random_mdp_depends_on_its_parameters_alone() -> None:
+    one, again, other = (RandomMDP(seed=seed).mdp for seed in (3, 3, 4))
+    np.testing.assert_array_equal(one.kernel(), again.kernel())
+    assert (one.kernel() != other.kernel()).any()
+    assert (one.known.base_reward != other.known.base_reward).any()
+    assert one.known.base_reward.min() >= 0.0
+
+
+def test_random_mdp_keeps_to_its_successors_and_concentration() -> None:
+    sparse = RandomMDP(states=30, actions=2, successors=4, seed=5).mdp
+    assert ((sparse.kernel() > 0.0).sum(axis=2) == 4).all()
+    assert len(set(sparse.truth.outcomes.next_state)) > 20  # drawn anew for each pair
+    peaked, flat = (RandomMDP(states=8, concentration=c).mdp.kernel().max(axis=2).mean() for c in (0.05, 50.0))
+    assert peaked > 0.7
+    assert flat < 0.3
+
+
+MIXTURES = [
+    SparseMixture(),
+    SparseMixture(seed=9, persistence=0.7, contrast=1.0),
+    SparseMixture(states=5, actions=3, dimension=7, nonzero=4, gamma=0.3, norm=2.0, seed=1),
+    SparseMixture(states=2, dimension=1, nonzero=1),
+    SparseMixture(states=3, dimension=4, nonzero=4, norm=math.sqrt(1.0 + 3 * 0.25)),
+]
+
+
+@pytest.mark.parametrize("problem", MIXTURES, ids=range(len(MIXTURES)))
+def test_sparse_mixture(problem: SparseMixture) -> None:
+    mdp, theta, phi = problem.mdp, problem.theta, problem.phi
+    assert phi.shape == (problem.states, problem.actions, problem.states, problem.dimension)
+    np.testing.assert_allclose(phi @ theta, mdp.kernel(), rtol=0, atol=1e-16)
+    assert theta[0] == 1.0
+    assert np.flatnonzero(theta).tolist() == problem.support.tolist()
+    assert problem.support.size == problem.nonzero
+    if problem.nonzero > 1:
+        assert np.abs(theta[problem.support[1:]]).min() == problem.gamma
+    if problem.norm is not None:
+        assert np.linalg.norm(theta) == pytest.approx(problem.norm, rel=1e-12)
+    np.testing.assert_allclose(phi[..., 1:].sum(axis=2), 0.0, atol=1e-15)
+    np.testing.assert_allclose(phi[..., 0].sum(axis=2), 1.0, atol=1e-15)
+    good = problem.good
+    assert (mdp.known.base_reward[:good] >= 0.6).all()
+    assert (mdp.known.base_reward[good:] <= 0.4).all()
+
+
+@given(st.integers(2, 9), st.integers(2, 6), st.integers(0, 2**31), st.floats(0.0, 0.95))
+def test_sparse_mixture_is_a_kernel_whatever_the_signs(
+    states: int, dimension: int, seed: int, persistence: float
+) -> None:
+    problem = SparseMixture(
+        states=states, dimension=dimension, nonzero=2 + seed % (dimension - 1), seed=seed, persistence=persistence
+    )
+    for signs in itertools.product((-1.0, 1.0), repeat=dimension - 1):
+        kernel = problem.phi @ (problem.theta * np.array([1.0, *signs]))
+        assert kernel.min() > 0.0
+        np.testing.assert_allclose(kernel.sum(axis=2), 1.0, rtol=0, atol=1e-12)
+
+
+def test_sparse_mixture_moves_probability_between_the_halves_and_each_pair_in_its_own_way() -> None:
+    problem = SparseMixture()
+    np.testing.assert_allclose(np.abs(problem.phi[..., 1:]), 0.9 / 12, rtol=1e-13)  # 0.9 / (S * 1)
+    into_good = problem.mdp.kernel()[:, :, :6].sum(axis=2)
+    assert into_good.max() == pytest.approx(0.95)  # 1/2 + 0.9/2
+    assert into_good.min() == pytest.approx(0.05)
+    signs = np.sign(problem.phi[:, :, 0, 1:]).reshape(-1, 15)
+    assert np.linalg.matrix_rank(signs) == 15
+
+
+def test_sparse_mixture_remembers_its_half_when_told_to() -> None:
+    spread = []
+    for persistence in (0.0, 0.8):
+        values = SparseMixture(persistence=persistence).mdp.optimal_values[0]
+        spread.append(values[:6].mean() - values[6:].mean())
+    assert spread[1] > 2.0 * spread[0]
+
+
+BAD: list[tuple[type[Any], dict[str, Any], type[InvalidInput], str]] = [
+    (RiverSwim, {"states": 1}, ParameterError, "states"),
+    (RiverSwim, {"states": 3.0}, ParameterError, "states"),
+    (RiverSwim, {"horizon": 0}, HorizonError, "horizon"),
+    (RiverSwim, {"variant": "ayub"}, UnknownName, "variant"),
+    (WideTree, {"leaves": 6}, ParameterError, "leaves"),
+    (WideTree, {"leaves": 0}, ParameterError, "leaves"),
+    (DeepSea, {"size": 0}, ParameterError, "size"),
+    (DeepSea, {"randomize_actions": -1}, ParameterError, "randomize_actions"),
+    (HardLinearMixture, {"dimension": 1}, ParameterError, "dimension"),
+    (HardLinearMixture, {"dimension": 40}, ParameterError, "dimension"),
+    (HardLinearMixture, {"horizon": 1}, HorizonError, "horizon"),
+    (HardLinearMixture, {"episodes": 1}, ParameterError, "episodes"),
+    (HardLinearMixture, {"gap": 0.2}, ParameterError, "gap"),
+    (HardLinearMixture, {"gap": 0.0}, ParameterError, "gap"),
+    (RandomMDP, {"states": 0}, ParameterError, "states"),
+    (RandomMDP, {"horizon": 0}, HorizonError, "horizon"),
+    (RandomMDP, {"concentration": 0.0}, ParameterError, "concentration"),
+    (RandomMDP, {"concentration": math.nan}, ParameterError, "concentration"),
+    (RandomMDP, {"successors": 7}, ParameterError, "successors"),
+    (RandomMDP, {"seed": -1}, ParameterError, "seed"),
+    (SparseMixture, {"states": 1}, ParameterError, "states"),
+    (SparseMixture, {"nonzero": 17}, ParameterError, "nonzero"),
+    (SparseMixture, {"nonzero": 0}, ParameterError, "nonzero"),
+    (SparseMixture, {"gamma": -0.5}, ParameterError, "gamma"),
+    (SparseMixture, {"norm": 1.0}, ParameterError, "norm"),
+    (SparseMixture, {"nonzero": 2, "norm": 3.0}, ParameterError, "norm"),
+    (SparseMixture, {"persistence": 1.0}, ParameterError, "persistence"),
+    (SparseMixture, {"contrast": 1.5}, ParameterError, "contrast"),
+]
+
+
+@pytest.mark.parametrize(("kind", "parameters", "error", "field"), BAD)
+def test_parameters_out_of_range(
+    kind: type[Any], parameters: dict[str, Any], error: type[InvalidInput], field: str
+) -> None:
+    with pytest.raises(error) as caught:
+        kind(**parameters)
+    assert type(caught.value) is error
+    assert caught.value.field == field
+
+
+def test_the_nearest_variant_is_suggested() -> None:
+    with pytest.raises(UnknownName, match="did you mean 'ayoub'"):
+        RiverSwim(variant="ayub")

@@ -1,0 +1,325 @@
+"""The plain NumPy implementation by itself: loops, enumeration and least squares on problems of a few states."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from benchmarks import plain_numpy as pn
+
+Floats = NDArray[np.float64]
+STATES, ACTIONS, DIMENSION = 3, 2, 2
+
+
+def mixture(
+    seed: int, states: int = STATES, actions: int = ACTIONS, dimension: int = DIMENSION
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return phi (kernels as features, some next states impossible), theta on the simplex, its kernel and rewards."""
+    rng = np.random.default_rng(seed)
+    kernels = rng.dirichlet(np.ones(states), size=(dimension, states, actions))
+    kernels[:, 0, 0] = np.eye(states)[0]  # (0, 0) stays for sure: a row with range 0
+    kernels[:, 1, 0, 2] = 0.0
+    kernels /= kernels.sum(axis=-1, keepdims=True)
+    phi = np.ascontiguousarray(np.moveaxis(kernels, 0, -1))
+    theta = rng.dirichlet(np.ones(dimension))
+    return phi, theta, phi @ theta, rng.random((states, actions))
+
+
+def run_linear(
+    seed: int, *, horizon: int, episodes: int, uniforms: Floats | None = None, **options: Any
+) -> pn.LinearResult:
+    """Run UCRL-VTR-LIN on ``mixture(seed)`` from state 1."""
+    phi, theta, transition, reward = mixture(seed)
+    if uniforms is None:
+        uniforms = np.random.default_rng(seed + 1000).random((episodes, horizon))
+    settings: dict[str, Any] = {"norm_bound": 1.0, "delta": 0.05, "theta_star": theta} | options
+    return pn.ucrl_vtr_lin(phi, reward, transition, horizon, 1, episodes=episodes, uniforms=uniforms, **settings)
+
+
+def row(phi: Floats, state: int, action: int, values: Floats, following: int, weights: str) -> tuple[Floats, float]:
+    """Return (x, y) of one regression row by loops over next states (M8, M23)."""
+    reachable = [p for p in range(phi.shape[2]) if any(phi[state, action, p] != 0.0)]
+    centre, spread = 0.0, 1.0
+    if weights == "range":
+        high, low = max(values[p] for p in reachable), min(values[p] for p in reachable)
+        centre, spread = (high + low) / 2, high - low
+    if spread == 0.0:
+        return np.zeros(phi.shape[3]), 0.0
+    x = np.zeros(phi.shape[3])
+    for p in reachable:
+        x += phi[state, action, p] * (values[p] - centre) / spread
+    return x, (values[following] - centre) / spread
+
+
+def draw(probabilities: Floats, uniform: float) -> int:
+    """Return the first state of positive probability whose running sum exceeds ``uniform``."""
+    total, last = 0.0, -1
+    for state, probability in enumerate(probabilities):
+        if probability > 0.0:
+            total, last = total + probability, state
+            if uniform < total:
+                return state
+    return last
+
+
+def test_optimal_values_are_the_best_over_all_policies() -> None:
+    _, _, transition, reward = mixture(0)
+    horizon = 2
+    best = max(
+        pn.policy_value(transition, reward, horizon, np.array(actions).reshape(horizon, STATES), 1)
+        for actions in itertools.product(range(ACTIONS), repeat=horizon * STATES)
+    )
+    assert pn.optimal_values(transition, reward, horizon)[0, 1] == pytest.approx(best, abs=1e-14)
+
+
+def test_policy_value_is_the_expected_return_over_all_paths() -> None:
+    _, _, transition, reward = mixture(3)
+    policy = np.array([[0, 1, 1], [1, 0, 1], [0, 0, 1]])
+    expected = 0.0
+    for second, third in itertools.product(range(STATES), repeat=2):
+        path = [1, second, third]
+        actions = [int(policy[h, s]) for h, s in enumerate(path)]
+        probability = transition[1, actions[0], second] * transition[second, actions[1], third]
+        expected += probability * sum(reward[s, a] for s, a in zip(path, actions, strict=True))
+    assert pn.policy_value(transition, reward, 3, policy, 1) == pytest.approx(expected, abs=1e-14)
+
+
+def test_next_states_follow_the_running_sums_and_skip_impossible_ones() -> None:
+    transition = np.array([[[0.0, 0.25, 0.0, 0.75, 0.0], [0.3, 0.3, 0.1, 0.2, 0.1]]])
+    cumulative = pn.cumulative_kernel(transition)
+    assert np.array_equal(cumulative[0, 0], [0.0, 0.25, 0.25, 1.0, 1.0])
+    for action in range(2):
+        for uniform in (0.0, 0.2, 0.25, 0.3, 0.6, 0.9, 1.0 - 2.0**-53):
+            drawn = np.searchsorted(cumulative[0, action], uniform, side="right")
+            assert drawn == draw(transition[0, action], uniform)
+
+
+@pytest.mark.parametrize(("uniform", "following"), [(0.0, 1), (0.25, 2)])
+def test_a_uniform_on_a_boundary_belongs_to_the_next_state(uniform: float, following: int) -> None:
+    transition = np.tile([0.0, 0.25, 0.75], (3, 1, 1))
+    reward = np.array([[0.1], [0.5], [0.9]])
+    uniforms = np.array([[uniform, 0.0]])
+    linear = pn.ucrl_vtr_lin(
+        transition[..., None], reward, transition, 2, 0, episodes=1, uniforms=uniforms, norm_bound=1.0, delta=0.1,
+        weights="none",
+    )  # fmt: skip
+    x = 0.25 * 0.5 + 0.75 * 0.9
+    assert linear["theta"] == pytest.approx(x * reward[following] / (1 + x**2))
+    finite = pn.ucrl_vtr(transition[None], reward, transition, 2, 0, episodes=1, uniforms=uniforms, delta=0.1)
+    assert finite["losses"] == pytest.approx((following - 1.5 - (0.25 * -0.5 + 0.75 * 0.5)) ** 2)
+
+
+@pytest.mark.parametrize("weights", ["range", "none"])
+def test_horizon_two_by_hand(weights: Literal["range", "none"]) -> None:
+    """Two steps from state 1: V_2 = max_a r, so that the first episode's plan and row are plain arithmetic."""
+    phi, _, transition, reward = mixture(5)
+    uniforms = np.array([[0.4, 0.0]])
+    result = run_linear(5, horizon=2, episodes=1, uniforms=uniforms, weights=weights)
+    v2 = reward.max(axis=1)
+    assert np.array_equal(result["values"][1:], [v2, np.zeros(STATES)])
+    sqrt_beta = math.sqrt(math.log(1 / 0.05) / 2 + 1.0)  # logdet = 0, U = 1 = H - 1, lambda b^2 = 1
+    q = np.zeros((STATES, ACTIONS))
+    for s, a in itertools.product(range(STATES), range(ACTIONS)):
+        x, _ = row(phi, s, a, v2, 0, weights)
+        reachable = [p for p in range(STATES) if transition[s, a, p] > 0.0]
+        if weights == "range":
+            high, low = v2[reachable].max(), v2[reachable].min()
+            optimistic = min(0.5, max(-0.5, sqrt_beta * math.sqrt(x @ x)))  # theta = 0, Sigma = I
+            q[s, a] = reward[s, a] + (high + low) / 2 + (high - low) * optimistic
+        else:
+            q[s, a] = reward[s, a] + sqrt_beta * math.sqrt(x @ x)
+    assert result["values"][0] == pytest.approx(np.clip(q.max(axis=1), 0.0, 2.0), abs=1e-14)
+    assert np.array_equal(result["policy"][0], q.argmax(axis=1))
+    assert np.array_equal(result["policy"][1], reward.argmax(axis=1))
+    action = int(q[1].argmax())
+    x, y = row(phi, 1, action, v2, draw(transition[1, action], 0.4), weights)
+    sigma = np.eye(DIMENSION) + np.outer(x, x)
+    assert result["sigma"] == pytest.approx(sigma, abs=1e-14)
+    assert result["theta"] == pytest.approx(np.linalg.inv(sigma) @ (y * x), abs=1e-14)
+    assert result["logdet"] == pytest.approx(math.log(1 + x @ x), abs=1e-13)
+    best = reward[1] + transition[1] @ v2
+    assert result["regret"][0] == pytest.approx(best.max() - best[action], abs=1e-14)
+
+
+@pytest.mark.parametrize("weights", ["range", "none"])
+@pytest.mark.parametrize("replan", [0.0, 0.3, 1e9])
+def test_the_estimate_is_least_squares_on_the_stacked_rows(weights: str, replan: float) -> None:
+    """Rows are rebuilt episode by episode from the plan that a run cut there reports; lambda enters as d more rows."""
+    phi, _, transition, _ = mixture(7)
+    horizon, episodes, lam = 4, 12, 0.7
+    uniforms = np.random.default_rng(1).random((episodes, horizon))
+    options: dict[str, Any] = {"weights": weights, "replan": replan, "lam": lam}
+    design, response = [*(math.sqrt(lam) * np.eye(DIMENSION))], [0.0] * DIMENSION
+    for k in range(1, episodes + 1):
+        result = run_linear(7, horizon=horizon, episodes=k, uniforms=uniforms[:k], **options)
+        state = 1
+        for h in range(horizon - 1):
+            action = int(result["policy"][h, state])
+            following = draw(transition[state, action], uniforms[k - 1, h])
+            x, y = row(phi, state, action, result["values"][h + 1], following, weights)
+            design.append(x)
+            response.append(y)
+            state = following
+        stacked = np.array(design)
+        assert result["theta"] == pytest.approx(np.linalg.lstsq(stacked, np.array(response))[0], abs=1e-10)
+        assert result["sigma"] == pytest.approx(stacked.T @ stacked, abs=1e-12)
+    assert result["plans"] == {0.0: episodes, 1e9: 1}.get(replan, result["plans"])
+
+
+def test_lazy_planning_waits_for_the_determinant() -> None:
+    """Plans change exactly where log det Sigma has grown by log(1 + replan) since the last one."""
+    horizon, episodes, replan = 4, 40, 0.5
+    uniforms = np.random.default_rng(3).random((episodes, horizon))
+    cut = [run_linear(2, horizon=horizon, episodes=k, uniforms=uniforms[:k], replan=replan) for k in range(1, 41)]
+    planned, expected = 0.0, 1
+    for k in range(1, episodes):
+        logdet = cut[k - 1]["logdet"]  # after k episodes
+        if logdet - planned >= math.log(1 + replan):
+            planned, expected = logdet, expected + 1
+        assert cut[k]["plans"] == expected
+    assert 1 < expected < episodes
+
+
+@pytest.mark.parametrize("weights", ["range", "none"])
+@pytest.mark.parametrize("radius", ["sharp", "paper", "unweighted", "ayoub"])
+def test_optimism_holds_whenever_the_truth_is_covered(weights: str, radius: str) -> None:
+    covered_somewhere = False
+    for seed, replan in itertools.product(range(4), (0.0, 0.2)):
+        _, _, transition, reward = mixture(seed)
+        result = run_linear(seed, horizon=5, episodes=60, weights=weights, radius=radius, replan=replan)
+        best = pn.optimal_values(transition, reward, 5)[0, 1]
+        covered = result["covered"]
+        covered_somewhere |= bool(covered.any())
+        assert (result["planned_value"][covered] >= best - 1e-10).all()
+        assert (result["regret"] >= -1e-12).all()
+    assert covered_somewhere
+
+
+def test_without_a_radius_the_truth_is_not_covered() -> None:
+    """Negative control: the coverage flag is able to say no."""
+    assert not run_linear(1, horizon=5, episodes=60, scale=1e-3)["covered"].any()
+
+
+def test_radii_by_their_formulas() -> None:
+    arguments: dict[str, Any] = {
+        "horizon": 3, "dimension": 2, "norm_bound": 1.5, "delta": 0.1, "lam": 0.5, "logdet": 4.0, "episodes": 7,
+        "paper_constant": 2.0,
+    }  # fmt: skip
+    ell, growth = math.log(10.0), 4.0 - 2 * math.log(0.5)
+    sharp = math.sqrt((growth + 2 * ell) + 0.5 * 2.25)  # U^2 / 4 = 1
+    assert pn.linear_radius("sharp", "none", **arguments) == pytest.approx([sharp] * 3)
+    sharp_weighted = math.sqrt((growth + 2 * ell) / 4 + 0.5 * 2.25)
+    assert pn.linear_radius("sharp", "range", **arguments) == pytest.approx([sharp_weighted] * 3)
+    unweighted = math.sqrt(growth + 2 * ell) + math.sqrt(0.5) * 1.5
+    assert pn.linear_radius("unweighted", "none", **arguments) == pytest.approx([unweighted] * 3)
+    paper = math.sqrt(2.0 * (2.25 + 9 * 2 * math.log(21.0) * math.log(49 * 3 / 0.1) ** 2))
+    assert pn.linear_radius("paper", "none", **arguments) == pytest.approx([paper] * 3)
+    root = math.sqrt(2 * ell + 4.0)
+    ayoub = [math.sqrt(0.5) * 1.5 + unit / 2 * root for unit in (2, 1, 0)]
+    assert pn.linear_radius("ayoub", "none", **arguments) == pytest.approx(ayoub)
+
+
+def test_the_clip_at_the_horizon_is_the_weaker_one() -> None:
+    """With a huge radius and no weights, values reach H - h + 1, or H with the paper's clip."""
+    tight = run_linear(4, horizon=4, episodes=1, weights="none", scale=100.0)["values"]
+    loose = run_linear(4, horizon=4, episodes=1, weights="none", scale=100.0, paper_clip=True)["values"]
+    assert np.array_equal(tight[:3].max(axis=1), [4.0, 3.0, 2.0])
+    assert np.array_equal(loose[:3].max(axis=1), [4.0, 4.0, 4.0])
+
+
+def test_one_step_has_nothing_to_learn() -> None:
+    result = run_linear(0, horizon=1, episodes=5)
+    assert np.array_equal(result["sigma"], np.eye(DIMENSION))
+    assert np.array_equal(result["regret"], np.zeros(5))
+
+
+def family(seed: int, members: int) -> tuple[Floats, Floats]:
+    """Return random kernels [n, s, a, s'] and rewards; member 0 is the truth."""
+    rng = np.random.default_rng(seed)
+    return rng.dirichlet(np.ones(STATES), size=(members, STATES, ACTIONS)), rng.random((STATES, ACTIONS))
+
+
+def run_family(kernels: Floats, reward: Floats, *, horizon: int, episodes: int, **options: Any) -> pn.FiniteResult:
+    """Run UCRL-VTR on a family whose member 0 is the truth, from state 1."""
+    uniforms = np.random.default_rng(11).random((episodes, horizon))
+    settings: dict[str, Any] = {"delta": 0.05, "uniforms": uniforms} | options
+    return pn.ucrl_vtr(kernels, reward, kernels[0], horizon, 1, episodes=episodes, **settings)
+
+
+@pytest.mark.parametrize("weights", ["range", "none"])
+@pytest.mark.parametrize("radius", ["sharp", "paper", "unweighted"])
+def test_a_family_of_the_truth_alone_has_no_regret(radius: str, weights: str) -> None:
+    kernels, reward = family(0, 1)
+    result = run_family(kernels, reward, horizon=4, episodes=20, radius=radius, weights=weights, delta=1.0)
+    assert result["regret"] == pytest.approx(np.zeros(20), abs=1e-12)
+    assert result["confident"].all()
+
+
+@pytest.mark.parametrize("weights", ["range", "none"])
+@pytest.mark.parametrize("radius", ["sharp", "paper", "unweighted"])
+@pytest.mark.parametrize("replan", [0.0, 0.5])
+def test_confidence_sets_from_rows_by_loops(radius: str, weights: str, replan: float) -> None:
+    """Replay a run row by row and rebuild every loss, distance and set from its definition (M1 to M7, M22 to M24)."""
+    members, horizon, episodes, delta, scale = 5, 3, 30, 0.05, 0.3
+    kernels, reward = family(4, members)
+    options: dict[str, Any] = {"radius": radius, "weights": weights, "replan": replan, "scale": scale}
+    result = run_family(kernels, reward, horizon=horizon, episodes=episodes, **options)
+    uniforms = np.random.default_rng(11).random((episodes, horizon))
+    values = np.array([pn.optimal_values(kernel, reward, horizon) for kernel in kernels])
+    weighted = weights == "range"
+    unit = 1.0 if weighted else max(np.ptp(values[m, h]) for m in range(members) for h in range(1, horizon))
+    responses: list[float] = []
+    predictions: list[list[float]] = []
+    planned_at, plans = 0, 0
+    for k in range(episodes):
+        if k == 0 or replan == 0.0 or k >= (1 + replan) * planned_at:
+            losses = [sum((y - z[m]) ** 2 for y, z in zip(responses, predictions, strict=True)) for m in range(members)]
+            if radius == "sharp":
+                evidence = sum(math.exp(-2 * loss / unit**2) / members for loss in losses)
+                bound = unit**2 / 2 * (scale * math.log(1 / delta) - math.log(evidence))
+                confident = [loss <= bound for loss in losses]
+            else:
+                factor = 2 * unit**2 if radius == "unweighted" else 8.0 if weighted else 8.0 * horizon**2
+                best = min(range(members), key=lambda m: losses[m])
+                distances = [sum((z[m] - z[best]) ** 2 for z in predictions) for m in range(members)]
+                confident = [distance <= scale * factor * math.log(members / delta) for distance in distances]
+            allowed = [m for m in range(members) if confident[m]]
+            member = max(allowed, key=lambda m: (values[m, 0, 1], -m))
+            planned_at, plans = k, plans + 1
+        assert list(result["confident"][k]) == confident
+        assert result["played"][k] == member
+        assert result["planned_value"][k] == pytest.approx(values[member, 0, 1], abs=1e-12)
+        state = 1
+        for h in range(horizon - 1):
+            action = int((reward[state] + kernels[member, state] @ values[member, h + 1]).argmax())
+            following = draw(kernels[0, state, action], uniforms[k, h])
+            target = values[member, h + 1]
+            if weighted:
+                target = (target - (target.max() + target.min()) / 2) / np.ptp(target)
+            predictions.append([float(kernels[m, state, action] @ target) for m in range(members)])
+            responses.append(float(target[following]))
+            state = following
+    assert result["plans"] == plans
+    assert radius != "sharp" or not all(confident)  # the data have excluded somebody
+
+
+def test_the_set_always_holds_the_best_fitting_member_and_obeys_the_prior() -> None:
+    losses = np.array([3.0, 1.0, 1.0, 9.0])
+    uniform = np.full(4, -math.log(4.0))
+    assert pn.prior_set(losses, uniform, 1.0, 0.0)[1]
+    inside = pn.prior_set(losses, uniform, 1.0, math.log(20.0))
+    bound = (math.log(20.0) - math.log(np.exp(-2 * losses).mean())) / 2
+    assert np.array_equal(inside, losses <= bound)
+    assert np.array_equal(inside, [False, True, True, False])
+    doubtful = np.log([1e-9, 1e-9, 1e-9, 1.0 - 3e-9])  # little faith in all but the worst member: a wider set
+    assert pn.prior_set(losses, doubtful, 1.0, math.log(20.0))[:3].all()
+
+
+def test_uniforms_of_another_shape_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"uniforms: got shape \(2, 3\), expected \(2, 4\)"):
+        run_linear(0, horizon=4, episodes=2, uniforms=np.zeros((2, 3)))

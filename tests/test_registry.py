@@ -1,0 +1,109 @@
+"""A file in the right folder is all it takes to be found."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from occamrl import registry
+from occamrl.contracts import Learner, Problem
+from occamrl.errors import UnknownName
+from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.problems.river_swim import RiverSwim
+
+
+def test_every_problem_is_found() -> None:
+    names = {"DeepSea", "HardLinearMixture", "RandomMDP", "RiverSwim", "SparseMixture", "WideTree"}
+    assert names <= set(registry.problems())
+    assert "FiniteMDP" not in registry.problems()
+    assert registry.problems()["RiverSwim"] is RiverSwim
+
+
+@pytest.mark.parametrize("name", registry.problems())
+def test_every_problem_keeps_the_contract(name: str) -> None:
+    kind = registry.problems()[name]
+    assert isinstance(kind().mdp, FiniteMDP)  # every parameter has a default
+    for problem in kind.examples():
+        assert registry.satisfies(type(problem), Problem)
+        mdp = problem.mdp
+        assert isinstance(mdp, FiniteMDP)
+        assert problem.mdp is mdp
+        assert 0.0 < mdp.optimal_value <= mdp.horizon
+        assert mdp.states <= 50
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(problem, dataclasses.fields(problem)[0].name, 1)
+        assert dataclasses.replace(problem) == problem
+
+
+@pytest.mark.parametrize("kind", ["learners", "selectors", "families"])
+def test_other_folders_can_be_asked(kind: str) -> None:
+    found = getattr(registry, kind)()
+    assert all(cls.__module__.startswith(f"occamrl.{kind}.") for cls in found.values())
+
+
+PLUG_IN = """
+from dataclasses import dataclass
+from typing import Protocol
+from occamrl.contracts import Problem
+from occamrl.problems.river_swim import RiverSwim          # imported, not defined here
+
+class Found:
+    mdp = None
+    @classmethod
+    def examples(cls): return []
+
+class Explicit(Problem):
+    @property
+    def mdp(self): return None
+    @classmethod
+    def examples(cls): return []
+
+class _Private(Found): ...
+class Incomplete:
+    mdp = None
+class Wanted(Protocol):
+    mdp: None
+    def examples(self): ...
+"""
+
+
+def test_discovery_takes_the_classes_of_a_folder_that_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "plug_ins_for_a_test"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "one.py").write_text(PLUG_IN)
+    (package / "_hidden.py").write_text("raise RuntimeError('not to be imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        assert list(registry.discover("plug_ins_for_a_test", Problem)) == ["Explicit", "Found"]
+        assert registry.discover("plug_ins_for_a_test", Learner) == {}
+    finally:
+        for name in [name for name in sys.modules if name.startswith("plug_ins_for_a_test")]:
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("name", ["RiverSwim", "riverswim", "river-swim", "RIVER_SWIM"])
+def test_names_are_matched_generously(name: str) -> None:
+    assert registry.make_problem(name, states=4) == RiverSwim(states=4)
+
+
+def test_unknown_names_get_the_nearest_one_suggested() -> None:
+    with pytest.raises(UnknownName) as caught:
+        registry.make_problem("river_swin")
+    assert caught.value.suggestion == "RiverSwim"
+    with pytest.raises(UnknownName) as caught:
+        registry.make_problem("RiverSwim", state=4)
+    assert caught.value.suggestion == "states"
+    with pytest.raises(UnknownName) as caught:
+        registry.make_problem("zzz")
+    assert caught.value.suggestion is None
+
+
+def test_importing_the_registry_imports_no_folder() -> None:
+    code = "import sys, occamrl.registry as r; print([m for m in sys.modules if m.startswith('occamrl.problems')])"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "[]"
