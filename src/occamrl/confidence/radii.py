@@ -10,8 +10,11 @@ Linear classes, an ellipsoid :math:`\|\theta - \theta_k\|_{\Sigma_k} \le \sqrt{\
 sharp         :math:`\sqrt{\tfrac{U^2}{4}(L + 2\ell) + \lambda b^2}`                                   M11
 unweighted    :math:`\tfrac{U}{2}\sqrt{L + 2\ell} + \sqrt\lambda b`                                    M11, 2nd form
 paper         :math:`\sqrt{c\,(b^2 + U^2 d \log(kH) \log^2(k^2H/\delta))}`, U = H on plain rows        M10
-ayoub         :math:`\tfrac{U_h}{2}\sqrt{2\ell + \log\det\Sigma_k} + \sqrt\lambda b`, U_h = H - h      Ayoub 2020
+ayoub         :math:`\tfrac{U_h}{2}\sqrt{2\ell + \log\det\Sigma_k} + \sqrt\lambda b`, U_h = H - h + 1  Ayoub 2020
 ============  =======================================================================================  ==============
+
+The published code behind ``ayoub`` counts steps from 0 and writes H - h; with steps from 1 that is H - h + 1. It also
+cuts values at H at every step, which the learner does with this radius unless told otherwise.
 
 Sharp follows from a Gaussian mixture of the supermartingales :math:`\exp(\tfrac{2}{U^2}(L_t(\theta^*) - L_t(\theta)))`:
 with probability :math:`1-\delta`, for all t, :math:`L_t(\theta^*) \le \min_\theta\{L_t(\theta) + \lambda\|\theta\|^2\}
@@ -55,7 +58,7 @@ def ellipsoid_width(
     if kind == UNWEIGHTED:
         return 0.5 * unit * math.sqrt(logdet + 2.0 * level) + math.sqrt(regularization) * norm_bound
     if kind == AYOUB:
-        unit = 1.0 if weighted else horizon - (h + 1.0)
+        unit = 1.0 if weighted else float(horizon - h)
         plain = max(0.0, 2.0 * level + logdet + dimension * math.log(regularization))  # below 0 only for lambda < 1
         return 0.5 * unit * math.sqrt(plain) + math.sqrt(regularization) * norm_bound
     unit = 1.0 if weighted else float(horizon)

@@ -92,6 +92,11 @@ def hot_inline(function: Function) -> Function:
     return _compile(function, **_SHORT)
 
 
+def view(function: Function) -> Function:
+    """Splice a function that returns a view of its arguments into hot code, where arrays cannot be returned."""
+    return _compile(function, _nrt=False, inline="always")
+
+
 def implements(
     generic: Callable[..., Any], kind: type, argument: int = 0, *, inline: bool = False
 ) -> Callable[[Function], Function]:

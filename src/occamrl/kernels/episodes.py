@@ -61,15 +61,17 @@ def follows_policy(kind: type) -> None:
 @hot_inline
 def draw(cumulative: Floats, row: int, first: int, last: int, u: float) -> int:
     """Return the first index in [first, last) with u < cumulative[row, index]."""
-    while last - first > 8:
+    while last - first > 16:
         middle = (first + last - 1) // 2
         if u < cumulative[row, middle]:
             last = middle + 1
         else:
             first = middle + 1
-    while first < last - 1 and u >= cumulative[row, first]:
-        first += 1
-    return first
+    window = cumulative[row, first:last]
+    passed = 0
+    for i in range(window.size - 1):  # counting has no branch to mispredict: which way u falls is a coin toss
+        passed += u >= window[i]
+    return first + passed
 
 
 @hot

@@ -8,12 +8,13 @@ one.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from occamrl.contracts import Floats, Ints, Outcomes
-from occamrl.kernels.compile import compiled, hot, implements
+from occamrl.kernels.compile import compiled, hot_inline, implements
 
 
 class DenseFeatures(NamedTuple):
@@ -39,14 +40,14 @@ class TabularFeatures(NamedTuple):
     outcomes: Outcomes
 
 
-@hot
+@hot_inline
 def fill_target(outcomes: Outcomes, sa: int, values: Floats, out: Floats) -> tuple[float, float]:
     """Write W(o) for the outcomes of (s, a) into ``out``; return its smallest and largest value."""
-    first = outcomes.start[sa]
-    low = outcomes.bonus[first] + values[outcomes.next_state[first]]
-    high = low
-    for i in range(outcomes.start[sa + 1] - first):
-        w = outcomes.bonus[first + i] + values[outcomes.next_state[first + i]]
+    first, last = outcomes.start[sa], outcomes.start[sa + 1]
+    next_state, bonus = outcomes.next_state[first:last], outcomes.bonus[first:last]
+    low, high = math.inf, -math.inf
+    for i in range(last - first):
+        w = bonus[i] + values[np.uint64(next_state[i])]  # unsigned: no test for indices that count from the end
         out[i] = w
         low = min(low, w)
         high = max(high, w)
@@ -58,29 +59,34 @@ def contract(features: Any, sa: int, target: Floats, out: Floats) -> None:
     raise TypeError(f"no features of type {type(features).__name__}")
 
 
-@implements(contract, DenseFeatures)
+@implements(contract, DenseFeatures, inline=True)
 def contract_dense(features: DenseFeatures, sa: int, target: Floats, out: Floats) -> None:
     """``contract`` for one vector per outcome."""
-    first = features.outcomes.start[sa]
-    d = features.phi.shape[1]
-    w = target[0]
+    phi = features.phi[features.outcomes.start[sa] : features.outcomes.start[sa + 1]]
+    count, d = phi.shape
     for j in range(d):
-        out[j] = features.phi[first, j] * w
-    for i in range(1, features.outcomes.start[sa + 1] - first):
+        out[j] = phi[0, j] * target[0]
+    for i in range(1, count):
         w = target[i]
         for j in range(d):
-            out[j] += features.phi[first + i, j] * w
+            out[j] += phi[i, j] * w
 
 
-@implements(contract, SparseFeatures)
+@implements(contract, SparseFeatures, inline=True)
 def contract_sparse(features: SparseFeatures, sa: int, target: Floats, out: Floats) -> None:
     """``contract`` for entries that are mostly zero."""
     out[:] = 0.0
-    for e in range(features.start[sa], features.start[sa + 1]):
-        out[features.coordinate[e]] += features.entry[e] * target[features.outcome[e]]
+    first, last = features.start[sa], features.start[sa + 1]
+    coordinate, outcome, entry = (
+        features.coordinate[first:last],
+        features.outcome[first:last],
+        features.entry[first:last],
+    )
+    for e in range(last - first):
+        out[np.uint64(coordinate[e])] += entry[e] * target[np.uint64(outcome[e])]
 
 
-@implements(contract, TabularFeatures)
+@implements(contract, TabularFeatures, inline=True)
 def contract_tabular(features: TabularFeatures, sa: int, target: Floats, out: Floats) -> None:
     """``contract`` for one-hot features."""
     for i in range(features.outcomes.start[sa + 1] - features.outcomes.start[sa]):

@@ -11,12 +11,11 @@ which keeps them vectorised and equal to the bit wherever the function is inline
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
-import numpy as np
-
 from occamrl.contracts import Floats, Ints
-from occamrl.kernels.compile import hot
+from occamrl.kernels.compile import hot, hot_inline, view
 
 
 class Blocks(NamedTuple):
@@ -28,86 +27,105 @@ class Blocks(NamedTuple):
     matrix_start: Ints  # [B + 1]
 
 
-@hot
-def dot(a: Floats, a0: int, b: Floats, b0: int, n: int) -> float:
-    """Return sum_i a[a0 + i] b[b0 + i], in four interleaved partial sums."""
+@view
+def block_matrix(flat: Floats, blocks: Blocks, b: int) -> Floats:
+    """Return block ``b`` of packed matrices as a square view."""
+    n = blocks.size[b]
+    return flat[blocks.matrix_start[b] : blocks.matrix_start[b + 1]].reshape((n, n))
+
+
+@view
+def block_vector(flat: Floats, blocks: Blocks, b: int) -> Floats:
+    """Return block ``b`` of packed vectors as a view."""
+    return flat[blocks.vector_start[b] : blocks.vector_start[b + 1]]
+
+
+@hot_inline
+def dot(a: Floats, b: Floats, n: int) -> float:
+    """Return the sum of a[i] b[i] for i < n, in four interleaved partial sums."""
     s0 = s1 = s2 = s3 = 0.0
-    whole = n - n % 4
-    for i in range(0, whole, 4):
-        s0 += a[a0 + i] * b[b0 + i]
-        s1 += a[a0 + i + 1] * b[b0 + i + 1]
-        s2 += a[a0 + i + 2] * b[b0 + i + 2]
-        s3 += a[a0 + i + 3] * b[b0 + i + 3]
-    for i in range(whole, n):
-        s0 += a[a0 + i] * b[b0 + i]
+    for q in range(n // 4):
+        i = 4 * q
+        s0 += a[i] * b[i]
+        s1 += a[i + 1] * b[i + 1]
+        s2 += a[i + 2] * b[i + 2]
+        s3 += a[i + 3] * b[i + 3]
+    for i in range(n - n % 4, n):
+        s0 += a[i] * b[i]
     return (s0 + s1) + (s2 + s3)
 
 
 @hot
-def add_row(matrix: Floats, m0: int, n: int, weight: float, x: Floats) -> None:
-    """Add weight * x x^T to the block at ``m0``."""
+def add_row(matrix: Floats, weight: float, x: Floats) -> None:
+    """Add weight * x x^T to a block."""
+    n = matrix.shape[0]
     for i in range(n):
         wx = weight * x[i]
-        row = m0 + i * n
         for j in range(n):
-            matrix[row + j] += wx * x[j]
+            matrix[i, j] += wx * x[j]
 
 
 @hot
-def invert_factor(matrix: Floats, m0: int, n: int, out: Floats, work: Floats) -> float:
-    """Write W = U^{-1} (upper triangular), where Sigma = U^T U, to ``out`` at ``m0``; return logdet Sigma.
+def invert_factor(matrix: Floats, out: Floats, work: Floats) -> float:
+    """Write W = U^{-1} (upper triangular), where Sigma = U^T U, to ``out``; return logdet Sigma.
 
-    Then Sigma^{-1} = W W^T. ``work`` holds n*n numbers.
+    Then Sigma^{-1} = W W^T. ``work`` has the shape of the block.
     """
-    for i in range(n * n):
-        work[i] = matrix[m0 + i]
+    n = matrix.shape[0]
+    for i in range(n):
+        for j in range(n):
+            work[i, j] = matrix[i, j]
     logdet = 0.0
     for k in range(n):  # right-looking Cholesky: row k of U, then its outer product leaves the rest
-        pivot = work[k * n + k]
+        pivot = work[k, k]
         if not pivot > 0.0:
             raise ValueError("the regression matrix is not positive definite; raise the regularisation")
-        logdet += np.log(pivot)
-        root = 1.0 / np.sqrt(pivot)
+        logdet += math.log(pivot)
+        root = 1.0 / math.sqrt(pivot)
         for j in range(k, n):
-            work[k * n + j] *= root
+            work[k, j] *= root
         for i in range(k + 1, n):
-            u = work[k * n + i]
+            u = work[k, i]
             for j in range(i, n):
-                work[i * n + j] -= u * work[k * n + j]
+                work[i, j] -= u * work[k, j]
     for i in range(n):  # W U = I, row by row: W[i, :] starts as e_i and loses its part along the rows of U
-        row = m0 + i * n
         for j in range(n):
-            out[row + j] = 0.0
-        out[row + i] = 1.0
+            out[i, j] = 0.0
+        out[i, i] = 1.0
         for k in range(i, n):
-            w = out[row + k] / work[k * n + k]
-            out[row + k] = w
+            w = out[i, k] / work[k, k]
+            out[i, k] = w
             for j in range(k + 1, n):
-                out[row + j] -= w * work[k * n + j]
+                out[i, j] -= w * work[k, j]
     return logdet
 
 
 @hot
-def solve(factor: Floats, m0: int, n: int, rhs: Floats, v0: int, out: Floats, work: Floats) -> None:
-    """Write theta = W W^T rhs to ``out`` at ``v0``."""
-    for i in range(n):
-        work[i] = 0.0
+def solve(factor: Floats, rhs: Floats, out: Floats, work: Floats) -> None:
+    """Write theta = W W^T rhs to ``out``."""
+    n = factor.shape[0]
+    transform(factor, rhs, work)
     for j in range(n):
-        r = rhs[v0 + j]
+        total = 0.0
         for i in range(j, n):
-            work[i] += factor[m0 + j * n + i] * r
-    for j in range(n):
-        out[v0 + j] = dot(factor, m0 + j * n, work, 0, n)
+            total += factor[j, i] * work[i]
+        out[j] = total
 
 
-@hot
-def squared_norm(factor: Floats, m0: int, n: int, x: Floats, work: Floats) -> float:
-    """Return ||x||^2 in Sigma^{-1}, that is |W^T x|^2."""
+@hot_inline
+def transform(factor: Floats, x: Floats, out: Floats) -> None:
+    """Write W^T x to ``out``."""
+    n = factor.shape[0]
     for i in range(n):
-        work[i] = 0.0
+        out[i] = 0.0
     for j in range(n):
         xj = x[j]
-        row = m0 + j * n
         for i in range(j, n):
-            work[i] += factor[row + i] * xj
-    return dot(work, 0, work, 0, n)
+            out[i] += factor[j, i] * xj
+
+
+@hot_inline
+def squared_norm(factor: Floats, x: Floats, work: Floats) -> float:
+    """Return ||x||^2 in Sigma^{-1}, that is |W^T x|^2."""
+    transform(factor, x, work)
+    return dot(work, work, factor.shape[0])

@@ -10,6 +10,7 @@ Lazy replanning (M12) waits until logdet Sigma has grown by log(1 + c). Because 
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +18,28 @@ import numpy as np
 from occamrl.confidence.radii import ellipsoid_width
 from occamrl.contracts import Floats, Ints, Known
 from occamrl.families.features import FeatureMap
-from occamrl.kernels.compile import compiled, hot, implements
+from occamrl.kernels.batch import (
+    BLOCK_PER_PAIR,
+    NONE,
+    SHARED_BLOCK,
+    Batch,
+    predict_shared,
+    predict_tabular,
+    turn_blocks,
+)
+from occamrl.kernels.compile import compiled, hot, hot_inline, implements
 from occamrl.kernels.episodes import CHANGED, PLANNED, follows_policy, observe, plan, planned_value
 from occamrl.kernels.features import contract, fill_target
-from occamrl.kernels.ridge import Blocks, add_row, dot, invert_factor, solve, squared_norm
+from occamrl.kernels.ridge import (
+    Blocks,
+    add_row,
+    block_matrix,
+    block_vector,
+    dot,
+    invert_factor,
+    solve,
+    squared_norm,
+)
 
 EPISODES, TOUCHED, PLANS = range(3)  # counters
 TRACE, LOGDET, LOGDET_AT_PLAN = range(3)  # growth
@@ -33,6 +52,11 @@ class Scratch(NamedTuple):
     x: Floats  # [largest block]
     work: Floats  # [largest block squared]
     dirty: Ints  # [B]
+    mean: Floats  # [S*A] <x, theta>
+    norm: Floats  # [S*A] ||x||^2 in Sigma^{-1}
+    middle: Floats  # [S*A] c
+    spread: Floats  # [S*A] R
+    q: Floats  # [S*A]
 
 
 class LinearModel(NamedTuple):
@@ -44,7 +68,7 @@ class LinearModel(NamedTuple):
     horizon: int
     rows: int  # steps that give a row: H - 1, or H when rewards come on transitions (M20)
     dimension: int
-    shared_target: bool  # all (s, a) have the same outcomes and no bonus: one target function per step
+    batch: Batch  # used when all (s, a) share one target function
     radius: int
     weighted: bool
     unit: float  # U, the range of a target
@@ -110,9 +134,12 @@ def linear_state(features: FeatureMap, known: Known, regularization: float) -> L
 @hot
 def refactor_block(blocks: Blocks, regularization: float, state: LinearState, b: int, work: Floats) -> None:
     """Factorise one block of Sigma afresh; its inverse factor, log-determinant and estimate follow (M8)."""
-    n, m0, v0 = blocks.size[b], blocks.matrix_start[b], blocks.vector_start[b]
-    state.logdet[b] = invert_factor(state.sigma, m0, n, state.factor, work) - n * np.log(regularization)
-    solve(state.factor, m0, n, state.xy, v0, state.theta, work)
+    n = blocks.size[b]
+    factor = block_matrix(state.factor, blocks, b)
+    square = work[: n * n].reshape((n, n))
+    logdet = invert_factor(block_matrix(state.sigma, blocks, b), factor, square)
+    state.logdet[b] = logdet - n * math.log(regularization)
+    solve(factor, block_vector(state.xy, blocks, b), block_vector(state.theta, blocks, b), work)
 
 
 @compiled
@@ -125,30 +152,31 @@ def refactor_all(blocks: Blocks, regularization: float, state: LinearState) -> N
     state.growth[LOGDET] = state.logdet.sum()
 
 
-@hot
-def row_of(model: LinearModel, values: Floats, sa: int, target: Floats, x: Floats) -> tuple[float, float]:
-    """Write the row x of (s, a) for the values of the next step; return (c, R) of M23, or (0, 1) without weights.
+@hot_inline
+def centre(model: LinearModel, low: float, high: float, target: Floats, count: int) -> tuple[float, float]:
+    """Turn a target function W with values in [low, high] into (W - c)/R and return (c, R) (M23).
 
-    R = 0 says that the target is constant: the row carries nothing and ``x`` is not written.
+    Without weights it stays as it is, with (0, 1). R = 0 says that the target is constant: the row carries nothing.
     """
-    low, high = fill_target(model.features.outcomes, sa, values, target)
-    return scale_row(model, sa, low, high, target, x)
-
-
-@hot
-def scale_row(model: LinearModel, sa: int, low: float, high: float, target: Floats, x: Floats) -> tuple[float, float]:
-    """Centre and scale a target function in place and contract it with the features."""
     if not model.weighted:
-        contract(model.features, sa, target, x)
         return 0.0, 1.0
     spread = high - low
     if spread <= 0.0:
         return low, 0.0
     middle = 0.5 * (low + high)
-    start = model.features.outcomes.start
-    for i in range(start[sa + 1] - start[sa]):
+    for i in range(count):
         target[i] = (target[i] - middle) / spread
-    contract(model.features, sa, target, x)
+    return middle, spread
+
+
+@hot_inline
+def row_of(model: LinearModel, values: Floats, sa: int, target: Floats, x: Floats) -> tuple[float, float]:
+    """Write the row x of (s, a) for the values of the next step, unless it carries nothing; return (c, R)."""
+    outcomes = model.features.outcomes
+    low, high = fill_target(outcomes, sa, values, target)
+    middle, spread = centre(model, low, high, target, outcomes.start[sa + 1] - outcomes.start[sa])
+    if spread > 0.0:
+        contract(model.features, sa, target, x)
     return middle, spread
 
 
@@ -158,7 +186,7 @@ def absorb(model: LinearModel, state: LinearState) -> None:
     blocks = model.blocks
     states = state.policy.shape[1]
     actions = model.base_reward.size // states
-    target, x, work, dirty = model.scratch
+    target, x, work, dirty = model.scratch.target, model.scratch.x, model.scratch.work, model.scratch.dirty
     for i in range(state.counters[TOUCHED]):
         h, s = divmod(state.touched[i], states)
         count, total = state.visits[h, s], state.target_sum[h, s]
@@ -169,11 +197,11 @@ def absorb(model: LinearModel, state: LinearState) -> None:
         if spread <= 0.0:
             continue
         b = blocks.of[sa]
-        add_row(state.sigma, blocks.matrix_start[b], blocks.size[b], count, x)
+        add_row(block_matrix(state.sigma, blocks, b), count, x)
         y = (total - count * middle) / spread
-        v0 = blocks.vector_start[b]
-        for j in range(blocks.size[b]):
-            state.xy[v0 + j] += y * x[j]
+        xy = block_vector(state.xy, blocks, b)
+        for j in range(xy.size):
+            xy[j] += y * x[j]
         dirty[b] = 1
     for i in range(state.counters[TOUCHED]):
         h, s = divmod(state.touched[i], states)
@@ -187,14 +215,49 @@ def absorb(model: LinearModel, state: LinearState) -> None:
 
 
 @hot
+def predict(model: LinearModel, state: LinearState, values: Floats) -> None:
+    """Write <x, theta>, ||x||^2 and (c, R) of every (s, a), for the values of the next step, into the scratch."""
+    scratch, blocks = model.scratch, model.blocks
+    target, x, work = scratch.target, scratch.x, scratch.work
+    if model.batch.kind != NONE:
+        low, high = fill_target(model.features.outcomes, 0, values, target)
+        middle, spread = centre(model, low, high, target, target.size)
+        scratch.middle[:] = middle
+        scratch.spread[:] = spread
+        if spread <= 0.0:
+            scratch.mean[:] = 0.0
+            scratch.norm[:] = 0.0
+        elif model.batch.kind == SHARED_BLOCK:
+            factor, theta = block_matrix(state.factor, blocks, 0), block_vector(state.theta, blocks, 0)
+            predict_shared(model.batch, factor, theta, target, scratch.mean, scratch.norm)
+        else:
+            predict_tabular(model.batch, target, scratch.mean, scratch.norm)
+        return
+    block = 0
+    factor, theta = block_matrix(state.factor, blocks, 0), block_vector(state.theta, blocks, 0)
+    for sa in range(scratch.mean.size):
+        scratch.middle[sa], scratch.spread[sa] = row_of(model, values, sa, target, x)
+        scratch.mean[sa] = 0.0
+        scratch.norm[sa] = 0.0
+        if scratch.spread[sa] > 0.0:
+            if blocks.of[sa] != block:
+                block = blocks.of[sa]
+                factor, theta = block_matrix(state.factor, blocks, block), block_vector(state.theta, blocks, block)
+            scratch.mean[sa] = dot(x, theta, theta.size)
+            scratch.norm[sa] = squared_norm(factor, x, work)
+
+
+@hot
 def optimistic_values(model: LinearModel, state: LinearState) -> bool:
     """Plan by M9 (or M11 with range weights); return whether any action changed."""
     horizon, states = state.policy.shape
-    actions = model.base_reward.size // states
-    blocks = model.blocks
-    target, x, work, _ = model.scratch
+    pairs = model.base_reward.size
+    actions = pairs // states
+    mean, norm, q = model.scratch.mean, model.scratch.norm, model.scratch.q
+    middle, spread = model.scratch.middle, model.scratch.spread
+    if model.batch.kind == BLOCK_PER_PAIR:
+        turn_blocks(model.batch, state.factor, state.theta)
     changed = False
-    middle, spread = 0.0, 1.0
     for h in range(horizon - 1, -1, -1):
         width = model.scale * ellipsoid_width(
             model.radius,
@@ -211,32 +274,22 @@ def optimistic_values(model: LinearModel, state: LinearState) -> bool:
             model.paper_constant,
         )
         ceiling = float(horizon) if model.clip_at_horizon else float(horizon - h)
-        values = state.values[h + 1]
+        predict(model, state, state.values[h + 1])
+        if model.weighted:
+            for sa in range(pairs):
+                estimate = mean[sa] + width * math.sqrt(norm[sa])
+                estimate = -0.5 if estimate < -0.5 else estimate
+                estimate = 0.5 if estimate > 0.5 else estimate
+                q[sa] = model.base_reward[sa] + middle[sa] + spread[sa] * estimate
+        else:
+            for sa in range(pairs):
+                q[sa] = model.base_reward[sa] + mean[sa] + width * math.sqrt(norm[sa])
         for s in range(states):
-            best = -np.inf
             choice = 0
-            for a in range(actions):
-                sa = s * actions + a
-                if model.shared_target and sa > 0:
-                    if spread > 0.0:
-                        contract(model.features, sa, target, x)
-                else:
-                    middle, spread = row_of(model, values, sa, target, x)
-                q = model.base_reward[sa]
-                if spread <= 0.0:
-                    q += middle
-                else:
-                    b = blocks.of[sa]
-                    n = blocks.size[b]
-                    estimate = dot(x, 0, state.theta, blocks.vector_start[b], n)
-                    if width > 0.0:
-                        norm = squared_norm(state.factor, blocks.matrix_start[b], n, x, work)
-                        estimate += width * np.sqrt(norm)
-                    if model.weighted:
-                        estimate = min(max(estimate, -0.5), 0.5)
-                    q += middle + spread * estimate
-                if q > best:
-                    best = q
+            best = q[s * actions]
+            for a in range(1, actions):
+                if q[s * actions + a] > best:
+                    best = q[s * actions + a]
                     choice = a
             state.values[h, s] = min(max(best, 0.0), ceiling)
             if state.policy[h, s] != choice:
@@ -250,7 +303,7 @@ def plan_linear(model: LinearModel, state: LinearState, start: int, key: np.uint
     """Replan every time, or when the log-determinant has grown enough (M12)."""
     first = state.counters[PLANS] == 0
     if not first and model.replan > 0.0:
-        needed = state.growth[LOGDET_AT_PLAN] + np.log1p(model.replan)
+        needed = state.growth[LOGDET_AT_PLAN] + math.log1p(model.replan)
         if state.growth[LOGDET] + state.growth[TRACE] < needed:
             state.counters[EPISODES] += 1
             return 0
@@ -288,12 +341,12 @@ def row_norm(model: LinearModel, state: LinearState, h: int, s: int, a: int) -> 
     """Return ||x||^2 in the inverse of the last factorised Sigma, zero for a row that carries nothing."""
     blocks = model.blocks
     sa = s * (model.base_reward.size // state.policy.shape[1]) + a
-    target, x, work, _ = model.scratch
+    target, x, work = model.scratch.target, model.scratch.x, model.scratch.work
     _, spread = row_of(model, state.values[h + 1], sa, target, x)
     if spread <= 0.0:
         return 0.0
     b = blocks.of[sa]
-    return squared_norm(state.factor, blocks.matrix_start[b], blocks.size[b], x, work)
+    return squared_norm(block_matrix(state.factor, blocks, b), x, work)
 
 
 @implements(planned_value, LinearState, argument=1, inline=True)

@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from occamrl.confidence.radii import ELLIPSOIDS
-from occamrl.contracts import Floats, Known, Learner
+from occamrl.contracts import Floats, Known, Learner, Outcomes
 from occamrl.errors import ParameterError, ShapeError, require_choice
 from occamrl.families.features import FeatureMap
+from occamrl.kernels.batch import MOST_COORDINATES, Batch, dense_batch, empty_batch, tabular_batch
+from occamrl.kernels.features import DenseFeatures, TabularFeatures
 from occamrl.learners.linear import LinearModel, LinearState, Scratch, absorb, linear_state, refactor_all
 
 
@@ -58,8 +60,9 @@ class UCRLVTRLin(Learner):
         The constant c of the paper's radius (M10).
     target_range : float, optional
         The range U of a target without weights; H - 1 by default (H with rewards on transitions).
-    clip : "step" | "horizon"
-        Values at step h are cut at H - h + 1, or at H as the paper writes.
+    clip : "step" | "horizon", optional
+        Values at step h are cut at H - h + 1, or at H as the paper writes. By default "step", except for the radius
+        "ayoub", whose published code cuts at H.
     """
 
     features: FeatureMap
@@ -72,7 +75,7 @@ class UCRLVTRLin(Learner):
     scale: float = 1.0
     paper_constant: float = 1.0
     target_range: float | None = None
-    clip: str = "step"
+    clip: str | None = None
 
     def __post_init__(self) -> None:
         require_linear_parameters(self)
@@ -90,9 +93,7 @@ class UCRLVTRLin(Learner):
         outcomes, largest = layout.outcomes, int(blocks.size.max())
         rows = known.horizon if outcomes.bonus.any() else known.horizon - 1
         plain_range = rows if self.target_range is None else self.target_range
-        width = outcomes.next_state.size // (known.states * known.actions)
-        table = outcomes.next_state.reshape(-1, width) if (np.diff(outcomes.start) == width).all() else None
-        shared = table is not None and not outcomes.bonus.any() and bool((table == table[0]).all())
+        pairs = known.states * known.actions
         return LinearModel(
             features=layout,
             blocks=blocks,
@@ -100,7 +101,7 @@ class UCRLVTRLin(Learner):
             horizon=known.horizon,
             rows=rows,
             dimension=self.features.dimension,
-            shared_target=shared,
+            batch=batch_of(self.features, outcomes),
             radius=ELLIPSOIDS[self.radius],
             weighted=self.weights == "range",
             unit=1.0 if self.weights == "range" else float(plain_range),
@@ -110,12 +111,17 @@ class UCRLVTRLin(Learner):
             paper_constant=float(self.paper_constant),
             scale=float(self.scale),
             replan=float(self.replan),
-            clip_at_horizon=self.clip == "horizon",
+            clip_at_horizon=(self.clip or ("horizon" if self.radius == "ayoub" else "step")) == "horizon",
             scratch=Scratch(
                 target=np.zeros(int(np.diff(outcomes.start).max())),
                 x=np.zeros(largest),
                 work=np.zeros(largest * largest),
                 dirty=np.zeros(blocks.size.size, dtype=np.int64),
+                mean=np.zeros(pairs),
+                norm=np.zeros(pairs),
+                middle=np.zeros(pairs),
+                spread=np.zeros(pairs),
+                q=np.zeros(pairs),
             ),
         )
 
@@ -154,11 +160,28 @@ class UCRLVTRLin(Learner):
         ]
 
 
+def batch_of(features: FeatureMap, outcomes: Outcomes) -> Batch:
+    """Return the transposed arrays where every (s, a) has the same outcomes and few coordinates."""
+    pairs = outcomes.start.size - 1
+    count = outcomes.next_state.size // pairs
+    if (np.diff(outcomes.start) != count).any() or outcomes.bonus.any():
+        return empty_batch()
+    table = outcomes.next_state.reshape(pairs, count)
+    if (table != table[0]).any():
+        return empty_batch()
+    if isinstance(features.layout, DenseFeatures) and features.dimension <= MOST_COORDINATES:
+        return dense_batch(features.layout.phi, pairs)
+    if isinstance(features.layout, TabularFeatures) and count <= MOST_COORDINATES:
+        return tabular_batch(count, pairs)
+    return empty_batch()
+
+
 def require_linear_parameters(learner: Any) -> None:
     """Refuse parameters outside their range, by name."""
     require_choice("radius", learner.radius, ELLIPSOIDS)
     require_choice("weights", learner.weights, ("range", "none"))
-    require_choice("clip", learner.clip, ("step", "horizon"))
+    if learner.clip is not None:
+        require_choice("clip", learner.clip, ("step", "horizon"))
     if not isinstance(learner.features, FeatureMap):
         raise ParameterError("features", got=type(learner.features).__name__, expected="a FeatureMap")
     if not 0.0 < learner.delta <= 1.0:

@@ -73,20 +73,24 @@ class Interaction:
         """Return the action for the current state."""
         return int(_act(self.walk.model, self.walk.state, self._open_step(), self._state))
 
-    def record(self, reward: float, next_state: int, *, action: int | None = None) -> None:
+    def record(self, reward: float, next_state: int) -> None:
         """Learn from the transition that followed the agent's action."""
         h = self._open_step()
         if not (np.isfinite(reward) and 0.0 <= reward <= 1.0):
             raise RewardError("reward", index=(self.episode, h), got=reward, expected="a number in [0, 1]")
-        s2 = self._valid(next_state)
-        a = self.act() if action is None else action
-        bonus = float(reward) - float(self.known.base_reward[self._state, a])
         if self.known.transition_rewards is None:
             bonus = 0.0  # the reward is known; rounding in an environment's own sum must not become a target
+        else:
+            bonus = float(reward) - float(self.known.base_reward[self._state, self.act()])
+        self.record_bonus(bonus, next_state)
+
+    def record_bonus(self, bonus: float, next_state: int) -> None:
+        """Learn from a transition whose reward was base_reward[s, a] + bonus."""
+        h, a, s2 = self._open_step(), self.act(), self._valid(next_state)
         _observe(self.walk.model, self.walk.state, h, self._state, a, bonus, s2)
+        self._returned += float(self.known.base_reward[self._state, a]) + bonus
         self._state = s2
         self._step = h + 1
-        self._returned += float(reward)
         if self._step == self.known.horizon:
             self.end()
 

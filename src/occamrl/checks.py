@@ -1,0 +1,151 @@
+"""Contract checks: what every learner, selector, problem and family must satisfy, whoever wrote it.
+
+Each function raises :class:`occamrl.errors.ContractError` with the broken clause, and returns None when all is well.
+The project's own tests apply them to everything the registries find.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from occamrl import seeding
+from occamrl.contracts import Agent, Learner, Problem, Selector
+from occamrl.errors import ContractError
+from occamrl.families.finite import FiniteFamily
+from occamrl.kernels.episodes import draw_outcome, draw_start
+from occamrl.kernels.philox import fill_uniforms
+from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.runs.interaction import Interaction
+from occamrl.runs.loop import run
+from occamrl.runs.result import Result
+
+_EPISODES = 60
+
+
+def check_learner(learner: Learner, mdp: FiniteMDP, *, episodes: int = _EPISODES, seed: int = 0) -> None:
+    """Check a learner on a problem.
+
+    Its state is a NamedTuple of arrays; the same seed gives the same bits; one run equals two halves; the fused loop
+    equals the step-by-step interaction; regret is never negative; a copy of the state is a checkpoint.
+    """
+    _require(isinstance(learner, Learner), "a learner has model(known), begin(known) and reserve(state, episodes)")
+    state = learner.begin(mdp.known)
+    _require(all(True for _ in _arrays(state)), "a state is a NamedTuple of arrays")
+    _check_agent(learner, mdp, episodes, seed)
+
+
+def check_selector(selector: Selector, mdp: FiniteMDP, *, episodes: int = _EPISODES, seed: int = 0) -> None:
+    """Check a selector on a problem: its phases cover the run, and it keeps the clauses of a learner."""
+    _require(isinstance(selector, Selector), "a selector has start, next_phase and finish_phase")
+    result = run(selector, mdp, episodes=episodes, seed=seed, progress=False)
+    phases = result.phases
+    _require(sum(phases["episodes"].to_pylist()) == episodes, "the phases cover all episodes")
+    _require(np.isclose(sum(phases["regret"].to_pylist()), result.total_regret), "the phases cover the regret")
+    _check_agent(selector, mdp, episodes, seed)
+
+
+def check_problem(problem: Problem) -> None:
+    """Check a problem: its optimum solves the Bellman equations and no policy at hand beats it."""
+    mdp = problem.mdp
+    _require(isinstance(mdp, FiniteMDP), "a problem has an mdp")
+    best = mdp.optimal_values
+    _require(best.shape == (mdp.horizon + 1, mdp.states), "optimal values are [H + 1, S]")
+    for h in range(mdp.horizon + 1):
+        inside = (best[h] >= -1e-12).all() and (best[h] <= mdp.horizon - h + 1e-9).all()
+        _require(bool(inside), f"V*_{h + 1} lies in [0, H - h + 1]")
+    _require(np.allclose(mdp.evaluate(mdp.optimal_policy), best, atol=1e-9), "the optimal policy attains V*")
+    generator = seeding.stream(0, "check_problem")
+    for _ in range(5):
+        policy = generator.integers(mdp.actions, size=(mdp.horizon, mdp.states))
+        _require(bool((mdp.evaluate(policy) <= best + 1e-9).all()), "no policy beats V*")
+
+
+def check_family(family: FiniteFamily, mdp: FiniteMDP | None = None) -> None:
+    """Check a finite family: its members are kernels and its value functions are theirs."""
+    states, actions = family.features.states, family.features.actions
+    if mdp is None:
+        reward = seeding.stream(0, "check_family").uniform(size=(states, actions))
+        mdp = FiniteMDP(transition=family.kernel(0), reward=reward, horizon=4)
+    values = family.optimal_values(mdp.known)
+    _require(values.shape == (family.size, mdp.horizon + 1, mdp.states), "values are [n, H + 1, S]")
+    _require(family.optimal_values(mdp.known) is values, "values are solved once per problem")
+    for member in range(min(family.size, 20)):
+        kernel = family.kernel(member)
+        _require(np.allclose(kernel.sum(axis=2), 1.0) and kernel.min() >= -1e-9, f"member {member} is a kernel")
+        if mdp.known.transition_rewards is None:
+            alone = FiniteMDP(
+                transition=np.clip(kernel, 0.0, None) / kernel.sum(axis=2, keepdims=True),
+                reward=mdp.known.base_reward,
+                horizon=mdp.horizon,
+            )
+            _require(np.allclose(alone.optimal_values, values[member], atol=1e-7), f"member {member} has its own V*")
+
+
+def _check_agent(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> None:
+    whole = run(agent, mdp, episodes=episodes, seed=seed, progress=False)
+    _require(bool((whole.regret >= -1e-9).all()), "regret is never negative")
+    _same(whole, run(agent, mdp, episodes=episodes, seed=seed, progress=False), "the same seed gives the same bits")
+    half = run(agent, mdp, episodes=episodes // 2, seed=seed, progress=False)
+    kept = copy.deepcopy(half.state)
+    rest = run(agent, mdp, episodes=episodes - episodes // 2, progress=False, continue_from=half)
+    _same(whole, rest, "one run equals two halves")
+    _same_state(half.state, kept, "continuing leaves the earlier result as it was")
+    stepped = step_by_step(agent, mdp, episodes, seed)
+    _same_state(whole.state, stepped.walk.state, "the fused loop equals the step-by-step interaction")
+    _require(stepped.walk.rows[-1]["plans"] == whole.walk.rows[-1]["plans"], "both make the same plans")
+
+
+def step_by_step(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> Interaction:
+    """Play by hand what ``run`` plays in one loop: same random numbers, one call at a time."""
+    truth = mdp.truth
+    interaction = Interaction(agent, mdp.known, seed=seed)
+    uniforms = np.zeros(mdp.horizon + 1 + (mdp.horizon + 1) % 2)
+    for episode in range(episodes):
+        fill_uniforms(seeding.key(seed, "environment"), episode, uniforms)
+        s = int(draw_start(truth, uniforms[0]))
+        interaction.begin(s)
+        for h in range(mdp.horizon):
+            pair = s * mdp.actions + interaction.act()
+            o = draw_outcome(truth, h, pair, uniforms[h + 1])
+            s = int(truth.outcomes.next_state[o])
+            interaction.record_bonus(float(truth.outcomes.bonus[o]), s)
+    return interaction
+
+
+def _require(holds: bool, clause: str) -> None:
+    if not holds:
+        raise ContractError(f"broken contract: {clause}")
+
+
+def _arrays(state: Any, path: str = "state") -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """Walk through the arrays of a state."""
+    if isinstance(state, np.ndarray):
+        yield path, state
+    elif isinstance(state, tuple) and hasattr(state, "_fields"):
+        for name in state._fields:
+            yield from _arrays(getattr(state, name), f"{path}.{name}")
+    else:
+        raise ContractError(f"broken contract: a state is a NamedTuple of arrays, but {path} is {type(state).__name__}")
+
+
+def _same_state(one: Any, other: Any, clause: str) -> None:
+    pairs = zip(_arrays(one), _arrays(other), strict=True)
+    for (path, left), (_, right) in pairs:
+        if path.endswith((".key", ".visits", ".target_sum")) and left.shape != right.shape:
+            continue  # a table with more room holds the same rows in other places
+        _require(left.shape == right.shape and left.tobytes() == right.tobytes(), f"{clause} (differs at {path})")
+
+
+def _same(one: Result, other: Result, clause: str) -> None:
+    pick: tuple[Callable[[Result], Any], ...] = (
+        lambda r: r.regret.tobytes(),
+        lambda r: r.cumulative_regret.tobytes(),
+        lambda r: r.returns.tobytes(),
+        lambda r: (r.total_regret, r.total_return, r.plans, r.pessimistic_episodes),
+    )
+    _require(all(get(one) == get(other) for get in pick), clause)
+    _same_state(one.state, other.state, clause)
