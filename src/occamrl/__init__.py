@@ -23,6 +23,8 @@ _HOMES = {
     "run": "occamrl.runs.loop",
     "Result": "occamrl.runs.result",
     "Interaction": "occamrl.runs.interaction",
+    "save_checkpoint": "occamrl.runs.checkpoint",
+    "load_checkpoint": "occamrl.runs.checkpoint",
     "make_problem": "occamrl.registry",
     "stream": "occamrl.seeding",
     "check_learner": "occamrl.checks",
@@ -65,8 +67,10 @@ __all__ = [  # spelled out, so that tools can read it
     "check_learner",
     "check_problem",
     "check_selector",
+    "load_checkpoint",
     "make_problem",
     "run",
+    "save_checkpoint",
     "stream",
 ]
 
@@ -83,6 +87,7 @@ if TYPE_CHECKING:
     from occamrl.learners.uniform_random import UniformRandom
     from occamrl.problems.finite_mdp import FiniteMDP
     from occamrl.registry import make_problem
+    from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
     from occamrl.runs.interaction import Interaction
     from occamrl.runs.loop import run
     from occamrl.runs.result import Result

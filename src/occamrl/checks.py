@@ -7,7 +7,9 @@ The project's own tests apply them to everything the registries find.
 from __future__ import annotations
 
 import copy
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from occamrl.families.finite import FiniteFamily
 from occamrl.kernels.episodes import draw_outcome, draw_start
 from occamrl.kernels.philox import fill_uniforms
 from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
 from occamrl.runs.interaction import Interaction
 from occamrl.runs.loop import run
 from occamrl.runs.result import Result
@@ -30,7 +33,7 @@ def check_learner(learner: Learner, mdp: FiniteMDP, *, episodes: int = _EPISODES
     """Check a learner on a problem.
 
     Its state is a NamedTuple of arrays; the same seed gives the same bits; one run equals two halves; the fused loop
-    equals the step-by-step interaction; regret is never negative; a copy of the state is a checkpoint.
+    equals the step-by-step interaction; regret is never negative; a checkpoint restores everything.
     """
     _require(isinstance(learner, Learner), "a learner has model(known), begin(known) and reserve(state, episodes)")
     state = learner.begin(mdp.known)
@@ -94,6 +97,12 @@ def _check_agent(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> None
     rest = run(agent, mdp, episodes=episodes - episodes // 2, progress=False, continue_from=half)
     _same(whole, rest, "one run equals two halves")
     _same_state(half.state, kept, "continuing leaves the earlier result as it was")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "checkpoint.npz"
+        save_checkpoint(half, mdp, path)
+        loaded = load_checkpoint(agent, mdp, path)
+    rest = run(agent, mdp, episodes=episodes - episodes // 2, progress=False, continue_from=loaded)
+    _same(whole, rest, "a run resumed from a checkpoint equals one that was never interrupted")
     stepped = step_by_step(agent, mdp, episodes, seed)
     _same_state(whole.state, stepped.walk.state, "the fused loop equals the step-by-step interaction")
     _require(stepped.walk.rows[-1]["plans"] == whole.walk.rows[-1]["plans"], "both make the same plans")

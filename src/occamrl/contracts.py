@@ -113,7 +113,10 @@ class Selector(Protocol):
         """Return the selector's memory before any data."""
 
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
-        """Decide who plays next."""
+        """Decide who plays next, from the memory alone: asked again before the phase ends, the answer is the same.
+
+        That is how a run is resumed. ``memory`` may be written to, as long as this stays true.
+        """
 
     def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
         """Take note of a phase that has ended."""

@@ -64,6 +64,10 @@ class ParameterError(InvalidInput):
     """A parameter of an algorithm or problem is outside its range (delta, norm_bound, replan, episodes, ...)."""
 
 
+class CheckpointError(InvalidInput):
+    """A checkpoint is damaged, belongs to another problem or agent, or cannot be written."""
+
+
 class UnknownName(InvalidInput):
     """A name that no registry or option list knows; the nearest valid one is suggested."""
 

@@ -230,3 +230,11 @@ class FiniteMDP:
             np.add.at(dense[t], cell, listing.probability[t])
         sizes = (self.states, self.actions, self.states)
         return dense.reshape(sizes if self.stationary else (steps, *sizes))
+
+
+def as_mdp(problem: object) -> FiniteMDP:
+    """Return a FiniteMDP, or that of a problem which has one."""
+    found = problem if isinstance(problem, FiniteMDP) else getattr(problem, "mdp", None)
+    if not isinstance(found, FiniteMDP):
+        raise ParameterError("mdp", got=type(problem).__name__, expected="a FiniteMDP, or a problem that has one")
+    return found

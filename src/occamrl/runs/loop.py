@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from occamrl import seeding
 from occamrl.contracts import Agent, Problem
 from occamrl.errors import Interrupted, ParameterError
 from occamrl.kernels.episodes import play
-from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.problems.finite_mdp import FiniteMDP, as_mdp
 from occamrl.runs.phases import PhaseWalk
 from occamrl.runs.progress import Progress
 from occamrl.runs.recording import KEEP_ALL_UNTIL, Recorder
@@ -66,7 +65,7 @@ def run(
     Interrupted
         On Ctrl-C, at an episode boundary, with everything so far in its ``result``.
     """
-    problem = _as_mdp(mdp)
+    problem = as_mdp(mdp)
     if isinstance(episodes, bool) or not isinstance(episodes, (int, np.integer)) or episodes < 1:
         raise ParameterError("episodes", got=episodes, expected="an integer >= 1")
     if continue_from is None:
@@ -80,22 +79,9 @@ def run(
     began = time.perf_counter()
 
     def result() -> Result:
-        numbers, regret, cumulative, returns = recorder.curves()
-        return Result(
-            episodes=numbers,
-            regret=regret,
-            cumulative_regret=cumulative,
-            returns=returns,
-            total_regret=recorder.total_regret,
-            total_return=recorder.total_return,
-            plans=plans,
-            pessimistic_episodes=pessimistic,
-            wall_time=before + time.perf_counter() - began,
-            seed=seed,
-            label=label,
-            walk=walk,
-            recorder=recorder,
-        )
+        spent = before + time.perf_counter() - began
+        about = {"wall_time": spent, "seed": seed, "label": label}
+        return Result.of(recorder, walk, plans=plans, pessimistic_episodes=pessimistic, **about)
 
     environment_key = seeding.key(seed, "environment")
     agent_key = seeding.key(seed, "agent")
@@ -135,13 +121,6 @@ def run(
                 raise Interrupted(f"stopped after episode {recorder.episodes:,} of {end:,}", result())
     bar.close()
     return result()
-
-
-def _as_mdp(mdp: Any) -> FiniteMDP:
-    found = mdp if isinstance(mdp, FiniteMDP) else getattr(mdp, "mdp", None)
-    if not isinstance(found, FiniteMDP):
-        raise ParameterError("mdp", got=type(mdp).__name__, expected="a FiniteMDP, or a problem that has one")
-    return found
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
+
 from occamrl.contracts import Agent, Known, Learner, Phase, PhaseOutcome, Selector
 from occamrl.errors import ContractError, ParameterError
 
@@ -56,16 +58,19 @@ class PhaseWalk:
         phase = self.selector.next_phase(self.known, self.memory)
         if phase.episodes is not None and phase.episodes < 1:
             raise ContractError(f"phase {phase.label!r} has {phase.episodes} episodes; at least one is needed")
+        self._take(phase)
+        row = {"epoch": phase.epoch, "label": phase.label, **phase.facts}
+        if self.rows and {key: self.rows[-1][key] for key in row if key in self.rows[-1]} == row:
+            return
+        self.rows.append({**row, "episodes": 0, "regret": 0.0, "plans": 0, "realised_return": 0.0})
+
+    def _take(self, phase: Phase) -> None:
         self.phase = phase
         self.state = phase.state
         self.model = phase.learner.model(self.known)
         self.played = 0
         self.plans = 0
         self.returned = 0.0
-        row = {"epoch": phase.epoch, "label": phase.label, **phase.facts}
-        if self.rows and {key: self.rows[-1][key] for key in row if key in self.rows[-1]} == row:
-            return
-        self.rows.append({**row, "episodes": 0, "regret": 0.0, "plans": 0, "realised_return": 0.0})
 
     @property
     def remaining(self) -> int | None:
@@ -93,16 +98,30 @@ class PhaseWalk:
 
     def fork(self) -> PhaseWalk:
         """Return an independent copy: what is played on it leaves this one as it is."""
-        twin = copy.copy(self)
-        # Learners and the known problem are frozen and shared; arrays, memory and rows are copied.
-        shared = {id(self.known): self.known, id(self.selector): self.selector, id(self.phase): None}
-        arrays = copy.deepcopy((self.memory, self.state, self.rows), _sharing(self, shared))
-        twin.memory, twin.state, twin.rows = arrays
-        return twin
+        return PhaseWalk.from_tree(self.selector, self.known, copy.deepcopy(self.to_tree()))
+
+    def to_tree(self) -> dict[str, Any]:
+        """Return everything as plain data and arrays; the learner in play follows from the memory."""
+        counts = {"played": self.played, "plans": self.plans, "returned": self.returned}
+        return {"memory": self.memory, "state": self.state, "rows": self.rows, **counts}
+
+    @classmethod
+    def from_tree(cls, agent: Agent, known: Known, tree: dict[str, Any]) -> PhaseWalk:
+        """Return the walk of a tree: the selector decides anew from its memory, which gives the phase under way."""
+        walk = cls.__new__(cls)
+        walk.selector, walk.known = as_selector(agent), known
+        walk.memory, walk.rows = tree["memory"], tree["rows"]
+        walk._take(walk.selector.next_phase(known, walk.memory))
+        walk.played, walk.plans, walk.returned = tree["played"], tree["plans"], tree["returned"]
+        walk.state = _overwrite(walk.state, tree["state"])
+        return walk
 
 
-def _sharing(walk: PhaseWalk, seen: dict[int, Any]) -> dict[int, Any]:
-    """Return a deepcopy memo that keeps the frozen parts of a walk shared."""
-    memo = {key: value for key, value in seen.items() if value is not None}
-    memo[id(walk.phase.learner)] = walk.phase.learner
-    return memo
+def _overwrite(state: Any, saved: Any) -> Any:
+    """Return ``saved``, in the arrays of ``state`` where they fit: the selector's memory may share them."""
+    if isinstance(state, np.ndarray):
+        if state.shape != saved.shape or state.dtype != saved.dtype:
+            return saved
+        state[...] = saved
+        return state
+    return type(saved)(*(_overwrite(ours, theirs) for ours, theirs in zip(state, saved, strict=True)))

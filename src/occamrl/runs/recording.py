@@ -7,6 +7,7 @@ pieces, so a run continued later has the same curve as one that was never interr
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,8 @@ def kept_episodes(first: int, last: int, keep_all_until: int = KEEP_ALL_UNTIL) -
 
 class Recorder:
     """Collects curves chunk by chunk; sums run one episode after another, so chunks do not matter to the last bit."""
+
+    _SCALARS = ("keep_all_until", "episodes", "total_regret", "total_return")
 
     def __init__(self, keep_all_until: int = KEEP_ALL_UNTIL) -> None:
         self.keep_all_until = keep_all_until
@@ -64,6 +67,22 @@ class Recorder:
             cumulative = np.append(cumulative, self.total_regret)
             returns = np.append(returns, self._last[1])
         return numbers, regret, cumulative, returns
+
+    def to_tree(self) -> dict[str, Any]:
+        """Return everything as plain data and arrays."""
+        self.curves()  # joins the pieces
+        scalars = {name: getattr(self, name) for name in self._SCALARS}
+        return {**scalars, "last": list(self._last), "pieces": [list(piece) for piece in self._pieces]}
+
+    @classmethod
+    def from_tree(cls, tree: dict[str, Any]) -> Recorder:
+        """Return the recorder of a tree."""
+        made = cls(tree["keep_all_until"])
+        for name in cls._SCALARS:
+            setattr(made, name, tree[name])
+        made._last = (tree["last"][0], tree["last"][1])
+        made._pieces = [(piece[0], piece[1], piece[2], piece[3]) for piece in tree["pieces"]]
+        return made
 
     def fork(self) -> Recorder:
         """Return an independent copy."""

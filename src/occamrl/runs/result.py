@@ -42,6 +42,22 @@ class Result:
     walk: PhaseWalk = field(repr=False)  # where to continue from
     recorder: Recorder = field(repr=False)
 
+    @classmethod
+    def of(cls, recorder: Recorder, walk: PhaseWalk, **about: Any) -> Result:
+        """Return the result of what was recorded."""
+        episodes, regret, cumulative, returns = recorder.curves()
+        return cls(
+            episodes=episodes,
+            regret=regret,
+            cumulative_regret=cumulative,
+            returns=returns,
+            total_regret=recorder.total_regret,
+            total_return=recorder.total_return,
+            walk=walk,
+            recorder=recorder,
+            **about,
+        )
+
     @property
     def total_episodes(self) -> int:
         """The number K of episodes played."""
