@@ -1,7 +1,7 @@
 """Typed errors: what was wrong, where, what was got, what was expected.
 
-Every error that a user can cause derives from :class:`OccamRLError`. Errors about input carry the four facts as
-attributes, so that a program can act on them, and put them into one sentence for a person.
+Every error that a user can cause derives from :class:`OccamRLError` (Ctrl-C is not an error). Errors about input carry
+the four facts as attributes, so that a program can act on them, and put them into one sentence for a person.
 """
 
 from __future__ import annotations
@@ -84,9 +84,10 @@ class ContractError(OccamRLError, AssertionError):
     """A learner, problem, family or selector breaks the contract that the checks verify."""
 
 
-class Interrupted(OccamRLError, KeyboardInterrupt):
+class Interrupted(KeyboardInterrupt):
     """Ctrl-C during a run, taken at an episode boundary; ``result`` holds everything up to there.
 
+    Like any KeyboardInterrupt it is no Exception, so that no handler for errors swallows it.
     Continue with ``run(agent, mdp, episodes=..., continue_from=error.result)``.
     """
 

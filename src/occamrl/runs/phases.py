@@ -31,6 +31,15 @@ class _Alone(Selector):
         raise ContractError("an endless phase does not end")
 
 
+def plain(value: Any) -> Any:
+    """Return a fact as plain data, which can be compared, put into a table and written as JSON."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [plain(part) for part in value]
+    return value
+
+
 def as_selector(agent: Agent) -> Selector:
     """Return a selector for any agent."""
     if isinstance(agent, Selector):
@@ -59,7 +68,8 @@ class PhaseWalk:
         if phase.episodes is not None and phase.episodes < 1:
             raise ContractError(f"phase {phase.label!r} has {phase.episodes} episodes; at least one is needed")
         self._take(phase)
-        row = {"epoch": phase.epoch, "label": phase.label, **phase.facts}
+        row = {"epoch": phase.epoch, "label": phase.label}
+        row |= {name: plain(fact) for name, fact in phase.facts.items()}
         if self.rows and {key: self.rows[-1][key] for key in row if key in self.rows[-1]} == row:
             return
         self.rows.append({**row, "episodes": 0, "regret": 0.0, "plans": 0, "realised_return": 0.0})

@@ -22,15 +22,19 @@ class Progress:
         self.began = time.perf_counter()
         self.due = self.began + (0.0 if show else FIRST_AFTER)
         self.terminal = self.stream.isatty()
+        self.base: int | None = None
         self.said = False
 
     def update(self, done: int, regret: float) -> None:
         """Say where the job is, if it is time to."""
         now = time.perf_counter()
+        if self.base is None:  # the first piece may include compilation: it says nothing about the pace
+            self.base, self.began = done, now
+            return
         if self.show is False or now < self.due:
             return
         self.due = now + (TERMINAL_EVERY if self.terminal else PLAIN_EVERY)
-        rate = done / max(now - self.began, 1e-9)
+        rate = (done - self.base) / max(now - self.began, 1e-9)
         left = (self.total - done) / max(rate, 1e-9)
         self._write(
             f"{self.label}: {done:,} of {self.total:,} episodes ({100 * done / self.total:.0f}%), "

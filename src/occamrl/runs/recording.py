@@ -6,7 +6,6 @@ pieces, so a run continued later has the same curve as one that was never interr
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -31,15 +30,15 @@ def kept_episodes(first: int, last: int, keep_all_until: int = KEEP_ALL_UNTIL) -
 class Recorder:
     """Collects curves chunk by chunk; sums run one episode after another, so chunks do not matter to the last bit."""
 
-    _SCALARS = ("keep_all_until", "episodes", "total_regret", "total_return")
-
     def __init__(self, keep_all_until: int = KEEP_ALL_UNTIL) -> None:
         self.keep_all_until = keep_all_until
         self.episodes = 0
         self.total_regret = 0.0
         self.total_return = 0.0
         self._last = (0.0, 0.0)
-        self._pieces: list[tuple[Ints, Floats, Floats, Floats]] = []
+        self._kept = 0
+        self._numbers = np.zeros(0, dtype=np.int64)
+        self._curves = np.zeros((3, 0))  # regret, cumulative regret, realised return
 
     def add(self, regret: Floats, returns: Floats) -> None:
         """Take in the next episodes."""
@@ -52,40 +51,58 @@ class Recorder:
         self.total_return = float(np.cumsum(np.concatenate([[self.total_return], returns]))[-1])
         self._last = (float(regret[-1]), float(returns[-1]))
         kept = kept_episodes(first, self.episodes, self.keep_all_until)
-        at = kept - first
-        self._pieces.append((kept, regret[at], cumulative[at], returns[at]))
+        self._grow(self._kept + kept.size)
+        into = slice(self._kept, self._kept + kept.size)
+        self._numbers[into] = kept
+        for row, curve in enumerate((regret, cumulative, returns)):
+            self._curves[row, into] = curve[kept - first]
+        self._kept += kept.size
+
+    def _grow(self, size: int) -> None:
+        """Make room, doubling, so that many short chunks cost no more than a few long ones."""
+        if size > self._numbers.size:
+            capacity = max(size, 2 * self._numbers.size)
+            numbers, curves = np.zeros(capacity, dtype=np.int64), np.zeros((3, capacity))
+            numbers[: self._kept], curves[:, : self._kept] = (
+                self._numbers[: self._kept],
+                self._curves[:, : self._kept],
+            )
+            self._numbers, self._curves = numbers, curves
 
     def curves(self) -> tuple[Ints, Floats, Floats, Floats]:
         """Return (episode numbers, regret, cumulative regret, realised returns), ending with the last episode."""
-        empty = (np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0), np.zeros(0))
-        columns = zip(*(self._pieces or [empty]), strict=True)
-        numbers, regret, cumulative, returns = (np.concatenate(column) for column in columns)
-        self._pieces = [(numbers, regret, cumulative, returns)]
+        numbers, curves = self._numbers[: self._kept], self._curves[:, : self._kept]
         if self.episodes and (not numbers.size or numbers[-1] != self.episodes):
-            numbers = np.append(numbers, self.episodes)
-            regret = np.append(regret, self._last[0])
-            cumulative = np.append(cumulative, self.total_regret)
-            returns = np.append(returns, self._last[1])
-        return numbers, regret, cumulative, returns
+            last = [[self._last[0]], [self.total_regret], [self._last[1]]]
+            numbers, curves = np.append(numbers, self.episodes), np.concatenate([curves, last], axis=1)
+        return numbers.copy(), curves[0].copy(), curves[1].copy(), curves[2].copy()
 
     def to_tree(self) -> dict[str, Any]:
         """Return everything as plain data and arrays."""
-        self.curves()  # joins the pieces
-        scalars = {name: getattr(self, name) for name in self._SCALARS}
-        return {**scalars, "last": list(self._last), "pieces": [list(piece) for piece in self._pieces]}
+        return {
+            "keep_all_until": self.keep_all_until,
+            "episodes": self.episodes,
+            "total_regret": self.total_regret,
+            "total_return": self.total_return,
+            "last": list(self._last),
+            "numbers": self._numbers[: self._kept].copy(),
+            "curves": self._curves[:, : self._kept].copy(),
+        }
 
     @classmethod
     def from_tree(cls, tree: dict[str, Any]) -> Recorder:
         """Return the recorder of a tree."""
         made = cls(tree["keep_all_until"])
-        for name in cls._SCALARS:
-            setattr(made, name, tree[name])
+        made.episodes, made.total_regret, made.total_return = (
+            tree["episodes"],
+            tree["total_regret"],
+            tree["total_return"],
+        )
         made._last = (tree["last"][0], tree["last"][1])
-        made._pieces = [(piece[0], piece[1], piece[2], piece[3]) for piece in tree["pieces"]]
+        made._numbers, made._curves = tree["numbers"], tree["curves"]
+        made._kept = made._numbers.size
         return made
 
     def fork(self) -> Recorder:
         """Return an independent copy."""
-        twin = copy.copy(self)
-        twin._pieces = list(self._pieces)
-        return twin
+        return Recorder.from_tree(self.to_tree())

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from occamrl.contracts import Floats, Ints
 from occamrl.runs.drawing import plot_regret
 from occamrl.runs.phases import PhaseWalk
@@ -75,7 +73,7 @@ class Result:
 
         rows = [row for row in self.walk.rows if row["episodes"]]
         names = list(dict.fromkeys(name for row in rows for name in row))
-        return pa.table({name: [_plain(row.get(name)) for row in rows] for name in names})
+        return pa.table({name: [row.get(name) for row in rows] for name in names})
 
     def to_table(self) -> pa.Table:
         """Return the curves as a table: episode, regret, cumulative_regret, realised_return."""
@@ -113,12 +111,3 @@ class Result:
             f"Result({self.label}, {self.total_episodes:,} episodes, regret {self.total_regret:,.2f}, "
             f"{self.plans:,} plans, {self.wall_time:.2f} s)"
         )
-
-
-def _plain(value: object) -> object:
-    """Return a fact as something a column can hold."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, np.generic):
-        return value.item()
-    return value
