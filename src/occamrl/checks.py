@@ -99,7 +99,7 @@ def _check_agent(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> None
     _same_state(half.state, kept, "continuing leaves the earlier result as it was")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "checkpoint.npz"
-        save_checkpoint(half, mdp, path)
+        save_checkpoint(half, path)
         loaded = load_checkpoint(agent, mdp, path)
     rest = run(agent, mdp, episodes=episodes - episodes // 2, progress=False, continue_from=loaded)
     _same(whole, rest, "a run resumed from a checkpoint equals one that was never interrupted")

@@ -6,7 +6,6 @@ synced and renamed, so that a reader sees the old checkpoint or the new one and 
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
@@ -28,23 +27,13 @@ FORMAT = 1
 _DOCUMENT = "document"
 
 
-def fingerprint(mdp: FiniteMDP) -> str:
-    """Return a hash of a problem's arrays, by which a checkpoint knows where it belongs."""
-    digest = hashlib.sha256()
-    truth = mdp.truth
-    for array in (*truth.outcomes, truth.probability, truth.base_reward, truth.initial_cumulative):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    digest.update(str(mdp.horizon).encode())
-    return digest.hexdigest()
-
-
-def save_checkpoint(result: Result, mdp: FiniteMDP | Problem, path: str | Path) -> None:
+def save_checkpoint(result: Result, path: str | Path) -> None:
     """Write everything needed to go on from ``result``."""
     arrays: Arrays = {}
     tree = {"walk": result.walk.to_tree(), "recorder": result.recorder.to_tree()}
     document = {
         "format": FORMAT,
-        "problem": fingerprint(as_mdp(mdp)),
+        "problem": result.mdp.fingerprint,
         "label": result.label,
         "seed": result.seed,
         "plans": result.plans,
@@ -68,7 +57,7 @@ def load_checkpoint(agent: Agent, mdp: FiniteMDP | Problem, path: str | Path) ->
             raise CheckpointError(str(path), got=f"format {document['format']}", expected=f"format {FORMAT}")
         tree = put_together(document["tree"], arrays)
         problem = as_mdp(mdp)
-        expectations = (("problem", fingerprint(problem)), ("label", type(agent).__name__))
+        expectations = (("problem", problem.fingerprint), ("label", type(agent).__name__))
         for field, expected in expectations:
             if document[field] != expected:
                 raise CheckpointError(f"{path}: {field}", got=document[field], expected=expected)
@@ -77,6 +66,7 @@ def load_checkpoint(agent: Agent, mdp: FiniteMDP | Problem, path: str | Path) ->
         return Result.of(
             recorder,
             walk,
+            mdp=problem,
             plans=int(document["plans"]),
             pessimistic_episodes=int(document["pessimistic_episodes"]),
             wall_time=float(document["wall_time"]),

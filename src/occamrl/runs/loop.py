@@ -53,8 +53,8 @@ def run(
     keep_all_until : int
         Every episode's regret is kept up to this one, log-spaced ones after it.
     continue_from : Result, optional
-        Go on where an earlier run ended; the result covers both, and equals that of one uninterrupted run. Agent, mdp
-        and seed must be the same (the seed is taken from the earlier run).
+        Go on where an earlier run ended; the result covers both, and equals that of one uninterrupted run. The agent
+        must have the same parameters, the mdp must be the same; the seed is taken from the earlier run.
 
     Returns
     -------
@@ -72,6 +72,7 @@ def run(
         walk, recorder = PhaseWalk(agent, problem.known), Recorder(keep_all_until)
         plans, pessimistic, before = 0, 0, 0.0
     else:
+        _require_same(continue_from, agent, problem, seed)
         walk, recorder, seed = continue_from.walk.fork(), continue_from.recorder.fork(), continue_from.seed
         plans, pessimistic = continue_from.plans, continue_from.pessimistic_episodes
         before = continue_from.wall_time
@@ -80,7 +81,7 @@ def run(
 
     def result() -> Result:
         spent = before + time.perf_counter() - began
-        about = {"wall_time": spent, "seed": seed, "label": label}
+        about = {"wall_time": spent, "seed": seed, "label": label, "mdp": problem}
         return Result.of(recorder, walk, plans=plans, pessimistic_episodes=pessimistic, **about)
 
     environment_key = seeding.key(seed, "environment")
@@ -121,6 +122,16 @@ def run(
                 raise Interrupted(f"stopped after episode {recorder.episodes:,} of {end:,}", result())
     bar.close()
     return result()
+
+
+def _require_same(earlier: Result, agent: Agent, problem: FiniteMDP, seed: int) -> None:
+    """Refuse to continue a run with another agent, problem or seed: the result would be of neither."""
+    if type(agent).__name__ != earlier.label:
+        raise ParameterError("continue_from", got=f"a run of {earlier.label}", expected=type(agent).__name__)
+    if problem is not earlier.mdp and problem.fingerprint != earlier.mdp.fingerprint:
+        raise ParameterError("continue_from", got=f"a run on {earlier.mdp!r}", expected=f"one on {problem!r}")
+    if seed not in (0, earlier.seed):
+        raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
 
 
 @contextmanager

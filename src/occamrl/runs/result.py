@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from occamrl.contracts import Floats, Ints
+from occamrl.problems.finite_mdp import FiniteMDP
 from occamrl.runs.drawing import plot_regret
 from occamrl.runs.phases import PhaseWalk
 from occamrl.runs.recording import Recorder
@@ -37,6 +38,7 @@ class Result:
     wall_time: float  # seconds
     seed: int
     label: str
+    mdp: FiniteMDP = field(repr=False)
     walk: PhaseWalk = field(repr=False)  # where to continue from
     recorder: Recorder = field(repr=False)
 
