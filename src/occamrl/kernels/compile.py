@@ -9,6 +9,7 @@ old machine code is used. The cache folder is therefore named after a hash of al
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 import sys
 import tempfile
@@ -57,7 +58,8 @@ def cache_folder() -> Path:
 
 
 _CACHE = str(cache_folder())
-_SHORT: Any = {"_nrt": False, "forceinline": True}
+_HOT: Any = {"_nrt": False, "error_model": "numpy"}
+_SHORT: Any = {**_HOT, "forceinline": True}
 
 
 def _compile(function: Function, **options: Any) -> Function:
@@ -65,14 +67,14 @@ def _compile(function: Function, **options: Any) -> Function:
     before = settings["CACHE_DIR"]
     settings["CACHE_DIR"] = _CACHE  # read by Numba while it decorates; other packages keep their own setting
     try:
-        return cast(Function, numba.njit(cache=True, error_model="numpy", **options)(function))
+        return cast(Function, numba.njit(cache=True, **options)(function))
     finally:
         settings["CACHE_DIR"] = before
 
 
 def compiled(function: Function) -> Function:
     """Compile to machine code at the first call, strict IEEE arithmetic, cached on disk."""
-    return _compile(function)
+    return _compile(function, error_model="numpy")
 
 
 def hot(function: Function) -> Function:
@@ -81,7 +83,7 @@ def hot(function: Function) -> Function:
     Numba counts references to an array whenever it is taken out of a NamedTuple, with atomic instructions that cost
     more than the arithmetic here. Without allocation there is nothing to count, and the counting is left out.
     """
-    return _compile(function, _nrt=False)
+    return _compile(function, **_HOT)
 
 
 def hot_inline(function: Function) -> Function:
@@ -94,7 +96,7 @@ def hot_inline(function: Function) -> Function:
 
 def view(function: Function) -> Function:
     """Splice a function that returns a view of its arguments into hot code, where arrays cannot be returned."""
-    return _compile(function, _nrt=False, inline="always")
+    return _compile(function, **_HOT, inline="always")
 
 
 def implements(
@@ -107,18 +109,11 @@ def implements(
     """
 
     def register(function: Function) -> Function:
-        body = hot_inline(function) if inline else hot(function)
+        def choose(*arguments: Any) -> Function | None:
+            return function if getattr(arguments[argument], "instance_class", None) is kind else None
 
-        def choose(*arguments: Any) -> Any:
-            if getattr(arguments[argument], "instance_class", None) is not kind:
-                return None
-
-            def call(*arguments: Any) -> Any:  # Numba wants the same signature, annotations included
-                return body(*arguments)
-
-            return call
-
-        overload(generic, jit_options=_SHORT)(choose)
-        return body
+        choose.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]  # Numba compares the two
+        overload(generic, jit_options=_SHORT if inline else _HOT)(choose)
+        return function
 
     return register
