@@ -23,7 +23,7 @@ from occamrl.contracts import Floats, Ints
 from occamrl.kernels.compile import hot, implements
 from occamrl.kernels.episodes import CHANGED, PLANNED, follows_policy, observe, plan, planned_value
 from occamrl.kernels.features import contract, fill_target
-from occamrl.kernels.row_table import EMPTY, RowTable, add_rows
+from occamrl.kernels.row_table import RowTable, add_rows
 
 # counters
 EPISODES, TOUCHED, ALIVE, MEMBER, BEST, LAST_START, EPISODES_AT_PLAN, NEXT_LOOK, COLUMNS = range(9)
@@ -234,9 +234,9 @@ def sum_excess(
     table = state.table
     average = table.visits.sum() / max(1, table.used[0])
     z = model.scratch.z
-    for position in range(table.key.size):
+    for position in range(table.used[0]):
         count = table.visits[position]
-        if table.key[position] == EMPTY or (count >= average) != heavy:
+        if (count >= average) != heavy:
             continue
         member, h, s = cell_of(state, position)
         mean = table.target_sum[position] / count
@@ -291,9 +291,7 @@ def rebuild_distances(model: FiniteModel, state: FiniteState) -> None:
     n, best = state.counters[ALIVE], state.counters[BEST]
     state.distance[:] = 0.0
     z = model.scratch.z
-    for position in range(state.table.key.size):
-        if state.table.key[position] == EMPTY:
-            continue
+    for position in range(state.table.used[0]):
         member, h, s = cell_of(state, position)
         expected_targets(model, member, h, s, greedy_action(model, member, h, s), state.alive, n, z)
         count = state.table.visits[position]
