@@ -66,6 +66,7 @@ class FiniteState(NamedTuple):
     alive: Ints  # [n] members by position; the first counters[ALIVE] count
     loss: Floats  # [n] by position; infinite once dropped
     distance: Floats  # [n] L(P, Phat) by position (ball only; else empty)
+    inside: Ints  # [n] whether P was in the ball when the set was last updated (ball only; else empty)
     policy: Ints  # [H, S] of the member in play
     visits: Ints  # [H, S] rows under this member that are not in the losses yet
     target_sum: Floats  # [H, S]
@@ -302,7 +303,7 @@ def rebuild_distances(model: FiniteModel, state: FiniteState) -> None:
 
 @hot
 def update_ball(model: FiniteModel, state: FiniteState) -> None:
-    """Find the least-squares estimate (M3) and the distances to it."""
+    """Find the least-squares estimate (M3), the distances to it, and who is within the ball (M4)."""
     best = 0
     for i in range(1, state.counters[ALIVE]):
         if state.loss[i] < state.loss[best]:
@@ -310,6 +311,8 @@ def update_ball(model: FiniteModel, state: FiniteState) -> None:
     if best != state.counters[BEST]:
         state.counters[BEST] = best
         rebuild_distances(model, state)
+    for i in range(state.counters[ALIVE]):
+        state.inside[i] = state.distance[i] <= model.slack
 
 
 @hot
@@ -341,7 +344,7 @@ def most_optimistic(model: FiniteModel, state: FiniteState, start: int) -> int:
     """Return the member of the confidence set with the largest V*_{P,1}(start) (M5); the smallest index on ties."""
     top, choice = -np.inf, -1
     for i in range(state.counters[ALIVE]):
-        inside = state.distance[i] <= model.slack if model.ball else state.loss[i] < np.inf
+        inside = state.inside[i] == 1 if model.ball else state.loss[i] < np.inf
         if inside:
             member = state.alive[i]
             value = model.values[member, 0, start]

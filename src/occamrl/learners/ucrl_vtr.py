@@ -118,6 +118,7 @@ class UCRLVTR(Learner):
             alive=np.arange(n),
             loss=np.zeros(n),
             distance=np.zeros(n if self.radius != "sharp" else 0),
+            inside=np.zeros(n if self.radius != "sharp" else 0, dtype=np.int64),
             policy=np.zeros((horizon, states), dtype=np.int64),
             visits=np.zeros((horizon, states), dtype=np.int64),
             target_sum=np.zeros((horizon, states)),
