@@ -69,7 +69,8 @@ class FiniteState(NamedTuple):
     inside: Ints  # [n] whether P was in the ball when the set was last updated (ball only; else empty)
     policy: Ints  # [H, S] of the member in play
     visits: Ints  # [H, S] rows under this member that are not in the losses yet
-    target_sum: Floats  # [H, S]
+    first_target: Floats  # [H, S] W(o) of the first of them
+    target_sum: Floats  # [H, S] sum of W(o) - first_target, as in `occamrl.learners.linear`
     touched: Ints  # [H*S]
     slot: Ints  # [H, S] column of a cell, -1: none yet
     column: Floats  # [C, n] (P V - c)/R at a cell, by position; the last one is scratch
@@ -155,7 +156,7 @@ def absorb(model: FiniteModel, state: FiniteState) -> None:
             middle, spread = expected_targets(model, member, h, s, a, state.alive, n, state.column[slot])
         if spread <= 0.0:
             continue
-        y = (total - count * middle) / spread
+        y = (total + count * (state.first_target[h, s] - middle)) / spread
         add_to_losses(state, n, state.counters[BEST], state.column[slot], count, y, model.ball)
         add_rows(state.table, (member * horizon + h) * states + s, count, y)
     state.counters[TOUCHED] = 0
@@ -392,11 +393,13 @@ def observe_finite(model: FiniteModel, state: FiniteState, h: int, s: int, a: in
     """Count a row under the member in play."""
     if h >= model.rows:
         return
+    target = bonus + model.values[state.counters[MEMBER], h + 1, s2]
     if state.visits[h, s] == 0:
+        state.first_target[h, s] = target
         state.touched[state.counters[TOUCHED]] = h * state.policy.shape[1] + s
         state.counters[TOUCHED] += 1
     state.visits[h, s] += 1
-    state.target_sum[h, s] += bonus + model.values[state.counters[MEMBER], h + 1, s2]
+    state.target_sum[h, s] += target - state.first_target[h, s]
 
 
 @implements(planned_value, FiniteState, argument=1, inline=True)

@@ -121,6 +121,7 @@ class UCRLVTR(Learner):
             inside=np.zeros(n if self.radius != "sharp" else 0, dtype=np.int64),
             policy=np.zeros((horizon, states), dtype=np.int64),
             visits=np.zeros((horizon, states), dtype=np.int64),
+            first_target=np.zeros((horizon, states)),
             target_sum=np.zeros((horizon, states)),
             touched=np.zeros(cells, dtype=np.int64),
             slot=np.full((horizon, states), -1, dtype=np.int64),
