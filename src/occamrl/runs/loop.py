@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from occamrl import seeding
-from occamrl.contracts import Agent, Problem
+from occamrl.contracts import Agent, Known, Problem
 from occamrl.errors import Interrupted, ParameterError
 from occamrl.kernels.episodes import play
 from occamrl.problems.finite_mdp import FiniteMDP, as_mdp
@@ -72,6 +72,7 @@ def run(
         walk, recorder = PhaseWalk(agent, problem.known), Recorder(keep_all_until)
         plans, pessimistic, before = 0, 0, 0.0
     else:
+        _require_same(agent, problem.known, continue_from)
         walk, recorder, seed = continue_from.walk.fork(), continue_from.recorder.fork(), continue_from.seed
         plans, pessimistic = continue_from.plans, continue_from.pessimistic_episodes
         before = continue_from.wall_time
@@ -114,13 +115,22 @@ def run(
             plans += made
             pessimistic += short
             recorder.add(regret, returns)
-            walk.advance(size, made, float(returns.sum()), float(regret.sum()))
+            walk.advance(made, returns, regret)
             bar.update(recorder.episodes - (end - int(episodes)), recorder.total_regret)
             if pressed.is_set() and recorder.episodes < end:
                 bar.close()
                 raise Interrupted(f"stopped after episode {recorder.episodes:,} of {end:,}", result())
     bar.close()
     return result()
+
+
+def _require_same(agent: Agent, known: Known, earlier: Result) -> None:
+    """Refuse to go on with another kind of agent or on a problem of another size."""
+    if type(agent).__name__ != earlier.label:
+        raise ParameterError("agent", got=type(agent).__name__, expected=f"{earlier.label}, as in continue_from")
+    sizes, before = ((each.states, each.actions, each.horizon) for each in (known, earlier.walk.known))
+    if sizes != before:
+        raise ParameterError("mdp", got=f"(S, A, H) = {sizes}", expected=f"{before}, as in continue_from")
 
 
 @contextmanager
