@@ -126,7 +126,7 @@ def linear_radius(
     """Return sqrt(beta) for every step, [H] (M10, M11 and Ayoub et al. 2020).
 
     ``logdet`` is log det Sigma, ``episodes`` the number of episodes in the data. The unit U of a row is its range: 1
-    with range weights; without them H - 1 (sharp, unweighted), H (paper), or H - h at step h (ayoub).
+    with range weights; without them H - 1 (sharp, unweighted), H (paper), or H - h + 1 at step h (ayoub).
     """
     weighted = weights == "range"
     log_delta = math.log(1.0 / delta)
@@ -141,7 +141,7 @@ def linear_radius(
         noise = unit**2 * dimension * math.log(k * horizon) * math.log(k**2 * horizon / delta) ** 2
         return np.full(horizon, math.sqrt(paper_constant * (norm_bound**2 + noise)))
     if radius == "ayoub":
-        units: Floats = np.ones(horizon) if weighted else np.arange(horizon - 1.0, -1.0, -1.0)
+        units: Floats = np.ones(horizon) if weighted else np.arange(horizon, 0.0, -1.0)
         return units / 2 * math.sqrt(max(0.0, 2 * log_delta + logdet)) + math.sqrt(lam) * norm_bound
     raise ValueError(f"radius: got {radius!r}")
 
