@@ -111,7 +111,7 @@ def test_thousands_of_sparse_states_stay_sparse() -> None:
     """S = 2,000 with five successors: no array of the size of a dense kernel is ever made, and plans are plans."""
     states, actions, dimension, width = 2_000, 2, 4, 5
     rng = np.random.default_rng(0)
-    kernels = []
+    kernels: list[Any] = []
     for _ in range(dimension):
         columns = rng.integers(0, states, size=(states * actions, width)).ravel()
         values = rng.dirichlet(np.ones(width), size=states * actions).ravel()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.plain_numpy import cumulative_kernel, normalised_target
+from benchmarks import plain_numpy
 from occamrl.contracts import Floats
 from occamrl.errors import ShapeError
 from occamrl.families.features import FeatureMap
@@ -22,26 +22,22 @@ def rows_of(case: Mixture, results: list[Result], weights: Any, seed: int) -> tu
     """Return the rows x [T, d] and y [T] of a run played one by one, from the plans that it reports."""
     uniforms = environment_uniforms(seed, len(results), case.mdp.horizon)
     possible = (case.phi != 0.0).any(axis=-1)
-    cumulative = cumulative_kernel(case.transition)
+    cumulative = plain_numpy.cumulative_kernel(case.transition)
     x, y = [], []
     for k, result in enumerate(results):
         s = 0
         for h in range(case.mdp.horizon - 1):
             a = int(result.state.policy[h, s])
             after = int(np.searchsorted(cumulative[s, a], uniforms[k, 1 + h], side="right"))
-            target, _, _ = normalised_target(result.state.values[h + 1], possible, weights)
+            target, _, _ = plain_numpy.normalised_target(result.state.values[h + 1], possible, weights)
             x.append(target[s, a] @ case.phi[s, a])
             y.append(float(target[s, a, after]))
             s = after
     return np.array(x), np.array(y)
 
 
-def statistics_of(learner: UCRLVTRLin, case: Mixture, player: Player) -> LinearStatistics:
-    return learner.statistics(case.mdp.known, player.state)
-
-
 def ridge(x: Floats, y: Floats, lam: float) -> Floats:
-    return np.linalg.solve(lam * np.eye(x.shape[1]) + x.T @ x, x.T @ y)
+    return plain_numpy.estimate(lam * np.eye(x.shape[1]) + x.T @ x, x.T @ y)
 
 
 @pytest.mark.parametrize("weights", ["range", "none"])
@@ -65,9 +61,8 @@ def test_going_on_from_statistics_is_having_seen_the_rows() -> None:
     learner = UCRLVTRLin(features=case.features, norm_bound=1.0, replan=0.0, radius="paper", paper_constant=1e-4)
     gathered = Player(learner, case.mdp, seed=3)
     gathered.play(EPISODES)
-    given = Player(
-        learner, case.mdp, seed=3, state=learner.begin(case.mdp.known, statistics_of(learner, case, gathered))
-    )
+    statistics = learner.statistics(case.mdp.known, gathered.state)
+    given = Player(learner, case.mdp, seed=3, state=learner.begin(case.mdp.known, statistics))
     fresh = Player(learner, case.mdp, seed=3)
     for player in (gathered, given, fresh):
         player.play()
