@@ -101,6 +101,7 @@ class LinearResult(TypedDict):
 
     regret: Floats  # [K] V*_1(s_1) - V^{pi_k}_1(s_1)
     plans: int
+    planned: Booleans  # [K] whether a plan was made before the episode
     theta: Floats  # [d] the estimate from all rows, those of the last episode included
     sigma: Floats  # [d, d] likewise
     logdet: float  # log det Sigma
@@ -126,7 +127,7 @@ def linear_radius(
     """Return sqrt(beta) for every step, [H] (M10, M11 and Ayoub et al. 2020).
 
     ``logdet`` is log det Sigma, ``episodes`` the number of episodes in the data. The unit U of a row is its range: 1
-    with range weights; without them H - 1 (sharp, unweighted), H (paper), or H - h at step h (ayoub).
+    with range weights; without them H - 1 (sharp, unweighted), H (paper), or H - h + 1 at step h (ayoub).
     """
     weighted = weights == "range"
     log_delta = math.log(1.0 / delta)
@@ -141,7 +142,7 @@ def linear_radius(
         noise = unit**2 * dimension * math.log(k * horizon) * math.log(k**2 * horizon / delta) ** 2
         return np.full(horizon, math.sqrt(paper_constant * (norm_bound**2 + noise)))
     if radius == "ayoub":
-        units: Floats = np.ones(horizon) if weighted else np.arange(horizon - 1.0, -1.0, -1.0)
+        units: Floats = np.ones(horizon) if weighted else np.arange(horizon, 0.0, -1.0)
         return units / 2 * math.sqrt(max(0.0, 2 * log_delta + logdet)) + math.sqrt(lam) * norm_bound
     raise ValueError(f"radius: got {radius!r}")
 
@@ -228,8 +229,7 @@ def ucrl_vtr_lin(
     moment = np.zeros(dimension)  # sum of y x
     logdet = planned_logdet = dimension * math.log(lam)
     regret, planned_value = np.zeros(episodes), np.zeros(episodes)
-    covered = np.zeros(episodes, dtype=np.bool_)
-    plans = 0
+    covered, planned = np.zeros(episodes, dtype=np.bool_), np.zeros(episodes, dtype=np.bool_)
 
     for k in range(episodes):
         if k > 0:
@@ -255,7 +255,7 @@ def ucrl_vtr_lin(
                 error = theta_star - theta
                 inside = bool(np.sqrt(error @ sigma @ error) <= sqrt_beta[: max(1, horizon - 1)].min())
             planned_logdet = logdet
-            plans += 1
+            planned[k] = True
         regret[k], planned_value[k], covered[k] = loss, plan.values[0, initial_state], inside
 
         state = initial_state
@@ -269,7 +269,8 @@ def ucrl_vtr_lin(
 
     result = LinearResult(
         regret=regret,
-        plans=plans,
+        plans=int(planned.sum()),
+        planned=planned,
         theta=estimate(sigma, moment),
         sigma=sigma,
         logdet=float(np.linalg.slogdet(sigma)[1]),
@@ -290,6 +291,7 @@ class FiniteResult(TypedDict):
 
     regret: Floats  # [K] V*_1(s_1) - V^{pi_k}_1(s_1)
     plans: int
+    planned: Booleans  # [K] whether the confidence set was updated before the episode
     played: Ints  # [K] the member whose optimal policy was played
     planned_value: Floats  # [K] its V*_1(s_1)
     losses: Floats  # [n] L(P) over all rows, those of the last episode included (M1)
@@ -378,7 +380,8 @@ def ucrl_vtr(
     regret, planned_value = np.zeros(episodes), np.zeros(episodes)
     played = np.zeros(episodes, dtype=np.int64)
     confident = np.zeros((episodes, members), dtype=np.bool_)
-    member, planned_at, plans = -1, 0, 0
+    planned = np.zeros(episodes, dtype=np.bool_)
+    member, planned_at = -1, 0
 
     for k in range(episodes):
         if k == 0 or replan == 0.0 or k >= (1 + replan) * planned_at:
@@ -392,7 +395,7 @@ def ucrl_vtr(
                 loss = best - policy_value(transition, reward, horizon, policy, initial_state)
                 targets = [normalised_target(values[h + 1, member], possible, weights)[0] for h in range(horizon)]
             planned_at = k
-            plans += 1
+            planned[k] = True
         regret[k], planned_value[k], played[k] = loss, values[0, member, initial_state], member
         confident[k] = inside
 
@@ -409,7 +412,8 @@ def ucrl_vtr(
 
     return FiniteResult(
         regret=regret,
-        plans=plans,
+        plans=int(planned.sum()),
+        planned=planned,
         played=played,
         planned_value=planned_value,
         losses=losses,

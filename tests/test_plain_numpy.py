@@ -220,7 +220,7 @@ def test_radii_by_their_formulas() -> None:
     paper = math.sqrt(2.0 * (2.25 + 9 * 2 * math.log(21.0) * math.log(49 * 3 / 0.1) ** 2))
     assert pn.linear_radius("paper", "none", **arguments) == pytest.approx([paper] * 3)
     root = math.sqrt(2 * ell + 4.0)
-    ayoub = [math.sqrt(0.5) * 1.5 + unit / 2 * root for unit in (2, 1, 0)]
+    ayoub = [math.sqrt(0.5) * 1.5 + unit / 2 * root for unit in (3, 2, 1)]
     assert pn.linear_radius("ayoub", "none", **arguments) == pytest.approx(ayoub)
 
 

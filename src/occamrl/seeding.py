@@ -20,8 +20,10 @@ def _sequence(root: int, path: tuple[Step, ...]) -> np.random.SeedSequence:
         raise ParameterError("seed", got=repr(root), expected="an integer >= 0")
     words = []
     for step in path:
+        if isinstance(step, bool) or not isinstance(step, (int, np.integer, str)):
+            raise ParameterError("seed path", got=repr(step), expected="integers and strings")
         # Length and kind go into the hash, so that 1, "1" and two steps that concatenate alike stay different.
-        text = f"{type(step).__name__}:{step}".encode()
+        text = f"str:{step}".encode() if isinstance(step, str) else f"int:{int(step)}".encode()
         words.append(int.from_bytes(hashlib.sha256(text).digest()[:8], "little"))
     return np.random.SeedSequence(int(root), spawn_key=tuple(words))
 

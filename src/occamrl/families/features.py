@@ -32,6 +32,7 @@ from occamrl.problems.finite_mdp import FiniteMDP
 Layout = DenseFeatures | SparseFeatures | TabularFeatures
 
 _TOLERANCE = 1e-8  # for sums that should be one, as in FiniteMDP but for d-term sums
+_INFEASIBLE = 2  # linprog's status
 
 
 class FeatureMap:
@@ -57,7 +58,7 @@ class FeatureMap:
         else:
             layout, states, actions, dimension = _from_dense(np.asarray(phi, dtype=np.float64))
         self._set(layout, states, actions, dimension, None)
-        _check_sums(self)
+        _check_some_kernel(self)
 
     def _set(self, layout: Layout, states: int, actions: int, dimension: int, rewards: Floats | None) -> None:
         self.states = states
@@ -124,9 +125,12 @@ class FeatureMap:
 
     def restrict(self, coordinates: Sequence[int]) -> FeatureMap:
         """Return the map phi[..., D] on the coordinates D, in the order given (section 3)."""
-        chosen = np.asarray(coordinates, dtype=np.int64)
-        if chosen.size and (chosen.min() < 0 or chosen.max() >= self.dimension):
-            raise ShapeError("coordinates", got=list(coordinates), expected=f"integers in [0, {self.dimension})")
+        given = np.asarray(coordinates)
+        chosen = given.astype(np.int64)
+        inside = chosen.size == 0 or (chosen.min() >= 0 and chosen.max() < self.dimension)
+        if not inside or (chosen != given).any() or np.unique(chosen).size < chosen.size:
+            expected = f"different integers in [0, {self.dimension})"
+            raise ShapeError("coordinates", got=list(coordinates), expected=expected)
         layout = self.layout
         if isinstance(layout, DenseFeatures):
             kept: Layout = layout._replace(phi=np.ascontiguousarray(layout.phi[:, chosen]))
@@ -225,14 +229,18 @@ def _sparse_layout(entries: Entries, dimension: int) -> tuple[Layout, int, int, 
     return layout, entries.states, entries.actions, dimension
 
 
-def _check_sums(features: FeatureMap) -> None:
-    """Refuse features for which no theta makes every row sum to one: <phi_1(s, a), theta> = 1 has no solution."""
+def _check_some_kernel(features: FeatureMap) -> None:
+    """Refuse features for which no theta makes a kernel: <phi_1(s, a), theta> = 1 and <phi, theta> >= 0."""
     layout = features.layout
     pairs = features.states * features.actions
+    entries: Any  # [O, d]
     if isinstance(layout, DenseFeatures):
+        entries = layout.phi
         sums = np.add.reduceat(layout.phi, layout.outcomes.start[:-1], axis=0)
     elif isinstance(layout, SparseFeatures):
         pair = np.repeat(np.arange(pairs), np.diff(layout.start))
+        at = (layout.outcomes.start[pair] + layout.outcome, layout.coordinate)
+        entries = sp.csr_array((layout.entry, at), shape=(layout.outcomes.next_state.size, features.dimension))
         sums = sp.coo_array((layout.entry, (pair, layout.coordinate)), shape=(pairs, features.dimension)).toarray()
     else:
         return
@@ -246,6 +254,24 @@ def _check_sums(features: FeatureMap) -> None:
             index=divmod(worst, features.actions),
             got="features for which no theta makes the probabilities of every (s, a) sum to one",
             expected="some theta with sum over s' of <phi(s, a, s'), theta> = 1 for all (s, a)",
+        )
+    if (entries @ theta).min() >= -_TOLERANCE:  # the smallest theta that sums to one: nearly always a kernel
+        return
+    from scipy.optimize import linprog  # slow to import, and seldom needed
+
+    found: Any = linprog(
+        np.zeros(features.dimension),
+        A_ub=-entries,
+        b_ub=np.full(entries.shape[0], _TOLERANCE),
+        A_eq=distinct,
+        b_eq=np.ones(len(distinct)),
+        bounds=(None, None),
+    )
+    if found.status == _INFEASIBLE:
+        raise FeatureError(
+            "phi",
+            got="features for which no theta makes all probabilities >= 0",
+            expected="some theta for which <phi(s, a, .), theta> is a distribution for all (s, a)",
         )
 
 

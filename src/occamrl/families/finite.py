@@ -47,6 +47,8 @@ class FiniteFamily:
             raise FamilyError("kernels", got="both or neither", expected="kernels, or parameters with features")
         if features is None:
             features, theta = _one_hot(kernels)
+        elif not isinstance(features, FeatureMap):
+            raise FamilyError("features", got=type(features).__name__, expected="a FeatureMap")
         else:
             theta = np.ascontiguousarray(np.asarray(parameters, dtype=np.float64).T)
             if theta.ndim != 2 or theta.shape[0] != features.dimension:
@@ -102,6 +104,10 @@ def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
         theta = np.zeros((outcomes.next_state.size, len(kernels)))
         theta[entries.outcome, entries.kernel] = entries.value
     else:
+        shapes = [np.shape(kernel) for kernel in kernels] if isinstance(kernels, Sequence) else []
+        for i, shape in enumerate(shapes):
+            if shape != shapes[0]:
+                raise ShapeError("kernels", index=(i,), got=shape, expected=shapes[0])
         stack = np.asarray(kernels, dtype=np.float64)
         if stack.size == 0:
             raise FamilyError("kernels", got=f"shape {stack.shape}", expected="at least one member")

@@ -44,7 +44,12 @@ def read_kernels(field: str, kernels: Sequence[Any]) -> Entries:
     for j, kernel in enumerate(kernels):
         flat: Any = kernel if sp.issparse(kernel) else np.reshape(kernel, (-1, np.shape(kernel)[-1]))
         matrix: Any = sp.coo_array(flat)
-        if matrix.ndim != 2 or matrix.shape[0] % matrix.shape[1] or shape not in (None, matrix.shape):
+        if (
+            matrix.ndim != 2
+            or 0 in matrix.shape
+            or matrix.shape[0] % matrix.shape[1]
+            or shape not in (None, matrix.shape)
+        ):
             raise ShapeError(field, index=(j,), got=matrix.shape, expected=shape or "(S*A, S)")
         shape = matrix.shape
         matrix.sum_duplicates()
@@ -82,15 +87,17 @@ def read_problems(simulators: Sequence[FiniteMDP]) -> tuple[Entries, Floats]:
             raise ShapeError("simulators", index=(j,), got=got, expected=f"S={states}, A={actions}, one kernel")
         truth = mdp.truth
         pair = pair_of_outcome(truth.outcomes)
-        reward = np.round(truth.base_reward[pair] + truth.outcomes.bonus, 12)  # equal rewards are one outcome
+        reward = truth.base_reward[pair] + truth.outcomes.bonus
         columns = (pair, truth.outcomes.next_state, reward, np.full(pair.size, j), truth.probability[0])
         rows.append(np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1))
     table = np.concatenate(rows)
-    distinct, outcome = np.unique(table[:, :3], axis=0, return_inverse=True)
+    # Rewards that are equal up to rounding are one outcome, with the first of them as its reward.
+    rounded = np.round(table[:, :3], 12)
+    distinct, first, outcome = np.unique(rounded, axis=0, return_index=True, return_inverse=True)
     pair, next_state = distinct[:, 0].astype(np.int64), distinct[:, 1].astype(np.int64)
     outcomes = outcomes_of("simulators", pair, next_state, states * actions)
     entries = Entries(outcomes, outcome.ravel(), table[:, 3].astype(np.int64), table[:, 4].copy(), states, actions)
-    return entries, np.ascontiguousarray(distinct[:, 2])
+    return entries, np.ascontiguousarray(table[first, 2])
 
 
 def outcomes_of(field: str, pair: Ints, next_state: Ints, pairs: int) -> Outcomes:

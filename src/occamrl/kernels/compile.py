@@ -1,7 +1,8 @@
 """One way to compile, with a cache on disk that is never stale.
 
 Numba's cache looks only at the file of the cached function: change a function that it calls, in another file, and the
-old machine code is used. The cache folder is therefore named after a hash of all sources of this package.
+old machine code is used. The cache folder is therefore named after a hash of all sources of this package. Code compiled
+for a learner that lives elsewhere has a folder of its own, named after a hash of that learner's file as well.
 
 ``OCCAMRL_CACHE_DIR`` moves the cache; by default it lies in the user's cache folder.
 """
@@ -13,11 +14,13 @@ import inspect
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.caching import FunctionCache
 from numba.extending import overload
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -62,14 +65,77 @@ _HOT: Any = {"_nrt": False, "error_model": "numpy"}
 _SHORT: Any = {**_HOT, "forceinline": True}
 
 
-def _compile(function: Function, **options: Any) -> Function:
+_NumbaCache: Any = FunctionCache  # Numba has no types
+_OUTSIDE: dict[Any, dict[str, bytes]] = {}  # by NamedTuple: the files outside this package that implement it
+
+
+@contextmanager
+def _cache_in(folder: str) -> Iterator[None]:
+    """Let Numba look for a function's cache in ``folder``; other packages keep their own setting."""
     settings = vars(numba.config)
     before = settings["CACHE_DIR"]
-    settings["CACHE_DIR"] = _CACHE  # read by Numba while it decorates; other packages keep their own setting
+    settings["CACHE_DIR"] = folder
     try:
-        return cast(Function, numba.njit(cache=True, **options)(function))
+        yield
     finally:
         settings["CACHE_DIR"] = before
+
+
+def _outside_files(kinds: Iterable[Any]) -> dict[str, bytes]:
+    """Return the files outside this package on which code for arguments of these Numba types depends."""
+    files: dict[str, bytes] = {}
+    for kind in kinds:
+        files |= _OUTSIDE.get(getattr(kind, "instance_class", None), {})
+        files |= _outside_files(getattr(kind, "types", ()))
+    return files
+
+
+class _Cache:
+    """The cache of one function, with a place apart for each learner from outside this package.
+
+    The hash of our own sources knows nothing of a change in such a learner's file. And an index that mentions its class
+    can only be read where that class can be imported, so it must not be the one that everybody reads.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._places: dict[str, Any] = {}
+
+    def _place(self, signature: Iterable[Any]) -> Any:
+        """Return Numba's cache for arguments of these types."""
+        digest = hashlib.sha256()
+        files = _outside_files(signature)
+        for path, content in sorted(files.items()):
+            digest.update(path.encode() + b"\0" + content + b"\0")
+        folder = f"{_CACHE}-{digest.hexdigest()[:16]}" if files else _CACHE
+        if folder not in self._places:
+            with _cache_in(folder):
+                self._places[folder] = _NumbaCache(self._function)
+        return self._places[folder]
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the code for a signature, None if there is none."""
+        return self._place(sig).load_overload(sig, target_context)
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep the code for a signature."""
+        self._place(sig).save_overload(sig, data)
+
+    @property
+    def cache_path(self) -> str:
+        """The folder for signatures of this package alone."""
+        return str(self._place(()).cache_path)
+
+    def flush(self) -> None:
+        """Forget the code of this package's signatures, as ``recompile`` asks."""
+        self._place(()).flush()
+
+
+def _compile(function: Function, **options: Any) -> Function:
+    made = numba.njit(**options)(function)
+    if hasattr(made, "enable_caching"):  # not with NUMBA_DISABLE_JIT
+        made._cache = _Cache(function)
+    return cast(Function, made)
 
 
 def compiled(function: Function) -> Function:
@@ -109,6 +175,10 @@ def implements(
     """
 
     def register(function: Function) -> Function:
+        path = Path(function.__code__.co_filename)
+        if path.exists() and not path.resolve().is_relative_to(PACKAGE):
+            _OUTSIDE.setdefault(kind, {})[str(path)] = path.read_bytes()
+
         def choose(*arguments: Any) -> Function | None:
             return function if getattr(arguments[argument], "instance_class", None) is kind else None
 

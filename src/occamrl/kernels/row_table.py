@@ -1,7 +1,8 @@
-"""Rows counted by a key: an open-addressing hash table in three arrays.
+"""Rows counted by a key: a hash table whose entries lie in the order in which their keys first came.
 
 A finite family's rows are (member in play, h, s) with the action that follows, so they are counted, not stored one by
-one (section 2 of the mathematics). The arrays are sized beforehand; a learner reserves room before it plays.
+one (section 2 of the mathematics). The arrays are sized beforehand; a learner reserves room before it plays. How much
+room there is depends on how a run is cut into pieces, so sums over entries follow their order, which does not.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ _SHIFT = np.uint64(32)
 
 
 class RowTable(NamedTuple):
-    """Counts and target sums by key; the capacity is a power of two, at most half used."""
+    """Counts and target sums by key; entries are in use up to ``used``."""
 
-    key: Ints  # [capacity] EMPTY where free
-    visits: Ints  # [capacity]
-    target_sum: Floats  # [capacity]
+    slot: Ints  # [capacity] the entry of a hashed key, EMPTY where free; a power of two, at most half used
+    key: Ints  # [capacity / 2]
+    visits: Ints  # [capacity / 2]
+    target_sum: Floats  # [capacity / 2]
     used: Ints  # [1]
 
 
@@ -31,8 +33,9 @@ def row_table(capacity: int) -> RowTable:
     """Return an empty table with room for ``capacity`` / 2 keys."""
     return RowTable(
         np.full(capacity, EMPTY, dtype=np.int64),
-        np.zeros(capacity, dtype=np.int64),
-        np.zeros(capacity),
+        np.zeros(capacity // 2, dtype=np.int64),
+        np.zeros(capacity // 2, dtype=np.int64),
+        np.zeros(capacity // 2),
         np.zeros(1, dtype=np.int64),
     )
 
@@ -40,34 +43,35 @@ def row_table(capacity: int) -> RowTable:
 @hot
 def add_rows(table: RowTable, key: int, count: int, target_sum: float) -> None:
     """Add ``count`` rows with the given sum of targets under ``key``."""
-    mask = table.key.size - 1
+    mask = table.slot.size - 1
     at = np.int64((np.uint64(key) * _MIX) >> _SHIFT) & mask
-    while table.key[at] != key:
-        if table.key[at] == EMPTY:
-            if 2 * (table.used[0] + 1) > table.key.size:
-                raise MemoryError("the table of rows is full; reserve room before playing")
-            table.key[at] = key
-            table.used[0] += 1
-            break
+    while table.slot[at] != EMPTY and table.key[table.slot[at]] != key:
         at = (at + 1) & mask
-    table.visits[at] += count
-    table.target_sum[at] += target_sum
+    entry = table.slot[at]
+    if entry == EMPTY:
+        entry = table.used[0]
+        if entry == table.key.size:
+            raise MemoryError("the table of rows is full; reserve room before playing")
+        table.slot[at] = entry
+        table.key[entry] = key
+        table.used[0] += 1
+    table.visits[entry] += count
+    table.target_sum[entry] += target_sum
 
 
 @compiled
 def copy_rows(source: RowTable, into: RowTable) -> None:
-    """Add all rows of one table to another."""
-    for i in range(source.key.size):
-        if source.key[i] != EMPTY:
-            add_rows(into, source.key[i], source.visits[i], source.target_sum[i])
+    """Add all rows of one table to another, in order."""
+    for i in range(source.used[0]):
+        add_rows(into, source.key[i], source.visits[i], source.target_sum[i])
 
 
 def with_room(table: RowTable, keys: int) -> RowTable:
     """Return the table, or a larger copy of it, with room for ``keys`` more keys."""
-    capacity = table.key.size
+    capacity = table.slot.size
     while 2 * (int(table.used[0]) + keys) > capacity:
         capacity *= 2
-    if capacity == table.key.size:
+    if capacity == table.slot.size:
         return table
     larger = row_table(capacity)
     copy_rows(table, larger)

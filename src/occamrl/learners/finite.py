@@ -23,7 +23,7 @@ from occamrl.contracts import Floats, Ints
 from occamrl.kernels.compile import hot, implements
 from occamrl.kernels.episodes import CHANGED, PLANNED, follows_policy, observe, plan, planned_value
 from occamrl.kernels.features import contract, fill_target
-from occamrl.kernels.row_table import EMPTY, RowTable, add_rows
+from occamrl.kernels.row_table import RowTable, add_rows
 
 # counters
 EPISODES, TOUCHED, ALIVE, MEMBER, BEST, LAST_START, EPISODES_AT_PLAN, NEXT_LOOK, COLUMNS = range(9)
@@ -66,9 +66,11 @@ class FiniteState(NamedTuple):
     alive: Ints  # [n] members by position; the first counters[ALIVE] count
     loss: Floats  # [n] by position; infinite once dropped
     distance: Floats  # [n] L(P, Phat) by position (ball only; else empty)
+    inside: Ints  # [n] whether P was in the ball when the set was last updated (ball only; else empty)
     policy: Ints  # [H, S] of the member in play
     visits: Ints  # [H, S] rows under this member that are not in the losses yet
-    target_sum: Floats  # [H, S]
+    first_target: Floats  # [H, S] W(o) of the first of them
+    target_sum: Floats  # [H, S] sum of W(o) - first_target, as in `occamrl.learners.linear`
     touched: Ints  # [H*S]
     slot: Ints  # [H, S] column of a cell, -1: none yet
     column: Floats  # [C, n] (P V - c)/R at a cell, by position; the last one is scratch
@@ -154,7 +156,7 @@ def absorb(model: FiniteModel, state: FiniteState) -> None:
             middle, spread = expected_targets(model, member, h, s, a, state.alive, n, state.column[slot])
         if spread <= 0.0:
             continue
-        y = (total - count * middle) / spread
+        y = (total + count * (state.first_target[h, s] - middle)) / spread
         add_to_losses(state, n, state.counters[BEST], state.column[slot], count, y, model.ball)
         add_rows(state.table, (member * horizon + h) * states + s, count, y)
     state.counters[TOUCHED] = 0
@@ -234,9 +236,9 @@ def sum_excess(
     table = state.table
     average = table.visits.sum() / max(1, table.used[0])
     z = model.scratch.z
-    for position in range(table.key.size):
+    for position in range(table.used[0]):
         count = table.visits[position]
-        if table.key[position] == EMPTY or (count >= average) != heavy:
+        if (count >= average) != heavy:
             continue
         member, h, s = cell_of(state, position)
         mean = table.target_sum[position] / count
@@ -291,9 +293,7 @@ def rebuild_distances(model: FiniteModel, state: FiniteState) -> None:
     n, best = state.counters[ALIVE], state.counters[BEST]
     state.distance[:] = 0.0
     z = model.scratch.z
-    for position in range(state.table.key.size):
-        if state.table.key[position] == EMPTY:
-            continue
+    for position in range(state.table.used[0]):
         member, h, s = cell_of(state, position)
         expected_targets(model, member, h, s, greedy_action(model, member, h, s), state.alive, n, z)
         count = state.table.visits[position]
@@ -304,7 +304,7 @@ def rebuild_distances(model: FiniteModel, state: FiniteState) -> None:
 
 @hot
 def update_ball(model: FiniteModel, state: FiniteState) -> None:
-    """Find the least-squares estimate (M3) and the distances to it."""
+    """Find the least-squares estimate (M3), the distances to it, and who is within the ball (M4)."""
     best = 0
     for i in range(1, state.counters[ALIVE]):
         if state.loss[i] < state.loss[best]:
@@ -312,6 +312,8 @@ def update_ball(model: FiniteModel, state: FiniteState) -> None:
     if best != state.counters[BEST]:
         state.counters[BEST] = best
         rebuild_distances(model, state)
+    for i in range(state.counters[ALIVE]):
+        state.inside[i] = state.distance[i] <= model.slack
 
 
 @hot
@@ -343,7 +345,7 @@ def most_optimistic(model: FiniteModel, state: FiniteState, start: int) -> int:
     """Return the member of the confidence set with the largest V*_{P,1}(start) (M5); the smallest index on ties."""
     top, choice = -np.inf, -1
     for i in range(state.counters[ALIVE]):
-        inside = state.distance[i] <= model.slack if model.ball else state.loss[i] < np.inf
+        inside = state.inside[i] == 1 if model.ball else state.loss[i] < np.inf
         if inside:
             member = state.alive[i]
             value = model.values[member, 0, start]
@@ -391,11 +393,13 @@ def observe_finite(model: FiniteModel, state: FiniteState, h: int, s: int, a: in
     """Count a row under the member in play."""
     if h >= model.rows:
         return
+    target = bonus + model.values[state.counters[MEMBER], h + 1, s2]
     if state.visits[h, s] == 0:
+        state.first_target[h, s] = target
         state.touched[state.counters[TOUCHED]] = h * state.policy.shape[1] + s
         state.counters[TOUCHED] += 1
     state.visits[h, s] += 1
-    state.target_sum[h, s] += bonus + model.values[state.counters[MEMBER], h + 1, s2]
+    state.target_sum[h, s] += target - state.first_target[h, s]
 
 
 @implements(planned_value, FiniteState, argument=1, inline=True)

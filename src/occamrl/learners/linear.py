@@ -2,7 +2,8 @@
 
 Between two plans the policy and the values are fixed, so all rows seen at the same (h, s) have the same x: only how
 many there were and the sum of their targets is kept, and Sigma is touched when the next plan is due. An episode that
-does not replan costs O(H), whatever d is.
+does not replan costs O(H), whatever d is. Targets are summed as differences from the first one of their cell: where the
+range of a target function is tiny, its weight 1/R (M23) would turn the rounding of a sum of large numbers into data.
 
 Lazy replanning (M12) waits until logdet Sigma has grown by log(1 + c). Because logdet(I + M) <= trace M, the sum of
 ||x||^2 in the inverse of the last factorised Sigma tells for free when that cannot have happened yet.
@@ -93,7 +94,8 @@ class LinearState(NamedTuple):
     values: Floats  # [H + 1, S] V^k_h
     policy: Ints  # [H, S]
     visits: Ints  # [H, S] rows since the last refresh
-    target_sum: Floats  # [H, S] sum of their targets W(o)
+    first_target: Floats  # [H, S] W(o) of the first of them
+    target_sum: Floats  # [H, S] sum of W(o) - first_target
     norm: Floats  # [H, S] ||x||^2 in Sigma^{-1}, of the cells touched since the last refresh
     touched: Ints  # [H*S] those cells
     counters: Ints  # [3] episodes, number of touched cells, plans
@@ -121,6 +123,7 @@ def linear_state(features: FeatureMap, known: Known, regularization: float) -> L
         values=np.zeros((horizon + 1, states)),
         policy=np.zeros((horizon, states), dtype=np.int64),
         visits=np.zeros((horizon, states), dtype=np.int64),
+        first_target=np.zeros((horizon, states)),
         target_sum=np.zeros((horizon, states)),
         norm=np.zeros((horizon, states)),
         touched=np.zeros(horizon * states, dtype=np.int64),
@@ -198,7 +201,7 @@ def absorb(model: LinearModel, state: LinearState) -> None:
             continue
         b = blocks.of[sa]
         add_row(block_matrix(state.sigma, blocks, b), count, x)
-        y = (total - count * middle) / spread
+        y = (total + count * (state.first_target[h, s] - middle)) / spread
         xy = block_vector(state.xy, blocks, b)
         for j in range(xy.size):
             xy[j] += y * x[j]
@@ -325,14 +328,16 @@ def observe_linear(model: LinearModel, state: LinearState, h: int, s: int, a: in
     """Count a row; its x is only computed once per (h, s) and plan."""
     if h >= model.rows:
         return
+    target = bonus + state.values[h + 1, s2]
     if state.visits[h, s] == 0:
+        state.first_target[h, s] = target
         states = state.policy.shape[1]
         state.touched[state.counters[TOUCHED]] = h * states + s
         state.counters[TOUCHED] += 1
         if model.replan > 0.0:
             state.norm[h, s] = row_norm(model, state, h, s, a)
     state.visits[h, s] += 1
-    state.target_sum[h, s] += bonus + state.values[h + 1, s2]
+    state.target_sum[h, s] += target - state.first_target[h, s]
     state.growth[TRACE] += state.norm[h, s]
 
 

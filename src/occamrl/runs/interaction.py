@@ -100,7 +100,7 @@ class Interaction:
             return
         self._step = None
         self.episode += 1
-        self.walk.advance(1, self._plans, self._returned, float("nan"))
+        self.walk.advance(self._plans, np.array([self._returned]), np.array([np.nan]))
 
     def planned_value(self, state: int) -> float:
         """Return the value the agent planned for, from ``state`` at the first step."""
@@ -112,6 +112,6 @@ class Interaction:
         return self._step
 
     def _valid(self, state: int) -> int:
-        if not 0 <= state < self.known.states:
-            raise ParameterError("state", got=state, expected=f"an integer in [0, {self.known.states})")
+        if isinstance(state, bool) or not isinstance(state, (int, np.integer)) or not 0 <= state < self.known.states:
+            raise ParameterError("state", got=repr(state), expected=f"an integer in [0, {self.known.states})")
         return int(state)

@@ -115,7 +115,7 @@ def run(
             plans += made
             pessimistic += short
             recorder.add(regret, returns)
-            walk.advance(size, made, float(returns.sum()), float(regret.sum()))
+            walk.advance(made, returns, regret)
             bar.update(recorder.episodes - (end - int(episodes)), recorder.total_regret)
             if pressed.is_set() and recorder.episodes < end:
                 bar.close()

@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.contracts import Agent, Known, Learner, Phase, PhaseOutcome, Selector
+from occamrl.contracts import Agent, Floats, Known, Learner, Phase, PhaseOutcome, Selector
 from occamrl.errors import ContractError, ParameterError
+from occamrl.runs.recording import running_total
+
+_MEASURED: dict[str, Any] = {"episodes": 0, "regret": 0.0, "plans": 0, "realised_return": 0.0}
 
 
 class _Alone(Selector):
@@ -42,6 +45,8 @@ def plain(value: Any) -> Any:
 
 def as_selector(agent: Agent) -> Selector:
     """Return a selector for any agent."""
+    if isinstance(agent, type):  # a class has all the methods that its instances have
+        raise ParameterError("agent", got=f"the class {agent.__name__}", expected="an instance of it")
     if isinstance(agent, Selector):
         return agent
     if isinstance(agent, Learner):
@@ -70,9 +75,9 @@ class PhaseWalk:
         self._take(phase)
         row = {"epoch": phase.epoch, "label": phase.label}
         row |= {name: plain(fact) for name, fact in phase.facts.items()}
-        if self.rows and {key: self.rows[-1][key] for key in row if key in self.rows[-1]} == row:
+        if self.rows and {key: fact for key, fact in self.rows[-1].items() if key not in _MEASURED} == row:
             return
-        self.rows.append({**row, "episodes": 0, "regret": 0.0, "plans": 0, "realised_return": 0.0})
+        self.rows.append({**row, **_MEASURED})
 
     def _take(self, phase: Phase) -> None:
         self.phase = phase
@@ -91,16 +96,16 @@ class PhaseWalk:
         """Make room in the learner's state for that many episodes."""
         self.state = self.phase.learner.reserve(self.state, episodes)
 
-    def advance(self, episodes: int, plans: int, returned: float, regret: float) -> None:
+    def advance(self, plans: int, returns: Floats, regret: Floats) -> None:
         """Take note of episodes played in this phase, and enter the next phase when it is over."""
         row = self.rows[-1]
-        row["episodes"] += episodes
+        row["episodes"] += returns.size
         row["plans"] += plans
-        row["realised_return"] += returned
-        row["regret"] += regret
-        self.played += episodes
+        row["realised_return"] = running_total(row["realised_return"], returns)
+        row["regret"] = running_total(row["regret"], regret)
+        self.played += returns.size
         self.plans += plans
-        self.returned += returned
+        self.returned = running_total(self.returned, returns)
         if self.remaining == 0:
             outcome = PhaseOutcome(self.played, self.plans, self.returned, self.state)
             self.selector.finish_phase(self.known, self.memory, self.phase, outcome)

@@ -27,6 +27,11 @@ def kept_episodes(first: int, last: int, keep_all_until: int = KEEP_ALL_UNTIL) -
     return np.concatenate([every, marks[(marks >= low) & (marks <= last)]])
 
 
+def running_total(before: float, values: Floats) -> float:
+    """Return ``before`` plus all values, added one after another: the same bits however they are cut into chunks."""
+    return float(np.cumsum(np.concatenate([[before], values]))[-1])
+
+
 class Recorder:
     """Collects curves chunk by chunk; sums run one episode after another, so chunks do not matter to the last bit."""
 
@@ -48,7 +53,7 @@ class Recorder:
         self.episodes += regret.size
         cumulative = np.cumsum(np.concatenate([[self.total_regret], regret]))[1:]
         self.total_regret = float(cumulative[-1])
-        self.total_return = float(np.cumsum(np.concatenate([[self.total_return], returns]))[-1])
+        self.total_return = running_total(self.total_return, returns)
         self._last = (float(regret[-1]), float(returns[-1]))
         kept = kept_episodes(first, self.episodes, self.keep_all_until)
         self._grow(self._kept + kept.size)

@@ -1,0 +1,136 @@
+"""Small problems that several tests share, and the uniform numbers that the simulator draws them with."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from occamrl import seeding
+from occamrl.contracts import Agent, Floats, Learner
+from occamrl.families.features import FeatureMap
+from occamrl.families.finite import FiniteFamily
+from occamrl.kernels.episodes import play
+from occamrl.kernels.philox import fill_uniforms
+from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.runs.loop import run
+from occamrl.runs.result import Result
+
+
+def environment_uniforms(seed: int, episodes: int, horizon: int) -> Floats:
+    """Return the numbers [K, H + 1] that decide the initial state (first column) and the transitions of a run."""
+    numbers = np.zeros((episodes, horizon + 1 + (horizon + 1) % 2))
+    for k in range(episodes):
+        fill_uniforms(seeding.key(seed, "environment"), k, numbers[k])
+    return numbers[:, : horizon + 1]
+
+
+class Mixture(NamedTuple):
+    """A linear mixture of d kernels."""
+
+    phi: Floats  # [S, A, S, d]
+    theta: Floats  # [d] on the simplex
+    transition: Floats  # [S, A, S]
+    reward: Floats  # [S, A]
+    mdp: FiniteMDP
+
+    @property
+    def features(self) -> FeatureMap:
+        return FeatureMap(self.phi)
+
+    @property
+    def norm(self) -> float:
+        return float(np.linalg.norm(self.theta))
+
+
+def mixture(
+    seed: int,
+    *,
+    states: int = 4,
+    actions: int = 2,
+    dimension: int = 3,
+    horizon: int = 4,
+    full_support: bool = False,
+    initial_state: Any = 0,
+) -> Mixture:
+    """Return a random mixture of kernels; without ``full_support`` some transitions are impossible and one is sure."""
+    rng = np.random.default_rng([seed, 7])
+    kernels = rng.dirichlet(np.ones(states), size=(dimension, states, actions))
+    if not full_support:
+        kernels[:, 1, 0] = np.eye(states)[2]  # one next state: a row of range 0
+        kernels[:, 2, 1, 0] = 0.0
+        kernels /= kernels.sum(axis=-1, keepdims=True)
+    phi = np.ascontiguousarray(np.moveaxis(kernels, 0, -1))
+    theta = rng.dirichlet(np.ones(dimension))
+    transition, reward = phi @ theta, rng.random((states, actions))
+    mdp = FiniteMDP(transition=transition, reward=reward, horizon=horizon, initial_state=initial_state)
+    return Mixture(phi, theta, transition, reward, mdp)
+
+
+class Stack(NamedTuple):
+    """A finite family of kernels, the first of which is the truth."""
+
+    kernels: Floats  # [n, S, A, S]
+    reward: Floats  # [S, A]
+    mdp: FiniteMDP
+
+    @property
+    def family(self) -> FiniteFamily:
+        return FiniteFamily(self.kernels)
+
+
+def stack(
+    seed: int, *, members: int = 6, states: int = 3, actions: int = 2, horizon: int = 4, initial_state: Any = 0
+) -> Stack:
+    """Return random kernels."""
+    rng = np.random.default_rng([seed, 8])
+    kernels = rng.dirichlet(np.ones(states), size=(members, states, actions))
+    reward = rng.random((states, actions))
+    mdp = FiniteMDP(transition=kernels[0], reward=reward, horizon=horizon, initial_state=initial_state)
+    return Stack(kernels, reward, mdp)
+
+
+def one_by_one(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> list[Result]:
+    """Return the results after 1, 2, ... episodes, each continued from the one before."""
+    results = [run(agent, mdp, episodes=1, seed=seed, progress=False)]
+    while len(results) < episodes:
+        results.append(run(agent, mdp, episodes=1, progress=False, continue_from=results[-1]))
+    return results
+
+
+class Played(NamedTuple):
+    """What the loop reports."""
+
+    plans: int
+    pessimistic: int
+    regret: Floats
+    returns: Floats
+
+
+class Player:
+    """The fused loop on a state at hand, a few episodes at a time, without the cost of ``run``."""
+
+    def __init__(self, learner: Learner, mdp: FiniteMDP, seed: int, state: Any = None) -> None:
+        self.state = learner.begin(mdp.known) if state is None else state
+        self.model = learner.model(mdp.known)
+        self.truth = mdp.truth
+        self.keys = (seeding.key(seed, "environment"), seeding.key(seed, "agent"))
+        self.episode = 0
+        self.uniforms = np.zeros(mdp.horizon + 1 + (mdp.horizon + 1) % 2)
+        self.achieved = np.zeros((2, mdp.states))
+
+    def play(self, episodes: int = 1) -> Played:
+        regret, returns = np.empty(episodes), np.empty(episodes)
+        plans, pessimistic = play(
+            self.model,
+            self.state,
+            self.truth,
+            *self.keys,
+            self.episode,
+            regret,
+            returns,
+            self.uniforms,
+            self.achieved,
+        )
+        self.episode += episodes
+        return Played(plans, pessimistic, regret, returns)

@@ -1,0 +1,154 @@
+"""UCRL-VTR over finite families against the plain NumPy implementation, which recomputes every set from all rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from benchmarks import plain_numpy
+from occamrl.contracts import Floats
+from occamrl.families.features import FeatureMap
+from occamrl.families.finite import FiniteFamily
+from occamrl.learners.finite import ALIVE, MEMBER
+from occamrl.learners.ucrl_vtr import UCRLVTR
+from occamrl.runs.result import Result
+from tests.cases import Stack, environment_uniforms, one_by_one, stack
+
+EPISODES, SEED = 60, 2
+RADII = ("sharp", "unweighted", "paper")
+
+
+def confidence_set(result: Result, members: int) -> list[bool]:
+    """Return who is in the confidence set of the plan in play."""
+    state, inside = result.state, [False] * members
+    for i in range(int(state.counters[ALIVE])):
+        member = int(state.alive[i])
+        inside[member] = bool(state.inside[i]) if state.inside.size else bool(np.isfinite(state.loss[i]))
+    return inside
+
+
+def compare(case: Stack, *, plain: dict[str, Any], prior: Floats | None = None, **options: Any) -> list[Result]:
+    """Play episode by episode; compare who plays, the set, regret, planned values, updates, and the losses."""
+    members, horizon = len(case.kernels), case.mdp.horizon
+    learner = UCRLVTR(family=case.family, delta=0.1, prior=prior, **options)
+    expected = plain_numpy.ucrl_vtr(
+        case.kernels,
+        case.reward,
+        case.kernels[0],
+        horizon,
+        0,
+        episodes=EPISODES,
+        uniforms=environment_uniforms(SEED, EPISODES, horizon)[:, 1:],
+        delta=0.1,
+        **plain,
+    )
+    results = one_by_one(learner, case.mdp, EPISODES, SEED)
+    assert [int(result.state.counters[MEMBER]) for result in results] == list(expected["played"])
+    assert [confidence_set(result, members) for result in results] == expected["confident"].tolist()
+    assert [result.plans for result in results] == list(np.cumsum(expected["planned"]))
+    last = results[-1]
+    np.testing.assert_allclose(last.regret, expected["regret"], rtol=0, atol=1e-9)
+    values = UCRLVTR(family=case.family).model(case.mdp.known).values
+    planned = [values[result.state.counters[MEMBER], 0, 0] for result in results]
+    np.testing.assert_allclose(planned, expected["planned_value"], rtol=0, atol=1e-9)
+    np.testing.assert_array_equal(last.state.policy, expected["policy"])
+    return results
+
+
+# Sixty episodes throw somebody out of a ball only if it is small. Sharp sets are compared where they only shrink: whom
+# the package has dropped it looks at again at doubling times, from episode 64 on; the reference always does.
+SCALE = {"sharp": 1.0, "unweighted": 0.05, "paper": 0.005}
+CASES = {"sharp": (2, 4, 7), "unweighted": (0, 1, 2), "paper": (0, 1, 2)}
+
+
+@pytest.mark.parametrize("replan", [0.0, 0.2])
+@pytest.mark.parametrize("weights", ["range", "none"])
+@pytest.mark.parametrize("radius", RADII)
+def test_every_form_agrees_with_plain_numpy(radius: str, weights: str, replan: float) -> None:
+    options: dict[str, Any] = {"weights": weights, "replan": replan, "scale": SCALE[radius]}
+    thrown_out = 0
+    for seed in CASES[radius]:
+        results = compare(stack(seed), plain={"radius": radius, **options}, radius=radius, **options)
+        thrown_out += confidence_set(results[-1], 6).count(False)
+    assert thrown_out > 0
+
+
+def test_a_prior_weighs_the_members() -> None:
+    case = stack(10)
+    prior = np.array([1e-6, 0.2, 0.3, 0.1, 0.1, 0.2])
+    doubtful = compare(case, plain={"log_prior": np.log(prior)}, prior=prior)
+    with pytest.raises(AssertionError):
+        compare(case, plain={"log_prior": np.log(np.full(6, 1 / 6))}, prior=prior)
+    # Little faith in the truth costs a wider set: the others stay for longer.
+    sizes = [sum(sum(confidence_set(r, 6)) for r in results) for results in (doubtful, compare(case, plain={}))]
+    assert sizes[0] > sizes[1]
+
+
+def test_the_comparison_can_fail() -> None:
+    case = stack(CASES["sharp"][0])
+    base: dict[str, Any] = {"radius": "sharp", "weights": "range", "replan": 0.0}
+    compare(case, plain=base, **base)
+    for change in ({"radius": "paper"}, {"weights": "none"}, {"replan": 0.2}, {"scale": 0.2}):
+        with pytest.raises(AssertionError):
+            compare(case, plain=base | change, **base)
+
+
+def lazy_ball_by_hand(case: Stack, start_law: Floats, beta: float, replan: float, episodes: int) -> list[int]:
+    """Return who plays: between two updates the ball stays as it is, though episodes start in different states."""
+    values = np.array([plain_numpy.optimal_values(kernel, case.reward, case.mdp.horizon) for kernel in case.kernels])
+    uniforms = environment_uniforms(SEED, episodes, case.mdp.horizon)
+    cumulative, start = plain_numpy.cumulative_kernel(case.kernels[0]), plain_numpy.cumulative_kernel(start_law)
+    predictions: list[Floats] = []
+    responses: list[float] = []
+    played, updated = [], 0
+    for k in range(episodes):
+        s = int(np.searchsorted(start, uniforms[k, 0], side="right"))
+        if k == 0 or k >= (1 + replan) * updated:
+            z = np.array(predictions).reshape(-1, len(values))
+            best = ((np.array(responses)[:, None] - z) ** 2).sum(axis=0).argmin()
+            inside, updated = ((z - z[:, [best]]) ** 2).sum(axis=0) <= beta, k
+        member = int(np.where(inside, values[:, 0, s], -np.inf).argmax())
+        played.append(member)
+        for h in range(case.mdp.horizon - 1):
+            target = values[member, h + 1]
+            action = int((case.reward[s] + case.kernels[member, s] @ target).argmax())
+            after = int(np.searchsorted(cumulative[s, action], uniforms[k, 1 + h], side="right"))
+            predictions.append(case.kernels[:, s, action] @ target)
+            responses.append(float(target[after]))
+            s = after
+    return played
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_a_lazy_ball_stays_as_it_is_between_updates_whatever_state_an_episode_starts_in(seed: int) -> None:
+    law = np.full(4, 0.25)
+    case = stack(seed, states=4, initial_state=law)
+    learner = UCRLVTR(family=case.family, radius="unweighted", weights="none", replan=1.0, scale=0.2)
+    results = one_by_one(learner, case.mdp, EPISODES, SEED)
+    expected = lazy_ball_by_hand(case, law, learner.model(case.mdp.known).slack, 1.0, EPISODES)
+    assert [int(result.state.counters[MEMBER]) for result in results] == expected
+    assert len(set(expected)) > 1
+
+
+def test_a_family_of_parameters_equals_the_stack_of_its_kernels() -> None:
+    case = stack(6, members=3)
+    weights = np.random.default_rng(0).dirichlet(np.ones(3), size=7)
+    weights[0] = (1.0, 0.0, 0.0)  # the truth
+    features = FeatureMap([sp.csr_array(kernel.reshape(6, 3)) for kernel in case.kernels])
+    by_parameters = FiniteFamily(parameters=weights, features=features)
+    by_kernels = FiniteFamily(np.einsum("ij,jsat->isat", weights, case.kernels))
+    one, other = (
+        one_by_one(UCRLVTR(family=family), case.mdp, EPISODES, SEED) for family in (by_parameters, by_kernels)
+    )
+    for left, right in zip(one, other, strict=True):
+        assert confidence_set(left, 7) == confidence_set(right, 7)
+        assert left.state.counters[MEMBER] == right.state.counters[MEMBER]
+    np.testing.assert_allclose(one[-1].regret, other[-1].regret, rtol=0, atol=1e-12)
+    finite = np.isfinite(one[-1].state.loss)
+    np.testing.assert_allclose(one[-1].state.loss[finite], other[-1].state.loss[finite], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(
+        by_parameters.optimal_values(case.mdp.known), by_kernels.optimal_values(case.mdp.known), rtol=0, atol=1e-12
+    )
