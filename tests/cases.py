@@ -111,6 +111,7 @@ class Player:
     """The fused loop on a state at hand, a few episodes at a time, without the cost of ``run``."""
 
     def __init__(self, learner: Learner, mdp: FiniteMDP, seed: int, state: Any = None) -> None:
+        self.learner = learner
         self.state = learner.begin(mdp.known) if state is None else state
         self.model = learner.model(mdp.known)
         self.truth = mdp.truth
@@ -120,6 +121,7 @@ class Player:
         self.achieved = np.zeros((2, mdp.states))
 
     def play(self, episodes: int = 1) -> Played:
+        self.state = self.learner.reserve(self.state, episodes)
         regret, returns = np.empty(episodes), np.empty(episodes)
         plans, pessimistic = play(
             self.model,
