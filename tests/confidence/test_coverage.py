@@ -1,8 +1,8 @@
 """Confidence sets hold what they promise: the truth is inside at all episodes with probability 1 - delta.
 
 Each case plays 400 short runs and counts those in which the truth was outside before some episode. If the promise
-holds, the count is at most binomial(400, delta), and the exact test at level 0.001 rejects with a probability of at most
-0.1 %. A radius of one twentieth must be rejected. ``OCCAMRL_TEST_SEEDS`` repeats everything with other seeds.
+holds, the count is at most binomial(400, delta), and the exact test at level 0.001 rejects with a probability of at
+most 0.1 %. A radius of one twentieth must be rejected. ``OCCAMRL_TEST_SEEDS`` repeats everything with other seeds.
 """
 
 from __future__ import annotations

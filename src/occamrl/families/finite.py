@@ -6,8 +6,10 @@ the kernel alone and are solved once per problem.
 
 from __future__ import annotations
 
+import hashlib
 import weakref
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,7 +52,7 @@ class FiniteFamily:
         elif not isinstance(features, FeatureMap):
             raise FamilyError("features", got=type(features).__name__, expected="a FeatureMap")
         else:
-            theta = np.ascontiguousarray(np.asarray(parameters, dtype=np.float64).T)
+            theta = np.array(np.asarray(parameters, dtype=np.float64).T, order="C")  # a copy, whatever was given
             if theta.ndim != 2 or theta.shape[0] != features.dimension:
                 raise ShapeError("parameters", got=theta.T.shape, expected=f"[n, {features.dimension}]")
         if theta.shape[1] == 0:
@@ -88,6 +90,18 @@ class FiniteFamily:
         mixture = FeatureMap([stack[0], stack[1]])
         weights = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
         return [cls(stack), cls(parameters=weights, features=mixture)]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the members: equal for equal families, in any process."""
+        return hashlib.sha256(self.features.fingerprint.encode() + self.theta.tobytes()).hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_values"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._values = weakref.WeakKeyDictionary()
 
     def __len__(self) -> int:
         return self.size

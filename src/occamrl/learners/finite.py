@@ -205,7 +205,10 @@ def forget_columns(state: FiniteState) -> None:
 def drop(model: FiniteModel, state: FiniteState) -> None:
     """Drop the kernels whose loss passes the threshold (M24)."""
     n = state.counters[ALIVE]
-    bound = max(threshold(model, state), state.loss[:n].min())  # the best stays, whatever rounding says
+    best = np.inf
+    for i in range(n):
+        best = min(best, state.loss[i])
+    bound = max(threshold(model, state), best)  # the best stays, whatever rounding says
     left = 0
     for i in range(n):
         if state.loss[i] > bound:
@@ -234,7 +237,10 @@ def sum_excess(
     The first kernel always stays. Returns how many are left; they and their sums come first.
     """
     table = state.table
-    average = table.visits.sum() / max(1, table.used[0])
+    rows = 0
+    for position in range(table.used[0]):
+        rows += table.visits[position]
+    average = rows / max(1, table.used[0])
     z = model.scratch.z
     for position in range(table.used[0]):
         count = table.visits[position]

@@ -18,6 +18,7 @@ import numpy as np
 from occamrl.contracts import Agent, Problem
 from occamrl.errors import CheckpointError
 from occamrl.problems.finite_mdp import FiniteMDP, as_mdp
+from occamrl.runs.identity import fingerprint
 from occamrl.runs.phases import PhaseWalk
 from occamrl.runs.recording import Recorder
 from occamrl.runs.result import Result
@@ -34,6 +35,7 @@ def save_checkpoint(result: Result, path: str | Path) -> None:
     document = {
         "format": FORMAT,
         "problem": result.mdp.fingerprint,
+        "agent": fingerprint(result.agent),
         "label": result.label,
         "seed": result.seed,
         "plans": result.plans,
@@ -57,7 +59,7 @@ def load_checkpoint(agent: Agent, mdp: FiniteMDP | Problem, path: str | Path) ->
             raise CheckpointError(str(path), got=f"format {document['format']}", expected=f"format {FORMAT}")
         tree = put_together(document["tree"], arrays)
         problem = as_mdp(mdp)
-        expectations = (("problem", problem.fingerprint), ("label", type(agent).__name__))
+        expectations = (("problem", problem.fingerprint), ("agent", fingerprint(agent)))
         for field, expected in expectations:
             if document[field] != expected:
                 raise CheckpointError(f"{path}: {field}", got=document[field], expected=expected)
@@ -66,6 +68,7 @@ def load_checkpoint(agent: Agent, mdp: FiniteMDP | Problem, path: str | Path) ->
         return Result.of(
             recorder,
             walk,
+            agent=agent,
             mdp=problem,
             plans=int(document["plans"]),
             pessimistic_episodes=int(document["pessimistic_episodes"]),
@@ -73,7 +76,7 @@ def load_checkpoint(agent: Agent, mdp: FiniteMDP | Problem, path: str | Path) ->
             seed=int(document["seed"]),
             label=str(document["label"]),
         )
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ImportError, RecursionError) as error:
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(str(path), got=f"{type(error).__name__}: {error}", expected="a checkpoint") from error
@@ -82,9 +85,12 @@ def load_checkpoint(agent: Agent, mdp: FiniteMDP | Problem, path: str | Path) ->
 def _read(path: Path) -> Arrays:
     """Return the arrays of an NPZ file; damage of any kind is reported by the file's name."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise CheckpointError(str(path), got="a single array", expected="an NPZ file")
+        with archive:
             return {name: archive[name] for name in archive.files}
-    except FileNotFoundError:
+    except (FileNotFoundError, CheckpointError):
         raise
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zipfile.LargeZipFile, MemoryError) as error:
         raise CheckpointError(str(path), got=f"{type(error).__name__}: {error}", expected="a whole NPZ file") from error
