@@ -56,7 +56,7 @@ def dot(a: Floats, b: Floats, n: int) -> float:
 
 
 @hot
-def total(numbers: Floats) -> float:
+def sum_of(numbers: Floats) -> float:
     """Return the sum of all numbers; NumPy's own reductions are not for hot code, which may not allocate."""
     result = 0.0
     for i in range(numbers.size):

@@ -40,7 +40,7 @@ from occamrl.kernels.ridge import (
     invert_factor,
     solve,
     squared_norm,
-    total,
+    sum_of,
 )
 
 EPISODES, TOUCHED, PLANS = range(3)  # counters
@@ -153,7 +153,7 @@ def refactor_all(blocks: Blocks, regularization: float, state: LinearState) -> N
     work = np.empty(n * n)
     for b in range(blocks.size.size):
         refactor_block(blocks, regularization, state, b, work)
-    state.growth[LOGDET] = total(state.logdet)
+    state.growth[LOGDET] = sum_of(state.logdet)
 
 
 @hot_inline
@@ -215,7 +215,7 @@ def absorb(model: LinearModel, state: LinearState) -> None:
             refactor_block(blocks, model.regularization, state, b, work)
     state.counters[TOUCHED] = 0
     state.growth[TRACE] = 0.0
-    state.growth[LOGDET] = total(state.logdet)
+    state.growth[LOGDET] = sum_of(state.logdet)
 
 
 @hot
