@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import binom
 
 from benchmarks import plain_numpy
-from occamrl.contracts import Floats
+from occamrl.contracts import Floats, Learner
 from occamrl.families.features import FeatureMap
 from occamrl.learners.finite import ALIVE
 from occamrl.learners.ucrl_vtr import UCRLVTR
@@ -36,9 +36,8 @@ class Tally(NamedTuple):
     pessimistic: int
 
 
-def play(make: Callable[[], tuple[Any, FiniteMDP]], covered: Callable[[Any], bool], seed: int) -> Tally:
+def play(learner: Learner, mdp: FiniteMDP, covered: Callable[[Any], bool], seed: int) -> Tally:
     """Play the runs; ``covered`` looks at the state that an episode was planned with."""
-    learner, mdp = make()
     left, broken, pessimistic = 0, 0, 0
     for number in range(RUNS):
         player = Player(learner, mdp, seed=RUNS * seed + number)
@@ -118,7 +117,7 @@ LINEAR: dict[str, tuple[str, dict[str, Any]]] = {
 def test_the_ellipsoid_covers_theta_and_optimism_follows(name: str, test_seed: int) -> None:
     kind, options = LINEAR[name]
     learner, mdp, theta = linear(kind, **options)
-    tally = play(lambda: (learner, mdp), ellipsoid(learner, mdp, theta), test_seed)
+    tally = play(learner, mdp, ellipsoid(learner, mdp, theta), test_seed)
     assert p_value(tally.left, DELTA) >= LEVEL
     assert tally.pessimistic_when_covered == 0
 
@@ -127,7 +126,7 @@ def test_the_ellipsoid_covers_theta_and_optimism_follows(name: str, test_seed: i
 def test_a_twentieth_of_the_radius_does_not_cover(weights: str, test_seed: int) -> None:
     """Negative control: the same test rejects, and there is pessimism to be seen."""
     learner, mdp, theta = linear("dense", scale=0.05, weights=weights)
-    tally = play(lambda: (learner, mdp), ellipsoid(learner, mdp, theta), test_seed)
+    tally = play(learner, mdp, ellipsoid(learner, mdp, theta), test_seed)
     assert p_value(tally.left, DELTA) < LEVEL
     assert tally.pessimistic > 0
     assert tally.pessimistic_when_covered == 0  # optimism follows from coverage, whatever the radius
@@ -160,7 +159,7 @@ FINITE: dict[str, dict[str, Any]] = {
 def test_the_true_kernel_stays_in_the_set_and_optimism_follows(name: str, test_seed: int) -> None:
     case = near_truth()
     learner = UCRLVTR(family=case.family, delta=FINITE_DELTA, **FINITE[name])
-    tally = play(lambda: (learner, case.mdp), truth_is_in, test_seed)
+    tally = play(learner, case.mdp, truth_is_in, test_seed)
     assert p_value(tally.left, FINITE_DELTA) >= LEVEL
     assert tally.pessimistic_when_covered == 0
 
@@ -170,6 +169,6 @@ def test_a_twentieth_of_the_slack_loses_the_true_kernel(options: dict[str, Any],
     """Negative control."""
     case = near_truth()
     learner = UCRLVTR(family=case.family, delta=FINITE_DELTA, scale=0.05, **options)
-    tally = play(lambda: (learner, case.mdp), truth_is_in, test_seed)
+    tally = play(learner, case.mdp, truth_is_in, test_seed)
     assert p_value(tally.left, FINITE_DELTA) < LEVEL
     assert tally.pessimistic_when_covered == 0
