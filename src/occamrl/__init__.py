@@ -20,6 +20,13 @@ _HOMES = {
     "Optimal": "occamrl.learners.optimal",
     "UniformRandom": "occamrl.learners.uniform_random",
     "Greedy": "occamrl.learners.greedy",
+    "ARLLin": "occamrl.selectors.arl_lin",
+    "ARLLinDim": "occamrl.selectors.arl_lin_dim",
+    "ARLLinNorm": "occamrl.selectors.arl_lin_norm",
+    "Oracle": "occamrl.selectors.counterparts",
+    "NonAdaptive": "occamrl.selectors.counterparts",
+    "Diagnosis": "occamrl.report.diagnosis",
+    "diagnose": "occamrl.report.diagnosis",
     "run": "occamrl.runs.loop",
     "Result": "occamrl.runs.result",
     "Interaction": "occamrl.runs.interaction",
@@ -42,6 +49,10 @@ _MODULES = ("problems", "families", "learners", "selectors", "errors", "registry
 
 __all__ = [  # spelled out, so that tools can read it
     "UCRLVTR",
+    "ARLLin",
+    "ARLLinDim",
+    "ARLLinNorm",
+    "Diagnosis",
     "FeatureMap",
     "FiniteFamily",
     "FiniteMDP",
@@ -52,8 +63,10 @@ __all__ = [  # spelled out, so that tools can read it
     "Known",
     "Learner",
     "LinearStatistics",
+    "NonAdaptive",
     "OccamRLError",
     "Optimal",
+    "Oracle",
     "Phase",
     "PhaseOutcome",
     "Result",
@@ -65,6 +78,7 @@ __all__ = [  # spelled out, so that tools can read it
     "check_learner",
     "check_problem",
     "check_selector",
+    "diagnose",
     "make_problem",
     "run",
     "stream",
@@ -86,6 +100,11 @@ if TYPE_CHECKING:
     from occamrl.runs.interaction import Interaction
     from occamrl.runs.loop import run
     from occamrl.runs.result import Result
+    from occamrl.report.diagnosis import Diagnosis, diagnose
+    from occamrl.selectors.arl_lin import ARLLin
+    from occamrl.selectors.arl_lin_dim import ARLLinDim
+    from occamrl.selectors.arl_lin_norm import ARLLinNorm
+    from occamrl.selectors.counterparts import NonAdaptive, Oracle
     from occamrl.seeding import stream
 
 

@@ -110,9 +110,7 @@ class LinearState(NamedTuple):
 follows_policy(LinearState)
 
 
-def linear_state(
-    features: FeatureMap, known: Known, regularization: float, active: Ints | None = None
-) -> LinearState:
+def linear_state(features: FeatureMap, known: Known, regularization: float, active: Ints | None = None) -> LinearState:
     """Return the state before any data, for plans on all coordinates of a map or on some of them."""
     blocks = features.blocks
     states, horizon = known.states, known.horizon
