@@ -97,15 +97,15 @@ if TYPE_CHECKING:
     from occamrl.learners.uniform_random import UniformRandom
     from occamrl.problems.finite_mdp import FiniteMDP
     from occamrl.registry import make_problem
+    from occamrl.report.diagnosis import Diagnosis, diagnose
     from occamrl.runs.interaction import Interaction
     from occamrl.runs.loop import run
     from occamrl.runs.result import Result
-    from occamrl.report.diagnosis import Diagnosis, diagnose
+    from occamrl.seeding import stream
     from occamrl.selectors.arl_lin import ARLLin
     from occamrl.selectors.arl_lin_dim import ARLLinDim
     from occamrl.selectors.arl_lin_norm import ARLLinNorm
     from occamrl.selectors.counterparts import NonAdaptive, Oracle
-    from occamrl.seeding import stream
 
 
 def __getattr__(name: str) -> Any:

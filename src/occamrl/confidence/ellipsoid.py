@@ -8,12 +8,13 @@ constraint. With :math:`\Sigma = U\,\mathrm{diag}(s)\,U^\top` and :math:`g = U^\
 .. math:: b^2 = \min_{\mu \ge 1/s_{\min}} \mu\beta + \sum_j \frac{\mu s_j g_j^2}{\mu s_j - 1},
 
 a convex function of one variable whose every value is a valid bound. Its derivative is zero where the point
-:math:`\theta_j = \mu s_j g_j/(\mu s_j - 1)` reaches the boundary (the secular equation). In the *degenerate case* g vanishes on the
-eigenspace of :math:`s_{\min}` and the boundary is not reached for any :math:`\mu > 1/s_{\min}`: the minimum lies at the end of the
-interval, and the maximiser moves along that eigenspace, in either direction, until it meets the boundary.
+:math:`\theta_j = \mu s_j g_j/(\mu s_j - 1)` reaches the boundary (the secular equation). In the
+*degenerate case* g vanishes on the eigenspace of :math:`s_{\min}` and the boundary is not reached for any
+:math:`\mu > 1/s_{\min}`: the minimum lies at the end of the interval, and the maximiser moves along that eigenspace, in
+either direction, until it meets the boundary.
 
-The paper writes :math:`\|\hat\theta\| + \sqrt{\beta/s_{\min}}`, an upper bound that is attained only when the estimate lies in
-that eigenspace.
+The paper writes :math:`\|\hat\theta\| + \sqrt{\beta/s_{\min}}`, an upper bound that is attained only when the
+estimate lies in that eigenspace.
 """
 
 from __future__ import annotations
@@ -51,21 +52,29 @@ def largest_norm(center: Floats, sigma: Floats, beta: float) -> LargestNorm:
     if not s[0] > 0.0:
         raise ParameterError("sigma", got=f"smallest eigenvalue {s[0]:.3g}", expected="a positive definite matrix")
     g = axes.T @ center
+    v, multiplier, degenerate = farthest(s, g, beta)
+    return LargestNorm(float(np.linalg.norm(g + v)), axes @ (g + v), multiplier, degenerate)
+
+
+def farthest(s: Floats, g: Floats, beta: float) -> tuple[Floats, float, bool]:
+    """Return the step from the centre to the farthest point, along the axes; its multiplier; whether degenerate.
+
+    ``s`` are the eigenvalues, increasing, and ``g`` the centre along their axes.
+    """
     if beta == 0.0:
-        return LargestNorm(float(np.linalg.norm(center)), center.copy(), np.inf, False)
+        return np.zeros_like(g), np.inf, False
     offset, degenerate = _offset(s, g, beta)
     t = offset + (s / s[0] - 1.0)  # mu s_j - 1, with mu = (1 + offset) / s_min: no cancellation at small offsets
-    v = np.divide(g, t, out=np.zeros_like(g), where=t > 0.0)  # theta - center, along the axes
+    v = np.divide(g, t, out=np.zeros_like(g), where=t > 0.0)
     if degenerate:
         left = max(0.0, beta - float(s @ v**2))
         v[0] += np.copysign(np.sqrt(left / s[0]), g[0])
     v *= np.sqrt(beta / float(s @ v**2))  # onto the boundary: rounding aside, it is there
-    point = axes @ (g + v)
-    return LargestNorm(float(np.linalg.norm(g + v)), point, float((1.0 + offset) / s[0]), degenerate)
+    return v, float((1.0 + offset) / s[0]), degenerate
 
 
 def dual_bound(center: Floats, sigma: Floats, beta: float, multiplier: float) -> float:
-    """Return a bound on max ||theta||, valid for every ``multiplier`` >= 1/s_min: the certificate of ``largest_norm``."""
+    """Return a bound on max ||theta||, valid for every ``multiplier`` >= 1/s_min: what certifies ``largest_norm``."""
     s, axes = scipy.linalg.eigh(sigma)
     g = axes.T @ center
     t = multiplier * s - 1.0

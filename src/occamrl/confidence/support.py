@@ -11,8 +11,9 @@ possible at once. The constant :math:`\sum y^2` is left out: the regression matr
 Why a missed coordinate is small: let T be the true support. The set :math:`D \cup T` was a candidate, so leaving out
 :math:`T \setminus D` raised the loss by no more than the difference of two penalties, which grow with logarithms only.
 The rise is at least :math:`\theta_j^2 / (\Sigma^{-1})_{jj}` for each missed j, with :math:`\theta_j` its estimate on
-:math:`D \cup T`. No eigenvalue is assumed to grow: where a direction was not excited, :math:`(\Sigma^{-1})_{jj}` is large and
-the statement is empty, which is why estimation phases exist. That a coordinate too many is never kept is not proved.
+:math:`D \cup T`. No eigenvalue is assumed to grow: where a direction was not excited,
+:math:`(\Sigma^{-1})_{jj}` is large and the statement is empty, which is why estimation phases exist. That a coordinate too
+many is never kept is not proved.
 
 The search is stepwise. Sweeping the matrix of the normal equations on a coordinate moves that coordinate into the
 regression (or out again), after which the gain of every addition, removal and exchange is read off its entries.
@@ -117,8 +118,8 @@ def forward_path(sigma: Floats, xy: Floats, regularization: float, unit: float) 
 class _Regression:
     """The normal equations swept on the coordinates inside; scratch of one search.
 
-    With A = [[Sigma, xy], [xy', 0]] swept on D: outside, A[j, j] is what is left of Sigma_jj given D and A[j, y] what is
-    left of xy_j; inside, -A[k, k] is the entry of Sigma_DD^{-1} and A[k, y] the estimate theta_k.
+    With A = [[Sigma, xy], [xy', 0]] swept on D: outside, A[j, j] is what is left of Sigma_jj given D and A[j, y] what
+    is left of xy_j; inside, -A[k, k] is the entry of Sigma_DD^{-1} and A[k, y] the estimate theta_k.
     """
 
     def __init__(self, sigma: Floats, xy: Floats, regularization: float, unit: float, start: Iterable[int]) -> None:

@@ -8,8 +8,8 @@ Lazy replanning (M12) waits until logdet Sigma has grown by log(1 + c). Because 
 ||x||^2 in the inverse of the last factorised Sigma tells for free when that cannot have happened yet.
 
 A learner may plan with some coordinates D only and still enter its rows in all of them (M17): Sigma and xy are then
-those of all coordinates, while factor, theta, logdet and every plan belong to the [D, D] block. The lazy criterion looks
-at that block too, because the argument behind M12 is about the ellipsoid that the plan in play was made with.
+those of all coordinates, while factor, theta, logdet and every plan belong to the [D, D] block. The lazy criterion
+looks at that block too, because the argument behind M12 is about the ellipsoid that the plan in play was made with.
 """
 
 from __future__ import annotations
@@ -84,6 +84,8 @@ class LinearModel(NamedTuple):
     regularization: float
     paper_constant: float
     scale: float
+    slack: float  # what the log-determinant of the noise event exceeds that of Sigma by, at most
+    estimate_weight: float  # what ||theta||^2 weighs in the radius: lambda of the noise event less that of Sigma
     replan: float
     clip_at_horizon: bool  # the paper's clip at H instead of H - h + 1
     scratch: Scratch
@@ -302,8 +304,9 @@ def optimistic_values(model: LinearModel, state: LinearState) -> bool:
     if model.batch.kind == BLOCK_PER_PAIR:
         turn_blocks(model.batch, state.factor, state.theta)
     changed = False
+    bias = model.estimate_weight * dot(state.theta, state.theta, state.theta.size)
     for h in range(horizon - 1, -1, -1):
-        width = model.scale * ellipsoid_width(
+        width = ellipsoid_width(
             model.radius,
             model.weighted,
             model.unit,
@@ -311,12 +314,13 @@ def optimistic_values(model: LinearModel, state: LinearState) -> bool:
             h,
             state.counters[EPISODES],
             model.dimension,
-            state.growth[LOGDET],
+            state.growth[LOGDET] + model.slack,
             model.delta,
             model.regularization,
             model.norm_bound,
             model.paper_constant,
         )
+        width = model.scale * (width if bias == 0.0 else math.sqrt(width * width + bias))
         ceiling = float(horizon) if model.clip_at_horizon else float(horizon - h)
         predict(model, state, state.values[h + 1])
         if model.weighted:

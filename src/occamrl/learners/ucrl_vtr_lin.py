@@ -66,6 +66,11 @@ class UCRLVTRLin(Learner):
     active : sequence of int, optional
         Plan with these coordinates only, while rows still enter the statistics of all of them (M17); every coordinate
         by default. To forget the others altogether, restrict the features instead.
+    event : (float, float), optional
+        The sharp radius with the noise event of a larger lambda' instead of lambda: L(theta*) <= min { L(theta) +
+        lambda' ||theta||^2 } + (1/4)(logdet(Sigma'/lambda') + 2 log(1/delta)), bounded from above at theta_k. The radius
+        becomes (1/4)(logdet(Sigma/lambda) + slack + 2 log(1/delta)) + lambda b^2 + (lambda' - lambda) ||theta_k||^2, and
+        the pair is (lambda', slack), slack being at least the difference of the two log-determinants at any time.
     """
 
     features: FeatureMap
@@ -80,11 +85,14 @@ class UCRLVTRLin(Learner):
     target_range: float | None = None
     clip: str | None = None
     active: Sequence[int] | None = None
+    event: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         require_linear_parameters(self)
         if self.active is not None:
             _require_active(self.features, self.active)
+        if self.event is not None and (self.radius != "sharp" or not self.event[0] >= self.lam):
+            raise ParameterError("event", got=self.event, expected="the sharp radius, and a lambda' >= lambda")
 
     @property
     def planned(self) -> FeatureMap:
@@ -128,6 +136,8 @@ class UCRLVTRLin(Learner):
             regularization=self.lam,
             paper_constant=float(self.paper_constant),
             scale=float(self.scale),
+            slack=0.0 if self.event is None else float(self.event[1]),
+            estimate_weight=0.0 if self.event is None else float(self.event[0]) - self.lam,
             replan=float(self.replan),
             clip_at_horizon=(self.clip or ("horizon" if self.radius == "ayoub" else "step")) == "horizon",
             scratch=Scratch(

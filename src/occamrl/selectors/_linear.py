@@ -73,28 +73,23 @@ def regression(statistics: LinearStatistics, regularization: float) -> Regressio
     return Regression(sigma, statistics.xy, np.linalg.solve(sigma, statistics.xy), statistics.episodes)
 
 
-def squared_radius(learner: UCRLVTRLin, known: Known, fit: Regression) -> float:
-    """Return beta of a learner's confidence ellipsoid with the rows of ``fit``, for its first step (the widest)."""
-    d = fit.xy.size
-    logdet = float(np.linalg.slogdet(fit.sigma)[1]) - d * float(np.log(learner.lam))
-    model_unit = target_unit(learner, known)
-    return float(
-        ellipsoid_width(
-            ELLIPSOIDS[learner.radius],
-            learner.weights == "range",
-            model_unit,
-            known.horizon,
-            0,
-            fit.episodes,
-            d,
-            logdet,
-            float(learner.delta),
-            learner.lam,
-            float(learner.norm_bound),
-            float(learner.paper_constant),
-        )
-        ** 2
+def squared_radius(learner: UCRLVTRLin, known: Known, dimension: int, logdet: float, episodes: int) -> float:
+    """Return beta of a learner's confidence ellipsoid, for its first step (the widest)."""
+    width = ellipsoid_width(
+        ELLIPSOIDS[learner.radius],
+        learner.weights == "range",
+        target_unit(learner, known),
+        known.horizon,
+        0,
+        episodes,
+        dimension,
+        logdet,
+        float(learner.delta),
+        learner.lam,
+        float(learner.norm_bound),
+        float(learner.paper_constant),
     )
+    return float(width) ** 2
 
 
 def target_unit(learner: LinearBase | UCRLVTRLin, known: Known) -> float:

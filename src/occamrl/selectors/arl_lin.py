@@ -23,20 +23,20 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.contracts import Floats, Known, Phase, PhaseOutcome, Selector
+from occamrl.contracts import Floats, Known, Phase, Selector
 from occamrl.errors import ParameterError
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.selectors._linear import example_features
+from occamrl.selectors._norm import refine, shelf, smallest_norm
 from occamrl.selectors.arl_lin_dim import ARLLinDim, union_level
-from occamrl.selectors.arl_lin_norm import learner_of_bound, refined_norm
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ARLLin(ARLLinDim):
     """Adapt to the number of non-zero coordinates of theta* and to its norm.
 
-    Parameters are those of :class:`~occamrl.selectors.arl_lin_dim.ARLLinDim`, with ``data="pooled"``; ``norm_bound`` may
-    be far too large. ``support_regularization`` is the lambda of the support rule, which does not depend on b.
+    Parameters are those of :class:`~occamrl.selectors.arl_lin_dim.ARLLinDim`, with ``data="pooled"``; ``norm_bound``
+    may be far too large. ``support_regularization`` is the lambda of the support rule, which does not depend on b.
     """
 
     regularization: float | str = "scaled"
@@ -54,26 +54,25 @@ class ARLLin(ARLLinDim):
 
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data."""
-        return {**super().start(known), "norm_bound": float(self.norm_bound)}
+        least = smallest_norm(self.features)
+        return {**super().start(known), "norm_bound": float(self.norm_bound), "least": least}
 
-    def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
-        """Take over what was learned, and refine the norm bound on all coordinates."""
-        super().finish_phase(known, memory, phase, outcome)
-        refined = refined_norm(self.estimating(known, memory), known, memory["statistics"])
-        memory["norm_bound"] = min(memory["norm_bound"], refined)
+    def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
+        """Refine the norm bound on all coordinates, then go on as ARL-LIN(dim)."""
+        memory["norm_bound"] = self.estimating(known, memory).norm_bound
+        return super().next_phase(known, memory)
 
     def estimating(self, known: Known, memory: dict[str, Any]) -> UCRLVTRLin:
-        """Return the learner that plans with every coordinate and the present bound."""
-        return learner_of_bound(self.base(delta=0.5 * self.delta), memory["norm_bound"])
+        """Return the learner that plans with every coordinate and the refined bound."""
+        learners = shelf(self.base(delta=0.5 * self.delta), memory["least"])
+        return refine(learners, known, memory["statistics"], memory["norm_bound"])
 
     def exploiting(self, known: Known, memory: dict[str, Any]) -> UCRLVTRLin:
         """Return the learner that plans with the active coordinates and the smaller of the two bounds."""
-        active, bound = memory["active"], memory["norm_bound"]
+        active = memory["active"]
         level = union_level(0.5 * self.delta, self.features.dimension, len(active))
-        alone = self.base(features=self.features.restrict(active), delta=level)
-        statistics = memory["statistics"].restrict(active)
-        bound = min(bound, refined_norm(learner_of_bound(alone, bound), known, statistics))
-        return dataclasses.replace(learner_of_bound(alone, bound), features=self.features, active=tuple(active))
+        learners = shelf(self.base(active=tuple(active), delta=level), memory["least"])
+        return refine(learners, known, memory["statistics"].restrict(active), memory["norm_bound"])
 
     def told(self, theta: Sequence[float] | Floats) -> UCRLVTRLin:
         """Return the learner that was told the support and the norm of theta*."""

@@ -5,15 +5,15 @@
         play UCRL-VTR-LIN on the coordinates D_i for g^i k_0 episodes              exploitation
         play UCRL-VTR-LIN on all coordinates for e^i ceil(sqrt(k_0)) episodes      estimation
 
-The paper's form (``rule="paper", data="fresh"``): g = 36, e = 6; a fresh learner at level delta/2^i exploits, one and the
-same learner does all the estimation, and coordinate j is kept when its estimate is at least 0.5^i.
+The paper's form (``rule="paper", data="fresh"``): g = 36, e = 6; a fresh learner at level delta/2^i exploits, one and
+the same learner does all the estimation, and coordinate j is kept when its estimate is at least 0.5^i.
 
-The default (``rule="sharp", data="pooled"``): all rows of all phases enter one regression in d dimensions, each once; an
-exploiting learner plans with its [D, D] block, at a level that pays for every set of that size. D minimises the
+The default (``rule="sharp", data="pooled"``): all rows of all phases enter one regression in d dimensions, each once;
+an exploiting learner plans with its [D, D] block, at a level that pays for every set of that size. D minimises the
 penalised loss, which finds coordinates at a rate that no threshold schedule has to guess, so epochs only double and
 estimation hardly grows. When the support has just moved, though, the regression was not yet right about it: the next
-estimation phase is then ``stretch`` times as long as the last, at most ceil(sqrt(k_i)), and falls back step by step once
-the support rests.
+estimation phase is then ``stretch`` times as long as the last, at most about sqrt(k_i), and falls back step by step
+once the support rests.
 
 An empty set cannot be the truth (theta = 0 is no kernel): all coordinates are played instead, as in epoch 0. A true
 coordinate that was dropped costs optimism, not the run: the learner goes on acting with its biased model, estimation
@@ -77,7 +77,8 @@ class ARLLinDim(LinearBase, Selector):
     -----
     Facts of a phase, decided before it begins: ``active``, the coordinates that plan; ``estimate``, theta in all
     coordinates; ``threshold``, the magnitude from which on a coordinate is taken in (for the sharp rule that of the
-    least explored one outside); ``norm_bound``; ``level``, the delta of the phase; ``excitation``, lambda_min(Sigma)/(kH).
+    least explored one outside); ``norm_bound``; ``level``, the delta of the phase; ``excitation``,
+    lambda_min(Sigma)/(kH).
     """
 
     rule: str = "sharp"

@@ -7,10 +7,20 @@
 
 The paper's form (``data="fresh"``): every epoch has a learner of its own at level delta/2^(i-1).
 
-The default (``data="pooled"``): rows are kept over epochs, and b_{i+1} = min(b_i, M19). The noise event does not involve
-b, so one delta serves all epochs. With ``regularization="scaled"`` lambda follows the bound, d/(4 b^2), because rows are
-pooled without it: the event of M11 is for one lambda, so they are taken from the grid b/2^j, j = 0, 1, ..., and the one
-for j has level delta/((j+1)(j+2)); the levels add up to delta.
+The default (``data="pooled"``): rows are kept over epochs, and b_{i+1} = min(b_i, M19). The noise event does not
+involve b, so one delta serves all epochs, and M19 may be applied to its own result until nothing changes: the smaller
+bound makes the ellipsoid smaller.
+
+With ``regularization="scaled"`` lambda follows as well, since rows are pooled without it. The event of M11 is for one
+lambda, so a shelf of them is fixed beforehand, d/(4 (b/2^j)^2) for j = 0, ..., J, each at level delta/(J+1); b/2^J is the
+last one that is not below the smallest norm any kernel can have with these features. All events hold at once, and any
+two of the shelf may be combined: the event of a large lambda' says that the loss of theta* is small without a word
+about b, and an ellipsoid of a small lambda needs b in lambda b^2 only,
+
+    beta = L_lambda'(theta') - L_lambda(theta) + (1/4)(logdet(Sigma'/lambda') + 2 log((J+1)/delta)) + lambda b^2.
+
+So lambda' can suit the norm that theta* shows and lambda the bound that is known. M19 takes the smallest answer on the
+shelf; the next epoch plays with the pair of the smallest volume.
 """
 
 from __future__ import annotations
@@ -23,10 +33,9 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.confidence.ellipsoid import largest_norm
 from occamrl.contracts import Floats, Known, Phase, PhaseOutcome, Selector
 from occamrl.errors import require_choice
-from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.selectors._linear import (
     LinearBase,
     example_features,
@@ -34,8 +43,8 @@ from occamrl.selectors._linear import (
     regression,
     require_at_least,
     require_dense,
-    squared_radius,
 )
+from occamrl.selectors._norm import refine, refined_norm, shelf, smallest_norm
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,8 +67,8 @@ class ARLLinNorm(LinearBase, Selector):
 
     Notes
     -----
-    Facts of a phase, decided before it begins: ``norm_bound``, b_i; ``estimate``, theta; ``regularization``; ``level``,
-    the delta of the phase; ``excitation``, lambda_min(Sigma)/(kH).
+    Facts of a phase, decided before it begins: ``norm_bound``, b_i; ``estimate``, theta; ``regularization``, lambda
+    and that of the noise event; ``level``, the delta of the phase; ``excitation``, lambda_min(Sigma)/(kH).
     """
 
     regularization: float | str = "scaled"
@@ -79,22 +88,24 @@ class ARLLinNorm(LinearBase, Selector):
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data: epoch 1, the bound that was given."""
         d = self.features.dimension
-        return {"epoch": 1, "norm_bound": float(self.norm_bound), "statistics": nothing(d)}
+        least = smallest_norm(self.features)
+        return {"epoch": 1, "norm_bound": float(self.norm_bound), "statistics": nothing(d), "least": least}
 
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Play an epoch with the present bound."""
-        epoch = memory["epoch"]
-        pooled = self.data == "pooled"
+        epoch, pooled = memory["epoch"], self.data == "pooled"
         if pooled:
-            learner = learner_of_bound(self.base(), memory["norm_bound"])
+            learner = refine(shelf(self.base(), memory["least"]), known, memory["statistics"], memory["norm_bound"])
+            memory["norm_bound"] = learner.norm_bound
         else:
             level = self.delta / self.level_decay ** (epoch - 1)
             learner = self.base(norm_bound=memory["norm_bound"], delta=level)
         fit = regression(memory["statistics"], learner.lam)
+        event = (learner.lam, 0.0) if learner.event is None else learner.event
         facts = {
             "norm_bound": memory["norm_bound"],
             "estimate": fit.theta.tolist(),
-            "regularization": learner.lam,
+            "regularization": [learner.lam, event[0]],
             "level": float(learner.delta),
             "excitation": fit.excitation(known.horizon),
         }
@@ -107,8 +118,8 @@ class ARLLinNorm(LinearBase, Selector):
         learner = phase.learner
         assert isinstance(learner, UCRLVTRLin)  # noqa: S101  (this selector hands out no other)
         memory["statistics"] = learner.statistics(known, outcome.state)
-        refined = refined_norm(learner, known, memory["statistics"])
-        memory["norm_bound"] = min(memory["norm_bound"], refined) if self.data == "pooled" else refined
+        if self.data == "fresh":
+            memory["norm_bound"] = refined_norm(learner, known, memory["statistics"])
         memory["epoch"] += 1
 
     def told(self, theta: Sequence[float] | Floats) -> UCRLVTRLin:
@@ -120,23 +131,3 @@ class ARLLinNorm(LinearBase, Selector):
         """Return small instances on a problem, for the contract checks."""
         plain = cls(features=example_features(mdp), norm_bound=5.0, initial_episodes=4)
         return [plain, dataclasses.replace(plain, data="fresh", regularization=1.0)]
-
-
-def refined_norm(learner: UCRLVTRLin, known: Known, statistics: LinearStatistics) -> float:
-    """Return the largest norm in a learner's confidence ellipsoid with these rows (M19)."""
-    fit = regression(statistics, learner.lam)
-    return largest_norm(fit.theta, fit.sigma, squared_radius(learner, known, fit)).norm
-
-
-def learner_of_bound(learner: UCRLVTRLin, bound: float) -> UCRLVTRLin:
-    """Return a learner with a smaller norm bound that the data chose, on pooled rows.
-
-    A fixed lambda needs nothing else. A scaled one is taken from the grid d/(4 (b/2^j)^2) at level delta/((j+1)(j+2)).
-    """
-    if not isinstance(learner.regularization, str):
-        return dataclasses.replace(learner, norm_bound=bound)
-    j = max(0, math.floor(math.log2(learner.norm_bound / bound) + 1e-12))
-    lam = dataclasses.replace(learner, norm_bound=learner.norm_bound / 2.0**j).lam
-    return dataclasses.replace(
-        learner, norm_bound=bound, regularization=lam, delta=learner.delta / ((j + 1.0) * (j + 2.0))
-    )
