@@ -12,8 +12,8 @@ Why a missed coordinate is small: let T be the true support. The set :math:`D \c
 :math:`T \setminus D` raised the loss by no more than the difference of two penalties, which grow with logarithms only.
 The rise is at least :math:`\theta_j^2 / (\Sigma^{-1})_{jj}` for each missed j, with :math:`\theta_j` its estimate on
 :math:`D \cup T`. No eigenvalue is assumed to grow: where a direction was not excited,
-:math:`(\Sigma^{-1})_{jj}` is large and the statement is empty, which is why estimation phases exist. That a coordinate too
-many is never kept is not proved.
+:math:`(\Sigma^{-1})_{jj}` is large and the statement is empty, which is why estimation phases exist. That a
+coordinate too many is never kept is not proved.
 
 The search is stepwise. Sweeping the matrix of the normal equations on a coordinate moves that coordinate into the
 regression (or out again), after which the gain of every addition, removal and exchange is read off its entries.

@@ -68,9 +68,9 @@ class UCRLVTRLin(Learner):
         by default. To forget the others altogether, restrict the features instead.
     event : (float, float), optional
         The sharp radius with the noise event of a larger lambda' instead of lambda: L(theta*) <= min { L(theta) +
-        lambda' ||theta||^2 } + (1/4)(logdet(Sigma'/lambda') + 2 log(1/delta)), bounded from above at theta_k. The radius
-        becomes (1/4)(logdet(Sigma/lambda) + slack + 2 log(1/delta)) + lambda b^2 + (lambda' - lambda) ||theta_k||^2, and
-        the pair is (lambda', slack), slack being at least the difference of the two log-determinants at any time.
+        lambda' ||theta||^2 } + (1/4)(logdet(Sigma'/lambda') + 2 log(1/delta)), bounded from above at theta_k. It is
+        (1/4)(logdet(Sigma/lambda) + slack + 2 log(1/delta)) + lambda b^2 + (lambda' - lambda) ||theta_k||^2. The pair
+        is (lambda', slack), slack being at least the difference of the two log-determinants at any time.
     """
 
     features: FeatureMap

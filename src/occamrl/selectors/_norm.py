@@ -84,7 +84,7 @@ def refine(learners: Sequence[UCRLVTRLin], known: Known, statistics: LinearStati
         if smaller > (1.0 - _WORTHWHILE) * bound:
             break
         bound = smaller
-    radii = _radii(learners, known, rows, bound)
+    radii = _radii(learners, known, rows, bound, playing=True)
     radii[lams[:, np.newaxis] > lams] = np.inf  # while it plays, a learner can only follow the event of a larger lambda
     volume = rows.xy.size * np.log(radii)
     volume -= np.log(rows.eigenvalues + lams[:, np.newaxis]).sum(axis=1)[:, np.newaxis]
@@ -97,22 +97,24 @@ def refine(learners: Sequence[UCRLVTRLin], known: Known, statistics: LinearStati
     return dataclasses.replace(chosen, event=(float(lams[event]), slack))
 
 
-def _radii(learners: Sequence[UCRLVTRLin], known: Known, rows: Spectrum, bound: float) -> Floats:
-    """Return beta of the ellipsoid of each lambda (rows) by the noise event of each lambda' (columns)."""
-    alone = [
-        squared_radius(
-            dataclasses.replace(each, norm_bound=bound), known, rows.xy.size, rows.logdet(each.lam), rows.episodes
-        )
-        for each in learners
-    ]
+def _radii(
+    learners: Sequence[UCRLVTRLin], known: Known, rows: Spectrum, bound: float, *, playing: bool = False
+) -> Floats:
+    """Return beta of the ellipsoid of each lambda (rows) by the noise event of each lambda' (columns).
+
+    ``playing``: as a learner computes it that factorises Sigma for one lambda only.
+    """
     if len(learners) == 1 or learners[0].radius != "sharp":
         radii = np.full((len(learners), len(learners)), np.inf)
-        np.fill_diagonal(radii, alone)
+        for i, each in enumerate(learners):
+            bounded, logdet = dataclasses.replace(each, norm_bound=bound), rows.logdet(each.lam)
+            radii[i, i] = squared_radius(bounded, known, rows.xy.size, logdet, rows.episodes)
         return radii
     lams = np.array([each.lam for each in learners])
     centers = np.stack([rows.center(float(lam)) for lam in lams])
     unit = target_unit(learners[0], known)
     noise = np.array([rows.logdet(each.lam) + 2.0 * math.log(1.0 / each.delta) for each in learners])
     # L'(theta') - L(theta) = (lambda' - lambda) <theta, theta'>: both are quadratic forms of xy on the same axes
-    losses = (lams - lams[:, np.newaxis]) * (centers @ centers.T)
+    products = np.sum(centers**2, axis=1)[:, np.newaxis] if playing else centers @ centers.T
+    losses = (lams - lams[:, np.newaxis]) * products
     return np.asarray(losses + 0.25 * unit**2 * noise + (lams * bound**2)[:, np.newaxis])

@@ -12,9 +12,9 @@ involve b, so one delta serves all epochs, and M19 may be applied to its own res
 bound makes the ellipsoid smaller.
 
 With ``regularization="scaled"`` lambda follows as well, since rows are pooled without it. The event of M11 is for one
-lambda, so a shelf of them is fixed beforehand, d/(4 (b/2^j)^2) for j = 0, ..., J, each at level delta/(J+1); b/2^J is the
-last one that is not below the smallest norm any kernel can have with these features. All events hold at once, and any
-two of the shelf may be combined: the event of a large lambda' says that the loss of theta* is small without a word
+lambda, so a shelf of them is fixed beforehand, d/(4 (b/2^j)^2) for j = 0, ..., J, each at level delta/(J+1); b/2^J is
+the last one that is not below the smallest norm any kernel can have with these features. All events hold at once, and
+any two of the shelf may be combined: the event of a large lambda' says that the loss of theta* is small without a word
 about b, and an ellipsoid of a small lambda needs b in lambda b^2 only,
 
     beta = L_lambda'(theta') - L_lambda(theta) + (1/4)(logdet(Sigma'/lambda') + 2 log((J+1)/delta)) + lambda b^2.
