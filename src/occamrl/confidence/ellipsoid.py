@@ -96,7 +96,7 @@ def _offset(s: Floats, g: Floats, beta: float) -> tuple[float, bool]:
             return float(np.divide(weight, (offset + gap) ** 2, out=np.zeros_like(weight), where=weight > 0.0).sum())
 
     high = float(np.sqrt(weight.sum() / beta))
-    tiny = np.finfo(float).eps ** 2 * max(1.0, high)
+    tiny = float(np.finfo(float).eps ** 2) * max(1.0, high)
     if high <= tiny or reached(tiny) <= beta:
         return 0.0, True  # even next to the end of the interval the boundary is out of reach
     low = tiny

@@ -147,12 +147,14 @@ class _Regression:
     def additions(self, outside: Ints) -> Floats:
         """Return the change of J for each coordinate that could come in."""
         left, rest = self.table[outside, outside], self.table[outside, self.d]
-        return -(rest**2) / left + self.quarter * np.log(left / self.lam) + self._step(1)
+        changes: Floats = -(rest**2) / left + self.quarter * np.log(left / self.lam) + self._step(1)
+        return changes
 
     def removals(self, inside: Ints) -> Floats:
         """Return the change of J for each coordinate that could go."""
         spread, theta = -self.table[inside, inside], self.table[inside, self.d]
-        return theta**2 / spread + self.quarter * np.log(spread * self.lam) + self._step(-1)
+        changes: Floats = theta**2 / spread + self.quarter * np.log(spread * self.lam) + self._step(-1)
+        return changes
 
     def exchanges(self, outside: Ints, inside: Ints) -> Floats:
         """Return the change of J for each pair, one coming in and one going."""
@@ -161,13 +163,14 @@ class _Regression:
         left = self.table[outside, outside][:, None] + cross**2 / spread
         rest = self.table[outside, self.d][:, None] + cross * (theta / spread)
         going = theta**2 / spread + self.quarter * np.log(spread * self.lam)
-        return going - rest**2 / left + self.quarter * np.log(left / self.lam)
+        changes: Floats = going - rest**2 / left + self.quarter * np.log(left / self.lam)
+        return changes
 
     def descend(self) -> list[int]:
         """Take the best step until none helps; return the set."""
         for _ in range(4 * self.d):  # each step lowers J, so this only stops what rounding could keep going
             outside, inside = np.flatnonzero(~self.inside), np.flatnonzero(self.inside)
-            best, step = -_PROGRESS, ()
+            best, step = -_PROGRESS, tuple[int, ...]()
             if outside.size:
                 best, step = _better(best, step, self.additions(outside), outside)
             if inside.size > 1:

@@ -54,11 +54,17 @@ class Regression(NamedTuple):
     theta: Floats  # [d] the ridge estimate
     episodes: int
 
-    def excitation(self, horizon: int) -> float | None:
-        """Return lambda_min(Sigma)/(kH): how much every direction is explored; None before any data."""
+    def excitation(self, horizon: int) -> dict[str, Any]:
+        """Return the facts that tell how well every direction is explored; None before any data.
+
+        ``excitation`` is lambda_min(Sigma)/(kH), ``weakest`` the coordinate that lies most in that direction, ``seen``
+        the number k of episodes behind it.
+        """
         if self.episodes == 0:
-            return None
-        return float(np.linalg.eigvalsh(self.sigma)[0]) / (self.episodes * horizon)
+            return {"excitation": None, "weakest": None, "seen": 0}
+        s, axes = np.linalg.eigh(self.sigma)
+        weakest = int(np.argmax(np.abs(axes[:, 0])))
+        return {"excitation": float(s[0]) / (self.episodes * horizon), "weakest": weakest, "seen": self.episodes}
 
 
 def nothing(d: int) -> LinearStatistics:
@@ -70,7 +76,8 @@ def regression(statistics: LinearStatistics, regularization: float) -> Regressio
     """Return the ridge regression on all rows of the statistics (M8)."""
     d = statistics.xy.size
     sigma = statistics.gram.reshape(d, d) + regularization * np.eye(d)
-    return Regression(sigma, statistics.xy, np.linalg.solve(sigma, statistics.xy), statistics.episodes)
+    theta = np.asarray(np.linalg.solve(sigma, statistics.xy), dtype=np.float64)
+    return Regression(sigma, statistics.xy, theta, statistics.episodes)
 
 
 def squared_radius(learner: UCRLVTRLin, known: Known, dimension: int, logdet: float, episodes: int) -> float:

@@ -88,7 +88,7 @@ def refine(learners: Sequence[UCRLVTRLin], known: Known, statistics: LinearStati
     radii[lams[:, np.newaxis] > lams] = np.inf  # while it plays, a learner can only follow the event of a larger lambda
     volume = rows.xy.size * np.log(radii)
     volume -= np.log(rows.eigenvalues + lams[:, np.newaxis]).sum(axis=1)[:, np.newaxis]
-    shape, event = np.unravel_index(int(np.argmin(volume)), volume.shape)
+    shape, event = divmod(int(np.argmin(volume)), lams.size)
     chosen = dataclasses.replace(learners[shape], norm_bound=bound)
     if shape == event:
         return chosen

@@ -72,7 +72,9 @@ class ARLLin(ARLLinDim):
         active = memory["active"]
         level = union_level(0.5 * self.delta, self.features.dimension, len(active))
         learners = shelf(self.base(active=tuple(active), delta=level), memory["least"])
-        return refine(learners, known, memory["statistics"].restrict(active), memory["norm_bound"])
+        learner = refine(learners, known, memory["statistics"].restrict(active), memory["norm_bound"])
+        # A bound below what any kernel needs says that D is wrong; it is no reason to trust D more.
+        return dataclasses.replace(learner, norm_bound=max(learner.norm_bound, memory["least"]))
 
     def told(self, theta: Sequence[float] | Floats) -> UCRLVTRLin:
         """Return the learner that was told the support and the norm of theta*."""

@@ -77,8 +77,8 @@ class ARLLinDim(LinearBase, Selector):
     -----
     Facts of a phase, decided before it begins: ``active``, the coordinates that plan; ``estimate``, theta in all
     coordinates; ``threshold``, the magnitude from which on a coordinate is taken in (for the sharp rule that of the
-    least explored one outside); ``norm_bound``; ``level``, the delta of the phase; ``excitation``,
-    lambda_min(Sigma)/(kH).
+    least explored one outside); ``norm_bound``; ``level``, the delta of the phase; ``regularization``; ``excitation``,
+    lambda_min(Sigma)/(kH), with ``weakest``, the coordinate of that direction, and ``seen``, k.
     """
 
     rule: str = "sharp"
@@ -125,7 +125,8 @@ class ARLLinDim(LinearBase, Selector):
         e = self._choose(self.estimation_growth, math.sqrt(g), 1.05)
         first = math.isqrt(int(self._choose(self.initial_episodes, 16, 4)) - 1) + 1
         planned = first * e**epoch
-        return math.ceil(round(max(planned, min(stretched * planned, first * g ** (0.5 * epoch))), 6))
+        longest: float = first * g ** (0.5 * epoch)
+        return math.ceil(round(max(planned, min(stretched * planned, longest)), 6))
 
     # The algorithm ----------------------------------------------------------------------------------------------------
 
@@ -205,7 +206,8 @@ class ARLLinDim(LinearBase, Selector):
             "threshold": self._current_threshold(known, memory, fit),
             "norm_bound": float(learner.norm_bound),
             "level": float(learner.delta),
-            "excitation": fit.excitation(known.horizon),
+            "regularization": self.support_lam,
+            **fit.excitation(known.horizon),
         }
 
     def _current_threshold(self, known: Known, memory: dict[str, Any], fit: Regression) -> float:

@@ -68,7 +68,8 @@ class ARLLinNorm(LinearBase, Selector):
     Notes
     -----
     Facts of a phase, decided before it begins: ``norm_bound``, b_i; ``estimate``, theta; ``regularization``, lambda
-    and that of the noise event; ``level``, the delta of the phase; ``excitation``, lambda_min(Sigma)/(kH).
+    and that of the noise event; ``level``, the delta of the phase; ``excitation``,
+    lambda_min(Sigma)/(kH), ``weakest`` and ``seen`` as for ARLLinDim.
     """
 
     regularization: float | str = "scaled"
@@ -107,7 +108,7 @@ class ARLLinNorm(LinearBase, Selector):
             "estimate": fit.theta.tolist(),
             "regularization": [learner.lam, event[0]],
             "level": float(learner.delta),
-            "excitation": fit.excitation(known.horizon),
+            **fit.excitation(known.horizon),
         }
         state = learner.begin(known, memory["statistics"] if pooled else None)
         episodes = math.ceil(round(self.initial_episodes * self.growth ** (epoch - 1), 6))
