@@ -101,6 +101,7 @@ def draw(problem: SparseMixture, played: dict[str, Sequence[Result]] | dict[str,
         curves.fill_between(episodes, low, high, color=COLOURS[i], alpha=0.15, linewidth=0)
     curves.set_xscale("log")
     curves.set_yscale("symlog", linthresh=1.0)
+    curves.set_ylim(bottom=0.0)
     curves.legend(frameon=False, fontsize="small", loc="upper left")
     one = played["ARL-LIN(dim)"][0]
     true = set(map(int, problem.support))
@@ -115,7 +116,8 @@ def draw(problem: SparseMixture, played: dict[str, Sequence[Result]] | dict[str,
     map_.set_yticks(range(problem.dimension))
     for label, colour in (("not zero", COLOURS[2]), ("zero", COLOURS[1])):
         map_.plot([], [], color=colour, linewidth=5, label=label)
-    map_.legend(frameon=False, fontsize="small", loc="upper right")
+    map_.set_ylim(-0.7, problem.dimension + 1.2)  # room for the legend
+    map_.legend(frameon=False, fontsize="small", loc="upper right", ncols=2)
     for side in ("top", "right"):
         map_.spines[side].set_visible(False)
     return figure
