@@ -20,6 +20,13 @@ _HOMES = {
     "Optimal": "occamrl.learners.optimal",
     "UniformRandom": "occamrl.learners.uniform_random",
     "Greedy": "occamrl.learners.greedy",
+    "ARLLin": "occamrl.selectors.arl_lin",
+    "ARLLinDim": "occamrl.selectors.arl_lin_dim",
+    "ARLLinNorm": "occamrl.selectors.arl_lin_norm",
+    "Oracle": "occamrl.selectors.counterparts",
+    "NonAdaptive": "occamrl.selectors.counterparts",
+    "Diagnosis": "occamrl.report.diagnosis",
+    "diagnose": "occamrl.report.diagnosis",
     "run": "occamrl.runs.loop",
     "Result": "occamrl.runs.result",
     "Interaction": "occamrl.runs.interaction",
@@ -44,6 +51,10 @@ _MODULES = ("problems", "families", "learners", "selectors", "errors", "registry
 
 __all__ = [  # spelled out, so that tools can read it
     "UCRLVTR",
+    "ARLLin",
+    "ARLLinDim",
+    "ARLLinNorm",
+    "Diagnosis",
     "FeatureMap",
     "FiniteFamily",
     "FiniteMDP",
@@ -54,8 +65,10 @@ __all__ = [  # spelled out, so that tools can read it
     "Known",
     "Learner",
     "LinearStatistics",
+    "NonAdaptive",
     "OccamRLError",
     "Optimal",
+    "Oracle",
     "Phase",
     "PhaseOutcome",
     "Result",
@@ -67,6 +80,7 @@ __all__ = [  # spelled out, so that tools can read it
     "check_learner",
     "check_problem",
     "check_selector",
+    "diagnose",
     "load_checkpoint",
     "make_problem",
     "run",
@@ -87,11 +101,16 @@ if TYPE_CHECKING:
     from occamrl.learners.uniform_random import UniformRandom
     from occamrl.problems.finite_mdp import FiniteMDP
     from occamrl.registry import make_problem
+    from occamrl.report.diagnosis import Diagnosis, diagnose
     from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
     from occamrl.runs.interaction import Interaction
     from occamrl.runs.loop import run
     from occamrl.runs.result import Result
     from occamrl.seeding import stream
+    from occamrl.selectors.arl_lin import ARLLin
+    from occamrl.selectors.arl_lin_dim import ARLLinDim
+    from occamrl.selectors.arl_lin_norm import ARLLinNorm
+    from occamrl.selectors.counterparts import NonAdaptive, Oracle
 
 
 def __getattr__(name: str) -> Any:
