@@ -1,4 +1,4 @@
-"""Records made up for the tests of the report: the attributes of real ones, with curves and decisions known in advance."""
+"""Records made up for the tests: the attributes of real ones, with curves and decisions known in advance."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ def records(
     spread: float = 0.2,
     **about: Any,
 ) -> Records:
-    manifests, curves, phases = [], [], []
+    manifests: list[dict[str, Any]] = []
+    curves, phases = [], []
     at = recorded(episodes)
     for problem in problems:
         for kind in kinds:
@@ -122,7 +123,8 @@ def records(
 
 
 def _phases(who: dict[str, Any], kind: Kind, episodes: int, noise: float) -> dict[str, list[Any]]:
-    lengths, left = [], episodes
+    lengths: list[int] = []
+    left = episodes
     while left > 0 and kind.facts != "none":
         lengths.append(min(left, 16 * 2 ** len(lengths)))
         left -= lengths[-1]

@@ -33,7 +33,8 @@ def grid(last: int, points: int = POINTS) -> Ints:
 def at(curve: Curve, episodes: Ints) -> Floats:
     """Return cumulative regret at any episode, linear between those recorded and from zero before the first."""
     x = np.concatenate([[0], curve.episodes])
-    return np.interp(episodes, x, np.concatenate([[0.0], curve.regret]))
+    values: Floats = np.interp(episodes, x, np.concatenate([[0.0], curve.regret]))
+    return values
 
 
 def mean_curve(group: Group, points: int = POINTS) -> MeanCurve | None:

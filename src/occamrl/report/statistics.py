@@ -22,6 +22,7 @@ from occamrl.seeding import Step, stream
 FEWEST = 3  # seeds for an interval
 CONFIDENCE = 0.95
 _RESAMPLES = 1_999
+_BAND_RESAMPLES = 999  # of a curve: hundreds of points at a time
 _AT_ONCE = 4_000_000  # numbers held while resampling
 
 Statistic = Callable[..., Any]
@@ -83,7 +84,8 @@ def bands(values: Floats, statistic: Statistic, *address: Step, confidence: floa
     points, seeds = values.shape
     if seeds < FEWEST or points == 0:
         return None
-    batch = max(1, min(_RESAMPLES, _AT_ONCE // (points * seeds)))
+    resamples = _RESAMPLES if points == 1 else _BAND_RESAMPLES
+    batch = max(1, min(resamples, _AT_ONCE // (points * seeds)))
 
     def resampled(method: Any, rows: Floats) -> Floats:
         with warnings.catch_warnings():  # degenerate rows are found below, by their nan
@@ -94,7 +96,7 @@ def bands(values: Floats, statistic: Statistic, *address: Step, confidence: floa
                 statistic,
                 axis=-1,
                 confidence_level=confidence,
-                n_resamples=_RESAMPLES,
+                n_resamples=resamples,
                 batch=batch,
                 vectorized=True,
                 method=method,
