@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("pdf", "svg", "png")
 MARKERS = ("o", "s", "^", "D", "v", "P", "h")
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
     "font.size": 8,
     "axes.titlesize": 8,
     "axes.labelsize": 8,
@@ -47,7 +47,8 @@ _ROWS = {"chosen": "class", "active": "coordinate"}
 def _look(i: int) -> dict[str, Any]:
     """Return colour, dashes and mark of line i; after seven, dashes and marks move on."""
     turn = (i + i // len(COLOURS)) % len(STYLES)
-    return {"color": COLOURS[i % len(COLOURS)], "linestyle": STYLES[turn], "marker": MARKERS[turn], "markevery": 0.18}
+    places = (0.03 * (1 + i % 6), 0.2)  # apart from those of the neighbours
+    return {"color": COLOURS[i % len(COLOURS)], "linestyle": STYLES[turn], "marker": MARKERS[turn], "markevery": places}
 
 
 def _floats(values: Sequence[float | None]) -> Any:
@@ -63,12 +64,19 @@ def _axes(title: str, size: tuple[float, float] = _SIZE) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _legend(axes: Axes, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    """Draw a legend whose labels are taken as they are, whatever they begin with."""
-    legend = axes.legend(handles, [f"line {i}" for i in range(len(handles))], frameon=False, handlelength=3)
+def _legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
+    """Draw a legend below the plot, where it hides nothing; labels are taken as they are, whatever they begin with."""
+    columns = 2 if max(map(len, labels)) <= 26 else 1
+    figure.set_figheight(_SIZE[1] + 0.16 * -(-len(labels) // columns))
+    names = [f"line {i}" for i in range(len(handles))]
+    legend = figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, handlelength=3.4)
     for text, label in zip(legend.get_texts(), labels, strict=True):
         text.set_parse_math(False)
-        text.set_text(label if len(label) <= 40 else label[:39] + "…")
+        text.set_text(_short(label, 52))
+
+
+def _short(label: str, most: int) -> str:
+    return label if len(label) <= most else label[: most - 1] + "…"
 
 
 def _regret(model: Mapping[str, Any], problem: Mapping[str, Any], logarithmic: bool) -> Figure:
@@ -93,10 +101,11 @@ def _regret(model: Mapping[str, Any], problem: Mapping[str, Any], logarithmic: b
         axes.set_xscale("log")
         axes.set_yscale("log", nonpositive="clip")
     else:
+        axes.locator_params(nbins=5)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     if handles:
-        _legend(axes, handles, labels)
+        _legend(figure, handles, labels)
     return figure
 
 
@@ -110,12 +119,14 @@ def _differences(model: Mapping[str, Any], problem: Mapping[str, Any]) -> Figure
         axes.plot([low, high], [i, i], color=COLOURS[0])
         axes.plot([row["mean"]], [i], "o", color=COLOURS[0])
     axes.axvline(0.0, color="0.4", linewidth=0.8)
-    axes.set_yticks(range(len(rows)))
-    for text, row in zip(axes.set_yticklabels([""] * len(rows)), rows, strict=True):
-        text.set_parse_math(False)
-        text.set_text(model["agents"][row["agent"]][:40])
+    names = [_short(model["agents"][row["agent"]], 30).replace("$", r"\$") for row in rows]
+    axes.set_yticks(range(len(rows)), names)
+    axes.margins(y=0.15)
     axes.invert_yaxis()
-    axes.set_xlabel("total regret minus baseline's")
+    axes.locator_params(axis="x", nbins=5)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+    baseline = _short(model["agents"][model["baseline"]], 30)
+    axes.set_xlabel(f"total regret minus that of {baseline}").set_parse_math(False)
     return figure
 
 
@@ -124,7 +135,9 @@ def _shares(found: Mapping[str, Any], title: str) -> Figure:
     figure, axes = _axes(title, (_SIZE[0], 0.9 + min(0.2 * len(rows), 5.0)))
     share = np.array([_floats(line) for line in found["share"]])
     axes.grid(visible=False)
-    image = axes.imshow(share, aspect="auto", cmap="Blues", vmin=0.0, vmax=1.0, interpolation="nearest")
+    places = np.arange(len(epochs) + 1) - 0.5, np.arange(len(rows) + 1) - 0.5
+    image = axes.pcolormesh(*places, share, cmap="Blues", vmin=0.0, vmax=1.0, edgecolors="white", linewidth=0.4)
+    axes.invert_yaxis()
     every = max(1, len(rows) // 24 + (len(rows) > 24))
     axes.set_yticks(range(0, len(rows), every), [str(row) for row in rows[::every]])
     step = max(1, -(-len(epochs) // 12))
@@ -170,7 +183,7 @@ def _evidence(found: Mapping[str, Any], title: str) -> Figure:
         axes.set_yscale("log")
     axes.set_xlabel("epoch")
     axes.set_ylabel("statistic" if found["kind"] == "chosen" else "size of estimate")
-    _legend(axes, handles, [*labels, "threshold"])
+    _legend(figure, handles, [*labels, "threshold"])
     return figure
 
 
