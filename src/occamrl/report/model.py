@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -20,12 +21,35 @@ from occamrl.report.statistics import (
     FEWEST,
     Difference,
     Interval,
-    interval,
+    intervals,
     paired,
     reverse,
     slope,
     summarise,
 )
+
+
+class Memory:
+    """What was computed for the last report: a cell never changes, so a group of the same cells gives the same."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[Any, ...], Any] = {}
+        self._now: dict[tuple[Any, ...], Any] = {}
+
+    def of(self, what: str, members: Sequence[Group], make: Callable[[], Any]) -> Any:
+        """Return what ``make`` gives, or gave for the same cells in this report or the last."""
+        cells = tuple(
+            (group.agent, group.problem, *(str(cell.manifest["cell"]) for cell in group.cells)) for group in members
+        )
+        key = (what, cells)
+        if key not in self._now:
+            self._now[key] = self._last[key] if key in self._last else make()
+        return self._now[key]
+
+    def turn(self) -> None:
+        """Forget what the report that ends here did not use."""
+        self._last, self._now = self._now, {}
+
 
 MOST_BASELINES = 12  # with more agents, differences are against one baseline only
 
@@ -48,38 +72,40 @@ def _curve(group: Group) -> dict[str, Any] | None:
     }
 
 
-def _slope(group: Group) -> dict[str, Any] | None:
-    """Return the mean log-log slope over the seeds that have one, with its interval."""
-    slopes = np.array([slope(cell.curve.episodes, cell.curve.regret) for cell in group.cells])
-    slopes = slopes[np.isfinite(slopes)]
-    if slopes.size == 0:
-        return None
-    ends = interval(slopes, np.mean, group.problem, group.agent, "slope")
-    return {"seeds": slopes.size, "mean": plain(slopes.mean()), "interval": _ends(ends)}
-
-
-def _agent(group: Group, index: int) -> dict[str, Any]:
-    regret = summarise(np.array(list(group.numbers("total_regret").values())), group.problem, group.agent)
+def _of_cells(group: Group) -> dict[str, Any]:
+    """Return what concerns one agent on one problem alone."""
     episodes = sum(group.numbers("episodes").values())
     return {
-        "agent": index,
         "seeds": group.seeds,
         "episodes": int(group.cells[0].manifest["episodes"]),
         "curve": _curve(group),
-        "regret": {
-            "mean": plain(regret.mean),
-            "interval": _ends(regret.mean_interval),
-            "median": plain(regret.median),
-            "iqm": plain(regret.iqm),
-            "iqm_interval": _ends(regret.iqm_interval),
-        },
         "totals": plains(group.numbers("total_regret").values()),
-        "slope": _slope(group),
         "plans": plain(np.mean(list(group.numbers("plans").values()))),
         "pessimistic": plain(sum(group.numbers("pessimistic_episodes").values()) / max(episodes, 1)),
         "wall_time": plain(np.mean(list(group.numbers("wall_time").values()))),
         "decisions": decisions(group),
     }
+
+
+def _of_seeds(members: Sequence[Group]) -> list[dict[str, Any]]:
+    """Return total regret and log-log slope of every agent on one problem, with intervals over seeds."""
+    problem = members[0].problem
+    regrets = summarise([np.array(list(group.numbers("total_regret").values())) for group in members], problem)
+    slopes = [np.array([slope(cell.curve.episodes, cell.curve.regret) for cell in group.cells]) for group in members]
+    slopes = [row[np.isfinite(row)] for row in slopes]  # seeds without a slope are left out, and counted out
+    return [
+        {
+            "regret": {
+                "mean": plain(regret.mean),
+                "interval": _ends(regret.mean_interval),
+                "median": plain(regret.median),
+                "iqm": plain(regret.iqm),
+                "iqm_interval": _ends(regret.iqm_interval),
+            },
+            "slope": {"seeds": row.size, "mean": plain(row.mean()), "interval": _ends(ends)} if row.size else None,
+        }
+        for regret, row, ends in zip(regrets, slopes, intervals(slopes, np.mean, problem, "slope"), strict=True)
+    ]
 
 
 def _row(agent: int, baseline: int, found: Difference) -> dict[str, Any]:
@@ -98,23 +124,30 @@ def _row(agent: int, baseline: int, found: Difference) -> dict[str, Any]:
 
 def _differences(members: Mapping[int, Group], baseline: int) -> list[dict[str, Any]]:
     """Return paired differences of total regret: every pair both ways, or against one baseline if there are many."""
-    rows = []
+    totals = {agent: group.numbers("total_regret") for agent, group in members.items()}
     pairs = list(combinations(members, 2))
     if len(members) > MOST_BASELINES:
         pairs = [pair for pair in pairs if baseline in pair]
-    for agent, other in pairs:
-        a, b = members[agent], members[other]
-        found = paired(a.numbers("total_regret"), b.numbers("total_regret"), a.problem, a.agent, b.agent)
+    problem = next(iter(members.values())).problem
+    rows = []
+    for (a, b), found in zip(pairs, paired([(totals[a], totals[b]) for a, b in pairs], problem), strict=True):
         if found is not None:
-            rows += [_row(agent, other, found), _row(other, agent, reverse(found))]
+            rows += [_row(a, b, found), _row(b, a, reverse(found))]
     return rows
 
 
-def _problem(name: str, members: Mapping[int, Group], baseline: int) -> dict[str, Any]:
+def _problem(name: str, members: Mapping[int, Group], baseline: int, memory: Memory) -> dict[str, Any]:
+    every = list(members.values())
+    over_seeds = memory.of("seeds", every, partial(_of_seeds, every))
     return {
         "name": name,
-        "agents": [_agent(group, index) for index, group in members.items()],
-        "differences": _differences(members, baseline),
+        "agents": [
+            {"agent": index, **memory.of("cells", (group,), partial(_of_cells, group)), **numbers}
+            for (index, group), numbers in zip(members.items(), over_seeds, strict=True)
+        ],
+        "differences": memory.of(
+            f"differences {[*members]} {baseline}", every, partial(_differences, members, baseline)
+        ),
     }
 
 
@@ -140,7 +173,7 @@ def _variants(manifests: Sequence[Mapping[str, Any]], name: str) -> list[dict[st
     return [{"name": key, "values": [[text, n] for text, n in values.items()]} for key, values in counts.items()]
 
 
-def build(records: RecordsLike, baseline: str | None = None) -> dict[str, Any]:
+def build(records: RecordsLike, baseline: str | None = None, memory: Memory | None = None) -> dict[str, Any]:
     """Return the data of a report.
 
     Parameters
@@ -149,7 +182,10 @@ def build(records: RecordsLike, baseline: str | None = None) -> dict[str, Any]:
         What ``occamrl.runs.records.load`` gives.
     baseline : str, optional
         The agent that the table of differences opens with; otherwise the spec's ``baseline``, or the first agent.
+    memory : Memory, optional
+        Carried from one report of a folder to the next, it saves what has not changed.
     """
+    memory = memory or Memory()
     found = groups(records)
     agents = list(dict.fromkeys(group.agent for group in found))
     wanted = baseline if baseline is not None else records.spec.get("baseline")
@@ -160,6 +196,8 @@ def build(records: RecordsLike, baseline: str | None = None) -> dict[str, Any]:
     for group in found:
         problems.setdefault(group.problem, {})[agents.index(group.agent)] = group
     counts = {name: len(getattr(records, name)) for name in ("running", "missing", "failed")}
+    shown = [_problem(name, dict(sorted(members.items())), against, memory) for name, members in problems.items()]
+    memory.turn()
     return {
         "format": 1,
         "name": records.name,
@@ -173,7 +211,7 @@ def build(records: RecordsLike, baseline: str | None = None) -> dict[str, Any]:
         },
         "agents": agents,
         "baseline": against,
-        "problems": [_problem(name, dict(sorted(members.items())), against) for name, members in problems.items()],
+        "problems": shown,
         "spec": toml.dumps(records.spec),
         "versions": _variants(records.cells, "versions"),
         "machine": _variants(records.cells, "machine"),

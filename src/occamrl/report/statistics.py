@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,8 +21,7 @@ from occamrl.seeding import Step, stream
 
 FEWEST = 3  # seeds for an interval
 CONFIDENCE = 0.95
-_RESAMPLES = 1_999
-_BAND_RESAMPLES = 999  # of a curve: hundreds of points at a time
+_RESAMPLES = 999
 _AT_ONCE = 4_000_000  # numbers held while resampling
 
 Statistic = Callable[..., Any]
@@ -84,8 +83,7 @@ def bands(values: Floats, statistic: Statistic, *address: Step, confidence: floa
     points, seeds = values.shape
     if seeds < FEWEST or points == 0:
         return None
-    resamples = _RESAMPLES if points == 1 else _BAND_RESAMPLES
-    batch = max(1, min(resamples, _AT_ONCE // (points * seeds)))
+    batch = max(1, min(_RESAMPLES, _AT_ONCE // (points * seeds)))
 
     def resampled(method: Any, rows: Floats) -> Floats:
         with warnings.catch_warnings():  # degenerate rows are found below, by their nan
@@ -96,7 +94,7 @@ def bands(values: Floats, statistic: Statistic, *address: Step, confidence: floa
                 statistic,
                 axis=-1,
                 confidence_level=confidence,
-                n_resamples=resamples,
+                n_resamples=_RESAMPLES,
                 batch=batch,
                 vectorized=True,
                 method=method,
@@ -111,40 +109,59 @@ def bands(values: Floats, statistic: Statistic, *address: Step, confidence: floa
     return ends
 
 
-def interval(values: Floats, statistic: Statistic, *address: Step, confidence: float = CONFIDENCE) -> Interval | None:
-    """Return the bootstrap interval of a statistic of one number per seed; None with too few seeds."""
-    ends = bands(np.asarray(values, float)[None, :], statistic, *address, confidence=confidence)
-    return None if ends is None else Interval(float(ends[0, 0]), float(ends[1, 0]))
+def intervals(rows: Sequence[Floats], statistic: Statistic, *address: Step) -> list[Interval | None]:
+    """Return the bootstrap interval of each row, one number per seed; None for rows with too few seeds.
+
+    Rows of one length are resampled together, which is much faster than one by one; each interval is valid by itself.
+    """
+    found: list[Interval | None] = [None] * len(rows)
+    for size in sorted({row.size for row in rows}):
+        at = [i for i, row in enumerate(rows) if row.size == size]
+        ends = bands(np.stack([rows[i] for i in at]), statistic, *address, size)
+        if ends is not None:
+            for i, low, high in zip(at, *ends, strict=True):
+                found[i] = Interval(float(low), float(high))
+    return found
 
 
-def summarise(values: Floats, *address: Step) -> Summary:
-    """Return mean, median and IQM of one number per seed, with bootstrap intervals."""
-    values = np.asarray(values, float)
-    return Summary(
-        seeds=values.size,
-        mean=float(values.mean()),
-        mean_interval=interval(values, np.mean, *address, "mean"),
-        median=float(np.median(values)),
-        iqm=float(interquartile_mean(values)),
-        iqm_interval=interval(values, interquartile_mean, *address, "iqm"),
-    )
+def summarise(rows: Sequence[Floats], *address: Step) -> list[Summary]:
+    """Return mean, median and IQM of each row, one number per seed, with bootstrap intervals."""
+    means = intervals(rows, np.mean, *address, "mean")
+    iqms = intervals(rows, interquartile_mean, *address, "iqm")
+    return [
+        Summary(
+            seeds=values.size,
+            mean=float(values.mean()),
+            mean_interval=mean,
+            median=float(np.median(values)),
+            iqm=float(interquartile_mean(values)),
+            iqm_interval=iqm,
+        )
+        for values, mean, iqm in zip(rows, means, iqms, strict=True)
+    ]
 
 
-def paired(agent: Mapping[int, float], baseline: Mapping[int, float], *address: Step) -> Difference | None:
-    """Return the differences agent - baseline over the seeds that both have; None if there is no such seed."""
-    common = sorted(agent.keys() & baseline.keys())
-    if not common:
-        return None
-    differences = np.array([agent[seed] - baseline[seed] for seed in common])
-    return Difference(
-        pairs=len(common),
-        mean=float(differences.mean()),
-        interval=interval(differences, np.mean, *address, "paired"),
-        median=float(np.median(differences)),
-        less=int((differences < 0).sum()),
-        more=int((differences > 0).sum()),
-        unpaired=tuple(sorted(agent.keys() ^ baseline.keys())),
-    )
+def paired(pairs: Sequence[tuple[Mapping[int, float], Mapping[int, float]]], *address: Step) -> list[Difference | None]:
+    """Return, for each (agent, baseline) by seed, the differences over the seeds that both have; None without any."""
+    common = [sorted(agent.keys() & baseline.keys()) for agent, baseline in pairs]
+    rows = [
+        np.array([agent[seed] - baseline[seed] for seed in seeds])
+        for (agent, baseline), seeds in zip(pairs, common, strict=True)
+    ]
+    return [
+        Difference(
+            pairs=row.size,
+            mean=float(row.mean()),
+            interval=ends,
+            median=float(np.median(row)),
+            less=int((row < 0).sum()),
+            more=int((row > 0).sum()),
+            unpaired=tuple(sorted(agent.keys() ^ baseline.keys())),
+        )
+        if row.size
+        else None
+        for (agent, baseline), row, ends in zip(pairs, rows, intervals(rows, np.mean, *address, "paired"), strict=True)
+    ]
 
 
 def reverse(difference: Difference) -> Difference:

@@ -78,7 +78,7 @@ async function lookAgain() {
         tag = answer.headers.get("ETag") || "";
         draw();
       } else if (answer.status !== 304) throw new Error(String(answer.status));
-      note.textContent = "Live: this page follows the run.";
+      note.textContent = data.trouble || "Live: this page follows the run.";
     }
   } catch {
     note.textContent = "Not connected: what is shown is the last that was received.";
