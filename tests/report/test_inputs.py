@@ -57,7 +57,7 @@ def test_the_mean_curve_is_the_mean_of_the_curves_and_lies_in_its_band(test_seed
 def test_runs_of_unequal_length_are_cut_at_the_shortest() -> None:
     def run(seed: int, last: int) -> Cell:
         episodes = np.arange(1, last + 1)
-        return Cell(seed, {}, Curve(episodes, 2.0 * episodes), [])
+        return Cell(seed, {}, Curve(episodes, np.multiply(2.0, episodes, dtype=np.float64)), [])
 
     curve = mean_curve(Group("p", "a", [run(0, 50), run(1, 80)]))
     assert curve is not None

@@ -49,7 +49,6 @@ def test_names_with_markup_stay_inside_the_data() -> None:
     made = hostile()
     text = page.render(build(made))
     assert text.count("<script") == 2  # the data and the script
-    assert "onerror='" not in text.replace(html.escape(MARKUP), "")
     assert "<img" not in text
     assert embedded(text)["name"] == MARKUP
     assert embedded(text)["agents"] == [manifest["agent"]["label"] for manifest in made.cells[::3]][:8]

@@ -60,13 +60,13 @@ def _coverage(ends: Floats) -> float:
 def test_intervals_cover_the_truth_as_often_as_the_bootstrap_promises(test_seed: int) -> None:
     """With 20 normal seeds a bootstrap interval of nominal 95 % covers about 93 %: it uses 1.96 s/sqrt(n), not t.
 
-    P(|t_19| <= 1.96 sqrt(19/20)) = 0.9287. Over 4,000 samples the standard error is 0.41 %; the bounds are 6 of them away
-    (error below 1e-8), plus 1 % for what 999 resamples and BCa's correction change.
+    P(|t_19| <= 1.96 sqrt(19/20)) = 0.9287. Over 2,000 samples the standard error is 0.6 %; the bounds are 5 of them
+    away (error below 1e-6), plus 1 % for what 999 resamples and BCa's correction change.
     """
-    values = stream(test_seed, "coverage").normal(size=(4_000, 20))
+    values = stream(test_seed, "coverage").normal(size=(2_000, 20))
     ends = bands(values, np.mean)
     assert ends is not None
-    assert 0.895 < _coverage(ends) < 0.965
+    assert 0.888 < _coverage(ends) < 0.969
     middle = ends.mean(axis=0)
     assert _coverage(middle + 0.5 * (ends - middle)) < 0.75  # a band half as wide is found out
 
@@ -113,7 +113,7 @@ def test_slope_of_a_power_is_the_power_however_the_curve_was_thinned(
     power: float, scale: float, last: int, points: int
 ) -> None:
     episodes = np.unique(np.geomspace(1, last, points).astype(np.int64))
-    assert slope(episodes, scale * episodes**power) == pytest.approx(power, abs=1e-6)
+    assert slope(episodes, scale * episodes.astype(np.float64) ** power) == pytest.approx(power, abs=1e-6)
 
 
 def test_slope_is_that_of_the_last_tenfold_of_episodes() -> None:

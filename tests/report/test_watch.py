@@ -97,7 +97,9 @@ def test_anything_but_get_is_refused(server: Server, method: str) -> None:
     assert answer.headers["Allow"] == "GET"
 
 
-@pytest.mark.parametrize("path", ["/../secret", "/secret", "//", "/data.json/..", "/%2e%2e/secret", "/?x", "secret"])
+@pytest.mark.parametrize(
+    "path", ["/../secret", "/secret", "//secret", "/data.json/..", "/%2e%2e/secret", "/?x", "secret"]
+)
 def test_no_path_leads_to_a_file(server: Server, folder: Folder, path: str) -> None:
     (folder.path / "secret").write_text("secret")
     answer, body = ask(server, path)
