@@ -69,6 +69,7 @@ def test_nothing_is_asked_of_a_network_nothing_complains_and_nothing_sticks_out(
     page = watched.open(report)
     if name == "print":
         page.emulate_media(media="print")
+        assert page.locator("button >> visible=true").count() == page.locator(".keys button").count()
         assert page.locator("#axes").is_hidden()
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.locator("figure").count() == 2 + 2 * 5

@@ -92,8 +92,9 @@ function forest(row, reach) {
   const X = (v) => 72 + (v / reach) * 66, ends = row.interval || [row.mean, row.mean];
   return svg("svg", { viewBox: "0 0 144 26", role: "img", "aria-label": `${show(row.mean)} ${showEnds(row.interval) || ""}` },
     svg("line", { class: "axis", x1: 72, x2: 72, y1: 1, y2: 25 }),
-    svg("path", { class: "line k0", d: `M${X(ends[0])},13H${X(ends[1])}` }),
-    svg("path", { class: "mark k0", d: MARKS[0](4), transform: `translate(${X(row.mean)} 13)` }));
+    svg("path", { class: "line k0", d: `M${X(ends[0])},13H${X(ends[1])}` +
+      (row.interval ? `M${X(ends[0])},6V20M${X(ends[1])},6V20` : "") }),
+    svg("path", { class: "mark k0", d: MARKS[0](3), transform: `translate(${X(row.mean)} 13)` }));
 }
 
 function differencesSection(data, state, again) {
@@ -116,7 +117,8 @@ function differencesSection(data, state, again) {
     row.interval && row.interval[1], row.median, row.less, row.more, row.unpaired.join(" ")]));
   return html("section", { "aria-labelledby": "differences" }, html("h2", { id: "differences" }, "Paired differences"),
     html("p", { class: "note" }, "Total regret of the agent minus that of the baseline, seed by seed: both met the same " +
-      "random numbers. Below zero, the agent had less regret. Seeds that only one of them has are left out."),
+      "random numbers. Below zero, the agent had less regret. Seeds that only one of them has are left out. " +
+      "The baseline is ", named(data.agents[state.baseline]), "."),
     html("div", { class: "controls" }, chooser("baseline", "Baseline", offered.sort((a, b) => a - b).map((i) => [i, data.agents[i]]),
       state.baseline, (value) => { state.baseline = Number(value); again(); })),
     tables, html("div", { class: "controls tools" }, csvButton("csv-differences", "paired differences", "paired-differences",
