@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -203,7 +204,11 @@ def test_a_live_page_follows_the_run_and_keeps_what_was_chosen(chromium: "Browse
     def load(folder: Path) -> Records:
         return records(problems=["p"], kinds=KINDS[:3], seeds=seeds[0], missing=["x"] * (12 - 3 * seeds[0]))
 
-    with Server(Source(tmp_path, load)) as server:
+    def status(folder: Path) -> Any:
+        now = load(folder)
+        return SimpleNamespace(done=now.cells, running={}, missing=now.missing, failed=[])
+
+    with Server(Source(tmp_path, load, status)) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
@@ -214,7 +219,7 @@ def test_a_live_page_follows_the_run_and_keeps_what_was_chosen(chromium: "Browse
             page.focus("#key-0-1")
             assert "6 of 12" in page.inner_text("#status")
             seeds[0] = 4
-            (tmp_path / "changed").touch()
+            (tmp_path / "experiment.json").touch()
             page.wait_for_selector("#status:has-text('12 of 12')", timeout=20_000)
             assert page.is_checked("#axes-log")
             assert page.evaluate("document.activeElement.id") == "key-0-1"

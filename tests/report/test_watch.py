@@ -3,6 +3,7 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ class Folder:
         self.seeds = 1
         self.broken = False
         self.loads = 0
+        self.running: dict[str, dict[str, float]] = {}
 
     def load(self, folder: Path) -> Records:
         assert folder == self.path
@@ -28,8 +30,13 @@ class Folder:
             raise ParameterError("experiment.json", got="damage", expected="JSON")
         return records(problems=["p"], kinds=KINDS[:2], seeds=self.seeds)
 
+    def status(self, folder: Path) -> Any:
+        return SimpleNamespace(done=[None] * 2 * self.seeds, running=self.running, missing=["m"], failed=[])
+
     def change(self) -> None:
-        (self.path / f"file-{len(list(self.path.iterdir()))}").touch()
+        cell = self.path / "cells" / str(len(list(self.path.glob("cells/*"))))
+        cell.mkdir(parents=True)
+        (cell / "manifest.json").touch()
 
 
 @pytest.fixture
@@ -39,8 +46,7 @@ def folder(tmp_path: Path) -> Folder:
 
 @pytest.fixture
 def server(folder: Folder) -> Iterator[Server]:
-    with Server(Source(folder.path, folder.load)) as found:
-        found.source._not_before = float("-inf")
+    with Server(Source(folder.path, folder.load, folder.status)) as found:
         thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         yield found
@@ -112,6 +118,8 @@ def _at_once(server: Server) -> None:
 
 
 def test_data_is_sent_again_only_when_it_has_changed(server: Server, folder: Folder) -> None:
+    ask(server, "/data.json")
+    _at_once(server)
     tag = ask(server, "/data.json")[0].headers["ETag"]
     _at_once(server)
     assert ask(server, "/data.json", If_None_Match=tag)[0].status == 304
@@ -122,6 +130,16 @@ def test_data_is_sent_again_only_when_it_has_changed(server: Server, folder: Fol
     answer, body = ask(server, "/data.json", If_None_Match=tag)
     assert answer.status == 200
     assert json.loads(body)["status"]["done"] == 6
+
+
+def test_progress_is_followed_without_reading_the_records_again(server: Server, folder: Folder) -> None:
+    ask(server, "/data.json")
+    folder.running = {"00ff": {"episodes": 10, "total": 100, "regret": 1.5, "rate": 7.0, "time": 0.0}}
+    _at_once(server)
+    told = json.loads(ask(server, "/data.json")[1])["status"]
+    assert (told["done"], told["running"], told["missing"], told["total"]) == (2, 1, 1, 4)
+    assert told["progress"] == [{"cell": "00ff", "episodes": 10, "total": 100, "regret": 1.5, "rate": 7}]
+    assert folder.loads == 1
 
 
 def test_a_changing_folder_is_not_read_all_the_time(server: Server, folder: Folder) -> None:
@@ -139,13 +157,13 @@ def test_records_that_cannot_be_read_leave_the_last_ones_and_a_reason(server: Se
         folder.change()
         return json.loads(ask(server, "/data.json")[1])
 
-    assert "trouble" not in data()
+    assert not data().get("trouble")
     folder.broken = True
     told = data()
     assert told["status"]["done"] == 2
     assert "experiment.json" in told["trouble"]
     folder.broken = False
-    assert "trouble" not in data()
+    assert not data().get("trouble")
 
 
 def test_a_folder_that_was_never_readable_shows_an_empty_page(folder: Folder) -> None:

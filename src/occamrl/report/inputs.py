@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,6 +13,26 @@ from occamrl.contracts import Floats, Ints
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class StatusLike(Protocol):
+    """How far an experiment has come. ``occamrl.runs.records.status`` gives this."""
+
+    @property
+    def done(self) -> Sequence[Any]:
+        """Finished cells."""
+
+    @property
+    def running(self) -> Collection[Any]:
+        """Cells at work: ids, or a mapping from ids to their progress."""
+
+    @property
+    def missing(self) -> Collection[Any]:
+        """Cells that have not begun."""
+
+    @property
+    def failed(self) -> Sequence[Any]:
+        """Cells that were given up: manifests with a reason, or ids."""
 
 
 class RecordsLike(Protocol):
@@ -31,16 +51,16 @@ class RecordsLike(Protocol):
         """The manifests of finished cells."""
 
     @property
-    def running(self) -> Sequence[Any]:
-        """Cells at work: ids, or manifests."""
+    def running(self) -> Collection[Any]:
+        """As of a status."""
 
     @property
-    def missing(self) -> Sequence[Any]:
-        """Cells that have not begun: ids, or manifests."""
+    def missing(self) -> Collection[Any]:
+        """As of a status."""
 
     @property
     def failed(self) -> Sequence[Any]:
-        """Cells that were given up: ids, or manifests with a reason."""
+        """As of a status."""
 
     @property
     def curves(self) -> pa.Table:

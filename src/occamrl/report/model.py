@@ -14,7 +14,7 @@ from occamrl.errors import UnknownName
 from occamrl.report import toml
 from occamrl.report.curves import mean_curve
 from occamrl.report.decision_tables import decisions
-from occamrl.report.inputs import Group, RecordsLike, groups
+from occamrl.report.inputs import Group, RecordsLike, StatusLike, groups
 from occamrl.report.numbers import plain, plains
 from occamrl.report.statistics import (
     CONFIDENCE,
@@ -52,6 +52,7 @@ class Memory:
 
 
 MOST_BASELINES = 12  # with more agents, differences are against one baseline only
+MOST_PROGRESS = 64  # running cells that are listed
 
 
 def _ends(ends: Interval | None) -> list[float | int | None] | None:
@@ -173,6 +174,25 @@ def _variants(manifests: Sequence[Mapping[str, Any]], name: str) -> list[dict[st
     return [{"name": key, "values": [[text, n] for text, n in values.items()]} for key, values in counts.items()]
 
 
+_PROGRESS = ("episodes", "total", "regret", "rate")
+
+
+def standing(done: int, now: StatusLike | RecordsLike) -> dict[str, Any]:
+    """Return how far an experiment has come, with the progress of running cells and the reasons of failed ones."""
+    counts = {name: len(getattr(now, name)) for name in ("running", "missing", "failed")}
+    running = now.running if isinstance(now.running, Mapping) else {}
+    return {
+        "done": done,
+        **counts,
+        "total": done + sum(counts.values()),
+        "failures": [_failure(cell) for cell in now.failed],
+        "progress": [
+            {"cell": str(cell), **{name: plain(about.get(name)) for name in _PROGRESS}}
+            for cell, about in running.items()
+        ][:MOST_PROGRESS],
+    }
+
+
 def build(records: RecordsLike, baseline: str | None = None, memory: Memory | None = None) -> dict[str, Any]:
     """Return the data of a report.
 
@@ -195,7 +215,6 @@ def build(records: RecordsLike, baseline: str | None = None, memory: Memory | No
     problems: dict[str, dict[int, Group]] = {}
     for group in found:
         problems.setdefault(group.problem, {})[agents.index(group.agent)] = group
-    counts = {name: len(getattr(records, name)) for name in ("running", "missing", "failed")}
     shown = [_problem(name, dict(sorted(members.items())), against, memory) for name, members in problems.items()]
     memory.turn()
     return {
@@ -203,12 +222,7 @@ def build(records: RecordsLike, baseline: str | None = None, memory: Memory | No
         "name": records.name,
         "confidence": CONFIDENCE,
         "fewest": FEWEST,
-        "status": {
-            "done": len(records.cells),
-            **counts,
-            "total": len(records.cells) + sum(counts.values()),
-            "failures": [_failure(cell) for cell in records.failed],
-        },
+        "status": standing(len(records.cells), records),
         "agents": agents,
         "baseline": against,
         "problems": shown,

@@ -17,7 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from occamrl.report.inputs import RecordsLike
+from occamrl.report.inputs import RecordsLike, StatusLike
 from occamrl.report.model import build
 
 SCRIPTS = ("dom.js", "chart.js", "heat.js", "regret.js", "decisions.js", "main.js")
@@ -109,6 +109,12 @@ def load(folder: Path) -> RecordsLike:
     """Return the records of an experiment's folder."""
     records: RecordsLike = importlib.import_module("occamrl.runs.records").load(folder)
     return records
+
+
+def status(folder: Path) -> StatusLike:
+    """Return how far the experiment in a folder has come, without its tables."""
+    now: StatusLike = importlib.import_module("occamrl.runs.records").status(folder)
+    return now
 
 
 def write_page(records: RecordsLike, out: Path, *, figures: Path | None = None, baseline: str | None = None) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
+import math
 import sys
 import threading
 import time
@@ -21,8 +21,8 @@ from typing import Any
 
 from occamrl.errors import OccamRLError
 from occamrl.report import page
-from occamrl.report.inputs import RecordsLike
-from occamrl.report.model import Memory, build
+from occamrl.report.inputs import RecordsLike, StatusLike
+from occamrl.report.model import Memory, build, standing
 
 REFRESH = 2.0  # seconds between two looks of the page
 
@@ -30,7 +30,7 @@ _EMPTY: dict[str, Any] = {
     "format": 1,
     "confidence": 0.95,
     "fewest": 3,
-    "status": {"done": 0, "running": 0, "missing": 0, "failed": 0, "total": 0, "failures": []},
+    "status": {"done": 0, "running": 0, "missing": 0, "failed": 0, "total": 0, "failures": [], "progress": []},
     "agents": [],
     "baseline": 0,
     "problems": [],
@@ -41,34 +41,33 @@ _EMPTY: dict[str, Any] = {
 
 
 def _fingerprint(folder: Path) -> str:
-    """Return a hash of what lies in the folder, two levels down: names, sizes and times, no contents."""
+    """Return a hash of which records lie in the folder: names, sizes and times of manifests, no contents."""
     seen = hashlib.sha256()
-
-    def look(place: str, depth: int) -> None:
-        with contextlib.suppress(FileNotFoundError), os.scandir(place) as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
-                with contextlib.suppress(FileNotFoundError):
-                    about = entry.stat(follow_symlinks=False)
-                    seen.update(
-                        f"{entry.path}\0{about.st_mtime_ns}\0{about.st_size}\n".encode("utf-8", "surrogateescape")
-                    )
-                    if depth and entry.is_dir(follow_symlinks=False):
-                        look(entry.path, depth - 1)
-
-    look(str(folder), 2)
-    return seen.hexdigest()[:32]
+    for path in sorted([folder / "experiment.json", *(folder / "cells").glob("*/manifest.json")]):
+        with contextlib.suppress(OSError):
+            about = path.lstat()
+            seen.update(f"{path}\0{about.st_mtime_ns}\0{about.st_size}\n".encode("utf-8", "surrogateescape"))
+    return seen.hexdigest()
 
 
 class Source:
-    """The data of a folder, computed again when the folder has changed, but not all the time."""
+    """The data of a folder: progress as often as it is asked for, everything else when a cell has finished.
 
-    def __init__(self, folder: Path, load: Callable[[Path], RecordsLike] = page.load) -> None:
+    Reading and computing may take a quarter of the time, however many cells there are; in between, the last is shown.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        load: Callable[[Path], RecordsLike] = page.load,
+        status: Callable[[Path], StatusLike] = page.status,
+    ) -> None:
         self._folder = folder
-        self._load = load
+        self._load, self._status = load, status
         self._memory = Memory()
         self._lock = threading.Lock()
         self._seen = ""
-        self._not_before = 0.0
+        self._not_before = -math.inf
         self._tag = ""
         self._model: dict[str, Any] = {"name": folder.resolve().name, **_EMPTY}
 
@@ -77,21 +76,24 @@ class Source:
         with self._lock:
             began = time.monotonic()
             if began >= self._not_before:
-                seen = _fingerprint(self._folder)
-                if seen != self._seen:
-                    self._renew()
-                    self._seen = seen
-                    # Reading takes a fraction of the time, however many cells there are.
-                    self._not_before = time.monotonic() + 3.0 * (time.monotonic() - began)
+                self._renew()
+                text = page.as_json(self._model)
+                self._tag = '"' + hashlib.sha256(text.encode()).hexdigest()[:32] + '"'
+                self._not_before = time.monotonic() + 3.0 * (time.monotonic() - began)
             return self._tag, self._model
 
     def _renew(self) -> None:
+        seen = _fingerprint(self._folder)
         try:
-            self._model = build(self._load(self._folder), memory=self._memory)
+            if seen == self._seen:
+                now = self._status(self._folder)
+                self._model = {**self._model, "status": standing(len(now.done), now), "trouble": None}
+            else:
+                self._model = build(self._load(self._folder), memory=self._memory)
+                self._seen = seen
         except (OccamRLError, OSError, ValueError, KeyError) as error:
             # A folder that cannot be read now may be readable in a moment: show what was there, and say why.
             self._model = {**self._model, "trouble": f"The records cannot be read: {error}"}
-        self._tag = '"' + hashlib.sha256(page.as_json(self._model).encode()).hexdigest()[:32] + '"'
 
 
 class _Handler(BaseHTTPRequestHandler):

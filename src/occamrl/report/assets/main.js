@@ -5,12 +5,16 @@ const state = { axes: "linear", band: "interval", baseline: data.baseline, evide
 const main = document.getElementById("main");
 
 function statusSection() {
-  const { done, running, missing, failed, total, failures } = data.status;
+  const { done, running, missing, failed, total, failures, progress } = data.status;
   const parts = [`${done} of ${total} cells done`];
   if (running) parts.push(`${running} running`);
   if (missing) parts.push(`${missing} waiting`);
   const nodes = [html("p", { id: "status", role: "status" }, parts.join(", "), failed ? [", ", html("span", { class: "warn" }, `${failed} failed`)] : null, ".")];
   if (done < total) nodes.push(html("progress", { max: total || 1, value: done, "aria-label": "Cells done" }));
+  if (progress.length) nodes.push(html("details", { id: "running" }, html("summary", {}, "Running cells"),
+    table("running-cells", running > progress.length ? `The first ${progress.length} of ${running}` : "At work now",
+      [["Cell"], ["Episodes"], ["Of"], ["Regret so far"], ["Episodes a second"]],
+      progress.map((one) => [one.cell.slice(0, 12), show(one.episodes, 9), show(one.total, 9), show(one.regret), show(one.rate)]))));
   if (failures.length) nodes.push(html("details", { id: "failures" }, html("summary", {}, "Failed cells"),
     table("failed-cells", "Left out of every figure and number below", [["Cell"], ["What", "text"], ["Reason", "text"]],
       failures.map((one) => [one.cell, named(one.who), named(one.reason)]))));
