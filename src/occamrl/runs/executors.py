@@ -22,7 +22,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-import occamrl
 from occamrl.runs.cells import Cell
 from occamrl.runs.folder import Folder
 from occamrl.runs.machine import one_thread
@@ -236,6 +235,6 @@ def _signal_name(number: int) -> str:
 
 def environment() -> dict[str, str]:
     """Return the environment of a worker: one thread of linear algebra, and this very package to import."""
-    home = str(Path(occamrl.__file__).resolve().parent.parent)
+    home = str(Path(__file__).resolve().parents[2])
     paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**os.environ, **one_thread(), "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}

@@ -45,9 +45,9 @@ class StorageError(OccamRLError, OSError):
     """A file could not be written: no room, no permission, a read-only folder."""
 
     def __init__(self, path: str | Path, error: OSError) -> None:
+        super().__init__(f"{path}: cannot be written ({error.strerror or error}); earlier results are intact")
         self.path = str(path)
         self.errno = error.errno
-        super().__init__(f"{path}: cannot be written ({error.strerror or error}); earlier results are intact")
 
     def __str__(self) -> str:  # OSError would print its own two arguments
         return str(self.args[0])

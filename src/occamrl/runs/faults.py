@@ -13,7 +13,8 @@ import errno
 import fnmatch
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 VARIABLE = "OCCAMRL_FAULT"
@@ -22,8 +23,8 @@ POINTS = ("open", "write", "fsync", "rename", "renamed")
 Hook = Callable[[str, Path], None]
 
 
-def _from_environment() -> Hook | None:
-    words = os.environ.get(VARIABLE, "").split()
+def _hook_of(text: str) -> Hook | None:
+    words = text.split()
     if len(words) not in (4, 5):
         return None
     point, pattern, action, count = words[:4]
@@ -48,7 +49,18 @@ def _from_environment() -> Hook | None:
     return hook
 
 
-_hook: Hook | None = _from_environment()
+_hook: Hook | None = _hook_of(os.environ.get(VARIABLE, ""))
+
+
+@contextmanager
+def injected(text: str) -> Iterator[None]:
+    """Act as if the variable had this value, in this process."""
+    global _hook
+    before, _hook = _hook, _hook_of(text)
+    try:
+        yield
+    finally:
+        _hook = before
 
 
 def reach(point: str, path: Path) -> None:

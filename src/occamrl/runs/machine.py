@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import platform
+import sys
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from occamrl import __version__
 
 _PACKAGES = ("numpy", "numba", "scipy", "pyarrow")
 
@@ -33,7 +32,7 @@ def one_thread() -> dict[str, str]:
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
     """Return the versions of what computes."""
-    found = {"occamrl": __version__, "python": platform.python_version()}
+    found = {"occamrl": str(sys.modules["occamrl"].__version__), "python": platform.python_version()}
     return found | {name: metadata.version(name) for name in _PACKAGES}
 
 

@@ -37,7 +37,11 @@ class Settings:
     """How cells are played; none of this changes a result."""
 
     checkpoint_seconds: float = CHECKPOINT_SECONDS
-    piece_seconds: float = _PIECE_SECONDS
+
+    @property
+    def piece_seconds(self) -> float:
+        """How long a piece may take: between pieces there is time for checkpoints and news."""
+        return min(_PIECE_SECONDS, self.checkpoint_seconds / 2.0)
 
 
 class Stop:
@@ -163,6 +167,7 @@ def _resume(folder: Folder, cell: Cell, problem: Any, agent: Agent, say: Say) ->
 
 
 def _stopped(cell: Cell, result: Result | None, path: Path) -> Stopped:
+    (path / "progress.json").unlink(missing_ok=True)
     if result is None:
         return Stopped("stopped before the first episode")
     save_checkpoint(result, path / "checkpoint.npz", tag=_tag(cell))
