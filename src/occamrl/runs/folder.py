@@ -165,9 +165,10 @@ class Folder:
 
 
 def finish(cell: Path) -> None:
-    """Remove the passing files of a finished cell."""
+    """Remove the passing files of a finished cell, and what a worker that was killed on the way left behind."""
     for name in PASSING:
         (cell / name).unlink(missing_ok=True)
+    sweep(cell)
 
 
 def require_format(document: dict[str, Any], path: Path) -> None:

@@ -16,7 +16,7 @@ from occamrl.errors import CheckpointError, Interrupted
 from occamrl.runs.cells import Cell
 from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
 from occamrl.runs.failures import Stopped
-from occamrl.runs.files import canonical, seal, sha256, write_whole
+from occamrl.runs.files import canonical, seal, sha256, sweep, write_whole
 from occamrl.runs.folder import FORMAT, Folder, finish
 from occamrl.runs.loop import run
 from occamrl.runs.machine import machine, versions
@@ -80,7 +80,8 @@ def play_cell(folder: Folder, cell: Cell, say: Say, stop: Stop, settings: Settin
         When something cannot be written.
     """
     finished = folder.manifest(cell.id)
-    if finished is not None and finished["status"] == "done":
+    if finished is not None and finished["status"] == "done":  # by a worker that was killed before it could say so
+        finish(folder.cell(cell.id))
         return finished
     path = folder.open_cell(cell.id)
     problem, agent = cell.make()
@@ -221,7 +222,10 @@ def _record(folder: Folder, cell: Cell, result: Result) -> dict[str, Any]:
 def record_failure(folder: Folder, cell: Cell, reason: str) -> dict[str, Any]:
     """Write down that a cell failed, and why; its checkpoint stays, for another try."""
     manifest = {**about(cell), "status": "failed", "files": {}, "reason": reason[:4000]}
-    write_whole(folder.open_cell(cell.id) / "manifest.json", seal(manifest))
+    path = folder.open_cell(cell.id)
+    write_whole(path / "manifest.json", seal(manifest))
+    (path / "progress.json").unlink(missing_ok=True)
+    sweep(path)
     return manifest
 
 
