@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from occamrl.contracts import Floats, Known
+from occamrl.contracts import Floats, Ints, Known
 from occamrl.errors import FamilyError, ShapeError
 from occamrl.families.features import FeatureMap
 from occamrl.families.simulators import any_sparse, outcomes_of, read_kernels
@@ -55,10 +55,31 @@ class FiniteFamily:
             raise FamilyError(
                 "kernels" if parameters is None else "parameters", got="no member", expected="at least one"
             )
+        self._set(features, theta)
+        _check_members(self, "kernels" if parameters is None else "parameters")
+
+    def _set(self, features: FeatureMap, theta: Floats, whole: FiniteFamily | None = None) -> None:
         self.features = features
         self.theta = theta  # [d, n]: one column per member
-        _check_members(self, "kernels" if parameters is None else "parameters")
+        self._whole = whole  # the family of which this one is the beginning, if any
         self._values: weakref.WeakKeyDictionary[Known, Floats] = weakref.WeakKeyDictionary()
+
+    @classmethod
+    def _make(cls, features: FeatureMap, theta: Floats, whole: FiniteFamily | None = None) -> FiniteFamily:
+        """Return a family of members that are known to be kernels."""
+        made = cls.__new__(cls)
+        made._set(features, np.ascontiguousarray(theta), whole)
+        return made
+
+    def take(self, members: Ints) -> FiniteFamily:
+        """Return the family of some members, in the order given."""
+        return FiniteFamily._make(self.features, self.theta[:, members])
+
+    def prefix(self, size: int) -> FiniteFamily:
+        """Return the family of the first members; value functions are solved once for both."""
+        if not 1 <= size <= self.size:
+            raise FamilyError("size", got=size, expected=f"an integer in [1, {self.size}]")
+        return FiniteFamily._make(self.features, self.theta[:, :size], self)
 
     @property
     def size(self) -> int:
@@ -71,7 +92,9 @@ class FiniteFamily:
 
     def optimal_values(self, known: Known) -> Floats:
         """Return V*_{P,h} for every member P, [n, H + 1, S]; solved once per problem."""
-        if known not in self._values:
+        if known not in self._values and self._whole is not None:
+            self._values[known] = self._whole.optimal_values(known)[: self.size]
+        elif known not in self._values:
             layout = self.features.attach(known)
             base = known.base_reward.flatten()
             solved = _solve_members(layout, self.theta, base, known.states, known.horizon)
