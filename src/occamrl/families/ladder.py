@@ -12,7 +12,7 @@ from occamrl.contracts import Floats, Ints
 from occamrl.errors import FamilyError, ParameterError
 from occamrl.families.features import FeatureMap
 from occamrl.families.finite import FiniteFamily
-from occamrl.families.nesting import match, nest, outcome_keys, probabilities
+from occamrl.families.nesting import match, nest, outcome_keys
 from occamrl.problems.finite_mdp import FiniteMDP
 
 
@@ -62,6 +62,11 @@ class Ladder:
         made._set(family, np.repeat(np.arange(len(ends) - 1), np.diff(ends)))
         return made
 
+    @classmethod
+    def of_problem(cls, problem: Any) -> Ladder:
+        """Return the ladder that a problem brings along: its features ``phi``, ``hypotheses`` and their ``sizes``."""
+        return cls.of_prefixes(problem.hypotheses, FeatureMap(problem.phi), problem.sizes)
+
     @property
     def classes(self) -> int:
         """The number M of classes."""
@@ -103,7 +108,7 @@ class Ladder:
         union, place = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
         place = place.ravel()
         members, kernel = np.zeros((len(union), self.family.size)), np.zeros((len(union), 1))
-        np.add.at(members, place[: len(keys[0])], probabilities(self.family))
+        np.add.at(members, place[: len(keys[0])], self.family.probabilities())
         np.add.at(kernel[:, 0], place[len(keys[0]) :], truth.probability[0])
         found = int(match(kernel, members)[0])
         return None if found < 0 else int(self.level[found]) + 1

@@ -16,7 +16,6 @@ from occamrl.errors import FamilyError, NestingError, ShapeError
 from occamrl.families.features import FeatureMap
 from occamrl.families.finite import FiniteFamily
 from occamrl.families.simulators import pair_of_outcome
-from occamrl.kernels.features import DenseFeatures, TabularFeatures
 
 TOLERANCE = 1e-9
 
@@ -68,7 +67,7 @@ def match(members: Floats, among: Floats) -> Ints:
     weights = np.random.default_rng(0).uniform(0.5, 1.0, size=members.shape[0])  # any numbers in general position
     left, right = weights @ members, weights @ among
     order = np.argsort(right, kind="stable")
-    window = TOLERANCE * weights.sum()
+    window = TOLERANCE * float(np.sum(weights))
     low = np.searchsorted(right[order], left - window)
     high = np.searchsorted(right[order], left + window, side="right")
     found = np.full(members.shape[1], -1, dtype=np.int64)
@@ -80,16 +79,6 @@ def match(members: Floats, among: Floats) -> Ints:
         unset = (found[hits] < 0) | (values < found[hits])
         found[hits[unset]] = values[unset]
     return found
-
-
-def probabilities(family: FiniteFamily) -> Floats:
-    """Return the members' probabilities on the outcomes of their features, [O, n]."""
-    layout = family.features.layout
-    if isinstance(layout, TabularFeatures):
-        return family.theta
-    if isinstance(layout, DenseFeatures):
-        return layout.phi @ family.theta
-    return np.stack([family.features.probabilities(theta) for theta in family.theta.T], axis=1)
 
 
 def outcome_keys(features: FeatureMap) -> Any:
@@ -127,7 +116,7 @@ def _comparable(rungs: Sequence[FiniteFamily]) -> list[Floats]:
     columns, begin = [], 0
     for rung, own in zip(rungs, keys, strict=True):
         column = np.zeros((len(union), rung.size))
-        np.add.at(column, place.ravel()[begin : begin + len(own)], probabilities(rung))
+        np.add.at(column, place.ravel()[begin : begin + len(own)], rung.probabilities())
         begin += len(own)
         columns.append(column)
     return columns

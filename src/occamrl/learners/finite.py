@@ -43,7 +43,7 @@ def update_sharp_set(model: FiniteModel, state: FiniteState, episodes: int) -> N
         drop(model, state, counters[CURRENT])
         return
     if model.test < np.inf:
-        counters[NEXT_TEST] = max(episodes + 1, np.int64(np.ceil(episodes * (1.0 + model.test))))
+        counters[NEXT_TEST] = max(episodes + 1, int(np.ceil(episodes * (1.0 + model.test))))
     test_all_classes(model, state)
     if look:
         counters[NEXT_LOOK] = max(2 * episodes, FIRST_LOOK)

@@ -31,7 +31,7 @@ def test_now(model: FiniteModel, state: FiniteState) -> float:
     test_all_classes(model, state)
     if state.counters[CLASS] != before:
         state.counters[CLASS_SINCE] = episodes + 1
-    state.counters[NEXT_TEST] = max(episodes + 1, np.int64(np.ceil(episodes * (1.0 + model.test))))
+    state.counters[NEXT_TEST] = max(episodes + 1, int(np.ceil(episodes * (1.0 + model.test))))
     return threshold(model, state, state.counters[ALIVE])
 
 
@@ -85,10 +85,10 @@ def start_from_rows(model: FiniteModel, state: FiniteState, table: RowTable, squ
 def unexplained(table: RowTable, least: float, delta: float) -> float:
     """Return by how much the best kernel's loss exceeds what noise explains; above 0: the truth is none of them.
 
-    The alternative gives every cell (member in play, h, s) a mean of its own, theta in R^cells with one-hot rows. By the
+    The alternative gives every cell (member in play, h, s) a mean of its own: theta in R^cells, one-hot rows. By the
     Gaussian mixture behind M11 (lambda = 1), with probability 1 - delta at all times
-    L(P*) <= min_theta {L(theta) + |theta|^2} + (1/4) sum_c log(1 + N_c) + (1/2) log(1/delta), which is for the loss less
-    sum y^2, with Y_c the sum of a cell's targets: - sum_c Y_c^2/(N_c + 1) + ... Needs targets of range 1 (M23).
+    L(P*) <= min_theta {L(theta) + |theta|^2} + (1/4) sum_c log(1 + N_c) + (1/2) log(1/delta). For losses less sum y^2
+    the minimum is - sum_c Y_c^2/(N_c + 1), Y_c the sum of a cell's targets. Targets must have range 1 (M23).
     """
     used = table.visits > 0
     count, total = table.visits[used].astype(np.float64), table.target_sum[used]

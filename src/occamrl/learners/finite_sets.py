@@ -83,7 +83,10 @@ def forget_columns(state: FiniteState) -> None:
 @hot
 def drop(model: FiniteModel, state: FiniteState, n: int) -> None:
     """Drop those of the first ``n`` positions whose loss passes the threshold (M24)."""
-    bound = max(threshold(model, state, n), state.loss[:n].min())  # the best stays, whatever rounding says
+    bound, best = threshold(model, state, n), np.inf
+    for i in range(n):
+        best = min(best, state.loss[i])
+    bound = max(bound, best)  # the best stays, whatever rounding says
     left = 0
     for i in range(n):
         if state.loss[i] > bound:
@@ -133,19 +136,37 @@ def test_all_classes(model: FiniteModel, state: FiniteState) -> None:
 
 
 @hot
-def sum_excess(
-    model: FiniteModel, state: FiniteState, kernels: Ints, sums: Floats, size: int, limit: float, heavy: bool
-) -> int:
-    """Add N (z - m)^2 over the heavy or the light half of the cells; put kernels aside whose sum passes ``limit``.
+def sum_excess(model: FiniteModel, state: FiniteState, kernels: Ints, sums: Floats, size: int, limit: float) -> int:
+    """Add N (z - m)^2 over all cells, heavy ones first; put kernels aside whose sum passes ``limit``.
 
     The first kernel always stays. Returns how many are left; they and their sums come first.
     """
-    table = state.table
-    average = table.visits.sum() / max(1, table.used[0])
-    z = model.scratch.z
+    average = state.table.visits.sum() / max(1, state.table.used[0])
+    least, most = 4.0 * average, np.inf
+    for tier in range(4):
+        if tier == 3:
+            least = 0.0
+        size = sum_excess_of(model, state, kernels, sums, size, limit, least, most)
+        least, most = 0.25 * least, least
+    return size
+
+
+@hot
+def sum_excess_of(
+    model: FiniteModel,
+    state: FiniteState,
+    kernels: Ints,
+    sums: Floats,
+    size: int,
+    limit: float,
+    least: float,
+    most: float,
+) -> int:
+    """Do the work of :func:`sum_excess` for the cells with a number of rows in [least, most)."""
+    table, z = state.table, model.scratch.z
     for position in range(table.key.size):
         count = table.visits[position]
-        if table.key[position] == EMPTY or (count >= average) != heavy:
+        if table.key[position] == EMPTY or not least <= count < most:
             continue
         member, h, s = cell_of(state, position)
         mean = table.target_sum[position] / count
@@ -173,8 +194,7 @@ def look_again(model: FiniteModel, state: FiniteState) -> None:
     # A kernel that is left goes first: it turns the threshold into the unit of the sums of N (z - m)^2.
     kernels, sums = model.scratch.kernels, model.scratch.sums
     kernels[0], sums[0] = state.alive[0], 0.0
-    for heavy in (True, False):
-        sum_excess(model, state, kernels, sums, 1, np.inf, heavy)
+    sum_excess(model, state, kernels, sums, 1, np.inf)
     limit = bound - state.loss[0] + sums[0]
     sums[:] = 0.0
     for i in range(survivors):
@@ -185,8 +205,7 @@ def look_again(model: FiniteModel, state: FiniteState) -> None:
             kernels[size] = kernel
             size += 1
     sums[:size] = 0.0
-    for heavy in (True, False):
-        size = sum_excess(model, state, kernels, sums, size, limit, heavy)
+    size = sum_excess(model, state, kernels, sums, size, limit)
     for i in range(1, size):
         state.alive[survivors] = kernels[i]
         state.loss[survivors] = sums[i] - sums[0] + state.loss[0]
