@@ -14,7 +14,14 @@ _HOMES = {
     "FiniteMDP": "occamrl.problems.finite_mdp",
     "FeatureMap": "occamrl.families.features",
     "FiniteFamily": "occamrl.families.finite",
+    "Ladder": "occamrl.families.ladder",
     "UCRLVTR": "occamrl.learners.ucrl_vtr",
+    "UCRLVTRNested": "occamrl.learners.ucrl_vtr_nested",
+    "LadderOracle": "occamrl.learners.ladder_references",
+    "LadderNonAdaptive": "occamrl.learners.ladder_references",
+    "LadderSmallest": "occamrl.learners.ladder_references",
+    "ARLGen": "occamrl.selectors.arl_gen",
+    "preflight": "occamrl.confidence.preflight",
     "UCRLVTRLin": "occamrl.learners.ucrl_vtr_lin",
     "LinearStatistics": "occamrl.learners.ucrl_vtr_lin",
     "Optimal": "occamrl.learners.optimal",
@@ -42,6 +49,7 @@ _MODULES = ("problems", "families", "learners", "selectors", "errors", "registry
 
 __all__ = [  # spelled out, so that tools can read it
     "UCRLVTR",
+    "ARLGen",
     "FeatureMap",
     "FiniteFamily",
     "FiniteMDP",
@@ -50,6 +58,10 @@ __all__ = [  # spelled out, so that tools can read it
     "Interrupted",
     "InvalidInput",
     "Known",
+    "Ladder",
+    "LadderNonAdaptive",
+    "LadderOracle",
+    "LadderSmallest",
     "Learner",
     "LinearStatistics",
     "OccamRLError",
@@ -59,6 +71,7 @@ __all__ = [  # spelled out, so that tools can read it
     "Result",
     "Selector",
     "UCRLVTRLin",
+    "UCRLVTRNested",
     "UniformRandom",
     "__version__",
     "check_family",
@@ -66,20 +79,25 @@ __all__ = [  # spelled out, so that tools can read it
     "check_problem",
     "check_selector",
     "make_problem",
+    "preflight",
     "run",
     "stream",
 ]
 
 if TYPE_CHECKING:
     from occamrl.checks import check_family, check_learner, check_problem, check_selector
+    from occamrl.confidence.preflight import preflight
     from occamrl.contracts import Known, Learner, Phase, PhaseOutcome, Selector
     from occamrl.errors import Interrupted, InvalidInput, OccamRLError
     from occamrl.families.features import FeatureMap
     from occamrl.families.finite import FiniteFamily
+    from occamrl.families.ladder import Ladder
     from occamrl.learners.greedy import Greedy
+    from occamrl.learners.ladder_references import LadderNonAdaptive, LadderOracle, LadderSmallest
     from occamrl.learners.optimal import Optimal
     from occamrl.learners.ucrl_vtr import UCRLVTR
     from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+    from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
     from occamrl.learners.uniform_random import UniformRandom
     from occamrl.problems.finite_mdp import FiniteMDP
     from occamrl.registry import make_problem
@@ -87,6 +105,7 @@ if TYPE_CHECKING:
     from occamrl.runs.loop import run
     from occamrl.runs.result import Result
     from occamrl.seeding import stream
+    from occamrl.selectors.arl_gen import ARLGen
 
 
 def __getattr__(name: str) -> Any:

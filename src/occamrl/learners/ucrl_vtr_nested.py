@@ -42,7 +42,7 @@ class UCRLVTRNested(Learner):
     weights: str = "range"
     replan: float = 0.0
     scale: float = 1.0
-    test: float = 0.05
+    test: float = 0.1
     start: int = 1
     safe: bool = False
     guard: bool = False

@@ -72,7 +72,7 @@ class ARLGen(Selector):
     start_class: int = 1
     safe: bool = False
     guard: bool = False
-    test_growth: float = 0.05
+    test_growth: float = 0.1
     radius: str | None = None
     weights: str | None = None
     replan: float = 0.0
