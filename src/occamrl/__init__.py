@@ -14,7 +14,14 @@ _HOMES = {
     "FiniteMDP": "occamrl.problems.finite_mdp",
     "FeatureMap": "occamrl.families.features",
     "FiniteFamily": "occamrl.families.finite",
+    "Ladder": "occamrl.families.ladder",
     "UCRLVTR": "occamrl.learners.ucrl_vtr",
+    "UCRLVTRNested": "occamrl.learners.ucrl_vtr_nested",
+    "LadderOracle": "occamrl.learners.ladder_references",
+    "LadderNonAdaptive": "occamrl.learners.ladder_references",
+    "LadderSmallest": "occamrl.learners.ladder_references",
+    "ARLGen": "occamrl.selectors.arl_gen",
+    "preflight": "occamrl.confidence.preflight",
     "UCRLVTRLin": "occamrl.learners.ucrl_vtr_lin",
     "LinearStatistics": "occamrl.learners.ucrl_vtr_lin",
     "Optimal": "occamrl.learners.optimal",
@@ -51,6 +58,7 @@ _MODULES = ("problems", "families", "learners", "selectors", "errors", "registry
 
 __all__ = [  # spelled out, so that tools can read it
     "UCRLVTR",
+    "ARLGen",
     "ARLLin",
     "ARLLinDim",
     "ARLLinNorm",
@@ -63,6 +71,10 @@ __all__ = [  # spelled out, so that tools can read it
     "Interrupted",
     "InvalidInput",
     "Known",
+    "Ladder",
+    "LadderNonAdaptive",
+    "LadderOracle",
+    "LadderSmallest",
     "Learner",
     "LinearStatistics",
     "NonAdaptive",
@@ -74,6 +86,7 @@ __all__ = [  # spelled out, so that tools can read it
     "Result",
     "Selector",
     "UCRLVTRLin",
+    "UCRLVTRNested",
     "UniformRandom",
     "__version__",
     "check_family",
@@ -83,6 +96,7 @@ __all__ = [  # spelled out, so that tools can read it
     "diagnose",
     "load_checkpoint",
     "make_problem",
+    "preflight",
     "run",
     "save_checkpoint",
     "stream",
@@ -90,14 +104,18 @@ __all__ = [  # spelled out, so that tools can read it
 
 if TYPE_CHECKING:
     from occamrl.checks import check_family, check_learner, check_problem, check_selector
+    from occamrl.confidence.preflight import preflight
     from occamrl.contracts import Known, Learner, Phase, PhaseOutcome, Selector
     from occamrl.errors import Interrupted, InvalidInput, OccamRLError
     from occamrl.families.features import FeatureMap
     from occamrl.families.finite import FiniteFamily
+    from occamrl.families.ladder import Ladder
     from occamrl.learners.greedy import Greedy
+    from occamrl.learners.ladder_references import LadderNonAdaptive, LadderOracle, LadderSmallest
     from occamrl.learners.optimal import Optimal
     from occamrl.learners.ucrl_vtr import UCRLVTR
     from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+    from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
     from occamrl.learners.uniform_random import UniformRandom
     from occamrl.problems.finite_mdp import FiniteMDP
     from occamrl.registry import make_problem
@@ -107,6 +125,7 @@ if TYPE_CHECKING:
     from occamrl.runs.loop import run
     from occamrl.runs.result import Result
     from occamrl.seeding import stream
+    from occamrl.selectors.arl_gen import ARLGen
     from occamrl.selectors.arl_lin import ARLLin
     from occamrl.selectors.arl_lin_dim import ARLLinDim
     from occamrl.selectors.arl_lin_norm import ARLLinNorm

@@ -60,6 +60,15 @@ class FamilyError(InvalidInput):
     """A family of kernels is empty or has a member that is not a kernel."""
 
 
+class NestingError(FamilyError):
+    """A ladder's classes are not nested; ``rungs`` is the pair, ``member`` the one of the smaller that shows it."""
+
+    def __init__(self, *, rungs: tuple[int, int], member: int | None, got: object, expected: object) -> None:
+        self.rungs = rungs
+        self.member = member
+        super().__init__("rungs", index=rungs if member is None else (*rungs, member), got=got, expected=expected)
+
+
 class ParameterError(InvalidInput):
     """A parameter of an algorithm or problem is outside its range (delta, norm_bound, replan, episodes, ...)."""
 
