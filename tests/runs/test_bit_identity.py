@@ -1,0 +1,174 @@
+"""The same bits however a run is cut into pieces, whatever ran before it, in one loop or step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from occamrl.checks import step_by_step
+from occamrl.contracts import Agent
+from occamrl.families.features import FeatureMap
+from occamrl.families.finite import FiniteFamily
+from occamrl.kernels.row_table import RowTable
+from occamrl.learners.greedy import Greedy
+from occamrl.learners.optimal import Optimal
+from occamrl.learners.ucrl_vtr import UCRLVTR
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.learners.uniform_random import UniformRandom
+from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.runs import loop
+from occamrl.runs.loop import run
+from occamrl.runs.result import Result
+from tests.cases import environment_uniforms, mixture
+
+CASE = mixture(5, initial_state=[0.4, 0.0, 0.35, 0.25])
+PIECES = (1, 2, 13, 50, 3, 131)
+EPISODES = sum(PIECES)
+
+
+ONE_HOT = FeatureMap.tabular(states=4, actions=2)
+
+
+@cache
+def sparse() -> FeatureMap:
+    return FeatureMap([sp.csr_array(CASE.phi[..., j].reshape(8, 4)) for j in range(3)])
+
+
+@cache
+def family() -> FiniteFamily:
+    others = np.random.default_rng(2).dirichlet(np.ones(4), size=(9, 4, 2))
+    return FiniteFamily(np.concatenate([CASE.transition[None], 0.7 * CASE.transition + 0.3 * others]))
+
+
+AGENTS: dict[str, Callable[[], Agent]] = {
+    "dense, every episode": lambda: UCRLVTRLin(features=CASE.features, norm_bound=1.0, replan=0.0),
+    "dense, lazy": lambda: UCRLVTRLin(features=CASE.features, norm_bound=1.0, weights="none", replan=0.1),
+    "sparse, lazy": lambda: UCRLVTRLin(features=sparse(), norm_bound=1.0),
+    "one-hot, every episode": lambda: UCRLVTRLin(features=ONE_HOT, norm_bound=2.0, replan=0.0, radius="ayoub"),
+    "one-hot, lazy": lambda: UCRLVTRLin(features=ONE_HOT, norm_bound=2.0, scale=0.2),
+    "greedy": lambda: Greedy(features=ONE_HOT),
+    "finite, sharp": lambda: UCRLVTR(family=family(), delta=0.3),
+    "finite, sharp, lazy": lambda: UCRLVTR(family=family(), weights="none", replan=0.3),
+    "finite, ball": lambda: UCRLVTR(family=family(), radius="unweighted", weights="none", scale=0.1),
+    "finite, paper, lazy": lambda: UCRLVTR(family=family(), radius="paper", replan=0.1, scale=0.01),
+    "optimal": lambda: Optimal(mdp=CASE.mdp),
+    "uniform": lambda: UniformRandom(),
+}
+
+
+def arrays(state: Any) -> Iterator[bytes]:
+    """Yield the bits of a state; of a table of rows those that are in use."""
+    if isinstance(state, RowTable):
+        for array in (state.key, state.visits, state.target_sum):
+            yield array[: state.used[0]].tobytes()
+    elif isinstance(state, tuple):
+        for part in state:
+            yield from arrays(part)
+    else:
+        yield state.tobytes()
+
+
+def bits(result: Result) -> tuple[Any, ...]:
+    """Return everything that a result says, but the time it took."""
+    curves = (result.episodes, result.regret, result.cumulative_regret, result.returns)
+    totals = (
+        result.total_episodes,
+        result.total_regret,
+        result.total_return,
+        result.plans,
+        result.pessimistic_episodes,
+    )
+    return (
+        *(curve.tobytes() for curve in curves),
+        *totals,
+        result.phases.to_pylist(),
+        *arrays(result.state),
+    )
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_uneven_pieces_are_one_run_and_leave_earlier_results_alone(name: str) -> None:
+    agent = AGENTS[name]()
+    whole = run(agent, CASE.mdp, episodes=EPISODES, seed=4, progress=False)
+    result, kept = None, []
+    for piece in PIECES:
+        result = run(agent, CASE.mdp, episodes=piece, seed=4, progress=False, continue_from=result)
+        kept.append((result, bits(result)))
+    assert kept[-1][1] == bits(whole)
+    assert [result.total_episodes for result, _ in kept] == list(np.cumsum(PIECES))
+    for result, before in kept:
+        assert bits(result) == before
+    fork = run(agent, CASE.mdp, episodes=EPISODES - PIECES[0], progress=False, continue_from=kept[0][0])
+    assert bits(fork) == bits(whole)
+
+
+@pytest.mark.parametrize("name", ["finite, ball", "one-hot, lazy"])
+def test_the_clock_decides_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks grow while they are quick; if they never did, the bits would be the same."""
+    quick = run(AGENTS[name](), CASE.mdp, episodes=600, progress=False)
+    monkeypatch.setattr(loop, "_CHUNK_SECONDS", -1.0)
+    assert bits(run(AGENTS[name](), CASE.mdp, episodes=600, progress=False)) == bits(quick)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_the_same_seed_gives_the_same_bits_whatever_ran_before(name: str) -> None:
+    agent = AGENTS[name]()
+    first = bits(run(agent, CASE.mdp, episodes=60, seed=7, progress=False))
+    for other in AGENTS.values():
+        run(other(), CASE.mdp, episodes=3, seed=1, progress=False)
+    assert bits(run(agent, CASE.mdp, episodes=60, seed=7, progress=False)) == first
+    assert bits(run(agent, CASE.mdp, episodes=60, seed=8, progress=False)) != first
+
+
+@pytest.mark.parametrize("name", ["one-hot, every episode", "one-hot, lazy", "finite, ball", "uniform"])
+def test_the_fused_loop_is_the_steps_one_by_one(name: str) -> None:
+    result = run(AGENTS[name](), CASE.mdp, episodes=80, seed=3, progress=False)
+    stepped = step_by_step(AGENTS[name](), CASE.mdp, 80, 3)
+    assert list(arrays(stepped.walk.state)) == list(arrays(result.state))
+    (row,) = stepped.walk.rows
+    assert (row["episodes"], row["plans"], row["realised_return"]) == (80, result.plans, result.total_return)
+
+
+def test_the_environment_draws_alike_for_every_learner() -> None:
+    """Where actions change nothing, learners with one seed live through the same episodes, first state included."""
+    rng = np.random.default_rng(0)
+    law, pay = rng.dirichlet(np.ones(4), size=4), rng.random(4)
+    transition, reward = np.repeat(law[:, None], 2, axis=1), np.repeat(pay[:, None], 2, axis=1)
+    initial = np.array([0.1, 0.2, 0.3, 0.4])
+    mdp = FiniteMDP(transition=transition, reward=reward, horizon=4, initial_state=initial)
+    players: list[Agent] = [
+        UniformRandom(),
+        Optimal(mdp=mdp),
+        UCRLVTRLin(features=FeatureMap.tabular(states=4, actions=2), norm_bound=2.0),
+        UCRLVTR(family=FiniteFamily(transition[None])),
+    ]
+    expected = []
+    for u in environment_uniforms(6, 50, 4):
+        s, total = int(np.searchsorted(np.cumsum(initial), u[0], side="right")), 0.0
+        for h in range(4):
+            total += pay[s]
+            s = int(np.searchsorted(np.cumsum(law[s]), u[1 + h], side="right"))
+        expected.append(total)
+    for player in players:
+        returns = run(player, mdp, episodes=50, seed=6, progress=False).returns
+        np.testing.assert_allclose(returns, expected, rtol=0, atol=1e-12)
+        assert not np.allclose(run(player, mdp, episodes=50, seed=7, progress=False).returns, expected)
+
+
+def test_initial_states_follow_their_law_and_regret_is_that_of_the_state_begun_in() -> None:
+    """The regret of a random player is V*_1(s) - V^uniform_1(s) at each episode's own first state."""
+    result = run(UniformRandom(), CASE.mdp, episodes=2_000, seed=0, progress=False)
+    uniform = CASE.mdp.evaluate(np.full((4, 4, 2), 0.5))[0]
+    gaps = CASE.mdp.optimal_values[0] - uniform
+    first = environment_uniforms(0, 2_000, 4)[:, 0]
+    begun = np.searchsorted(np.cumsum(CASE.mdp.initial_distribution), first, side="right")
+    np.testing.assert_allclose(result.regret, gaps[begun], rtol=0, atol=1e-12)
+    counts = np.bincount(begun, minlength=4)
+    assert counts[1] == 0
+    # Hoeffding: each share is within 0.055 of its law but with probability 2 exp(-2 * 2000 * 0.055^2) < 2e-5.
+    np.testing.assert_allclose(counts / 2_000, CASE.mdp.initial_distribution, rtol=0, atol=0.055)

@@ -1,0 +1,73 @@
+"""Seeds are addresses: the same path leads to the same numbers, another path to others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from occamrl import seeding
+from occamrl.errors import ParameterError
+
+step = st.one_of(st.integers(-(10**6), 10**30), st.text(max_size=8))
+path = st.lists(step, max_size=4).map(tuple)
+root = st.integers(0, 2**100)
+
+
+@given(root=root, path=path)
+def test_an_address_is_always_the_same_generator(root: int, path: tuple[Any, ...]) -> None:
+    one, other = seeding.stream(root, *path), seeding.stream(root, *path)
+    one.random(3)  # what is drawn from one does not move the other
+    np.testing.assert_array_equal(seeding.stream(root, *path).random(5), other.random(5))
+    assert seeding.key(root, *path) == seeding.key(root, *path)
+
+
+@given(first=st.tuples(root, path), second=st.tuples(root, path))
+def test_different_addresses_are_different_generators(first: Any, second: Any) -> None:
+    if first == second:
+        return
+    assert seeding.key(first[0], *first[1]) != seeding.key(second[0], *second[1])
+    assert seeding.stream(first[0], *first[1]).random() != seeding.stream(second[0], *second[1]).random()
+
+
+def test_addresses_that_look_alike_are_told_apart() -> None:
+    addresses: list[tuple[Any, ...]] = [
+        (), ("",), ("", ""), (1,), ("1",), (11,), (1, 1), ("1", 1), ("a", "b"), ("ab",), ("b", "a"), ("int:1",), (0,),
+    ]  # fmt: skip
+    keys = [seeding.key(root, *address) for root in (0, 1, 2**32, 2**64) for address in addresses]
+    assert len(set(keys)) == len(keys)
+
+
+@given(number=st.integers(0, 2**31 - 1))
+def test_a_numpy_integer_is_the_integer_it_is(number: int) -> None:
+    for kind in (np.int32, np.int64, np.uint64):
+        assert seeding.key(0, kind(number)) == seeding.key(0, number)  # type: ignore[arg-type]
+        assert seeding.key(kind(number)) == seeding.key(number)  # type: ignore[arg-type]
+
+
+def test_keys_are_the_same_in_every_process() -> None:
+    code = "from occamrl import seeding; print(seeding.key(7, 'environment'), seeding.stream(7, 'x', 3).random())"
+    run = [sys.executable, "-c", code]
+    answers = {subprocess.run(run, capture_output=True, text=True, check=True).stdout for _ in range(2)}
+    assert answers == {f"{seeding.key(7, 'environment')} {seeding.stream(7, 'x', 3).random()}\n"}
+
+
+@pytest.mark.parametrize("bad", [-1, 1.5, True, None, "0", np.float64(1.0)])
+def test_bad_roots(bad: Any) -> None:
+    for function in (seeding.key, seeding.stream):
+        with pytest.raises(ParameterError) as caught:
+            function(bad, "x")
+        assert caught.value.field == "seed"
+        assert "an integer >= 0" in str(caught.value)
+
+
+@pytest.mark.parametrize("bad", [1.5, True, None, ("a",)])
+def test_bad_steps(bad: Any) -> None:
+    with pytest.raises(ParameterError) as caught:
+        seeding.stream(0, "x", bad)
+    assert caught.value.field == "seed path"
