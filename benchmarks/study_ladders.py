@@ -2,7 +2,7 @@
 
     python benchmarks/study_ladders.py [--seeds 10] [--figure docs/figures/selection-ladders.png] [part ...]
 
-Parts: classes, paper, large, false, ice, pricing, pays. Regret is exact; every seed is met by all agents alike.
+Parts: classes, paper, false, ice, pricing, large, linear, pays. Regret is exact; every seed is met by all agents alike.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from scipy.stats import binom, binomtest
 import occamrl as orl
 from occamrl.problems.patchy_ice import PatchyIce
 from occamrl.problems.pricing import Pricing
+from occamrl.problems.river_zones import RiverZones
 from occamrl.problems.sparse_ladder import SparseLadder
+from occamrl.problems.sparse_mixture import SparseMixture
 from occamrl.report.figures import compare
 
 Runs = dict[str, list[Any]]
@@ -86,8 +88,8 @@ def paper(seeds: int) -> None:
             wrong = [row["epoch"] for row in phases if row["chosen"] != m]
             until = sum(row["regret"] for row in phases if row["epoch"] <= max(wrong, default=0))
             print(
-                f"  m* = {m}: right from epoch {max(wrong, default=0) + 1} on (classes {[r['chosen'] for r in phases]}), "
-                f"regret {result.total_regret:,.0f}, of it {until:,.0f} before; {result.wall_time:.1f} s",
+                f"  m* = {m}: right from epoch {max(wrong, default=0) + 1} on, "
+                f"classes {[row['chosen'] for row in phases]}, regret {result.total_regret:,.0f}, of it {until:,.0f} before; {result.wall_time:.1f} s",
                 flush=True,
             )
 
@@ -190,6 +192,33 @@ def pays(seeds: int, figure: Path | None) -> None:
         print(f"  figure: {figure}")
 
 
+def linear(seeds: int) -> None:
+    """Print linear ladders: coordinates 1 ... d of a sparse mixture, and zones of a river."""
+    mixture = SparseMixture(states=12, actions=3, horizon=10, dimension=9, nonzero=3, gamma=0.5, seed=0)
+    features, bound = orl.FeatureMap(mixture.phi), float(np.linalg.norm(mixture.theta))
+    order = [*mixture.support, *(j for j in range(9) if j not in mixture.support)]
+    rungs = [orl.LinearFamily(features=features, norm_bound=bound, coordinates=order[:r]) for r in range(1, 10)]
+    linear_case(orl.LinearLadder(rungs), mixture, 3, 2**14 - 2, seeds)
+    river = RiverZones()
+    features, bound = orl.FeatureMap(river.phi), 1.05 * float(np.linalg.norm(river.theta))
+    rungs = [
+        orl.LinearFamily(features=features, norm_bound=bound, basis=river.basis(zones)) for zones in river.partitions
+    ]
+    linear_case(orl.LinearLadder(rungs), river, 3, 2**11 - 2, seeds)
+
+
+def linear_case(ladder: orl.LinearLadder, problem: Any, m: int, episodes: int, seeds: int) -> None:
+    """Print one linear ladder."""
+    print(f"  {ladder}, m* = {m}, K = {episodes:,}")
+    told, full = ladder.rungs[m - 1], ladder.rungs[-1]
+    agents = {
+        "ARL-GEN": orl.ARLGen(ladder=ladder, replan=0.2),
+        f"told F_{m}": orl.UCRLVTRLin(features=told.own_features, norm_bound=told.norm_bound),
+        "F_M": orl.UCRLVTRLin(features=full.features, norm_bound=full.norm_bound),
+    }
+    table(play(agents, problem, episodes, seeds), m)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the parts asked for, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -204,10 +233,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "ice": lambda: ice(options.seeds),
         "pricing": lambda: pricing(options.seeds),
         "large": lambda: large(options.seeds),
+        "linear": lambda: linear(options.seeds),
         "pays": lambda: pays(options.seeds, options.figure),
     }
     for name in options.parts or parts:
-        print(f"\n{name}: {(parts[name].__doc__ or '').strip()}", flush=True)
+        print(f"\n{name}", flush=True)
         parts[name]()
 
 

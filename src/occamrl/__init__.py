@@ -15,6 +15,8 @@ _HOMES = {
     "FeatureMap": "occamrl.families.features",
     "FiniteFamily": "occamrl.families.finite",
     "Ladder": "occamrl.families.ladder",
+    "LinearFamily": "occamrl.families.linear",
+    "LinearLadder": "occamrl.families.linear",
     "UCRLVTR": "occamrl.learners.ucrl_vtr",
     "UCRLVTRNested": "occamrl.learners.ucrl_vtr_nested",
     "LadderOracle": "occamrl.learners.ladder_references",
@@ -76,6 +78,8 @@ __all__ = [  # spelled out, so that tools can read it
     "LadderOracle",
     "LadderSmallest",
     "Learner",
+    "LinearFamily",
+    "LinearLadder",
     "LinearStatistics",
     "NonAdaptive",
     "OccamRLError",
@@ -110,6 +114,7 @@ if TYPE_CHECKING:
     from occamrl.families.features import FeatureMap
     from occamrl.families.finite import FiniteFamily
     from occamrl.families.ladder import Ladder
+    from occamrl.families.linear import LinearFamily, LinearLadder
     from occamrl.learners.greedy import Greedy
     from occamrl.learners.ladder_references import LadderNonAdaptive, LadderOracle, LadderSmallest
     from occamrl.learners.optimal import Optimal

@@ -1,4 +1,4 @@
-"""Preflight of a ladder, before any data (M26): can its classes be told apart by playing them?
+"""Preflight of a ladder, before any data (M26): whether its classes can be told apart by playing them.
 
 A *blind pair* is a kernel P of a class and a kernel Q outside it such that P's optimal policy earns much less under Q
 than Q's own, while the rows it produces there would take more than a given number of episodes to reject the class. Then
@@ -66,8 +66,10 @@ class Preflight:
         else:
             worst = max(self.blind, key=lambda pair: pair.loss_per_episode)
             lines.append(
-                f"  {len(self.blind):,} blind pairs among {self.pairs_tried:,} tried: a wrong class can confirm itself. "
-                f"Worst: kernel {worst.member} of class {worst.rung} under kernel {worst.truth} of class "
+                f"  {len(self.blind):,} blind pairs among {self.pairs_tried:,} tried: a wrong class can confirm itself."
+            )
+            lines.append(
+                f"  Worst: kernel {worst.member} of class {worst.rung} under kernel {worst.truth} of class "
                 f"{worst.truth_class} loses {worst.loss_per_episode:.3g} an episode, unnoticed for "
                 f"{_text(worst.episodes_to_reject)} episodes"
             )

@@ -12,9 +12,11 @@ import numpy as np
 from occamrl.contracts import Known, Phase, PhaseOutcome, Selector
 from occamrl.errors import ParameterError, require_choice
 from occamrl.families.ladder import Ladder
+from occamrl.families.linear import LinearLadder
 from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested, example_ladder
 from occamrl.selectors._ladder_anytime import LadderAnytime
 from occamrl.selectors._ladder_epochs import LadderEpochs
+from occamrl.selectors._ladder_linear import LadderLinear
 
 RULES = ("paper", "sharp")
 DATA = ("fresh", "pooled")
@@ -27,8 +29,9 @@ class ARLGen(Selector):
 
     Parameters
     ----------
-    ladder : Ladder
-        Nested classes F_1 < ... < F_M.
+    ladder : Ladder or LinearLadder
+        Nested classes F_1 < ... < F_M. Linear ones are tested at epochs, by the sharp rule in its linear form (M15),
+        and played by UCRL-VTR-LIN on range-weighted rows.
     delta : float
         With the rule "sharp", the smallest class that holds the true kernel is rejected with probability at most
         delta, over all tests together.
@@ -64,7 +67,7 @@ class ARLGen(Selector):
     show that the truth is ``outside`` F_M. At any time the class may also change inside an epoch; ``since`` tells.
     """
 
-    ladder: Ladder
+    ladder: Ladder | LinearLadder
     delta: float = 0.05
     rule: str = "sharp"
     data: str | None = None
@@ -81,8 +84,8 @@ class ARLGen(Selector):
 
     def __post_init__(self) -> None:
         require_choice("rule", self.rule, RULES)
-        if not isinstance(self.ladder, Ladder):
-            raise ParameterError("ladder", got=type(self.ladder).__name__, expected="a Ladder")
+        if not isinstance(self.ladder, (Ladder, LinearLadder)):
+            raise ParameterError("ladder", got=type(self.ladder).__name__, expected="a Ladder or LinearLadder")
         if self.data is not None:
             require_choice("data", self.data, DATA)
         if self.test is not None:
@@ -96,6 +99,12 @@ class ARLGen(Selector):
         """Refuse choices that do not go together."""
         if self.start_class not in (1, self.ladder.classes):
             raise ParameterError("start_class", got=self.start_class, expected=f"1 or M = {self.ladder.classes}")
+        if isinstance(self.ladder, LinearLadder):
+            for name in ("radius", "weights"):
+                if getattr(self, name) is not None:
+                    raise ParameterError(name, got=getattr(self, name), expected="None on a LinearLadder")
+            if self._anytime or self.rule == "paper":
+                raise ParameterError("test", got=self.test, expected='"epoch" and rule "sharp" on a LinearLadder')
         if self._anytime:
             if self.rule == "paper":
                 raise ParameterError("test", got="anytime", expected='"epoch" with rule "paper"')
@@ -108,10 +117,11 @@ class ARLGen(Selector):
 
     @property
     def _anytime(self) -> bool:
-        return (self.test or ("epoch" if self.rule == "paper" else "anytime")) == "anytime"
+        epochs = self.rule == "paper" or isinstance(self.ladder, LinearLadder)
+        return (self.test or ("epoch" if epochs else "anytime")) == "anytime"
 
     @cached_property
-    def _parts(self) -> LadderAnytime | LadderEpochs:
+    def _parts(self) -> LadderAnytime | LadderEpochs | LadderLinear:
         paper = self.rule == "paper"
         weights = self.weights or ("none" if paper else "range")
         common: dict[str, Any] = {
@@ -120,6 +130,10 @@ class ARLGen(Selector):
             "replan": self.replan,
             "scale": self.scale,
         }
+        if isinstance(self.ladder, LinearLadder):
+            linear = LadderLinear(**common, data=self.data or "pooled", start_class=self.start_class, slack=self.slack)
+            linear._recorded(1, self.delta)
+            return linear
         if self._anytime:
             learner = UCRLVTRNested(
                 **common,
