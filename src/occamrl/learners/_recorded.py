@@ -35,8 +35,9 @@ class RecordedState(NamedTuple):
     values: Floats  # [H + 1, S] in play
     policy: Ints  # [H, S] in play
     visits: Ints  # [H, S] rows under this plan
-    target_sum: Floats  # [H, S]
-    square_sum: Floats  # [H, S]
+    first_target: Floats  # [H, S] of the first of them
+    target_sum: Floats  # [H, S] sum of W(o) - first_target, as in `occamrl.learners.linear`
+    square_sum: Floats  # [H, S] sum of their squares
 
 
 follows_policy(RecordedState)
@@ -64,6 +65,7 @@ class Recorded(Learner):
             values=np.zeros((known.horizon + 1, known.states)),
             policy=np.zeros(shape, dtype=np.int64),
             visits=np.zeros(shape, dtype=np.int64),
+            first_target=np.zeros(shape),
             target_sum=np.zeros(shape),
             square_sum=np.zeros(shape),
         )
@@ -89,11 +91,13 @@ def record(model: RecordedModel, state: RecordedState) -> None:
             state.visits[h, s] = 0
             state.target_sum[h, s] = 0.0
             state.square_sum[h, s] = 0.0
-            middle, spread = row_of(model.full, state.values[h + 1], s * actions + state.policy[h, s], target, x)
+            sa = s * actions + state.policy[h, s]
+            middle, spread = row_of(model.full, model.full.features, state.values[h + 1], sa, target, x)
             if spread <= 0.0:
                 continue
-            y = (total - count * middle) / spread
-            state.squares[0] += (squares - middle * (2.0 * total - count * middle)) / (spread * spread)
+            shift = state.first_target[h, s] - middle
+            y = (total + count * shift) / spread
+            state.squares[0] += (squares + shift * (2.0 * total + count * shift)) / (spread * spread)
             for i in range(d):
                 state.xy[i] += y * x[i]
                 for j in range(d):
@@ -125,9 +129,12 @@ def observe_recorded(model: RecordedModel, state: RecordedState, h: int, s: int,
     """Count a row, here and in the inner learner."""
     if h < model.full.rows:
         target = bonus + state.values[h + 1, s2]
+        if state.visits[h, s] == 0:
+            state.first_target[h, s] = target
+        gap = target - state.first_target[h, s]
         state.visits[h, s] += 1
-        state.target_sum[h, s] += target
-        state.square_sum[h, s] += target * target
+        state.target_sum[h, s] += gap
+        state.square_sum[h, s] += gap * gap
     observe(model.inner, state.inner, h, s, a, bonus, s2)
 
 
