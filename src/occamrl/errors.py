@@ -7,6 +7,7 @@ the four facts as attributes, so that a program can act on them, and put them in
 from __future__ import annotations
 
 import difflib
+import numbers
 from collections.abc import Iterable
 
 
@@ -110,3 +111,12 @@ def require_choice(field: str, value: object, choices: Iterable[str]) -> None:
     names = tuple(choices)
     if value not in names:
         raise UnknownName(field, got=value, known=names)
+
+
+def require_number(field: str, value: object, low: float, high: float, *, open_low: bool = False) -> None:
+    """Refuse what is not a real number in [low, high], or in (low, high]."""
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    inside = number and (float(value) > low if open_low else float(value) >= low) and float(value) <= high  # type: ignore[arg-type]  # a Real
+    if not inside:
+        bracket = "(" if open_low else "["
+        raise ParameterError(field, got=repr(value), expected=f"a number in {bracket}{low:g}, {high:g}]")

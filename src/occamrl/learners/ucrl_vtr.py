@@ -10,7 +10,7 @@ import numpy as np
 
 from occamrl.confidence.radii import FINITE_SETS, squared_distance_radius
 from occamrl.contracts import Floats, Known, Learner, Outcomes
-from occamrl.errors import ParameterError, ShapeError, require_choice
+from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
 from occamrl.families.finite import FiniteFamily
 from occamrl.kernels.compile import compiled
 from occamrl.kernels.features import fill_target
@@ -69,11 +69,9 @@ class UCRLVTR(Learner):
         require_choice("weights", self.weights, ("range", "none"))
         if not isinstance(self.family, FiniteFamily):
             raise ParameterError("family", got=type(self.family).__name__, expected="a FiniteFamily")
-        if not 0.0 < self.delta <= 1.0:
-            raise ParameterError("delta", got=self.delta, expected="a number in (0, 1]")
-        for name in ("replan", "scale"):
-            if not (getattr(self, name) >= 0.0 and np.isfinite(getattr(self, name))):
-                raise ParameterError(name, got=getattr(self, name), expected="a finite number >= 0")
+        require_number("delta", self.delta, 1e-100, 1.0)
+        require_number("replan", self.replan, 0.0, 1e100)
+        require_number("scale", self.scale, 0.0, 1e100)
         if self.prior is not None:
             weights = np.asarray(self.prior, dtype=np.float64)
             if weights.shape != (self.family.size,):

@@ -11,11 +11,13 @@ import numpy as np
 
 from occamrl.confidence.radii import ELLIPSOIDS
 from occamrl.contracts import Floats, Ints, Known, Learner, Outcomes
-from occamrl.errors import ParameterError, ShapeError, require_choice
+from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
 from occamrl.families.features import FeatureMap
 from occamrl.kernels.batch import MOST_COORDINATES, Batch, dense_batch, empty_batch, tabular_batch
 from occamrl.kernels.features import DenseFeatures, TabularFeatures
 from occamrl.learners.linear import LinearModel, LinearState, Scratch, absorb, linear_state, refactor
+
+SMALLEST, LARGEST = 1e-100, 1e100  # parameters between these keep every formula finite
 
 
 class LinearStatistics(NamedTuple):
@@ -59,7 +61,8 @@ class UCRLVTRLin(Learner):
     paper_constant : float
         The constant c of the paper's radius (M10).
     target_range : float, optional
-        The range U of a target without weights; H - 1 by default (H with rewards on transitions).
+        The range U of a target without weights; by default H - 1, one more with rewards on transitions, and one more
+        where values are cut at H.
     clip : "step" | "horizon", optional
         Values at step h are cut at H - h + 1, or at H as the paper writes. By default "step", except for the radius
         "ayoub", whose published code cuts at H.
@@ -116,7 +119,10 @@ class UCRLVTRLin(Learner):
         outcomes, largest = layout.outcomes, int(blocks.size.max())
         chosen = np.zeros(0, dtype=np.int64) if active is None else active
         rows = known.horizon if outcomes.bonus.any() else known.horizon - 1
-        plain_range = rows if self.target_range is None else self.target_range
+        at_horizon = (self.clip or ("horizon" if self.radius == "ayoub" else "step")) == "horizon"
+        # Values cut at H instead of H - h + 1 have targets of range up to H (and a bonus of up to 1).
+        widest = rows + 1 if at_horizon else rows
+        plain_range = widest if self.target_range is None else self.target_range
         pairs = known.states * known.actions
         return LinearModel(
             features=layout,
@@ -139,7 +145,7 @@ class UCRLVTRLin(Learner):
             slack=0.0 if self.event is None else float(self.event[1]),
             estimate_weight=0.0 if self.event is None else float(self.event[0]) - self.lam,
             replan=float(self.replan),
-            clip_at_horizon=(self.clip or ("horizon" if self.radius == "ayoub" else "step")) == "horizon",
+            clip_at_horizon=at_horizon,
             scratch=Scratch(
                 target=np.zeros(int(np.diff(outcomes.start).max())),
                 x=np.zeros(int(self.features.blocks.size.max())),
@@ -159,8 +165,9 @@ class UCRLVTRLin(Learner):
         active = self._active()
         state = linear_state(self.features, known, self.lam, active)
         if statistics is not None:
-            if statistics.gram.size != state.sigma.size:
-                raise ShapeError("statistics", got=f"{statistics.gram.size} entries", expected=f"{state.sigma.size}")
+            if statistics.gram.size != state.sigma.size or statistics.xy.size != state.xy.size:
+                got, expected = (f"{gram.size} and {xy.size} entries" for gram, xy in (statistics[:2], state[:2]))
+                raise ShapeError("statistics", got=got, expected=expected)
             state.sigma[:] += statistics.gram
             state.xy[:] = statistics.xy
             state.counters[0] = statistics.episodes
@@ -222,17 +229,16 @@ def require_linear_parameters(learner: Any) -> None:
         require_choice("clip", learner.clip, ("step", "horizon"))
     if not isinstance(learner.features, FeatureMap):
         raise ParameterError("features", got=type(learner.features).__name__, expected="a FeatureMap")
-    if not 0.0 < learner.delta <= 1.0:
-        raise ParameterError("delta", got=learner.delta, expected="a number in (0, 1]")
+    require_number("delta", learner.delta, SMALLEST, 1.0)
     if isinstance(learner.regularization, str):
         require_choice("regularization", learner.regularization, ("scaled",))
-    elif not (learner.regularization > 0.0 and np.isfinite(learner.regularization)):
-        raise ParameterError("regularization", got=learner.regularization, expected='a number > 0, or "scaled"')
-    for name in ("norm_bound", "paper_constant"):
-        if not (getattr(learner, name) > 0.0 and np.isfinite(getattr(learner, name))):
-            raise ParameterError(name, got=getattr(learner, name), expected="a finite number > 0")
-    if learner.target_range is not None and not (learner.target_range > 0.0 and np.isfinite(learner.target_range)):
-        raise ParameterError("target_range", got=learner.target_range, expected="a finite number > 0, or None")
-    for name in ("replan", "scale"):
-        if not (getattr(learner, name) >= 0.0 and np.isfinite(getattr(learner, name))):
-            raise ParameterError(name, got=getattr(learner, name), expected="a finite number >= 0")
+    else:
+        require_number("regularization", learner.regularization, SMALLEST, LARGEST)
+    require_number("norm_bound", learner.norm_bound, SMALLEST, LARGEST)
+    require_number("paper_constant", learner.paper_constant, SMALLEST, LARGEST)
+    require_number("replan", learner.replan, 0.0, LARGEST)
+    require_number("scale", learner.scale, 0.0, LARGEST)
+    if learner.target_range is not None:
+        require_number("target_range", learner.target_range, SMALLEST, LARGEST)
+        if learner.weights == "range":
+            raise ParameterError("target_range", got=learner.target_range, expected='None with weights="range"')
