@@ -22,6 +22,8 @@ _HOMES = {
     "Greedy": "occamrl.learners.greedy",
     "run": "occamrl.runs.loop",
     "Result": "occamrl.runs.result",
+    "Experiment": "occamrl.runs.experiment",
+    "load": "occamrl.runs.records",
     "Interaction": "occamrl.runs.interaction",
     "save_checkpoint": "occamrl.runs.checkpoint",
     "load_checkpoint": "occamrl.runs.checkpoint",
@@ -44,6 +46,7 @@ _MODULES = ("problems", "families", "learners", "selectors", "errors", "registry
 
 __all__ = [  # spelled out, so that tools can read it
     "UCRLVTR",
+    "Experiment",
     "FeatureMap",
     "FiniteFamily",
     "FiniteMDP",
@@ -67,6 +70,7 @@ __all__ = [  # spelled out, so that tools can read it
     "check_learner",
     "check_problem",
     "check_selector",
+    "load",
     "load_checkpoint",
     "make_problem",
     "run",
@@ -88,8 +92,10 @@ if TYPE_CHECKING:
     from occamrl.problems.finite_mdp import FiniteMDP
     from occamrl.registry import make_problem
     from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
+    from occamrl.runs.experiment import Experiment
     from occamrl.runs.interaction import Interaction
     from occamrl.runs.loop import run
+    from occamrl.runs.records import load
     from occamrl.runs.result import Result
     from occamrl.seeding import stream
 
