@@ -38,6 +38,8 @@ _HOMES = {
     "diagnose": "occamrl.report.diagnosis",
     "run": "occamrl.runs.loop",
     "Result": "occamrl.runs.result",
+    "Experiment": "occamrl.runs.experiment",
+    "load": "occamrl.runs.records",
     "Interaction": "occamrl.runs.interaction",
     "save_checkpoint": "occamrl.runs.checkpoint",
     "load_checkpoint": "occamrl.runs.checkpoint",
@@ -65,6 +67,7 @@ __all__ = [  # spelled out, so that tools can read it
     "ARLLinDim",
     "ARLLinNorm",
     "Diagnosis",
+    "Experiment",
     "FeatureMap",
     "FiniteFamily",
     "FiniteMDP",
@@ -98,6 +101,7 @@ __all__ = [  # spelled out, so that tools can read it
     "check_problem",
     "check_selector",
     "diagnose",
+    "load",
     "load_checkpoint",
     "make_problem",
     "preflight",
@@ -126,8 +130,10 @@ if TYPE_CHECKING:
     from occamrl.registry import make_problem
     from occamrl.report.diagnosis import Diagnosis, diagnose
     from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
+    from occamrl.runs.experiment import Experiment
     from occamrl.runs.interaction import Interaction
     from occamrl.runs.loop import run
+    from occamrl.runs.records import load
     from occamrl.runs.result import Result
     from occamrl.seeding import stream
     from occamrl.selectors.arl_gen import ARLGen

@@ -28,6 +28,7 @@ CHECKPOINT_SECONDS = 30.0
 _PIECE_SECONDS = 0.5
 _FIRST_PIECE = 16
 _PROGRESS_SECONDS = 1.0
+_LEAST_SHARE = 20.0  # playing takes at least so many times as long as copying curves or writing checkpoints
 
 Say = Callable[[dict[str, Any]], None]
 
@@ -87,7 +88,7 @@ def play_cell(folder: Folder, cell: Cell, say: Say, stop: Stop, settings: Settin
     problem, agent = cell.make()
     result = _resume(folder, cell, problem, agent, say)
     clock = _Clock(settings)
-    piece = _FIRST_PIECE
+    piece, before = _FIRST_PIECE, 0.0 if result is None else result.wall_time
     while (done := result.total_episodes if result is not None else 0) < cell.episodes:
         if stop.requested():
             raise _stopped(cell, result, path)
@@ -105,13 +106,16 @@ def play_cell(folder: Folder, cell: Cell, say: Say, stop: Stop, settings: Settin
         except Interrupted as interruption:
             partial: Any = interruption.result
             raise _stopped(cell, partial, path) from None
-        spent = time.monotonic() - began
+        spent, played = time.monotonic() - began, result.wall_time - before
         clock.played(result.total_episodes - done, spent)
         if done:  # the first piece may include compilation
-            piece = max(1, int(piece * min(2.0, max(0.5, settings.piece_seconds / max(spent, 1e-9)))))
+            goal = max(settings.piece_seconds, _LEAST_SHARE * (spent - played))
+            piece = max(1, int(piece * min(2.0, max(0.5, goal / max(spent, 1e-9)))))
+        before = result.wall_time
         _tell(folder, cell, result, say, clock)
         if result.total_episodes < cell.episodes and clock.checkpoint_due():
             save_checkpoint(result, path / "checkpoint.npz", tag=_tag(cell))
+            clock.saved()
     assert result is not None  # noqa: S101  # a cell has at least one episode
     return _record(folder, cell, result)
 
@@ -121,7 +125,8 @@ class _Clock:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.saved = time.monotonic()
+        self.due = time.monotonic() + settings.checkpoint_seconds
+        self.began = 0.0
         self.told = 0.0
         self.episodes = 0
         self.seconds = 0.0
@@ -139,10 +144,12 @@ class _Clock:
         return self.episodes / max(self.seconds, 1e-9)
 
     def checkpoint_due(self) -> bool:
-        due = time.monotonic() - self.saved >= self.settings.checkpoint_seconds
-        if due:
-            self.saved = time.monotonic()
-        return due
+        self.began = time.monotonic()
+        return self.began >= self.due
+
+    def saved(self) -> None:
+        now = time.monotonic()
+        self.due = now + max(self.settings.checkpoint_seconds, _LEAST_SHARE * (now - self.began))
 
     def progress_due(self) -> bool:
         due = time.monotonic() - self.told >= _PROGRESS_SECONDS

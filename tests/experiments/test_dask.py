@@ -1,0 +1,88 @@
+"""The same cells on a real Dask scheduler with two worker processes, one of which is killed on the way."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from occamrl.errors import ParameterError
+from occamrl.runs.executors import environment
+from occamrl.runs.experiment import Experiment, Options, execute
+from occamrl.runs.folder import Folder
+from occamrl.runs.records import load
+from tests.experiments.common import Event, play, slow, write
+
+pytest.importorskip("distributed", reason="Dask is not installed: pip install 'occamrl[dask]'")
+
+
+def start(*words: str) -> tuple[subprocess.Popen[str], str]:
+    """Start a Dask process; return it with the first address that it tells."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dask", *words],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env={**environment(), "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "60s"},
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        found = re.search(r"tcp://[0-9.]+:[1-9][0-9]*", line)
+        if found and ("Scheduler at" in line or "Registered to" in line):
+            threading.Thread(target=process.stderr.read, daemon=True).start()  # so that it never waits for a reader
+            return process, found.group()
+    raise AssertionError(f"dask {words} ended with code {process.wait()}")
+
+
+@pytest.fixture
+def cluster() -> Iterator[tuple[str, list[subprocess.Popen[str]]]]:
+    scheduler, address = start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+    options = ("--nworkers", "1", "--nthreads", "1", "--no-nanny", "--no-dashboard")
+    workers = [start("worker", address, *options)[0] for _ in range(2)]
+    yield address, workers
+    for process in (*workers, scheduler):
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.filterwarnings("ignore")  # what Dask and its event loop leave open is not ours
+def test_cells_on_a_cluster_of_which_a_worker_is_killed(
+    tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[str]]]
+) -> None:
+    address, workers = cluster
+    experiment = Experiment.from_toml(write(tmp_path, slow(200_000)))
+    folder, heard = Folder(tmp_path / "out"), list[Event]()
+
+    def listen(event: Event) -> None:
+        heard.append(event)
+        victim = next((worker for worker in workers if worker.pid == event.get("pid")), None)
+        if victim is not None and all(worker.poll() is None for worker in workers):
+            os.kill(victim.pid, signal.SIGKILL)
+            victim.wait()
+
+    tally = execute(folder, Options(scheduler=address, checkpoint_seconds=0.1), listen, experiment)
+    assert sum(worker.poll() is not None for worker in workers) == 1
+    assert (tally.done, tally.failed) == (4, ())
+    whole = play(experiment, tmp_path / "whole")
+    assert load(folder.path).curves.equals(load(whole.path).curves)
+    for path in whole.path.rglob("*.parquet"):
+        assert (folder.path / path.relative_to(whole.path)).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("occamrl.runs.dask_executor._CONNECT_SECONDS", 0.5)
+    experiment = Experiment.from_toml(write(tmp_path))
+    began = time.monotonic()
+    with pytest.raises(ParameterError, match="scheduler"):
+        execute(Folder(tmp_path / "out"), Options(scheduler="tcp://127.0.0.1:9"), lambda event: None, experiment)
+    assert time.monotonic() - began < 60
+    assert not (tmp_path / "out" / "lock").exists()

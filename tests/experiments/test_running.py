@@ -1,0 +1,314 @@
+"""Running experiments: the same bytes from any number of workers, workers that die or hang, Ctrl-C, locks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from occamrl.errors import ParameterError
+from occamrl.runs.executors import RETRIES, LocalPool
+from occamrl.runs.experiment import Experiment, Options, execute
+from occamrl.runs.failures import FolderInUse, RecordError, Stopped, StorageError
+from occamrl.runs.folder import Folder
+from occamrl.runs.locks import FolderLock
+from occamrl.runs.player import Settings, Stop, play_cell
+from occamrl.runs.records import load, status, verify
+from tests.experiments.common import COMMAND, QUICK, SMALL, Event, command, play, slow, write
+
+LONG = 300_000
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.parquet"))}
+
+
+def after(pieces: int) -> Stop:
+    """Return a request to stop after so many pieces."""
+    answers = iter([False] * pieces + [True])
+    return Stop(lambda: next(answers))
+
+
+def test_one_worker_or_two_or_none_give_the_same_bytes(tmp_path: Path) -> None:
+    experiment = Experiment.from_toml(write(tmp_path))
+    records = experiment.run(tmp_path / "two", workers=2)
+    experiment.run(tmp_path / "one", workers=1)
+    play(experiment, tmp_path / "none")
+    assert contents(tmp_path / "two") == contents(tmp_path / "one") == contents(tmp_path / "none")
+    assert len(contents(tmp_path / "two")) == 8
+    assert [manifest["cell"] for manifest in records.cells] == [cell.id for cell in experiment.cells]
+    assert not records.failed
+    assert not records.running
+    assert not records.missing
+
+
+def test_records_are_tidy(tmp_path: Path) -> None:
+    folder = play(Experiment.from_toml(write(tmp_path)), tmp_path / "out")
+    records = load(folder.path)
+    assert records.name == "small"
+    assert records.spec["episodes"] == 500
+    about = ["cell", "problem", "agent", "seed"]
+    assert records.curves.column_names == [*about, "episode", "regret", "cumulative_regret", "realised_return"]
+    rest = ["phase", "epoch", "label", "episodes", "regret", "plans", "realised_return", "facts"]
+    assert records.phases.column_names == about + rest
+    one = pq.read_table(folder.cell(records.cells[0]["cell"]) / "curve.parquet").to_pydict()
+    assert one["episode"][0] == 1
+    assert one["episode"][-1] == 500
+    assert len(one["episode"]) <= 20
+    assert one["cumulative_regret"][-1] == records.cells[0]["total_regret"]
+    for manifest, row in zip(records.cells, records.phases.to_pylist(), strict=True):
+        assert row["episodes"] == 500
+        assert row["regret"] == pytest.approx(manifest["total_regret"])
+        assert json.loads(row["facts"]) == {}
+
+
+def test_cells_can_be_added_and_finished_ones_stay(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    play(Experiment.from_toml(write(tmp_path)), out)
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*/*/*") if path.is_file()}
+    play(Experiment.from_toml(write(tmp_path, SMALL.replace("seeds = 2", "seeds = 3"))), out)
+    assert len(load(out).cells) == 6
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    with pytest.raises(RecordError, match="that the spec"):
+        play(Experiment.from_toml(write(tmp_path, SMALL.replace("seeds = 2", "seeds = 1"))), out)
+
+
+def test_a_stopped_cell_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    experiment = Experiment.from_toml(write(tmp_path, slow(20_000)))
+    whole = play(experiment, tmp_path / "whole")
+    folder = Folder(tmp_path / "out")
+    folder.path.mkdir()
+    experiment.settle(folder)
+    for cell in experiment.cells:
+        for pieces in (1, 3, 2):
+            with pytest.raises(Stopped, match="stopped"):
+                play_cell(folder, cell, lambda news: None, after(pieces), QUICK)
+        heard: list[Event] = []
+        play_cell(folder, cell, heard.append, Stop(), QUICK)
+        assert heard[0]["episodes"] > 16  # not from the beginning
+    assert contents(folder.path) == contents(whole.path)
+    assert not list(folder.path.rglob("*.npz"))
+
+
+def test_a_checkpoint_of_another_cell_is_not_used(tmp_path: Path) -> None:
+    experiment = Experiment.from_toml(write(tmp_path, slow(5_000)))
+    folder = Folder(tmp_path / "out")
+    folder.path.mkdir()
+    experiment.settle(folder)
+    one, other = experiment.cells[:2]
+    with pytest.raises(Stopped, match="stopped"):
+        play_cell(folder, one, lambda news: None, after(2), QUICK)
+    (folder.cell(one.id) / "checkpoint.npz").rename(folder.open_cell(other.id) / "checkpoint.npz")
+    heard: list[Event] = []
+    play_cell(folder, other, heard.append, Stop(), QUICK)
+    assert heard[0]["event"] == "warning"
+    assert "checkpoint.npz" in heard[0]["text"]
+    assert heard[1]["episodes"] == 16
+
+
+def test_verify_puts_damaged_cells_aside_and_they_can_be_run_again(tmp_path: Path) -> None:
+    experiment = Experiment.from_toml(write(tmp_path))
+    folder = play(experiment, tmp_path / "out")
+    whole = contents(folder.path)
+    cell = experiment.cells[1].id
+    curve = folder.cell(cell) / "curve.parquet"
+    curve.write_bytes(curve.read_bytes()[:-1] + b"x")
+    with pytest.raises(RecordError, match=r"curve\.parquet"):
+        load(folder.path)
+    answer = command("verify", folder.path)
+    assert answer.returncode == 1
+    assert str(curve) in answer.stdout
+    assert "occamrl resume" in answer.stdout
+    assert (folder.quarantine / f"{cell}.1" / "curve.parquet").exists()
+    assert status(folder.path).missing == [cell]
+    play(experiment, folder.path)
+    assert verify(folder.path) == []
+    assert {name: content for name, content in contents(folder.path).items() if "quarantine" not in name} == whole
+
+
+# ----------------------------------------------------------------------------------------------------------- workers
+def watched(tmp_path: Path, act: object, text: str, silence: float = 600.0) -> tuple[list[Event], Folder]:
+    """Run with one worker and call ``act(event)`` on each event."""
+    heard: list[Event] = []
+    folder = Folder(tmp_path / "out")
+
+    def listen(event: Event) -> None:
+        heard.append(event)
+        act(event)  # type: ignore[operator]
+
+    options = Options(workers=1, checkpoint_seconds=0.05, silence_seconds=silence)
+    execute(folder, options, listen, Experiment.from_toml(write(tmp_path, text)))
+    return heard, folder
+
+
+ONE = slow(LONG).replace("seeds = 2", "seeds = 1").replace('[[agent]]\nname = "Optimal"', "")
+
+
+def test_a_killed_worker_costs_its_cell_a_retry_from_the_checkpoint(tmp_path: Path) -> None:
+    killed: list[int] = []
+
+    def act(event: Event) -> None:
+        if event["event"] == "progress" and event["episodes"] > 10_000 and not killed:
+            os.kill(event["pid"], signal.SIGKILL)
+            killed.append(event["pid"])
+
+    heard, folder = watched(tmp_path, act, ONE)
+    (retry,) = (event for event in heard if event["event"] == "retry")
+    assert "SIGKILL" in retry["text"]
+    after = heard[heard.index(retry) :]
+    assert next(event for event in after if event["event"] == "progress")["episodes"] > 16  # not anew
+    assert len(load(folder.path).cells) == 1
+
+
+def test_a_hung_worker_is_ended_and_its_cell_tried_again(tmp_path: Path) -> None:
+    hung: list[int] = []
+
+    def act(event: Event) -> None:
+        if event["event"] == "progress" and event["episodes"] > 10_000 and not hung:
+            os.kill(event["pid"], signal.SIGSTOP)
+            hung.append(event["pid"])
+
+    # Compiling is silent too: generous enough for a cold start, and the cell above has warmed the cache.
+    heard, _ = watched(tmp_path, act, ONE, silence=20.0)
+    assert next(event["text"] for event in heard if event["event"] == "retry").endswith("was ended")
+    assert heard[-1]["event"] == "done"
+
+
+def test_a_cell_that_always_kills_its_worker_fails_while_others_finish(tmp_path: Path) -> None:
+    def act(event: Event) -> None:
+        if event["event"] == "progress" and event.get("agent") == "UniformRandom":
+            os.kill(event["pid"], signal.SIGKILL)
+
+    text = slow(LONG).replace("seeds = 2", "seeds = 1")
+    heard, folder = watched(tmp_path, act, text)
+    assert sum(event["event"] == "retry" for event in heard) == RETRIES
+    records = load(folder.path)
+    assert [manifest["agent"]["name"] for manifest in records.cells] == ["Optimal"]
+    assert "SIGKILL" in records.failed[0]["reason"]
+    answer = command("status", folder.path)
+    assert "1 failed" in answer.stdout
+    assert command("resume", folder.path, "--workers", 1).returncode == 0
+    assert not load(folder.path).failed
+
+
+def test_an_error_inside_a_cell_is_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Folder(tmp_path / "out")
+    experiment = Experiment.from_toml(write(tmp_path))
+    monkeypatch.setattr("occamrl.runs.executors.environment", lambda: {"PATH": "/nowhere", "PYTHONPATH": "/nowhere"})
+    tally = execute(folder, Options(workers=2), lambda event: None, experiment)
+    assert len(tally.failed) == 4
+    assert "occamrl" in load(folder.path).failed[0]["reason"]
+
+
+# ------------------------------------------------------------------------------------------------------ command line
+def begun(out: Path, process: subprocess.Popen[str]) -> None:
+    """Wait until a cell of a run is under way."""
+    deadline = time.monotonic() + 120
+    while not list(out.glob("cells/*/progress.json")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_ctrl_c_stops_cleanly_and_resume_finishes(tmp_path: Path) -> None:
+    out, spec = tmp_path / "out", write(tmp_path, slow(1_000_000))
+    words = [*COMMAND, "run", str(spec), "--out", str(out), "--workers", "2"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        begun(out, process)
+        with pytest.raises(FolderInUse, match=f"process {process.pid} on {socket.gethostname()!r}"):
+            execute(Folder(out), Options(), lambda event: None)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"occamrl resume {out}" in said
+    assert not (out / "lock").exists()
+    assert list(out.glob("cells/*/checkpoint.npz"))
+    assert not list(out.rglob("*.partial"))
+    answer = command("resume", out, "--json", "--workers", 2)
+    assert answer.returncode == 0
+    events = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert events[-1] == {"event": "end", "finished": 4, "failed": 0}
+    whole = play(Experiment.from_toml(spec), tmp_path / "whole")
+    assert contents(out) == contents(whole.path)
+
+
+def test_exit_codes_and_messages(tmp_path: Path) -> None:
+    assert command("run", "nothing.toml", "--out", tmp_path / "x").returncode == 2
+    spec = write(tmp_path, SMALL.replace("UniformRandom", "Uniform\x7fRandom".replace("\x7f", "\\u001b")))
+    bad = command("run", spec, "--out", tmp_path / "x")
+    assert bad.returncode == 2
+    assert "agent[0].name" in bad.stderr
+    assert "\x1b" not in bad.stderr
+    assert command("status", tmp_path).returncode == 1
+    full = command(
+        "run", write(tmp_path), "--out", tmp_path / "y", "--workers", 1, OCCAMRL_FAULT="write *.parquet ENOSPC 3+"
+    )
+    assert full.returncode == 1
+    assert "No space left on device" in full.stderr
+    assert "Traceback" not in full.stderr
+    assert command("run", tmp_path / "spec.toml", "--out", tmp_path / "y", "--workers", 1).returncode == 0
+    assert len(json.loads(command("status", tmp_path / "y", "--json").stdout)["finished"]) == 4
+    assert "ayoub-riverswim" in command("list").stdout
+
+
+# ------------------------------------------------------------------------------------------------------------- locks
+def test_a_lock_tells_who_holds_it_and_is_recovered_when_stale(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with FolderLock(path) as lock:
+        assert lock.recovered is None
+        with pytest.raises(FolderInUse, match=f"process {os.getpid()} on"), FolderLock(path):
+            pass
+    assert not path.exists()
+    path.write_text(json.dumps({"pid": 2**22 + 1, "host": socket.gethostname(), "since": 0.0}))
+    with FolderLock(path) as lock:
+        assert lock.recovered is not None
+        assert lock.recovered["pid"] == 2**22 + 1
+    path.write_text("no JSON")
+    with FolderLock(path):
+        pass
+
+
+def test_a_lock_waits_for_the_workers_of_a_dead_process(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    hold = "h = os.open(sys.argv[1], os.O_RDWR); fcntl.flock(h, fcntl.LOCK_EX); print(1, flush=True); time.sleep(1)"
+    code = f"import fcntl, os, sys, time; {hold}"
+    path.write_text(json.dumps({"pid": 2**22 + 1, "host": socket.gethostname(), "since": 0.0}))
+    with subprocess.Popen([COMMAND[0], "-c", code, str(path)], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with FolderLock(path, wait=60.0):
+            assert holder.poll() is not None or holder.wait(5) == 0
+
+
+def test_a_link_is_no_lock(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "lock").symlink_to(tmp_path / "secret")
+    with pytest.raises(StorageError, match="lock"), FolderLock(tmp_path / "lock"):
+        pass
+    assert (tmp_path / "secret").read_text() == "x"
+
+
+def test_runs_outside_the_main_thread(tmp_path: Path) -> None:
+    experiment, found = Experiment.from_toml(write(tmp_path)), []
+    thread = threading.Thread(target=lambda: found.append(experiment.run(tmp_path / "out", workers=1)))
+    thread.start()
+    thread.join()
+    assert len(found[0].cells) == 4
+
+
+@pytest.mark.parametrize("options", [{"workers": 0}, {"workers": True}, {"checkpoint_seconds": 0.0}])
+def test_options_are_checked(options: dict[str, float]) -> None:
+    with pytest.raises(ParameterError):
+        Options(**options)  # type: ignore[arg-type]
+
+
+def test_a_pool_without_cells_does_nothing(tmp_path: Path) -> None:
+    assert list(LocalPool(Folder(tmp_path), 1, Settings(), -1).play([])) == []
