@@ -24,6 +24,7 @@ def hostile(seeds: int = 3) -> Records:
     for manifest in made.cells:
         manifest["versions"] = {MARKUP: MARKUP}
         manifest["machine"] = {MARKUP: [MARKUP]}
+    made.spec["description"] = MARKUP
     made.spec[MARKUP] = {MARKUP: MARKUP}
     made.failed.append({"cell": MARKUP, "reason": MARKUP, "problem": {"label": MARKUP}, "seed": MARKUP})
     return made

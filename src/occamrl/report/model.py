@@ -220,6 +220,7 @@ def build(records: RecordsLike, baseline: str | None = None, memory: Memory | No
     return {
         "format": 1,
         "name": records.name,
+        "description": str(records.spec.get("description") or ""),
         "confidence": CONFIDENCE,
         "fewest": FEWEST,
         "status": standing(len(records.cells), records),

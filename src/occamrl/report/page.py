@@ -20,7 +20,7 @@ from typing import Any
 from occamrl.report.inputs import RecordsLike, StatusLike
 from occamrl.report.model import build
 
-SCRIPTS = ("dom.js", "chart.js", "heat.js", "regret.js", "decisions.js", "main.js")
+SCRIPTS = ("dom.js", "chart.js", "heat.js", "regret.js", "decisions.js", "evidence.js", "main.js")
 
 _PAGE = """<!doctype html>
 <html lang="en"{live}>

@@ -7,18 +7,22 @@ const MARKS = [
   (r) => `M0,${-1.25 * r}L${1.15 * r},${r}H${-1.15 * r}Z`,
   (r) => `M0,${-1.4 * r}L${1.4 * r},0L0,${1.4 * r}L${-1.4 * r},0Z`,
   (r) => `M0,${1.25 * r}L${1.15 * r},${-r}H${-1.15 * r}Z`,
-  (r) => `M${-r / 2},${-1.3 * r}h${r}v${0.8 * r}h${0.8 * r}v${r}h${-0.8 * r}v${0.8 * r}h${-r}v${-0.8 * r}h${-0.8 * r}v${-r}h${0.8 * r}Z`,
-  (r) => `M${-1.2 * r},0L${-0.4 * r},${-1.2 * r}L${0.4 * r},${-1.2 * r}L${1.2 * r},0L${0.4 * r},${1.2 * r}L${-0.4 * r},${1.2 * r}Z`,
+  (r, s = 0.8 * r) => `M${-r / 2},${-1.3 * r}h${r}v${s}h${s}v${r}h${-s}v${s}h${-r}v${-s}h${-s}v${-r}h${s}Z`,
+  (r, s = 0.4 * r, t = 1.2 * r) => `M${-t},0L${-s},${-t}L${s},${-t}L${t},0L${s},${t}L${-s},${t}Z`,
 ];
 // Line i has colour i mod 7; after seven, dashes and marks move on, so that no two of 49 look alike.
-const look = (i) => ({ colour: `k${i % 7}`, dash: DASHES[(i + Math.floor(i / 7)) % 7], mark: MARKS[(i + Math.floor(i / 7)) % 7] });
+function look(i) {
+  const turn = (i + Math.floor(i / 7)) % 7;
+  return { colour: `k${i % 7}`, dash: DASHES[turn], mark: MARKS[turn] };
+}
 
 function ticks(low, high, count) {
   const rough = (high - low) / Math.max(count, 1);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 2.5, 5, 10].map((m) => m * power).find((s) => s >= rough * 0.999) || 10 * power;
   const found = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i += 1) found.push(+(i * step).toPrecision(12));
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i += 1)
+    found.push(+(i * step).toPrecision(12));
   return found;
 }
 function logTicks(low, high, count) {
@@ -91,7 +95,8 @@ function lineChart(options) {
   frame.append(
     svg("line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom }),
     svg("text", { x: (left + right) / 2, y: height - 6, "text-anchor": "middle" }, options.xLabel),
-    svg("text", { transform: `translate(12 ${(top + bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, options.yLabel));
+    svg("text", { transform: `translate(12 ${(top + bottom) / 2}) rotate(-90)`, "text-anchor": "middle" },
+      options.yLabel));
 
   const point = ([x, y]) => `${X(x).toFixed(1)},${Math.min(Math.max(Y(y), top - 2), bottom + 2).toFixed(1)}`;
   for (const one of series.filter((s) => s.low && s.high)) {
@@ -99,7 +104,8 @@ function lineChart(options) {
     const ends = pieces(one.x, floor(one.high), drawn), starts = pieces(one.x, floor(one.low), drawn);
     ends.forEach((piece, i) => {
       if (starts[i] && starts[i].length === piece.length && piece.length > 1) frame.append(svg("path", {
-        class: `band ${one.look.colour}`, d: `M${piece.map(point).join("L")}L${starts[i].slice().reverse().map(point).join("L")}Z`,
+        class: `band ${one.look.colour}`,
+        d: `M${piece.map(point).join("L")}L${starts[i].slice().reverse().map(point).join("L")}Z`,
       }));
     });
   }
@@ -107,7 +113,8 @@ function lineChart(options) {
     const parts = pieces(one.x, one.y, drawn);
     const d = parts.map((piece) => `M${piece.map(point).join("L")}`).join("");
     if (d) frame.append(svg("path", {
-      class: `line ${one.look.colour} ${one.style || ""}`, d, "stroke-dasharray": one.plain ? null : one.look.dash || null,
+      class: `line ${one.look.colour} ${one.style || ""}`, d,
+      "stroke-dasharray": one.plain ? null : one.look.dash || null,
     }));
     if (one.marks === false) return;
     const points = parts.flat();
@@ -117,7 +124,9 @@ function lineChart(options) {
       if (!single && (here < next || i === 0)) return;
       next = here + Math.max(70, (right - left) / 7);
       const [px, py] = point([x, y]).split(",");
-      frame.append(svg("path", { class: `mark ${one.look.colour}`, d: one.look.mark(3.4), transform: `translate(${px} ${py})` }));
+      frame.append(svg("path", {
+        class: `mark ${one.look.colour}`, d: one.look.mark(3.4), transform: `translate(${px} ${py})`,
+      }));
     });
   });
   if (options.onread) crosshair(frame, options, X, { left, right, top, bottom });
@@ -155,8 +164,8 @@ function crosshair(frame, options, X, box) {
   });
 }
 
-function keySample(style, kind = "", plain = false) {
+function keySample(style, kind = "") {
   return svg("svg", { viewBox: "0 0 34 14", "aria-hidden": "true" },
-    svg("path", { class: `line ${style.colour} ${kind}`, d: "M1,7H33", "stroke-dasharray": plain ? null : style.dash || null }),
-    style.mark ? svg("path", { class: `mark ${style.colour}`, d: style.mark(3.6), transform: "translate(17 7)" }) : null);
+    svg("path", { class: `line ${style.colour} ${kind}`, d: "M1,7H33", "stroke-dasharray": style.dash || null }),
+    style.mark && svg("path", { class: `mark ${style.colour}`, d: style.mark(3.6), transform: "translate(17 7)" }));
 }

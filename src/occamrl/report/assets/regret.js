@@ -102,7 +102,7 @@ function differencesSection(data, state, again) {
   const offered = [...new Set(data.problems.flatMap((problem) => problem.differences.map((row) => row.baseline)))];
   if (!offered.length) return null;
   if (!offered.includes(state.baseline)) state.baseline = offered.includes(data.baseline) ? data.baseline : offered[0];
-  const columns = [["Agent"], ["Pairs"], ["Mean difference"], ["", "picture"], ["Median"], ["Less / more regret"], ["Left out", "text"]];
+  const columns = [["Agent"], ["Pairs"], ["Mean difference"], ["Interval", "picture"], ["Median"], ["Less / more regret"], ["Left out", "text"]];
   const tables = data.problems.map((problem, p) => {
     const rows = problem.differences.filter((row) => row.baseline === state.baseline).sort((a, b) => a.agent - b.agent);
     const reach = Math.max(1e-12, ...rows.flatMap((row) => [row.mean, ...(row.interval || [])].map(Math.abs)));
