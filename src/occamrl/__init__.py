@@ -14,6 +14,7 @@ _HOMES = {
     "FiniteMDP": "occamrl.problems.finite_mdp",
     "FeatureMap": "occamrl.families.features",
     "FiniteFamily": "occamrl.families.finite",
+    "CoverFamily": "occamrl.families.cover",
     "Ladder": "occamrl.families.ladder",
     "LinearFamily": "occamrl.families.linear",
     "LinearLadder": "occamrl.families.linear",
@@ -52,6 +53,7 @@ _MODULES = ("problems", "families", "learners", "selectors", "errors", "registry
 __all__ = [  # spelled out, so that tools can read it
     "UCRLVTR",
     "ARLGen",
+    "CoverFamily",
     "FeatureMap",
     "FiniteFamily",
     "FiniteMDP",
@@ -93,6 +95,7 @@ if TYPE_CHECKING:
     from occamrl.confidence.preflight import preflight
     from occamrl.contracts import Known, Learner, Phase, PhaseOutcome, Selector
     from occamrl.errors import Interrupted, InvalidInput, OccamRLError
+    from occamrl.families.cover import CoverFamily
     from occamrl.families.features import FeatureMap
     from occamrl.families.finite import FiniteFamily
     from occamrl.families.ladder import Ladder
