@@ -14,6 +14,7 @@ _HOMES = {
     "FiniteMDP": "occamrl.problems.finite_mdp",
     "FeatureMap": "occamrl.families.features",
     "FiniteFamily": "occamrl.families.finite",
+    "CoverFamily": "occamrl.families.cover",
     "Ladder": "occamrl.families.ladder",
     "LinearFamily": "occamrl.families.linear",
     "LinearLadder": "occamrl.families.linear",
@@ -68,6 +69,7 @@ __all__ = [  # spelled out, so that tools can read it
     "ARLLinNorm",
     "Diagnosis",
     "Experiment",
+    "CoverFamily",
     "FeatureMap",
     "FiniteFamily",
     "FiniteMDP",
@@ -115,6 +117,7 @@ if TYPE_CHECKING:
     from occamrl.confidence.preflight import preflight
     from occamrl.contracts import Known, Learner, Phase, PhaseOutcome, Selector
     from occamrl.errors import Interrupted, InvalidInput, OccamRLError
+    from occamrl.families.cover import CoverFamily
     from occamrl.families.features import FeatureMap
     from occamrl.families.finite import FiniteFamily
     from occamrl.families.ladder import Ladder

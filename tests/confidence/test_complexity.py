@@ -64,7 +64,7 @@ def test_indicators_have_the_eluder_dimension_of_their_number() -> None:
 
 def test_covering_numbers() -> None:
     p = np.array([0.0, 0.05, 0.5, 0.55, 1.0])
-    stack = np.stack([np.full((1, 1, 1), 1.0)] * 5) if False else np.zeros((5, 2, 1, 2))
+    stack = np.zeros((5, 2, 1, 2))
     stack[:, 0, 0, 0], stack[:, 0, 0, 1] = 1.0 - p, p
     stack[:, 1, 0, 1] = 1.0
     family = orl.FiniteFamily(stack)
@@ -110,6 +110,11 @@ def test_the_preflight_finds_blind_pairs_where_there_are_some() -> None:
     assert "confirm itself" in str(report)
     worst = max(report.blind, key=lambda pair: pair.loss_per_episode)
     assert worst.episodes_to_reject > 1000
+    agent, again = orl.ARLGen.after_preflight(
+        ladder, pricing.mdp.known, episodes=1000, initial_state=pricing.stock, test_growth=0.2
+    )
+    assert again.safe
+    assert agent.safe
     sparse = SparseLadder()
     report = orl.preflight(orl.Ladder.of_problem(sparse), sparse.mdp.known, episodes=10_000, truths=10, members=10)
     assert not report.safe

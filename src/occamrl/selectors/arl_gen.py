@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from occamrl.confidence.preflight import Preflight, preflight
 from occamrl.contracts import Known, Phase, PhaseOutcome, Selector
 from occamrl.errors import ParameterError, require_choice
 from occamrl.families.ladder import Ladder
@@ -167,6 +168,24 @@ class ARLGen(Selector):
     def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
         """Keep what the phase taught."""
         self._parts.finish_phase(known, memory, phase, outcome)
+
+    @classmethod
+    def after_preflight(
+        cls,
+        ladder: Ladder,
+        known: Known,
+        *,
+        episodes: int,
+        initial_state: int = 0,
+        delta: float = 0.05,
+        **parameters: Any,
+    ) -> tuple[ARLGen, Preflight]:
+        """Return the agent with the remedy that the preflight chose (M26), and its report to be shown before the run.
+
+        ``parameters`` are those of the class; ``safe`` is set where there are blind pairs.
+        """
+        report = preflight(ladder, known, episodes=episodes, delta=delta, start=initial_state)
+        return cls(ladder=ladder, delta=delta, **{"safe": report.safe, **parameters}), report
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Selector]:
