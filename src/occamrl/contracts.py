@@ -113,9 +113,9 @@ class Selector(Protocol):
         """Return the selector's memory before any data."""
 
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
-        """Decide who plays next, from the memory alone: asked again before the phase ends, the answer is the same.
+        """Decide who plays next. The decision and what it writes to ``memory`` follow from ``memory`` alone.
 
-        That is how a run is resumed. ``memory`` may be written to, as long as this stays true.
+        That is how a run is resumed: a copy of the memory from before the decision is kept, and the decision made again.
         """
 
     def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:

@@ -72,6 +72,7 @@ class PhaseWalk:
         self._enter()
 
     def _enter(self) -> None:
+        self.before = copy.deepcopy(self.memory)  # what the decision follows from: with it, a run can be resumed
         phase = self.selector.next_phase(self.known, self.memory)
         if phase.episodes is not None and phase.episodes < 1:
             raise ContractError(f"phase {phase.label!r} has {phase.episodes} episodes; at least one is needed")
@@ -122,16 +123,17 @@ class PhaseWalk:
         return PhaseWalk.from_tree(self.selector, self.known, copy.deepcopy(self.to_tree()))
 
     def to_tree(self) -> dict[str, Any]:
-        """Return everything as plain data and arrays; the learner in play follows from the memory."""
+        """Return everything as plain data and arrays; the phase in play follows from the memory before it."""
         counts = {"played": self.played, "plans": self.plans, "returned": self.returned}
-        return {"memory": self.memory, "state": self.state, "rows": self.rows, **counts}
+        return {"before": self.before, "state": self.state, "rows": self.rows, **counts}
 
     @classmethod
     def from_tree(cls, agent: Agent, known: Known, tree: dict[str, Any]) -> PhaseWalk:
-        """Return the walk of a tree: the selector decides anew from its memory, which gives the phase under way."""
+        """Return the walk of a tree: the selector decides once more as it did, which gives the phase under way."""
         walk = cls.__new__(cls)
         walk.selector, walk.known = as_selector(agent), known
-        walk.memory, walk.rows = tree["memory"], tree["rows"]
+        walk.before, walk.rows = tree["before"], tree["rows"]
+        walk.memory = copy.deepcopy(walk.before)
         walk._take(walk.selector.next_phase(known, walk.memory))
         walk.played, walk.plans, walk.returned = tree["played"], tree["plans"], tree["returned"]
         walk.state = _overwrite(walk.state, tree["state"])
