@@ -115,7 +115,7 @@ class Selector(Protocol):
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Decide who plays next. The decision and what it writes to ``memory`` follow from ``memory`` alone.
 
-        That is how a run is resumed: a copy of the memory from before the decision is kept, and the decision made again.
+        That is how a run is resumed: the memory from before a decision is kept, and the decision is made once more.
         """
 
     def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
