@@ -95,13 +95,13 @@ def test_norm_bounds_over_epochs() -> None:
 
 
 def test_very_many_epochs_coordinates_and_seeds_are_cut_and_counted() -> None:
-    many = [cell(*({"active": list(range(500))} for _ in range(300)), seed=s) for s in range(MOST_SEEDS + 5)]
+    many = [cell(*({"active": list(range(200))} for _ in range(200)), seed=s) for s in range(MOST_SEEDS + 5)]
     found = decisions(Group("p", "a", many))
     assert found is not None
     assert len(found["epochs"]) == MOST_EPOCHS
-    assert found["epochs_in_all"] == 300
-    assert (found["epochs"][0], found["epochs"][-1]) == (1, 300)
-    assert (len(found["rows"]), found["hidden"]) == (MOST_ROWS, 500 - MOST_ROWS)
+    assert found["epochs_in_all"] == 200
+    assert (found["epochs"][0], found["epochs"][-1]) == (1, 200)
+    assert (len(found["rows"]), found["hidden"]) == (MOST_ROWS, 200 - MOST_ROWS)
     assert len(found["choices"]) == MOST_SEEDS
 
 

@@ -35,16 +35,12 @@ def _members(decision: Any) -> tuple[int, ...]:
 
 def _shares(table: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """Return, for each class or coordinate and epoch, the share of seeds in which it was chosen or active."""
-    rows = Counter(row for line in table for decision in line if decision is not None for row in _members(decision))
+    columns = [[decision for decision in column if decision is not None] for column in zip(*table, strict=True)]
+    counts = [Counter(row for decision in column for row in _members(decision)) for column in columns]
+    rows: Counter[int] = sum(counts, Counter())
     kept = sorted(row for row, _ in rows.most_common(MOST_ROWS))
-    reached = [sum(decision is not None for decision in column) for column in zip(*table, strict=True)]
-    share = [
-        [
-            plain(sum(decision is not None and row in _members(decision) for decision in column) / count)
-            for column, count in zip(zip(*table, strict=True), reached, strict=True)
-        ]
-        for row in kept
-    ]
+    reached = [len(column) for column in columns]
+    share = [[plain(count[row] / of) for count, of in zip(counts, reached, strict=True)] for row in kept]
     return {"rows": kept, "hidden": len(rows) - len(kept), "share": share, "reached": reached}
 
 

@@ -222,6 +222,8 @@ def write_figures(model: Mapping[str, Any], folder: Path, formats: Sequence[str]
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         for name, figure in plates(model):
+            figure.draw_without_rendering()  # lays out once instead of once per format
+            figure.set_layout_engine("none")
             for ending in formats:
                 written.append(folder / f"{name}.{ending}")
                 figure.savefig(written[-1], metadata=undated.get(ending))

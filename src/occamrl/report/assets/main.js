@@ -48,23 +48,43 @@ const panelWidth = (panels) => { // inside a figure, as the style sheet lays fig
   return Math.round(Math.max(260, Math.min((all - (across - 1) * 1.2 * rem) / across, 46 * rem) - 1.8 * rem));
 };
 
-let drawnWidth = 0;
-function draw() {
-  drawnWidth = panelWidth(2);
+const SECTIONS = { // each is drawn anew by itself when one of its controls changes
+  regret: (again) => regretSection(data, state, panelWidth(data.problems.length), again),
+  summary: () => summarySection(data),
+  differences: (again) => differencesSection(data, state, again),
+  decisions: (again) => decisionsSection(data, state, panelWidth(2), again),
+  reproduce: () => reproduceSection(),
+};
+
+// Change the page, and keep the focus, the place and what was folded.
+function keeping(change) {
   const focused = document.activeElement && document.activeElement.id, where = window.scrollY;
   const open = new Map([...document.querySelectorAll("details[id]")].map((one) => [one.id, one.open]));
-  const none = html("p", {}, "No cell has finished yet.");
-  main.replaceChildren(...(data.problems.length ? [
-    regretSection(data, state, panelWidth(data.problems.length), draw), summarySection(data), differencesSection(data, state, draw),
-    decisionsSection(data, state, drawnWidth, draw)].filter(Boolean) : [none]), reproduceSection());
-  document.getElementById("head").replaceChildren(html("h1", {}, named(data.name)),
-    data.description ? html("p", {}, named(data.description)) : "", ...statusSection());
-  document.getElementById("contents").replaceChildren(...[...main.querySelectorAll("h2")].map((title) =>
-    html("li", {}, html("a", { href: `#${title.id}` }, title.textContent))));
+  change();
   for (const [id, was] of open) if (document.getElementById(id)) document.getElementById(id).open = was;
   const again = focused && document.getElementById(focused);
   if (again) again.focus({ preventScroll: true });
   if (window.scrollY !== where) window.scrollTo(window.scrollX, where);
+}
+
+function section(name) {
+  const made = SECTIONS[name](() => keeping(() => document.getElementById(`part-${name}`).replaceWith(section(name))));
+  if (made) made.id = `part-${name}`;
+  return made;
+}
+
+let drawnWidth = 0;
+function draw() {
+  drawnWidth = panelWidth(2);
+  keeping(() => {
+    const names = data.problems.length ? Object.keys(SECTIONS) : ["reproduce"];
+    const none = data.problems.length ? [] : [html("p", {}, "No cell has finished yet.")];
+    main.replaceChildren(...none, ...names.map(section).filter(Boolean));
+    document.getElementById("head").replaceChildren(html("h1", {}, named(data.name)),
+      data.description ? html("p", {}, named(data.description)) : "", ...statusSection());
+    document.getElementById("contents").replaceChildren(...[...main.querySelectorAll("h2")].map((title) =>
+      html("li", {}, html("a", { href: `#${title.id}` }, title.textContent))));
+  });
 }
 
 draw();
