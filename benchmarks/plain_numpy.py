@@ -123,16 +123,18 @@ def linear_radius(
     logdet: float,
     episodes: int,
     paper_constant: float,
+    paper_clip: bool = False,
 ) -> Floats:
     """Return sqrt(beta) for every step, [H] (M10, M11 and Ayoub et al. 2020).
 
     ``logdet`` is log det Sigma, ``episodes`` the number of episodes in the data. The unit U of a row is its range: 1
-    with range weights; without them H - 1 (sharp, unweighted), H (paper), or H - h + 1 at step h (ayoub).
+    with range weights; without them H - 1 (sharp, unweighted; H where values are cut at H), H (paper), or H - h + 1 at
+    step h (ayoub).
     """
     weighted = weights == "range"
     log_delta = math.log(1.0 / delta)
     growth = logdet - dimension * math.log(lam)  # log det (Sigma / lambda)
-    unit = 1.0 if weighted else horizon - 1.0
+    unit = 1.0 if weighted else horizon - 1.0 + paper_clip
     if radius == "sharp":
         return np.full(horizon, math.sqrt(unit**2 / 4 * (growth + 2 * log_delta) + lam * norm_bound**2))
     if radius == "unweighted":
@@ -247,6 +249,7 @@ def ucrl_vtr_lin(
                 logdet=logdet,
                 episodes=k,
                 paper_constant=paper_constant,
+                paper_clip=paper_clip,
             )
             plan = linear_plan(phi, possible, reward, horizon, weights, theta, sigma, sqrt_beta, paper_clip)
             loss = best - policy_value(transition, reward, horizon, plan.policy, initial_state)

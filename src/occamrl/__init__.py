@@ -14,12 +14,28 @@ _HOMES = {
     "FiniteMDP": "occamrl.problems.finite_mdp",
     "FeatureMap": "occamrl.families.features",
     "FiniteFamily": "occamrl.families.finite",
+    "Ladder": "occamrl.families.ladder",
+    "LinearFamily": "occamrl.families.linear",
+    "LinearLadder": "occamrl.families.linear",
     "UCRLVTR": "occamrl.learners.ucrl_vtr",
+    "UCRLVTRNested": "occamrl.learners.ucrl_vtr_nested",
+    "LadderOracle": "occamrl.learners.ladder_references",
+    "LadderNonAdaptive": "occamrl.learners.ladder_references",
+    "LadderSmallest": "occamrl.learners.ladder_references",
+    "ARLGen": "occamrl.selectors.arl_gen",
+    "preflight": "occamrl.confidence.preflight",
     "UCRLVTRLin": "occamrl.learners.ucrl_vtr_lin",
     "LinearStatistics": "occamrl.learners.ucrl_vtr_lin",
     "Optimal": "occamrl.learners.optimal",
     "UniformRandom": "occamrl.learners.uniform_random",
     "Greedy": "occamrl.learners.greedy",
+    "ARLLin": "occamrl.selectors.arl_lin",
+    "ARLLinDim": "occamrl.selectors.arl_lin_dim",
+    "ARLLinNorm": "occamrl.selectors.arl_lin_norm",
+    "Oracle": "occamrl.selectors.counterparts",
+    "NonAdaptive": "occamrl.selectors.counterparts",
+    "Diagnosis": "occamrl.report.diagnosis",
+    "diagnose": "occamrl.report.diagnosis",
     "run": "occamrl.runs.loop",
     "Result": "occamrl.runs.result",
     "Interaction": "occamrl.runs.interaction",
@@ -44,6 +60,11 @@ _MODULES = ("problems", "families", "learners", "selectors", "errors", "registry
 
 __all__ = [  # spelled out, so that tools can read it
     "UCRLVTR",
+    "ARLGen",
+    "ARLLin",
+    "ARLLinDim",
+    "ARLLinNorm",
+    "Diagnosis",
     "FeatureMap",
     "FiniteFamily",
     "FiniteMDP",
@@ -52,23 +73,34 @@ __all__ = [  # spelled out, so that tools can read it
     "Interrupted",
     "InvalidInput",
     "Known",
+    "Ladder",
+    "LadderNonAdaptive",
+    "LadderOracle",
+    "LadderSmallest",
     "Learner",
+    "LinearFamily",
+    "LinearLadder",
     "LinearStatistics",
+    "NonAdaptive",
     "OccamRLError",
     "Optimal",
+    "Oracle",
     "Phase",
     "PhaseOutcome",
     "Result",
     "Selector",
     "UCRLVTRLin",
+    "UCRLVTRNested",
     "UniformRandom",
     "__version__",
     "check_family",
     "check_learner",
     "check_problem",
     "check_selector",
+    "diagnose",
     "load_checkpoint",
     "make_problem",
+    "preflight",
     "run",
     "save_checkpoint",
     "stream",
@@ -76,22 +108,33 @@ __all__ = [  # spelled out, so that tools can read it
 
 if TYPE_CHECKING:
     from occamrl.checks import check_family, check_learner, check_problem, check_selector
+    from occamrl.confidence.preflight import preflight
     from occamrl.contracts import Known, Learner, Phase, PhaseOutcome, Selector
     from occamrl.errors import Interrupted, InvalidInput, OccamRLError
     from occamrl.families.features import FeatureMap
     from occamrl.families.finite import FiniteFamily
+    from occamrl.families.ladder import Ladder
+    from occamrl.families.linear import LinearFamily, LinearLadder
     from occamrl.learners.greedy import Greedy
+    from occamrl.learners.ladder_references import LadderNonAdaptive, LadderOracle, LadderSmallest
     from occamrl.learners.optimal import Optimal
     from occamrl.learners.ucrl_vtr import UCRLVTR
     from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+    from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
     from occamrl.learners.uniform_random import UniformRandom
     from occamrl.problems.finite_mdp import FiniteMDP
     from occamrl.registry import make_problem
+    from occamrl.report.diagnosis import Diagnosis, diagnose
     from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
     from occamrl.runs.interaction import Interaction
     from occamrl.runs.loop import run
     from occamrl.runs.result import Result
     from occamrl.seeding import stream
+    from occamrl.selectors.arl_gen import ARLGen
+    from occamrl.selectors.arl_lin import ARLLin
+    from occamrl.selectors.arl_lin_dim import ARLLinDim
+    from occamrl.selectors.arl_lin_norm import ARLLinNorm
+    from occamrl.selectors.counterparts import NonAdaptive, Oracle
 
 
 def __getattr__(name: str) -> Any:

@@ -21,29 +21,31 @@ from occamrl.families.finite import FiniteFamily
 from occamrl.kernels.episodes import draw_outcome, draw_start
 from occamrl.kernels.philox import fill_uniforms
 from occamrl.kernels.row_table import RowTable
-from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.problems.finite_mdp import FiniteMDP, as_mdp
 from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
 from occamrl.runs.interaction import Interaction
 from occamrl.runs.loop import run
 from occamrl.runs.result import Result
 
-_EPISODES = 60
+_EPISODES = 150  # past the first second look at dropped kernels
 
 
-def check_learner(learner: Learner, mdp: FiniteMDP, *, episodes: int = _EPISODES, seed: int = 0) -> None:
+def check_learner(learner: Learner, mdp: FiniteMDP | Problem, *, episodes: int = _EPISODES, seed: int = 0) -> None:
     """Check a learner on a problem.
 
     Its state is a NamedTuple of arrays; the same seed gives the same bits; one run equals two halves; the fused loop
     equals the step-by-step interaction; regret is never negative; a checkpoint restores everything.
     """
+    mdp = as_mdp(mdp)
     _require(isinstance(learner, Learner), "a learner has model(known), begin(known) and reserve(state, episodes)")
     state = learner.begin(mdp.known)
     _require(all(True for _ in _arrays(state)), "a state is a NamedTuple of arrays")
     _check_agent(learner, mdp, episodes, seed)
 
 
-def check_selector(selector: Selector, mdp: FiniteMDP, *, episodes: int = _EPISODES, seed: int = 0) -> None:
+def check_selector(selector: Selector, mdp: FiniteMDP | Problem, *, episodes: int = _EPISODES, seed: int = 0) -> None:
     """Check a selector on a problem: its phases cover the run, and it keeps the clauses of a learner."""
+    mdp = as_mdp(mdp)
     _require(isinstance(selector, Selector), "a selector has start, next_phase and finish_phase")
     result = run(selector, mdp, episodes=episodes, seed=seed, progress=False)
     phases = result.phases
@@ -100,7 +102,7 @@ def _check_agent(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> None
     _same_state(half.state, kept, "continuing leaves the earlier result as it was")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "checkpoint.npz"
-        save_checkpoint(half, mdp, path)
+        save_checkpoint(half, path)
         loaded = load_checkpoint(agent, mdp, path)
     rest = run(agent, mdp, episodes=episodes - episodes // 2, progress=False, continue_from=loaded)
     _same(whole, rest, "a run resumed from a checkpoint equals one that was never interrupted")

@@ -1,15 +1,171 @@
-"""The command line: thin, it parses, calls and prints."""
+"""The command line: thin, it parses, calls and prints.
+
+Exit codes: 0 all is well; 1 some cells failed, something is damaged or could not be written; 2 bad input; 130 stopped
+by Ctrl-C.
+"""
 
 from __future__ import annotations
 
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from occamrl import __version__
+from occamrl.errors import InvalidInput, OccamRLError
+
+if TYPE_CHECKING:
+    from occamrl.runs.experiment import Experiment
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Occam's razor for reinforcement learning.")
+
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+
+Folder_ = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of an experiment.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per processor.")]
+Scheduler = Annotated[str | None, typer.Option(help="Address of a Dask scheduler to use instead, tcp://host:8786.")]
+Every = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints of a cell.")]
+Silence = Annotated[float, typer.Option(min=1.0, help="Seconds without news after which a worker is ended.")]
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable output, JSON lines on standard output.")]
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turn the package's errors into one message and an exit code."""
+    from occamrl.runs.display import printable
+    from occamrl.runs.failures import RecordError
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except OccamRLError as error:
+        for line in str(error).splitlines():
+            typer.echo(printable(line), err=True)
+        bad = isinstance(error, InvalidInput) and not isinstance(error, RecordError)
+        raise typer.Exit(BAD_INPUT if bad else FAILED) from error
+
+
+@app.command()
+def run(
+    spec: Annotated[str, typer.Argument(help="A TOML file, or the name of a shipped spec (see `occamrl list`).")],
+    out: Annotated[Path, typer.Option(help="Folder for the records; made if needed, gone on with if not empty.")],
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    checkpoint_every: Every = 30.0,
+    silence: Silence = 600.0,
+    as_json: Json = False,
+) -> None:
+    """Run an experiment, or what is left of it."""
+    with _told():
+        from occamrl.runs.experiment import Experiment
+
+        experiment = Experiment.from_toml(spec)
+        _execute(out, workers, scheduler, checkpoint_every, silence, as_json, experiment)
+
+
+@app.command()
+def resume(
+    folder: Folder_,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    checkpoint_every: Every = 30.0,
+    silence: Silence = 600.0,
+    as_json: Json = False,
+) -> None:
+    """Go on with an experiment that was stopped, killed, or had cells that failed."""
+    with _told():
+        _execute(folder, workers, scheduler, checkpoint_every, silence, as_json, None)
+
+
+def _execute(
+    path: Path,
+    workers: int | None,
+    scheduler: str | None,
+    checkpoint_every: float,
+    silence: float,
+    as_json: bool,
+    experiment: Experiment | None,
+) -> None:
+    from occamrl.runs.display import choose
+    from occamrl.runs.experiment import Options, execute
+    from occamrl.runs.folder import Folder
+
+    options = Options(workers, scheduler, max(checkpoint_every, 1e-3), silence)
+    with choose(as_json) as display:
+        tally = execute(Folder(path), options, display, experiment)
+        display({"event": "end", "finished": tally.done + tally.earlier, "failed": len(tally.failed)})
+    if tally.stopped:
+        typer.echo(f"Stopped. Go on with: occamrl resume {path}", err=True)
+        raise typer.Exit(INTERRUPTED)
+    if not as_json:
+        typer.echo(f"{tally.done + tally.earlier} cells finished, {len(tally.failed)} failed: {path}", err=True)
+    if tally.failed:
+        typer.echo(f"See why with: occamrl status {path}; try again with: occamrl resume {path}", err=True)
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def status(folder: Folder_, as_json: Json = False) -> None:
+    """Say how far an experiment is."""
+    with _told():
+        from occamrl.runs import summary
+        from occamrl.runs.locks import holder_of
+        from occamrl.runs.records import status as read
+
+        now = read(folder)
+        lines = summary.as_data(now) if as_json else summary.lines(now, holder_of(folder / "lock"))
+        _print(lines)
+        if now.damaged:
+            raise typer.Exit(FAILED)
+
+
+@app.command()
+def verify(
+    folder: Folder_,
+    quarantine: Annotated[bool, typer.Option(help="Move damaged cells to DIR/quarantine.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Compare every byte with its digest, put damaged cells aside and say how to run them again."""
+    with _told():
+        from contextlib import nullcontext
+
+        from occamrl.runs import summary
+        from occamrl.runs.folder import Folder
+        from occamrl.runs.locks import FolderLock
+        from occamrl.runs.records import verify as check
+
+        Folder(folder).experiment()
+        with FolderLock(folder / "lock") if quarantine else nullcontext():
+            found = check(folder, quarantine=quarantine)
+        _print(summary.damage_data(found) if as_json else summary.damage_lines(found, folder))
+        if found:
+            raise typer.Exit(FAILED)
+
+
+@app.command()
+def report(
+    folder: Folder_,
+    out: Annotated[Path | None, typer.Option(help="The page; by default DIR/report.html.")] = None,
+) -> None:
+    """Write one self-contained HTML page about an experiment."""
+    with _told():
+        typer.echo(_later("page").write_report(folder, out))
+
+
+@app.command()
+def watch(
+    folder: Folder_,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: any that is free.")] = 0,
+) -> None:
+    """Serve the page on this machine while cells run."""
+    with _told():
+        _later("watch").serve(folder, port)
 
 
 @app.command()
@@ -26,19 +182,43 @@ def demo(
 
 
 @app.command("list")
-def list_names() -> None:
-    """List the problems, families, learners and selectors that are found."""
+def list_names(as_json: Json = False) -> None:
+    """List the problems, families, learners, selectors and specs that are found."""
     from occamrl import registry
+    from occamrl.runs.spec import shipped
 
-    for kind in ("problems", "families", "learners", "selectors"):
-        found = getattr(registry, kind)()
-        typer.echo(f"{kind}: {', '.join(sorted(found)) or '(none yet)'}")
+    kinds = ("problems", "families", "learners", "selectors")
+    found: dict[str, list[str]] = {kind: sorted(getattr(registry, kind)()) for kind in kinds}
+    found["specs"] = shipped()
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    for kind, names in found.items():
+        typer.echo(f"{kind}: {', '.join(names) or '(none yet)'}")
 
 
 @app.command()
 def version() -> None:
     """Print the version."""
     typer.echo(__version__)
+
+
+def _later(module: str) -> Any:
+    """Return a module of the report, loaded only when it is asked for."""
+    try:
+        return importlib.import_module(f"occamrl.report.{module}")
+    except ModuleNotFoundError as error:
+        raise OccamRLError(f"this command needs {error.name}, which is not installed") from error
+
+
+def _print(lines: list[str] | dict[str, Any]) -> None:
+    from occamrl.runs.display import printable
+
+    if isinstance(lines, dict):
+        sys.stdout.write(json.dumps(lines) + "\n")
+    else:
+        for line in lines:
+            typer.echo(printable(line))
 
 
 def main() -> None:

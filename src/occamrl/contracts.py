@@ -85,7 +85,7 @@ class Phase:
     """Who plays the next episodes, for how long, and why."""
 
     learner: Learner
-    state: Any  # the learner's arrays; changed in place while the phase runs
+    state: Any  # the learner's arrays; when the phase is over, go on from PhaseOutcome.state
     episodes: int | None = None  # None: as long as the run lasts
     epoch: int = 0
     label: str = ""
@@ -99,7 +99,7 @@ class PhaseOutcome:
     episodes: int
     plans: int
     total_return: float  # realised
-    state: Any  # the learner's state as the phase left it
+    state: Any  # the learner's state as the phase left it: not always Phase.state, which may have been given more room
 
 
 @runtime_checkable

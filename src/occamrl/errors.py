@@ -7,6 +7,7 @@ the four facts as attributes, so that a program can act on them, and put them in
 from __future__ import annotations
 
 import difflib
+import numbers
 from collections.abc import Iterable
 
 
@@ -60,6 +61,15 @@ class FamilyError(InvalidInput):
     """A family of kernels is empty or has a member that is not a kernel."""
 
 
+class NestingError(FamilyError):
+    """A ladder's classes are not nested; ``rungs`` is the pair, ``member`` the one of the smaller that shows it."""
+
+    def __init__(self, *, rungs: tuple[int, int], member: int | None, got: object, expected: object) -> None:
+        self.rungs = rungs
+        self.member = member
+        super().__init__("rungs", index=rungs if member is None else (*rungs, member), got=got, expected=expected)
+
+
 class ParameterError(InvalidInput):
     """A parameter of an algorithm or problem is outside its range (delta, norm_bound, replan, episodes, ...)."""
 
@@ -101,3 +111,12 @@ def require_choice(field: str, value: object, choices: Iterable[str]) -> None:
     names = tuple(choices)
     if value not in names:
         raise UnknownName(field, got=value, known=names)
+
+
+def require_number(field: str, value: object, low: float, high: float, *, open_low: bool = False) -> None:
+    """Refuse what is not a real number in [low, high], or in (low, high]."""
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    inside = number and (float(value) > low if open_low else float(value) >= low) and float(value) <= high  # type: ignore[arg-type]  # a Real
+    if not inside:
+        bracket = "(" if open_low else "["
+        raise ParameterError(field, got=repr(value), expected=f"a number in {bracket}{low:g}, {high:g}]")

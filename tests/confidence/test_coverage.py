@@ -17,7 +17,7 @@ from scipy.stats import binom
 from benchmarks import plain_numpy
 from occamrl.contracts import Floats, Learner
 from occamrl.families.features import FeatureMap
-from occamrl.learners.finite import ALIVE
+from occamrl.learners.finite_rows import ALIVE
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.problems.finite_mdp import FiniteMDP

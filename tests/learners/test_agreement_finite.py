@@ -12,7 +12,7 @@ from benchmarks import plain_numpy
 from occamrl.contracts import Floats
 from occamrl.families.features import FeatureMap
 from occamrl.families.finite import FiniteFamily
-from occamrl.learners.finite import ALIVE, MEMBER
+from occamrl.learners.finite_rows import ALIVE, MEMBER
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.runs.result import Result
 from tests.cases import Stack, environment_uniforms, one_by_one, stack

@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks import plain_numpy
 from occamrl.contracts import Floats
-from occamrl.learners.finite import ALIVE, BEST, FIRST_LOOK, MEMBER
+from occamrl.learners.finite_rows import ALIVE, BEST, FIRST_LOOK, MEMBER
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.runs.loop import run
 from occamrl.runs.result import Result

@@ -17,7 +17,7 @@ from benchmarks.plain_numpy import estimate
 from occamrl.contracts import Floats, Ints
 from occamrl.families.features import FeatureMap
 from occamrl.families.finite import FiniteFamily
-from occamrl.learners.finite import ALIVE, MEMBER
+from occamrl.learners.finite_rows import ALIVE, MEMBER
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.problems.finite_mdp import FiniteMDP

@@ -6,8 +6,10 @@ one-hot map never stores its d = S^2 A columns.
 
 from __future__ import annotations
 
+import hashlib
 import weakref
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -181,6 +183,22 @@ class FeatureMap:
                 outcomes = outcomes._replace(bonus=self.rewards - known.base_reward.ravel()[pair_of_outcome(outcomes)])
             self._attached[known] = self.layout._replace(outcomes=outcomes)
         return self._attached[known]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the map's arrays: equal for equal maps, in any process."""
+        digest = hashlib.sha256(repr(self).encode())
+        entries: tuple[Any, ...] = tuple(self.layout)[1:]
+        for array in (*self.layout.outcomes[:2], *entries, self.rewards):
+            digest.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_attached"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._attached = weakref.WeakKeyDictionary()
 
     def __repr__(self) -> str:
         kind = type(self.layout).__name__.removesuffix("Features").lower()

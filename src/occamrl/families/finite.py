@@ -6,23 +6,27 @@ the kernel alone and are solved once per problem.
 
 from __future__ import annotations
 
+import hashlib
 import weakref
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from occamrl.contracts import Floats, Known
+from occamrl.contracts import Floats, Ints, Known, Outcomes
 from occamrl.errors import FamilyError, ShapeError
 from occamrl.families.features import FeatureMap
 from occamrl.families.simulators import any_sparse, outcomes_of, read_kernels
 from occamrl.kernels.bellman import optimal_values
 from occamrl.kernels.compile import compiled
-from occamrl.kernels.features import fill_probabilities, kernel_of
+from occamrl.kernels.features import DenseFeatures, TabularFeatures
 
 _SUM_TOLERANCE = 1e-8
 _SIGN_TOLERANCE = 1e-10
+_CHUNK = 4096  # members written out as kernels at a time
 
 
 class FiniteFamily:
@@ -50,17 +54,38 @@ class FiniteFamily:
         elif not isinstance(features, FeatureMap):
             raise FamilyError("features", got=type(features).__name__, expected="a FeatureMap")
         else:
-            theta = np.ascontiguousarray(np.asarray(parameters, dtype=np.float64).T)
+            theta = np.array(np.asarray(parameters, dtype=np.float64).T, order="C")  # a copy, whatever was given
             if theta.ndim != 2 or theta.shape[0] != features.dimension:
                 raise ShapeError("parameters", got=theta.T.shape, expected=f"[n, {features.dimension}]")
         if theta.shape[1] == 0:
             raise FamilyError(
                 "kernels" if parameters is None else "parameters", got="no member", expected="at least one"
             )
+        self._set(features, theta)
+        _check_members(self, "kernels" if parameters is None else "parameters")
+
+    def _set(self, features: FeatureMap, theta: Floats, whole: FiniteFamily | None = None) -> None:
         self.features = features
         self.theta = theta  # [d, n]: one column per member
-        _check_members(self, "kernels" if parameters is None else "parameters")
+        self._whole = whole  # the family of which this one is the beginning, if any
         self._values: weakref.WeakKeyDictionary[Known, Floats] = weakref.WeakKeyDictionary()
+
+    @classmethod
+    def _make(cls, features: FeatureMap, theta: Floats, whole: FiniteFamily | None = None) -> FiniteFamily:
+        """Return a family of members that are known to be kernels."""
+        made = cls.__new__(cls)
+        made._set(features, np.ascontiguousarray(theta), whole)
+        return made
+
+    def take(self, members: Ints) -> FiniteFamily:
+        """Return the family of some members, in the order given."""
+        return FiniteFamily._make(self.features, self.theta[:, members])
+
+    def prefix(self, size: int) -> FiniteFamily:
+        """Return the family of the first members; value functions are solved once for both."""
+        if not 1 <= size <= self.size:
+            raise FamilyError("size", got=size, expected=f"an integer in [1, {self.size}]")
+        return FiniteFamily._make(self.features, self.theta[:, :size], self)
 
     @property
     def size(self) -> int:
@@ -71,12 +96,28 @@ class FiniteFamily:
         """Return one member as a dense array [S, A, S]."""
         return self.features.kernel(self.theta[:, member])
 
+    def probabilities(self, members: slice = slice(None)) -> Floats:
+        """Return the members' probabilities on the outcomes of the features, one column per member."""
+        layout, theta = self.features.layout, self.theta[:, members]
+        if isinstance(layout, TabularFeatures):
+            return theta
+        if isinstance(layout, DenseFeatures):
+            return np.asarray(layout.phi @ theta)
+        row = np.repeat(layout.outcomes.start[:-1], np.diff(layout.start)) + layout.outcome
+        shape = (layout.outcomes.next_state.size, theta.shape[0])
+        return np.asarray(sp.csr_array((layout.entry, (row, layout.coordinate)), shape=shape) @ theta)
+
     def optimal_values(self, known: Known) -> Floats:
         """Return V*_{P,h} for every member P, [n, H + 1, S]; solved once per problem."""
-        if known not in self._values:
-            layout = self.features.attach(known)
-            base = known.base_reward.flatten()
-            solved = _solve_members(layout, self.theta, base, known.states, known.horizon)
+        if known not in self._values and self._whole is not None:
+            self._values[known] = self._whole.optimal_values(known)[: self.size]
+        elif known not in self._values:
+            outcomes, base = self.features.attach(known).outcomes, known.base_reward.flatten()
+            solved = np.empty((self.size, known.horizon + 1, known.states))
+            for first in range(0, self.size, _CHUNK):
+                part = slice(first, first + _CHUNK)
+                kernels = np.ascontiguousarray(self.probabilities(part).T)
+                _solve_members(outcomes, kernels, base, solved[part])
             self._values[known] = solved
         return self._values[known]
 
@@ -88,6 +129,18 @@ class FiniteFamily:
         mixture = FeatureMap([stack[0], stack[1]])
         weights = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
         return [cls(stack), cls(parameters=weights, features=mixture)]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the members: equal for equal families, in any process."""
+        return hashlib.sha256(self.features.fingerprint.encode() + self.theta.tobytes()).hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_values"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._values = weakref.WeakKeyDictionary()
 
     def __len__(self) -> int:
         return self.size
@@ -121,45 +174,29 @@ def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
     return FeatureMap.of_outcomes(outcomes, states), theta
 
 
-@compiled
-def _first_invalid(layout: Any, theta: Floats) -> tuple[int, int, float, float]:
-    """Return the first member and (s, a) that are no distribution, with sum and smallest entry; member -1 if none."""
-    start = layout.outcomes.start
-    column = np.empty(theta.shape[0])
-    p = np.empty(layout.outcomes.next_state.size)
-    for member in range(theta.shape[1]):
-        column[:] = theta[:, member]
-        for sa in range(start.size - 1):
-            row = p[start[sa] : start[sa + 1]]
-            fill_probabilities(layout, sa, column, row)
-            total, least = row.sum(), row.min()
-            if not (abs(total - 1.0) <= _SUM_TOLERANCE and least >= -_SIGN_TOLERANCE):
-                return member, sa, total, least
-    return -1, 0, 1.0, 0.0
-
-
 def _check_members(family: FiniteFamily, field: str) -> None:
-    member, pair, total, least = _first_invalid(family.features.layout, family.theta)
-    if member < 0:
-        return
-    if not np.isfinite(total):
-        got = "a value that is not a finite number"
-    elif abs(total - 1.0) > _SUM_TOLERANCE:
-        got = f"probabilities that sum to {total:.12g}"
-    else:
-        got = f"a probability of {least:.6g}"
-    at = (member, *divmod(pair, family.features.actions))
-    raise FamilyError(field, index=at, got=got, expected="probabilities >= 0 that sum to 1")
+    start = family.features.layout.outcomes.start
+    for first in range(0, family.size, _CHUNK):
+        p = family.probabilities(slice(first, first + _CHUNK))
+        total, least = np.add.reduceat(p, start[:-1]), np.minimum.reduceat(p, start[:-1])
+        fine = (np.abs(total - 1.0) <= _SUM_TOLERANCE) & (least >= -_SIGN_TOLERANCE)  # false where not a number
+        if fine.all():
+            continue
+        member = int(np.argmin(fine.all(axis=0)))
+        pair = int(np.argmin(fine[:, member]))
+        sum_there, least_there = float(total[pair, member]), float(least[pair, member])
+        if not np.isfinite(sum_there):
+            got = "a value that is not a finite number"
+        elif abs(sum_there - 1.0) > _SUM_TOLERANCE:
+            got = f"probabilities that sum to {sum_there:.12g}"
+        else:
+            got = f"a probability of {least_there:.6g}"
+        at = (first + member, *divmod(pair, family.features.actions))
+        raise FamilyError(field, index=at, got=got, expected="probabilities >= 0 that sum to 1")
 
 
 @compiled
-def _solve_members(layout: Any, theta: Floats, base_reward: Floats, states: int, horizon: int) -> Floats:
-    """Return V* of every member, one value iteration each."""
-    members = theta.shape[1]
-    values = np.empty((members, horizon + 1, states))
-    column = np.empty(theta.shape[0])
-    for i in range(members):
-        column[:] = theta[:, i]
-        kernel = kernel_of(layout, column).reshape(1, -1)
-        values[i] = optimal_values(layout.outcomes, kernel, base_reward, states, horizon)
-    return values
+def _solve_members(outcomes: Outcomes, kernels: Floats, base_reward: Floats, out: Floats) -> None:
+    """Write V* of every kernel [n, O] into ``out`` [n, H + 1, S], one value iteration each."""
+    for i in range(kernels.shape[0]):
+        out[i] = optimal_values(outcomes, kernels[i : i + 1], base_reward, out.shape[2], out.shape[1] - 1)

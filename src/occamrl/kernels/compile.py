@@ -10,6 +10,7 @@ for a learner that lives elsewhere has a folder of its own, named after a hash o
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 import sys
 import tempfile
@@ -60,7 +61,8 @@ def cache_folder() -> Path:
 
 
 _CACHE = str(cache_folder())
-_SHORT: Any = {"_nrt": False, "forceinline": True}
+_HOT: Any = {"_nrt": False, "error_model": "numpy"}
+_SHORT: Any = {**_HOT, "forceinline": True}
 
 
 _NumbaCache: Any = FunctionCache  # Numba has no types
@@ -130,7 +132,7 @@ class _Cache:
 
 
 def _compile(function: Function, **options: Any) -> Function:
-    made = numba.njit(error_model="numpy", **options)(function)
+    made = numba.njit(**options)(function)
     if hasattr(made, "enable_caching"):  # not with NUMBA_DISABLE_JIT
         made._cache = _Cache(function)
     return cast(Function, made)
@@ -138,7 +140,7 @@ def _compile(function: Function, **options: Any) -> Function:
 
 def compiled(function: Function) -> Function:
     """Compile to machine code at the first call, strict IEEE arithmetic, cached on disk."""
-    return _compile(function)
+    return _compile(function, error_model="numpy")
 
 
 def hot(function: Function) -> Function:
@@ -147,7 +149,7 @@ def hot(function: Function) -> Function:
     Numba counts references to an array whenever it is taken out of a NamedTuple, with atomic instructions that cost
     more than the arithmetic here. Without allocation there is nothing to count, and the counting is left out.
     """
-    return _compile(function, _nrt=False)
+    return _compile(function, **_HOT)
 
 
 def hot_inline(function: Function) -> Function:
@@ -160,7 +162,7 @@ def hot_inline(function: Function) -> Function:
 
 def view(function: Function) -> Function:
     """Splice a function that returns a view of its arguments into hot code, where arrays cannot be returned."""
-    return _compile(function, _nrt=False, inline="always")
+    return _compile(function, **_HOT, inline="always")
 
 
 def implements(
@@ -176,18 +178,12 @@ def implements(
         path = Path(function.__code__.co_filename)
         if path.exists() and not path.resolve().is_relative_to(PACKAGE):
             _OUTSIDE.setdefault(kind, {})[str(path)] = path.read_bytes()
-        body = hot_inline(function) if inline else hot(function)
 
-        def choose(*arguments: Any) -> Any:
-            if getattr(arguments[argument], "instance_class", None) is not kind:
-                return None
+        def choose(*arguments: Any) -> Function | None:
+            return function if getattr(arguments[argument], "instance_class", None) is kind else None
 
-            def call(*arguments: Any) -> Any:  # Numba wants the same signature, annotations included
-                return body(*arguments)
-
-            return call
-
-        overload(generic, jit_options=_SHORT)(choose)
-        return body
+        choose.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]  # Numba compares the two
+        overload(generic, jit_options=_SHORT if inline else _HOT)(choose)
+        return function
 
     return register

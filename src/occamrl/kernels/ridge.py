@@ -17,6 +17,8 @@ from typing import NamedTuple
 from occamrl.contracts import Floats, Ints
 from occamrl.kernels.compile import hot, hot_inline, view
 
+_EPSILON = 2.0**-52
+
 
 class Blocks(NamedTuple):
     """Where the coordinates of each (s, a) live."""
@@ -56,6 +58,15 @@ def dot(a: Floats, b: Floats, n: int) -> float:
 
 
 @hot
+def sum_of(numbers: Floats) -> float:
+    """Return the sum of all numbers; NumPy's own reductions are not for hot code, which may not allocate."""
+    result = 0.0
+    for i in range(numbers.size):
+        result += numbers[i]
+    return result
+
+
+@hot
 def add_row(matrix: Floats, weight: float, x: Floats) -> None:
     """Add weight * x x^T to a block."""
     n = matrix.shape[0]
@@ -69,17 +80,22 @@ def add_row(matrix: Floats, weight: float, x: Floats) -> None:
 def invert_factor(matrix: Floats, out: Floats, work: Floats) -> float:
     """Write W = U^{-1} (upper triangular), where Sigma = U^T U, to ``out``; return logdet Sigma.
 
-    Then Sigma^{-1} = W W^T. ``work`` has the shape of the block.
+    Then Sigma^{-1} = W W^T. ``work`` has the shape of the block. Pivots are at least the rounding of the
+    diagonal: a lambda that is lost beside the rest of Sigma (a tiny one, for a generous norm bound) leaves a direction
+    as unknown as numbers can say.
     """
     n = matrix.shape[0]
+    least = 0.0
     for i in range(n):
+        least = max(least, n * _EPSILON * matrix[i, i])
         for j in range(n):
             work[i, j] = matrix[i, j]
     logdet = 0.0
     for k in range(n):  # right-looking Cholesky: row k of U, then its outer product leaves the rest
-        pivot = work[k, k]
-        if not pivot > 0.0:
-            raise ValueError("the regression matrix is not positive definite; raise the regularisation")
+        if math.isnan(work[k, k]):
+            raise ValueError("the regression matrix holds a value that is not a number")
+        pivot = max(work[k, k], least)
+        work[k, k] = pivot
         logdet += math.log(pivot)
         root = 1.0 / math.sqrt(pivot)
         for j in range(k, n):

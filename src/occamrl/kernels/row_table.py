@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from occamrl.contracts import Floats, Ints
+from occamrl.errors import CheckpointError
 from occamrl.kernels.compile import compiled, hot
 
 EMPTY = -1
@@ -76,3 +77,16 @@ def with_room(table: RowTable, keys: int) -> RowTable:
     larger = row_table(capacity)
     copy_rows(table, larger)
     return larger
+
+
+def require_sound(table: RowTable, path: str) -> None:
+    """Refuse a table from outside whose arrays do not fit together: compiled code would follow its slots anywhere."""
+    capacity = table.slot.size
+    kinds = (table.slot, np.int64), (table.key, np.int64), (table.visits, np.int64), (table.target_sum, np.float64)
+    whole = all(array.ndim == 1 and array.dtype == kind for array, kind in kinds) and table.used.shape == (1,)
+    sizes = capacity >= 2 and capacity & (capacity - 1) == 0
+    sizes = sizes and all(array.size == capacity // 2 for array, _ in kinds[1:])
+    if not (whole and sizes and 0 <= table.used[0] <= capacity // 2):
+        raise CheckpointError(path, got="arrays that do not fit together", expected="a table of rows")
+    if table.slot.min() < EMPTY or table.slot.max() >= max(1, int(table.used[0])):
+        raise CheckpointError(path, got="slots out of range", expected="a table of rows")

@@ -7,6 +7,10 @@ range of a target function is tiny, its weight 1/R (M23) would turn the rounding
 
 Lazy replanning (M12) waits until logdet Sigma has grown by log(1 + c). Because logdet(I + M) <= trace M, the sum of
 ||x||^2 in the inverse of the last factorised Sigma tells for free when that cannot have happened yet.
+
+A learner may plan with some coordinates D only and still enter its rows in all of them (M17): Sigma and xy are then
+those of all coordinates, while factor, theta, logdet and every plan belong to the [D, D] block. The lazy criterion
+looks at that block too, because the argument behind M12 is about the ellipsoid that the plan in play was made with.
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ from occamrl.kernels.ridge import (
     invert_factor,
     solve,
     squared_norm,
+    sum_of,
 )
 
 EPISODES, TOUCHED, PLANS = range(3)  # counters
@@ -52,6 +57,7 @@ class Scratch(NamedTuple):
     target: Floats  # [most outcomes of an (s, a)]
     x: Floats  # [largest block]
     work: Floats  # [largest block squared]
+    block: Floats  # [|D|^2 + |D|] the [D, D] block of Sigma and the [D] block of xy; empty when all coordinates plan
     dirty: Ints  # [B]
     mean: Floats  # [S*A] <x, theta>
     norm: Floats  # [S*A] ||x||^2 in Sigma^{-1}
@@ -63,8 +69,10 @@ class Scratch(NamedTuple):
 class LinearModel(NamedTuple):
     """What the compiled functions read, and their scratch memory."""
 
-    features: Any  # DenseFeatures | SparseFeatures | TabularFeatures
+    features: Any  # DenseFeatures | SparseFeatures | TabularFeatures, of the coordinates that plan
     blocks: Blocks
+    row_features: Any  # the same of all coordinates, in which rows are entered
+    active: Ints  # [|D|] the coordinates that plan, among all; empty: every one
     base_reward: Floats  # [S*A]
     horizon: int
     rows: int  # steps that give a row: H - 1, or H when rewards come on transitions (M20)
@@ -78,6 +86,8 @@ class LinearModel(NamedTuple):
     regularization: float
     paper_constant: float
     scale: float
+    slack: float  # what the log-determinant of the noise event exceeds that of Sigma by, at most
+    estimate_weight: float  # what ||theta||^2 weighs in the radius: lambda of the noise event less that of Sigma
     replan: float
     clip_at_horizon: bool  # the paper's clip at H instead of H - h + 1
     scratch: Scratch
@@ -86,8 +96,8 @@ class LinearModel(NamedTuple):
 class LinearState(NamedTuple):
     """Statistics, the plan in play, and the rows seen under it."""
 
-    sigma: Floats  # [blocks' matrices] lambda I + sum x x^T, rows before the last refresh
-    xy: Floats  # [d] sum y x
+    sigma: Floats  # [blocks' matrices] lambda I + sum x x^T, rows before the last refresh; of all coordinates
+    xy: Floats  # [d] sum y x, of all coordinates
     factor: Floats  # [blocks' matrices] W with Sigma^{-1} = W W^T
     theta: Floats  # [d] Sigma^{-1} xy
     logdet: Floats  # [B] logdet(Sigma_b / lambda)
@@ -105,8 +115,8 @@ class LinearState(NamedTuple):
 follows_policy(LinearState)
 
 
-def linear_state(features: FeatureMap, known: Known, regularization: float) -> LinearState:
-    """Return the state before any data."""
+def linear_state(features: FeatureMap, known: Known, regularization: float, active: Ints | None = None) -> LinearState:
+    """Return the state before any data, for plans on all coordinates of a map or on some of them."""
     blocks = features.blocks
     states, horizon = known.states, known.horizon
     sigma = np.zeros(int(blocks.matrix_start[-1]))
@@ -114,11 +124,12 @@ def linear_state(features: FeatureMap, known: Known, regularization: float) -> L
         begins = blocks.matrix_start[:-1][blocks.size == n]
         sigma[begins[:, None] + np.arange(n) * (n + 1)] = regularization
     d = int(blocks.vector_start[-1])
+    planned = d if active is None else active.size
     state = LinearState(
         sigma=sigma,
         xy=np.zeros(d),
-        factor=np.zeros_like(sigma),
-        theta=np.zeros(d),
+        factor=np.zeros(sigma.size if active is None else planned * planned),
+        theta=np.zeros(planned),
         logdet=np.zeros(blocks.size.size),
         values=np.zeros((horizon + 1, states)),
         policy=np.zeros((horizon, states), dtype=np.int64),
@@ -130,8 +141,18 @@ def linear_state(features: FeatureMap, known: Known, regularization: float) -> L
         counters=np.zeros(3, dtype=np.int64),
         growth=np.zeros(3),
     )
-    refactor_all(blocks, regularization, state)
+    refactor(blocks, regularization, state, active)
     return state
+
+
+def refactor(blocks: Blocks, regularization: float, state: LinearState, active: Ints | None) -> None:
+    """Factorise what plans, as after the statistics were given from elsewhere."""
+    if active is None:
+        refactor_all(blocks, regularization, state)
+    else:
+        n = active.size
+        refactor_active(active, regularization, state, np.empty(n * n + n), np.empty(n * n))
+        state.growth[LOGDET] = state.logdet.sum()
 
 
 @hot
@@ -145,14 +166,30 @@ def refactor_block(blocks: Blocks, regularization: float, state: LinearState, b:
     solve(factor, block_vector(state.xy, blocks, b), block_vector(state.theta, blocks, b), work)
 
 
+@hot
+def refactor_active(active: Ints, regularization: float, state: LinearState, block: Floats, work: Floats) -> None:
+    """Read the [D, D] block of Sigma and the [D] block of xy, and factorise them (M17)."""
+    n, d = active.size, state.xy.size
+    chosen, rhs = block[: n * n].reshape((n, n)), block[n * n : n * n + n]
+    for i in range(n):
+        row = active[i] * d
+        rhs[i] = state.xy[active[i]]
+        for j in range(n):
+            chosen[i, j] = state.sigma[row + active[j]]
+    factor = state.factor.reshape((n, n))
+    logdet = invert_factor(chosen, factor, work[: n * n].reshape((n, n)))
+    state.logdet[0] = logdet - n * math.log(regularization)
+    solve(factor, rhs, state.theta, work)
+
+
 @compiled
 def refactor_all(blocks: Blocks, regularization: float, state: LinearState) -> None:
-    """Factorise every block, as after the statistics were given from elsewhere."""
+    """Factorise every block."""
     n = blocks.size.max()
     work = np.empty(n * n)
     for b in range(blocks.size.size):
         refactor_block(blocks, regularization, state, b, work)
-    state.growth[LOGDET] = state.logdet.sum()
+    state.growth[LOGDET] = sum_of(state.logdet)
 
 
 @hot_inline
@@ -173,13 +210,15 @@ def centre(model: LinearModel, low: float, high: float, target: Floats, count: i
 
 
 @hot_inline
-def row_of(model: LinearModel, values: Floats, sa: int, target: Floats, x: Floats) -> tuple[float, float]:
+def row_of(
+    model: LinearModel, features: Any, values: Floats, sa: int, target: Floats, x: Floats
+) -> tuple[float, float]:
     """Write the row x of (s, a) for the values of the next step, unless it carries nothing; return (c, R)."""
-    outcomes = model.features.outcomes
+    outcomes = features.outcomes
     low, high = fill_target(outcomes, sa, values, target)
     middle, spread = centre(model, low, high, target, outcomes.start[sa + 1] - outcomes.start[sa])
     if spread > 0.0:
-        contract(model.features, sa, target, x)
+        contract(features, sa, target, x)
     return middle, spread
 
 
@@ -190,19 +229,24 @@ def absorb(model: LinearModel, state: LinearState) -> None:
     states = state.policy.shape[1]
     actions = model.base_reward.size // states
     target, x, work, dirty = model.scratch.target, model.scratch.x, model.scratch.work, model.scratch.dirty
+    restricted = model.active.size > 0
     for i in range(state.counters[TOUCHED]):
         h, s = divmod(state.touched[i], states)
         count, total = state.visits[h, s], state.target_sum[h, s]
         state.visits[h, s] = 0
         state.target_sum[h, s] = 0.0
         sa = s * actions + state.policy[h, s]
-        middle, spread = row_of(model, state.values[h + 1], sa, target, x)
+        middle, spread = row_of(model, model.row_features, state.values[h + 1], sa, target, x)
         if spread <= 0.0:
             continue
         b = blocks.of[sa]
-        add_row(block_matrix(state.sigma, blocks, b), count, x)
         y = (total + count * (state.first_target[h, s] - middle)) / spread
-        xy = block_vector(state.xy, blocks, b)
+        if restricted:
+            add_row(state.sigma.reshape((state.xy.size, state.xy.size)), count, x)
+            xy = state.xy[:]
+        else:
+            add_row(block_matrix(state.sigma, blocks, b), count, x)
+            xy = block_vector(state.xy, blocks, b)
         for j in range(xy.size):
             xy[j] += y * x[j]
         dirty[b] = 1
@@ -211,10 +255,13 @@ def absorb(model: LinearModel, state: LinearState) -> None:
         b = blocks.of[s * actions + state.policy[h, s]]
         if dirty[b]:
             dirty[b] = 0
-            refactor_block(blocks, model.regularization, state, b, work)
+            if restricted:
+                refactor_active(model.active, model.regularization, state, model.scratch.block, work)
+            else:
+                refactor_block(blocks, model.regularization, state, b, work)
     state.counters[TOUCHED] = 0
     state.growth[TRACE] = 0.0
-    state.growth[LOGDET] = state.logdet.sum()
+    state.growth[LOGDET] = sum_of(state.logdet)
 
 
 @hot
@@ -239,7 +286,7 @@ def predict(model: LinearModel, state: LinearState, values: Floats) -> None:
     block = 0
     factor, theta = block_matrix(state.factor, blocks, 0), block_vector(state.theta, blocks, 0)
     for sa in range(scratch.mean.size):
-        scratch.middle[sa], scratch.spread[sa] = row_of(model, values, sa, target, x)
+        scratch.middle[sa], scratch.spread[sa] = row_of(model, model.features, values, sa, target, x)
         scratch.mean[sa] = 0.0
         scratch.norm[sa] = 0.0
         if scratch.spread[sa] > 0.0:
@@ -261,8 +308,9 @@ def optimistic_values(model: LinearModel, state: LinearState) -> bool:
     if model.batch.kind == BLOCK_PER_PAIR:
         turn_blocks(model.batch, state.factor, state.theta)
     changed = False
+    bias = model.estimate_weight * dot(state.theta, state.theta, state.theta.size)
     for h in range(horizon - 1, -1, -1):
-        width = model.scale * ellipsoid_width(
+        width = ellipsoid_width(
             model.radius,
             model.weighted,
             model.unit,
@@ -270,12 +318,13 @@ def optimistic_values(model: LinearModel, state: LinearState) -> bool:
             h,
             state.counters[EPISODES],
             model.dimension,
-            state.growth[LOGDET],
+            state.growth[LOGDET] + model.slack,
             model.delta,
             model.regularization,
             model.norm_bound,
             model.paper_constant,
         )
+        width = model.scale * (width if bias == 0.0 else math.sqrt(width * width + bias))
         ceiling = float(horizon) if model.clip_at_horizon else float(horizon - h)
         predict(model, state, state.values[h + 1])
         if model.weighted:
@@ -347,7 +396,7 @@ def row_norm(model: LinearModel, state: LinearState, h: int, s: int, a: int) -> 
     blocks = model.blocks
     sa = s * (model.base_reward.size // state.policy.shape[1]) + a
     target, x, work = model.scratch.target, model.scratch.x, model.scratch.work
-    _, spread = row_of(model, state.values[h + 1], sa, target, x)
+    _, spread = row_of(model, model.features, state.values[h + 1], sa, target, x)
     if spread <= 0.0:
         return 0.0
     b = blocks.of[sa]

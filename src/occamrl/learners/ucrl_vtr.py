@@ -10,12 +10,27 @@ import numpy as np
 
 from occamrl.confidence.radii import FINITE_SETS, squared_distance_radius
 from occamrl.contracts import Floats, Known, Learner, Outcomes
-from occamrl.errors import ParameterError, ShapeError, require_choice
+from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
 from occamrl.families.finite import FiniteFamily
 from occamrl.kernels.compile import compiled
 from occamrl.kernels.features import fill_target
 from occamrl.kernels.row_table import row_table, with_room
-from occamrl.learners.finite import BEST, LAST_START, MEMBER, NEXT_LOOK, FiniteModel, FiniteState, Scratch
+from occamrl.learners import finite as _compiled_functions  # noqa: F401  (registers plan, observe, ...)
+from occamrl.learners.finite_rows import (
+    ALIVE,
+    COUNTERS,
+    CURRENT,
+    FIRST_LOOK,
+    LAST_START,
+    MEMBER,
+    NEVER,
+    NEXT_LOOK,
+    NEXT_TEST,
+    FiniteModel,
+    FiniteState,
+    Pending,
+    Scratch,
+)
 
 _COLUMN_NUMBERS = 2**23  # at most 64 MiB of cached columns
 
@@ -54,11 +69,9 @@ class UCRLVTR(Learner):
         require_choice("weights", self.weights, ("range", "none"))
         if not isinstance(self.family, FiniteFamily):
             raise ParameterError("family", got=type(self.family).__name__, expected="a FiniteFamily")
-        if not 0.0 < self.delta <= 1.0:
-            raise ParameterError("delta", got=self.delta, expected="a number in (0, 1]")
-        for name in ("replan", "scale"):
-            if not (getattr(self, name) >= 0.0 and np.isfinite(getattr(self, name))):
-                raise ParameterError(name, got=getattr(self, name), expected="a finite number >= 0")
+        require_number("delta", self.delta, 1e-100, 1.0)
+        require_number("replan", self.replan, 0.0, 1e100)
+        require_number("scale", self.scale, 0.0, 1e100)
         if self.prior is not None:
             weights = np.asarray(self.prior, dtype=np.float64)
             if weights.shape != (self.family.size,):
@@ -89,6 +102,10 @@ class UCRLVTR(Learner):
             theta=self.family.theta,
             values=values,
             log_prior=np.log(prior),
+            level=np.zeros(size, dtype=np.int64),
+            restrict=False,
+            test=np.inf,
+            guard=False,
             base_reward=known.base_reward.flatten(),
             horizon=known.horizon,
             rows=known.horizon if layout.outcomes.bonus.any() else known.horizon - 1,
@@ -110,10 +127,10 @@ class UCRLVTR(Learner):
         """Return a fresh state."""
         n, horizon, states = self.family.size, known.horizon, known.states
         cells = horizon * states
-        counters = np.zeros(9, dtype=np.int64)
-        counters[2] = n
-        counters[[MEMBER, BEST, LAST_START]] = (-1, 0, -1)
-        counters[NEXT_LOOK] = 0
+        counters = np.zeros(COUNTERS, dtype=np.int64)
+        counters[[ALIVE, CURRENT]] = n
+        counters[[MEMBER, LAST_START]] = -1
+        counters[[NEXT_LOOK, NEXT_TEST]] = FIRST_LOOK, NEVER
         return FiniteState(
             alive=np.arange(n),
             loss=np.zeros(n),
@@ -123,10 +140,13 @@ class UCRLVTR(Learner):
             visits=np.zeros((horizon, states), dtype=np.int64),
             first_target=np.zeros((horizon, states)),
             target_sum=np.zeros((horizon, states)),
+            square_sum=np.zeros((horizon, states)),
             touched=np.zeros(cells, dtype=np.int64),
             slot=np.full((horizon, states), -1, dtype=np.int64),
             column=np.zeros((1 + min(cells, max(horizon, _COLUMN_NUMBERS // n)), n)),
             table=row_table(256),
+            pending=pending_rows(1, 1, 1),
+            squares=np.zeros(1),
             counters=counters,
         )
 
@@ -148,6 +168,16 @@ class UCRLVTR(Learner):
             cls(family=family, radius="paper", weights="none"),
             cls(family=family, radius="unweighted", weights="none", replan=0.2),
         ]
+
+
+def pending_rows(capacity: int, horizon: int, states: int) -> Pending:
+    """Return room for rows that larger classes of a ladder are still to see."""
+    return Pending(
+        cell=np.zeros(capacity, dtype=np.int64),
+        visits=np.zeros(capacity, dtype=np.int64),
+        target_sum=np.zeros(capacity),
+        at=np.full((horizon, states), -1, dtype=np.int64),
+    )
 
 
 @compiled

@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from occamrl.confidence.radii import ELLIPSOIDS
-from occamrl.contracts import Floats, Known, Learner, Outcomes
-from occamrl.errors import ParameterError, ShapeError, require_choice
+from occamrl.contracts import Floats, Ints, Known, Learner, Outcomes
+from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
 from occamrl.families.features import FeatureMap
 from occamrl.kernels.batch import MOST_COORDINATES, Batch, dense_batch, empty_batch, tabular_batch
 from occamrl.kernels.features import DenseFeatures, TabularFeatures
-from occamrl.learners.linear import LinearModel, LinearState, Scratch, absorb, linear_state, refactor_all
+from occamrl.learners.linear import LinearModel, LinearState, Scratch, absorb, linear_state, refactor
+
+SMALLEST, LARGEST = 1e-100, 1e100  # parameters between these keep every formula finite
 
 
 class LinearStatistics(NamedTuple):
@@ -59,10 +61,19 @@ class UCRLVTRLin(Learner):
     paper_constant : float
         The constant c of the paper's radius (M10).
     target_range : float, optional
-        The range U of a target without weights; H - 1 by default (H with rewards on transitions).
+        The range U of a target without weights; by default H - 1, one more with rewards on transitions, and one more
+        where values are cut at H.
     clip : "step" | "horizon", optional
         Values at step h are cut at H - h + 1, or at H as the paper writes. By default "step", except for the radius
         "ayoub", whose published code cuts at H.
+    active : sequence of int, optional
+        Plan with these coordinates only, while rows still enter the statistics of all of them (M17); every coordinate
+        by default. To forget the others altogether, restrict the features instead.
+    event : (float, float), optional
+        The sharp radius with the noise event of a larger lambda' instead of lambda: L(theta*) <= min { L(theta) +
+        lambda' ||theta||^2 } + (1/4)(logdet(Sigma'/lambda') + 2 log(1/delta)), bounded from above at theta_k. It is
+        (1/4)(logdet(Sigma/lambda) + slack + 2 log(1/delta)) + lambda b^2 + (lambda' - lambda) ||theta_k||^2. The pair
+        is (lambda', slack), slack being at least the difference of the two log-determinants at any time.
     """
 
     features: FeatureMap
@@ -76,32 +87,53 @@ class UCRLVTRLin(Learner):
     paper_constant: float = 1.0
     target_range: float | None = None
     clip: str | None = None
+    active: Sequence[int] | None = None
+    event: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         require_linear_parameters(self)
+        if self.active is not None:
+            _require_active(self.features, self.active)
+        if self.event is not None and (self.radius != "sharp" or not self.event[0] >= self.lam):
+            raise ParameterError("event", got=self.event, expected="the sharp radius, and a lambda' >= lambda")
+
+    @property
+    def planned(self) -> FeatureMap:
+        """The features that plans are made with: those of the active coordinates."""
+        return self.features if self.active is None else self.features.restrict(self.active)
+
+    def _active(self) -> Ints | None:
+        return None if self.active is None else np.asarray(self.active, dtype=np.int64)
 
     @property
     def lam(self) -> float:
         """The regularisation lambda as a number."""
         if isinstance(self.regularization, str):
-            return self.features.dimension / (4.0 * self.norm_bound**2)
+            return (self.features.dimension if self.active is None else len(self.active)) / (4.0 * self.norm_bound**2)
         return float(self.regularization)
 
     def model(self, known: Known) -> LinearModel:
         """Return the constants of the compiled functions."""
-        layout, blocks = self.features.attach(known), self.features.blocks
+        active, planned = self._active(), self.planned
+        layout, blocks = planned.attach(known), planned.blocks
         outcomes, largest = layout.outcomes, int(blocks.size.max())
+        chosen = np.zeros(0, dtype=np.int64) if active is None else active
         rows = known.horizon if outcomes.bonus.any() else known.horizon - 1
-        plain_range = rows if self.target_range is None else self.target_range
+        at_horizon = (self.clip or ("horizon" if self.radius == "ayoub" else "step")) == "horizon"
+        # Values cut at H instead of H - h + 1 have targets of range up to H (and a bonus of up to 1).
+        widest = rows + 1 if at_horizon else rows
+        plain_range = widest if self.target_range is None else self.target_range
         pairs = known.states * known.actions
         return LinearModel(
             features=layout,
             blocks=blocks,
+            row_features=self.features.attach(known),
+            active=chosen,
             base_reward=known.base_reward.flatten(),
             horizon=known.horizon,
             rows=rows,
-            dimension=self.features.dimension,
-            batch=batch_of(self.features, outcomes),
+            dimension=planned.dimension,
+            batch=batch_of(planned, outcomes),
             radius=ELLIPSOIDS[self.radius],
             weighted=self.weights == "range",
             unit=1.0 if self.weights == "range" else float(plain_range),
@@ -110,12 +142,15 @@ class UCRLVTRLin(Learner):
             regularization=self.lam,
             paper_constant=float(self.paper_constant),
             scale=float(self.scale),
+            slack=0.0 if self.event is None else float(self.event[1]),
+            estimate_weight=0.0 if self.event is None else float(self.event[0]) - self.lam,
             replan=float(self.replan),
-            clip_at_horizon=(self.clip or ("horizon" if self.radius == "ayoub" else "step")) == "horizon",
+            clip_at_horizon=at_horizon,
             scratch=Scratch(
                 target=np.zeros(int(np.diff(outcomes.start).max())),
-                x=np.zeros(largest),
+                x=np.zeros(int(self.features.blocks.size.max())),
                 work=np.zeros(largest * largest),
+                block=np.zeros(chosen.size * chosen.size + chosen.size),
                 dirty=np.zeros(blocks.size.size, dtype=np.int64),
                 mean=np.zeros(pairs),
                 norm=np.zeros(pairs),
@@ -127,14 +162,16 @@ class UCRLVTRLin(Learner):
 
     def begin(self, known: Known, statistics: LinearStatistics | None = None) -> LinearState:
         """Return a fresh state, or one that continues from statistics gathered elsewhere."""
-        state = linear_state(self.features, known, self.lam)
+        active = self._active()
+        state = linear_state(self.features, known, self.lam, active)
         if statistics is not None:
-            if statistics.gram.size != state.sigma.size:
-                raise ShapeError("statistics", got=f"{statistics.gram.size} entries", expected=f"{state.sigma.size}")
+            if statistics.gram.size != state.sigma.size or statistics.xy.size != state.xy.size:
+                got, expected = (f"{gram.size} and {xy.size} entries" for gram, xy in (statistics[:2], state[:2]))
+                raise ShapeError("statistics", got=got, expected=expected)
             state.sigma[:] += statistics.gram
             state.xy[:] = statistics.xy
             state.counters[0] = statistics.episodes
-            refactor_all(self.features.blocks, self.lam, state)
+            refactor(self.features.blocks, self.lam, state, active)
         return state
 
     def reserve(self, state: LinearState, episodes: int) -> LinearState:
@@ -145,7 +182,7 @@ class UCRLVTRLin(Learner):
         """Return the rows seen so far as statistics; rows that wait for a plan are entered first."""
         state = copy.deepcopy(state)  # asking must not change what follows
         absorb(self.model(known), state)
-        gram = state.sigma - linear_state(self.features, known, self.lam).sigma
+        gram = state.sigma - linear_state(self.features, known, self.lam, self._active()).sigma
         return LinearStatistics(gram, state.xy.copy(), int(state.counters[0]))
 
     @classmethod
@@ -176,6 +213,14 @@ def batch_of(features: FeatureMap, outcomes: Outcomes) -> Batch:
     return empty_batch()
 
 
+def _require_active(features: FeatureMap, active: Sequence[int]) -> None:
+    """Refuse an empty list of coordinates, repeated ones, and a map that has no coordinates to choose from."""
+    if features.is_tabular:
+        raise ParameterError("active", got="a tabular map", expected="a dense or sparse one to restrict")
+    if len(active) == 0 or len(set(active)) != len(active) or not all(0 <= j < features.dimension for j in active):
+        raise ParameterError("active", got=list(active), expected=f"distinct integers in [0, {features.dimension})")
+
+
 def require_linear_parameters(learner: Any) -> None:
     """Refuse parameters outside their range, by name."""
     require_choice("radius", learner.radius, ELLIPSOIDS)
@@ -184,17 +229,16 @@ def require_linear_parameters(learner: Any) -> None:
         require_choice("clip", learner.clip, ("step", "horizon"))
     if not isinstance(learner.features, FeatureMap):
         raise ParameterError("features", got=type(learner.features).__name__, expected="a FeatureMap")
-    if not 0.0 < learner.delta <= 1.0:
-        raise ParameterError("delta", got=learner.delta, expected="a number in (0, 1]")
+    require_number("delta", learner.delta, SMALLEST, 1.0)
     if isinstance(learner.regularization, str):
         require_choice("regularization", learner.regularization, ("scaled",))
-    elif not (learner.regularization > 0.0 and np.isfinite(learner.regularization)):
-        raise ParameterError("regularization", got=learner.regularization, expected='a number > 0, or "scaled"')
-    for name in ("norm_bound", "paper_constant"):
-        if not (getattr(learner, name) > 0.0 and np.isfinite(getattr(learner, name))):
-            raise ParameterError(name, got=getattr(learner, name), expected="a finite number > 0")
-    if learner.target_range is not None and not (learner.target_range > 0.0 and np.isfinite(learner.target_range)):
-        raise ParameterError("target_range", got=learner.target_range, expected="a finite number > 0, or None")
-    for name in ("replan", "scale"):
-        if not (getattr(learner, name) >= 0.0 and np.isfinite(getattr(learner, name))):
-            raise ParameterError(name, got=getattr(learner, name), expected="a finite number >= 0")
+    else:
+        require_number("regularization", learner.regularization, SMALLEST, LARGEST)
+    require_number("norm_bound", learner.norm_bound, SMALLEST, LARGEST)
+    require_number("paper_constant", learner.paper_constant, SMALLEST, LARGEST)
+    require_number("replan", learner.replan, 0.0, LARGEST)
+    require_number("scale", learner.scale, 0.0, LARGEST)
+    if learner.target_range is not None:
+        require_number("target_range", learner.target_range, SMALLEST, LARGEST)
+        if learner.weights == "range":
+            raise ParameterError("target_range", got=learner.target_range, expected='None with weights="range"')

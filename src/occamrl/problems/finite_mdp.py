@@ -6,6 +6,7 @@ count steps from 0, so ``optimal_values[0]`` is V*_1 and ``optimal_values[H]`` i
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import FrozenInstanceError
 from functools import cached_property
@@ -175,6 +176,15 @@ class FiniteMDP:
             initial_cumulative=read_only(initial),
             optimal_values=read_only(values),
         )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the problem's arrays: equal for equal problems, in any process."""
+        digest = hashlib.sha256(f"{self.states} {self.actions} {self.horizon}".encode())
+        truth = self.truth
+        for array in (*truth.outcomes, truth.probability, truth.base_reward, truth.initial_cumulative):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
 
     @cached_property
     def known(self) -> Known:

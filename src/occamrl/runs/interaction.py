@@ -18,6 +18,7 @@ from occamrl.kernels.episodes import PLANNED, act, observe, plan, planned_value
 from occamrl.runs.phases import PhaseWalk
 
 _ROOM = 64  # episodes reserved at a time
+_ROUNDING = 1e-6  # how far a reward may be from the known one
 
 
 @hot
@@ -48,6 +49,8 @@ class Interaction:
     """
 
     def __init__(self, agent: Agent, known: Known, *, seed: int = 0) -> None:
+        if not isinstance(known, Known):
+            raise ParameterError("known", got=type(known).__name__, expected="what mdp.known gives")
         self.known = known
         self.walk = PhaseWalk(agent, known)
         self.agent_key = seeding.key(seed, "agent")
@@ -76,12 +79,16 @@ class Interaction:
     def record(self, reward: float, next_state: int) -> None:
         """Learn from the transition that followed the agent's action."""
         h = self._open_step()
-        if not (np.isfinite(reward) and 0.0 <= reward <= 1.0):
-            raise RewardError("reward", index=(self.episode, h), got=reward, expected="a number in [0, 1]")
+        number = isinstance(reward, (int, float, np.integer, np.floating)) and not isinstance(reward, bool)
+        if not (number and np.isfinite(reward) and 0.0 <= reward <= 1.0):
+            raise RewardError("reward", index=(self.episode, h), got=repr(reward), expected="a number in [0, 1]")
+        base = float(self.known.base_reward[self._state, self.act()])
+        bonus = float(reward) - base
         if self.known.transition_rewards is None:
-            bonus = 0.0  # the reward is known; rounding in an environment's own sum must not become a target
-        else:
-            bonus = float(reward) - float(self.known.base_reward[self._state, self.act()])
+            if abs(bonus) > _ROUNDING:
+                at = (self.episode, h)
+                raise RewardError("reward", index=at, got=reward, expected=f"{base}, the known reward of (s, a)")
+            bonus = 0.0  # rounding in an environment's own sum must not become a target
         self.record_bonus(bonus, next_state)
 
     def record_bonus(self, bonus: float, next_state: int) -> None:

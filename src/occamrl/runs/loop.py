@@ -15,10 +15,11 @@ from contextlib import contextmanager
 import numpy as np
 
 from occamrl import seeding
-from occamrl.contracts import Agent, Known, Problem
+from occamrl.contracts import Agent, Problem
 from occamrl.errors import Interrupted, ParameterError
 from occamrl.kernels.episodes import play
 from occamrl.problems.finite_mdp import FiniteMDP, as_mdp
+from occamrl.runs.identity import fingerprint
 from occamrl.runs.phases import PhaseWalk
 from occamrl.runs.progress import Progress
 from occamrl.runs.recording import KEEP_ALL_UNTIL, Recorder
@@ -33,7 +34,7 @@ def run(
     mdp: FiniteMDP | Problem,
     *,
     episodes: int,
-    seed: int = 0,
+    seed: int | None = None,
     progress: bool | None = None,
     keep_all_until: int = KEEP_ALL_UNTIL,
     continue_from: Result | None = None,
@@ -46,15 +47,15 @@ def run(
     mdp : FiniteMDP, or a problem that has one
     episodes : int
         How many episodes to play (in addition to those of ``continue_from``).
-    seed : int
-        The address of the environment's draws. Two agents with the same seed meet the same random numbers.
+    seed : int, optional
+        The address of the environment's draws, 0 by default. Two agents with the same seed meet the same numbers.
     progress : bool, optional
         Show progress on standard error; by default only when the run takes longer than a second.
     keep_all_until : int
         Every episode's regret is kept up to this one, log-spaced ones after it.
     continue_from : Result, optional
-        Go on where an earlier run ended; the result covers both, and equals that of one uninterrupted run. Agent, mdp
-        and seed must be the same (the seed is taken from the earlier run).
+        Go on where an earlier run ended; the result covers both, and equals that of one uninterrupted run. The agent
+        must have the same parameters, the mdp must be the same; the seed is taken from the earlier run.
 
     Returns
     -------
@@ -68,12 +69,18 @@ def run(
     problem = as_mdp(mdp)
     if isinstance(episodes, bool) or not isinstance(episodes, (int, np.integer)) or episodes < 1:
         raise ParameterError("episodes", got=episodes, expected="an integer >= 1")
+    if isinstance(keep_all_until, bool) or not isinstance(keep_all_until, (int, np.integer)) or keep_all_until < 0:
+        raise ParameterError("keep_all_until", got=keep_all_until, expected="an integer >= 0")
     if continue_from is None:
-        walk, recorder = PhaseWalk(agent, problem.known), Recorder(keep_all_until)
+        root = 0 if seed is None else seed
+        environment_key, agent_key = seeding.key(root, "environment"), seeding.key(root, "agent")
+        walk, recorder = PhaseWalk(agent, problem.known), Recorder(int(keep_all_until))
         plans, pessimistic, before = 0, 0, 0.0
     else:
-        _require_same(agent, problem.known, continue_from)
-        walk, recorder, seed = continue_from.walk.fork(), continue_from.recorder.fork(), continue_from.seed
+        _require_same(continue_from, agent, problem, seed)
+        root = continue_from.seed
+        environment_key, agent_key = seeding.key(root, "environment"), seeding.key(root, "agent")
+        walk, recorder = continue_from.walk.fork(), continue_from.recorder.fork()
         plans, pessimistic = continue_from.plans, continue_from.pessimistic_episodes
         before = continue_from.wall_time
     label = type(agent).__name__
@@ -81,11 +88,9 @@ def run(
 
     def result() -> Result:
         spent = before + time.perf_counter() - began
-        about = {"wall_time": spent, "seed": seed, "label": label}
+        about = {"wall_time": spent, "seed": int(root), "label": label, "agent": agent, "mdp": problem}
         return Result.of(recorder, walk, plans=plans, pessimistic_episodes=pessimistic, **about)
 
-    environment_key = seeding.key(seed, "environment")
-    agent_key = seeding.key(seed, "agent")
     truth = problem.truth
     end = recorder.episodes + int(episodes)
     uniforms, achieved = np.zeros(problem.horizon + 1 + (problem.horizon + 1) % 2), np.zeros((2, problem.states))
@@ -117,20 +122,23 @@ def run(
             recorder.add(regret, returns)
             walk.advance(made, returns, regret)
             bar.update(recorder.episodes - (end - int(episodes)), recorder.total_regret)
-            if pressed.is_set() and recorder.episodes < end:
+            if pressed.is_set():  # even after the last episode: somebody wants to stop what calls us
                 bar.close()
                 raise Interrupted(f"stopped after episode {recorder.episodes:,} of {end:,}", result())
     bar.close()
     return result()
 
 
-def _require_same(agent: Agent, known: Known, earlier: Result) -> None:
-    """Refuse to go on with another kind of agent or on a problem of another size."""
-    if type(agent).__name__ != earlier.label:
-        raise ParameterError("agent", got=type(agent).__name__, expected=f"{earlier.label}, as in continue_from")
-    sizes, before = ((each.states, each.actions, each.horizon) for each in (known, earlier.walk.known))
-    if sizes != before:
-        raise ParameterError("mdp", got=f"(S, A, H) = {sizes}", expected=f"{before}, as in continue_from")
+def _require_same(earlier: Result, agent: Agent, problem: FiniteMDP, seed: int | None) -> None:
+    """Refuse to continue a run with another agent, problem or seed: the result would be of neither."""
+    if not isinstance(earlier, Result):
+        raise ParameterError("continue_from", got=type(earlier).__name__, expected="the Result of an earlier run")
+    if agent is not earlier.agent and fingerprint(agent) != fingerprint(earlier.agent):
+        raise ParameterError("continue_from", got=f"a run of another {earlier.label}", expected=f"one of {agent!r}")
+    if problem is not earlier.mdp and problem.fingerprint != earlier.mdp.fingerprint:
+        raise ParameterError("continue_from", got=f"a run on {earlier.mdp!r}", expected=f"one on {problem!r}")
+    if seed is not None and seed != earlier.seed:
+        raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
 
 
 @contextmanager

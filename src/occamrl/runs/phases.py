@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from occamrl.contracts import Agent, Floats, Known, Learner, Phase, PhaseOutcome, Selector
-from occamrl.errors import ContractError, ParameterError
+from occamrl.errors import CheckpointError, ContractError, ParameterError
+from occamrl.kernels.row_table import RowTable, require_sound
 from occamrl.runs.recording import running_total
 
 _MEASURED: dict[str, Any] = {"episodes": 0, "regret": 0.0, "plans": 0, "realised_return": 0.0}
@@ -34,13 +35,15 @@ class _Alone(Selector):
         raise ContractError("an endless phase does not end")
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, name: str) -> Any:
     """Return a fact as plain data, which can be compared, put into a table and written as JSON."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if isinstance(value, (list, tuple)):
-        return [plain(part) for part in value]
-    return value
+        return [plain(part, name) for part in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ContractError(f"the fact {name!r} is a {type(value).__name__}; numbers, strings, lists and arrays are facts")
 
 
 def as_selector(agent: Agent) -> Selector:
@@ -74,7 +77,10 @@ class PhaseWalk:
             raise ContractError(f"phase {phase.label!r} has {phase.episodes} episodes; at least one is needed")
         self._take(phase)
         row = {"epoch": phase.epoch, "label": phase.label}
-        row |= {name: plain(fact) for name, fact in phase.facts.items()}
+        for name, fact in phase.facts.items():
+            if name in row or name in _MEASURED:
+                raise ContractError(f"a fact of phase {phase.label!r} is called {name!r}, which is taken")
+            row[name] = plain(fact, name)
         if self.rows and {key: fact for key, fact in self.rows[-1].items() if key not in _MEASURED} == row:
             return
         self.rows.append({**row, **_MEASURED})
@@ -132,11 +138,21 @@ class PhaseWalk:
         return walk
 
 
-def _overwrite(state: Any, saved: Any) -> Any:
-    """Return ``saved``, in the arrays of ``state`` where they fit: the selector's memory may share them."""
+def _overwrite(state: Any, saved: Any, path: str = "state") -> Any:
+    """Return ``saved``, in the arrays of ``state``, which the selector's memory may share.
+
+    Compiled code trusts sizes, so a saved state must have those of a fresh one. Only a table of rows may have grown.
+    """
+    if type(state) is not type(saved):
+        raise CheckpointError(path, got=type(saved).__name__, expected=type(state).__name__)
     if isinstance(state, np.ndarray):
         if state.shape != saved.shape or state.dtype != saved.dtype:
-            return saved
+            got, expected = (f"{array.dtype}{list(array.shape)}" for array in (saved, state))
+            raise CheckpointError(path, got=got, expected=expected)
         state[...] = saved
         return state
-    return type(saved)(*(_overwrite(ours, theirs) for ours, theirs in zip(state, saved, strict=True)))
+    if isinstance(state, RowTable):
+        require_sound(saved, path)
+        return saved
+    pairs = zip(state._fields, state, saved, strict=True)
+    return type(saved)(*(_overwrite(ours, theirs, f"{path}.{name}") for name, ours, theirs in pairs))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from occamrl.contracts import Floats, Ints
+from occamrl.errors import CheckpointError
 
 KEEP_ALL_UNTIL = 1_000_000
 POINTS_PER_DECADE = 1_000
@@ -97,6 +98,10 @@ class Recorder:
     @classmethod
     def from_tree(cls, tree: dict[str, Any]) -> Recorder:
         """Return the recorder of a tree."""
+        numbers, curves = tree["numbers"], tree["curves"]
+        sound = numbers.dtype == np.int64 and curves.dtype == np.float64 and curves.shape == (3, numbers.size)
+        if not (sound and numbers.ndim == 1 and tree["episodes"] >= int(numbers[-1] if numbers.size else 0)):
+            raise CheckpointError("recorder", got="curves that do not fit together", expected="a recorder's arrays")
         made = cls(tree["keep_all_until"])
         made.episodes, made.total_regret, made.total_return = (
             tree["episodes"],

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from occamrl.contracts import Floats, Ints
+from occamrl.contracts import Agent, Floats, Ints
+from occamrl.problems.finite_mdp import FiniteMDP
 from occamrl.runs.drawing import plot_regret
 from occamrl.runs.phases import PhaseWalk
 from occamrl.runs.recording import Recorder
@@ -37,6 +38,8 @@ class Result:
     wall_time: float  # seconds
     seed: int
     label: str
+    agent: Agent = field(repr=False)
+    mdp: FiniteMDP = field(repr=False)
     walk: PhaseWalk = field(repr=False)  # where to continue from
     recorder: Recorder = field(repr=False)
 
@@ -73,7 +76,7 @@ class Result:
 
         rows = [row for row in self.walk.rows if row["episodes"]]
         names = list(dict.fromkeys(name for row in rows for name in row))
-        return pa.table({name: [row.get(name) for row in rows] for name in names})
+        return pa.table({name: _column([row.get(name) for row in rows]) for name in names})
 
     def to_table(self) -> pa.Table:
         """Return the curves as a table: episode, regret, cumulative_regret, realised_return."""
@@ -111,3 +114,13 @@ class Result:
             f"Result({self.label}, {self.total_episodes:,} episodes, regret {self.total_regret:,.2f}, "
             f"{self.plans:,} plans, {self.wall_time:.2f} s)"
         )
+
+
+def _column(facts: list[Any]) -> Any:
+    """Return a column of facts; facts of different kinds become JSON texts."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(facts)
+    except (ValueError, TypeError):  # what pyarrow's own errors derive from
+        return pa.array([None if fact is None else json.dumps(fact) for fact in facts])

@@ -1,0 +1,330 @@
+"""How experiments bear kills, damage, full disks and many cells: the full studies, with figures.
+
+python benchmarks/study_robustness.py kills --count 200
+python benchmarks/study_robustness.py damage --count 1000
+python benchmarks/study_robustness.py storage
+python benchmarks/study_robustness.py many --cells 1000
+
+The test-suite runs the same functions on a smaller scale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import errno
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from occamrl.errors import InvalidInput
+from occamrl.runs import faults
+from occamrl.runs.cells import Cell
+from occamrl.runs.checkpoint import read_arrays
+from occamrl.runs.experiment import Experiment
+from occamrl.runs.failures import Stopped, StorageError
+from occamrl.runs.files import PARTIAL
+from occamrl.runs.folder import Folder
+from occamrl.runs.player import Settings, Stop, play_cell
+from occamrl.runs.records import check_cell, load, verify
+
+SPEC = """
+name = "robust"
+episodes = {episodes}
+seeds = {seeds}
+thinning = 100
+[[problem]]
+name = "RiverSwim"
+parameters = {{ states = 3 }}
+[[agent]]
+name = "UniformRandom"
+[[agent]]
+name = "Optimal"
+"""
+COMMAND = [sys.executable, "-P", "-c", "from occamrl.cli import main; main()"]
+QUICK = Settings(checkpoint_seconds=0.02)
+
+
+def write_spec(folder: Path, *, episodes: int, seeds: int) -> Path:
+    """Write a spec of 2 x seeds cells."""
+    path = folder / "robust.toml"
+    path.write_text(SPEC.format(episodes=episodes, seeds=seeds))
+    return path
+
+
+def tables(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of every table, and the totals of every manifest."""
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.glob("cells/*/*.parquet"))}
+    keys = ("total_regret", "total_return", "plans", "pessimistic_episodes", "files")
+    for manifest in load(folder).cells:
+        found[manifest["cell"]] = json.dumps([manifest[key] for key in keys], sort_keys=True).encode()
+    return found
+
+
+def strays(folder: Path) -> list[str]:
+    """Return every file that does not belong to a finished experiment."""
+    wanted = {"experiment.json", "spec.toml", "manifest.json", "curve.parquet", "phases.parquet"}
+    return [str(path) for path in folder.rglob("*") if path.is_file() and path.name not in wanted]
+
+
+# ------------------------------------------------------------------------------------------------------------- kills
+class Killer:
+    """Starts runs and kills them or their workers until a number of kills is reached."""
+
+    def __init__(self, spec: Path, work: Path, seed: int) -> None:
+        self.spec, self.work, self.draw = spec, work, random.Random(seed)  # noqa: S311  # moments, not secrets
+        self.kills: Counter[str] = Counter()
+        self.runs = self.folders = 0
+        self.pace = 3.0
+
+    def study(self, count: int, reference: dict[str, bytes]) -> None:
+        """Kill ``count`` times; compare every folder with the reference once it is finished."""
+        while self.kills.total() < count:
+            folder = self.work / f"killed-{self.folders}"
+            self.folders += 1
+            finished = False
+            while not finished:
+                finished = self.attempt(folder, more=self.kills.total() < count)
+            left = strays(folder)
+            if left or tables(folder) != reference or Folder(folder).quarantine.exists():
+                raise AssertionError(f"{folder} differs after kills, or has strays: {left}")
+
+    def attempt(self, folder: Path, *, more: bool) -> bool:
+        """Run once, with a kill somewhere if ``more`` are wanted; return whether the experiment finished."""
+        environment, mode = {**os.environ}, self.draw.choice(("fault", "parent", "all", "worker")) if more else ""
+        once = self.work / f"once-{self.runs}"
+        if mode == "fault":
+            point, name = self.draw.choice(faults.POINTS), self.draw.choice(("*.npz", "*.parquet", "*.json"))
+            environment[faults.VARIABLE] = f"{point} {name} kill {self.draw.randint(1, 6)} {once}"
+        self.runs += 1
+        options = ["--out", str(folder), "--workers", "2", "--checkpoint-every", "0.02", "--json"]
+        began = time.monotonic()
+        with tempfile.TemporaryFile("w+") as output:
+            process = subprocess.Popen(  # noqa: S603  # our own command line
+                [*COMMAND, "run", str(self.spec), *options],
+                stdout=output,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+            )
+            if mode in ("parent", "all", "worker"):
+                self._kill_later(process, output, mode)
+            code = process.wait()
+        if mode == "":
+            self.pace = time.monotonic() - began
+        if once.exists():
+            self.kills["fault"] += 1
+        return code == 0
+
+    def _kill_later(self, process: subprocess.Popen[bytes], output: Any, mode: str) -> None:
+        deadline = time.monotonic() + self.draw.uniform(0.0, 1.2 * self.pace)
+        while time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.005)
+        if process.poll() is not None:
+            return
+        workers = _workers(output)
+        victims = {"parent": [process.pid], "all": [process.pid, *workers], "worker": workers[-1:]}[mode]
+        for pid in victims:
+            try:
+                os.kill(pid, signal.SIGKILL)
+                self.kills[mode] += 1
+            except ProcessLookupError:
+                pass
+
+
+def _workers(output: Any) -> list[int]:
+    """Return the ids of the worker processes that a run has announced."""
+    text = os.pread(output.fileno(), 10**7, 0).decode(errors="replace")
+    pids = []
+    for line in text.splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if event.get("event") == "begin":
+            pids.append(int(event["pid"]))
+    return list(dict.fromkeys(pids))
+
+
+def kill_study(work: Path, count: int, *, episodes: int = 60_000, seeds: int = 3, seed: int = 0) -> dict[str, Any]:
+    """Kill runs of one experiment until ``count`` kills are done; raise if anything differs."""
+    spec = write_spec(work, episodes=episodes, seeds=seeds)
+    whole = work / "whole"
+    Experiment.from_toml(spec).run(whole, workers=1)
+    killer = Killer(spec, work, seed)
+    began = time.monotonic()
+    killer.study(count, tables(whole))
+    facts = {"kills": killer.kills.total(), "by kind": dict(killer.kills), "processes": killer.runs}
+    return {**facts, "folders, all identical": killer.folders, "seconds": round(time.monotonic() - began)}
+
+
+# ------------------------------------------------------------------------------------------------------------ damage
+def sample_folder(work: Path) -> tuple[Path, Cell]:
+    """Make a folder with finished cells and one that was stopped; return it with the cell of the checkpoint."""
+    folder = work / "sample"
+    experiment = Experiment.from_toml(write_spec(work, episodes=3_000, seeds=2))
+    place = Folder(folder)
+    folder.mkdir()
+    experiment.settle(place)
+    *finished, last = experiment.cells
+    for cell in finished:
+        play_cell(place, cell, lambda news: None, Stop(), QUICK)
+    pieces = iter((False, False, True))
+    with contextlib.suppress(Stopped):
+        play_cell(place, last, lambda news: None, Stop(lambda: next(pieces)), QUICK)
+    return folder, last
+
+
+def damage_study(work: Path, count: int, seed: int = 0) -> dict[str, Any]:
+    """Flip a bit or cut a file, ``count`` times; raise if it goes unnoticed or the error does not name the file."""
+    folder, _ = sample_folder(work)
+    place, draw = Folder(folder), random.Random(seed)  # noqa: S311  # positions, not secrets
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    cases: Counter[str] = Counter()
+    for number in range(count):
+        path = paths[number % len(paths)]
+        before = path.read_bytes()
+        cut = number % 5 == 4
+        at = draw.randrange(len(before))
+        path.write_bytes(
+            before[:at] if cut else before[:at] + bytes([before[at] ^ (1 << draw.randrange(8))]) + before[at + 1 :]
+        )
+        noticed = _notice(place, path)
+        path.write_bytes(before)
+        if str(path) not in noticed:
+            raise AssertionError(f"{path} damaged at {at} ({'cut' if cut else 'flip'}): {noticed or 'unnoticed'}")
+        cases[f"{path.name}, {'cut' if cut else 'flip'}"] += 1
+    if verify(folder, quarantine=False):
+        raise AssertionError("the folder should be whole again")
+    return {"cases": cases.total(), "noticed": cases.total(), "by file": dict(sorted(cases.items()))}
+
+
+def _notice(place: Folder, path: Path) -> str:
+    """Return the message about a damaged file."""
+    try:
+        if path.parent == place.path:
+            found = verify(place.path, quarantine=False)
+            return found[0].problem if found else ""
+        if path.name == "checkpoint.npz":
+            read_arrays(path)
+        else:
+            load(place.path)
+        wrong = check_cell(place, path.parent.name)
+    except InvalidInput as error:
+        return str(error) if check_cell(place, path.parent.name) is not None or path.parent == place.path else ""
+    return "" if wrong is None else str(wrong)
+
+
+# ----------------------------------------------------------------------------------------------------------- storage
+def storage_study(work: Path, points: tuple[str, ...] = faults.POINTS[:4]) -> dict[str, Any]:
+    """Fail at every point of every write with three errors; raise unless it is told, and mended by another try."""
+    spec = write_spec(work, episodes=3_000, seeds=1)
+    experiment = Experiment.from_toml(spec)
+    whole = work / "whole"
+    experiment.run(whole, workers=1)
+    reference, cases = tables(whole), 0
+    names = ("spec.toml", "experiment.json", "checkpoint.npz", "progress.json", "*.parquet", "manifest.json")
+    for name in names:
+        for point in points:
+            for number in (errno.ENOSPC, errno.EACCES, errno.EROFS):
+                folder = work / f"storage-{cases}"
+                _fail_then_mend(folder, experiment, f"{point} {name} {errno.errorcode[number]} 1", number)
+                if tables(folder) != reference or strays(folder):
+                    raise AssertionError(f"{folder}: {point} {name} {number} left something behind")
+                cases += 1
+    return {"cases": cases, "told and mended": cases}
+
+
+def _fail_then_mend(folder: Path, experiment: Experiment, fault: str, number: int) -> None:
+    """Play with a fault in this process, then without."""
+    place = Folder(folder)
+    folder.mkdir()
+    stop = iter([False] * 3 + [True] + [False] * 10**6)
+    try:
+        with faults.injected(fault):
+            experiment.settle(place)
+            for cell in experiment.cells:
+                try:
+                    play_cell(place, cell, lambda news: None, Stop(lambda: next(stop)), QUICK)
+                except Stopped:
+                    play_cell(place, cell, lambda news: None, Stop(), QUICK)
+    except StorageError as error:
+        if error.errno != number or not str(error):
+            raise
+    else:
+        raise AssertionError(f"{fault}: nobody noticed")
+    if any(path.name.endswith(PARTIAL) for path in folder.rglob("*")):
+        raise AssertionError(f"{fault}: a temporary file is left")
+    experiment.settle(place)
+    for cell in experiment.cells:
+        play_cell(place, cell, lambda news: None, Stop(), QUICK)
+
+
+# -------------------------------------------------------------------------------------------------------- many cells
+def many_study(work: Path, cells: int, workers: int = 2) -> dict[str, Any]:
+    """Run many small cells; return what each costs."""
+    spec = write_spec(work, episodes=100, seeds=cells // 2)
+    folder = work / "many"
+    began = time.monotonic()
+    Experiment.from_toml(spec).run(work / "warm", workers=workers) if cells <= 4 else None
+    options = ["--out", str(folder), "--workers", str(workers)]
+    process = subprocess.Popen([*COMMAND, "run", str(spec), *options], stderr=subprocess.DEVNULL)  # noqa: S603
+    peak = 0
+    while process.poll() is None:
+        peak = max(peak, _memory(process.pid))
+        time.sleep(0.05)
+    spent = time.monotonic() - began
+    facts: dict[str, Any] = {"cells": cells, "exit code": process.returncode, "seconds": round(spent, 1)}
+    facts["ms per cell"] = round(1000 * spent / cells, 1)
+    facts["files per cell"] = sum(1 for path in folder.glob("cells/*/*")) / cells
+    facts["bytes per cell"] = round(sum(path.stat().st_size for path in folder.glob("cells/*/*")) / cells)
+    facts["memory of the parent, MB"] = round(peak / 2**20)
+    for command in ("status", "verify"):
+        began = time.monotonic()
+        subprocess.run([*COMMAND, command, str(folder)], stdout=subprocess.DEVNULL, check=True)  # noqa: S603
+        facts[f"{command}, seconds"] = round(time.monotonic() - began, 2)
+    began = time.monotonic()
+    rows = load(folder).curves.num_rows
+    facts["load, seconds"], facts["rows of the curves"] = round(time.monotonic() - began, 2), rows
+    return facts
+
+
+def _memory(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError):
+        return 0
+
+
+def main() -> None:
+    """Run one study and print its figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", choices=("kills", "damage", "storage", "many"))
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--cells", type=int, default=1_000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="occamrl-") as text:
+        work = Path(text)
+        if options.study == "kills":
+            facts = kill_study(work, options.count, seed=options.seed)
+        elif options.study == "damage":
+            facts = damage_study(work, options.count, options.seed)
+        elif options.study == "storage":
+            facts = storage_study(work)
+        else:
+            facts = many_study(work, options.cells)
+    for name, value in facts.items():
+        print(f"{name}: {value}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Ladders: nested classes of kernels F_1 < F_2 < ... < F_M, checked (section 4 of the mathematics)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from occamrl.contracts import Floats, Ints
+from occamrl.errors import FamilyError, ParameterError
+from occamrl.families.features import FeatureMap
+from occamrl.families.finite import FiniteFamily
+from occamrl.families.nesting import match, nest, outcome_keys
+from occamrl.problems.finite_mdp import FiniteMDP
+
+
+class Ladder:
+    """Nested finite families, from the smallest to the largest.
+
+    Members are compared kernel by kernel; a ladder that is not nested is refused with the pair of rungs and the member
+    that shows it. Classes count from 1, as in the paper.
+
+    Parameters
+    ----------
+    rungs : sequence of FiniteFamily
+
+    Attributes
+    ----------
+    family : FiniteFamily
+        F_M, its members sorted by the first class that holds them, so that F_m is its first ``sizes[m - 1]`` members.
+    level : array [n]
+        The first class that holds a member, from 0.
+    """
+
+    def __init__(self, rungs: Sequence[FiniteFamily]) -> None:
+        given = list(rungs)
+        if not given:
+            raise FamilyError("rungs", got="an empty ladder", expected="at least one class")
+        for m, rung in enumerate(given):
+            if not isinstance(rung, FiniteFamily):
+                raise FamilyError("rungs", index=(m + 1,), got=type(rung).__name__, expected="a FiniteFamily")
+        self._set(*nest(given))
+
+    def _set(self, family: FiniteFamily, level: Ints) -> None:
+        self.family = family
+        self.level = level
+        self._rungs: dict[int, FiniteFamily] = {}
+
+    @classmethod
+    def of_prefixes(cls, parameters: ArrayLike, features: FeatureMap, sizes: Sequence[int]) -> Ladder:
+        """Return the ladder whose class m is the first ``sizes[m - 1]`` of a list of parameters; nested as it stands.
+
+        For long lists: members are neither compared nor stored twice.
+        """
+        family = FiniteFamily(parameters=parameters, features=features)
+        ends = [0, *(int(size) for size in sizes)]
+        if len(ends) < 2 or min(np.diff(ends)) < 1 or ends[-1] != family.size:
+            raise ParameterError("sizes", got=list(sizes), expected=f"increasing numbers that end at {family.size}")
+        made = cls.__new__(cls)
+        made._set(family, np.repeat(np.arange(len(ends) - 1), np.diff(ends)))
+        return made
+
+    @classmethod
+    def of_problem(cls, problem: Any) -> Ladder:
+        """Return the ladder that a problem brings along: its features ``phi``, ``hypotheses`` and their ``sizes``."""
+        return cls.of_prefixes(problem.hypotheses, FeatureMap(problem.phi), problem.sizes)
+
+    @property
+    def classes(self) -> int:
+        """The number M of classes."""
+        return int(self.level[-1]) + 1
+
+    @property
+    def sizes(self) -> list[int]:
+        """|F_1|, ..., |F_M|."""
+        return [int(size) for size in np.searchsorted(self.level, np.arange(self.classes), side="right")]
+
+    @property
+    def prior(self) -> Floats:
+        """w(P) = 1/(M |F_l less F_{l-1}|) for P first appearing in F_l (M25)."""
+        added = np.bincount(self.level)
+        return np.asarray(1.0 / (self.classes * added[self.level]), dtype=np.float64)
+
+    def rung(self, m: int) -> FiniteFamily:
+        """Return F_m, m = 1 ... M."""
+        if not 1 <= m <= self.classes:
+            raise ParameterError("m", got=m, expected=f"a class in 1 ... {self.classes}")
+        if m not in self._rungs:
+            self._rungs[m] = self.family if m == self.classes else self.family.prefix(self.sizes[m - 1])
+        return self._rungs[m]
+
+    def class_of(self, mdp: FiniteMDP) -> int | None:
+        """Return m*, the first class that holds a problem's kernel; None if none does. For studies: an agent cannot."""
+        if not mdp.stationary:
+            return None
+        features, truth = self.family.features, mdp.truth
+        theirs: Any = FeatureMap.of_outcomes(
+            truth.outcomes,
+            mdp.states,
+            None
+            if features.rewards is None
+            else truth.base_reward[np.repeat(np.arange(truth.base_reward.size), np.diff(truth.outcomes.start))]
+            + truth.outcomes.bonus,
+        )
+        keys = [outcome_keys(features), outcome_keys(theirs)]
+        union, place = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
+        place = place.ravel()
+        members, kernel = np.zeros((len(union), self.family.size)), np.zeros((len(union), 1))
+        np.add.at(members, place[: len(keys[0])], self.family.probabilities())
+        np.add.at(kernel[:, 0], place[len(keys[0]) :], truth.probability[0])
+        found = int(match(kernel, members)[0])
+        return None if found < 0 else int(self.level[found]) + 1
+
+    @classmethod
+    def examples(cls) -> list[Ladder]:
+        """Small instances, for the contract checks."""
+        stack = np.random.default_rng(2).dirichlet(np.ones(3), size=(6, 3, 2))
+        return [cls([FiniteFamily(stack[:1]), FiniteFamily(stack[:3]), FiniteFamily(stack)])]
+
+    def __len__(self) -> int:
+        return self.classes
+
+    def __repr__(self) -> str:
+        return f"Ladder({' < '.join(str(size) for size in self.sizes)} kernels, {self.family.features!r})"

@@ -1,0 +1,122 @@
+"""Patchy ice: FrozenLake 8x8 whose slipperiness is the same everywhere, or differs from part to part."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from occamrl.contracts import Floats
+from occamrl.errors import HorizonError, ParameterError
+from occamrl.problems.checks import require_integer, require_number
+from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.problems.listing import read_only
+
+LAKE = ("SFFFFFFF", "FFFFFFFF", "FFFHFFFF", "FFFFFHFF", "FFFHFFFF", "FHHFFFHF", "FHFFHFHF", "FFFHFFFG")
+SIDE = 8
+LEFT, DOWN, RIGHT, UP = range(4)  # Gymnasium's order
+_STEPS = {LEFT: (0, -1), DOWN: (1, 0), RIGHT: (0, 1), UP: (-1, 0)}
+_PARTS = (1, 2, 4, 8)  # everywhere, halves, four strips, columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchyIce:
+    """Walk from the upper left to the lower right corner; reaching it pays 1 and ends the episode, as a hole does.
+
+    A step goes to each side of where it was meant to with probability q, the slip of the part one stands in. The lake
+    has 1, 2, 4 or 8 parts of neighbouring columns.
+
+    Parameters
+    ----------
+    slip : tuple of 1, 2, 4 or 8 numbers
+        q of each part, from left to right.
+    levels : tuple of numbers
+        The slips that hypotheses may have.
+    horizon
+        H.
+    """
+
+    slip: tuple[float, ...] = (0.1,)
+    levels: tuple[float, ...] = (0.0, 0.1, 1.0 / 3.0)
+    horizon: int = 60
+
+    def __post_init__(self) -> None:
+        require_integer("horizon", self.horizon, 1, HorizonError)
+        if len(self.slip) not in _PARTS:
+            raise ParameterError("slip", got=f"{len(self.slip)} numbers", expected="1, 2, 4 or 8")
+        for q in (*self.slip, *self.levels):
+            require_number("slip", q, 0.0, 0.5)
+        if len(set(self.levels)) != len(self.levels) or not self.levels:
+            raise ParameterError("levels", got=self.levels, expected="different numbers")
+
+    @cached_property
+    def phi(self) -> list[sp.csr_array]:
+        """Nine sparse kernels (S*A, S): the walk without slipping, and what a slip in each column changes per q."""
+        states, actions = SIDE * SIDE, len(_STEPS)
+        entries: list[list[tuple[int, int, float]]] = [[] for _ in range(1 + SIDE)]
+        for s, a in itertools.product(range(states), range(actions)):
+            row = s * actions + a
+            if LAKE[s // SIDE][s % SIDE] in "HG":
+                entries[0].append((row, s, 1.0))
+                continue
+            ahead = _move(s, a)
+            entries[0].append((row, ahead, 1.0))
+            column = entries[1 + s % SIDE]
+            column.append((row, ahead, -2.0))
+            column.extend((row, _move(s, (a + turn) % 4), 1.0) for turn in (-1, 1))
+        return [_sparse(part, states * actions, states) for part in entries]
+
+    @cached_property
+    def reward(self) -> Floats:
+        """r[s, a, s']: 1 for reaching the goal."""
+        reward = np.zeros((SIDE * SIDE, len(_STEPS), SIDE * SIDE))
+        reward[:-1, :, -1] = 1.0
+        return read_only(reward)
+
+    @cached_property
+    def hypotheses(self) -> Floats:
+        """All parameters [n, 9], theta = (1, q of each column); by the number of parts they need."""
+        columns = np.array(list(itertools.product(self.levels, repeat=SIDE)))
+        needs = np.full(len(columns), len(_PARTS) - 1)
+        for m in range(len(_PARTS) - 2, -1, -1):
+            parts = columns.reshape(len(columns), _PARTS[m], -1)
+            needs[(parts == parts[:, :, :1]).all(axis=(1, 2))] = m
+        order = np.argsort(needs, kind="stable")
+        return read_only(np.concatenate([np.ones((len(columns), 1)), columns[order]], axis=1))
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """|F_1|, ..., |F_4|; with three levels 3, 9, 81 and 6,561."""
+        return [len(self.levels) ** parts for parts in _PARTS]
+
+    @property
+    def theta(self) -> Floats:
+        """theta* [9]."""
+        return np.concatenate([[1.0], np.repeat(self.slip, SIDE // len(self.slip))])
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The problem; episodes start in the upper left corner."""
+        dense = np.stack([kernel.toarray() for kernel in self.phi], axis=-1) @ self.theta
+        transition = np.maximum(dense, 0.0).reshape(SIDE * SIDE, len(_STEPS), SIDE * SIDE)
+        return FiniteMDP(transition=transition, reward=self.reward, horizon=self.horizon)
+
+    @classmethod
+    def examples(cls) -> Sequence[PatchyIce]:
+        """Small instances, for the contract checks."""
+        return [cls(horizon=20), cls(slip=(0.0, 1.0 / 3.0), horizon=16)]
+
+
+def _move(s: int, a: int) -> int:
+    down, right = _STEPS[a]
+    row, column = divmod(s, SIDE)
+    return min(max(row + down, 0), SIDE - 1) * SIDE + min(max(column + right, 0), SIDE - 1)
+
+
+def _sparse(entries: list[tuple[int, int, float]], rows: int, columns: int) -> sp.csr_array:
+    row, column, value = zip(*entries, strict=True)
+    return sp.csr_array(sp.coo_array((value, (row, column)), shape=(rows, columns)))

@@ -1,0 +1,88 @@
+// Building blocks. Every text from the data becomes a text node or an attribute's value, never markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function grow(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  for (const child of children.flat(Infinity)) {
+    if (child === null || child === undefined || child === false) continue;
+    node.append(child instanceof Node ? child : String(child));
+  }
+  return node;
+}
+const html = (tag, attributes, ...children) => grow(document.createElement(tag), attributes, children);
+const svg = (tag, attributes, ...children) => grow(document.createElementNS(SVG, tag), attributes, children);
+const named = (text) => html("bdi", {}, text); // a name's own direction does not turn its surroundings
+
+// ------------------------------------------------------------------------------------------------------------ numbers
+function show(value, digits = 4) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  const size = Math.abs(value);
+  if (size !== 0 && (size >= 1e7 || size < 1e-3)) return value.toExponential(Math.max(digits - 2, 1)).replace("e+", "e");
+  const decimals = Number.isInteger(value) ? 0 : Math.max(0, digits - 1 - Math.floor(Math.log10(size || 1)));
+  return value.toLocaleString("en", { maximumFractionDigits: Math.min(decimals, 6) });
+}
+const showEnds = (ends) => (ends ? `[${show(ends[0])}, ${show(ends[1])}]` : null);
+// Labels of one axis share a unit; on a logarithmic axis each tick has its own.
+function tickLabels(values, log) {
+  const most = Math.max(...values.map(Math.abs));
+  return values.map((value) => {
+    const size = log ? Math.abs(value) : most;
+    if (value === 0) return "0";
+    if (size >= 1e9 || Math.abs(value) < 1e-3) return (+value.toPrecision(3)).toExponential().replace("e+", "e");
+    if (size >= 1e6) return `${+(value / 1e6).toPrecision(4)}M`;
+    if (size >= (log ? 1e3 : 1e4)) return `${+(value / 1e3).toPrecision(4)}k`;
+    return (+value.toPrecision(6)).toLocaleString("en", { maximumFractionDigits: 6 });
+  });
+}
+
+// ---------------------------------------------------------------------------------------------------------- downloads
+function csvField(value) {
+  if (value === null || value === undefined) return "";
+  if (typeof value === "number") return String(value);
+  let text = String(value);
+  if (/^[=+\-@\t\r\n]/.test(text)) text = `'${text}`; // a spreadsheet would take it for a formula
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+const csv = (columns, rows) => [columns, ...rows].map((row) => row.map(csvField).join(",")).join("\r\n") + "\r\n";
+const fileName = (text) => text.replace(/[^A-Za-z0-9._-]+/g, "-").replace(/^[-.]+|-+$/g, "").slice(0, 80) || "data";
+
+function save(name, type, text) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  html("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+function csvButton(id, about, name, columns, rows) {
+  const press = () => save(`${fileName(name)}.csv`, "text/csv;charset=utf-8", csv(columns, rows()));
+  return html("button", { type: "button", id, onclick: press, "aria-label": `Download as CSV: ${about}` }, "CSV");
+}
+
+// ----------------------------------------------------------------------------------------------------------- controls
+function radios(id, legend, options, value, change) {
+  const one = ([key, text]) =>
+    html("label", { class: "segment" },
+      html("input", {
+        type: "radio", name: id, id: `${id}-${key}`, value: key, checked: key === value, onchange: () => change(key),
+      }),
+      html("span", {}, text));
+  return html("fieldset", { id }, html("legend", {}, legend), options.map(one));
+}
+function chooser(id, label, options, value, change) {
+  const one = ([key, text]) => html("option", { value: key, selected: String(key) === String(value) }, text);
+  const select = html("select", { id, onchange: () => change(select.value) }, options.map(one));
+  return html("label", { class: "pick" }, label, select);
+}
+function table(id, caption, columns, rows) {
+  const head = html("tr", {}, columns.map(([text, kind]) => html("th", { scope: "col", class: kind }, text)));
+  const line = (row) =>
+    html("tr", {}, row.map((cell, i) =>
+      i === 0 ? html("th", { scope: "row" }, cell) : html("td", { class: columns[i][1] }, cell)));
+  const body = html("table", { id }, html("caption", {}, caption), html("thead", {}, head),
+    html("tbody", {}, rows.map(line)));
+  return html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table, scrolls sideways" }, body);
+}
+const withEnds = (value, ends) => [show(value), ends ? html("span", { class: "ends" }, showEnds(ends)) : null];

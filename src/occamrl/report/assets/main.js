@@ -1,0 +1,92 @@
+// The page: sections in order, drawn anew when a control, the width or (live) the data changes.
+
+let data = JSON.parse(document.getElementById("data").textContent);
+const state = { axes: "linear", band: "interval", baseline: data.baseline, evidence: "values", hidden: new Set(), views: {} };
+const main = document.getElementById("main");
+
+function statusSection() {
+  const { done, running, missing, failed, total, failures, progress } = data.status;
+  const parts = [`${done} of ${total} cells done`];
+  if (running) parts.push(`${running} running`);
+  if (missing) parts.push(`${missing} waiting`);
+  const nodes = [html("p", { id: "status", role: "status" }, parts.join(", "), failed ? [", ", html("span", { class: "warn" }, `${failed} failed`)] : null, ".")];
+  if (done < total) nodes.push(html("progress", { max: total || 1, value: done, "aria-label": "Cells done" }));
+  if (progress.length) nodes.push(html("details", { id: "running" }, html("summary", {}, "Running cells"),
+    table("running-cells", running > progress.length ? `The first ${progress.length} of ${running}` : "At work now",
+      [["Cell"], ["Episodes"], ["Of"], ["Regret so far"], ["Episodes a second"]],
+      progress.map((one) => [one.cell.slice(0, 12), show(one.episodes, 9), show(one.total, 9), show(one.regret), show(one.rate)]))));
+  if (failures.length) nodes.push(html("details", { id: "failures" }, html("summary", {}, "Failed cells"),
+    table("failed-cells", "Left out of every figure and number below", [["Cell"], ["What", "text"], ["Reason", "text"]],
+      failures.map((one) => [one.cell, named(one.who), named(one.reason)]))));
+  return nodes;
+}
+
+function reproduceSection() {
+  const facts = (rows) => rows.map((row) => [row.name, row.values.length === 1 ? row.values[0][0]
+    : row.values.map(([text, n]) => `${text} (${n} cells)`).join("; ")]);
+  const mixed = [...data.versions, ...data.machine].some((row) => row.values.length > 1);
+  const get = () => save(`${fileName(data.name)}.toml`, "application/toml", data.spec);
+  return html("section", { "aria-labelledby": "reproduce" }, html("h2", { id: "reproduce" }, "Reproduce"),
+    html("p", { class: "note" }, "The spec of this experiment, and what it ran with."),
+    mixed ? html("p", { class: "warn" }, "The cells did not all run in the same environment.") : null,
+    html("details", { id: "spec", open: true }, html("summary", {}, "Spec"), html("pre", { tabindex: 0, "aria-label": "Spec in TOML" }, data.spec),
+      html("div", { class: "tools" }, html("button", { type: "button", id: "get-spec", onclick: get }, "Download spec (TOML)"))),
+    html("details", { id: "environment", open: true }, html("summary", {}, "Environment"),
+      table("versions", "Versions", [["Name"], ["Version", "text"]], facts(data.versions)),
+      table("machine", "Machine", [["Fact"], ["Value", "text"]], facts(data.machine))));
+}
+
+const panelWidth = () => {
+  const all = main.clientWidth - 2 * parseFloat(getComputedStyle(main).paddingLeft), rem = 16;
+  const across = Math.max(1, Math.floor((all + 1.2 * rem) / (27 * rem + 1.2 * rem)));
+  return Math.round(Math.max(260, Math.min((all - (across - 1) * 1.2 * rem) / across, 46 * rem) - 1.8 * rem));
+};
+
+let drawnWidth = 0;
+function draw() {
+  drawnWidth = panelWidth();
+  const focused = document.activeElement && document.activeElement.id, where = window.scrollY;
+  const open = new Map([...document.querySelectorAll("details[id]")].map((one) => [one.id, one.open]));
+  const none = html("p", {}, "No cell has finished yet.");
+  main.replaceChildren(...(data.problems.length ? [
+    regretSection(data, state, drawnWidth, draw), summarySection(data), differencesSection(data, state, draw),
+    decisionsSection(data, state, drawnWidth, draw)].filter(Boolean) : [none]), reproduceSection());
+  document.getElementById("head").replaceChildren(html("h1", {}, named(data.name)), ...statusSection());
+  document.getElementById("contents").replaceChildren(...[...main.querySelectorAll("h2")].map((title) =>
+    html("li", {}, html("a", { href: `#${title.id}` }, title.textContent))));
+  for (const [id, was] of open) if (document.getElementById(id)) document.getElementById(id).open = was;
+  const again = focused && document.getElementById(focused);
+  if (again) again.focus({ preventScroll: true });
+  if (window.scrollY !== where) window.scrollTo(window.scrollX, where);
+}
+
+draw();
+new ResizeObserver(() => { if (Math.abs(panelWidth() - drawnWidth) > 8) draw(); }).observe(main);
+let closed = [];
+window.addEventListener("beforeprint", () => {
+  closed = [...document.querySelectorAll("details:not([open])")];
+  for (const one of closed) one.open = true;
+});
+window.addEventListener("afterprint", () => { for (const one of closed) one.open = false; });
+
+// --------------------------------------------------------------------------------------------------------------- live
+const pause = Number(document.documentElement.dataset.live || 0);
+const note = document.getElementById("live");
+let tag = document.documentElement.dataset.tag || "";
+async function lookAgain() {
+  try {
+    if (!document.hidden) {
+      const answer = await fetch("data.json", { cache: "no-store", headers: tag ? { "If-None-Match": tag } : {} });
+      if (answer.status === 200) {
+        data = await answer.json();
+        tag = answer.headers.get("ETag") || "";
+        draw();
+      } else if (answer.status !== 304) throw new Error(String(answer.status));
+      note.textContent = data.trouble || "Live: this page follows the run.";
+    }
+  } catch {
+    note.textContent = "Not connected: what is shown is the last that was received.";
+  }
+  setTimeout(lookAgain, pause);
+}
+if (pause) lookAgain();

@@ -1,0 +1,126 @@
+// Regret: curves, their summary, and paired differences.
+
+function regretFigure(data, state, p, width, again) {
+  const problem = data.problems[p], log = state.axes === "log", interval = state.band === "interval";
+  const shown = problem.agents.filter((one) => one.curve && !state.hidden.has(one.agent));
+  const readings = new Map();
+  const reading = html("p", { class: "reading", "aria-live": "polite" });
+  const series = shown.map((one) => ({
+    x: one.curve.episode, y: one.curve.mean, look: look(one.agent),
+    low: interval ? one.curve.low : one.curve.smallest, high: interval ? one.curve.high : one.curve.largest,
+  }));
+  const read = (x) => {
+    reading.textContent = x === null ? "" : `Episode ${show(x, 8)}`;
+    for (const one of problem.agents) {
+      const at = x === null || !one.curve ? -1 : one.curve.episode.findLastIndex((v) => v <= x);
+      readings.get(one.agent).textContent = at < 0 || state.hidden.has(one.agent) ? "" : show(one.curve.mean[at]);
+    }
+  };
+  const ends = shown.map((one) => `${data.agents[one.agent]} ${show(one.regret.mean)}`).join("; ");
+  const chart = lineChart({
+    width, series, xLog: log, yLog: log, zero: true, xLabel: "episode", yLabel: "cumulative regret", onread: read,
+    label: `Mean cumulative regret over episodes on ${problem.name}. At the end: ${ends}. Arrow keys read values.`,
+  });
+  chart.id = `regret-${p}`;
+  const keys = html("ul", { class: "keys", "aria-label": "Agents, press to hide or show" }, problem.agents.map((one) => {
+    const output = html("output", {});
+    readings.set(one.agent, output);
+    const press = () => { state.hidden.has(one.agent) ? state.hidden.delete(one.agent) : state.hidden.add(one.agent); again(); };
+    return html("li", {}, html("button", {
+      type: "button", id: `key-${p}-${one.agent}`, "aria-pressed": String(!state.hidden.has(one.agent)), onclick: press,
+    }, keySample(look(one.agent)), named(data.agents[one.agent]), output));
+  }));
+  const few = problem.agents.some((one) => one.seeds.length < data.fewest);
+  const zero = log && shown.some((one) => one.curve.mean.every((v) => v === 0));
+  const notes = [
+    few && interval ? `With fewer than ${data.fewest} seeds there is no interval.` : "",
+    zero ? "A curve that stays at zero has no place on a logarithmic axis." : "",
+  ].join(" ").trim();
+  const rows = () => problem.agents.filter((one) => one.curve).flatMap((one) => one.curve.episode.map((k, i) => [
+    problem.name, data.agents[one.agent], one.seeds.length, k, one.curve.mean[i], one.curve.low && one.curve.low[i],
+    one.curve.high && one.curve.high[i], one.curve.smallest[i], one.curve.largest[i]]));
+  return html("figure", {}, html("h3", {}, named(problem.name)), chart, reading, keys,
+    notes ? html("figcaption", {}, notes) : null,
+    html("div", { class: "tools" }, csvButton(`csv-regret-${p}`, `regret curves on ${problem.name}`, `regret-${problem.name}`,
+      ["problem", "agent", "seeds", "episode", "mean", "low", "high", "smallest", "largest"], rows)));
+}
+
+function regretSection(data, state, width, again) {
+  const set = (name) => (value) => { state[name] = value; again(); };
+  const percent = Math.round(100 * data.confidence);
+  return html("section", { "aria-labelledby": "regret" }, html("h2", { id: "regret" }, "Regret"),
+    html("div", { class: "controls" },
+      radios("axes", "Axes", [["linear", "Linear"], ["log", "Log-log"]], state.axes, set("axes")),
+      radios("band", "Band", [["interval", `${percent} % interval`], ["range", "All seeds"]], state.band, set("band"))),
+    html("p", { class: "note" }, "Lines are means over seeds. ", state.band === "interval"
+      ? `Bands are pointwise ${percent} % bootstrap intervals of the mean; the seed is the unit.`
+      : "Bands reach from the smallest to the largest seed."),
+    html("div", { class: "panels" }, data.problems.map((_, p) => regretFigure(data, state, p, width, again))));
+}
+
+function settledText(one) {
+  const found = one.decisions && one.decisions.settled;
+  if (!found) return "–";
+  const [middle, first, last] = found.epoch;
+  const range = first === last ? `epoch ${show(middle)}` : `epoch ${show(middle)} (${show(first)} to ${show(last)})`;
+  const kind = one.decisions.kind === "chosen" ? "class " : "";
+  const final = `${kind}${found.final[0][0]} in ${found.final[0][1]} of ${found.seeds}`;
+  return [range, html("span", { class: "ends" }, final),
+    found.unsettled ? html("span", { class: "ends" }, `${found.unsettled} changed in the last phase`) : null];
+}
+
+function summarySection(data) {
+  const columns = [["Agent"], ["Seeds"], ["Mean regret"], ["Median"], ["IQM"], ["Log-log slope"], ["Plans"],
+    ["Pessimistic episodes"], ["Seconds"], ["Lock-in"]];
+  const tables = data.problems.map((problem, p) => table(`summary-${p}`, named(problem.name), columns,
+    problem.agents.map((one) => [
+      named(data.agents[one.agent]), one.seeds.length, withEnds(one.regret.mean, one.regret.interval),
+      show(one.regret.median), withEnds(one.regret.iqm, one.regret.iqm_interval),
+      one.slope ? withEnds(one.slope.mean, one.slope.interval) : "–", show(one.plans),
+      `${show(100 * one.pessimistic, 3)} %`, show(one.wall_time, 3), settledText(one)])));
+  const seeds = () => data.problems.flatMap((problem) => problem.agents.flatMap((one) =>
+    one.seeds.map((seed, i) => [problem.name, data.agents[one.agent], seed, one.episodes, one.totals[i]])));
+  return html("section", { "aria-labelledby": "summary" }, html("h2", { id: "summary" }, "Total regret"),
+    html("p", { class: "note" }, `In brackets: ${Math.round(100 * data.confidence)} % bootstrap intervals over seeds, from ` +
+      `${data.fewest} seeds on. The slope is that of log regret against log episode over the last tenfold of episodes; ` +
+      "lock-in is the first epoch from which the decision no longer changes, its median over seeds."),
+    tables, html("div", { class: "controls tools" }, csvButton("csv-totals", "total regret of each seed", "total-regret",
+      ["problem", "agent", "seed", "episodes", "total_regret"], seeds)));
+}
+
+function forest(row, reach) {
+  const X = (v) => 72 + (v / reach) * 66, ends = row.interval || [row.mean, row.mean];
+  return svg("svg", { viewBox: "0 0 144 26", role: "img", "aria-label": `${show(row.mean)} ${showEnds(row.interval) || ""}` },
+    svg("line", { class: "axis", x1: 72, x2: 72, y1: 1, y2: 25 }),
+    svg("path", { class: "line k0", d: `M${X(ends[0])},13H${X(ends[1])}` +
+      (row.interval ? `M${X(ends[0])},6V20M${X(ends[1])},6V20` : "") }),
+    svg("path", { class: "mark k0", d: MARKS[0](3), transform: `translate(${X(row.mean)} 13)` }));
+}
+
+function differencesSection(data, state, again) {
+  if (data.agents.length < 2) return null;
+  const offered = [...new Set(data.problems.flatMap((problem) => problem.differences.map((row) => row.baseline)))];
+  if (!offered.length) return null;
+  if (!offered.includes(state.baseline)) state.baseline = offered.includes(data.baseline) ? data.baseline : offered[0];
+  const columns = [["Agent"], ["Pairs"], ["Mean difference"], ["", "picture"], ["Median"], ["Less / more regret"], ["Left out", "text"]];
+  const tables = data.problems.map((problem, p) => {
+    const rows = problem.differences.filter((row) => row.baseline === state.baseline).sort((a, b) => a.agent - b.agent);
+    const reach = Math.max(1e-12, ...rows.flatMap((row) => [row.mean, ...(row.interval || [])].map(Math.abs)));
+    if (!rows.length) return html("p", { class: "note" }, named(problem.name), ": no seed in common with this baseline.");
+    return table(`differences-${p}`, named(problem.name), columns, rows.map((row) => [
+      named(data.agents[row.agent]), row.pairs, withEnds(row.mean, row.interval), forest(row, reach), show(row.median),
+      `${row.less} / ${row.more}`, row.unpaired.length ? `seeds ${row.unpaired.slice(0, 12).join(", ")}` +
+        (row.unpaired.length > 12 ? ` and ${row.unpaired.length - 12} more` : "") : "–"]));
+  });
+  const all = () => data.problems.flatMap((problem) => problem.differences.map((row) => [
+    problem.name, data.agents[row.agent], data.agents[row.baseline], row.pairs, row.mean, row.interval && row.interval[0],
+    row.interval && row.interval[1], row.median, row.less, row.more, row.unpaired.join(" ")]));
+  return html("section", { "aria-labelledby": "differences" }, html("h2", { id: "differences" }, "Paired differences"),
+    html("p", { class: "note" }, "Total regret of the agent minus that of the baseline, seed by seed: both met the same " +
+      "random numbers. Below zero, the agent had less regret. Seeds that only one of them has are left out. " +
+      "The baseline is ", named(data.agents[state.baseline]), "."),
+    html("div", { class: "controls" }, chooser("baseline", "Baseline", offered.sort((a, b) => a - b).map((i) => [i, data.agents[i]]),
+      state.baseline, (value) => { state.baseline = Number(value); again(); })),
+    tables, html("div", { class: "controls tools" }, csvButton("csv-differences", "paired differences", "paired-differences",
+      ["problem", "agent", "baseline", "pairs", "mean", "low", "high", "median", "less", "more", "unpaired"], all)));
+}

@@ -1,0 +1,167 @@
+"""A diagnosis of a linear selector's run that a person can read.
+
+Selection by dimension rests on two things: every direction is explored (the paper's assumption that lambda_min(Sigma_k)
+grows like k H rho_min), and the smallest non-zero coordinate gamma stands out from what can be told apart by now. Both
+are visible in the facts of the phases; so is the time at which the second will hold at the present rate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from occamrl.errors import ParameterError
+from occamrl.runs.result import Result
+from occamrl.selectors.arl_lin_dim import EXPLOITATION, ARLLinDim
+
+_FLAT = 0.1  # lambda_min that grows slower than k^0.1 does not grow for the purposes of a run
+_NEVER = 2.0  # lambda_min below this many times lambda: not one unit of evidence in that direction
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a run shows about the assumptions behind it; ``str`` of it is the text."""
+
+    episodes: int
+    excitation: float | None  # lambda_min(Sigma)/(kH), before the last phase
+    growth: float | None  # the power of k with which lambda_min grows; 1 is what the paper assumes
+    weakest: int | None  # the coordinate that lies most in the least explored direction
+    active: tuple[int, ...] | None  # the coordinates in play last, for a selection by dimension
+    settled_at: int | None  # the episode since which they have not changed
+    gamma: float | None  # the smallest magnitude among their estimates
+    threshold: float | None  # the magnitude from which on a coordinate is taken in
+    locks_in_at: float | None  # the episode at which threshold <= gamma / 2, at the present rate; inf: never
+    norm_bounds: tuple[float, ...]  # b of the phases, in order
+    warnings: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [f"After {self.episodes:,} episodes:"]
+        if self.excitation is not None:
+            pace = "" if self.growth is None else f"; lambda_min grows like k^{self.growth:.2f} (the paper assumes k^1)"
+            lines.append(f"  exploration   lambda_min(Sigma)/(kH) = {self.excitation:.3g}{pace}")
+        if self.active is not None:
+            lines.append(f"  support       {list(self.active)}, unchanged since episode {self.settled_at:,}")
+        if self.gamma is not None and self.threshold is not None and self.locks_in_at is not None:
+            against = f"smallest active estimate {self.gamma:.3g}, threshold now {self.threshold:.3g}"
+            lines.append(f"  resolution    {against}: {_when(self.locks_in_at, self.episodes)}")
+        if len(set(self.norm_bounds)) > 1:
+            lines.append(f"  norm bound    {self.norm_bounds[0]:.3g} at first, {self.norm_bounds[-1]:.3g} now")
+        lines += [f"  warning       {text}" for text in self.warnings] or ["  no warnings"]
+        return "\n".join(lines)
+
+
+def diagnose(result: Result) -> Diagnosis:
+    """Return a diagnosis of a run of ARL-LIN(dim), ARL-LIN(norm) or both.
+
+    Examples
+    --------
+    ``print(diagnose(run(ARLLinDim(features=features, norm_bound=b), mdp, episodes=10_000)))``
+    """
+    rows = result.phases.to_pylist()
+    if not rows or "excitation" not in rows[0]:
+        raise ParameterError("result", got=result.label, expected="a run of ARLLinDim, ARLLinNorm or ARLLin")
+    known, selector = result.walk.known, result.walk.selector
+    seen = [row for row in rows if row["excitation"] is not None]
+    smallest = [(row["seen"], row["excitation"] * row["seen"] * known.horizon) for row in seen]
+    growth = _power(smallest)
+    lam = _lambda(rows[-1])
+    warnings = _exploration_warnings(smallest, growth, lam, seen)
+    support: dict[str, Any] = dict.fromkeys(("active", "settled_at", "gamma", "threshold", "locks_in_at"))
+    if isinstance(selector, ARLLinDim):
+        support, more = _support(selector, rows)
+        warnings += more
+    return Diagnosis(
+        episodes=result.total_episodes,
+        excitation=seen[-1]["excitation"] if seen else None,
+        growth=growth,
+        weakest=seen[-1]["weakest"] if seen else None,
+        norm_bounds=tuple(row["norm_bound"] for row in rows),
+        warnings=tuple(warnings),
+        **support,
+    )
+
+
+def _lambda(row: dict[str, Any]) -> float:
+    value = row["regularization"]
+    return float(value[0] if isinstance(value, list) else value)
+
+
+def _power(points: Sequence[tuple[int, float]]) -> float | None:
+    """Return the slope of log y over log k on the later half of the points; None with fewer than two."""
+    later = np.array([point for point in points if point[0] > 0][len(points) // 2 :], dtype=np.float64)
+    if len(later) < 2 or later[0, 0] == later[-1, 0]:
+        return None
+    return float(np.polyfit(np.log(later[:, 0]), np.log(later[:, 1]), 1)[0])
+
+
+def _exploration_warnings(
+    smallest: Sequence[tuple[int, float]], growth: float | None, lam: float, seen: Sequence[dict[str, Any]]
+) -> list[str]:
+    if not smallest:
+        return ["no phase has ended yet: nothing can be said about exploration"]
+    where = f"coordinate {seen[-1]['weakest']} lies most in it"
+    if smallest[-1][1] < _NEVER * lam:
+        return [
+            "a direction is never excited: lambda_min(Sigma) is still about lambda, so the paper's assumption fails "
+            f"and what lies in that direction cannot be told from zero ({where})"
+        ]
+    if growth is not None and growth < _FLAT:
+        return [f"the least explored direction has stopped growing (like k^{growth:.2f}); {where}"]
+    return []
+
+
+def _support(selector: ARLLinDim, rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+    """Return what is known about the support: the coordinates, gamma, the threshold, and when it locks in."""
+    begins = np.concatenate([[0], np.cumsum([row["episodes"] for row in rows])])
+    plays = [(int(begin), row) for begin, row in zip(begins, rows, strict=False) if row["label"] == EXPLOITATION]
+    active = plays[-1][1]["active"]
+    settled_at = plays[-1][0]
+    for begin, row in reversed(plays):
+        if row["active"] != active:
+            break
+        settled_at = begin
+    last = rows[-1]
+    about: dict[str, Any] = {"active": tuple(active), "settled_at": settled_at}
+    if not last["seen"]:
+        return {**about, "gamma": None, "threshold": None, "locks_in_at": None}, []
+    estimate = np.abs(np.asarray(last["estimate"]))
+    gamma, threshold = float(estimate[active].min()), float(last["threshold"])
+    locks = _paper_lock_in(selector, gamma) if selector.rule == "paper" else _sharp_lock_in(rows, gamma, threshold)
+    warnings = []
+    if selector.rule == "paper" and not (estimate >= threshold).any():
+        warnings.append("no estimate passes the threshold: every coordinate is played")
+    if math.isinf(locks):
+        warnings.append("at the present rate the support does not lock in: longer estimation phases would help")
+    return {**about, "gamma": gamma, "threshold": threshold, "locks_in_at": locks}, warnings
+
+
+def _paper_lock_in(selector: ARLLinDim, gamma: float) -> float:
+    """Return the first episode of the epoch i with threshold^i <= gamma / 2."""
+    if gamma <= 0.0:
+        return math.inf
+    epochs = max(0, math.ceil(math.log(gamma / 2.0) / math.log(selector.threshold)))
+    return float(sum(selector.exploitation_length(i) + selector.estimation_length(i) for i in range(min(epochs, 60))))
+
+
+def _sharp_lock_in(rows: Sequence[dict[str, Any]], gamma: float, threshold: float) -> float:
+    """Return the episode at which the detection limit reaches gamma / 2 if it keeps falling as it did."""
+    points = [(row["seen"], row["threshold"]) for row in rows if row["seen"] and row["threshold"] > 0.0]
+    for k, limit in points:
+        if limit <= gamma / 2.0 and threshold <= gamma / 2.0:
+            return float(k)
+    slope = _power(points)
+    if slope is None or slope > -0.02 or gamma <= 0.0 or threshold <= 0.0:
+        return math.inf if threshold > gamma / 2.0 else float(points[-1][0] if points else 0)
+    return float(points[-1][0] * (2.0 * threshold / gamma) ** (-1.0 / slope))
+
+
+def _when(episode: float, now: int) -> str:
+    if math.isinf(episode):
+        return "no lock-in in sight"
+    if episode <= now:
+        return f"locked in from episode {episode:,.0f} on"
+    return f"locks in at about episode {episode:,.0f} at the present rate"

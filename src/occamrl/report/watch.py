@@ -1,0 +1,198 @@
+"""The live view: the page of a folder, served to this computer only, that follows the cells as they finish.
+
+Two addresses exist, ``/`` and ``/data.json``; both are read-only, and nothing a request says is used to find a file.
+A page on another site could make a browser ask this server (DNS rebinding); the Host header gives it away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import sys
+import threading
+import time
+import webbrowser
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from occamrl.errors import OccamRLError
+from occamrl.report import page
+from occamrl.report.inputs import RecordsLike, StatusLike
+from occamrl.report.model import Memory, build, standing
+
+REFRESH = 2.0  # seconds between two looks of the page
+
+_EMPTY: dict[str, Any] = {
+    "format": 1,
+    "confidence": 0.95,
+    "fewest": 3,
+    "status": {"done": 0, "running": 0, "missing": 0, "failed": 0, "total": 0, "failures": [], "progress": []},
+    "agents": [],
+    "baseline": 0,
+    "problems": [],
+    "spec": "",
+    "versions": [],
+    "machine": [],
+}
+
+
+def _fingerprint(folder: Path) -> str:
+    """Return a hash of which records lie in the folder: names, sizes and times of manifests, no contents."""
+    seen = hashlib.sha256()
+    for path in sorted([folder / "experiment.json", *(folder / "cells").glob("*/manifest.json")]):
+        with contextlib.suppress(OSError):
+            about = path.lstat()
+            seen.update(f"{path}\0{about.st_mtime_ns}\0{about.st_size}\n".encode("utf-8", "surrogateescape"))
+    return seen.hexdigest()
+
+
+class Source:
+    """The data of a folder: progress as often as it is asked for, everything else when a cell has finished.
+
+    Reading and computing may take a quarter of the time, however many cells there are; in between, the last is shown.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        load: Callable[[Path], RecordsLike] = page.load,
+        status: Callable[[Path], StatusLike] = page.status,
+    ) -> None:
+        self._folder = folder
+        self._load, self._status = load, status
+        self._memory = Memory()
+        self._lock = threading.Lock()
+        self._seen = ""
+        self._not_before = -math.inf
+        self._tag = ""
+        self._model: dict[str, Any] = {"name": folder.resolve().name, **_EMPTY}
+
+    def current(self) -> tuple[str, dict[str, Any]]:
+        """Return a tag that changes with the data, and the data."""
+        with self._lock:
+            began = time.monotonic()
+            if began >= self._not_before:
+                self._renew()
+                text = page.as_json(self._model)
+                self._tag = '"' + hashlib.sha256(text.encode()).hexdigest()[:32] + '"'
+                self._not_before = time.monotonic() + 3.0 * (time.monotonic() - began)
+            return self._tag, self._model
+
+    def _renew(self) -> None:
+        seen = _fingerprint(self._folder)
+        try:
+            if seen == self._seen:
+                now = self._status(self._folder)
+                self._model = {**self._model, "status": standing(len(now.done), now), "trouble": None}
+            else:
+                self._model = build(self._load(self._folder), memory=self._memory)
+                self._seen = seen
+        except (OccamRLError, OSError, ValueError, KeyError) as error:
+            # A folder that cannot be read now may be readable in a moment: show what was there, and say why.
+            self._model = {**self._model, "trouble": f"The records cannot be read: {error}"}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    timeout = 30  # seconds for a request to arrive
+    server_version = "occamrl"
+    sys_version = ""
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        if self.headers.get_all("Host", []) not in self.server.hosts:
+            self._answer(HTTPStatus.MISDIRECTED_REQUEST, "Only for this computer.\n")
+        elif self.path == "/":
+            tag, model = self.server.source.current()
+            self._answer(HTTPStatus.OK, page.render(model, refresh=REFRESH, tag=tag), "text/html; charset=utf-8")
+        elif self.path == "/data.json":
+            tag, model = self.server.source.current()
+            if self.headers.get("If-None-Match") == tag:
+                self._answer(HTTPStatus.NOT_MODIFIED, "", tag=tag)
+            else:
+                self._answer(HTTPStatus.OK, page.as_json(model), "application/json", tag)
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, "Nothing here.\n")
+
+    def _refuse(self) -> None:
+        self.close_connection = True  # a body may follow, which is not read
+        self._answer(HTTPStatus.METHOD_NOT_ALLOWED, "GET only.\n")
+
+    do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_CONNECT = _refuse  # noqa: N815
+
+    def _answer(self, status: HTTPStatus, text: str, kind: str = "text/plain; charset=utf-8", tag: str = "") -> None:
+        body = text.encode()
+        self.send_response(status)
+        headers = {
+            "Content-Type": kind,
+            "Content-Length": str(len(body)),
+            "Content-Security-Policy": page.policy(live=True) + "; frame-ancestors 'none'",
+            "Cross-Origin-Resource-Policy": "same-origin",
+            "Cross-Origin-Opener-Policy": "same-origin",
+            "Referrer-Policy": "no-referrer",
+            "X-Content-Type-Options": "nosniff",
+            "X-Frame-Options": "DENY",
+            "Cache-Control": "no-store",
+        }
+        if tag:
+            headers["ETag"] = tag
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers |= {"Allow": "GET", "Connection": "close"}
+        if status == HTTPStatus.NOT_MODIFIED:
+            del headers["Content-Type"], headers["Content-Length"]
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: the terminal belongs to the run."""
+
+
+class Server(ThreadingHTTPServer):
+    """Serves one folder on the loopback address."""
+
+    daemon_threads = True
+
+    def __init__(self, source: Source, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.source = source
+        names = [f"127.0.0.1:{self.server_port}", f"localhost:{self.server_port}"]
+        self.hosts = [[name] for name in names]  # exactly one Host header, and one of these
+
+    @property
+    def address(self) -> str:
+        """Where the page is."""
+        return f"http://127.0.0.1:{self.server_port}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Let a browser go away in the middle of an answer; anything else is shown."""
+        if not isinstance(sys.exception(), (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
+
+
+def serve(folder: Path, port: int = 0, open_browser: bool = True, say: Callable[[str], None] = print) -> None:
+    """Serve the live page of an experiment's folder until Ctrl-C.
+
+    Parameters
+    ----------
+    folder : Path
+        The experiment's folder; cells may be running in it, here or elsewhere.
+    port : int
+        0 for any that is free.
+    open_browser : bool
+        Open the page in the desktop's browser.
+    say : callable
+        Is given the address.
+    """
+    with Server(Source(folder), port) as server:
+        say(f"Watching {folder} at {server.address} (Ctrl-C stops)")
+        if open_browser:
+            webbrowser.open(server.address)
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever()

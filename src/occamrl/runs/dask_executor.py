@@ -1,0 +1,114 @@
+"""The same cells on a Dask cluster (extra ``dask``). Workers must see the experiment's folder under the same path.
+
+A task plays one cell exactly as a local worker does, and its results are its files: nothing large travels. When a
+worker dies, its cell goes on from its checkpoint on another one. A task works under the token of the folder's lock;
+when the lock is gone or taken by somebody else, the task stops at an episode boundary.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from occamrl.errors import OccamRLError, ParameterError
+from occamrl.runs.cells import Cell
+from occamrl.runs.executors import RETRIES, Event
+from occamrl.runs.folder import Folder
+from occamrl.runs.locks import FolderLock, holder_of
+from occamrl.runs.player import Settings, Stop
+from occamrl.runs.records import read_progress
+from occamrl.runs.worker import answer
+
+_CONNECT_SECONDS = 15
+_POLL_SECONDS = 1.0
+
+
+def play_remotely(folder: str, content: dict[str, Any], token: str, checkpoint_seconds: float) -> Event:
+    """Play a cell inside a Dask worker; return what became of it."""
+    place, cell = Folder(folder), Cell.of(content)
+    if not place.exists():
+        text = f"{folder}: not to be seen from this Dask worker, which needs the folder under the same path"
+        return {"event": "error", "cell": cell.id, "text": text}
+
+    def revoked() -> bool:
+        holder = holder_of(place.lock_file)
+        return not place.lock_file.exists() or (holder is not None and holder.get("token") != token)
+
+    return answer(place, cell, lambda news: None, Stop(revoked), Settings(checkpoint_seconds=checkpoint_seconds))
+
+
+class DaskExecutor:
+    """Cells as tasks of a Dask scheduler."""
+
+    def __init__(self, folder: Folder, address: str, settings: Settings, lock: FolderLock) -> None:
+        try:
+            from distributed import Client
+        except ImportError as error:
+            raise OccamRLError("Dask is not installed; install it with: pip install 'occamrl[dask]'") from error
+        self.folder = Folder(folder.path.resolve())
+        self.settings = settings
+        self.lock = lock
+        try:
+            self.client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+        except (OSError, ValueError) as error:
+            got = f"{address!r} ({type(error).__name__}: {error})"
+            raise ParameterError("scheduler", got=got, expected="the address of a running Dask scheduler") from error
+        self._stopping = False
+
+    def play(self, cells: Sequence[Cell]) -> Iterator[Event]:
+        """Yield events until every cell is done, failed or stopped."""
+        from distributed import wait
+
+        tries = dict.fromkeys((cell.id for cell in cells), 0)
+        waiting = {self._submit(cell): cell for cell in cells}
+        reported: dict[str, float] = {}
+        try:
+            while waiting:
+                try:
+                    finished = wait(list(waiting), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED").done
+                except TimeoutError:
+                    finished = set()
+                yield from self._progress(waiting.values(), reported)
+                for future in finished:
+                    cell = waiting.pop(future)
+                    event = self._outcome(future, cell)
+                    if event["event"] == "retry":
+                        tries[cell.id] += 1
+                        if tries[cell.id] > RETRIES:
+                            event |= {"event": "failed", "text": f"{event['text']}; given up after {RETRIES} retries"}
+                        else:
+                            event["try"] = tries[cell.id]
+                            waiting[self._submit(cell)] = cell
+                    yield event
+        finally:
+            self.client.close()
+
+    def stop(self) -> None:
+        """Take the tasks' permission away: those that run stop at an episode boundary, the others at once."""
+        self._stopping = True
+        self.lock.revoke()
+
+    def _submit(self, cell: Cell) -> Any:
+        arguments = (str(self.folder.path), cell.content, self.lock.token, self.settings.checkpoint_seconds)
+        # A key of its own: Dask would hand out the remembered result of an equal task. Never pure, never retried by it.
+        return self.client.submit(play_remotely, *arguments, key=f"occamrl-{cell.id}-{time.time_ns()}", pure=False)
+
+    def _outcome(self, future: Any, cell: Cell) -> Event:
+        if future.status == "finished":
+            event: Event = future.result()
+            if event["event"] == "error":
+                event["event"] = "failed"
+            return event
+        error = future.exception() if future.status == "error" else future.status
+        kind = "stopped" if self._stopping else "retry"
+        return {"event": kind, "cell": cell.id, "text": f"{type(error).__name__}: {error}"}
+
+    def _progress(self, cells: Any, reported: dict[str, float]) -> Iterator[Event]:
+        """Read how far the running cells are from their files."""
+        for cell in cells:
+            progress = read_progress(Path(self.folder.cells) / cell.id)
+            if progress is not None and progress["time"] != reported.get(cell.id):
+                reported[cell.id] = progress["time"]
+                yield {"event": "progress", "cell": cell.id, **progress}

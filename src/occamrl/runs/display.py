@@ -1,0 +1,197 @@
+"""What a person or a program sees while an experiment runs: live lines on a terminal, plain lines or JSON elsewhere.
+
+Names come from specs and are shown, never obeyed: control characters are made visible and markup is escaped.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Protocol, Self, TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from occamrl.runs.tables import jsonable
+
+PLAIN_EVERY = 10.0
+_LIVE_ROWS = 40
+
+Event = dict[str, Any]
+
+
+def printable(text: object) -> str:
+    """Return text with everything that could steer a terminal made visible."""
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in str(text))
+
+
+class Display(Protocol):
+    """Shows events, as a context."""
+
+    def __enter__(self) -> Display: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def __call__(self, event: Event) -> None:
+        """Show an event."""
+
+
+def choose(json_lines: bool, stream: TextIO | None = None) -> Display:
+    """Return the display that fits: JSON on standard output, else a live table or plain lines on standard error."""
+    if json_lines:
+        return JsonLines(sys.stdout)
+    stream = stream if stream is not None else sys.stderr
+    return LiveTable(stream) if stream.isatty() else PlainLines(stream)
+
+
+class _Context:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing to tidy."""
+
+
+class JsonLines(_Context):
+    """One JSON object per line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def __call__(self, event: Event) -> None:
+        """Write an event."""
+        self.stream.write(json.dumps(jsonable(event)) + "\n")
+        self.stream.flush()
+
+
+class PlainLines(_Context):
+    """A line when something happens to a cell, and now and then one about those that run."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self.stream = stream
+        self.clock = clock
+        self.count = Count()
+        self.told: dict[str, float] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Write a line, if the event deserves one."""
+        self.count.take(event)
+        if event["event"] == "progress":
+            now = self.clock()
+            if now - self.told.setdefault(event["cell"], now) < PLAIN_EVERY:
+                return
+            self.told[event["cell"]] = now
+        line = describe(event, self.count)
+        if line:
+            self.stream.write(printable(line) + "\n")
+            self.stream.flush()
+
+
+class LiveTable:
+    """A table of the running cells that renews itself below the lines that stay."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.console = Console(file=stream, highlight=False)
+        self.count = Count()
+        self.running: dict[str, Event] = {}
+        self.live = Live(console=self.console, refresh_per_second=5, transient=True, get_renderable=self._table)
+
+    def __enter__(self) -> Self:
+        self.live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.live.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an event."""
+        self.count.take(event)
+        if event["event"] in ("begin", "progress"):
+            self.running[event["cell"]] = event
+            return
+        self.running.pop(event.get("cell", ""), None)
+        line = describe(event, self.count)
+        if line and event["event"] != "done":
+            self.console.print(Text(printable(line)))
+
+    def _table(self) -> Table:
+        table = Table(title=Text(self.count.line()), title_justify="left", box=None, padding=(0, 2, 0, 0))
+        for name in ("problem", "agent", "seed", "episodes", "regret", "episodes/s", "left"):
+            table.add_column(name, justify="left" if name in ("problem", "agent") else "right", no_wrap=True)
+        for event in list(self.running.values())[:_LIVE_ROWS]:
+            cells = (event.get("problem", ""), event.get("agent", ""), event.get("seed", ""), *_pace(event))
+            table.add_row(*(Text(printable(cell)) for cell in cells))
+        return table
+
+
+class Count:
+    """How many cells are through."""
+
+    def __init__(self) -> None:
+        self.total = self.through = self.failed = 0
+        self.began = time.monotonic()
+        self.earlier = 0
+
+    def take(self, event: Event) -> None:
+        """Take note of an event."""
+        if event["event"] == "plan":
+            self.total, self.through = event["cells"], event["finished"]
+            self.earlier = self.through
+        elif event["event"] in ("done", "failed"):
+            self.through += 1
+            self.failed += event["event"] == "failed"
+
+    def line(self) -> str:
+        """Return the count in words."""
+        new, spent = self.through - self.earlier, time.monotonic() - self.began
+        left = f", about {duration(spent / new * (self.total - self.through))} left" if new else ""
+        failed = f", {self.failed} failed" if self.failed else ""
+        return f"{self.through} of {self.total} cells{failed}{left}"
+
+
+def duration(seconds: float) -> str:
+    """Return a span of time in two units at most."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _pace(event: Event) -> tuple[str, str, str, str]:
+    """Return (episodes, regret, rate, time left) of a running cell."""
+    if "rate" not in event:
+        return "compiling or starting", "", "", ""
+    left = (event["total"] - event["episodes"]) / max(event["rate"], 1e-9)
+    done = f"{event['episodes']:,} of {event['total']:,}"
+    return done, f"{event['regret']:,.1f}", f"{event['rate']:,.0f}", duration(left)
+
+
+def describe(event: Event, count: Count) -> str:
+    """Return an event as a line of text; empty when it is not worth one."""
+    who = f"{event.get('problem', '')} / {event.get('agent', '')} / seed {event.get('seed', '')}"
+    match event["event"]:
+        case "plan":
+            return f"{event['cells']} cells, {event['finished']} finished before, {event['todo']} to run"
+        case "progress":
+            done, regret, rate, left = _pace(event)
+            return f"  {who}: {done} episodes, regret {regret}, {rate} episodes/s, {left} left"
+        case "done":
+            return f"done {who}: regret {event['total_regret']:,.1f}, {event['wall_time']:.1f} s; {count.line()}"
+        case "failed":
+            return f"FAILED {who}: {event['text']}"
+        case "retry":
+            return f"again {who} (retry {event['try']}): {event['text']}"
+        case "warning":
+            return f"note: {event['text']}"
+    return ""

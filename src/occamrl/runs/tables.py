@@ -1,0 +1,146 @@
+"""The tables of a cell: its curve and its phases, tidy, long, the same bytes for the same result."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from occamrl.contracts import Ints
+from occamrl.runs.cells import Cell
+from occamrl.runs.failures import RecordError
+from occamrl.runs.result import Result
+
+_ABOUT = [("cell", pa.string()), ("problem", pa.string()), ("agent", pa.string()), ("seed", pa.int64())]
+CURVE = pa.schema(
+    [
+        *_ABOUT,
+        ("episode", pa.int64()),
+        ("regret", pa.float64()),
+        ("cumulative_regret", pa.float64()),
+        ("realised_return", pa.float64()),
+    ]
+)
+PHASES = pa.schema(
+    [
+        *_ABOUT,
+        ("phase", pa.int64()),
+        ("epoch", pa.int64()),
+        ("label", pa.string()),
+        ("episodes", pa.int64()),
+        ("regret", pa.float64()),
+        ("plans", pa.int64()),
+        ("realised_return", pa.float64()),
+        ("facts", pa.string()),
+    ]
+)
+SCHEMAS = {"curve.parquet": CURVE, "phases.parquet": PHASES}
+MOST_ROWS = 10**9
+_OWN = ("epoch", "label", "episodes", "regret", "plans", "realised_return")
+
+
+def thin(episodes: Ints, points: int) -> Ints:
+    """Return the positions of about ``points`` episodes, half spread evenly, half in the logarithm; 0: all."""
+    size = episodes.size
+    if points == 0 or size <= points:
+        return np.arange(size)
+    even = np.linspace(0, size - 1, max(points // 2, 2))
+    early = np.geomspace(1, size, max(points // 2, 2)) - 1
+    return np.unique(np.round(np.concatenate([even, early])).astype(np.int64))
+
+
+def curve_table(cell: Cell, result: Result) -> pa.Table:
+    """Return the thinned curve of a finished cell."""
+    at = thin(result.episodes, cell.thinning)
+    columns = {
+        "episode": result.episodes[at],
+        "regret": result.regret[at],
+        "cumulative_regret": result.cumulative_regret[at],
+        "realised_return": result.returns[at],
+    }
+    return pa.table({**_about(cell, at.size), **columns}, schema=CURVE)
+
+
+def phases_table(cell: Cell, result: Result) -> pa.Table:
+    """Return one row per phase of a finished cell."""
+    rows = [row for row in result.walk.rows if row["episodes"]]
+    regret, returned = _sums(result, [row["episodes"] for row in rows])
+    columns = {
+        "phase": list(range(len(rows))),
+        "epoch": [row["epoch"] for row in rows],
+        "label": [row["label"] for row in rows],
+        "episodes": [row["episodes"] for row in rows],
+        "regret": regret,
+        "plans": [row["plans"] for row in rows],
+        "realised_return": returned,
+        "facts": [_facts(row) for row in rows],
+    }
+    return pa.table({**_about(cell, len(rows)), **columns}, schema=PHASES)
+
+
+def _about(cell: Cell, rows: int) -> dict[str, list[Any]]:
+    values = {"cell": cell.id, "problem": cell.problem["label"], "agent": cell.agent["label"], "seed": cell.seed}
+    return {name: [value] * rows for name, value in values.items()}
+
+
+def _sums(result: Result, lengths: list[int]) -> tuple[list[float], list[float]]:
+    """Return the regret and the return of each phase.
+
+    The loop adds up a phase chunk by chunk, and chunks follow the clock: the last bits differ from run to run. Sums of
+    the recorded episodes do not. Of a run so long that not every episode is kept, nine digits are given.
+    """
+    ends = np.cumsum(lengths)
+    if result.episodes.size == result.total_episodes:
+        starts = [0, *(int(end) for end in ends[:-1])]
+        pieces = [slice(start, int(end)) for start, end in zip(starts, ends, strict=True)]
+        return [float(result.regret[each].sum()) for each in pieces], [
+            float(result.returns[each].sum()) for each in pieces
+        ]
+    rows = [row for row in result.walk.rows if row["episodes"]]
+    return [float(f"{row['regret']:.9g}") for row in rows], [float(f"{row['realised_return']:.9g}") for row in rows]
+
+
+def _facts(row: dict[str, Any]) -> str:
+    return json.dumps({key: jsonable(value) for key, value in row.items() if key not in _OWN}, sort_keys=True)
+
+
+def jsonable(value: Any) -> Any:
+    """Return plain data that every JSON reader takes: NaN becomes null, infinities strings, the unknown its repr."""
+    if isinstance(value, dict):
+        return {str(key): jsonable(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (np.ndarray, np.generic)):
+        return jsonable(value.tolist())
+    return repr(value)
+
+
+def to_parquet(table: pa.Table) -> bytes:
+    """Return a table as the content of a Parquet file: no time, no name, one row group."""
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd", row_group_size=max(table.num_rows, 1), store_schema=False)
+    return buffer.getvalue()
+
+
+def from_parquet(content: bytes, name: str, path: Path) -> pa.Table:
+    """Return the table of a Parquet file, if it has the columns it should have."""
+    schema = SCHEMAS[name]
+    try:
+        file = pq.ParquetFile(io.BytesIO(content))
+        if file.metadata.num_rows > MOST_ROWS or not file.schema_arrow.equals(schema):
+            raise RecordError(path, got="other columns or too many rows", expected=", ".join(schema.names))
+        return file.read()
+    except RecordError:
+        raise
+    except Exception as error:  # pyarrow raises errors of many kinds on damaged files
+        raise RecordError(path, got=f"{type(error).__name__}: {error}", expected="a Parquet file") from error

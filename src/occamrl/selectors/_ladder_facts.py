@@ -1,0 +1,68 @@
+"""What a test of a ladder's classes found, as facts of a phase."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from occamrl.contracts import Floats
+from occamrl.kernels.row_table import RowTable
+from occamrl.learners.finite_report import losses_of, unexplained
+from occamrl.learners.finite_rows import FiniteModel
+
+
+@dataclass(frozen=True)
+class Test:
+    """Losses are less the sum of y^2 over all rows, which ``squares`` is."""
+
+    losses: Floats  # [M] smallest loss of each class
+    threshold: float
+    chosen: int  # from 1
+    best: int  # the kernel with the smallest loss of all
+    squares: float
+    steps: int  # tau * H, what the paper's averages divide by
+    beta: float  # width of the learner's confidence set
+    since: int  # the episode (from 1) since which this class is in play
+    first: bool = False  # no data yet
+
+
+def facts(test: Test, model: FiniteModel, table: RowTable, sizes: list[int], delta: float) -> dict[str, object]:
+    """Return every T_m (M13), the threshold and what follows from them.
+
+    ``margin`` is by how much the loss of the class chosen is below the threshold. ``separation`` is the mean squared
+    distance, over all rows and steps, between the best kernel and the nearest one of the largest class rejected.
+    ``outside`` says that no kernel of F_M explains the data, with confidence 1 - delta (``misfit`` > 0).
+    """
+    if test.first:
+        zeros: dict[str, object] = {
+            "statistics": [0.0] * len(sizes),
+            "threshold": None,
+            "margin": None,
+            "separation": None,
+            "misfit": None,
+            "outside": False,
+        }
+        return {"chosen": test.chosen, **zeros, "beta": _plain(test.beta), "since": test.since}
+    scale = 1.0 / test.steps
+    separation = None
+    if test.chosen > 1:
+        separation = float(scale * losses_of(model, table, sizes[test.chosen - 2], test.best)[1].min())
+    unit = max(model.unit, 1e-300) ** 2
+    scaled = table._replace(target_sum=table.target_sum / model.unit) if model.unit > 0.0 else table
+    misfit = unexplained(scaled, float(test.losses[-1]) / unit, delta)
+    return {
+        "chosen": test.chosen,
+        "statistics": [float(scale * (loss + test.squares)) for loss in test.losses],
+        "threshold": _plain(scale * (test.threshold + test.squares)),
+        "margin": _plain(test.threshold - test.losses[test.chosen - 1]),
+        "separation": separation,
+        "misfit": misfit,
+        "outside": bool(misfit > 0.0),
+        "beta": _plain(test.beta),
+        "since": test.since,
+    }
+
+
+def _plain(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

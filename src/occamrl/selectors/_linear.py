@@ -1,0 +1,135 @@
+"""What the selectors for linear kernels share: the base learner's parameters, and pooled statistics read as arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from occamrl.confidence.radii import ELLIPSOIDS, ellipsoid_width
+from occamrl.contracts import Floats, Known
+from occamrl.errors import ParameterError
+from occamrl.families.features import FeatureMap
+from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinearBase:
+    """The parameters of UCRL-VTR-LIN, the algorithm that a selector sets to work; see there."""
+
+    features: FeatureMap
+    norm_bound: float
+    delta: float = 0.05
+    radius: str = "sharp"
+    weights: str = "range"
+    replan: float = 0.2
+    regularization: float | str = 1.0
+    scale: float = 1.0
+    paper_constant: float = 1.0
+    target_range: float | None = None
+    clip: str | None = None
+
+    def base(self, **changes: Any) -> UCRLVTRLin:
+        """Return UCRL-VTR-LIN with these parameters, some of them changed."""
+        mine = {field.name: getattr(self, field.name) for field in dataclasses.fields(LinearBase)}
+        return UCRLVTRLin(**{**mine, **changes})
+
+    def told(self, theta: Sequence[float] | Floats) -> UCRLVTRLin:
+        """Return the learner that was told what this selector looks for."""
+        raise NotImplementedError
+
+    def everything(self) -> UCRLVTRLin:
+        """Return the learner that takes all that this selector could leave out."""
+        return self.base()
+
+
+class Regression(NamedTuple):
+    """A full regression read from pooled statistics."""
+
+    sigma: Floats  # [d, d] lambda I + sum x x^T
+    xy: Floats  # [d]
+    theta: Floats  # [d] the ridge estimate
+    episodes: int
+
+    def excitation(self, horizon: int) -> dict[str, Any]:
+        """Return the facts that tell how well every direction is explored; None before any data.
+
+        ``excitation`` is lambda_min(Sigma)/(kH), ``weakest`` the coordinate that lies most in that direction, ``seen``
+        the number k of episodes behind it.
+        """
+        if self.episodes == 0:
+            return {"excitation": None, "weakest": None, "seen": 0}
+        s, axes = np.linalg.eigh(self.sigma)
+        weakest = int(np.argmax(np.abs(axes[:, 0])))
+        return {"excitation": float(s[0]) / (self.episodes * horizon), "weakest": weakest, "seen": self.episodes}
+
+
+def nothing(d: int) -> LinearStatistics:
+    """Return the statistics before any data, for one dense block of d coordinates."""
+    return LinearStatistics(np.zeros(d * d), np.zeros(d), 0)
+
+
+def regression(statistics: LinearStatistics, regularization: float) -> Regression:
+    """Return the ridge regression on all rows of the statistics (M8)."""
+    d = statistics.xy.size
+    sigma = statistics.gram.reshape(d, d) + regularization * np.eye(d)
+    theta = np.asarray(np.linalg.solve(sigma, statistics.xy), dtype=np.float64)
+    return Regression(sigma, statistics.xy, theta, statistics.episodes)
+
+
+def squared_radius(learner: UCRLVTRLin, known: Known, dimension: int, logdet: float, episodes: int) -> float:
+    """Return beta of a learner's confidence ellipsoid, for its first step (the widest)."""
+    width = ellipsoid_width(
+        ELLIPSOIDS[learner.radius],
+        learner.weights == "range",
+        target_unit(learner, known),
+        known.horizon,
+        0,
+        episodes,
+        dimension,
+        logdet,
+        float(learner.delta),
+        learner.lam,
+        float(learner.norm_bound),
+        float(learner.paper_constant),
+    )
+    return float(width) ** 2
+
+
+def target_unit(learner: LinearBase | UCRLVTRLin, known: Known) -> float:
+    """Return the range U of a regression target: 1 with range weights (M23)."""
+    if learner.weights == "range":
+        return 1.0
+    if learner.target_range is not None:
+        return float(learner.target_range)
+    return float(known.horizon - (known.transition_rewards is None))
+
+
+def require_dense(features: FeatureMap) -> None:
+    """Refuse one-hot features: every (s, a) has coordinates of its own there, and no statistics are shared."""
+    if isinstance(features, FeatureMap) and features.is_tabular:
+        raise ParameterError("features", got="a tabular map", expected="a dense or sparse one, with shared coordinates")
+
+
+def require_at_least(name: str, value: float, least: float, *, whole: bool = False) -> None:
+    """Refuse a number that is too small or no number (or not a whole one, where ``whole``)."""
+    fits = isinstance(value, (int, np.integer)) if whole else isinstance(value, (int, float, np.number))
+    if isinstance(value, bool) or not fits or not (value >= least and np.isfinite(value)):
+        kind = "an integer" if whole else "a finite number"
+        raise ParameterError(name, got=value, expected=f"{kind} >= {least:g}")
+
+
+def example_features(mdp: Any) -> FeatureMap:
+    """Return features on a problem's own outcomes: its kernel, and two that tell it from an even one."""
+    truth = mdp.truth
+    outcomes, pairs = truth.outcomes, mdp.states * mdp.actions
+    pair = np.repeat(np.arange(pairs), np.diff(outcomes.start))
+    kernel, even = np.zeros((2, pairs, mdp.states))
+    np.add.at(kernel, (pair, outcomes.next_state), truth.probability[0])
+    np.add.at(even, (pair, outcomes.next_state), (1.0 / np.diff(outcomes.start))[pair])
+    signs = np.where(np.arange(pairs) % 3 == 0, -1.0, 1.0)[:, np.newaxis]
+    phi = np.stack([kernel, even - kernel, signs * (even - kernel)], axis=-1)
+    return FeatureMap(phi.reshape(mdp.states, mdp.actions, mdp.states, 3))

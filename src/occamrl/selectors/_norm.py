@@ -1,0 +1,120 @@
+r"""Refining a norm bound on pooled rows, for every lambda of a shelf at once (M11, M19).
+
+Every ellipsoid here is given along the axes of :math:`\sum x x^\top`, which are those of Sigma for any lambda.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from occamrl.confidence.ellipsoid import farthest
+from occamrl.contracts import Floats, Known
+from occamrl.families.features import FeatureMap
+from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl.selectors._linear import squared_radius, target_unit
+
+_MOST_ROUNDS = 50  # of M19 on its own result; every round is valid, so stopping early is too
+_WORTHWHILE = 1e-3  # the relative improvement that is worth another round
+
+
+class Spectrum(NamedTuple):
+    """Pooled rows along the axes of sum x x^T: one decomposition serves every lambda."""
+
+    eigenvalues: Floats  # [d] increasing
+    xy: Floats  # [d] along the axes
+    episodes: int
+
+    def center(self, lam: float) -> Floats:
+        """Return the ridge estimate along the axes."""
+        return self.xy / (self.eigenvalues + lam)
+
+    def logdet(self, lam: float) -> float:
+        """Return logdet(Sigma / lambda)."""
+        return float(np.log1p(self.eigenvalues / lam).sum())
+
+
+def spectrum(statistics: LinearStatistics) -> Spectrum:
+    """Return the rows along the axes of their matrix."""
+    d = statistics.xy.size
+    eigenvalues, axes = np.linalg.eigh(statistics.gram.reshape(d, d))
+    return Spectrum(np.maximum(eigenvalues, 0.0), axes.T @ statistics.xy, statistics.episodes)
+
+
+def refined_norm(learner: UCRLVTRLin, known: Known, statistics: LinearStatistics) -> float:
+    """Return the largest norm in a learner's confidence ellipsoid with these rows (M19)."""
+    rows = spectrum(statistics)
+    beta = squared_radius(learner, known, rows.xy.size, rows.logdet(learner.lam), rows.episodes)
+    return _farthest_norm(learner.lam, rows, beta)
+
+
+def _farthest_norm(lam: float, rows: Spectrum, beta: float) -> float:
+    center = rows.center(lam)
+    return float(np.linalg.norm(center + farthest(rows.eigenvalues + lam, center, beta)[0]))
+
+
+def smallest_norm(features: FeatureMap) -> float:
+    """Return the smallest ||theta|| with which the probabilities of every (s, a) sum to one: no theta* is smaller."""
+    start = features.layout.outcomes.start[:-1]
+    sums = [np.add.reduceat(features.probabilities(unit), start) for unit in np.eye(features.dimension)]
+    theta = np.linalg.lstsq(np.stack(sums, axis=1), np.ones(start.size), rcond=None)[0]
+    return float(np.linalg.norm(theta))
+
+
+def shelf(learner: UCRLVTRLin, least: float) -> list[UCRLVTRLin]:
+    """Return learners whose noise events hold all at once: one per lambda of the shelf, or one alone if it is fixed."""
+    if not isinstance(learner.regularization, str):
+        return [learner]
+    count = 1 + max(0, math.floor(math.log2(learner.norm_bound / least) + 1e-9))
+    lams = [dataclasses.replace(learner, norm_bound=learner.norm_bound / 2.0**j).lam for j in range(count)]
+    return [dataclasses.replace(learner, regularization=lam, delta=learner.delta / count) for lam in lams]
+
+
+def refine(learners: Sequence[UCRLVTRLin], known: Known, statistics: LinearStatistics, bound: float) -> UCRLVTRLin:
+    """Return the best learner of a shelf, with the smallest norm bound that the rows allow; ``bound`` is valid."""
+    rows = spectrum(statistics)
+    lams = np.array([learner.lam for learner in learners])
+    for _ in range(_MOST_ROUNDS):
+        least = _radii(learners, known, rows, bound).min(axis=1)
+        smaller = min(_farthest_norm(lam, rows, beta) for lam, beta in zip(lams, least, strict=True))
+        if smaller > (1.0 - _WORTHWHILE) * bound:
+            break
+        bound = smaller
+    radii = _radii(learners, known, rows, bound, playing=True)
+    radii[lams[:, np.newaxis] > lams] = np.inf  # while it plays, a learner can only follow the event of a larger lambda
+    volume = rows.xy.size * np.log(radii)
+    volume -= np.log(rows.eigenvalues + lams[:, np.newaxis]).sum(axis=1)[:, np.newaxis]
+    shape, event = divmod(int(np.argmin(volume)), lams.size)
+    chosen = dataclasses.replace(learners[shape], norm_bound=bound)
+    if shape == event:
+        return chosen
+    # Both log-determinants grow with the rows, and their difference shrinks: its present value bounds it from now on.
+    slack = rows.logdet(float(lams[event])) - rows.logdet(float(lams[shape]))
+    return dataclasses.replace(chosen, event=(float(lams[event]), slack))
+
+
+def _radii(
+    learners: Sequence[UCRLVTRLin], known: Known, rows: Spectrum, bound: float, *, playing: bool = False
+) -> Floats:
+    """Return beta of the ellipsoid of each lambda (rows) by the noise event of each lambda' (columns).
+
+    ``playing``: as a learner computes it that factorises Sigma for one lambda only.
+    """
+    if len(learners) == 1 or learners[0].radius != "sharp":
+        radii = np.full((len(learners), len(learners)), np.inf)
+        for i, each in enumerate(learners):
+            bounded, logdet = dataclasses.replace(each, norm_bound=bound), rows.logdet(each.lam)
+            radii[i, i] = squared_radius(bounded, known, rows.xy.size, logdet, rows.episodes)
+        return radii
+    lams = np.array([each.lam for each in learners])
+    centers = np.stack([rows.center(float(lam)) for lam in lams])
+    unit = target_unit(learners[0], known)
+    noise = np.array([rows.logdet(each.lam) + 2.0 * math.log(1.0 / each.delta) for each in learners])
+    # L'(theta') - L(theta) = (lambda' - lambda) <theta, theta'>: both are quadratic forms of xy on the same axes
+    products = np.sum(centers**2, axis=1)[:, np.newaxis] if playing else centers @ centers.T
+    losses = (lams - lams[:, np.newaxis]) * products
+    return np.asarray(losses + 0.25 * unit**2 * noise + (lams * bound**2)[:, np.newaxis])

@@ -1,0 +1,182 @@
+"""ARL-GEN: selection among nested families of any kind (Ghosh et al. 2022, section 3; M13-M15, M25)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from occamrl.contracts import Known, Phase, PhaseOutcome, Selector
+from occamrl.errors import ParameterError, require_choice
+from occamrl.families.ladder import Ladder
+from occamrl.families.linear import LinearLadder
+from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested, example_ladder
+from occamrl.selectors._ladder_anytime import LadderAnytime
+from occamrl.selectors._ladder_epochs import LadderEpochs
+from occamrl.selectors._ladder_linear import LadderLinear
+
+RULES = ("paper", "sharp")
+DATA = ("fresh", "pooled")
+TESTS = ("epoch", "anytime")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ARLGen(Selector):
+    r"""Play UCRL-VTR on the smallest class of a ladder that the data do not contradict.
+
+    Parameters
+    ----------
+    ladder : Ladder or LinearLadder
+        Nested classes F_1 < ... < F_M. Linear ones are tested at epochs, by the sharp rule in its linear form (M15),
+        and played by UCRL-VTR-LIN on range-weighted rows.
+    delta : float
+        With the rule "sharp", the smallest class that holds the true kernel is rejected with probability at most
+        delta, over all tests together.
+    rule : "sharp" | "paper"
+        What makes a class acceptable. Sharp: M15 at epochs, M25 at any time. Paper: M14,
+        :math:`T_m \le T_M + \sqrt{i}/2^{i/2}`, at the beginning of epoch i.
+    data : "pooled" | "fresh", optional
+        What the base learner of an epoch learns from: all rows so far, or the epoch's own (then with delta / 2^i). By
+        default "pooled", with the rule "paper" "fresh". The test always takes all rows.
+    test : "anytime" | "epoch", optional
+        By default "anytime", with the rule "paper" "epoch".
+    start : int
+        The class of the first epoch, when there are no data: 1 or M.
+    safe : bool
+        Be optimistic over all of the confidence set, whatever the class (M25); ``chosen`` is then a report. Needs no
+        separability: choose it when :func:`occamrl.confidence.preflight.preflight` finds blind pairs.
+    guard : bool
+        Be optimistic over all of the confidence set in the episodes 1, 4, 9, ..., about sqrt(k) of k (M25).
+    test_growth : float
+        At any time: a test is made when the data have grown by this factor (0: before every episode).
+    radius, weights
+        Of the base learner, see :class:`UCRLVTR`; by default "sharp" and "range", with the rule "paper" "paper" and
+        "none".
+    replan : float
+        Of the base learner.
+    scale, slack : float
+        Multiply the slack of the confidence set, and that of the test at epochs. Below 1 the guarantee is lost.
+
+    Notes
+    -----
+    ``result.phases`` has one row per epoch of 2^i episodes: the class chosen at its beginning and since when it is in
+    play, every statistic T_m (M13), the threshold, the margin, the separation on the rows seen, and whether the data
+    show that the truth is ``outside`` F_M. At any time the class may also change inside an epoch; ``since`` tells.
+    """
+
+    ladder: Ladder | LinearLadder
+    delta: float = 0.05
+    rule: str = "sharp"
+    data: str | None = None
+    test: str | None = None
+    start_class: int = 1
+    safe: bool = False
+    guard: bool = False
+    test_growth: float = 0.1
+    radius: str | None = None
+    weights: str | None = None
+    replan: float = 0.0
+    scale: float = 1.0
+    slack: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_choice("rule", self.rule, RULES)
+        if not isinstance(self.ladder, (Ladder, LinearLadder)):
+            raise ParameterError("ladder", got=type(self.ladder).__name__, expected="a Ladder or LinearLadder")
+        if self.data is not None:
+            require_choice("data", self.data, DATA)
+        if self.test is not None:
+            require_choice("test", self.test, TESTS)
+        if not (self.slack >= 0.0 and np.isfinite(self.slack)):
+            raise ParameterError("slack", got=self.slack, expected="a finite number >= 0")
+        self._require_sense()
+        self._parts  # noqa: B018  (checks the other parameters)
+
+    def _require_sense(self) -> None:
+        """Refuse choices that do not go together."""
+        if self.start_class not in (1, self.ladder.classes):
+            raise ParameterError("start_class", got=self.start_class, expected=f"1 or M = {self.ladder.classes}")
+        if isinstance(self.ladder, LinearLadder):
+            for name in ("radius", "weights"):
+                if getattr(self, name) is not None:
+                    raise ParameterError(name, got=getattr(self, name), expected="None on a LinearLadder")
+            if self._anytime or self.rule == "paper":
+                raise ParameterError("test", got=self.test, expected='"epoch" and rule "sharp" on a LinearLadder')
+        if self._anytime:
+            if self.rule == "paper":
+                raise ParameterError("test", got="anytime", expected='"epoch" with rule "paper"')
+            if self.data == "fresh":
+                raise ParameterError("data", got="fresh", expected='"pooled" with test "anytime"')
+            if self.radius not in (None, "sharp"):
+                raise ParameterError("radius", got=self.radius, expected='"sharp" with test "anytime"')
+        elif self.safe or self.guard:
+            raise ParameterError("safe or guard", got=True, expected='False with test "epoch"')
+
+    @property
+    def _anytime(self) -> bool:
+        epochs = self.rule == "paper" or isinstance(self.ladder, LinearLadder)
+        return (self.test or ("epoch" if epochs else "anytime")) == "anytime"
+
+    @cached_property
+    def _parts(self) -> LadderAnytime | LadderEpochs | LadderLinear:
+        paper = self.rule == "paper"
+        weights = self.weights or ("none" if paper else "range")
+        common: dict[str, Any] = {
+            "ladder": self.ladder,
+            "delta": self.delta,
+            "replan": self.replan,
+            "scale": self.scale,
+        }
+        if isinstance(self.ladder, LinearLadder):
+            linear = LadderLinear(**common, data=self.data or "pooled", start_class=self.start_class, slack=self.slack)
+            linear._recorded(1, self.delta)
+            return linear
+        if self._anytime:
+            learner = UCRLVTRNested(
+                **common,
+                weights=weights,
+                test=self.test_growth,
+                start=self.start_class,
+                safe=self.safe,
+                guard=self.guard,
+            )
+            return LadderAnytime(ladder=self.ladder, learner=learner)
+        epochs = LadderEpochs(
+            **common,
+            rule=self.rule,
+            data=self.data or ("fresh" if paper else "pooled"),
+            start_class=self.start_class,
+            radius=self.radius or ("paper" if paper else "sharp"),
+            weights=weights,
+            slack=self.slack,
+        )
+        epochs._learner(1, self.delta)
+        return epochs
+
+    def start(self, known: Known) -> dict[str, Any]:
+        """Return the memory before any data."""
+        return self._parts.start(known)
+
+    def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
+        """Test the classes, and play the smallest that is accepted."""
+        return self._parts.next_phase(known, memory)
+
+    def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
+        """Keep what the phase taught."""
+        self._parts.finish_phase(known, memory, phase, outcome)
+
+    @classmethod
+    def examples(cls, mdp: Any) -> Sequence[Selector]:
+        """Small instances on a problem, for the contract checks."""
+        ladder = example_ladder(mdp)
+        return [
+            cls(ladder=ladder),
+            cls(ladder=ladder, safe=True),
+            cls(ladder=ladder, guard=True, start_class=3, replan=0.2),
+            cls(ladder=ladder, rule="paper"),
+            cls(ladder=ladder, test="epoch"),
+            cls(ladder=ladder, test="epoch", data="fresh", radius="unweighted", weights="none"),
+        ]

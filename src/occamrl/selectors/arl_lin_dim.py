@@ -1,0 +1,236 @@
+"""ARL-LIN(dim): find the coordinates that matter while playing (Ghosh et al. 2022, algorithm 2; M16-M18).
+
+    for epochs i = 0, 1, 2, ...
+        D_i = the coordinates that the estimate shows                              (M16, or M18 c)
+        play UCRL-VTR-LIN on the coordinates D_i for g^i k_0 episodes              exploitation
+        play UCRL-VTR-LIN on all coordinates for e^i ceil(sqrt(k_0)) episodes      estimation
+
+The paper's form (``rule="paper", data="fresh"``): g = 36, e = 6; a fresh learner at level delta/2^i exploits, one and
+the same learner does all the estimation, and coordinate j is kept when its estimate is at least 0.5^i.
+
+The default (``rule="sharp", data="pooled"``): all rows of all phases enter one regression in d dimensions, each once;
+an exploiting learner plans with its [D, D] block, at a level that pays for every set of that size. D minimises the
+penalised loss, which finds coordinates at a rate that no threshold schedule has to guess, so epochs only double and
+estimation hardly grows. When the support has just moved, though, the regression was not yet right about it: the next
+estimation phase is then ``stretch`` times as long as the last, at most about sqrt(k_i), and falls back step by step
+once the support rests.
+
+An empty set cannot be the truth (theta = 0 is no kernel): all coordinates are played instead, as in epoch 0. A true
+coordinate that was dropped costs optimism, not the run: the learner goes on acting with its biased model, estimation
+phases go on in full dimension, and the coordinate is back as soon as it pays for itself in the loss.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from occamrl.confidence.support import detection_limits, log_choices, sharp_support, thresholded
+from occamrl.contracts import Floats, Known, Phase, PhaseOutcome, Selector
+from occamrl.errors import ParameterError, require_choice
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.selectors._linear import (
+    LinearBase,
+    Regression,
+    example_features,
+    nothing,
+    regression,
+    require_at_least,
+    require_dense,
+    target_unit,
+)
+
+EXPLOITATION, ESTIMATION = "exploitation", "estimation"
+_SMALLEST_LEVEL = 1e-300  # log(1/delta) of a set's level stays a number; binds only for d in the thousands
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ARLLinDim(LinearBase, Selector):
+    """Adapt to the number of non-zero coordinates of theta*.
+
+    Parameters
+    ----------
+    features, norm_bound, delta, radius, weights, replan, regularization, scale, paper_constant, target_range, clip
+        Of the base algorithm, :class:`~occamrl.learners.ucrl_vtr_lin.UCRLVTRLin`.
+    rule : "sharp" | "paper"
+        Keep the coordinates of the smallest penalised loss (M18 c), or those of at least threshold^i (M16).
+    data : "pooled" | "fresh"
+        Learn from the rows of all phases (M17), or as the paper does: estimation from estimation phases, exploitation
+        from the rows of its own phase.
+    initial_episodes : int, optional
+        k_0; 16 for the paper's rule, 4 for the sharp one.
+    growth, estimation_growth : float, optional
+        g and e; 36 and 6 (the root of g) for the paper's rule, 2 and 1.05 for the sharp one.
+    threshold : float
+        The base of the paper's thresholds, 0.5.
+    level_decay : float
+        An exploitation phase on fresh data has level delta / level_decay^i. Pooled ones share one event.
+    stretch : float, optional
+        How much longer an estimation phase is after the support moved; 1 (never) for the paper's rule, 2 for the other.
+
+    Notes
+    -----
+    Facts of a phase, decided before it begins: ``active``, the coordinates that plan; ``estimate``, theta in all
+    coordinates; ``threshold``, the magnitude from which on a coordinate is taken in (for the sharp rule that of the
+    least explored one outside); ``norm_bound``; ``level``, the delta of the phase; ``regularization``; ``excitation``,
+    lambda_min(Sigma)/(kH), with ``weakest``, the coordinate of that direction, and ``seen``, k.
+    """
+
+    rule: str = "sharp"
+    data: str = "pooled"
+    initial_episodes: int | None = None
+    growth: float | None = None
+    estimation_growth: float | None = None
+    threshold: float = 0.5
+    level_decay: float = 2.0
+    stretch: float | None = None
+
+    def __post_init__(self) -> None:
+        require_choice("rule", self.rule, ("sharp", "paper"))
+        require_choice("data", self.data, ("pooled", "fresh"))
+        require_dense(self.features)
+        self.base()
+        if self.initial_episodes is not None:
+            require_at_least("initial_episodes", self.initial_episodes, 1, whole=True)
+        for name in ("growth", "estimation_growth", "stretch"):
+            if getattr(self, name) is not None:
+                require_at_least(name, getattr(self, name), 1)
+        require_at_least("level_decay", self.level_decay, 1)
+        if not 0.0 < self.threshold < 1.0:
+            raise ParameterError("threshold", got=self.threshold, expected="a number in (0, 1)")
+
+    @property
+    def support_lam(self) -> float:
+        """The lambda of the regression that the support is chosen from: that of the estimating learner."""
+        return self.base().lam
+
+    # The schedule -----------------------------------------------------------------------------------------------------
+
+    def _choose(self, given: float | None, paper: float, sharp: float) -> float:
+        return given if given is not None else paper if self.rule == "paper" else sharp
+
+    def exploitation_length(self, epoch: int) -> int:
+        """Return k_i = g^i k_0."""
+        k_0 = self._choose(self.initial_episodes, 16, 4)
+        return math.ceil(round(k_0 * self._choose(self.growth, 36.0, 2.0) ** epoch, 6))
+
+    def estimation_length(self, epoch: int, stretched: float = 1.0) -> int:
+        """Return e^i ceil(sqrt(k_0)), stretched up to ceil(sqrt(k_i)) while the support moves."""
+        g = self._choose(self.growth, 36.0, 2.0)
+        e = self._choose(self.estimation_growth, math.sqrt(g), 1.05)
+        first = math.isqrt(int(self._choose(self.initial_episodes, 16, 4)) - 1) + 1
+        planned = first * e**epoch
+        longest: float = first * g ** (0.5 * epoch)
+        return math.ceil(round(max(planned, min(stretched * planned, longest)), 6))
+
+    # The algorithm ----------------------------------------------------------------------------------------------------
+
+    def start(self, known: Known) -> dict[str, Any]:
+        """Return the memory before any data: epoch 0, the first estimate theta = 1, every coordinate active."""
+        d = self.features.dimension
+        return {
+            "epoch": 0,
+            "label": EXPLOITATION,
+            "active": list(range(d)),
+            "stretched": 1.0,
+            "statistics": nothing(d),  # of the rows that the support is chosen from
+            "estimator": None,  # the state of the one learner that estimates on fresh data
+        }
+
+    def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
+        """Choose the support and exploit it, or estimate in full dimension."""
+        if memory["label"] == EXPLOITATION:
+            self._refine(known, memory)
+            learner, episodes = self.exploiting(known, memory), self.exploitation_length(memory["epoch"])
+            state = learner.begin(known, memory["statistics"] if self.data == "pooled" else None)
+        else:
+            learner = self.estimating(known, memory)
+            episodes = self.estimation_length(memory["epoch"], memory["stretched"])
+            state = memory["estimator"] if self.data == "fresh" else learner.begin(known, memory["statistics"])
+            state = learner.begin(known) if state is None else state
+        facts = self.facts(known, memory, learner)
+        return Phase(learner, state, episodes=episodes, epoch=memory["epoch"], label=memory["label"], facts=facts)
+
+    def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
+        """Take over what was learned, and go on to the other kind of phase."""
+        learner = phase.learner
+        assert isinstance(learner, UCRLVTRLin)  # noqa: S101  (this selector hands out no other)
+        if self.data == "pooled" or phase.label == ESTIMATION:
+            memory["statistics"] = learner.statistics(known, outcome.state)
+        if phase.label == EXPLOITATION:
+            memory["label"] = ESTIMATION
+        else:
+            memory["label"], memory["epoch"] = EXPLOITATION, memory["epoch"] + 1
+            memory["estimator"] = outcome.state if self.data == "fresh" else None
+
+    def exploiting(self, known: Known, memory: dict[str, Any]) -> UCRLVTRLin:
+        """Return the learner that plans with the active coordinates."""
+        active = memory["active"]
+        if self.data == "fresh":
+            level = self.delta / self.level_decay ** memory["epoch"]
+            return self.base(features=self.features.restrict(active), delta=level)
+        return self.base(active=tuple(active), delta=union_level(self.delta, self.features.dimension, len(active)))
+
+    def estimating(self, known: Known, memory: dict[str, Any]) -> UCRLVTRLin:
+        """Return the learner that plans with every coordinate."""
+        return self.base()
+
+    def _refine(self, known: Known, memory: dict[str, Any]) -> None:
+        """Choose the active coordinates of an epoch; epoch 0 has no estimate and takes every one."""
+        if memory["epoch"] == 0:
+            return
+        fit = regression(memory["statistics"], self.support_lam)
+        if self.rule == "paper":
+            active = thresholded(fit.theta, self.threshold ** memory["epoch"])
+        else:
+            lam, unit = self.support_lam, target_unit(self, known)
+            active = sharp_support(fit.sigma, fit.xy, regularization=lam, unit=unit, last=memory["active"])
+        active = active or list(range(self.features.dimension))  # nothing passed: theta = 0 is no kernel
+        factor = self._choose(self.stretch, 1.0, 2.0)
+        moved = active != memory["active"]
+        memory["stretched"] = memory["stretched"] * factor if moved else max(1.0, memory["stretched"] / factor)
+        memory["active"] = active
+
+    def facts(self, known: Known, memory: dict[str, Any], learner: UCRLVTRLin) -> dict[str, Any]:
+        """Return what was decided for a phase, and on what grounds."""
+        fit = regression(memory["statistics"], self.support_lam)
+        full = memory["label"] == ESTIMATION
+        return {
+            "active": list(range(self.features.dimension)) if full else list(memory["active"]),
+            "estimate": (np.ones_like(fit.theta) if fit.episodes == 0 else fit.theta).tolist(),
+            "threshold": self._current_threshold(known, memory, fit),
+            "norm_bound": float(learner.norm_bound),
+            "level": float(learner.delta),
+            "regularization": self.support_lam,
+            **fit.excitation(known.horizon),
+        }
+
+    def _current_threshold(self, known: Known, memory: dict[str, Any], fit: Regression) -> float:
+        if self.rule == "paper":
+            return float(self.threshold ** memory["epoch"])
+        unit = target_unit(self, known)
+        return float(detection_limits(fit.sigma, memory["active"], regularization=self.support_lam, unit=unit).max())
+
+    # What to read it against ------------------------------------------------------------------------------------------
+
+    def told(self, theta: Sequence[float] | Floats) -> UCRLVTRLin:
+        """Return the learner that was told the support of theta*."""
+        return self.base(features=self.features.restrict(np.flatnonzero(theta).tolist()))
+
+    @classmethod
+    def examples(cls, mdp: Any) -> Sequence[Selector]:
+        """Return small instances on a problem, for the contract checks."""
+        features = example_features(mdp)
+        plain = cls(features=features, norm_bound=2.0)
+        paper = cls(features=features, norm_bound=2.0, rule="paper", data="fresh", initial_episodes=4, growth=4.0)
+        return [plain, paper, dataclasses.replace(plain, data="fresh"), dataclasses.replace(paper, data="pooled")]
+
+
+def union_level(delta: float, d: int, m: int) -> float:
+    """Return delta / ((d + 1) C(d, m)): the level of a set of m coordinates that the data chose (M17)."""
+    return max(_SMALLEST_LEVEL, math.exp(math.log(delta) - log_choices(d, m)))

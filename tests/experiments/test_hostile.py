@@ -1,0 +1,191 @@
+"""A folder from somebody who means harm: refused, nothing executed, nothing written outside."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from occamrl.errors import CheckpointError, InvalidInput
+from occamrl.runs.checkpoint import _with_digest, read_arrays
+from occamrl.runs.display import PlainLines, printable
+from occamrl.runs.experiment import Experiment
+from occamrl.runs.failures import RecordError
+from occamrl.runs.files import parse_json, seal
+from occamrl.runs.folder import Folder
+from occamrl.runs.records import load, status, verify
+from tests.experiments.common import play, write
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return play(Experiment.from_toml(write(tmp_path)), tmp_path / "out")
+
+
+def rewrite(path: Path, **changes: object) -> None:
+    document = json.loads(path.read_text())
+    document.pop("digest")
+    path.write_bytes(seal({**document, **changes}))
+
+
+def manifest(folder: Folder) -> Path:
+    return folder.cell(folder.experiment()["cells"][0]) / "manifest.json"
+
+
+@pytest.mark.parametrize("cell", ["../../../etc", "..", "/etc/passwd", "0123456789ABCDEF", "0" * 17, "", 7, None])
+def test_ids_that_are_paths(folder: Folder, cell: object) -> None:
+    rewrite(folder.experiment_file, cells=[cell], contents=[{}])
+    for read in (load, status, verify):
+        with pytest.raises(RecordError, match=r"experiment\.json"):
+            read(folder.path)
+
+
+@pytest.mark.parametrize("name", ["../../curve.parquet", "/etc/passwd", "curve.parquet\0"])
+def test_files_of_other_names(folder: Folder, name: str) -> None:
+    rewrite(manifest(folder), files={name: "0" * 64, "phases.parquet": "0" * 64})
+    with pytest.raises(RecordError, match=r"manifest\.json"):
+        load(folder.path)
+
+
+def test_a_manifest_of_another_cell(folder: Folder) -> None:
+    rewrite(manifest(folder), cell="0" * 16)
+    with pytest.raises(RecordError, match=r"manifest\.json"):
+        load(folder.path)
+
+
+@pytest.mark.parametrize("name", ["experiment.json", "manifest.json", "curve.parquet", "cells", "cell"])
+def test_symbolic_links_are_not_followed(folder: Folder, tmp_path: Path, name: str) -> None:
+    cell = manifest(folder).parent
+    places = {"experiment.json": folder.experiment_file, "cells": folder.cells, "cell": cell}
+    path = places.get(name, cell / name)
+    outside = tmp_path / "outside"
+    path.rename(outside)
+    path.symlink_to(outside)
+    with pytest.raises(RecordError):
+        load(folder.path)
+    if name != "curve.parquet":  # a finished cell is not read again when others are run
+        experiment = Experiment.from_toml(tmp_path / "spec.toml")
+        with pytest.raises(RecordError):
+            play(experiment, folder.path)
+
+
+def test_a_checkpoint_that_is_a_link_is_not_read(folder: Folder, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"x")
+    link = manifest(folder).parent / "checkpoint.npz"
+    link.symlink_to(secret)
+    (damage,) = verify(folder.path)
+    assert "symbolic link" in damage.problem
+    assert secret.read_bytes() == b"x"
+
+
+def test_quarantine_that_leads_out(folder: Folder, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    folder.quarantine.symlink_to(outside)
+    manifest(folder).write_text("{}")
+    with pytest.raises(RecordError, match="quarantine"):
+        verify(folder.path)
+    assert not list(outside.iterdir())
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 1_000 + "1" + "}" * 1_000, "\xff", "", "nul", '"' * 3])
+def test_json_that_is_deep_or_none(text: str) -> None:
+    with pytest.raises(RecordError, match=r"some\.json"):
+        parse_json(text.encode("latin-1"), "some.json")
+
+
+def test_brackets_in_strings_are_not_depth() -> None:
+    assert parse_json(json.dumps(["[" * 1_000, '\\"[[']).encode(), "x") == ["[" * 1_000, '\\"[[']
+
+
+class Bomb:
+    """Unpickled, it would leave a trace."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return (print, ("unpickled",))
+
+
+def archive(entries: dict[str, bytes], kind: int = zipfile.ZIP_STORED) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", kind) as file:
+        for name, content in entries.items():
+            file.writestr(name, content)
+    return _with_digest(buffer.getvalue())
+
+
+def npy(header: str, body: bytes) -> bytes:
+    text = header.encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + body
+
+
+HOSTILE = {
+    "objects": archive(
+        {"a.npy": npy("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", pickle.dumps(Bomb()))}
+    ),
+    "a pickle": archive({"a.npy": pickle.dumps(Bomb())}),
+    "a gigabyte": archive(
+        {"a.npy": npy("{'descr': '<f8', 'fortran_order': False, 'shape': (134217728,), }", b"\0" * 8)}
+    ),
+    "overflow": archive(
+        {"a.npy": npy(f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({2**40}, {2**40}), }}", b"")}
+    ),
+    "compressed": archive({"a.npy": b"\0" * 10**6}, zipfile.ZIP_DEFLATED),
+    "code": archive({"a.npy": npy("__import__('os').system('true')", b"")}),
+    "no archive": _with_digest(b"x" * 100),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_checkpoints(tmp_path: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "checkpoint.npz"
+    path.write_bytes(HOSTILE[name])
+    with pytest.raises(CheckpointError, match=r"checkpoint\.npz"):
+        read_arrays(path)
+    assert "unpickled" not in capfd.readouterr().out
+
+
+def test_an_honest_archive_is_read(tmp_path: Path) -> None:
+    path, buffer = tmp_path / "checkpoint.npz", io.BytesIO()
+    np.savez(buffer, a=np.arange(3.0))
+    path.write_bytes(_with_digest(buffer.getvalue()))
+    assert read_arrays(path)["a"].tolist() == [0.0, 1.0, 2.0]
+    assert np.load(path)["a"].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_a_table_with_other_columns(folder: Folder) -> None:
+    import pyarrow as pa
+
+    from occamrl.runs.files import sha256
+    from occamrl.runs.tables import to_parquet
+
+    content = to_parquet(pa.table({"x": [1]}))
+    path = manifest(folder)
+    (path.parent / "curve.parquet").write_bytes(content)
+    files = json.loads(path.read_text())["files"]
+    rewrite(path, files={**files, "curve.parquet": sha256(content)})
+    with pytest.raises(RecordError, match=r"curve\.parquet"):
+        load(folder.path)
+
+
+def test_other_formats_are_refused_clearly(folder: Folder) -> None:
+    rewrite(manifest(folder), format=2)
+    with pytest.raises(RecordError, match="format 2, expected format 1"):
+        load(folder.path)
+    rewrite(folder.experiment_file, format="\x1b[2J")
+    with pytest.raises(InvalidInput, match="format"):
+        status(folder.path)
+
+
+def test_names_do_not_steer_the_terminal() -> None:
+    assert printable("a\x1b[31m\r\n\u202e[red]é") == "a\\x1b[31m\\x0d\\x0a\\x202e[red]é"
+    stream = io.StringIO()
+    event = {"event": "failed", "cell": "x", "problem": "\x1b]0;title\x07", "agent": "b", "seed": 0, "text": "t\x1b[2J"}
+    PlainLines(stream)(event)
+    assert "\x1b" not in stream.getvalue()

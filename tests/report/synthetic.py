@@ -1,0 +1,165 @@
+"""Records made up for the tests: the attributes of real ones, with curves and decisions known in advance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from occamrl.seeding import stream
+
+
+@dataclass(frozen=True)
+class Records:
+    name: str
+    spec: dict[str, Any]
+    cells: list[dict[str, Any]]
+    curves: pa.Table
+    phases: pa.Table
+    running: list[Any] = field(default_factory=list)
+    missing: list[Any] = field(default_factory=list)
+    failed: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An agent that is made up: regret scale * k^power times a factor per seed, and facts per epoch."""
+
+    label: str
+    power: float
+    scale: float = 1.0
+    facts: str = "none"  # none, chosen, active, norm_bound
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+KINDS = (
+    Kind("UCRL-VTR-LIN", 0.6, 3.0),
+    Kind("ARL-GEN", 0.5, 3.0, "chosen"),
+    Kind("ARL-LIN-DIM", 0.55, 2.0, "active"),
+    Kind("ARL-LIN-NORM", 0.52, 2.5, "norm_bound"),
+    Kind("UniformRandom", 1.0, 0.4),
+    Kind("Optimal", 1.0, 0.0),
+)
+
+
+def facts_of(kind: str, epoch: int, noise: float) -> dict[str, Any]:
+    """Return the facts of an epoch (from 1): class 2 of 3 is found at epoch 4 (5 in noisy seeds)."""
+    late = epoch >= (5 if noise > 0.8 else 4)
+    if kind == "chosen":
+        fit = 0.25 + 0.5 * 0.5**epoch
+        statistics = [0.30 + 0.02 * noise, 0.25 + 0.01 * noise / epoch, 0.25 + 0.005 * noise / epoch]
+        first = {"statistics": [0.0] * 3, "threshold": None}
+        return {"chosen": 2 if late else 1, **({"statistics": statistics, "threshold": fit} if epoch > 1 else first)}
+    if kind == "active":
+        estimate = [0.5, 0.3, 0.2, *(0.6 * 0.5**epoch * (j + noise) / 4 for j in range(3))]
+        threshold = 0.5**epoch
+        return {
+            "active": [0, 1, 2] if late else [0, 1, 2, 3, 4, 5][: 7 - epoch],
+            "estimate": estimate,
+            "threshold": threshold,
+        }
+    if kind == "norm_bound":
+        return {"norm_bound": 1.0 + (1.0 + noise) * 0.6**epoch}
+    return {}
+
+
+def recorded(episodes: int, points: int = 400) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.unique(np.geomspace(1, episodes, points).astype(np.int64))
+
+
+def records(
+    problems: Sequence[str] = ("Sparse mixture", "RiverSwim"),
+    kinds: Sequence[Kind] = KINDS,
+    seeds: int = 8,
+    episodes: int = 20_000,
+    spread: float = 0.2,
+    **about: Any,
+) -> Records:
+    manifests: list[dict[str, Any]] = []
+    curves, phases = [], []
+    at = recorded(episodes)
+    for problem in problems:
+        for kind in kinds:
+            for seed in range(seeds):
+                noise = stream(seed, "synthetic", kind.label).uniform()
+                cumulative = kind.scale * np.exp(spread * (noise - 0.5)) * at**kind.power
+                cell = f"{len(manifests):012x}"
+                who = {"cell": cell, "problem": problem, "agent": kind.label, "seed": seed}
+                rows = len(at)
+                curves.append(
+                    pa.table(
+                        {
+                            **{name: [value] * rows for name, value in who.items()},
+                            "episode": at,
+                            "regret": np.diff(cumulative, prepend=0.0),
+                            "cumulative_regret": cumulative,
+                            "realised_return": np.ones(rows),
+                        }
+                    )
+                )
+                phases.append(pa.table(_phases(who, kind, episodes, noise)))
+                manifests.append(_manifest(who, kind, episodes, float(cumulative[-1])))
+    spec = {
+        "name": "made-up",
+        "episodes": episodes,
+        "seeds": seeds,
+        "problem": [{"name": "sparse-mixture", "label": problem, "dimension": 16} for problem in problems],
+        "agent": [{"name": kind.label.lower(), "label": kind.label, **kind.parameters} for kind in kinds],
+    }
+    return Records(
+        **{
+            "name": "made-up",
+            "spec": spec,
+            "cells": manifests,
+            "curves": pa.concat_tables(curves),
+            "phases": pa.concat_tables(phases),
+            **about,
+        }
+    )
+
+
+def _phases(who: dict[str, Any], kind: Kind, episodes: int, noise: float) -> dict[str, list[Any]]:
+    lengths: list[int] = []
+    left = episodes
+    while left > 0 and kind.facts != "none":
+        lengths.append(min(left, 16 * 2 ** len(lengths)))
+        left -= lengths[-1]
+    lengths = lengths or [episodes]
+    rows = len(lengths)
+    return {
+        **{name: [value] * rows for name, value in who.items()},
+        "phase": list(range(rows)),
+        "epoch": list(range(1, rows + 1)),
+        "label": [kind.label] * rows,
+        "episodes": lengths,
+        "regret": [1.0] * rows,
+        "plans": [1] * rows,
+        "realised_return": [1.0] * rows,
+        "facts": [json.dumps(facts_of(kind.facts, epoch, noise)) for epoch in range(1, rows + 1)],
+    }
+
+
+def _manifest(who: dict[str, Any], kind: Kind, episodes: int, total: float) -> dict[str, Any]:
+    return {
+        "format": 1,
+        "cell": who["cell"],
+        "status": "done",
+        "problem": {"name": "sparse-mixture", "label": who["problem"], "parameters": {"dimension": 16}},
+        "agent": {"name": kind.label.lower(), "label": kind.label, "parameters": kind.parameters},
+        "seed": who["seed"],
+        "episodes": episodes,
+        "total_regret": total,
+        "total_return": 1.0,
+        "plans": 100,
+        "pessimistic_episodes": 0,
+        "wall_time": 0.5,
+        "files": {},
+        "versions": {"occamrl": "0.1.0", "python": "3.11.7", "numpy": "2.4.6"},
+        "machine": {"cpu": "a processor", "cores": 2, "blas": "openblas"},
+        "seed_address": [who["seed"]],
+        "reason": None,
+    }

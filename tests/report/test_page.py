@@ -1,0 +1,101 @@
+import base64
+import hashlib
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from occamrl.errors import UnknownName
+from occamrl.report import page
+from occamrl.report.model import Memory, build
+from tests.report.hostile import MARKUP, hostile
+from tests.report.synthetic import KINDS, records
+
+
+def embedded(text: str) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_the_page_holds_its_data_and_nothing_from_elsewhere(tmp_path: Path) -> None:
+    made = records(seeds=3)
+    out = page.write_page(made, tmp_path / "deep" / "report.html")
+    text = out.read_text()
+    assert embedded(text) == build(made)
+    assert list(out.parent.iterdir()) == [out]  # no partial file
+    assert set(re.findall(r"https?://[^\"' ]+", text)) == {"http://www.w3.org/2000/svg"}  # a name, not an address
+    assert "@import" not in text
+    assert " style=" not in text  # the policy would refuse it
+
+
+def test_the_policy_admits_exactly_the_style_and_the_script_of_the_page() -> None:
+    text = page.render(build(records(seeds=1)))
+    (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    policy = html.unescape(re.findall(r'Content-Security-Policy" content="(.*?)"', text)[0])
+    for directive, part in (("style-src", style), ("script-src", script)):
+        digest = base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()
+        assert f"{directive} 'sha256-{digest}';" in policy
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    assert "connect-src 'none'" in policy
+
+
+def test_names_with_markup_stay_inside_the_data() -> None:
+    made = hostile()
+    text = page.render(build(made))
+    assert text.count("<script") == 2  # the data and the script
+    assert "<img" not in text
+    assert embedded(text)["name"] == MARKUP
+    assert embedded(text)["agents"] == [manifest["agent"]["label"] for manifest in made.cells[::3]][:8]
+
+
+def test_a_page_is_the_same_when_it_is_written_again() -> None:
+    made = records(seeds=4)
+    assert page.render(build(made)) == page.render(build(made))
+
+
+def test_a_report_goes_into_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "load", lambda folder: records(problems=["p"], kinds=KINDS[:1], seeds=1))
+    assert page.write_report(tmp_path) == tmp_path / "report.html"
+    out = page.write_report(tmp_path, tmp_path / "other.html", tmp_path / "figures")
+    assert out.exists()
+    assert {path.suffix for path in (tmp_path / "figures").iterdir()} == {".pdf", ".svg", ".png"}
+
+
+def test_a_page_without_a_finished_cell_can_be_written() -> None:
+    made = records(problems=["p"], kinds=KINDS[:1], seeds=1)
+    none = records(problems=["p"], kinds=KINDS[:1], seeds=1, cells=[], missing=["a", "b"])
+    model = build(none)
+    assert model["problems"] == []
+    assert model["status"]["missing"] == model["status"]["total"] == 2
+    assert len(page.render(model)) < len(page.render(build(made)))
+
+
+def test_the_baseline_is_the_given_one_the_specs_or_the_first() -> None:
+    made = records(problems=["p"], seeds=1)
+    assert build(made)["baseline"] == 0
+    made.spec["baseline"] = "Optimal"
+    assert build(made)["baseline"] == 5
+    assert build(made, baseline="ARL-GEN")["baseline"] == 1
+    with pytest.raises(UnknownName, match="ARL-GEN"):
+        build(made, baseline="ARL-GN")
+
+
+def test_what_is_remembered_is_what_would_be_computed() -> None:
+    memory = Memory()
+    few, many = records(seeds=3), records(seeds=5)
+    assert build(few, memory=memory) == build(few)
+    assert build(many, memory=memory) == build(many)
+    assert build(many, memory=memory) == build(many)
+    assert build(few, "Optimal", memory) == build(few, "Optimal")
+
+
+def test_a_thousand_cells_make_a_page_of_about_a_megabyte() -> None:
+    made = records(problems=[f"problem {i}" for i in range(17)], seeds=10)
+    assert len(made.cells) == 1_020
+    assert len(page.render(build(made))) < 1_500_000

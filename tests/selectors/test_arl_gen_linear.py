@@ -1,0 +1,73 @@
+"""ARL-GEN on linear ladders: classes by coordinates, by zones and by norm."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import occamrl as orl
+from occamrl.checks import check_selector
+from occamrl.errors import FamilyError, InvalidInput, NestingError, ShapeError
+from occamrl.problems.sparse_mixture import SparseMixture
+
+PROBLEM = SparseMixture(states=4, actions=2, horizon=4, dimension=4, nonzero=2, seed=0)
+
+
+def coordinate_ladder() -> orl.LinearLadder:
+    order = [*PROBLEM.support, *(j for j in range(4) if j not in PROBLEM.support)]
+    features = orl.FeatureMap(PROBLEM.phi)
+    return orl.LinearLadder(
+        [orl.LinearFamily(features=features, norm_bound=1.2, coordinates=order[:r]) for r in (1, 2, 4)]
+    )
+
+
+def test_the_right_coordinates_are_found() -> None:
+    result = orl.run(orl.ARLGen(ladder=coordinate_ladder()), PROBLEM, episodes=8190, progress=False)
+    chosen = result.phases["chosen"].to_pylist()
+    assert chosen[0] == 1
+    assert chosen[-1] == 2
+    last = result.phases.to_pylist()[-1]
+    assert last["statistics"][0] > last["threshold"] >= last["statistics"][1] >= last["statistics"][2]
+
+
+def test_the_contract_is_kept() -> None:
+    check_selector(orl.ARLGen(ladder=coordinate_ladder(), replan=0.0), PROBLEM.mdp, episodes=40)
+    check_selector(orl.ARLGen(ladder=coordinate_ladder(), data="fresh", start_class=3), PROBLEM.mdp, episodes=40)
+
+
+def test_losses_are_those_of_least_squares() -> None:
+    draw = np.random.default_rng(0)
+    x, y = draw.normal(size=(50, 4)), draw.normal(size=50)
+    features = orl.FeatureMap(PROBLEM.phi)
+    gram, xy = x.T @ x, x.T @ y
+    basis = draw.normal(size=(4, 2))
+    free = orl.LinearFamily(features=features, norm_bound=100.0, basis=basis)
+    residual = np.linalg.lstsq(x @ basis, y, rcond=None)[1][0]
+    assert free.smallest_loss(gram, xy) + y @ y == pytest.approx(residual)
+    short = orl.LinearFamily(features=features, norm_bound=0.05)
+    angles = draw.normal(size=(200_000, 4))
+    ball = 0.05 * angles / np.linalg.norm(angles, axis=1, keepdims=True)
+    brute = (np.einsum("ni,ij,nj->n", ball, gram, ball) - 2 * ball @ xy).min()
+    assert short.smallest_loss(gram, xy) <= brute + 1e-12
+    assert short.smallest_loss(gram, xy) == pytest.approx(brute, rel=1e-2)
+
+
+def test_bad_linear_ladders_are_refused() -> None:
+    features = orl.FeatureMap(PROBLEM.phi)
+    one = orl.LinearFamily(features=features, norm_bound=1.0, coordinates=[0, 1])
+    other = orl.LinearFamily(features=features, norm_bound=1.0, coordinates=[0, 2, 3])
+    with pytest.raises(NestingError, match="direction 1 of class 1") as caught:
+        orl.LinearLadder([one, other])
+    assert caught.value.rungs == (1, 2)
+    with pytest.raises(NestingError, match="norm bounds"):
+        orl.LinearLadder([one, orl.LinearFamily(features=features, norm_bound=0.5)])
+    with pytest.raises(FamilyError):
+        orl.LinearLadder([])
+    with pytest.raises(ShapeError):
+        orl.LinearFamily(features=features, norm_bound=1.0, basis=np.eye(3))
+    with pytest.raises(FamilyError):
+        orl.LinearFamily(features=orl.FeatureMap.tabular(states=4, actions=2), norm_bound=1.0)
+    with pytest.raises(InvalidInput):
+        orl.ARLGen(ladder=coordinate_ladder(), test="anytime")
+    with pytest.raises(InvalidInput):
+        orl.ARLGen(ladder=coordinate_ladder(), rule="paper")

@@ -1,0 +1,180 @@
+"""ARL-LIN(norm) and ARL-LIN: the paper's schedule, valid bounds, and combined radii."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from occamrl.confidence.ellipsoid import largest_norm
+from occamrl.contracts import PhaseOutcome
+from occamrl.errors import OccamRLError
+from occamrl.families.features import FeatureMap
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.problems.sparse_mixture import SparseMixture
+from occamrl.report.diagnosis import diagnose
+from occamrl.runs.loop import run
+from occamrl.selectors._norm import refine, refined_norm, shelf, smallest_norm
+from occamrl.selectors.arl_lin import ARLLin
+from occamrl.selectors.arl_lin_dim import ARLLinDim
+from occamrl.selectors.arl_lin_norm import ARLLinNorm
+
+PROBLEM = SparseMixture(states=8, actions=3, horizon=5, dimension=8, nonzero=3, gamma=0.5, seed=0)
+FEATURES, NORM = FeatureMap(PROBLEM.phi), float(np.linalg.norm(PROBLEM.theta))
+
+
+def test_the_paper_s_schedule_to_the_letter() -> None:
+    selector = ARLLinNorm(
+        features=FEATURES,
+        norm_bound=7.0,
+        delta=0.08,
+        initial_episodes=100,
+        data="fresh",
+        radius="paper",
+        weights="none",
+        replan=0.0,
+        regularization=1.0,
+    )
+    known, memory = PROBLEM.mdp.known, selector.start(PROBLEM.mdp.known)
+    expected = [  # epoch, episodes, level, and why
+        (1, 100, 0.08, "k_1 at delta, with the bound that was given"),
+        (2, 200, 0.04, "both change by two"),
+        (3, 400, 0.02, "again"),
+        (4, 800, 0.01, "and again"),
+    ]
+    bound = 7.0
+    for epoch, episodes, level, why in expected:
+        phase = selector.next_phase(known, memory)
+        assert (phase.epoch, phase.episodes) == (epoch, episodes), why
+        assert (phase.facts["level"], phase.facts["norm_bound"]) == pytest.approx((level, bound)), why
+        assert isinstance(phase.learner, UCRLVTRLin)
+        assert not phase.state.xy.any()  # no rows are carried over
+        selector.finish_phase(known, memory, phase, PhaseOutcome(episodes, 1, 0.0, phase.state))
+        assert phase.facts["seen"] == 0
+        bound = refined_norm(phase.learner, known, memory["statistics"])  # b^(i+1): the exact maximum, no minimum taken
+
+
+@pytest.mark.parametrize("data", ["pooled", "fresh"])
+def test_bounds_stay_valid_and_shrink(data: str, test_seed: int) -> None:
+    """Error rate: below delta = 0.05 by the theorem, and zero in 200 seeds when the test was written."""
+    selector = ARLLinNorm(features=FEATURES, norm_bound=20.0, data=data)
+    result = run(selector, PROBLEM.mdp, episodes=30_000, seed=test_seed)
+    bounds = np.array(result.phases["norm_bound"].to_pylist())
+    assert (bounds >= NORM).all()
+    assert bounds[-1] < 3.0
+    if data == "pooled":
+        assert (np.diff(bounds) <= 0.0).all()
+        assert result.pessimistic_episodes == 0
+
+
+def test_refined_norm_is_the_maximum_over_the_learner_s_ellipsoid() -> None:
+    known = PROBLEM.mdp.known
+    learner = UCRLVTRLin(features=FEATURES, norm_bound=3.0)
+    rows = learner.statistics(known, run(learner, PROBLEM.mdp, episodes=300, seed=0).state)
+    sigma = rows.gram.reshape(8, 8) + np.eye(8)
+    beta = 0.25 * (np.linalg.slogdet(sigma)[1] + 2.0 * np.log(1.0 / 0.05)) + 9.0
+    expected = largest_norm(np.linalg.solve(sigma, rows.xy), sigma, beta).norm
+    assert refined_norm(learner, known, rows) == pytest.approx(expected, rel=1e-9)
+
+
+def test_every_combination_of_the_shelf_holds_the_truth() -> None:
+    """The ellipsoid that plays, with the event of another lambda, computed from its definition."""
+    known = PROBLEM.mdp.known
+    base = UCRLVTRLin(features=FEATURES, norm_bound=50.0, regularization="scaled")
+    learners = shelf(base, smallest_norm(FEATURES))
+    assert sum(learner.delta for learner in learners) == pytest.approx(base.delta)
+    rows = base.statistics(known, run(base, PROBLEM.mdp, episodes=400, seed=0).state)
+    chosen = refine(learners, known, rows, 50.0)
+    assert chosen.event is not None  # a case in which two lambdas are better than one
+    larger, slack = chosen.event
+    gram = rows.gram.reshape(8, 8)
+    sigma, event = gram + chosen.lam * np.eye(8), gram + larger * np.eye(8)
+    theta = np.linalg.solve(sigma, rows.xy)
+    logdet = np.linalg.slogdet(sigma / chosen.lam)[1]
+    assert slack == pytest.approx(np.linalg.slogdet(event / larger)[1] - logdet, rel=1e-9)
+    beta = 0.25 * (logdet + slack + 2.0 * np.log(1.0 / chosen.delta))
+    beta += chosen.lam * chosen.norm_bound**2 + (larger - chosen.lam) * theta @ theta
+    away = PROBLEM.theta - theta
+    assert away @ sigma @ away <= beta
+    plain = dataclasses.replace(chosen, event=None)
+    assert beta < 0.25 * (logdet + 2.0 * np.log(1.0 / plain.delta)) + plain.lam * plain.norm_bound**2
+    # The compiled plan uses the same radius: the width of its bonus follows from it.
+    narrow, wide = (run_one(learner, rows) for learner in (chosen, plain))
+    assert narrow <= wide
+
+
+def run_one(learner: UCRLVTRLin, rows: Any) -> float:
+    """Return the value that a learner plans for, from given rows."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Started:
+        def model(self, known: Any) -> Any:
+            return learner.model(known)
+
+        def begin(self, known: Any) -> Any:
+            return learner.begin(known, rows)
+
+        def reserve(self, state: Any, episodes: int) -> Any:
+            return state
+
+    return float(run(Started(), PROBLEM.mdp, episodes=1).state.values[0, 0])
+
+
+def test_the_smallest_norm_of_a_kernel() -> None:
+    assert smallest_norm(FEATURES) == pytest.approx(1.0)  # theta = (1, 0, ..., 0) is one; the others sum to zero
+    two = FeatureMap(np.stack([FEATURES.kernel(PROBLEM.theta)] * 2, axis=-1))
+    assert smallest_norm(two) == pytest.approx(np.sqrt(0.5))
+
+
+def test_both_at_once(test_seed: int) -> None:
+    selector = ARLLin(features=FEATURES, norm_bound=50.0)
+    result = run(selector, PROBLEM.mdp, episodes=20_000, seed=test_seed)
+    rows = result.phases.to_pylist()
+    carried = [row["norm_bound"] for row in rows if row["label"] == "estimation"]
+    assert carried == sorted(carried, reverse=True)
+    assert min(carried) >= NORM
+    assert [row["active"] for row in rows if row["label"] == "exploitation"][-1] == PROBLEM.support.tolist()
+    alone = run(ARLLinDim(features=FEATURES, norm_bound=NORM), PROBLEM.mdp, episodes=20_000, seed=test_seed)
+    assert result.total_regret < 1.5 * alone.total_regret
+    with pytest.raises(OccamRLError, match="data"):
+        ARLLin(features=FEATURES, norm_bound=2.0, data="fresh")
+
+
+def test_an_event_needs_a_larger_regularization() -> None:
+    with pytest.raises(OccamRLError, match="event"):
+        UCRLVTRLin(features=FEATURES, norm_bound=1.0, event=(0.5, 0.0))
+
+
+def test_diagnosis_reads_a_run() -> None:
+    result = run(ARLLinDim(features=FEATURES, norm_bound=NORM), PROBLEM.mdp, episodes=5_000, seed=0)
+    about = diagnose(result)
+    assert about.active == tuple(PROBLEM.support.tolist())
+    assert about.gamma == pytest.approx(0.5, abs=0.2)
+    assert about.locks_in_at is not None
+    assert about.locks_in_at <= 5_000
+    assert "support" in str(about)
+    norm = diagnose(run(ARLLinNorm(features=FEATURES, norm_bound=9.0), PROBLEM.mdp, episodes=5_000, seed=0))
+    assert norm.active is None
+    assert norm.norm_bounds[-1] < 9.0
+    with pytest.raises(OccamRLError, match="result"):
+        diagnose(run(UCRLVTRLin(features=FEATURES, norm_bound=1.0), PROBLEM.mdp, episodes=5))
+
+
+def test_diagnosis_warns_when_a_direction_is_never_excited() -> None:
+    """Two equal features: their difference is never seen, whatever is played."""
+    phi = np.concatenate([PROBLEM.phi, PROBLEM.phi[..., 1:2]], axis=-1)
+    features = FeatureMap(phi)
+    about = diagnose(run(ARLLinDim(features=features, norm_bound=NORM), PROBLEM.mdp, episodes=2_000, seed=0))
+    assert about.weakest in (1, 8)
+    assert any("never excited" in warning for warning in about.warnings)
+
+
+def test_diagnosis_foresees_the_paper_s_lock_in() -> None:
+    paper = ARLLinDim(features=FEATURES, norm_bound=NORM, rule="paper", data="pooled")
+    about = diagnose(run(paper, PROBLEM.mdp, episodes=21_500, seed=0))
+    assert about.gamma is not None
+    epochs = int(np.ceil(np.log2(2.0 / about.gamma)))
+    expected = sum(16 * 36**i + 4 * 6**i for i in range(epochs))
+    assert about.locks_in_at == expected  # i >= log2(2/gamma)
