@@ -1,0 +1,173 @@
+"""Checkpoints: whole or not at all, for the right problem and agent, and nothing in them that could run."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from occamrl.contracts import Known, Phase, PhaseOutcome, Selector
+from occamrl.errors import CheckpointError, ParameterError
+from occamrl.families.features import FeatureMap
+from occamrl.learners.optimal import Optimal
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.learners.uniform_random import UniformRandom
+from occamrl.problems.river_swim import RiverSwim
+from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
+from occamrl.runs.loop import run
+from occamrl.runs.trees import put_together, take_apart
+
+PROBLEM = RiverSwim(states=3)
+
+
+def learner() -> UCRLVTRLin:
+    return UCRLVTRLin(features=FeatureMap.tabular(states=3, actions=2), norm_bound=2.0)
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    path = tmp_path / "run.npz"
+    save_checkpoint(run(learner(), PROBLEM, episodes=30, seed=2, progress=False), PROBLEM, path)
+    return path
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(checkpoint: Path) -> None:
+    whole = run(learner(), PROBLEM, episodes=70, seed=2, progress=False)
+    loaded = load_checkpoint(learner(), PROBLEM, checkpoint)
+    assert (loaded.total_episodes, loaded.seed, loaded.label) == (30, 2, "UCRLVTRLin")
+    rest = run(learner(), PROBLEM, episodes=40, progress=False, continue_from=loaded)
+    assert rest.regret.tobytes() == whole.regret.tobytes()
+    assert rest.phases.to_pylist() == whole.phases.to_pylist()
+    assert (rest.plans, rest.pessimistic_episodes) == (whole.plans, whole.pessimistic_episodes)
+    for one, other in zip(rest.state, whole.state, strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def test_it_is_arrays_and_json_and_no_pickle(checkpoint: Path) -> None:
+    with zipfile.ZipFile(checkpoint) as archive:
+        assert archive.testzip() is None
+        for name in archive.namelist():
+            np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
+    with np.load(checkpoint, allow_pickle=False) as arrays:
+        document = json.loads(arrays["document"].tobytes())
+    assert document["seed"] == 2
+    assert [path.name for path in checkpoint.parent.iterdir()] == ["run.npz"]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
+def test_a_file_that_was_cut_short_is_refused_by_name(checkpoint: Path, share: float) -> None:
+    content = checkpoint.read_bytes()
+    checkpoint.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(CheckpointError, match=r"run\.npz"):
+        load_checkpoint(learner(), PROBLEM, checkpoint)
+
+
+def test_a_flipped_byte_is_noticed_wherever_it_changes_an_array(checkpoint: Path) -> None:
+    """NPZ has a checksum for each array, so damage is refused or was in what does not matter (a date, a gap)."""
+    content = bytearray(checkpoint.read_bytes())
+    sound = run(learner(), PROBLEM, episodes=30, seed=2, progress=False)
+    refused = 0
+    for at in range(40, len(content), 97):
+        damaged = content.copy()
+        damaged[at] ^= 0xFF
+        checkpoint.write_bytes(bytes(damaged))
+        try:
+            loaded = load_checkpoint(learner(), PROBLEM, checkpoint)
+        except CheckpointError:
+            refused += 1
+        else:
+            assert loaded.regret.tobytes() == sound.regret.tobytes()
+            assert loaded.state.sigma.tobytes() == sound.state.sigma.tobytes()
+    assert refused > 50
+
+
+def test_it_belongs_to_one_problem_and_one_kind_of_agent(checkpoint: Path) -> None:
+    with pytest.raises(CheckpointError, match="problem"):
+        load_checkpoint(learner(), RiverSwim(states=3, variant="osband"), checkpoint)
+    with pytest.raises(CheckpointError, match="label: got UCRLVTRLin, expected UniformRandom"):
+        load_checkpoint(UniformRandom(), PROBLEM, checkpoint)
+    with pytest.raises(FileNotFoundError):
+        load_checkpoint(learner(), PROBLEM, checkpoint.with_name("none.npz"))
+    with pytest.raises(ParameterError):
+        load_checkpoint(learner(), 3, checkpoint)  # type: ignore[arg-type]
+
+
+def test_other_npz_files_are_no_checkpoints(tmp_path: Path) -> None:
+    path = tmp_path / "other.npz"
+    np.savez(path, x=np.zeros(3))
+    with pytest.raises(CheckpointError, match="expected a checkpoint"):
+        load_checkpoint(learner(), PROBLEM, path)
+    np.savez(path, document=np.array([object()]))
+    with pytest.raises(CheckpointError, match="expected a whole NPZ file"):
+        load_checkpoint(learner(), PROBLEM, path)
+
+
+def test_a_write_that_fails_leaves_the_old_checkpoint(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = checkpoint.read_bytes()
+    result = run(Optimal(mdp=PROBLEM.mdp), PROBLEM, episodes=5, progress=False)
+
+    def full(descriptor: int) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        save_checkpoint(result, PROBLEM, checkpoint)
+    assert checkpoint.read_bytes() == before
+    assert [path.name for path in checkpoint.parent.iterdir()] == ["run.npz"]
+
+
+class Hoarder(Selector):
+    """A selector whose memory holds what it should not."""
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+
+    def start(self, known: Known) -> dict[str, Any]:
+        return {"thing": self.thing}
+
+    def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
+        return Phase(UniformRandom(), UniformRandom().begin(known), episodes=5)
+
+    def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
+        pass
+
+
+@pytest.mark.parametrize("thing", [object(), {1: 2}, {"set": {1}}, [complex(1)]])
+def test_a_memory_that_is_no_plain_data_cannot_be_written(thing: Any, tmp_path: Path) -> None:
+    result = run(Hoarder(thing), PROBLEM, episodes=3, progress=False)
+    with pytest.raises(CheckpointError) as caught:
+        save_checkpoint(result, PROBLEM, tmp_path / "x.npz")
+    assert caught.value.field == "memory"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_trees_come_back_as_they_were() -> None:
+    state = learner().begin(PROBLEM.mdp.known)
+    tree = {
+        "state": state,
+        "list": [1, 2.5, None, True, "text", (3, 4)],
+        "numbers": [np.float64(0.1), np.int64(7), np.zeros((0, 3))],
+        "extremes": [float("inf"), -0.0, 10**30],
+    }
+    arrays: dict[str, Any] = {}
+    skeleton = json.loads(json.dumps(take_apart(tree, arrays)))
+    back = put_together(skeleton, arrays)
+    assert type(back["state"]) is type(state)
+    assert all(one.tobytes() == other.tobytes() for one, other in zip(back["state"], state, strict=True))
+    assert back["list"] == tree["list"]
+    assert back["extremes"] == tree["extremes"]
+    assert [type(part) for part in back["numbers"]] == [np.float64, np.int64, np.ndarray]
+
+
+@pytest.mark.parametrize(
+    "skeleton", [{"named": "os:system", "parts": []}, {"named": "shelve:Shelf", "parts": []}, {"other": 1}, 3]
+)
+def test_a_tree_can_name_nothing_but_states(skeleton: Any) -> None:
+    with pytest.raises(CheckpointError):
+        put_together(skeleton, {})

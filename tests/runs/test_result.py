@@ -1,0 +1,183 @@
+"""What a result can do: tables, files, figures, progress."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from matplotlib.figure import Figure
+
+from occamrl.learners.optimal import Optimal
+from occamrl.learners.uniform_random import UniformRandom
+from occamrl.problems.river_swim import RiverSwim
+from occamrl.report.figures import compare, mean_curve
+from occamrl.runs import progress as progress_module
+from occamrl.runs.drawing import thin
+from occamrl.runs.loop import run
+from occamrl.runs.progress import Progress
+from occamrl.runs.result import Result
+
+PROBLEM = RiverSwim(states=3)
+
+
+def uniform(episodes: int = 40, **options: Any) -> Result:
+    return run(UniformRandom(), PROBLEM, episodes=episodes, seed=3, **{"progress": False, **options})
+
+
+def test_the_regret_of_a_result_is_exact() -> None:
+    result = uniform()
+    gap = PROBLEM.mdp.optimal_value - PROBLEM.mdp.evaluate(np.full((12, 3, 2), 0.5))[0, 0]
+    np.testing.assert_allclose(result.regret, np.full(40, gap), rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(result.cumulative_regret, np.cumsum(result.regret))
+    assert result.total_regret == result.cumulative_regret[-1]
+    assert result.total_episodes == 40
+    assert result.total_return == pytest.approx(result.returns.sum())
+    assert (result.seed, result.label, result.plans, result.pessimistic_episodes) == (3, "UniformRandom", 1, 0)
+    assert result.wall_time > 0.0
+    assert repr(result).startswith("Result(UniformRandom, 40 episodes, regret")
+    none = run(Optimal(mdp=PROBLEM.mdp), PROBLEM, episodes=5, progress=False)
+    np.testing.assert_allclose(none.regret, np.zeros(5), atol=1e-12)
+
+
+def test_wall_time_adds_up_over_pieces() -> None:
+    half = uniform(10)
+    assert uniform(10, continue_from=half).wall_time > half.wall_time
+
+
+def test_a_learner_alone_is_one_phase() -> None:
+    result = uniform()
+    assert result.phases.to_pylist() == [
+        {
+            "epoch": 0,
+            "label": "UniformRandom",
+            "episodes": 40,
+            "regret": result.total_regret,
+            "plans": 1,
+            "realised_return": result.total_return,
+        }
+    ]
+
+
+def test_a_table_comes_back_from_its_file(tmp_path: Path) -> None:
+    result, path = uniform(), tmp_path / "curve.parquet"
+    result.to_parquet(path)
+    table = pq.read_table(path)
+    assert table.equals(result.to_table(), check_metadata=True)
+    assert table.column_names == ["episode", "regret", "cumulative_regret", "realised_return"]
+    np.testing.assert_array_equal(table["episode"].to_numpy(), np.arange(1, 41))
+    np.testing.assert_array_equal(table["cumulative_regret"].to_numpy(), result.cumulative_regret)
+    metadata = table.schema.metadata
+    assert metadata is not None
+    about = json.loads(metadata[b"occamrl"])
+    assert about == {"label": "UniformRandom", "seed": 3, "plans": 1, "total_regret": result.total_regret}
+    assert [file.name for file in tmp_path.iterdir()] == ["curve.parquet"]
+
+
+def test_a_write_that_fails_leaves_the_old_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "curve.parquet"
+    uniform(5).to_parquet(str(path))
+    before = path.read_bytes()
+
+    def half_way(table: object, where: Path, **options: object) -> None:
+        Path(where).write_bytes(b"PAR1 and then the disk was full")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(pq, "write_table", half_way)
+    with pytest.raises(OSError, match="no space"):
+        uniform(6).to_parquet(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["curve.parquet"]
+
+
+def test_a_plot_shows_the_cumulative_regret() -> None:
+    result = uniform()
+    axes = result.plot()
+    (line,) = axes.get_lines()
+    np.testing.assert_array_equal(np.asarray(line.get_xdata()), result.episodes)
+    np.testing.assert_array_equal(np.asarray(line.get_ydata()), result.cumulative_regret)
+    assert line.get_label() == "UniformRandom"
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("episode", "cumulative regret")
+    again = result.plot(axes, label="again", color="black")
+    assert again is axes
+    assert [each.get_label() for each in axes.get_lines()] == ["UniformRandom", "again"]
+    figure = axes.figure
+    assert isinstance(figure, Figure)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    assert buffer.getvalue().startswith(b"\x89PNG")
+
+
+def test_a_long_curve_is_thinned_with_its_ends() -> None:
+    numbers = np.arange(1, 1_000_001)
+    at = thin(numbers)
+    assert at.size <= 2_000
+    assert (at[0], at[-1]) == (0, numbers.size - 1)
+    assert (np.diff(at) > 0).all()
+    assert set(range(10)) <= set(at.tolist())  # early episodes, in the logarithm
+    np.testing.assert_array_equal(thin(numbers[:500]), np.arange(500))
+
+
+def test_a_comparison_draws_mean_and_band_of_several_runs() -> None:
+    results = [run(UniformRandom(), PROBLEM, episodes=20, seed=seed, progress=False) for seed in range(3)]
+    episodes, mean, low, high = mean_curve(results)
+    curves = np.stack([result.cumulative_regret for result in results])
+    np.testing.assert_array_equal(episodes, np.arange(1, 21))
+    np.testing.assert_allclose(mean, curves.mean(axis=0))
+    assert ((low <= mean + 1e-12) & (mean <= high + 1e-12)).all()
+    figure = compare({"river": {"uniform": results, "optimal": results[:1]}, "other": {"uniform": results}})
+    left, right = figure.axes
+    assert [text.get_text() for text in left.get_legend().get_texts()] == ["uniform", "optimal"]  # type: ignore[union-attr]
+    assert (left.get_title(loc="left"), right.get_title(loc="left")) == ("river", "other")
+    assert len(left.get_lines()) == 2
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_without_a_terminal_progress_is_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_module, "PLAIN_EVERY", 0.0)
+    stream = io.StringIO()
+    bar = Progress("agent", 200, True, stream)
+    for done in (50, 100, 200):
+        bar.update(done, 12.5)
+    bar.close()
+    lines = stream.getvalue().splitlines()
+    assert len(lines) >= 2
+    assert all("\r" not in line and "\x1b" not in line for line in lines)
+    assert lines[-1].startswith("agent: 200 of 200 episodes (100%), regret 12.5, ")
+
+
+def test_on_a_terminal_one_line_renews_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_module, "TERMINAL_EVERY", 0.0)
+    stream = Terminal()
+    bar = Progress("agent", 200, True, stream)
+    for done in (50, 100, 200):
+        bar.update(done, 12.5)
+    bar.close()
+    text = stream.getvalue()
+    assert text.count("\r\x1b[K") >= 2
+    assert text.count("\n") == 1
+    assert text.endswith("\n")
+
+
+def test_short_jobs_and_silenced_ones_say_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    for show in (None, False):
+        bar = Progress("agent", 10, show, stream)
+        bar.update(5, 0.0)
+        bar.update(10, 0.0)
+        bar.close()
+    assert stream.getvalue() == ""
+    uniform(40, progress=False)
+    assert capsys.readouterr() == ("", "")
+    uniform(500, progress=True)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "of 500 episodes" in shown.err

@@ -1,0 +1,204 @@
+"""Selectors: phases of several episodes with pooled data, and a choice anew every episode; facts, rows, resuming."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from occamrl.checks import check_selector, step_by_step
+from occamrl.contracts import Known, Phase, PhaseOutcome, Selector
+from occamrl.errors import ContractError
+from occamrl.families.features import FeatureMap
+from occamrl.families.finite import FiniteFamily
+from occamrl.learners.optimal import Optimal
+from occamrl.learners.ucrl_vtr import UCRLVTR
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.learners.uniform_random import UniformRandom
+from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
+from occamrl.runs.loop import run
+from occamrl.runs.result import Result
+from tests.cases import stack
+from tests.runs.selectors import Leader, Widening, pooled
+
+CASE = stack(2, states=3, initial_state=[0.5, 0.25, 0.25])
+MDP = CASE.mdp
+ONE_HOT = FeatureMap.tabular(states=3, actions=2)
+
+
+def widening() -> Widening:
+    return Widening(features=ONE_HOT)
+
+
+def leader() -> Leader:
+    return Leader(
+        bases=(
+            UniformRandom(),
+            UCRLVTRLin(features=ONE_HOT, norm_bound=2.0),
+            UCRLVTR(family=FiniteFamily(CASE.kernels)),
+        )
+    )
+
+
+def pieces(agent: Selector, *sizes: int, mdp: FiniteMDP = MDP) -> Result:
+    result = None
+    for size in sizes:
+        result = run(agent, mdp, episodes=size, seed=5, progress=False, continue_from=result)
+    assert result is not None
+    return result
+
+
+def plain(memory: Any) -> Any:
+    """Return a memory as data that can be compared to the bit."""
+    if isinstance(memory, np.ndarray):
+        return (memory.shape, memory.tobytes())
+    if isinstance(memory, dict):
+        return {key: plain(part) for key, part in memory.items()}
+    if isinstance(memory, (list, tuple)):
+        return [plain(part) for part in memory]
+    return memory
+
+
+@pytest.mark.parametrize("make", [widening, leader])
+def test_both_kinds_of_selectors_keep_the_contract(make: Any) -> None:
+    check_selector(make(), MDP, episodes=45, seed=2)
+
+
+@pytest.mark.parametrize("make", [widening, leader])
+def test_pieces_step_by_step_and_checkpoints_leave_the_same_memory(make: Any, tmp_path: Any) -> None:
+    whole = pieces(make(), 100)
+    cut = pieces(make(), 1, 6, 1, 30, 62)
+    assert plain(cut.walk.memory) == plain(whole.walk.memory)
+    assert cut.phases.to_pylist() == whole.phases.to_pylist()
+    assert cut.regret.tobytes() == whole.regret.tobytes()
+    stepped = step_by_step(make(), MDP, 100, 5)
+    assert plain(stepped.walk.memory) == plain(whole.walk.memory)
+    half = pieces(make(), 37)
+    save_checkpoint(half, MDP, tmp_path / "half.npz")
+    resumed = run(make(), MDP, episodes=63, continue_from=load_checkpoint(make(), MDP, tmp_path / "half.npz"))
+    assert plain(resumed.walk.memory) == plain(whole.walk.memory)
+
+
+def test_phases_double_and_each_learner_goes_on_from_all_data_before_it() -> None:
+    result = pieces(widening(), 100)
+    rows = result.phases.to_pylist()
+    assert [row["episodes"] for row in rows] == [8, 16, 32, 44]
+    assert [row["epoch"] for row in rows] == [0, 1, 2, 3]
+    assert [row["delta"] for row in rows] == [0.1, 0.05, 0.025, 0.0125]
+    assert rows[0]["estimate"] == [0.0, 0.0]
+    assert rows[1]["estimate"] != rows[2]["estimate"]
+    assert sum(row["regret"] for row in rows) == pytest.approx(result.total_regret)
+    assert sum(row["plans"] for row in rows) == result.plans
+    assert sum(row["realised_return"] for row in rows) == pytest.approx(result.total_return)
+    statistics = pooled(result.walk.memory)
+    assert statistics.episodes == 8 + 16 + 32
+    learner = widening()._learner(3)
+    fresh = learner.begin(MDP.known, statistics)
+    np.testing.assert_allclose(rows[3]["estimate"], fresh.theta[:2], rtol=0, atol=1e-12)
+    assert result.state.counters[0] == 100  # the last learner counts the pooled episodes, too
+
+
+def test_a_selector_is_told_returns_and_plans_never_the_regret() -> None:
+    result = pieces(widening(), 60)
+    told = result.walk.memory["told"]
+    edges = np.cumsum([0, 8, 16, 32])
+    for (episodes, plans, returned), first, last in zip(told, edges, edges[1:], strict=False):
+        assert episodes == last - first
+        assert plans >= 1
+        assert returned == np.cumsum(result.returns[first:last])[-1]
+    assert set(PhaseOutcome.__dataclass_fields__) == {"episodes", "plans", "total_return", "state"}
+
+
+def test_a_choice_anew_every_episode_is_told_its_return() -> None:
+    agent = leader()
+    result = pieces(agent, 80)
+    memory = result.walk.memory
+    assert memory["chosen"][:9] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert sum(memory["played"]) == len(memory["chosen"]) == 80
+    returned = [0.0, 0.0, 0.0]
+    for chosen, value in zip(memory["chosen"], result.returns, strict=True):
+        returned[chosen] += value
+    assert memory["returned"] == returned
+    best = int(np.argmax(np.array(returned) / memory["played"]))
+    assert memory["chosen"][-1] == best
+    rows = result.phases.to_pylist()
+    assert [row["chosen"] for row in rows[:3]] == [1, 2, 3]
+    assert all(row["episodes"] == 3 for row in rows[:2])  # consecutive phases with the same facts are one row
+    assert len(rows) < 80
+    assert sum(row["episodes"] for row in rows) == 80
+    # A base is as it would be had it played its episodes alone: it has its own state and nobody else's.
+    assert [state.counters[0] for state in memory["states"][1:]] == memory["played"][1:]
+
+
+class Repeated(Selector):
+    """Phases of the same learner, with facts from a list."""
+
+    def __init__(self, facts: list[dict[str, Any]], episodes: int = 2) -> None:
+        self.facts = facts
+        self.episodes = episodes
+
+    def start(self, known: Known) -> dict[str, Any]:
+        return {"i": 0, "told": []}
+
+    def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
+        learner = UniformRandom()
+        facts = self.facts[memory["i"] % len(self.facts)]
+        return Phase(learner, learner.begin(known), episodes=self.episodes, label="again", facts=facts)
+
+    def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
+        memory["i"] += 1
+        memory["told"].append(outcome.total_return)
+
+
+def test_rows_are_joined_when_epoch_label_and_facts_are_the_same() -> None:
+    active = {"active": np.array([0, 2]), "threshold": np.float64(0.5)}
+    joined = pieces(Repeated([active]), 10).phases.to_pylist()
+    assert [(row["active"], row["threshold"], row["episodes"]) for row in joined] == [([0, 2], 0.5, 10)]
+    changing = pieces(Repeated([active, {**active, "active": np.array([0, 1])}]), 10).phases.to_pylist()
+    assert [row["active"] for row in changing] == [[0, 2], [0, 1]] * 2 + [[0, 2]]
+    fewer = pieces(Repeated([{"chosen": 1}, {}]), 8).phases.to_pylist()
+    assert [row["chosen"] for row in fewer] == [1, None, 1, None]
+
+
+def test_what_a_selector_is_told_does_not_depend_on_the_chunks() -> None:
+    """Returns of a phase are summed in order: a difference in the last bit could decide a tie."""
+    whole = pieces(Repeated([{}], episodes=100), 1_000)
+    cut = pieces(Repeated([{}], episodes=100), 1, 13, 50, 36, 400, 500)
+    assert whole.walk.memory == cut.walk.memory
+    assert whole.phases.to_pylist() == cut.phases.to_pylist()
+    sums = [float(np.cumsum(whole.returns[100 * i : 100 * (i + 1)])[-1]) for i in range(10)]
+    assert whole.walk.memory["told"] == sums
+
+
+def test_a_phase_needs_an_episode() -> None:
+    with pytest.raises(ContractError, match="phase 'again' has 0 episodes"):
+        run(Repeated([{}], episodes=0), MDP, episodes=3)
+
+
+def test_a_selector_ends_with_its_last_phase_open() -> None:
+    result = pieces(Repeated([{}], episodes=7), 7)
+    assert result.walk.memory["i"] == 1
+    assert [row["episodes"] for row in result.phases.to_pylist()] == [7]
+    assert pieces(Repeated([{}], episodes=7), 6).walk.memory["i"] == 0
+
+
+def test_regret_of_a_phase_is_that_of_who_played() -> None:
+    class Turns(Selector):
+        def start(self, known: Known) -> dict[str, Any]:
+            return {"i": 0}
+
+        def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
+            player: Any = Optimal(mdp=MDP) if memory["i"] % 2 else UniformRandom()
+            return Phase(player, player.begin(known), episodes=5, label=type(player).__name__)
+
+        def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
+            memory["i"] += 1
+
+    result = pieces(Turns(), 20)
+    rows = result.phases.to_pylist()
+    assert [row["label"] for row in rows] == ["UniformRandom", "Optimal"] * 2
+    assert [row["regret"] for row in rows[1::2]] == pytest.approx([0.0, 0.0], abs=1e-12)
+    assert rows[0]["regret"] == pytest.approx(result.regret[:5].sum())
+    assert rows[2]["regret"] > 0.0

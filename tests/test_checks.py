@@ -1,0 +1,273 @@
+"""The public contract checks: everything that is registered passes, and what is broken on purpose does not."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from occamrl import registry
+from occamrl.checks import check_family, check_learner, check_problem, check_selector
+from occamrl.contracts import Floats, Known, Phase, PhaseOutcome, Selector
+from occamrl.errors import CheckpointError, ContractError
+from occamrl.families.features import FeatureMap
+from occamrl.families.finite import FiniteFamily
+from occamrl.learners.greedy import Greedy
+from occamrl.learners.optimal import Optimal
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.learners.uniform_random import UniformRandom
+from occamrl.problems.finite_mdp import FiniteMDP
+from tests.cases import stack
+
+RANDOM_START = stack(0, initial_state=[0.2, 0.5, 0.3]).mdp
+ON_TRANSITIONS = FiniteMDP(transition=stack(1).kernels[0], reward=np.random.default_rng(1).random((3, 2, 3)), horizon=4)
+PROBLEMS = {"random initial state": RANDOM_START, "rewards on transitions": ON_TRANSITIONS}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("name", registry.learners())
+def test_every_learner_keeps_the_contract(name: str, problem: str) -> None:
+    mdp = PROBLEMS[problem]
+    examples = registry.learners()[name].examples(mdp)
+    assert examples
+    for learner in examples:
+        check_learner(learner, mdp, episodes=40)
+
+
+def test_the_learners_that_are_to_be_found_are_found() -> None:
+    assert {"Greedy", "Optimal", "UCRLVTR", "UCRLVTRLin", "UniformRandom"} <= set(registry.learners())
+    assert "FiniteFamily" in registry.families()
+
+
+@pytest.mark.parametrize("name", registry.problems())
+def test_every_problem_keeps_the_contract(name: str) -> None:
+    for problem in registry.problems()[name].examples():
+        check_problem(problem)
+
+
+@pytest.mark.parametrize("name", registry.families())
+def test_every_family_keeps_the_contract(name: str) -> None:
+    for family in registry.families()[name].examples():
+        check_family(family)
+    check_family(stack(0).family, ON_TRANSITIONS)
+
+
+# ------------------------------------------------------------------------------------------------- negative controls
+
+
+def lin(**options: Any) -> dict[str, Any]:
+    return {"features": FeatureMap.tabular(states=3, actions=2), "norm_bound": 2.0, **options}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Shared(UCRLVTRLin):
+    """``begin`` hands out the same arrays every time."""
+
+    kept: dict[str, Any] = field(default_factory=dict)
+
+    def begin(self, known: Known, statistics: Any = None) -> Any:
+        return self.kept.setdefault("state", super().begin(known))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Dice(UCRLVTRLin):
+    """``begin`` draws from a generator with a memory of its own."""
+
+    generator: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+
+    def begin(self, known: Known, statistics: Any = None) -> Any:
+        state = super().begin(known)
+        state.xy[:] = self.generator.random(state.xy.size)
+        return state
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Forgetful(Greedy):
+    """``reserve`` loses what was learned, so that it matters where a run is cut."""
+
+    def reserve(self, state: Any, episodes: int) -> Any:
+        return state._replace(xy=np.zeros_like(state.xy))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Private(UCRLVTRLin):
+    """Plays on arrays of its own instead of those it is given, so that a copy of the state is no checkpoint."""
+
+    mine: dict[int, Any] = field(default_factory=dict)
+
+    def begin(self, known: Known, statistics: Any = None) -> Any:
+        self.mine.clear()
+        return super().begin(known)
+
+    def reserve(self, state: Any, episodes: int) -> Any:
+        return self.mine.setdefault(0, state)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Counting(UCRLVTRLin):
+    """``model`` is another one each time it is asked for."""
+
+    calls: list[int] = field(default_factory=list)
+
+    def model(self, known: Known) -> Any:
+        self.calls.append(1)
+        return super().model(known)._replace(norm_bound=2.0 + len(self.calls))
+
+
+class ListState(NamedTuple):
+    policy: list[int]
+
+
+class Listing(Optimal):
+    def begin(self, known: Known) -> Any:
+        return ListState([0])
+
+
+class Bare(Optimal):
+    def begin(self, known: Known) -> Any:
+        return np.zeros(3), np.zeros(3)
+
+
+BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
+    "shared arrays": (lambda: Shared(**lin()), "same seed"),
+    "random beginning": (lambda: Dice(**lin()), "same seed"),
+    "forgetful": (lambda: Forgetful(features=FeatureMap.tabular(states=3, actions=2), replan=0.0), "two halves"),
+    "private arrays": (lambda: Private(**lin(replan=0.0)), "(halves|earlier result|checkpoint)"),
+    "changing model": (lambda: Counting(**lin(scale=0.05, replan=0.0)), "same seed"),
+    "a list in the state": (lambda: Listing(mdp=RANDOM_START), r"state\.policy is list"),
+    "a bare tuple": (lambda: Bare(mdp=RANDOM_START), "state is tuple"),
+    "no learner": (lambda: object(), "a learner has"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_learner_is_caught(name: str) -> None:
+    make, clause = BROKEN[name]
+    with pytest.raises(ContractError, match=clause):
+        check_learner(make(), RANDOM_START)
+
+
+def test_the_sound_versions_of_the_broken_learners_pass() -> None:
+    check_learner(UCRLVTRLin(**lin(replan=0.0)), RANDOM_START)
+    check_learner(Greedy(features=FeatureMap.tabular(states=3, actions=2), replan=0.0), RANDOM_START)
+    check_learner(Optimal(mdp=RANDOM_START), RANDOM_START)
+
+
+def with_values(mdp: FiniteMDP, change: Callable[[Floats], Floats]) -> FiniteMDP:
+    """Return a problem that lies about its optimum."""
+    liar = copy.copy(mdp)
+    values = change(np.array(mdp.optimal_values))
+    liar.__dict__["truth"] = mdp.truth._replace(optimal_values=values)
+    return liar
+
+
+def test_negative_regret_is_caught() -> None:
+    liar = with_values(RANDOM_START, lambda values: values - 0.1)
+    with pytest.raises(ContractError, match="regret is never negative"):
+        check_learner(Optimal(mdp=RANDOM_START), liar)
+
+
+class Given(NamedTuple):
+    """A problem in a box."""
+
+    mdp: Any
+
+
+@pytest.mark.parametrize(
+    ("change", "clause"),
+    [
+        (lambda values: values + 0.01, "optimal policy attains"),
+        (lambda values: values - 0.01, "(lies in|attains)"),
+        (lambda values: values[:-1], r"\[H \+ 1, S\]"),
+        (lambda values: values + 10.0, "lies in"),
+    ],
+)
+def test_a_problem_that_lies_about_its_optimum_is_caught(change: Callable[[Floats], Floats], clause: str) -> None:
+    check_problem(Given(RANDOM_START))  # type: ignore[arg-type]
+    with pytest.raises(ContractError, match=clause):
+        check_problem(Given(with_values(RANDOM_START, change)))  # type: ignore[arg-type]
+
+
+def test_a_problem_without_a_problem_is_caught() -> None:
+    with pytest.raises(ContractError, match="has an mdp"):
+        check_problem(Given(None))  # type: ignore[arg-type]
+
+
+class Forged(FiniteFamily):
+    """A family whose values are not those of its members."""
+
+    def optimal_values(self, known: Known) -> Floats:
+        return super().optimal_values(known) + 0.01
+
+
+class Unsolved(FiniteFamily):
+    """A family that solves its members anew each time."""
+
+    def optimal_values(self, known: Known) -> Floats:
+        return super().optimal_values(known).copy()
+
+
+class Bent(FiniteFamily):
+    """A family whose members do not sum to one."""
+
+    def kernel(self, member: int) -> Floats:
+        return 1.01 * super().kernel(member)
+
+
+@pytest.mark.parametrize(
+    ("kind", "clause"), [(Forged, "own V|solved once"), (Unsolved, "solved once"), (Bent, "is a kernel")]
+)
+def test_a_broken_family_is_caught(kind: type[FiniteFamily], clause: str) -> None:
+    case = stack(0)
+    with pytest.raises(ContractError, match=clause):
+        check_family(kind(case.kernels), case.mdp)
+
+
+class Phases(Selector):
+    """Phases of seven episodes; sound, and broken by those below."""
+
+    def start(self, known: Known) -> dict[str, Any]:
+        return {"epoch": 0}
+
+    def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
+        learner = UCRLVTRLin(**lin(scale=0.1 * (1 + memory["epoch"])))
+        if "state" not in memory:
+            memory["state"] = learner.begin(known)
+        return Phase(learner, memory["state"], episodes=7, epoch=memory["epoch"])
+
+    def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
+        memory["epoch"] += 1
+        memory["state"] = outcome.state
+
+
+class Elsewhere(Phases):
+    """Remembers outside its memory, so that what is done next depends on what was asked before."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
+        self.asked += 1
+        phase = super().next_phase(known, memory)
+        return Phase(UCRLVTRLin(**lin(scale=0.01 * self.asked)), phase.state, episodes=7)
+
+
+class Objects(Phases):
+    """Keeps an object in its memory, which no checkpoint can hold."""
+
+    def start(self, known: Known) -> dict[str, Any]:
+        return {"epoch": 0, "generator": np.random.default_rng(0)}
+
+
+def test_broken_selectors_are_caught() -> None:
+    check_selector(Phases(), RANDOM_START)
+    with pytest.raises(ContractError, match="(same seed|two halves|checkpoint|step-by-step)"):
+        check_selector(Elsewhere(), RANDOM_START)
+    with pytest.raises(CheckpointError, match="Generator"):
+        check_selector(Objects(), RANDOM_START)
+    with pytest.raises(ContractError, match="a selector has"):
+        check_selector(UniformRandom(), RANDOM_START)  # type: ignore[arg-type]
