@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -22,6 +23,13 @@ from occamrl.runs.records import load
 from tests.experiments.common import Event, play, slow, write
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'occamrl[dask]'")
+
+
+def drain(stream: IO[str]) -> None:
+    """Read to the end, so that the writer never waits for a reader."""
+    with stream:
+        for _ in stream:
+            pass
 
 
 def start(*words: str) -> tuple[subprocess.Popen[str], str]:
@@ -37,7 +45,7 @@ def start(*words: str) -> tuple[subprocess.Popen[str], str]:
     for line in process.stderr:
         found = re.search(r"tcp://[0-9.]+:[1-9][0-9]*", line)
         if found and ("Scheduler at" in line or "Registered to" in line):
-            threading.Thread(target=process.stderr.read, daemon=True).start()  # so that it never waits for a reader
+            threading.Thread(target=drain, args=(process.stderr,), daemon=True).start()
             return process, found.group()
     raise AssertionError(f"dask {words} ended with code {process.wait()}")
 

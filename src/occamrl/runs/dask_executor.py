@@ -22,7 +22,7 @@ from occamrl.runs.records import read_progress
 from occamrl.runs.worker import answer
 
 _CONNECT_SECONDS = 15
-_POLL_SECONDS = 1.0
+_POLL_SECONDS = 0.1
 
 
 def play_remotely(folder: str, content: dict[str, Any], token: str, checkpoint_seconds: float) -> Event:
@@ -59,19 +59,14 @@ class DaskExecutor:
 
     def play(self, cells: Sequence[Cell]) -> Iterator[Event]:
         """Yield events until every cell is done, failed or stopped."""
-        from distributed import wait
-
         tries = dict.fromkeys((cell.id for cell in cells), 0)
         waiting = {self._submit(cell): cell for cell in cells}
         reported: dict[str, float] = {}
         try:
             while waiting:
-                try:
-                    finished = wait(list(waiting), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED").done
-                except TimeoutError:
-                    finished = set()
+                time.sleep(_POLL_SECONDS)
                 yield from self._progress(waiting.values(), reported)
-                for future in finished:
+                for future in [future for future in waiting if future.done()]:
                     cell = waiting.pop(future)
                     event = self._outcome(future, cell)
                     if event["event"] == "retry":
