@@ -136,8 +136,8 @@ def test_both_at_once(test_seed: int) -> None:
     assert carried == sorted(carried, reverse=True)
     assert min(carried) >= NORM
     assert [row["active"] for row in rows if row["label"] == "exploitation"][-1] == PROBLEM.support.tolist()
-    alone = run(ARLLinDim(features=FEATURES, norm_bound=NORM), PROBLEM.mdp, episodes=20_000, seed=test_seed)
-    assert result.total_regret < 1.5 * alone.total_regret
+    full = run(selector.everything(), PROBLEM.mdp, episodes=20_000, seed=test_seed)
+    assert result.total_regret < 0.5 * full.total_regret
     with pytest.raises(OccamRLError, match="data"):
         ARLLin(features=FEATURES, norm_bound=2.0, data="fresh")
 
