@@ -75,7 +75,8 @@ def test_refined_norm_is_the_maximum_over_the_learner_s_ellipsoid() -> None:
     rows = learner.statistics(known, run(learner, PROBLEM.mdp, episodes=300, seed=0).state)
     sigma = rows.gram.reshape(8, 8) + np.eye(8)
     beta = 0.25 * (np.linalg.slogdet(sigma)[1] + 2.0 * np.log(1.0 / 0.05)) + 9.0
-    expected = largest_norm(np.linalg.solve(sigma, rows.xy), sigma, beta).norm
+    center = np.asarray(np.linalg.solve(sigma, rows.xy), dtype=np.float64)
+    expected = largest_norm(center, sigma, beta).norm
     assert refined_norm(learner, known, rows) == pytest.approx(expected, rel=1e-9)
 
 
