@@ -64,7 +64,7 @@ def farthest(s: Floats, g: Floats, beta: float) -> tuple[Floats, float, bool]:
     if beta == 0.0:
         return np.zeros_like(g), np.inf, False
     offset, degenerate = _offset(s, g, beta)
-    t = offset + (s / s[0] - 1.0)  # mu s_j - 1, with mu = (1 + offset) / s_min: no cancellation at small offsets
+    t = (s - s[0] + offset * s) / s[0]  # mu s_j - 1, with mu = (1 + offset) / s_min: nothing cancels at small offsets
     v = np.divide(g, t, out=np.zeros_like(g), where=t > 0.0)
     if degenerate:
         left = max(0.0, beta - float(s @ v**2))
@@ -85,15 +85,18 @@ def dual_bound(center: Floats, sigma: Floats, beta: float, multiplier: float) ->
 def _offset(s: Floats, g: Floats, beta: float) -> tuple[float, bool]:
     """Return mu s_min - 1 at the optimum, and whether it is the degenerate zero.
 
-    The boundary is reached where f(o) = sum_j s_j g_j^2 / (o + s_j/s_min - 1)^2 = beta; f decreases. One term alone and
-    all terms at the smallest distance bracket the root; bisection on a logarithmic scale is exact to rounding.
+    The boundary is reached where f(o) = sum_j s_j g_j^2 / (mu s_j - 1)^2 = beta, mu = (1 + o) / s_min; f decreases.
+    Every mu s_j - 1 is at least o, which bounds the root from above; bisection on a logarithmic scale is exact to
+    rounding.
     """
-    gap = s / s[0] - 1.0
+    gap, slope = (s - s[0]) / s[0], s / s[0]
     weight = s * g**2
 
     def reached(offset: float) -> float:
         with np.errstate(divide="ignore", over="ignore"):
-            return float(np.divide(weight, (offset + gap) ** 2, out=np.zeros_like(weight), where=weight > 0.0).sum())
+            return float(
+                np.divide(weight, (gap + slope * offset) ** 2, out=np.zeros_like(weight), where=weight > 0.0).sum()
+            )
 
     high = float(np.sqrt(weight.sum() / beta))
     tiny = float(np.finfo(float).eps ** 2) * max(1.0, high)
