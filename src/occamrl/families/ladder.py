@@ -113,12 +113,6 @@ class Ladder:
         found = int(match(kernel, members)[0])
         return None if found < 0 else int(self.level[found]) + 1
 
-    @classmethod
-    def examples(cls) -> list[Ladder]:
-        """Small instances, for the contract checks."""
-        stack = np.random.default_rng(2).dirichlet(np.ones(3), size=(6, 3, 2))
-        return [cls([FiniteFamily(stack[:1]), FiniteFamily(stack[:3]), FiniteFamily(stack)])]
-
     def __len__(self) -> int:
         return self.classes
 

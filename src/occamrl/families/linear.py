@@ -98,12 +98,6 @@ class LinearFamily:
             eta = solution(high)
         return float(eta @ (eigen * eta) - 2.0 * coefficients @ eta)
 
-    @classmethod
-    def examples(cls) -> list[LinearFamily]:
-        """Small instances, for the contract checks."""
-        stack = np.random.default_rng(5).dirichlet(np.ones(3), size=(3, 3, 2))
-        return [cls(features=FeatureMap(list(stack)), norm_bound=1.5, coordinates=[0, 2])]
-
     def __repr__(self) -> str:
         return f"LinearFamily({self.dimension} of {self.features.dimension} dimensions, norm <= {self.norm_bound:g})"
 
@@ -151,13 +145,6 @@ class LinearLadder:
     def features(self) -> FeatureMap:
         """The features in the full dimension."""
         return self.rungs[-1].features
-
-    @classmethod
-    def examples(cls) -> list[LinearLadder]:
-        """Small instances, for the contract checks."""
-        stack = np.random.default_rng(5).dirichlet(np.ones(3), size=(3, 3, 2))
-        features = FeatureMap(list(stack))
-        return [cls([LinearFamily(features=features, norm_bound=1.5, coordinates=list(range(r))) for r in (1, 2, 3)])]
 
     def __repr__(self) -> str:
         return f"LinearLadder({' < '.join(str(rung.dimension) for rung in self.rungs)} dimensions, {self.features!r})"
