@@ -152,10 +152,11 @@ def verify(
 def report(
     folder: Folder_,
     out: Annotated[Path | None, typer.Option(help="The page; by default DIR/report.html.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder for PDF, SVG and PNG of every plot.")] = None,
 ) -> None:
     """Write one self-contained HTML page about an experiment."""
     with _told():
-        typer.echo(_later("page").write_report(folder, out))
+        typer.echo(_later("page").write_report(folder, out, figures))
 
 
 @app.command()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import importlib
 import json
 from collections.abc import Mapping
 from importlib import resources
@@ -19,6 +18,7 @@ from typing import Any
 
 from occamrl.report.inputs import RecordsLike, StatusLike
 from occamrl.report.model import build
+from occamrl.runs import records as runs_records
 
 SCRIPTS = ("dom.js", "chart.js", "heat.js", "regret.js", "decisions.js", "evidence.js", "main.js")
 
@@ -107,14 +107,12 @@ def render(model: Mapping[str, Any], *, refresh: float | None = None, tag: str =
 
 def load(folder: Path) -> RecordsLike:
     """Return the records of an experiment's folder."""
-    records: RecordsLike = importlib.import_module("occamrl.runs.records").load(folder)
-    return records
+    return runs_records.load(folder)
 
 
 def status(folder: Path) -> StatusLike:
     """Return how far the experiment in a folder has come, without its tables."""
-    now: StatusLike = importlib.import_module("occamrl.runs.records").status(folder)
-    return now
+    return runs_records.status(folder)
 
 
 def write_page(records: RecordsLike, out: Path, *, figures: Path | None = None, baseline: str | None = None) -> Path:
