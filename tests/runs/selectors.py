@@ -29,8 +29,8 @@ class Widening(Selector):
         epoch = memory["epoch"]
         learner = self._learner(epoch)
         if memory["state"] is None:
-            memory["state"] = learner.begin(known, memory["pooled"])
-            memory["estimate"] = memory["state"].theta[:2].copy()
+            state = learner.begin(known, memory["pooled"])
+            memory["state"], memory["estimate"] = state, state.theta[:2].copy()
         facts = {"delta": learner.delta, "estimate": memory["estimate"]}
         return Phase(learner, memory["state"], episodes=self.first * 2**epoch, epoch=epoch, label="widen", facts=facts)
 

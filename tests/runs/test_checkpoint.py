@@ -33,7 +33,7 @@ def learner() -> UCRLVTRLin:
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     path = tmp_path / "run.npz"
-    save_checkpoint(run(learner(), PROBLEM, episodes=30, seed=2, progress=False), PROBLEM, path)
+    save_checkpoint(run(learner(), PROBLEM, episodes=30, seed=2, progress=False), path)
     return path
 
 
@@ -117,7 +117,7 @@ def test_a_write_that_fails_leaves_the_old_checkpoint(checkpoint: Path, monkeypa
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="no space"):
-        save_checkpoint(result, PROBLEM, checkpoint)
+        save_checkpoint(result, checkpoint)
     assert checkpoint.read_bytes() == before
     assert [path.name for path in checkpoint.parent.iterdir()] == ["run.npz"]
 
@@ -142,7 +142,7 @@ class Hoarder(Selector):
 def test_a_memory_that_is_no_plain_data_cannot_be_written(thing: Any, tmp_path: Path) -> None:
     result = run(Hoarder(thing), PROBLEM, episodes=3, progress=False)
     with pytest.raises(CheckpointError) as caught:
-        save_checkpoint(result, PROBLEM, tmp_path / "x.npz")
+        save_checkpoint(result, tmp_path / "x.npz")
     assert caught.value.field == "memory"
     assert list(tmp_path.iterdir()) == []
 

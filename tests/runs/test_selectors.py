@@ -76,7 +76,7 @@ def test_pieces_step_by_step_and_checkpoints_leave_the_same_memory(make: Any, tm
     stepped = step_by_step(make(), MDP, 100, 5)
     assert plain(stepped.walk.memory) == plain(whole.walk.memory)
     half = pieces(make(), 37)
-    save_checkpoint(half, MDP, tmp_path / "half.npz")
+    save_checkpoint(half, tmp_path / "half.npz")
     resumed = run(make(), MDP, episodes=63, continue_from=load_checkpoint(make(), MDP, tmp_path / "half.npz"))
     assert plain(resumed.walk.memory) == plain(whole.walk.memory)
 
