@@ -109,7 +109,7 @@ def test_ids_are_of_the_content_and_others_do_not_disturb_them(tmp_path: Path) -
     )
     assert {cell.id for cell in few.cells} < {cell.id for cell in more.cells}
     assert len({cell.id for cell in more.cells}) == len(more.cells) == 15
-    assert few.cells[0].id == "ef6e0b7c3e1d4d3f" or len(few.cells[0].id) == 16
+    assert few.cells[0].id == "dd83d80a80703d14"  # what is on people's disks: not to be changed lightly
     for change in (
         ("episodes = 500", "episodes = 501"),
         ("thinning = 20", "thinning = 21"),

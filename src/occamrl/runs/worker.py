@@ -6,6 +6,7 @@ algebra. When its input ends, by intent or because its parent is gone, it stops 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -16,7 +17,7 @@ import traceback
 from typing import Any, TextIO
 
 from occamrl.runs.cells import Cell
-from occamrl.runs.failures import Stopped, StorageError
+from occamrl.runs.failures import RecordError, Stopped, StorageError
 from occamrl.runs.folder import Folder
 from occamrl.runs.player import Settings, Stop, play_cell
 
@@ -55,12 +56,19 @@ def answer(folder: Folder, cell: Cell, say: Any, stop: Stop, settings: Settings)
     except Stopped as stopped:
         return {"event": "stopped", "cell": cell.id, "text": str(stopped)}
     except StorageError as error:
+        _not_running(folder, cell)
         return {"event": "storage", "cell": cell.id, "path": error.path, "errno": error.errno, "text": str(error)}
     except Exception as error:
+        _not_running(folder, cell)
         lines = traceback.format_exception(error)
         return {"event": "error", "cell": cell.id, "text": f"{type(error).__name__}: {error}", "trace": "".join(lines)}
     keys = ("total_regret", "wall_time", "episodes")
     return {"event": "done", "cell": cell.id, **{key: manifest[key] for key in keys}}
+
+
+def _not_running(folder: Folder, cell: Cell) -> None:
+    with contextlib.suppress(OSError, RecordError):
+        (folder.cell(cell.id) / "progress.json").unlink(missing_ok=True)
 
 
 def _read(source: TextIO, lines: Queue, stop: Stop) -> None:
