@@ -205,7 +205,10 @@ def pays(seeds: int, figure: Path | None) -> None:
         panels[title] = play({n: agents[n] for n in ("ARL-GEN", f"told F_{m}", "F_M")}, problem_ice, 2**13 - 2, seeds)
     if figure is not None:
         figure.parent.mkdir(parents=True, exist_ok=True)
-        compare(panels, logarithmic=True).savefig(figure, dpi=120)
+        drawn = compare(panels, logarithmic=True)
+        for axes in drawn.axes:
+            axes.set_ylim(bottom=0.0)
+        drawn.savefig(figure, dpi=120)
         print(f"  figure: {figure}")
 
 

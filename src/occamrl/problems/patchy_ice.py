@@ -38,14 +38,19 @@ class PatchyIce:
         The slips that hypotheses may have.
     horizon
         H.
+    rows : int
+        How many rows of the lake, from below; 8 are FrozenLake's.
     """
 
     slip: tuple[float, ...] = (0.1,)
     levels: tuple[float, ...] = (0.0, 0.1, 1.0 / 3.0)
     horizon: int = 60
+    rows: int = SIDE
 
     def __post_init__(self) -> None:
         require_integer("horizon", self.horizon, 1, HorizonError)
+        if require_integer("rows", self.rows, 2) > SIDE:
+            raise ParameterError("rows", got=self.rows, expected=f"at most {SIDE}")
         if len(self.slip) not in _PARTS:
             raise ParameterError("slip", got=f"{len(self.slip)} numbers", expected="1, 2, 4 or 8")
         for q in (*self.slip, *self.levels):
@@ -53,27 +58,32 @@ class PatchyIce:
         if len(set(self.levels)) != len(self.levels) or not self.levels:
             raise ParameterError("levels", got=self.levels, expected="different numbers")
 
+    @property
+    def states(self) -> int:
+        """S."""
+        return self.rows * SIDE
+
     @cached_property
     def phi(self) -> list[sp.csr_array]:
         """Nine sparse kernels (S*A, S): the walk without slipping, and what a slip in each column changes per q."""
-        states, actions = SIDE * SIDE, len(_STEPS)
+        states, actions, lake = self.states, len(_STEPS), LAKE[SIDE - self.rows :]
         entries: list[list[tuple[int, int, float]]] = [[] for _ in range(1 + SIDE)]
         for s, a in itertools.product(range(states), range(actions)):
             row = s * actions + a
-            if LAKE[s // SIDE][s % SIDE] in "HG":
+            if lake[s // SIDE][s % SIDE] in "HG":
                 entries[0].append((row, s, 1.0))
                 continue
-            ahead = _move(s, a)
+            ahead = self._move(s, a)
             entries[0].append((row, ahead, 1.0))
             column = entries[1 + s % SIDE]
             column.append((row, ahead, -2.0))
-            column.extend((row, _move(s, (a + turn) % 4), 1.0) for turn in (-1, 1))
+            column.extend((row, self._move(s, (a + turn) % 4), 1.0) for turn in (-1, 1))
         return [_sparse(part, states * actions, states) for part in entries]
 
     @cached_property
     def reward(self) -> Floats:
         """r[s, a, s']: 1 for reaching the goal."""
-        reward = np.zeros((SIDE * SIDE, len(_STEPS), SIDE * SIDE))
+        reward = np.zeros((self.states, len(_STEPS), self.states))
         reward[:-1, :, -1] = 1.0
         return read_only(reward)
 
@@ -102,19 +112,18 @@ class PatchyIce:
     def mdp(self) -> FiniteMDP:
         """The problem; episodes start in the upper left corner."""
         dense = np.stack([kernel.toarray() for kernel in self.phi], axis=-1) @ self.theta
-        transition = np.maximum(dense, 0.0).reshape(SIDE * SIDE, len(_STEPS), SIDE * SIDE)
+        transition = np.maximum(dense, 0.0).reshape(self.states, len(_STEPS), self.states)
         return FiniteMDP(transition=transition, reward=self.reward, horizon=self.horizon)
 
     @classmethod
     def examples(cls) -> Sequence[PatchyIce]:
         """Small instances, for the contract checks."""
-        return [cls(horizon=20), cls(slip=(0.0, 1.0 / 3.0), horizon=16)]
+        return [cls(horizon=24, rows=4), cls(slip=(0.0, 1.0 / 3.0), horizon=30, rows=4)]
 
-
-def _move(s: int, a: int) -> int:
-    down, right = _STEPS[a]
-    row, column = divmod(s, SIDE)
-    return min(max(row + down, 0), SIDE - 1) * SIDE + min(max(column + right, 0), SIDE - 1)
+    def _move(self, s: int, a: int) -> int:
+        down, right = _STEPS[a]
+        row, column = divmod(s, SIDE)
+        return min(max(row + down, 0), self.rows - 1) * SIDE + min(max(column + right, 0), SIDE - 1)
 
 
 def _sparse(entries: list[tuple[int, int, float]], rows: int, columns: int) -> sp.csr_array:
