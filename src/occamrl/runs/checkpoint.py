@@ -58,14 +58,13 @@ def save_checkpoint(result: Result, path: str | Path, *, tag: str = "") -> None:
 
 def load_checkpoint(agent: Agent, mdp: FiniteMDP | Problem, path: str | Path, *, tag: str = "") -> Result:
     """Return the result up to the checkpoint; go on with ``run(agent, mdp, episodes=..., continue_from=result)``."""
-    path = Path(path)
+    path, problem = Path(path), as_mdp(mdp)
     arrays = read_arrays(path)
     try:
         document: dict[str, Any] = parse_json(arrays.pop(_DOCUMENT).tobytes(), path)
         if document["format"] != FORMAT:
             raise CheckpointError(str(path), got=f"format {document['format']}", expected=f"format {FORMAT}")
         tree = put_together(document["tree"], arrays)
-        problem = as_mdp(mdp)
         expectations = (("problem", problem.fingerprint), ("agent", fingerprint(agent)), ("tag", tag))
         for field, expected in expectations:
             if document[field] != expected:
