@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import os
@@ -68,30 +69,24 @@ def test_a_file_that_was_cut_short_is_refused_by_name(checkpoint: Path, share: f
         load_checkpoint(learner(), PROBLEM, checkpoint)
 
 
-def test_a_flipped_byte_is_noticed_wherever_it_changes_an_array(checkpoint: Path) -> None:
-    """NPZ has a checksum for each array, so damage is refused or was in what does not matter (a date, a gap)."""
-    content = bytearray(checkpoint.read_bytes())
-    sound = run(learner(), PROBLEM, episodes=30, seed=2, progress=False)
-    refused = 0
-    for at in range(40, len(content), 97):
-        damaged = content.copy()
-        damaged[at] ^= 0xFF
+def test_any_flipped_byte_is_noticed(checkpoint: Path) -> None:
+    content = checkpoint.read_bytes()
+    for at in [*range(0, len(content), 301), *range(len(content) - 70, len(content))]:
+        damaged = bytearray(content)
+        damaged[at] ^= 0x01
         checkpoint.write_bytes(bytes(damaged))
-        try:
-            loaded = load_checkpoint(learner(), PROBLEM, checkpoint)
-        except CheckpointError:
-            refused += 1
-        else:
-            assert loaded.regret.tobytes() == sound.regret.tobytes()
-            assert loaded.state.sigma.tobytes() == sound.state.sigma.tobytes()
-    assert refused > 50
+        with pytest.raises(CheckpointError):
+            load_checkpoint(learner(), PROBLEM, checkpoint)
 
 
 def test_it_belongs_to_one_problem_and_one_kind_of_agent(checkpoint: Path) -> None:
     with pytest.raises(CheckpointError, match="problem"):
         load_checkpoint(learner(), RiverSwim(states=3, variant="osband"), checkpoint)
-    with pytest.raises(CheckpointError, match="label: got UCRLVTRLin, expected UniformRandom"):
-        load_checkpoint(UniformRandom(), PROBLEM, checkpoint)
+    for other in (UniformRandom(), dataclasses.replace(learner(), delta=0.01)):
+        with pytest.raises(CheckpointError, match="agent"):
+            load_checkpoint(other, PROBLEM, checkpoint)
+    with pytest.raises(CheckpointError, match="tag"):
+        load_checkpoint(learner(), PROBLEM, checkpoint, tag="another experiment")
     with pytest.raises(FileNotFoundError):
         load_checkpoint(learner(), PROBLEM, checkpoint.with_name("none.npz"))
     with pytest.raises(ParameterError):
@@ -101,10 +96,10 @@ def test_it_belongs_to_one_problem_and_one_kind_of_agent(checkpoint: Path) -> No
 def test_other_npz_files_are_no_checkpoints(tmp_path: Path) -> None:
     path = tmp_path / "other.npz"
     np.savez(path, x=np.zeros(3))
-    with pytest.raises(CheckpointError, match="expected a checkpoint"):
+    with pytest.raises(CheckpointError, match="expected a whole checkpoint"):
         load_checkpoint(learner(), PROBLEM, path)
     np.savez(path, document=np.array([object()]))
-    with pytest.raises(CheckpointError, match="expected a whole NPZ file"):
+    with pytest.raises(CheckpointError, match="expected a whole checkpoint"):
         load_checkpoint(learner(), PROBLEM, path)
 
 

@@ -25,6 +25,11 @@ def learner(**options: Any) -> UCRLVTRLin:
     return UCRLVTRLin(features=ONE_HOT, norm_bound=2.0, **options)
 
 
+def step(interaction: Interaction, next_state: Any) -> None:
+    """Record a transition with the reward that is known."""
+    interaction.record(float(CASE.reward[interaction._state, interaction.act()]), next_state)
+
+
 def test_nothing_can_be_done_before_an_episode_begins_or_after_it_ends() -> None:
     interaction = Interaction(UniformRandom(), MDP.known)
     for call in (interaction.act, lambda: interaction.record(0.5, 0), lambda: interaction.record_bonus(0.0, 0)):
@@ -32,7 +37,7 @@ def test_nothing_can_be_done_before_an_episode_begins_or_after_it_ends() -> None
             call()
     interaction.begin(0)
     for _ in range(MDP.horizon):
-        interaction.record(0.5, 1)
+        step(interaction, 1)
     assert interaction.episode == 1
     with pytest.raises(OccamRLError, match="call begin"):
         interaction.act()
@@ -48,8 +53,8 @@ def test_states_are_integers_in_range(bad: Any) -> None:
     assert caught.value.field == "state"
     interaction.begin(np.int64(2))  # type: ignore[arg-type]
     with pytest.raises(ParameterError):
-        interaction.record(0.5, bad)
-    interaction.record(0.5, 2)  # the refused transition left the step open
+        step(interaction, bad)
+    step(interaction, 2)  # the refused transition left the step open
     assert interaction.episode == 0
 
 
@@ -57,10 +62,19 @@ def test_states_are_integers_in_range(bad: Any) -> None:
 def test_rewards_are_in_the_unit_interval(bad: float) -> None:
     interaction = Interaction(UniformRandom(), MDP.known)
     interaction.begin(0)
-    interaction.record(0.5, 1)
+    step(interaction, 1)
     with pytest.raises(RewardError, match=r"reward\[0, 1\]: got .*, expected a number in \[0, 1\]") as caught:
         interaction.record(bad, 1)
     assert caught.value.index == (0, 1)  # episode and step
+
+
+def test_a_reward_that_contradicts_the_known_one_is_refused() -> None:
+    interaction = Interaction(UniformRandom(), MDP.known)
+    interaction.begin(0)
+    known = float(CASE.reward[0, interaction.act()])
+    with pytest.raises(RewardError, match="the known reward") as caught:
+        interaction.record(1.0 - known, 1)
+    assert caught.value.index == (0, 0)
 
 
 def test_who_is_no_agent_cannot_interact() -> None:
@@ -78,7 +92,7 @@ def test_an_episode_that_ends_early_gives_the_rows_of_its_steps() -> None:
     rows = []
     for next_state in (1, 2):
         rows.append((interaction._state, interaction.act(), interaction._step, next_state))
-        interaction.record(0.5, next_state)
+        step(interaction, next_state)
     values = interaction.walk.state.values.copy()
     interaction.begin(1)  # closes the first
     assert interaction.episode == 1
@@ -142,7 +156,7 @@ def test_seeds_of_an_interaction_are_the_agents_own() -> None:
             interaction.begin(0)
             for _ in range(MDP.horizon):
                 taken.append(interaction.act())
-                interaction.record(0.5, 0)
+                step(interaction, 0)
         actions.append(taken)
     assert actions[0] == actions[1] != actions[2]
     assert set(actions[0]) == {0, 1}

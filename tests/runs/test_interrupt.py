@@ -70,9 +70,13 @@ def test_ctrl_c_is_no_error_that_a_handler_of_errors_would_swallow() -> None:
     assert not issubclass(Interrupted, OccamRLError)
 
 
-def test_ctrl_c_when_all_is_done_does_not_take_the_result_away() -> None:
+def test_ctrl_c_in_the_last_chunk_is_not_lost_and_neither_is_the_result() -> None:
+    """Whoever presses it wants to stop what calls ``run``, too."""
     agent = learner(lambda: signal.raise_signal(signal.SIGINT))
-    assert run(agent, PROBLEM, episodes=10, progress=False).total_episodes == 10
+    with pytest.raises(Interrupted) as caught:
+        run(agent, PROBLEM, episodes=10, progress=False)
+    result: Any = caught.value.result
+    assert result.total_episodes == 10
 
 
 def test_the_handler_of_the_caller_is_back_after_a_run_and_after_a_mistake() -> None:
