@@ -238,4 +238,4 @@ class ARLLinDim(LinearBase, Selector):
 
 def union_level(delta: float, d: int, m: int) -> float:
     """Return delta / ((d + 1) C(d, m)): the level of a set of m coordinates that the data chose (M17)."""
-    return math.exp(math.log(delta) - log_choices(d, m))
+    return max(SMALLEST_LEVEL, math.exp(math.log(delta) - log_choices(d, m)))  # a number; see _refine
