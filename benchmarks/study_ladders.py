@@ -98,7 +98,7 @@ def paper(seeds: int) -> None:
     for m in range(2, 5):
         problem = SparseLadder(nonzero=m - 1)
         agent = orl.ARLGen(ladder=orl.Ladder.of_problem(problem), rule="paper")
-        results = play({"paper": agent}, problem, 2**19 - 2, min(seeds, 3))["paper"]
+        results = play({"paper": agent}, problem, 2**23 - 2, min(seeds, 3))["paper"]
         for result in results:
             phases = result.phases.to_pylist()
             wrong = [row["epoch"] for row in phases if row["chosen"] != m]

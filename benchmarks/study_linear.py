@@ -115,12 +115,15 @@ def dimension(case: Case) -> None:
         )
 
 
-def fresh_instances() -> list[tuple[str, Case]]:
-    """Return 20 instances: gamma 0.2, 0.35, 0.5; 2 to 6 non-zero coordinates; d = 16, 32."""
+def fresh_instances(first_seed: int = 7000) -> list[tuple[str, Case]]:
+    """Return 20 instances: gamma 0.2, 0.35, 0.5; 2 to 6 non-zero coordinates; d = 16, 32.
+
+    Seeds from 100 on were used to choose the default schedule; those from 7000 on were not looked at before.
+    """
     cases = []
     for i in range(20):
         what = {"gamma": (0.2, 0.35, 0.5)[i % 3], "nonzero": 2 + i % 5, "dimension": (16, 32)[i // 2 % 2]}
-        cases.append((str(what), generated(**what, seed=100 + i)))
+        cases.append((str(what), generated(**what, seed=first_seed + i)))
     return cases
 
 
@@ -140,7 +143,7 @@ def instances(case: Case) -> None:
 def containment(case: Case, seeds: int = 200) -> None:
     """Print how often the true support is active, over seeds and instances."""
     print(f"\nTrue support within the active set, {seeds} seeds, K = 30,000")
-    for label, each in [("the instance", case), *fresh_instances()[2:12:3]]:
+    for label, each in [("the instance", case), *fresh_instances(100)[2:12:3]]:
         new = orl.ARLLinDim(features=each.features, norm_bound=each.norm)
         true, kept, exact, more, locked = set(each.support), 0, 0, 0, []
         for result in play(new, each, 30_000, seeds):

@@ -202,10 +202,14 @@ def test_a_cell_that_always_kills_its_worker_fails_while_others_finish(tmp_path:
 def test_an_error_inside_a_cell_is_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Folder(tmp_path / "out")
     experiment = Experiment.from_toml(write(tmp_path))
-    monkeypatch.setattr("occamrl.runs.executors.environment", lambda: {"PATH": "/nowhere", "PYTHONPATH": "/nowhere"})
+    shadow = tmp_path / "shadow" / "numba"
+    shadow.mkdir(parents=True)
+    (shadow / "__init__.py").write_text('raise ImportError("this numba is broken")')
+    path = os.pathsep.join([str(shadow.parent), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setattr("occamrl.runs.executors.environment", lambda: {**os.environ, "PYTHONPATH": path})
     tally = execute(folder, Options(workers=2), lambda event: None, experiment)
     assert len(tally.failed) == 4
-    assert "occamrl" in load(folder.path).failed[0]["reason"]
+    assert "this numba is broken" in load(folder.path).failed[0]["reason"]
 
 
 # ------------------------------------------------------------------------------------------------------ command line

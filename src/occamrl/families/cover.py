@@ -40,7 +40,7 @@ class CoverFamily(FiniteFamily):
         Half the largest distance, in sup over (s, a) of sum over s' |P - P'|, of neighbours on the grid: for a class
         that is monotone between grid points no kernel of the box is farther than k times this from the cover. The
         losses of such a kernel and its nearest grid point differ by at most 2 alpha n on n weighted rows (M15); a truth
-        between two points is then rejected after about log(n_kernels/delta)/alpha^2 rows at the latest.
+        between two points is then not rejected before about log(n_kernels/delta)/alpha^2 rows.
     """
 
     parameters: Floats
