@@ -18,6 +18,7 @@ from occamrl.kernels.features import DenseFeatures, TabularFeatures
 from occamrl.learners.linear import LinearModel, LinearState, Scratch, absorb, linear_state, refactor
 
 SMALLEST, LARGEST = 1e-100, 1e100  # parameters between these keep every formula finite
+SMALLEST_LEVEL = 1e-300  # of delta, which enters by its logarithm
 
 
 class LinearStatistics(NamedTuple):
@@ -229,7 +230,7 @@ def require_linear_parameters(learner: Any) -> None:
         require_choice("clip", learner.clip, ("step", "horizon"))
     if not isinstance(learner.features, FeatureMap):
         raise ParameterError("features", got=type(learner.features).__name__, expected="a FeatureMap")
-    require_number("delta", learner.delta, SMALLEST, 1.0)
+    require_number("delta", learner.delta, SMALLEST_LEVEL, 1.0)
     if isinstance(learner.regularization, str):
         require_choice("regularization", learner.regularization, ("scaled",))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from occamrl.confidence.radii import ELLIPSOIDS, ellipsoid_width
 from occamrl.contracts import Floats, Known
 from occamrl.errors import ParameterError
 from occamrl.families.features import FeatureMap
-from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl.learners.ucrl_vtr_lin import SMALLEST_LEVEL, LinearStatistics, UCRLVTRLin
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,7 +106,13 @@ def target_unit(learner: LinearBase | UCRLVTRLin, known: Known) -> float:
         return 1.0
     if learner.target_range is not None:
         return float(learner.target_range)
-    return float(known.horizon - (known.transition_rewards is None))
+    at_horizon = learner.clip == "horizon" or (learner.clip is None and learner.radius == "ayoub")
+    return float(known.horizon - (known.transition_rewards is None) + at_horizon)
+
+
+def decayed_level(delta: float, decay: float, epoch: int) -> float:
+    """Return delta / decay^epoch, or the smallest level that is a number."""
+    return max(SMALLEST_LEVEL, math.exp(math.log(delta) - epoch * math.log(decay)))
 
 
 def require_dense(features: FeatureMap) -> None:

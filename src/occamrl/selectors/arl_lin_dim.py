@@ -33,10 +33,11 @@ import numpy as np
 from occamrl.confidence.support import detection_limits, log_choices, sharp_support, thresholded
 from occamrl.contracts import Floats, Known, Phase, PhaseOutcome, Selector
 from occamrl.errors import ParameterError, require_choice
-from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.learners.ucrl_vtr_lin import SMALLEST_LEVEL, UCRLVTRLin
 from occamrl.selectors._linear import (
     LinearBase,
     Regression,
+    decayed_level,
     example_features,
     nothing,
     regression,
@@ -46,7 +47,6 @@ from occamrl.selectors._linear import (
 )
 
 EXPLOITATION, ESTIMATION = "exploitation", "estimation"
-_SMALLEST_LEVEL = 1e-300  # log(1/delta) of a set's level stays a number; binds only for d in the thousands
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -172,7 +172,7 @@ class ARLLinDim(LinearBase, Selector):
         """Return the learner that plans with the active coordinates."""
         active = memory["active"]
         if self.data == "fresh":
-            level = self.delta / self.level_decay ** memory["epoch"]
+            level = decayed_level(self.delta, self.level_decay, memory["epoch"])
             return self.base(features=self.features.restrict(active), delta=level)
         return self.base(active=tuple(active), delta=union_level(self.delta, self.features.dimension, len(active)))
 
@@ -191,6 +191,11 @@ class ARLLinDim(LinearBase, Selector):
             lam, unit = self.support_lam, target_unit(self, known)
             active = sharp_support(fit.sigma, fit.xy, regularization=lam, unit=unit, last=memory["active"])
         active = active or list(range(self.features.dimension))  # nothing passed: theta = 0 is no kernel
+        if (
+            self.data == "pooled"
+            and 1e-3 * union_level(self.delta, self.features.dimension, len(active)) < SMALLEST_LEVEL
+        ):
+            active = list(range(self.features.dimension))  # one of too many sets to pay for (d of a thousand)
         factor = self._choose(self.stretch, 1.0, 2.0)
         moved = active != memory["active"]
         memory["stretched"] = memory["stretched"] * factor if moved else max(1.0, memory["stretched"] / factor)
@@ -233,4 +238,4 @@ class ARLLinDim(LinearBase, Selector):
 
 def union_level(delta: float, d: int, m: int) -> float:
     """Return delta / ((d + 1) C(d, m)): the level of a set of m coordinates that the data chose (M17)."""
-    return max(_SMALLEST_LEVEL, math.exp(math.log(delta) - log_choices(d, m)))
+    return math.exp(math.log(delta) - log_choices(d, m))

@@ -38,6 +38,7 @@ from occamrl.errors import require_choice
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.selectors._linear import (
     LinearBase,
+    decayed_level,
     example_features,
     nothing,
     regression,
@@ -99,7 +100,7 @@ class ARLLinNorm(LinearBase, Selector):
             learner = refine(shelf(self.base(), memory["least"]), known, memory["statistics"], memory["norm_bound"])
             memory["norm_bound"] = learner.norm_bound
         else:
-            level = self.delta / self.level_decay ** (epoch - 1)
+            level = decayed_level(self.delta, self.level_decay, epoch - 1)
             learner = self.base(norm_bound=memory["norm_bound"], delta=level)
         fit = regression(memory["statistics"], learner.lam)
         event = (learner.lam, 0.0) if learner.event is None else learner.event
