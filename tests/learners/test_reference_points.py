@@ -1,0 +1,88 @@
+"""Optimal, UniformRandom and Greedy: what their regret is, exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import plain_numpy
+from occamrl.families.features import FeatureMap
+from occamrl.learners.greedy import Greedy
+from occamrl.learners.optimal import Optimal
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.learners.uniform_random import UniformRandom
+from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.problems.river_swim import RiverSwim
+from occamrl.runs.loop import run
+from tests.cases import environment_uniforms, mixture
+
+
+def test_the_optimal_player_has_no_regret_and_earns_the_optimum(test_seed: int) -> None:
+    mdp = RiverSwim(states=4).mdp
+    result = run(Optimal(mdp=mdp), mdp, episodes=4_000, seed=test_seed, progress=False)
+    np.testing.assert_allclose(result.regret, np.zeros(4_000), atol=1e-12)
+    assert (result.plans, result.pessimistic_episodes) == (1, 0)
+    # Hoeffding: 4,000 returns in [0, 16] are on average within 1 of their mean but with probability 2 exp(-31).
+    assert result.returns.mean() == pytest.approx(mdp.optimal_value, abs=1.0)
+
+
+def test_the_random_player_has_the_regret_of_its_stochastic_policy(test_seed: int) -> None:
+    mdp = mixture(0, horizon=6).mdp
+    value = mdp.evaluate(np.full((6, 4, 2), 0.5))[0, 0]
+    result = run(UniformRandom(), mdp, episodes=4_000, seed=test_seed, progress=False)
+    np.testing.assert_allclose(result.regret, mdp.optimal_value - value, rtol=0, atol=1e-12)
+    # Hoeffding: 4,000 returns in [0, 6] are on average within 0.3 of their mean but with probability 2 exp(-20).
+    assert result.returns.mean() == pytest.approx(value, abs=0.3)
+    assert result.pessimistic_episodes == 0  # it plans for nothing
+
+
+@pytest.mark.parametrize("actions", [1, 2, 3, 7])
+def test_the_random_player_draws_every_action_alike(actions: int, test_seed: int) -> None:
+    """One step, one state, rewards a / (A - 1): returns tell the action."""
+    reward = np.linspace(0.0, 1.0, actions)[None] if actions > 1 else np.zeros((1, 1))
+    mdp = FiniteMDP(transition=np.ones((1, actions, 1)), reward=reward, horizon=1)
+    returns = run(UniformRandom(), mdp, episodes=5_000, seed=test_seed, progress=False).returns
+    shares = np.bincount(np.rint(returns * max(1, actions - 1)).astype(int), minlength=actions) / 5_000
+    # Hoeffding: a share is further off than 0.05 with probability 2 exp(-25).
+    np.testing.assert_allclose(shares, 1.0 / actions, rtol=0, atol=0.05)
+
+
+def test_the_random_players_actions_are_not_the_environments_numbers() -> None:
+    """Were they drawn from one stream, a high number would mean action 1 and a late next state at once."""
+    law = np.array([0.5, 0.5])
+    mdp = FiniteMDP(transition=np.tile(law, (2, 2, 1)), reward=np.array([[0.0, 1.0]] * 2), horizon=2)
+    result = run(UniformRandom(), mdp, episodes=4_000, seed=0, progress=False)
+    first = environment_uniforms(0, 4_000, 2)[:, 1] >= 0.5
+    took_one = result.returns >= 1.0
+    # If independent, the share of `first` among some 3,000 is within 0.06 of one half (Hoeffding, 2 exp(-21)).
+    assert first[took_one].mean() == pytest.approx(0.5, abs=0.06)
+
+
+@pytest.mark.parametrize("weights", ["range", "none"])
+def test_greedy_is_the_learner_without_a_bonus(weights: Any) -> None:
+    case = mixture(2)
+    greedy = run(
+        Greedy(features=case.features, weights=weights, replan=0.0), case.mdp, episodes=60, seed=1, progress=False
+    )
+    bare = UCRLVTRLin(features=case.features, norm_bound=7.0, scale=0.0, weights=weights, replan=0.0)
+    without = run(bare, case.mdp, episodes=60, seed=1, progress=False)
+    assert greedy.regret.tobytes() == without.regret.tobytes()
+    expected = plain_numpy.ucrl_vtr_lin(
+        case.phi, case.reward, case.transition, 4, 0, episodes=60, uniforms=environment_uniforms(1, 60, 4)[:, 1:],
+        norm_bound=7.0, delta=0.05, weights=weights, scale=0.0,
+    )  # fmt: skip
+    np.testing.assert_allclose(greedy.regret, expected["regret"], rtol=0, atol=1e-9)
+    assert greedy.pessimistic_episodes > 0  # no guarantee
+
+
+def test_where_exploration_must_be_deep_greedy_never_finds_the_reward_and_optimism_does() -> None:
+    """Without a bonus nothing is expected upstream; the small reward of staying is enough for ever."""
+    problem, one_hot = RiverSwim(states=3), FeatureMap.tabular(states=3, actions=2)
+    bound = float(np.linalg.norm(problem.mdp.kernel()))
+    lazy = run(Greedy(features=one_hot, weights="none"), problem, episodes=5_000, progress=False)
+    keen = run(UCRLVTRLin(features=one_hot, norm_bound=bound), problem, episodes=5_000, progress=False)
+    assert lazy.regret[-500:].mean() > 0.9 * problem.mdp.optimal_value
+    assert keen.regret[-500:].mean() < 0.1 * problem.mdp.optimal_value
+    assert keen.pessimistic_episodes == 0
