@@ -1,4 +1,4 @@
-"""Machine code on disk is never stale: the folder changes with any source, and with a learner's own file."""
+"""Machine code on disk is never stale: its folder changes with every source that reaches it, and a learner's own."""
 
 from __future__ import annotations
 
@@ -33,22 +33,52 @@ def package(tmp_path: Path) -> Path:
     return copy
 
 
-def test_any_change_of_any_source_changes_the_hash(package: Path) -> None:
+def append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def test_any_change_of_a_source_that_compiled_code_can_reach_changes_the_hash(package: Path) -> None:
     assert compiling.sources_hash(package) == compiling.sources_hash(PACKAGE) == compiling.sources_hash()
     seen = {compiling.sources_hash(package)}
-    for path in ("kernels/ridge.py", "learners/linear.py", "cli.py"):
-        with (package / path).open("a") as file:
-            file.write("# a comment\n")
+    # compiles; compiles; imported by one that compiles; imported by that
+    for path in ("kernels/ridge.py", "learners/linear.py", "families/features.py", "errors.py"):
+        append(package / path, "# a comment\n")
         seen.add(compiling.sources_hash(package))
-    (package / "kernels" / "new.py").write_text("")
+    new = package / "kernels" / "new.py"
+    new.write_text("from occamrl.kernels.compile import hot\n")
     seen.add(compiling.sources_hash(package))
-    (package / "kernels" / "new.py").rename(package / "kernels" / "renamed.py")
+    new.rename(package / "kernels" / "renamed.py")
     seen.add(compiling.sources_hash(package))
+    assert len(seen) == 7
     (package / "kernels" / "renamed.py").unlink()
     assert compiling.sources_hash(package) in seen  # back to what it was
-    assert len(seen) == 6
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from occamrl.constants import LARGE",
+        "from occamrl import (\n    constants,\n)",
+        "import occamrl.constants as c",
+        "def late():\n    from occamrl.constants import LARGE",
+    ],
+)
+def test_however_a_source_is_imported_its_change_is_seen(package: Path, line: str) -> None:
+    (package / "constants.py").write_text("LARGE = 1.0\n")
+    before = compiling.sources_hash(package)
+    append(package / "kernels" / "ridge.py", line + "\n")
+    imported = compiling.sources_hash(package)
+    append(package / "constants.py", "LARGE = 2.0\n")
+    assert len({before, imported, compiling.sources_hash(package)}) == 3
+
+
+def test_a_source_that_no_compiled_code_can_reach_leaves_it_as_it_is(package: Path) -> None:
+    before = compiling.sources_hash(package)
+    for path in ("cli.py", "report/page.py", "selectors/arl_gen.py", "__init__.py"):
+        append(package / path, "# a comment\n")
     (package / "notes.txt").write_text("no source")
-    assert compiling.sources_hash(package) in seen
+    assert compiling.sources_hash(package) == before
 
 
 def test_a_changed_copy_of_the_package_compiles_into_another_folder(package: Path, tmp_path: Path) -> None:

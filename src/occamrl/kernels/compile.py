@@ -1,8 +1,9 @@
 """One way to compile, with a cache on disk that is never stale.
 
 Numba's cache looks only at the file of the cached function: change a function that it calls, in another file, and the
-old machine code is used. The cache folder is therefore named after a hash of all sources of this package. Code compiled
-for a learner that lives elsewhere has a folder of its own, named after a hash of that learner's file as well.
+old machine code is used. The cache folder is therefore named after a hash of every source that can reach compiled code:
+the files that import this one, and whatever they import in turn. A change of the report does not compile the learners
+again. Code compiled for a learner that lives elsewhere has a folder of its own, named after a hash of its file as well.
 
 ``OCCAMRL_CACHE_DIR`` moves the cache; by default it lies in the user's cache folder.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -28,12 +30,33 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 PACKAGE = Path(__file__).resolve().parent.parent
 
 
+_IMPORT = re.compile(r"^\s*(?:from|import)\s+(occamrl[\w.]*)(?:\s+import\s+(\([^)]*\)|.*))?", re.MULTILINE)
+
+
+def _imported(source: str) -> Iterator[str]:
+    """Yield the paths, relative to the package, that a source may import from it."""
+    for module, names in _IMPORT.findall(source):
+        folder = "/".join(module.split(".")[1:])
+        prefix = f"{folder}/" if folder else ""
+        yield f"{folder}.py"
+        if folder:  # the package's own __init__ only lists names: following it would lead everywhere
+            yield f"{folder}/__init__.py"
+        yield from (f"{prefix}{name}.py" for name in re.findall(r"\w+", names))
+
+
 def sources_hash(package: Path = PACKAGE) -> str:
-    """Return a hash of the names and contents of every Python source below ``package``."""
+    """Return a hash of the names and contents of the sources below ``package`` that can reach compiled code."""
+    sources = {path.relative_to(package).as_posix(): path.read_text("utf-8") for path in package.rglob("*.py")}
+    waiting = ["kernels/compile.py", *(name for name, text in sources.items() if __name__ in text)]
+    reached: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in sources and name not in reached:
+            reached.add(name)
+            waiting.extend(_imported(sources[name]))
     digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        digest.update(path.relative_to(package).as_posix().encode() + b"\0")
-        digest.update(path.read_bytes() + b"\0")
+    for name in sorted(reached):
+        digest.update(f"{name}\0{sources[name]}\0".encode())
     return digest.hexdigest()[:16]
 
 
