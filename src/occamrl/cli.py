@@ -99,7 +99,8 @@ def _execute(
     options = Options(workers, scheduler, max(checkpoint_every, 1e-3), silence)
     with choose(as_json) as display:
         tally = execute(Folder(path), options, display, experiment)
-        display({"event": "end", "finished": tally.done + tally.earlier, "failed": len(tally.failed)})
+        counts = {"finished": tally.done + tally.earlier, "failed": len(tally.failed), "stopped": tally.stopped}
+        display({"event": "end", **counts})
     if tally.stopped:
         typer.echo(f"Stopped. Go on with: occamrl resume {path}", err=True)
         raise typer.Exit(INTERRUPTED)
