@@ -14,11 +14,11 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import wrappers
 
-from occamrl.contracts import Ints, Known
+from occamrl.contracts import Floats, Known
 from occamrl.environments.discretiser import Discretiser
-from occamrl.environments.misbehaviour import EnvironmentReward, SpaceError, TableError
+from occamrl.environments.misbehaviour import EnvironmentReward, TableError
 from occamrl.environments.spaces import codec_of
-from occamrl.environments.tables import RewardMap, has_table, reward_map, table_of
+from occamrl.environments.tables import RewardMap, has_table, require_harmless_wrappers, reward_map, table_of
 from occamrl.errors import HorizonError, ParameterError, ShapeError
 from occamrl.problems.checks import require_integer
 from occamrl.problems.finite_mdp import FiniteMDP
@@ -99,6 +99,9 @@ class FiniteEnvironment:
             if horizon is not None and horizon != known.horizon:
                 raise HorizonError("horizon", got=horizon, expected=f"{known.horizon}, that of `known`")
             horizon = known.horizon
+        own = getattr(self.env.unwrapped, "mdp", None)
+        if horizon is None and isinstance(own, FiniteMDP):
+            horizon = own.horizon
         if horizon is None:
             if not limits:
                 raise HorizonError("horizon", got=None, expected="a number of steps: the environment has no time limit")
@@ -112,13 +115,7 @@ class FiniteEnvironment:
     def _truth(self, horizon: int, reward_range: Sequence[float] | None) -> tuple[FiniteMDP | None, RewardMap]:
         own = getattr(self.env.unwrapped, "mdp", None)
         if isinstance(own, FiniteMDP) and not has_table(self.env):
-            if any(
-                not isinstance(layer, wrappers.TimeLimit | wrappers.OrderEnforcing | wrappers.PassiveEnvChecker)
-                for layer in _layers(self.env)
-            ):
-                raise TableError(
-                    self.name, got="a wrapper that the problem knows nothing of", expected="no such wrapper"
-                )
+            require_harmless_wrappers(self.env)
             if own.horizon != horizon:
                 raise HorizonError("horizon", got=horizon, expected=f"{own.horizon}, the problem's own")
             return own, RewardMap()
@@ -217,13 +214,9 @@ class FiniteEnvironment:
             raise TableError(self.name, got=got, expected="an outcome of the environment's own table")
 
     @property
-    def base_reward(self) -> Any:
+    def base_reward(self) -> Floats:
         """base_reward as a flat array [S*A]."""
         return np.ascontiguousarray(self.known.base_reward).reshape(-1)
-
-    def start_states(self) -> Ints | None:
-        """States that episodes may start in, if the truth is known."""
-        return None if self.mdp is None else np.flatnonzero(self.mdp.initial_distribution)
 
     def __repr__(self) -> str:
         regret = "exact regret" if self.mdp is not None else "no table"
@@ -250,6 +243,3 @@ def require_finite(env: Any, **about: Any) -> FiniteEnvironment:
         if value is not None:
             raise ParameterError(name, got=value, expected="none: the FiniteEnvironment has its own")
     return env
-
-
-__all__ = ["FiniteEnvironment", "SpaceError", "Transition", "require_finite"]
