@@ -66,6 +66,7 @@ class Session:
         self._block, self._seeds = -1, np.zeros(0, dtype=np.int64)
         self._evaluated = False
         self.waiting = False  # for the environment
+        self._noted_later = 0  # episodes that advance() has not been told of
 
     def reset_seed(self, episode: int) -> int:
         """Return the seed that an episode's reset is given: an address, so that no environment needs to be stored."""
@@ -79,7 +80,7 @@ class Session:
         """Play the next episode and learn from it; call :meth:`advance` when some were played."""
         k, walk = self.episode, self.walk
         start = self._reset(k)
-        if k % ROOM == 0 or walk.played == 0:
+        if k % ROOM == 0 or walk.played + self._noted_later == 0:  # the same times, however a run is cut
             walk.reserve(ROOM)
         news = open_episode(walk.model, walk.state, start, self.key, k, self._actions)
         regret = self._regret(start, bool(news & CHANGED))
@@ -91,6 +92,7 @@ class Session:
             walk.model, walk.state, self._base_reward, self._path, self._bonus, self._actions, steps, ended
         )
         self.episode += 1
+        self._noted_later += 1
         self.steps += steps
         if not ended and steps < self._bonus.size:
             self.cut_short.append(self.episode)
@@ -190,6 +192,7 @@ class Session:
         """Take note of episodes played since the last call, all of one phase."""
         if not played:
             return
+        self._noted_later = 0
         regret = np.array([each.regret for each in played])
         plans = sum(each.planned for each in played)
         self.recorder.add(regret, np.array([each.realised for each in played]))
