@@ -44,6 +44,19 @@ _HOMES = {
     "Interaction": "occamrl.runs.interaction",
     "save_checkpoint": "occamrl.runs.checkpoint",
     "load_checkpoint": "occamrl.runs.checkpoint",
+    "learn": "occamrl.runs.learning",
+    "Agent": "occamrl.runs.agent",
+    "Learned": "occamrl.runs.learned",
+    "FiniteEnvironment": "occamrl.environments.finite",
+    "Discretiser": "occamrl.environments.discretiser",
+    "inconsistency": "occamrl.environments.discretiser",
+    "read_ladder": "occamrl.environments.ladder_spec",
+    "LadderSpec": "occamrl.environments.ladder_spec",
+    "EnvironmentFault": "occamrl.environments.misbehaviour",
+    "Callback": "occamrl.runs.callbacks",
+    "TensorBoard": "occamrl.runs.callbacks",
+    "MLflow": "occamrl.runs.callbacks",
+    "WeightsAndBiases": "occamrl.runs.callbacks",
     "make_problem": "occamrl.registry",
     "stream": "occamrl.seeding",
     "check_learner": "occamrl.checks",
@@ -59,7 +72,7 @@ _HOMES = {
     "InvalidInput": "occamrl.errors",
     "OccamRLError": "occamrl.errors",
 }
-_MODULES = ("problems", "families", "learners", "selectors", "errors", "registry")
+_MODULES = ("problems", "environments", "families", "learners", "selectors", "errors", "registry")
 
 __all__ = [  # spelled out, so that tools can read it
     "UCRLVTR",
@@ -67,10 +80,15 @@ __all__ = [  # spelled out, so that tools can read it
     "ARLLin",
     "ARLLinDim",
     "ARLLinNorm",
+    "Agent",
+    "Callback",
     "CoverFamily",
     "Diagnosis",
+    "Discretiser",
+    "EnvironmentFault",
     "Experiment",
     "FeatureMap",
+    "FiniteEnvironment",
     "FiniteFamily",
     "FiniteMDP",
     "Greedy",
@@ -82,10 +100,13 @@ __all__ = [  # spelled out, so that tools can read it
     "LadderNonAdaptive",
     "LadderOracle",
     "LadderSmallest",
+    "LadderSpec",
+    "Learned",
     "Learner",
     "LinearFamily",
     "LinearLadder",
     "LinearStatistics",
+    "MLflow",
     "NonAdaptive",
     "OccamRLError",
     "Optimal",
@@ -94,19 +115,24 @@ __all__ = [  # spelled out, so that tools can read it
     "PhaseOutcome",
     "Result",
     "Selector",
+    "TensorBoard",
     "UCRLVTRLin",
     "UCRLVTRNested",
     "UniformRandom",
+    "WeightsAndBiases",
     "__version__",
     "check_family",
     "check_learner",
     "check_problem",
     "check_selector",
     "diagnose",
+    "inconsistency",
+    "learn",
     "load",
     "load_checkpoint",
     "make_problem",
     "preflight",
+    "read_ladder",
     "run",
     "save_checkpoint",
     "stream",
@@ -116,6 +142,10 @@ if TYPE_CHECKING:
     from occamrl.checks import check_family, check_learner, check_problem, check_selector
     from occamrl.confidence.preflight import preflight
     from occamrl.contracts import Known, Learner, Phase, PhaseOutcome, Selector
+    from occamrl.environments.discretiser import Discretiser, inconsistency
+    from occamrl.environments.finite import FiniteEnvironment
+    from occamrl.environments.ladder_spec import LadderSpec, read_ladder
+    from occamrl.environments.misbehaviour import EnvironmentFault
     from occamrl.errors import Interrupted, InvalidInput, OccamRLError
     from occamrl.families.cover import CoverFamily
     from occamrl.families.features import FeatureMap
@@ -132,9 +162,13 @@ if TYPE_CHECKING:
     from occamrl.problems.finite_mdp import FiniteMDP
     from occamrl.registry import make_problem
     from occamrl.report.diagnosis import Diagnosis, diagnose
+    from occamrl.runs.agent import Agent
+    from occamrl.runs.callbacks import Callback, MLflow, TensorBoard, WeightsAndBiases
     from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
     from occamrl.runs.experiment import Experiment
     from occamrl.runs.interaction import Interaction
+    from occamrl.runs.learned import Learned
+    from occamrl.runs.learning import learn
     from occamrl.runs.loop import run
     from occamrl.runs.records import load
     from occamrl.runs.result import Result
