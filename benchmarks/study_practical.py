@@ -38,6 +38,7 @@ class Case:
 
     truths: dict[str, Any]
     episodes: int
+    matters: float  # what a preflight counts as much to lose per episode, in the unit
     unit: Unit | None = None  # of problems that do not bring one
 
     def unit_of(self, problem: Any) -> Unit:
@@ -45,8 +46,8 @@ class Case:
         return self.unit or problem.unit
 
 
-def _named(kind: Any, episodes: int, **more: Any) -> Case:
-    return Case({**dict(zip(kind.rung_names, kind.truths(), strict=True)), **more}, episodes)
+def _named(kind: Any, episodes: int, matters: float, **more: Any) -> Case:
+    return Case({**dict(zip(kind.rung_names, kind.truths(), strict=True)), **more}, episodes, matters)
 
 
 def _cases() -> dict[str, Callable[[], Case]]:
@@ -56,7 +57,7 @@ def _cases() -> dict[str, Callable[[], Case]]:
         "strips": PatchyIce(slip=(0.0, 0.1, 0.1, 1.0 / 3.0)),
     }
     return {
-        "lost-sales": lambda: _named(LostSales, 2**13 - 2),
+        "lost-sales": lambda: _named(LostSales, 2**12 - 2, 5.0),
         "lost-sales-free-orders": lambda: Case(
             {
                 problem.demand: problem
@@ -65,25 +66,30 @@ def _cases() -> dict[str, Callable[[], Case]]:
                 )
             },
             2**11 - 2,
+            5.0,
         ),
-        "weekday-inventory": lambda: _named(WeekdayInventory, 2**10 - 2),
-        "queue-admission": lambda: _named(QueueAdmission, 2**11 - 2),
+        "weekday-inventory": lambda: _named(WeekdayInventory, 2**10 - 2, 5.0),
+        "queue-admission": lambda: _named(QueueAdmission, 2**11 - 2, 3.0),
         "machine-replacement": lambda: _named(
-            MachineReplacement, 2**10 - 2, trap=MachineReplacement(hazard=(0.1,) * 2 + (0.4,) * 13)
+            MachineReplacement,
+            2**10 - 2,
+            300.0,
+            **{"slow wear": MachineReplacement(hazard=(0.05,) * 4 + (0.1,) * 2 + (0.2,) * 9)},
         ),
-        "pricing": lambda: Case({"falling": Pricing()}, 2**12 - 2, Unit(name="highest prices", low=0.0, high=1.0)),
-        "patchy-ice": lambda: Case(ice, 2**11 - 2, Unit(name="crossings", low=0.0, high=1.0)),
+        "pricing": lambda: Case({"falling": Pricing()}, 2**10 - 2, 0.1, Unit(name="highest prices", low=0.0, high=1.0)),
+        "patchy-ice": lambda: Case(ice, 2**11 - 2, 0.01, Unit(name="crossings", low=0.0, high=1.0)),
     }
 
 
-def measure(problem: Any, unit: Unit, episodes: int, seeds: int) -> dict[str, Any]:
+def measure(problem: Any, case: Case, seeds: int) -> dict[str, Any]:
     """Return what one truth gave, as plain data."""
-    ladder, mdp = orl.Ladder.of_problem(problem), problem.mdp
+    ladder, mdp, unit, episodes = orl.Ladder.of_problem(problem), problem.mdp, case.unit_of(problem), case.episodes
     m = ladder.class_of(mdp)
     if m is None:
         raise SystemExit("the truth is in no class of its ladder")
     start = int(np.flatnonzero(mdp.initial_distribution)[0])
-    advised, report = orl.ARLGen.after_preflight(ladder, mdp.known, episodes=episodes, initial_state=start)
+    much = case.matters / unit.scale
+    report = orl.preflight(ladder, mdp.known, episodes=episodes, start=start, least_loss=much)
     agents = {
         SELECTED: orl.ARLGen(ladder=ladder),
         SAFE: orl.ARLGen(ladder=ladder, safe=True),
@@ -100,7 +106,7 @@ def measure(problem: Any, unit: Unit, episodes: int, seeds: int) -> dict[str, An
         "unit": unit.name,
         "optimum": unit.earned(mdp.optimal_value, mdp.horizon),
         "preflight": str(report),
-        "advice": SAFE if advised.safe else SELECTED,
+        "advice": SAFE if report.safe else SELECTED,
         "at": (at + 1).tolist(),
         "runs": {name: [_kept(result, unit, at) for result in results] for name, results in runs.items()},
     }
@@ -161,9 +167,9 @@ def study(name: str, case: Case, seeds: int, out: Path, figures: Path | None) ->
     print(f"\n{name}", flush=True)
     found = {}
     for i, (title, problem) in enumerate(case.truths.items(), start=1):
-        path = out / f"{name}-{i}-{seeds}.json"
+        path = out / f"{name}-{i}-{problem.mdp.fingerprint[:12]}-{case.episodes}-{seeds}.json"
         if not path.exists():
-            measured = measure(problem, case.unit_of(problem), case.episodes, seeds)
+            measured = measure(problem, case, seeds)
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_suffix(".part")
             part.write_text(json.dumps(measured))
@@ -182,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("problems", nargs="*", choices=[*cases, []])
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--out", type=Path, default=Path("study-practical"))
+    parser.add_argument("--out", type=Path, default=Path("out/study-practical"))
     parser.add_argument("--figures", type=Path)
     options = parser.parse_args(arguments)
     for name in options.problems or cases:

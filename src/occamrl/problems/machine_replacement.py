@@ -25,8 +25,9 @@ _LONGEST = 0.95
 class MachineReplacement(PracticalProblem):
     """Every month the machine is kept or replaced; a kept one of age i fails with the hazard p_i.
 
-    After a failure, and after a replacement, the next month begins with a new machine. From the age ``oldest`` on the
-    hazard stays what it is. The account is what is paid: ``planned`` for a replacement, ``failure`` for a failure.
+    A replacement takes no time: the month is run by a new machine, which may fail as well. After a failure the next
+    month begins with a new one. From the age ``oldest`` on the hazard stays what it is. The account is what is paid:
+    ``planned`` for a replacement, ``failure`` for a failure.
 
     Parameters
     ----------
@@ -80,12 +81,12 @@ class MachineReplacement(PracticalProblem):
 
     def entries(self) -> Iterable[Entry]:
         """Return what can happen; theta = (1, hazards by age)."""
-        for age in range(self.states):
-            older = min(age + 1, self.oldest)
-            yield Entry(age, KEEP, older, 0, 1.0, 0.0)
-            yield Entry(age, KEEP, older, 1 + age, -1.0, 0.0)
-            yield Entry(age, KEEP, 0, 1 + age, 1.0, -self.failure)
-            yield Entry(age, REPLACE, 0, 0, 1.0, -self.planned)
+        for age, action in itertools.product(range(self.states), (KEEP, REPLACE)):
+            runs, paid = (age, 0.0) if action == KEEP else (0, self.planned)
+            older = min(runs + 1, self.oldest)
+            yield Entry(age, action, older, 0, 1.0, -paid)
+            yield Entry(age, action, older, 1 + runs, -1.0, -paid)
+            yield Entry(age, action, 0, 1 + runs, 1.0, -paid - self.failure)
 
     def classes(self) -> Sequence[Floats]:
         """Return the hazards that each class adds."""
