@@ -1,0 +1,1 @@
+"""Gymnasium environments: finite spaces as integers, tables as problems, ladders of models, our problems registered."""
