@@ -37,6 +37,13 @@ _HOMES = {
     "NonAdaptive": "occamrl.selectors.counterparts",
     "Diagnosis": "occamrl.report.diagnosis",
     "diagnose": "occamrl.report.diagnosis",
+    "Simulators": "occamrl.environments.simulators",
+    "Supports": "occamrl.report.supports",
+    "supports": "occamrl.report.supports",
+    "Log": "occamrl.logs.episodes",
+    "Selection": "occamrl.logs.selection",
+    "read_log": "occamrl.logs.reading",
+    "select": "occamrl.logs.selection",
     "run": "occamrl.runs.loop",
     "Result": "occamrl.runs.result",
     "Experiment": "occamrl.runs.experiment",
@@ -86,6 +93,7 @@ __all__ = [  # spelled out, so that tools can read it
     "LinearFamily",
     "LinearLadder",
     "LinearStatistics",
+    "Log",
     "NonAdaptive",
     "OccamRLError",
     "Optimal",
@@ -93,7 +101,10 @@ __all__ = [  # spelled out, so that tools can read it
     "Phase",
     "PhaseOutcome",
     "Result",
+    "Selection",
     "Selector",
+    "Simulators",
+    "Supports",
     "UCRLVTRLin",
     "UCRLVTRNested",
     "UniformRandom",
@@ -107,15 +118,19 @@ __all__ = [  # spelled out, so that tools can read it
     "load_checkpoint",
     "make_problem",
     "preflight",
+    "read_log",
     "run",
     "save_checkpoint",
+    "select",
     "stream",
+    "supports",
 ]
 
 if TYPE_CHECKING:
     from occamrl.checks import check_family, check_learner, check_problem, check_selector
     from occamrl.confidence.preflight import preflight
     from occamrl.contracts import Known, Learner, Phase, PhaseOutcome, Selector
+    from occamrl.environments.simulators import Simulators
     from occamrl.errors import Interrupted, InvalidInput, OccamRLError
     from occamrl.families.cover import CoverFamily
     from occamrl.families.features import FeatureMap
@@ -129,9 +144,13 @@ if TYPE_CHECKING:
     from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
     from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
     from occamrl.learners.uniform_random import UniformRandom
+    from occamrl.logs.episodes import Log
+    from occamrl.logs.reading import read_log
+    from occamrl.logs.selection import Selection, select
     from occamrl.problems.finite_mdp import FiniteMDP
     from occamrl.registry import make_problem
     from occamrl.report.diagnosis import Diagnosis, diagnose
+    from occamrl.report.supports import Supports, supports
     from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
     from occamrl.runs.experiment import Experiment
     from occamrl.runs.interaction import Interaction

@@ -14,8 +14,8 @@ its directions; differences of simulators, never the simulators themselves). The
 the price of a pair is one logarithm, not d of them. With probability 1 - delta, at all times together, L(theta*) <= t,
 so the true set is compatible, and contains one of the *minimal* compatible sets.
 
-Estimated simulators. Let the features be wrong by a bias, :math:`|\langle x_t, \theta^*\rangle - E[y_t]| \le e_t`, e_t
-known before y_t. Write n_t = y_t - E[y_t] (range 1), d for the gap between a prediction and the true mean, d* for that
+Estimated simulators. Let the features be wrong by a bias, :math:`|\langle x_t, \theta^*\rangle - E[y_t]| \le e_t`,
+e_t known before y_t. Write n_t = y_t - E[y_t] (range 1), d for the gap between a prediction and the true mean, d* for that
 of theta*. For c in (0, 1), Hoeffding's lemma gives
 
 .. math:: E\, e^{2c (L_t(\theta^*) - L_t(\theta))} = E\, e^{2c(2 n_t (d - d^*) - d^2 + d^{*2})}
@@ -216,4 +216,5 @@ def _minimal(inside: Any, d: int, largest: int) -> list[int]:
 
 def set_weights(evidence: Evidence, members: Sequence[int], *, positive: bool) -> Floats:
     """Return the weights [m] with the least loss on the plane of a set; of a minimal set: inside its simplex."""
-    return fit_sets(evidence, np.array([members], dtype=np.int64), positive=positive)[3][0]
+    _, _, _, theta = fit_sets(evidence, np.array([members], dtype=np.int64), positive=positive)
+    return theta.ravel()

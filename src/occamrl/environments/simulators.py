@@ -23,10 +23,12 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import scipy.sparse as sp
 
 from occamrl.contracts import Floats
+from occamrl.environments.tables import has_table, smallest_range, table_of
 from occamrl.errors import FamilyError, ParameterError, ShapeError, require_number
 from occamrl.families.features import FeatureMap
 from occamrl.families.ladder import Ladder
@@ -77,8 +79,9 @@ class Simulators:
         if len(self.names) != len(given) or len(set(self.names)) != len(given):
             raise FamilyError("names", got=list(self.names), expected=f"{len(given)} different names")
         self.draws = require_integer("draws", draws, 1)
-        read = [_read(j, candidate, _reward_range(given)) for j, candidate in enumerate(given)]
-        sizes = {(mdp.states, mdp.actions) if isinstance(mdp, FiniteMDP) else _size(mdp) for mdp in read if mdp is not None}
+        shared = smallest_range([env for env in given if isinstance(env, gym.Env) and has_table(env)])
+        read = [_read(j, candidate, shared) for j, candidate in enumerate(given)]
+        sizes = {_size(kernel) for kernel in read if kernel is not None}
         sizes |= {(int(states), int(actions))} if states is not None and actions is not None else set()
         if len(sizes) != 1:
             got = "functions only" if not sizes else " and ".join(f"S={s}, A={a}" for s, a in sorted(sizes))
@@ -96,9 +99,9 @@ class Simulators:
     @cached_property
     def features(self) -> FeatureMap:
         """The mixture: coordinate j is simulator j."""
-        if all(isinstance(kernel, FiniteMDP) for kernel in self._kernels):
-            if any(mdp.known.transition_rewards is not None for mdp in self._kernels):
-                return FeatureMap.of_simulators(self._kernels)
+        problems = [kernel for kernel in self._kernels if isinstance(kernel, FiniteMDP)]
+        if len(problems) == len(self) and any(mdp.known.transition_rewards is not None for mdp in problems):
+            return FeatureMap.of_simulators(problems)
         flat = [_flat(kernel) for kernel in self._kernels]
         dense = self.states * self.actions * self.states * len(flat) <= 2**20
         shape = (self.states, self.actions, self.states)
@@ -187,30 +190,15 @@ def _mixtures(d: int, m: int, grid: int) -> list[Floats]:
     return found
 
 
-def _table(candidate: Any) -> Any:
-    return getattr(getattr(candidate, "unwrapped", None), "P", None)
-
-
-def _reward_range(candidates: Sequence[Any]) -> tuple[float, float]:
-    """Return the range of all rewards in the tables, 0 included: one affine map for all of them."""
-    rewards = [0.0, 1.0]
-    for table in map(_table, candidates):
-        if table is not None:
-            rows = table.values() if hasattr(table, "values") else table
-            for row in rows:
-                for outcomes in row.values() if hasattr(row, "values") else row:
-                    rewards += [float(outcome[2]) for outcome in outcomes]
-    return min(rewards), max(rewards)
-
-
 def _read(j: int, candidate: Any, reward_range: tuple[float, float]) -> Any:
-    """Return a FiniteMDP or a kernel; None for a function."""
-    if (table := _table(candidate)) is not None:
-        return FiniteMDP.from_outcomes(table, horizon=1, reward_range=reward_range)
+    """Return a FiniteMDP or a sparse kernel; None for a function."""
+    if isinstance(candidate, gym.Env):
+        return table_of(candidate, horizon=1, reward_range=reward_range).mdp
     if isinstance(candidate, FiniteMDP) or hasattr(candidate, "mdp"):
         return as_mdp(candidate)
-    if sp.issparse(candidate):
-        return sp.csr_array(candidate)
+    sparse: Any = candidate if sp.issparse(candidate) else None
+    if sparse is not None:
+        return sp.csr_array(sparse)
     if callable(candidate):
         return None
     try:
@@ -224,6 +212,8 @@ def _read(j: int, candidate: Any, reward_range: tuple[float, float]) -> Any:
 
 
 def _size(kernel: Any) -> tuple[int, int]:
+    if isinstance(kernel, FiniteMDP):
+        return kernel.states, kernel.actions
     return int(kernel.shape[1]), int(kernel.shape[0] // kernel.shape[1])
 
 
