@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -209,10 +210,24 @@ def test_continuing_inside_a_phase_changes_no_bit(cut: int) -> None:
             assert one[name] == other[name]
 
 
-def test_levels_of_chosen_sets_add_up_to_delta() -> None:
-    counts = (1, 5, 10, 10, 5, 1)
-    assert sum(count * union_level(0.05, 5, m) for m, count in enumerate(counts)) == pytest.approx(0.05)
+def test_levels_of_all_sets_that_can_fail_add_up_to_delta() -> None:
+    """A set that misses a part of the support promises nothing; the others are counted one by one."""
+    for d, s in ((1, 1), (2, 1), (5, 1), (5, 2), (5, 5), (8, 3)):
+        sets = (size for size in range(s, d + 1) for _ in combinations(range(s, d), size - s))
+        failing = sum(union_level(0.05, d, size) for size in sets)
+        assert failing == pytest.approx(0.05 * (0.5 + 1.0 / (s + 1) - 1.0 / (d + 1)))
+        assert failing <= 0.05
     assert union_level(0.05, 5000, 2500) > 0.0
+
+
+def test_pooled_phases_play_at_those_levels() -> None:
+    d = FEATURES.dimension
+    result = run(ARLLinDim(features=FEATURES, norm_bound=BOUND, delta=0.02), PROBLEM.mdp, episodes=3_000, seed=0)
+    rows = result.phases.to_pylist()
+    assert {len(row["active"]) for row in rows} >= {3, d}
+    for row in rows:
+        assert row["level"] == union_level(0.02, d, len(row["active"]))
+    assert union_level(0.02, d, d) == 0.01  # the whole set, whether it estimates or exploits, is one event
 
 
 @pytest.mark.parametrize(

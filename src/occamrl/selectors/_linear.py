@@ -27,7 +27,7 @@ class LinearBase:
     radius: str = "sharp"
     weights: str = "range"
     replan: float = 0.2
-    regularization: float | str = 1.0
+    regularization: float | str | None = None
     scale: float = 1.0
     paper_constant: float = 1.0
     target_range: float | None = None
@@ -36,7 +36,12 @@ class LinearBase:
     def base(self, **changes: Any) -> UCRLVTRLin:
         """Return UCRL-VTR-LIN with these parameters, some of them changed."""
         mine = {field.name: getattr(self, field.name) for field in dataclasses.fields(LinearBase)}
-        return UCRLVTRLin(**{**mine, **changes})
+        return UCRLVTRLin(**{**mine, "regularization": self.lambda_rule, **changes})
+
+    @property
+    def lambda_rule(self) -> float | str:
+        """What ``regularization`` stands for: itself, or this selector's own choice where it was left open."""
+        return 1.0 if self.regularization is None else self.regularization
 
     def told(self, theta: Sequence[float] | Floats) -> UCRLVTRLin:
         """Return the learner that was told what this selector looks for."""
