@@ -97,9 +97,12 @@ def dimension(case: Case) -> None:
     common: dict[str, Any] = {"features": case.features, "norm_bound": case.norm}
     plain: dict[str, Any] = {**common, "weights": "none", "radius": "unweighted", "target_range": case.mdp.horizon}
     old = orl.ARLLinDim(**plain, rule="paper", data="fresh", initial_episodes=16)
+    quick = orl.ARLLinDim(**{**plain, "target_range": None}, rule="paper", data="fresh", growth=4.0, threshold=0.5**0.5)
     line("no weights: all coordinates", orl.NonAdaptive(selector=old), case, 300_000)
     line("no weights: told the support", orl.Oracle(selector=old, theta=case.theta), case, 300_000)
     found = line("no weights: paper's rule, fresh, k_0 = 16", old, case, 300_000)
+    print("    seeds:", sorted(round(result.total_regret) for result in found))
+    found = line("no weights: growth 4/2, 0.5^(i/2), R = H-1", quick, case, 300_000)
     print("    seeds:", sorted(round(result.total_regret) for result in found))
     new = orl.ARLLinDim(**common)
     line("range weights: all coordinates", orl.NonAdaptive(selector=new), case, 300_000)
@@ -231,7 +234,7 @@ def control(case: Case) -> None:
         dropped = sum(len(row["active"]) < d for result in found for row in result.phases.to_pylist())
         cost = interval([100 * ratio - 100 for ratio in ratios])
         print(f"    cost in percent: {cost}; phases that dropped one: {dropped}")
-        print(f"    price in the squared radius: + log(d + 1)/2 = {0.5 * np.log(d + 1):.2f}")
+        print(f"    price in the squared radius: + log(2)/2 = {0.5 * np.log(2):.2f}")
 
 
 PARTS: dict[str, Callable[[Case], None]] = {

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from occamrl.confidence.subset_search import beam, descend, forward_path, log_choices
+from occamrl.confidence.subset_search import beam, descend, forward_path, log_price
 from occamrl.confidence.support import detection_limits, missed_limits, penalised_loss, sharp_support, thresholded
 from occamrl.contracts import Floats
 
@@ -95,7 +95,7 @@ def test_with_many_rows_it_is_the_truth_wherever_it_begins(test_seed: int) -> No
 
 
 def test_without_rows_it_takes_everything() -> None:
-    """No set fits better than another, and the whole one is the cheapest to name: C(d, d) = 1."""
+    """No set fits better than another, and the whole one needs no choice."""
     assert sharp_support(np.eye(5), np.zeros(5), regularization=1.0) == [0, 1, 2, 3, 4]
 
 
@@ -121,5 +121,7 @@ def test_a_coordinate_is_taken_in_exactly_from_its_detection_limit_on() -> None:
 
 def test_thresholds_and_counts() -> None:
     assert thresholded(np.array([0.5, -0.5, 0.49, 0.0]), 0.5) == [0, 1]  # "at least", in either direction
-    assert log_choices(4, 2) == pytest.approx(np.log(5 * 6))
-    assert sum(np.exp(-log_choices(6, m)) * c for m, c in enumerate((1, 6, 15, 20, 15, 6, 1))) == pytest.approx(1.0)
+    assert log_price(4, 2) == pytest.approx(np.log(5 * 6))
+    assert log_price(4, 4) == pytest.approx(np.log(2))
+    parts = sum(np.exp(-log_price(6, m)) * c for m, c in enumerate((1, 6, 15, 20, 15, 6)))
+    assert parts == pytest.approx(6 / 7)  # every size the same

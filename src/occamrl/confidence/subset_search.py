@@ -26,8 +26,13 @@ _WIDTH = 16  # sets of each size that a beam goes on from
 _PATIENCE = 3  # sizes without a better set after which a beam ends
 
 
-def log_choices(d: int, m: int) -> float:
-    """Return log((d + 1) C(d, m)): the price of a set of m out of d coordinates that was chosen by the data (M17)."""
+def log_price(d: int, m: int) -> float:
+    """Return the price of a set of m out of d coordinates that was chosen by the data (M17): log((d + 1) C(d, m)).
+
+    The whole set costs log 2, as it needs no choice; selectors.arl_lin_dim proves that these prices are enough.
+    """
+    if m == d:
+        return math.log(2.0)
     return math.log(d + 1) + math.lgamma(d + 1) - math.lgamma(m + 1) - math.lgamma(d - m + 1)
 
 
@@ -54,9 +59,9 @@ def beam(sigma: Floats, xy: Floats, regularization: float, unit: float, width: i
     tables, inside, values = _table(sigma, xy)[None], np.zeros((1, d), dtype=bool), np.zeros(1)
     best, chosen, waiting = math.inf, np.zeros(d, dtype=bool), 0
     for m in range(d):
-        left, rest = np.diagonal(tables, axis1=1, axis2=2)[:, :d], tables[:, :d, d]
-        with np.errstate(divide="ignore", invalid="ignore"):  # of coordinates that are in already
-            gain = rest**2 / left - quarter * (np.log(left / regularization) + price[m + 1] - price[m])
+        left = np.maximum(np.diagonal(tables, axis1=1, axis2=2)[:, :d], regularization)
+        rest = tables[:, :d, d]
+        gain = rest**2 / left - quarter * (np.log(left / regularization) + price[m + 1] - price[m])
         after = values[:, None] - gain
         after[inside] = math.inf
         parent, coordinate = _distinct(after, inside, width)
@@ -110,14 +115,15 @@ def _table(sigma: Floats, xy: Floats) -> Floats:
 
 
 def _prices(d: int) -> Floats:
-    return 2.0 * np.array([log_choices(d, m) for m in range(d + 1)])
+    return 2.0 * np.array([log_price(d, m) for m in range(d + 1)])
 
 
 class _Swept:
     """The normal equations swept on the coordinates inside; scratch of one search.
 
     With A = [[Sigma, xy], [xy', 0]] swept on D: outside, A[j, j] is what is left of Sigma_jj given D and A[j, y] what
-    is left of xy_j; inside, -A[k, k] is the entry of Sigma_DD^{-1} and A[k, y] the estimate theta_k.
+    is left of xy_j; inside, -A[k, k] is the entry of Sigma_DD^{-1} and A[k, y] the estimate theta_k. What is left is at
+    least lambda and an entry of the inverse at most 1/lambda, whatever rounding makes of them.
     """
 
     def __init__(self, sigma: Floats, xy: Floats, regularization: float, unit: float, start: Iterable[int]) -> None:
@@ -137,27 +143,31 @@ class _Swept:
         table[:, k], table[k, :], table[k, k] = sign * column / pivot, sign * row / pivot, -1.0 / pivot
         self.inside[k] = not self.inside[k]
 
+    def _spread(self, inside: Ints) -> Floats:
+        spread: Floats = np.clip(-self.table[inside, inside], np.finfo(float).tiny, 1.0 / self.lam)
+        return spread
+
     def _step(self, by: int) -> float:
         m = int(self.inside.sum())
         return self.quarter * float(self.price[m + by] - self.price[m])
 
     def additions(self, outside: Ints) -> Floats:
         """Return the change of J for each coordinate that could come in."""
-        left, rest = self.table[outside, outside], self.table[outside, self.d]
+        left, rest = np.maximum(self.table[outside, outside], self.lam), self.table[outside, self.d]
         changes: Floats = -(rest**2) / left + self.quarter * np.log(left / self.lam) + self._step(1)
         return changes
 
     def removals(self, inside: Ints) -> Floats:
         """Return the change of J for each coordinate that could go."""
-        spread, theta = -self.table[inside, inside], self.table[inside, self.d]
+        spread, theta = self._spread(inside), self.table[inside, self.d]
         changes: Floats = theta**2 / spread + self.quarter * np.log(spread * self.lam) + self._step(-1)
         return changes
 
     def exchanges(self, outside: Ints, inside: Ints) -> Floats:
         """Return the change of J for each pair, one coming in and one going."""
-        spread, theta = -self.table[inside, inside], self.table[inside, self.d]
+        spread, theta = self._spread(inside), self.table[inside, self.d]
         cross = self.table[np.ix_(outside, inside)]
-        left = self.table[outside, outside][:, None] + cross**2 / spread
+        left = np.maximum(self.table[outside, outside][:, None] + cross**2 / spread, self.lam)
         rest = self.table[outside, self.d][:, None] + cross * (theta / spread)
         going = theta**2 / spread + self.quarter * np.log(spread * self.lam)
         changes: Floats = going - rest**2 / left + self.quarter * np.log(left / self.lam)

@@ -3,10 +3,11 @@ r"""Which coordinates matter: the paper's threshold (M16) and the penalised loss
 The sharp rule looks for the set D with the smallest
 
 .. math:: J(D) = L_\lambda(\theta_D) + \mathrm{pen}(D), \qquad \mathrm{pen}(D) =
-   \tfrac{U^2}{4}\Big(\log\det(\Sigma_{DD}/\lambda) + 2\log\big((d+1)\tbinom{d}{|D|}\big)\Big),
+   \tfrac{U^2}{4}\Big(\log\det(\Sigma_{DD}/\lambda) + 2\log\big((d+1)\tbinom{d}{|D|}\big)\Big)
 
-the loss of the best ridge estimate on D plus what the confidence set of D would cost with every set of that size held
-possible at once. The constant :math:`\sum y^2` is left out: the regression matrix and its right-hand side are enough.
+(with log 2 in place of the last logarithm if D is the whole), the loss of the best ridge estimate on D plus what the
+confidence set of D would cost with every set of that size held possible at once. The constant :math:`\sum y^2` is left
+out: the regression matrix and its right-hand side are enough.
 
 Why a missed coordinate is small, for the set D that the search returns, be it the minimiser or not: the search has met
 the set of all coordinates on its way, so :math:`J(D) \le J([d])`. Leaving out everything outside D has thus raised the
@@ -30,7 +31,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from occamrl.confidence.subset_search import beam, descend, forward_path, log_choices
+from occamrl.confidence.subset_search import beam, descend, forward_path, log_price
 from occamrl.contracts import Floats
 
 
@@ -47,7 +48,7 @@ def penalised_loss(
     block, rhs = sigma[np.ix_(chosen, chosen)], xy[chosen]
     loss = -float(rhs @ np.linalg.solve(block, rhs)) if chosen.size else 0.0
     logdet = float(np.linalg.slogdet(block / regularization)[1]) if chosen.size else 0.0
-    return loss + 0.25 * unit**2 * (logdet + 2.0 * log_choices(xy.size, chosen.size))
+    return loss + 0.25 * unit**2 * (logdet + 2.0 * log_price(xy.size, chosen.size))
 
 
 def detection_limits(sigma: Floats, coordinates: Iterable[int], *, regularization: float, unit: float) -> Floats:
@@ -63,7 +64,8 @@ def detection_limits(sigma: Floats, coordinates: Iterable[int], *, regularizatio
         return limits
     cross = sigma[np.ix_(inside, ~inside)]
     left = np.diag(sigma)[~inside] - np.sum(cross * np.linalg.solve(sigma[np.ix_(inside, inside)], cross), axis=0)
-    price = np.log(left / regularization) + 2.0 * (log_choices(d, m + 1) - log_choices(d, m))
+    left = np.maximum(left, regularization)  # as it is, rounding aside
+    price = np.log(left / regularization) + 2.0 * (log_price(d, m + 1) - log_price(d, m))
     limits[~inside] = np.sqrt(0.25 * unit**2 * np.maximum(price, 0.0) / left)
     return limits
 

@@ -16,7 +16,7 @@ from occamrl.confidence.ellipsoid import farthest
 from occamrl.contracts import Floats, Known
 from occamrl.errors import ParameterError
 from occamrl.families.features import FeatureMap
-from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl.learners.ucrl_vtr_lin import SMALLEST_LEVEL, LinearStatistics, UCRLVTRLin
 from occamrl.selectors._linear import squared_radius, target_unit
 
 _MOST_ROUNDS = 50  # of M19 on its own result; every round is valid, so stopping early is too
@@ -85,7 +85,8 @@ def shelf(learner: UCRLVTRLin, least: float) -> list[UCRLVTRLin]:
         return [dataclasses.replace(learner, regularization=learner.lam)]
     count = 1 + max(0, math.floor(math.log2(learner.norm_bound / least) + 1e-9))
     lams = [dataclasses.replace(learner, norm_bound=learner.norm_bound / 2.0**j).lam for j in range(count)]
-    return [dataclasses.replace(learner, regularization=lam, delta=learner.delta / count) for lam in lams]
+    level = max(SMALLEST_LEVEL, learner.delta / count)
+    return [dataclasses.replace(learner, regularization=lam, delta=level) for lam in lams]
 
 
 class Refinement(NamedTuple):

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from occamrl.contracts import Floats, Known, Phase, Selector
-from occamrl.errors import ParameterError
+from occamrl.errors import ParameterError, require_number
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.selectors._linear import example_features
 from occamrl.selectors._norm import Refinement, refine, shelf
@@ -49,6 +49,7 @@ class ARLLin(ARLLinDim):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require_number("support_regularization", self.support_regularization, 1e-12, 1e12)
         if self.data != "pooled":
             raise ParameterError("data", got=self.data, expected='"pooled": both adaptations read the same rows')
 

@@ -41,7 +41,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.confidence.subset_search import log_choices
+from occamrl.confidence.subset_search import log_price
 from occamrl.confidence.support import detection_limits, sharp_support, thresholded
 from occamrl.contracts import Floats, Known, Phase, PhaseOutcome, Selector
 from occamrl.errors import ParameterError, require_choice
@@ -51,9 +51,11 @@ from occamrl.selectors._linear import (
     Regression,
     decayed_level,
     example_features,
+    grown,
     nothing,
     regression,
     require_at_least,
+    require_conditioned,
     require_dense,
     target_unit,
 )
@@ -107,7 +109,7 @@ class ARLLinDim(LinearBase, Selector):
         require_choice("rule", self.rule, ("sharp", "paper"))
         require_choice("data", self.data, ("pooled", "fresh"))
         require_dense(self.features)
-        self.base()
+        require_conditioned(self)
         if self.initial_episodes is not None:
             require_at_least("initial_episodes", self.initial_episodes, 1, whole=True)
         for name in ("growth", "estimation_growth", "stretch"):
@@ -130,15 +132,14 @@ class ARLLinDim(LinearBase, Selector):
     def exploitation_length(self, epoch: int) -> int:
         """Return k_i = g^i k_0."""
         k_0 = self._choose(self.initial_episodes, 16, 4)
-        return math.ceil(round(k_0 * self._choose(self.growth, 36.0, 2.0) ** epoch, 6))
+        return math.ceil(round(grown(k_0, self._choose(self.growth, 36.0, 2.0), epoch), 6))
 
     def estimation_length(self, epoch: int, stretched: float = 1.0) -> int:
         """Return e^i ceil(sqrt(k_0)), stretched up to ceil(sqrt(k_i)) while the support moves."""
         g = self._choose(self.growth, 36.0, 2.0)
         e = self._choose(self.estimation_growth, math.sqrt(g), 1.05)
         first = math.isqrt(int(self._choose(self.initial_episodes, 16, 4)) - 1) + 1
-        planned = first * e**epoch
-        longest: float = first * g ** (0.5 * epoch)
+        planned, longest = grown(first, e, epoch), grown(first, math.sqrt(g), epoch)
         return math.ceil(round(max(planned, min(stretched * planned, longest)), 6))
 
     # The algorithm ----------------------------------------------------------------------------------------------------
@@ -256,6 +257,4 @@ def union_level(delta: float, d: int, m: int) -> float:
 
     The sets that hold a given coordinate have levels of at most delta in all; the module's text has the proof.
     """
-    if m == d:
-        return 0.5 * delta
-    return max(SMALLEST_LEVEL, math.exp(math.log(delta) - log_choices(d, m)))  # a number; see _refine
+    return max(SMALLEST_LEVEL, math.exp(math.log(delta) - log_price(d, m)))  # a number; see _refine

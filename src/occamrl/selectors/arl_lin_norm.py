@@ -43,9 +43,11 @@ from occamrl.selectors._linear import (
     LinearBase,
     decayed_level,
     example_features,
+    grown,
     nothing,
     regression,
     require_at_least,
+    require_conditioned,
     require_dense,
 )
 from occamrl.selectors._norm import refine, refined_norm, require_possible, shelf
@@ -85,7 +87,7 @@ class ARLLinNorm(LinearBase, Selector):
     def __post_init__(self) -> None:
         require_choice("data", self.data, ("pooled", "fresh"))
         require_dense(self.features)
-        self.base()
+        require_conditioned(self)
         require_at_least("initial_episodes", self.initial_episodes, 1, whole=True)
         require_at_least("growth", self.growth, 1)
         require_at_least("level_decay", self.level_decay, 1)
@@ -122,7 +124,7 @@ class ARLLinNorm(LinearBase, Selector):
             **fit.excitation(known.horizon),
         }
         state = learner.begin(known, memory["statistics"] if pooled else None)
-        episodes = math.ceil(round(self.initial_episodes * self.growth ** (epoch - 1), 6))
+        episodes = math.ceil(round(grown(self.initial_episodes, self.growth, epoch - 1), 6))
         return Phase(learner, state, episodes=episodes, epoch=epoch, label="epoch", facts=facts)
 
     def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
