@@ -56,7 +56,9 @@ def test_a_fault_in_the_middle_of_an_episode(
     loaded = orl.Agent.load(path)
     assert loaded.result is not None
     assert bits(loaded.result.walk) == bits(result.walk)
-    rest = [orl.learn(learner(), Plant(), episodes=5, continue_from=each, **options) for each in (result, loaded.result)]
+    rest = [
+        orl.learn(learner(), Plant(), episodes=5, continue_from=each, **options) for each in (result, loaded.result)
+    ]
     assert bits(rest[0].walk) == bits(rest[1].walk)
     assert rest[0].total_episodes == 9
 
@@ -77,9 +79,7 @@ def test_a_reset_that_fails_begins_no_episode() -> None:
 
 
 def test_truncation_is_learned_from_when_that_is_wanted_and_is_no_termination() -> None:
-    result = orl.learn(
-        learner(), Plant("truncation"), episodes=9, known=MDP.known, replay=False, allow_truncation=True
-    )
+    result = orl.learn(learner(), Plant("truncation"), episodes=9, known=MDP.known, replay=False, allow_truncation=True)
     assert result.total_episodes == 9
     assert result.cut_short == (4,)
     assert result.steps == 8 * MDP.horizon + 2
