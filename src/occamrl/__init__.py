@@ -37,6 +37,13 @@ _HOMES = {
     "NonAdaptive": "occamrl.selectors.counterparts",
     "Diagnosis": "occamrl.report.diagnosis",
     "diagnose": "occamrl.report.diagnosis",
+    "Simulators": "occamrl.environments.simulators",
+    "Supports": "occamrl.report.supports",
+    "supports": "occamrl.report.supports",
+    "Log": "occamrl.logs.episodes",
+    "Selection": "occamrl.logs.selection",
+    "read_log": "occamrl.logs.reading",
+    "select": "occamrl.logs.selection",
     "run": "occamrl.runs.loop",
     "Result": "occamrl.runs.result",
     "Experiment": "occamrl.runs.experiment",
@@ -106,6 +113,7 @@ __all__ = [  # spelled out, so that tools can read it
     "LinearFamily",
     "LinearLadder",
     "LinearStatistics",
+    "Log",
     "MLflow",
     "NonAdaptive",
     "OccamRLError",
@@ -114,7 +122,10 @@ __all__ = [  # spelled out, so that tools can read it
     "Phase",
     "PhaseOutcome",
     "Result",
+    "Selection",
     "Selector",
+    "Simulators",
+    "Supports",
     "TensorBoard",
     "UCRLVTRLin",
     "UCRLVTRNested",
@@ -133,9 +144,12 @@ __all__ = [  # spelled out, so that tools can read it
     "make_problem",
     "preflight",
     "read_ladder",
+    "read_log",
     "run",
     "save_checkpoint",
+    "select",
     "stream",
+    "supports",
 ]
 
 if TYPE_CHECKING:
@@ -146,6 +160,7 @@ if TYPE_CHECKING:
     from occamrl.environments.finite import FiniteEnvironment
     from occamrl.environments.ladder_spec import LadderSpec, read_ladder
     from occamrl.environments.misbehaviour import EnvironmentFault
+    from occamrl.environments.simulators import Simulators
     from occamrl.errors import Interrupted, InvalidInput, OccamRLError
     from occamrl.families.cover import CoverFamily
     from occamrl.families.features import FeatureMap
@@ -159,9 +174,13 @@ if TYPE_CHECKING:
     from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
     from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
     from occamrl.learners.uniform_random import UniformRandom
+    from occamrl.logs.episodes import Log
+    from occamrl.logs.reading import read_log
+    from occamrl.logs.selection import Selection, select
     from occamrl.problems.finite_mdp import FiniteMDP
     from occamrl.registry import make_problem
     from occamrl.report.diagnosis import Diagnosis, diagnose
+    from occamrl.report.supports import Supports, supports
     from occamrl.runs.agent import Agent
     from occamrl.runs.callbacks import Callback, MLflow, TensorBoard, WeightsAndBiases
     from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint

@@ -28,8 +28,8 @@ class Progress:
         self.base: int | None = None
         self.said = False
 
-    def update(self, done: int, value: float) -> None:
-        """Say where the job is, if it is time to."""
+    def update(self, done: int, value: float | None = None) -> None:
+        """Say where the job is, if it is time to; a job without a measure does not tell one."""
         now = time.perf_counter()
         if self.base is None:  # the first piece may include compilation: it says nothing about the pace
             self.base, self.began = done, now
@@ -41,7 +41,7 @@ class Progress:
         left = (self.total - done) / max(rate, 1e-9)
         self._write(
             f"{self.label}: {done:,} of {self.total:,} episodes ({100 * done / self.total:.0f}%), "
-            f"{self.measure} {value:,.1f}, {rate:,.0f} episodes/s, {left:.0f} s left"
+            f"{'' if value is None else f'{self.measure} {value:,.1f}, '}{rate:,.0f} episodes/s, {left:.0f} s left"
         )
 
     def close(self) -> None:
