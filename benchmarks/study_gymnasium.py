@@ -17,7 +17,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from occamrl.commands.learn import agents, told
+from occamrl.commands.learning import agents, told
 from occamrl.environments.finite import FiniteEnvironment
 from occamrl.environments.ladder_spec import read_ladder
 from occamrl.runs.learning import learn
