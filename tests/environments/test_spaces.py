@@ -11,6 +11,7 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
+import occamrl as orl
 from occamrl.environments.discretiser import Discretiser, inconsistency
 from occamrl.environments.misbehaviour import SpaceError
 from occamrl.environments.spaces import codec_from_plain, codec_of
@@ -144,3 +145,19 @@ def test_what_cells_hide_is_measured() -> None:
     assert clean.reward_spread == pytest.approx(0.25, abs=0.01)
     assert clean.widths == (0.25,)
     assert "0.25" in str(clean)
+
+
+def test_learning_in_cells() -> None:
+    """A place that jumps anew earns, in every step, the same whatever is known of its kernel."""
+
+    class Earning(Slide):
+        def step(self, action: Any) -> Any:
+            observation, _, _, _, info = super().step(action)
+            return observation, 0.5, False, False, info
+
+    cells = Discretiser.uniform(Slide(True).observation_space, 4)
+    mdp = orl.FiniteMDP(transition=np.full((4, 1, 4), 0.25), reward=np.full((4, 1), 0.5), horizon=3)
+    result = orl.learn(orl.UniformRandom(), Earning(True), episodes=5, known=mdp.known, discretiser=cells)
+    np.testing.assert_array_equal(result.returns, 1.5)
+    with pytest.raises(SpaceError, match="Discretiser"):
+        orl.learn(orl.UniformRandom(), Earning(True), episodes=5, known=mdp.known)

@@ -150,3 +150,28 @@ def test_what_is_known_of_several_problems_is_known_of_each() -> None:
     np.testing.assert_array_equal(known.base_reward, np.minimum(dry.mdp.known.base_reward, wet.mdp.known.base_reward))
     with pytest.raises(orl.InvalidInput, match="expected a reward"):
         table_of(gym.make("CliffWalking-v1"), horizon=5, reward_range=(-10, 0))
+
+
+@pytest.mark.parametrize("map_name", ["4x4", "8x8"])
+@pytest.mark.parametrize(("options", "slip"), [({}, 10), ({"is_slippery": False}, 0), ({"success_rate": 0.8}, 3)])
+def test_the_lake_of_this_package_is_gymnasiums(map_name: str, options: Any, slip: int) -> None:
+    theirs = table_of(gym.make("FrozenLake-v1", map_name=map_name, **options), horizon=5).mdp
+    ours = orl.make_problem("frozen-lake", map_name=map_name, slip=(slip, slip), horizon=5).mdp
+    np.testing.assert_allclose(ours.kernel(), theirs.kernel(), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(ours.optimal_values, theirs.optimal_values, rtol=0, atol=1e-12)
+
+
+def test_left_and_right_are_the_walkers_own() -> None:
+    """From the middle of the upper row (state 1), facing right (2): to the left lies the edge, to the right a hole."""
+    kernel = orl.make_problem("frozen-lake", slip=(6, 3)).mdp.kernel()
+    np.testing.assert_allclose(kernel[1, 2, [2, 1, 5]], [0.7, 0.2, 0.1], rtol=0, atol=1e-12)
+
+
+def test_a_problem_with_a_unit_pays_in_it() -> None:
+    env: Any = gym.make("occamrl/LostSales-v0")
+    unit, mdp = env.unwrapped.problem.unit, env.unwrapped.mdp
+    result = orl.learn(orl.Optimal(mdp=mdp), env, episodes=3)
+    assert result.place.rewards == (unit.low, unit.high)
+    assert result.total_regret == pytest.approx(0.0, abs=1e-9)
+    mapped = sum(row["realised_return"] for row in result.walk.rows)  # the learner's own account, in [0, H]
+    assert result.total_return == pytest.approx(unit.scale * mapped + 3 * mdp.horizon * unit.low)
