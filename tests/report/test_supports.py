@@ -57,7 +57,7 @@ def test_currents_of_rank_two_are_said_to_be_so() -> None:
     twins = [each for each in report.sets if each.kernel == report.sets[1].kernel]
     assert len(twins) > 10
     text = str(report)
-    assert "have rank 2: of 11 differences only 1 can be learned, from any data" in text
+    assert "have rank 2 (to 9 digits): of 11 differences only 1 can be learned, from any data" in text
     assert "fit with one and the same kernel, for ever" in text
 
 

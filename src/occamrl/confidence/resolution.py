@@ -23,7 +23,7 @@ _FLAT = 1e-10  # of the largest eigenvalue: directions that are none
 SAME_KERNEL = "the same kernel: no data can tell them apart"
 BLIND = "different kernels, but the same mean of every value that is planned with"
 UNSEEN = "different only where the data never went"
-WEAK = "not told apart yet"
+WEAK = "not told apart yet, each from some other of them"
 
 
 class Directions(NamedTuple):
@@ -37,7 +37,7 @@ class Directions(NamedTuple):
 
 
 class Dependence(NamedTuple):
-    """A simulator that is an exact combination of others."""
+    """A simulator that is a combination of others, to 9 digits."""
 
     simulator: int
     others: tuple[int, ...]
