@@ -51,6 +51,19 @@ _HOMES = {
     "Interaction": "occamrl.runs.interaction",
     "save_checkpoint": "occamrl.runs.checkpoint",
     "load_checkpoint": "occamrl.runs.checkpoint",
+    "learn": "occamrl.runs.learning",
+    "Agent": "occamrl.runs.agent",
+    "Learned": "occamrl.runs.learned",
+    "FiniteEnvironment": "occamrl.environments.finite",
+    "Discretiser": "occamrl.environments.discretiser",
+    "inconsistency": "occamrl.environments.discretiser",
+    "read_ladder": "occamrl.environments.ladder_spec",
+    "LadderSpec": "occamrl.environments.ladder_spec",
+    "EnvironmentFault": "occamrl.environments.misbehaviour",
+    "Callback": "occamrl.runs.callbacks",
+    "TensorBoard": "occamrl.runs.callbacks",
+    "MLflow": "occamrl.runs.callbacks",
+    "WeightsAndBiases": "occamrl.runs.callbacks",
     "make_problem": "occamrl.registry",
     "stream": "occamrl.seeding",
     "check_learner": "occamrl.checks",
@@ -66,7 +79,7 @@ _HOMES = {
     "InvalidInput": "occamrl.errors",
     "OccamRLError": "occamrl.errors",
 }
-_MODULES = ("problems", "families", "learners", "selectors", "errors", "registry")
+_MODULES = ("problems", "environments", "families", "learners", "selectors", "errors", "registry")
 
 __all__ = [  # spelled out, so that tools can read it
     "UCRLVTR",
@@ -74,10 +87,15 @@ __all__ = [  # spelled out, so that tools can read it
     "ARLLin",
     "ARLLinDim",
     "ARLLinNorm",
+    "Agent",
+    "Callback",
     "CoverFamily",
     "Diagnosis",
+    "Discretiser",
+    "EnvironmentFault",
     "Experiment",
     "FeatureMap",
+    "FiniteEnvironment",
     "FiniteFamily",
     "FiniteMDP",
     "Greedy",
@@ -89,11 +107,14 @@ __all__ = [  # spelled out, so that tools can read it
     "LadderNonAdaptive",
     "LadderOracle",
     "LadderSmallest",
+    "LadderSpec",
+    "Learned",
     "Learner",
     "LinearFamily",
     "LinearLadder",
     "LinearStatistics",
     "Log",
+    "MLflow",
     "NonAdaptive",
     "OccamRLError",
     "Optimal",
@@ -105,19 +126,24 @@ __all__ = [  # spelled out, so that tools can read it
     "Selector",
     "Simulators",
     "Supports",
+    "TensorBoard",
     "UCRLVTRLin",
     "UCRLVTRNested",
     "UniformRandom",
+    "WeightsAndBiases",
     "__version__",
     "check_family",
     "check_learner",
     "check_problem",
     "check_selector",
     "diagnose",
+    "inconsistency",
+    "learn",
     "load",
     "load_checkpoint",
     "make_problem",
     "preflight",
+    "read_ladder",
     "read_log",
     "run",
     "save_checkpoint",
@@ -130,6 +156,10 @@ if TYPE_CHECKING:
     from occamrl.checks import check_family, check_learner, check_problem, check_selector
     from occamrl.confidence.preflight import preflight
     from occamrl.contracts import Known, Learner, Phase, PhaseOutcome, Selector
+    from occamrl.environments.discretiser import Discretiser, inconsistency
+    from occamrl.environments.finite import FiniteEnvironment
+    from occamrl.environments.ladder_spec import LadderSpec, read_ladder
+    from occamrl.environments.misbehaviour import EnvironmentFault
     from occamrl.environments.simulators import Simulators
     from occamrl.errors import Interrupted, InvalidInput, OccamRLError
     from occamrl.families.cover import CoverFamily
@@ -151,9 +181,13 @@ if TYPE_CHECKING:
     from occamrl.registry import make_problem
     from occamrl.report.diagnosis import Diagnosis, diagnose
     from occamrl.report.supports import Supports, supports
+    from occamrl.runs.agent import Agent
+    from occamrl.runs.callbacks import Callback, MLflow, TensorBoard, WeightsAndBiases
     from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
     from occamrl.runs.experiment import Experiment
     from occamrl.runs.interaction import Interaction
+    from occamrl.runs.learned import Learned
+    from occamrl.runs.learning import learn
     from occamrl.runs.loop import run
     from occamrl.runs.records import load
     from occamrl.runs.result import Result

@@ -100,7 +100,8 @@ def _execute(
     options = Options(workers, scheduler, max(checkpoint_every, 1e-3), silence)
     with choose(as_json) as display:
         tally = execute(Folder(path), options, display, experiment)
-        display({"event": "end", "finished": tally.done + tally.earlier, "failed": len(tally.failed)})
+        counts = {"finished": tally.done + tally.earlier, "failed": len(tally.failed), "stopped": tally.stopped}
+        display({"event": "end", **counts})
     if tally.stopped:
         typer.echo(f"Stopped. Go on with: occamrl resume {path}", err=True)
         raise typer.Exit(INTERRUPTED)
@@ -188,6 +189,41 @@ def watch(
     """Serve the page on this machine while cells run."""
     with _told():
         _later("watch").serve(folder, port)
+
+
+@app.command()
+def learn(
+    env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="A registered Gymnasium environment.")],
+    ladder: Annotated[str, typer.Option(help="A TOML file of models, or the name of a shipped ladder.")],
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes, in all.")],
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")] = None,
+    options: Annotated[list[str] | None, typer.Option("--with", help="key=value for the environment.")] = None,
+    modules: Annotated[list[str] | None, typer.Option("--import", help="Import a module that registers it.")] = None,
+    delta: Annotated[float, typer.Option(help="How often the verdict may be wrong.")] = 0.05,
+    safe: Annotated[bool, typer.Option(help="Be optimistic over all models that are left.")] = False,
+    compare: Annotated[bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")] = False,
+    checkpoint: Annotated[Path | None, typer.Option(help="Save there, and go on from there.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Learn in a Gymnasium environment and say which rung of a ladder of models it needs."""
+    with _told():
+        from occamrl.commands.learn import learn_and_tell, lines
+
+        for told in learn_and_tell(
+            env_id,
+            ladder,
+            episodes=episodes,
+            seed=seed,
+            horizon=horizon,
+            options=options or (),
+            modules=modules or (),
+            delta=delta,
+            safe=safe,
+            compare=compare,
+            checkpoint=checkpoint,
+        ):
+            _print(told if as_json else lines(told))
 
 
 @app.command()

@@ -20,13 +20,19 @@ nested as they stand: kernels in NPZ files, or Gymnasium environments that expos
     [[rungs]]
     name = "slippery"
     environments = [{ id = "FrozenLake-v1", is_slippery = true }, { id = "FrozenLake-v1", success_rate = 0.9 }]
+    [[rungs]]
+    name = "anything between"
+    mixtures = 10                         # of the environments above, with weights that are multiples of 1/10
 
-Files are looked for beside the TOML file and never unpickled. Environments must be registered already: an id that would
-import a module ("module:id") is refused.
+Some ladders come with the package and are called by their names: ``frozen-lake-4x4``, ``frozen-lake-8x8``,
+``cliff-walking``, ``taxi``. Files are looked for beside the TOML file and never unpickled. Environments must be
+registered already: an id that would import a module ("module:id") is refused.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 import tomllib
 import zipfile
 from collections.abc import Sequence
@@ -56,7 +62,8 @@ from occamrl.registry import make_problem
 
 LARGEST = 2**20
 _KEYS = ("problem", "parameters", "horizon", "reward", "reward_range", "rungs")
-_RUNG_KEYS = ("name", "kernels", "environments")
+_RUNG_KEYS = ("name", "kernels", "environments", "mixtures")
+_MOST_MIXTURES = 100_000
 
 
 class LadderSpecError(InvalidInput):
@@ -91,7 +98,7 @@ def read_ladder(path: str | Path, *, horizon: int | None = None) -> LadderSpec:
     LadderSpecError
         What is wrong with the file, and where.
     """
-    path = Path(path)
+    path = _shipped(path)
     try:
         if path.stat().st_size > LARGEST:
             raise LadderSpecError(str(path), got=f"{path.stat().st_size:,} bytes", expected=f"at most {LARGEST:,}")
@@ -108,6 +115,17 @@ def read_ladder(path: str | Path, *, horizon: int | None = None) -> LadderSpec:
     if ("problem" in data) == ("rungs" in data):
         raise LadderSpecError(str(path), got="both or neither", expected="`problem`, or [[rungs]]")
     return _of_problem(path, data) if "problem" in data else _of_rungs(path, data)
+
+
+def _shipped(name: str | Path) -> Path:
+    """Return the path as it is, or that of a ladder that comes with the package."""
+    ours = Path(__file__).resolve().parent.parent / "ladders" / f"{name}.toml"
+    return ours if not Path(name).exists() and str(name) in shipped_ladders() else Path(name)
+
+
+def shipped_ladders() -> list[str]:
+    """Return the names of the ladders that come with the package."""
+    return sorted(path.stem for path in (Path(__file__).resolve().parent.parent / "ladders").glob("*.toml"))
 
 
 def _of_problem(path: Path, data: dict[str, Any]) -> LadderSpec:
@@ -146,14 +164,15 @@ def _of_rungs(path: Path, data: dict[str, Any]) -> LadderSpec:
         for key in rung:
             if key not in _RUNG_KEYS:
                 raise UnknownName(f"{path}: rungs[{m}] key", got=key, known=_RUNG_KEYS)
-        given = [kind for kind in ("kernels", "environments") if kind in rung]
+        given = [kind for kind in _RUNG_KEYS[1:] if kind in rung]
         if len(given) != 1 or not rung[given[0]]:
-            raise LadderSpecError(
-                f"{path}: rungs", index=(m,), got=given or "neither", expected="`kernels` or `environments`"
-            )
+            expected = "one of `kernels`, `environments` and `mixtures`"
+            raise LadderSpecError(f"{path}: rungs", index=(m,), got=given or "nothing", expected=expected)
         kinds.add(given[0])
-    if len(kinds) > 1:
-        raise LadderSpecError(f"{path}: rungs", got="kernels and environments", expected="one kind in all rungs")
+    if ("kernels" in kinds and len(kinds) > 1) or kinds == {"mixtures"}:
+        raise LadderSpecError(
+            f"{path}: rungs", got="kernels and environments", expected="kernels, or environments, in all"
+        )
     names = tuple(str(rung.get("name", f"F_{m}")) for m, rung in enumerate(rungs, start=1))
     build = _of_kernels if kinds == {"kernels"} else _of_environments
     return build(path, data, rungs, names, horizon)
@@ -186,15 +205,34 @@ def _of_environments(
 ) -> LadderSpec:
     if "reward" in data:
         raise LadderSpecError(f"{path}: reward", got="a value", expected="none: environments have their own")
-    environments, sizes = [], []
+    environments: list[gym.Env[Any, Any]] = []
+    weights: list[tuple[float, ...]] = []
+    sizes = []
     for m, rung in enumerate(rungs, start=1):
-        entries = rung["environments"]
+        if "mixtures" in rung:
+            parts = require_integer(f"{path}: rungs[{m}].mixtures", rung["mixtures"], 1)
+            weights.extend(_mixtures(f"{path}: rungs[{m}].mixtures", parts, len(environments), weights))
+        entries = rung.get("environments", [])
         for i, entry in enumerate(entries if isinstance(entries, list) else [entries]):
+            weights.append((0.0,) * len(environments) + (1.0,))
             environments.append(_make(f"{path}: rungs[{m}].environments[{i}]", entry))
-        sizes.append(len(environments))
+        sizes.append(len(weights))
+    chosen = data.get("reward_range")
     return ladder_of_environments(
-        environments, sizes, horizon=horizon, names=names, reward_range=data.get("reward_range")
+        environments, sizes, horizon=horizon, names=names, reward_range=chosen, weights=weights
     )
+
+
+def _mixtures(field: str, parts: int, size: int, known: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+    """Return the mixtures of ``size`` members with weights that are multiples of 1/parts, less those already known."""
+    if math.comb(parts + size - 1, parts) > _MOST_MIXTURES:
+        raise LadderSpecError(
+            field, got=f"{parts} parts of {size} environments", expected=f"{_MOST_MIXTURES:,} mixtures"
+        )
+    seen = {tuple(weight) + (0.0,) * (size - len(weight)) for weight in known}
+    counts = itertools.combinations_with_replacement(range(size), parts)
+    grid = [tuple(chosen.count(i) / parts for i in range(size)) for chosen in counts]
+    return [weight for weight in grid if weight not in seen]
 
 
 def _make(field: str, entry: Any) -> gym.Env[Any, Any]:
@@ -215,17 +253,22 @@ def ladder_of_environments(
     horizon: int,
     names: Sequence[str] = (),
     reward_range: Sequence[float] | None = None,
+    weights: Sequence[Sequence[float]] | None = None,
 ) -> LadderSpec:
     """Return the ladder whose class m consists of the tables of the first ``sizes[m - 1]`` environments.
 
-    Rewards may depend on more than (s, a, s'): members are compared over outcomes (s', reward) (M20).
+    With ``weights``, a list of vectors over the environments, of the first ``sizes[m - 1]`` of these mixtures. Rewards
+    may depend on more than (s, a, s'): members are compared over outcomes (s', reward) (M20).
     """
     for env in environments:
         require_whole_truth(env)
     chosen = smallest_range(environments) if reward_range is None else reward_range
     tables = [table_of(env, horizon=horizon, reward_range=chosen) for env in environments]
     features = FeatureMap.of_simulators([table.mdp for table in tables])
-    ladder = Ladder.of_prefixes(np.eye(len(tables)), features, sizes)
+    vectors = np.eye(len(tables))
+    if weights is not None:
+        vectors = np.array([[*weight, *[0.0] * (len(tables) - len(weight))] for weight in weights])
+    ladder = Ladder.of_prefixes(vectors, features, sizes)
     return LadderSpec(
         ladder=ladder,
         names=tuple(names) or tuple(f"F_{m}" for m in range(1, ladder.classes + 1)),

@@ -114,15 +114,20 @@ def require_whole_truth(env: gym.Env[Any, Any]) -> None:
     """Refuse an environment whose table is missing or is not all there is to it."""
     if not has_table(env):
         raise TableError(_name(env), got="no table env.unwrapped.P", expected="an environment that exposes one")
+    require_harmless_wrappers(env)
+    if getattr(env.unwrapped, "fickle_passenger", False):
+        got = "fickle_passenger=True: the passenger's change of mind is not in the table"
+        raise TableError(_name(env), got=got, expected="fickle_passenger=False, or learning without exact regret")
+
+
+def require_harmless_wrappers(env: gym.Env[Any, Any]) -> None:
+    """Refuse wrappers that may change what is observed, done or earned."""
     layer: Any = env
     while isinstance(layer, gym.Wrapper):
         if not isinstance(layer, HARMLESS):
             got = f"the wrapper {type(layer).__name__}, which the table knows nothing of"
             raise TableError(_name(env), got=got, expected="no wrapper that changes observations, actions or rewards")
         layer = layer.env
-    if getattr(env.unwrapped, "fickle_passenger", False):
-        got = "fickle_passenger=True: the passenger's change of mind is not in the table"
-        raise TableError(_name(env), got=got, expected="fickle_passenger=False, or learning without exact regret")
 
 
 def smallest_range(environments: Iterable[gym.Env[Any, Any]]) -> tuple[float, float]:
