@@ -17,7 +17,10 @@ _HOMES = {
     "CoverFamily": "occamrl.families.cover",
     "Ladder": "occamrl.families.ladder",
     "LinearFamily": "occamrl.families.linear",
-    "LinearLadder": "occamrl.families.linear",
+    "LinearLadder": "occamrl.families.linear_ladder",
+    "AggregationFamily": "occamrl.families.aggregation",
+    "Family": "occamrl.families.family",
+    "Rows": "occamrl.families.regression",
     "UCRLVTR": "occamrl.learners.ucrl_vtr",
     "UCRLVTRNested": "occamrl.learners.ucrl_vtr_nested",
     "LadderOracle": "occamrl.learners.ladder_references",
@@ -67,9 +70,11 @@ __all__ = [  # spelled out, so that tools can read it
     "ARLLin",
     "ARLLinDim",
     "ARLLinNorm",
+    "AggregationFamily",
     "CoverFamily",
     "Diagnosis",
     "Experiment",
+    "Family",
     "FeatureMap",
     "FiniteFamily",
     "FiniteMDP",
@@ -93,6 +98,7 @@ __all__ = [  # spelled out, so that tools can read it
     "Phase",
     "PhaseOutcome",
     "Result",
+    "Rows",
     "Selector",
     "UCRLVTRLin",
     "UCRLVTRNested",
@@ -117,11 +123,15 @@ if TYPE_CHECKING:
     from occamrl.confidence.preflight import preflight
     from occamrl.contracts import Known, Learner, Phase, PhaseOutcome, Selector
     from occamrl.errors import Interrupted, InvalidInput, OccamRLError
+    from occamrl.families.aggregation import AggregationFamily
     from occamrl.families.cover import CoverFamily
+    from occamrl.families.family import Family
     from occamrl.families.features import FeatureMap
     from occamrl.families.finite import FiniteFamily
     from occamrl.families.ladder import Ladder
-    from occamrl.families.linear import LinearFamily, LinearLadder
+    from occamrl.families.linear import LinearFamily
+    from occamrl.families.linear_ladder import LinearLadder
+    from occamrl.families.regression import Rows
     from occamrl.learners.greedy import Greedy
     from occamrl.learners.ladder_references import LadderNonAdaptive, LadderOracle, LadderSmallest
     from occamrl.learners.optimal import Optimal
