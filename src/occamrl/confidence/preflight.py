@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from occamrl.confidence.preflight_finite import finite_preflight
 from occamrl.confidence.preflight_linear import linear_preflight
-from occamrl.confidence.preflight_report import BlindPair, Preflight
+from occamrl.confidence.preflight_report import BlindPair, Preflight, Search
 from occamrl.contracts import Known
 from occamrl.errors import ParameterError
 from occamrl.families.ladder import Ladder
@@ -53,9 +53,10 @@ def preflight(
         Of these draws.
     """
     require_integer("episodes", episodes, 1)
-    common = {"episodes": episodes, "delta": delta, "start": start, "least_loss": least_loss, "seed": seed}
+    if not isinstance(ladder, (Ladder, LinearLadder)):
+        raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder or LinearLadder")
+    few = 6 if isinstance(ladder, LinearLadder) else 64
+    search = Search(episodes, delta, start, truths or few, members or few, least_loss, seed)
     if isinstance(ladder, LinearLadder):
-        return linear_preflight(ladder, known, truths=truths or 6, members=members or 6, **common)  # type: ignore[arg-type]  # one dict for both
-    if isinstance(ladder, Ladder):
-        return finite_preflight(ladder, known, truths=truths or 64, members=members or 64, **common)  # type: ignore[arg-type]  # as above
-    raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder or LinearLadder")
+        return linear_preflight(ladder, known, search)
+    return finite_preflight(ladder, known, search)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.confidence.preflight_report import BlindPair, Preflight
+from occamrl.confidence.preflight_report import BlindPair, Preflight, Search
 from occamrl.contracts import Floats, Known, Outcomes
 from occamrl.families.ladder import Ladder
 from occamrl.kernels.bellman import backup, optimal_policy
@@ -21,19 +21,9 @@ from occamrl.seeding import stream
 REJECTION = 2.91  # a class is rejected once its nearest kernel is this many times log(|F_M|/delta) away (M15)
 
 
-def finite_preflight(
-    ladder: Ladder,
-    known: Known,
-    *,
-    episodes: int,
-    delta: float,
-    start: int,
-    truths: int,
-    members: int,
-    least_loss: float | None,
-    seed: int,
-) -> Preflight:
+def finite_preflight(ladder: Ladder, known: Known, search: Search) -> Preflight:
     """Try kernels P of each class against kernels Q outside it."""
+    episodes, delta, start, truths, members, least_loss, seed = search
     family, draw = ladder.family, stream(seed, "preflight")
     values, outcomes = family.optimal_values(known), family.features.attach(known).outcomes
     base, needed = known.base_reward.flatten(), REJECTION * math.log(family.size / delta)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from occamrl.confidence.preflight_finite import policy_value
-from occamrl.confidence.preflight_report import BlindPair, Preflight
+from occamrl.confidence.preflight_report import BlindPair, Preflight, Search
 from occamrl.contracts import Floats, Known
 from occamrl.families.linear_ladder import LinearLadder, describe
 from occamrl.families.regression import centred
@@ -22,23 +22,13 @@ from occamrl.kernels.bellman import optimal_policy, optimal_values
 from occamrl.seeding import stream
 
 
-def linear_preflight(
-    ladder: LinearLadder,
-    known: Known,
-    *,
-    episodes: int,
-    delta: float,
-    start: int,
-    truths: int,
-    members: int,
-    least_loss: float | None,
-    seed: int,
-) -> Preflight:
+def linear_preflight(ladder: LinearLadder, known: Known, search: Search) -> Preflight:
     """Try kernels drawn from each class against kernels drawn from the larger ones.
 
     A pair is blind if, besides, the kernel itself would not be contradicted in that many episodes. ``member`` and
     ``truth`` of a blind pair count the kernels drawn from their classes.
     """
+    episodes, delta, start, truths, members, least_loss, seed = search
     draw, outcomes = stream(seed, "preflight"), ladder.features.attach(known).outcomes
     base = known.base_reward.flatten()
     drawn = [_parameters(ladder, m, draw, max(truths, members)) for m in range(1, ladder.classes + 1)]

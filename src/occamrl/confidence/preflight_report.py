@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 _REMEDIES = {
     "safe": "optimism over all kernels that are left (safe=True)",
     "guard": "play the largest class in about sqrt(k) of k episodes (guard=True)",
 }
+
+
+class Search(NamedTuple):
+    """What to look for, and how long; see :func:`occamrl.confidence.preflight.preflight`."""
+
+    episodes: int
+    delta: float
+    start: int
+    truths: int
+    members: int
+    least_loss: float | None
+    seed: int
 
 
 @dataclass(frozen=True)

@@ -110,18 +110,12 @@ class AggregationFamily(Family):
         sizes = self.features.blocks.size
         return [np.concatenate([draw.dirichlet(np.ones(size)) for size in sizes]) for _ in range(count)]
 
-    def contains(self, kernel: Floats) -> bool:
-        """Say whether a kernel [S, A, S] has one law per block, up to rounding."""
-        return self.member_of(kernel) is not None
-
-    def member_of(self, kernel: Floats) -> Floats | None:
-        """Return theta of a kernel of the family, None for any other."""
+    def find(self, kernel: Floats) -> Floats | None:
+        """Return theta of a kernel with one law per block, None for any other."""
         from scipy.optimize import nnls  # slow to import, and seldom needed
 
-        target = self.require_kernel(kernel).ravel()
-        if not np.isfinite(target).all():
-            return None
-        matrix, theta = kernel_matrix(self.features), np.zeros(self.features.dimension)
+        target, matrix = kernel.ravel(), kernel_matrix(self.features)
+        theta = np.zeros(self.features.dimension)
         for part in self.parts():
             columns = matrix[:, part]
             used = np.flatnonzero(columns.sum(axis=1))

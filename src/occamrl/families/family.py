@@ -37,8 +37,8 @@ class Family(ABC):
         """Return some members, drawn at random; they show that the family holds kernels at all."""
 
     @abstractmethod
-    def contains(self, kernel: Floats) -> bool:
-        """Say whether a kernel [S, A, S] is one of the family's."""
+    def find(self, kernel: Floats) -> Any | None:
+        """Return the member that equals a kernel [S, A, S] of finite numbers, up to rounding; None if none does."""
 
     @abstractmethod
     def estimate(self, known: Known, rows: Rows) -> Any:
@@ -78,10 +78,14 @@ class Family(ABC):
                 at = tuple(int(j) for j in np.argwhere(wrong)[0])
                 raise FamilyError("members", index=(i, *at), got=kernel[at], expected="probabilities that sum to 1")
 
-    def require_kernel(self, kernel: Floats) -> Floats:
-        """Return a kernel as an array, False shapes and values that are not numbers refused."""
+    def member_of(self, kernel: Floats) -> Any | None:
+        """Return the member that equals a kernel [S, A, S], up to rounding; None if none does."""
         given = np.asarray(kernel, dtype=np.float64)
         shape = (self.features.states, self.features.actions, self.features.states)
         if given.shape != shape:
             raise FamilyError("kernel", got=given.shape, expected=shape)
-        return given
+        return self.find(given) if np.isfinite(given).all() else None
+
+    def contains(self, kernel: Floats) -> bool:
+        """Say whether a kernel [S, A, S] is one of the family's."""
+        return self.member_of(kernel) is not None

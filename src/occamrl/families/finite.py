@@ -123,11 +123,14 @@ class FiniteFamily(Family):
         """Return the numbers of some members."""
         return [int(i) for i in draw.permutation(self.size)[:count]]
 
-    def contains(self, kernel: Floats) -> bool:
-        """Say whether a kernel [S, A, S] is a member, up to rounding."""
-        target, matrix = self.require_kernel(kernel).ravel(), kernel_matrix(self.features)
-        parts = (self.theta[:, first : first + _CHUNK] for first in range(0, self.size, _CHUNK))
-        return any(bool((np.abs(matrix @ part - target[:, None]).max(axis=0) <= TOLERANCE).any()) for part in parts)
+    def find(self, kernel: Floats) -> int | None:
+        """Return the number of the first member that equals a kernel, None if none does."""
+        target, matrix = kernel.ravel(), kernel_matrix(self.features)
+        for first in range(0, self.size, _CHUNK):
+            gap = np.abs(matrix @ self.theta[:, first : first + _CHUNK] - target[:, None]).max(axis=0)
+            if (gap <= TOLERANCE).any():
+                return first + int(np.argmax(gap <= TOLERANCE))
+        return None
 
     def losses(self, known: Known, rows: Rows) -> Floats:
         """Return L(P) of all members on range-weighted rows [n] (M1)."""

@@ -106,16 +106,9 @@ class LinearFamily(Family):
         """Return values planned over the ellipsoid of eta (M11)."""
         return ellipsoid_values(self.own_features, known, rows, norm_bound=self.norm_bound, delta=delta)
 
-    def contains(self, kernel: Floats) -> bool:
-        """Say whether a kernel [S, A, S] is P_theta for some theta of the class, up to rounding."""
-        return self.member_of(kernel) is not None
-
-    def member_of(self, kernel: Floats) -> Floats | None:
+    def find(self, kernel: Floats) -> Floats | None:
         """Return the shortest theta of a kernel of the class, None for any other."""
-        target = self.require_kernel(kernel).ravel()
-        if not np.isfinite(target).all():
-            return None
-        matrix = np.asarray(kernel_matrix(self.features) @ self.basis)
+        target, matrix = kernel.ravel(), np.asarray(kernel_matrix(self.features) @ self.basis)
         eta = np.linalg.lstsq(matrix, target, rcond=None)[0]
         fits = bool((np.abs(matrix @ eta - target) <= TOLERANCE).all())
         return self.basis @ eta if fits and np.linalg.norm(eta) <= self.norm_bound * (1.0 + 1e-9) else None
