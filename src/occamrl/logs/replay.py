@@ -19,7 +19,7 @@ import numpy as np
 from occamrl.contracts import Floats, Known
 from occamrl.families.features import FeatureMap
 from occamrl.families.ladder import Ladder
-from occamrl.families.linear import LinearLadder
+from occamrl.families.linear_ladder import LinearLadder
 from occamrl.kernels.row_table import RowTable, row_table, with_room
 from occamrl.learners.finite_rows import FiniteModel
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin

@@ -14,7 +14,7 @@ from occamrl.environments.ladder_spec import LadderSpec
 from occamrl.environments.tables import RewardMap
 from occamrl.errors import ParameterError, require_number
 from occamrl.families.ladder import Ladder
-from occamrl.families.linear import LinearLadder
+from occamrl.families.linear_ladder import LinearLadder
 from occamrl.logs.episodes import Log
 from occamrl.logs.matching import Matched, match_rows
 from occamrl.logs.replay import Replay, replay_finite, replay_linear
