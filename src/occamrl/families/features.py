@@ -131,10 +131,8 @@ class FeatureMap:
         pair = np.nonzero(possible)[0]
         outcomes = outcomes_of("moves", pair, table.reshape(states * actions, -1)[possible], states * actions)
         of = (block[:, None] * actions + np.arange(actions)).ravel()
-        size = np.zeros(int(of.max()) + 1, dtype=np.int64)
-        size[of] = possible.sum(axis=1)
-        shared = Blocks(of, size, running(size), running(size * size))
-        return cls._make(TabularFeatures(outcomes), states, actions, int(size.sum()), None, shared)
+        shared = shared_blocks(of, possible.sum(axis=1))
+        return cls._make(TabularFeatures(outcomes), states, actions, int(shared.size.sum()), None, shared)
 
     @classmethod
     def of_simulators(cls, simulators: Sequence[FiniteMDP]) -> FeatureMap:
@@ -149,6 +147,11 @@ class FeatureMap:
     def is_tabular(self) -> bool:
         """Whether the map is one-hot (blocks of coordinates, one per (s, a) or shared by several)."""
         return isinstance(self.layout, TabularFeatures)
+
+    @property
+    def shares_blocks(self) -> bool:
+        """Whether several (s, a) may use the same coordinates of a one-hot map."""
+        return self._shared is not None
 
     @property
     def blocks(self) -> Blocks:
@@ -269,6 +272,13 @@ def _stack(kernels: Sequence[Any]) -> Floats:
         if array.shape != arrays[0].shape:
             raise ShapeError("phi", index=(j,), got=array.shape, expected=arrays[0].shape)
     return np.stack(arrays, axis=-1)
+
+
+def shared_blocks(of: Ints, sizes: Ints) -> Blocks:
+    """Return the blocks of coordinates where (s, a) uses block ``of[s*A + a]``, which has as many as its outcomes."""
+    size = np.zeros(int(of.max()) + 1, dtype=np.int64)
+    size[of] = sizes
+    return Blocks(of, size, running(size), running(size * size))
 
 
 def _from_dense(phi: Floats) -> tuple[Layout, int, int, int]:
