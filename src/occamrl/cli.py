@@ -1,54 +1,37 @@
 """The command line: thin, it parses, calls and prints.
 
 Exit codes: 0 all is well; 1 some cells failed, something is damaged or could not be written; 2 bad input; 130 stopped
-by Ctrl-C.
+by Ctrl-C. `select` also has 3 (not enough data) and 4 (no class of the ladder explains them).
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from occamrl import __version__
-from occamrl.errors import InvalidInput, OccamRLError
+from occamrl.commands.learn import learn
+from occamrl.commands.telling import FAILED, INTERRUPTED, Json, print_lines, told
+from occamrl.errors import OccamRLError
 
 if TYPE_CHECKING:
     from occamrl.runs.experiment import Experiment
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Occam's razor for reinforcement learning.")
 
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+UNDECIDED = {"not enough data": 3, "outside": 4}  # verdicts of `select` that name no class
 
 Folder_ = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of an experiment.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per processor.")]
 Scheduler = Annotated[str | None, typer.Option(help="Address of a Dask scheduler to use instead, tcp://host:8786.")]
 Every = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints of a cell.")]
 Silence = Annotated[float, typer.Option(min=1.0, help="Seconds without news after which a worker is ended.")]
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable output, JSON lines on standard output.")]
 
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Turn the package's errors into one message and an exit code."""
-    from occamrl.runs.display import printable
-    from occamrl.runs.failures import RecordError
-
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
-    except OccamRLError as error:
-        for line in str(error).splitlines():
-            typer.echo(printable(line), err=True)
-        bad = isinstance(error, InvalidInput) and not isinstance(error, RecordError)
-        raise typer.Exit(BAD_INPUT if bad else FAILED) from error
+app.command()(learn)
 
 
 @app.command()
@@ -62,7 +45,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run an experiment, or what is left of it."""
-    with _told():
+    with told():
         from occamrl.runs.experiment import Experiment
 
         experiment = Experiment.from_toml(spec)
@@ -79,7 +62,7 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with an experiment that was stopped, killed, or had cells that failed."""
-    with _told():
+    with told():
         _execute(folder, workers, scheduler, checkpoint_every, silence, as_json, None)
 
 
@@ -99,7 +82,8 @@ def _execute(
     options = Options(workers, scheduler, max(checkpoint_every, 1e-3), silence)
     with choose(as_json) as display:
         tally = execute(Folder(path), options, display, experiment)
-        display({"event": "end", "finished": tally.done + tally.earlier, "failed": len(tally.failed)})
+        counts = {"finished": tally.done + tally.earlier, "failed": len(tally.failed), "stopped": tally.stopped}
+        display({"event": "end", **counts})
     if tally.stopped:
         typer.echo(f"Stopped. Go on with: occamrl resume {path}", err=True)
         raise typer.Exit(INTERRUPTED)
@@ -113,14 +97,14 @@ def _execute(
 @app.command()
 def status(folder: Folder_, as_json: Json = False) -> None:
     """Say how far an experiment is."""
-    with _told():
+    with told():
         from occamrl.runs import summary
         from occamrl.runs.locks import holder_of
         from occamrl.runs.records import status as read
 
         now = read(folder)
         lines = summary.as_data(now) if as_json else summary.lines(now, holder_of(folder / "lock"))
-        _print(lines)
+        print_lines(lines)
         if now.damaged:
             raise typer.Exit(FAILED)
 
@@ -132,7 +116,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Compare every byte with its digest, put damaged cells aside and say how to run them again."""
-    with _told():
+    with told():
         from contextlib import nullcontext
 
         from occamrl.runs import summary
@@ -143,9 +127,29 @@ def verify(
         Folder(folder).experiment()
         with FolderLock(folder / "lock") if quarantine else nullcontext():
             found = check(folder, quarantine=quarantine)
-        _print(summary.damage_data(found) if as_json else summary.damage_lines(found, folder))
+        print_lines(summary.damage_data(found) if as_json else summary.damage_lines(found, folder))
         if found:
             raise typer.Exit(FAILED)
+
+
+@app.command()
+def select(
+    log: Annotated[str, typer.Argument(help="A Parquet file, or minari:ID for a local Minari dataset.")],
+    ladder: Annotated[Path, typer.Option(metavar="SPEC", help="The ladder of models, a TOML file.")],
+    delta: Annotated[float, typer.Option(help="Probability of rejecting the right class, at most.")] = 0.05,
+    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the spec's.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say how rich a model logged episodes ask for. Exit code 3: not enough data; 4: no class explains them."""
+    with told():
+        from occamrl.environments.ladder_spec import read_ladder
+        from occamrl.logs.reading import read_log
+        from occamrl.logs.selection import select as test
+
+        found = test(read_log(log), read_ladder(ladder, horizon=horizon), delta=delta)
+        print_lines(found.as_data() if as_json else str(found).splitlines())
+        if found.verdict in UNDECIDED:
+            raise typer.Exit(UNDECIDED[found.verdict])
 
 
 @app.command()
@@ -155,7 +159,7 @@ def report(
     figures: Annotated[Path | None, typer.Option(help="Folder for PDF, SVG and PNG of every plot.")] = None,
 ) -> None:
     """Write one self-contained HTML page about an experiment."""
-    with _told():
+    with told():
         typer.echo(_later("page").write_report(folder, out, figures))
 
 
@@ -165,7 +169,7 @@ def watch(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: any that is free.")] = 0,
 ) -> None:
     """Serve the page on this machine while cells run."""
-    with _told():
+    with told():
         _later("watch").serve(folder, port)
 
 
@@ -210,16 +214,6 @@ def _later(module: str) -> Any:
         return importlib.import_module(f"occamrl.report.{module}")
     except ModuleNotFoundError as error:
         raise OccamRLError(f"this command needs {error.name}, which is not installed") from error
-
-
-def _print(lines: list[str] | dict[str, Any]) -> None:
-    from occamrl.runs.display import printable
-
-    if isinstance(lines, dict):
-        sys.stdout.write(json.dumps(lines) + "\n")
-    else:
-        for line in lines:
-            typer.echo(printable(line))
 
 
 def main() -> None:
