@@ -225,8 +225,9 @@ def draw_scale(dimensions: Sequence[int], drawn: Mapping[str, Sequence[Floats]],
     """Draw regret over d on logarithmic axes: means, and every seed as a dot."""
     plate, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
     for label, seeds in drawn.items():
-        (mean,) = axes.plot(dimensions, [each.mean() for each in seeds], marker="o", label=label)
-        for d, each in zip(dimensions, seeds, strict=True):
+        measured = dimensions[: len(seeds)]
+        (mean,) = axes.plot(measured, [each.mean() for each in seeds], marker="o", label=label)
+        for d, each in zip(measured, seeds, strict=True):
             axes.plot(np.full(each.size, d), each, ".", color=mean.get_color(), alpha=0.35, markersize=4)
     axes.set(
         xscale="log", yscale="log", xlabel="d, of which 4 coordinates matter", ylabel="regret after 20,000 episodes"
