@@ -17,7 +17,8 @@ from occamrl.environments.simulators import Simulators
 from occamrl.environments.tables import RewardMap
 from occamrl.families.finite import FiniteFamily
 from occamrl.families.ladder import Ladder
-from occamrl.families.linear import LinearFamily, LinearLadder
+from occamrl.families.linear import LinearFamily
+from occamrl.families.linear_ladder import LinearLadder
 from occamrl.logs.episodes import Log, LogError
 from occamrl.logs.matching import match_rows
 from occamrl.logs.parquet import write_parquet
@@ -130,7 +131,7 @@ def test_a_random_policy_finds_the_rung_and_a_few_episodes_do_not(
         assert middle.verdict == NOT_ENOUGH
         assert middle.more is not None
         assert 300 <= middle.more.all <= 10_000  # 3,000 were enough
-    assert f"-> {rung}. {problem.rungs[rung - 1]}" in str(late)
+    assert f"-> {rung}. {spec.names[rung - 1]}" in str(late)
 
 
 def test_transitions_that_no_model_allows_are_a_verdict() -> None:
