@@ -70,9 +70,9 @@ class Supports:
 
     @property
     def next_exclusion(self) -> SupportSet | None:
-        """The set that goes next at the present rate; None where none is seen to go."""
+        """The set that goes next at the present rate, larger ones in its place; None where none is seen to go."""
         going = [each for each in self.sets if math.isfinite(each.episodes_left)]
-        return min(going, key=lambda each: each.episodes_left) if len(self.sets) > 1 and going else None
+        return min(going, key=lambda each: each.episodes_left, default=None)
 
     def table(self) -> pa.Table:
         """Return one row per set."""
@@ -245,11 +245,12 @@ def _why(report: Supports) -> list[str]:
 
 def _next(report: Supports) -> list[str]:
     """Return when the next set goes."""
-    if len(report.sets) == 1:
-        return ["  next          nothing left to exclude: one set remains"]
-    if report.next_exclusion is None:
-        return ["  next          no set is seen to go: their losses do not grow apart at the present rate"]
     each = report.next_exclusion
+    if each is None and len(report.sets) == 1:
+        return ["  next          nothing left to exclude: one set remains"]
+    if each is None:
+        return ["  next          no set is seen to go: their losses do not grow apart at the present rate"]
     stay = sum(math.isinf(other.episodes_left) for other in report.sets)
     text = f"  next          {{{', '.join(each.members)}}} after about {each.episodes_left:,.0f} more episodes"
-    return [text + f" at the present rate; {stay} of {len(report.sets)} sets show no such growth"]
+    text += " at the present rate (larger ones that contain it may take its place)"
+    return [text + f"; {stay} of {len(report.sets)} sets show no such growth"]
