@@ -151,6 +151,11 @@ class FeatureMap:
         return isinstance(self.layout, TabularFeatures)
 
     @property
+    def shares_coordinates(self) -> bool:
+        """Whether several (s, a) of a one-hot map have the same coordinates."""
+        return self._shared is not None
+
+    @property
     def blocks(self) -> Blocks:
         """Where the coordinates of each (s, a) live."""
         if self._shared is not None:
