@@ -218,13 +218,13 @@ def _why(report: Supports) -> list[str]:
     lines, d = [], len(report.names)
     if report.rank < d:
         lines.append(
-            f"  rank          the {d} kernels have rank {report.rank}: of {d - 1} differences only {report.rank - 1} "
-            "can be learned, from any data"
+            f"  rank          the {d} kernels have rank {report.rank} (to 9 digits): of {d - 1} differences only "
+            f"{report.rank - 1} can be learned, from any data"
         )
         for each in report.dependences[:3]:
             parts = [f"{w:+.3g} of {report.names[j]}" for w, j in zip(each.weights, each.others, strict=True)]
             others = " ".join(parts) if len(parts) <= 4 else f"a combination of {len(parts)} others"
-            lines.append(f"                {report.names[each.simulator]} = {others}, exactly")
+            lines.append(f"                {report.names[each.simulator]} = {others}")
         if len(report.dependences) > 3:
             lines.append(f"                ... and {len(report.dependences) - 3} more")
     kinds = report.directions
