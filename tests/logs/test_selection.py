@@ -17,7 +17,8 @@ from occamrl.environments.simulators import Simulators
 from occamrl.environments.tables import RewardMap
 from occamrl.families.finite import FiniteFamily
 from occamrl.families.ladder import Ladder
-from occamrl.families.linear import LinearFamily, LinearLadder
+from occamrl.families.linear import LinearFamily
+from occamrl.families.linear_ladder import LinearLadder
 from occamrl.logs.episodes import Log, LogError
 from occamrl.logs.matching import match_rows
 from occamrl.logs.parquet import write_parquet
