@@ -28,17 +28,17 @@ class LadderLinear:
 
     ladder: LinearLadder
     delta: float
-    rule: str
     data: str
-    anytime: bool
-    test_growth: float
-    guard: bool
     start_class: int
-    radius: str
-    weights: str
     replan: float
     scale: float
     slack: float
+    rule: str = "sharp"
+    anytime: bool = False
+    test_growth: float = 0.1
+    guard: bool = False
+    radius: str = "sharp"
+    weights: str = "range"
     regularization: float = 1.0
 
     def start(self, known: Known) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class LadderLinear:
         every = range(1, self.ladder.classes + 1)
         return np.array([self.ladder.smallest_loss(m, memory["gram"], memory["xy"]) for m in every])
 
-    def bound(self, memory: dict[str, Any], losses: Floats, steps: int, unit: float) -> float:
+    def bound(self, memory: dict[str, Any], losses: Floats, steps: int = 0, unit: float = 1.0) -> float:
         """Return the largest loss, less sum y^2, of a class that is accepted.
 
         Sharp: L_lambda(theta_M) + (R^2/4)(logdet(Sigma_M/lambda) + 2 log(1/delta)) (M15). Paper: M14 times tau H.
