@@ -95,8 +95,8 @@ def test_the_preflight_judges_the_grid() -> None:
         assert ladder.grid == pytest.approx(step)  # half of 2 step
         report = orl.preflight(ladder, known, episodes=5000, truths=3, members=3)
         assert verdict in str(report)
-        # 2.91 log(n/delta) over 9 rows an episode of at most (step/2)^2 each
-        assert report.grid_episodes == pytest.approx(2.91 * math.log(large.size / 0.05) / (9 * step**2 / 4))
+        # (1/2) log(2 n/delta) for noise, against step^2/2 on each of 9 rows an episode
+        assert report.grid_episodes == pytest.approx(math.log(2 * large.size / 0.05) / (9 * step**2))
     with pytest.raises(ParameterError):
         orl.preflight(ladder, known, episodes=0)
     with pytest.raises(ParameterError):

@@ -23,6 +23,8 @@ def test_the_grid_and_its_fineness() -> None:
     np.testing.assert_allclose(family.parameters[4], [0.2, 0.2])
     np.testing.assert_allclose(family.kernel(4), kernel([0.2, 0.2]))
     assert family.alpha == pytest.approx(0.2)  # half of 2 * 0.2
+    assert family.reach == pytest.approx(0.3)  # and half of 2 * 0.1 along the other parameter
+    assert CoverFamily(kernel, low=[0.0, 0.1], high=[0.4, 0.3], step=[0.2, 0.1], reach=0.0).reach == 0.0
 
 
 def test_boxes_are_nested_when_their_grids_are() -> None:
@@ -36,8 +38,21 @@ def test_boxes_are_nested_when_their_grids_are() -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "step"),
-    [([0.0], [0.1, 0.2], 0.1), ([0.5, 0.0], [0.1, 0.2], 0.1), ([0.0, 0.0], [1.0, 1.0], 0.0), ([0.0], [1.0], 1e-9)],
+    [
+        ([0.0], [0.1, 0.2], 0.1),
+        ([0.5, 0.0], [0.1, 0.2], 0.1),
+        ([0.0, 0.0], [1.0, 1.0], 0.0),
+        ([0.0], [1.0], 1e-9),
+        ([0.0, 0.05], [0.2, 0.2], 0.1),  # an end between two points
+        ([0.05, 0.0], [0.05, 0.2], 0.1),
+    ],
 )
 def test_bad_boxes_are_refused(low: list[float], high: list[float], step: float) -> None:
     with pytest.raises(InvalidInput):
         CoverFamily(kernel, low=low, high=high, step=step)
+
+
+@pytest.mark.parametrize("reach", [-0.1, np.nan, 2.5, "wide"])
+def test_a_bad_reach_is_refused(reach: Any) -> None:
+    with pytest.raises(InvalidInput):
+        CoverFamily(kernel, low=[0.0, 0.0], high=[0.2, 0.2], step=0.1, reach=reach)

@@ -13,12 +13,16 @@ import numpy as np
 from occamrl.confidence.preflight_report import BlindPair, Preflight, Search
 from occamrl.contracts import Floats, Known, Outcomes
 from occamrl.families.ladder import Ladder
+from occamrl.families.off_grid import level
 from occamrl.kernels.bellman import backup, optimal_policy
 from occamrl.kernels.compile import compiled
 from occamrl.kernels.features import fill_target
 from occamrl.seeding import stream
 
-REJECTION = 2.91  # a class is rejected once its nearest kernel is this many times log(|F_M|/delta) away (M15)
+# A class is rejected once its nearest kernel is 2.91 log(|F_M|/delta) away (M15). On a cover with the term E of
+# off_grid: by M21, (1 - c/2) L(P*, P) > (1/c + 1/2) log(2|F_M|/delta) + 2 E with c = 0.83, where the first is 2.91.
+REJECTION = 2.91
+_OFF_GRID = 2.0 / (1.0 - 0.83 / 2.0)
 
 
 def finite_preflight(ladder: Ladder, known: Known, search: Search) -> Preflight:
@@ -26,7 +30,10 @@ def finite_preflight(ladder: Ladder, known: Known, search: Search) -> Preflight:
     episodes, delta, start, truths, members, least_loss, seed = search
     family, draw = ladder.family, stream(seed, "preflight")
     values, outcomes = family.optimal_values(known), family.features.attach(known).outcomes
-    base, needed = known.base_reward.flatten(), REJECTION * math.log(family.size / delta)
+    base, noise = known.base_reward.flatten(), math.log(family.size / level(ladder.grid, delta))
+    rows = known.horizon if outcomes.bonus.any() else known.horizon - 1
+    hidden = 0.5 * ladder.grid**2 * rows  # what the term grows by in an episode
+    needed = REJECTION * noise + (_OFF_GRID * 0.5 * math.log(2.0 / delta) if ladder.grid else 0.0)
     much = 0.01 * float(values[:, 0, start].max()) if least_loss is None else least_loss
     blind: list[BlindPair] = []
     typical: list[float] = []
@@ -44,7 +51,8 @@ def finite_preflight(ladder: Ladder, known: Known, search: Search) -> Preflight:
                 loss = float(values[q, 0, start]) - float(policy_value(outcomes, truth[0], base, policy, start))
                 distances = _distances(outcomes, truth[0], rivals, policy, values[p], start)
                 rate = float(distances.min())
-                time = needed / rate if rate > 1e-12 else math.inf
+                clear = rate - _OFF_GRID * hidden
+                time = needed / clear if clear > 1e-12 else math.inf
                 times.append(time)
                 tried += 1
                 if loss > much and time > episodes and distances[np.flatnonzero(inside == p)[0]] <= rate + 1e-12:
@@ -52,10 +60,7 @@ def finite_preflight(ladder: Ladder, known: Known, search: Search) -> Preflight:
         typical.append(float(np.median(times)))
     worst = max((pair.loss_per_episode for pair in blind), default=0.0)
     remedy = "safe" if blind else "none"
-    # Rows differ by at most grid/2 between a kernel of the box and its nearest point: grid^2/4 a row at most.
-    rows = known.horizon if outcomes.bonus.any() else known.horizon - 1
-    per_episode = 0.25 * ladder.grid**2 * rows
-    grid_episodes = needed / per_episode if per_episode > 0.0 else math.inf
+    grid_episodes = 0.5 * noise / hidden if hidden > 0.0 else math.inf
     return Preflight(
         ladder.sizes,
         episodes,

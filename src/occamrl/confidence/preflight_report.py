@@ -50,7 +50,7 @@ class Preflight:
     remedy: str = "none"  # "safe" or, on a LinearLadder, "guard" where there are blind pairs
     classes: list[str] = field(default_factory=list)  # in words
     grid: float = 0.0  # how far a kernel of the box may be from the nearest point of a cover
-    grid_episodes: float = math.inf  # after which a truth in the middle between grid points is rejected
+    grid_episodes: float = math.inf  # after which the grid's term in the test outweighs that of the noise
 
     @property
     def safe(self) -> bool:
@@ -83,8 +83,8 @@ class Preflight:
         if self.grid > 0.0:
             fine = "fine enough" if self.grid_episodes > self.episodes else "too coarse for this run"
             lines.append(
-                f"  grid: kernels up to {self.grid:.3g} from the nearest point; a truth between two points may "
-                f"lose its class after about {_text(self.grid_episodes)} episodes: {fine}"
+                f"  grid: kernels up to {self.grid:.3g} from the nearest point; after about "
+                f"{_text(self.grid_episodes)} episodes that, not noise, limits what can be told apart: {fine}"
             )
         return "\n".join(lines)
 

@@ -19,6 +19,7 @@ from occamrl.contracts import Floats, Ints, Known, Outcomes
 from occamrl.errors import FamilyError, ParameterError, ShapeError
 from occamrl.families.family import TOLERANCE, Family
 from occamrl.families.features import FeatureMap
+from occamrl.families.off_grid import level, off_grid
 from occamrl.families.regression import Rows, design, kernel_matrix
 from occamrl.families.simulators import any_sparse, outcomes_of, read_kernels
 from occamrl.kernels.bellman import optimal_values
@@ -39,7 +40,14 @@ class FiniteFamily(Family):
         Dense [S, A, S] or scipy.sparse of shape (S*A, S); sparse ones stay so.
     parameters, features : array [n, d] and FeatureMap
         Instead of ``kernels``: member i is <phi, parameters[i]>. 100,000 members fit easily.
+
+    Attributes
+    ----------
+    reach : float
+        How far the truth may be from the nearest member, in sup over (s, a) of sum over s' |P - P'|; 0 but for covers.
     """
+
+    reach: float = 0.0
 
     def __init__(
         self,
@@ -145,7 +153,8 @@ class FiniteFamily(Family):
         """Return the members whose loss is at most the mixture's, with a uniform prior (M22, M24)."""
         losses = self.losses(known, rows)
         least = float(losses.min())
-        bound = least - 0.5 * np.log(np.exp(-2.0 * (losses - least)).mean()) + 0.5 * np.log(1.0 / delta)
+        bound = least - 0.5 * np.log(np.exp(-2.0 * (losses - least)).mean())
+        bound += 0.5 * np.log(1.0 / level(self.reach, delta)) + off_grid(self.reach, float(len(rows.pair)), delta)
         return np.flatnonzero(losses <= bound)
 
     def optimistic_values(self, known: Known, rows: Rows, *, delta: float, start: int = 0) -> Floats:
@@ -181,7 +190,8 @@ class FiniteFamily(Family):
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the members: equal for equal families, in any process."""
-        return hashlib.sha256(self.features.fingerprint.encode() + self.theta.tobytes()).hexdigest()
+        reach = f"reach {self.reach!r}" if self.reach else ""
+        return hashlib.sha256((self.features.fingerprint + reach).encode() + self.theta.tobytes()).hexdigest()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_values"}

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 
 from occamrl.contracts import Floats, Ints
 from occamrl.errors import FamilyError, ParameterError
-from occamrl.families.cover import CoverFamily
 from occamrl.families.family import Family
 from occamrl.families.features import FeatureMap
 from occamrl.families.finite import FiniteFamily
@@ -37,8 +36,9 @@ class Ladder:
         F_M, its members sorted by the first class that holds them, so that F_m is its first ``sizes[m - 1]`` members.
     level : array [n]
         The first class that holds a member, from 0.
-    grid : float
-        How far a kernel of a cover's box may be from its nearest point; 0 without covers.
+    reach : list of M numbers
+        How far the truth may be from the nearest member of each class, see :mod:`occamrl.families.off_grid`; 0 without
+        covers.
     """
 
     def __new__(cls, rungs: Sequence[Family] = ()) -> Any:
@@ -55,14 +55,15 @@ class Ladder:
         for m, rung in enumerate(given):
             if not isinstance(rung, FiniteFamily):
                 raise FamilyError("rungs", index=(m + 1,), got=type(rung).__name__, expected="a FiniteFamily")
-        self._set(*nest([rung for rung in given if isinstance(rung, FiniteFamily)]))
-
-        self.grid = max((rung.reach for rung in given if isinstance(rung, CoverFamily)), default=0.0)
+        finite = [rung for rung in given if isinstance(rung, FiniteFamily)]
+        self._set(*nest(finite))
+        self.reach = np.maximum.accumulate([rung.reach for rung in finite]).tolist()
+        self.family.reach = self.grid
 
     def _set(self, family: FiniteFamily, level: Ints) -> None:
         self.family = family
         self.level = level
-        self.grid = 0.0
+        self.reach = [0.0] * self.classes
         self._rungs: dict[int, FiniteFamily] = {}
 
     @classmethod
@@ -100,12 +101,18 @@ class Ladder:
         added = np.bincount(self.level)
         return np.asarray(1.0 / (self.classes * added[self.level]), dtype=np.float64)
 
+    @property
+    def grid(self) -> float:
+        """How far a kernel of any cover's box may be from its nearest point; 0 without covers."""
+        return float(self.reach[-1])
+
     def rung(self, m: int) -> FiniteFamily:
         """Return F_m, m = 1 ... M."""
         if not 1 <= m <= self.classes:
             raise ParameterError("m", got=m, expected=f"a class in 1 ... {self.classes}")
         if m not in self._rungs:
             self._rungs[m] = self.family if m == self.classes else self.family.prefix(self.sizes[m - 1])
+            self._rungs[m].reach = self.reach[m - 1]
         return self._rungs[m]
 
     def class_of(self, mdp: FiniteMDP) -> int | None:

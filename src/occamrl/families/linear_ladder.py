@@ -39,6 +39,8 @@ class LinearLadder:
     ----------
     embeddings : list
         Of every class into the features of the largest.
+    reach : list of M numbers
+        How far the truth may be from the nearest member of each class; 0 but for covers.
     """
 
     def __init__(self, rungs: Sequence[Family]) -> None:
@@ -58,6 +60,9 @@ class LinearLadder:
         top = self.rungs[-1]
         self.embeddings = [embed(rung, top, (m, self.classes)) for m, rung in enumerate(self.rungs[:-1], start=1)]
         self.embeddings.append(own_parameters(top))
+        finite = [rung.reach if isinstance(rung, FiniteFamily) else 0.0 for rung in self.rungs]
+        most = np.maximum.accumulate(finite)
+        self.reach = [float(r) if isinstance(rung, FiniteFamily) else 0.0 for r, rung in zip(most, rungs, strict=True)]
 
     @property
     def classes(self) -> int:

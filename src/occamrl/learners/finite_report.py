@@ -14,6 +14,7 @@ from occamrl.learners.finite_rows import (
     CLASS_SINCE,
     EPISODES,
     NEXT_TEST,
+    ROWS,
     FiniteModel,
     FiniteState,
     absorb,
@@ -77,6 +78,7 @@ def start_from_rows(model: FiniteModel, state: FiniteState, table: RowTable, squ
     state.loss[:n] = losses_of(model, table, n, 0)[0]
     state.squares[0] = squares
     state.counters[EPISODES] = episodes
+    state.counters[ROWS] = table.visits.sum()
     state.counters[BEST] = -1  # the first plan finds it
 
 

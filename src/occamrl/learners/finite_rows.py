@@ -36,8 +36,9 @@ from occamrl.kernels.row_table import RowTable, add_rows
     CLASS_SINCE,
     NEXT_TEST,
     PENDING,
-) = range(14)
-COUNTERS = 14
+    ROWS,
+) = range(15)
+COUNTERS = 15
 FIRST_LOOK = 64  # episodes before dropped kernels are looked at again for the first time
 NEVER = 2**62
 
@@ -72,6 +73,9 @@ class FiniteModel(NamedTuple):
     ball: bool
     unit: float  # U, the range of a target
     slack: float  # beta of the ball, or (U^2/2) log(1/delta)
+    reach: float  # how far the truth may be from its nearest member; 0 but for covers
+    delta: float
+    stretch: float  # U^2 times the factor on the slack
     replan: float
     scratch: Scratch
 
@@ -103,7 +107,7 @@ class FiniteState(NamedTuple):
     table: RowTable  # all rows in the losses, by (member, h, s)
     pending: Pending
     squares: Floats  # [1] sum of y^2 over all rows in the table: what the losses leave out
-    counters: Ints  # [14]
+    counters: Ints  # [15]
 
 
 @hot
@@ -196,6 +200,7 @@ def absorb(model: FiniteModel, state: FiniteState) -> None:
         add_to_losses(state, n, state.counters[BEST], state.column[slot], count, y, model.ball)
         key = (member * horizon + h) * states + s
         add_rows(state.table, key, count, y)
+        state.counters[ROWS] += count
         state.squares[0] += (squares + shift * (2.0 * total + count * shift)) / (spread * spread)
         if n < state.counters[ALIVE]:
             put_off(model, state, key, h, s, count, y)

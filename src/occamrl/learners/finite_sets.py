@@ -13,6 +13,10 @@ factor, so a wrong class is kept at most that much longer than with a test befor
 
 Ball (M4): B = {P : L(P, Phat) <= beta}; nothing is dropped, and distances are rebuilt from the counted rows when Phat
 changes.
+
+Covers: the truth may lie between two members. Then t has the term E of :mod:`occamrl.families.off_grid`, and beta is
+replaced by (sqrt(beta + 2 E) + U reach sqrt(n)/2)^2: with P0 the member nearest to the truth, L(Phat) <= L(P0) <=
+L(P*) + E enters M21 with c = 1 and gives L(P*, Phat) <= beta + 2 E, and P0 is within U reach/2 of P* on every row.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from __future__ import annotations
 import numpy as np
 
 from occamrl.contracts import Floats, Ints
+from occamrl.families.off_grid import off_grid
 from occamrl.kernels.compile import hot
 from occamrl.learners.finite_rows import (
     ALIVE,
@@ -29,6 +34,7 @@ from occamrl.learners.finite_rows import (
     COLUMNS,
     CURRENT,
     EPISODES,
+    ROWS,
     FiniteModel,
     FiniteState,
     catch_up,
@@ -52,7 +58,13 @@ def threshold(model: FiniteModel, state: FiniteState, n: int) -> float:
             total += np.exp(gap)
     if rate == 0.0:
         return np.inf
-    return float(-(top + np.log(total)) / rate + model.slack)
+    return float(-(top + np.log(total)) / rate + model.slack + discretisation(model, state))
+
+
+@hot
+def discretisation(model: FiniteModel, state: FiniteState) -> float:
+    """Return by how much the member nearest to the truth may lose more than the truth; 0 but for covers."""
+    return float(model.stretch * off_grid(model.reach, float(state.counters[ROWS]), model.delta))
 
 
 @hot
@@ -241,8 +253,12 @@ def update_ball(model: FiniteModel, state: FiniteState) -> None:
     if best != state.counters[BEST]:
         state.counters[BEST] = best
         rebuild_distances(model, state)
+    radius = model.slack
+    if model.reach > 0.0:
+        gap = 0.5 * model.reach * np.sqrt(model.stretch * state.counters[ROWS])
+        radius = (np.sqrt(model.slack + 2.0 * discretisation(model, state)) + gap) ** 2
     for i in range(state.counters[ALIVE]):
-        state.inside[i] = state.distance[i] <= model.slack
+        state.inside[i] = state.distance[i] <= radius
 
 
 @hot

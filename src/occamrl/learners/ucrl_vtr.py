@@ -12,6 +12,7 @@ from occamrl.confidence.radii import FINITE_SETS, squared_distance_radius
 from occamrl.contracts import Floats, Known, Learner, Outcomes
 from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
 from occamrl.families.finite import FiniteFamily
+from occamrl.families.off_grid import level
 from occamrl.kernels.compile import compiled
 from occamrl.kernels.features import fill_target
 from occamrl.kernels.row_table import row_table, with_room
@@ -43,7 +44,8 @@ class UCRLVTR(Learner):
     ----------
     family : FiniteFamily
     delta : float
-        The true kernel stays in the confidence set at all times with probability 1 - delta.
+        The true kernel stays in the confidence set at all times with probability 1 - delta. Of a cover: the member
+        nearest to it does, by the term of :mod:`occamrl.families.off_grid`.
     radius : "sharp" | "unweighted" | "paper"
         M24, M7 or M6; see :mod:`occamrl.confidence.radii`.
     weights : "range" | "none"
@@ -88,11 +90,12 @@ class UCRLVTR(Learner):
         weighted = self.weights == "range"
         unit = 1.0 if weighted else largest_range(layout.outcomes, values)
         size = self.family.size
+        delta = level(self.family.reach, self.delta)
         if self.radius == "sharp":
-            slack = 0.5 * unit**2 * float(np.log(1.0 / self.delta))
+            slack = 0.5 * unit**2 * float(np.log(1.0 / delta))
         else:
             slack = squared_distance_radius(
-                self.radius, size=size, delta=self.delta, horizon=known.horizon, unit=unit, weighted=weighted
+                self.radius, size=size, delta=delta, horizon=known.horizon, unit=unit, weighted=weighted
             )
         prior = np.full(size, 1.0 / size) if self.prior is None else np.asarray(self.prior, dtype=np.float64)
         return FiniteModel(
@@ -113,6 +116,9 @@ class UCRLVTR(Learner):
             ball=self.radius != "sharp",
             unit=unit,
             slack=self.scale * slack,
+            reach=float(self.family.reach),
+            delta=float(self.delta),
+            stretch=float(self.scale * unit**2),
             replan=float(self.replan),
             scratch=Scratch(
                 target=np.zeros(int(np.diff(layout.outcomes.start).max())),

@@ -21,7 +21,7 @@ from occamrl.families.features import FeatureMap
 from occamrl.families.ladder import Ladder
 from occamrl.families.linear_ladder import LinearLadder
 from occamrl.kernels.row_table import RowTable, row_table, with_room
-from occamrl.learners.finite_rows import FiniteModel
+from occamrl.learners.finite_rows import ROWS, FiniteModel
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
 from occamrl.logs.matching import Matched
@@ -76,6 +76,7 @@ def replay_finite(
         table = with_room(table, int(np.count_nonzero(counts.visits)))
         squares += float(enter_finite(model, member, counts, loss, table))
         state.loss[:] = loss
+        state.counters[ROWS] = table.visits.sum()
         bound, best = float(right_side(model, state)), float(loss.min())
         bound = best + slack * (bound - best)
         alive &= loss <= bound
@@ -118,7 +119,8 @@ def replay_linear(
         memory["episodes"] = last
         losses, unit = test.losses(memory), float(model.full.unit)
         bound = test.bound(memory, losses, last * known.horizon, unit)
-        rejected = [last if at is None and each > bound else at for at, each in zip(rejected, losses, strict=True)]
+        tests = zip(rejected, losses, bound + test.off_grid(memory, unit), strict=True)
+        rejected = [last if at is None and each > most else at for at, each, most in tests]
         outside = outside or (test.misfit(memory, float(losses[-1]), unit) or 0.0) > 0.0
         tell(last)
     empty = np.zeros(0)

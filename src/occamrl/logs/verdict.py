@@ -9,6 +9,7 @@ import numpy as np
 
 from occamrl.contracts import Ints
 from occamrl.families.ladder import Ladder
+from occamrl.families.off_grid import level, off_grid
 from occamrl.learners.finite_report import unexplained
 from occamrl.logs.replay import Replay
 from occamrl.logs.rows import distances
@@ -78,7 +79,11 @@ def is_outside(replay: Replay, delta: float) -> bool:
     """Say whether the data show that no class of the ladder holds the truth."""
     if replay.outside or all(at is not None for at in replay.rejected_at):
         return True
-    return replay.table is not None and unexplained(replay.table, float(replay.losses[-1]), delta) > 0.0
+    if replay.table is None:
+        return False
+    reach, rows = 0.0 if replay.model is None else replay.model.reach, float(replay.table.visits.sum())
+    misfit = unexplained(replay.table, float(replay.losses[-1]), level(reach, delta))
+    return misfit > off_grid(reach, rows, delta)
 
 
 def judge(chosen: int, more: MoreData | None, *, finite: bool, classes: int, name: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
 import sys
 from typing import Any
 
@@ -42,9 +43,11 @@ def algorithm_to_tree(value: Any, arrays: Arrays) -> Any:
             shared = value.blocks.of if value.shares_blocks else None
             return {"features": layout, **sizes, "rewards": _tree(value.rewards, arrays), "of": _tree(shared, arrays)}
         case FiniteFamily():
-            return {"family": algorithm_to_tree(value.features, arrays), "theta": _tree(value.theta, arrays)}
+            about = {"theta": _tree(value.theta, arrays), "reach": value.reach}
+            return {"family": algorithm_to_tree(value.features, arrays), **about}
         case Ladder():
-            return {"ladder": algorithm_to_tree(value.family, arrays), "level": _tree(value.level, arrays)}
+            about = {"level": _tree(value.level, arrays), "reach": value.reach}
+            return {"ladder": algorithm_to_tree(value.family, arrays), **about}
         case LinearFamily():
             about = {"norm_bound": value.norm_bound, "basis": _tree(value.basis, arrays)}
             return {"linear": algorithm_to_tree(value.features, arrays), **about}
@@ -78,9 +81,11 @@ def algorithm_from_tree(tree: Any, arrays: Arrays) -> Any:
             return FeatureMap._make(layout, s, a, tree["dimension"], rewards, shared)
         case {"family": family, "theta": theta}:
             parameters = np.asarray(put_together(theta, arrays))
-            return FiniteFamily(parameters=parameters.T, features=algorithm_from_tree(family, arrays))
+            listed = FiniteFamily(parameters=parameters.T, features=algorithm_from_tree(family, arrays))
+            listed.reach = _reach(tree.get("reach", 0.0))
+            return listed
         case {"ladder": family, "level": level}:
-            return _ladder(algorithm_from_tree(family, arrays), put_together(level, arrays))
+            return _ladder(algorithm_from_tree(family, arrays), put_together(level, arrays), tree.get("reach"))
         case {"linear": features, "norm_bound": float(norm_bound), "basis": basis}:
             matrix = put_together(basis, arrays)
             made = LinearFamily(features=algorithm_from_tree(features, arrays), norm_bound=norm_bound, basis=matrix)
@@ -97,12 +102,22 @@ def algorithm_from_tree(tree: Any, arrays: Arrays) -> Any:
     raise CheckpointError("algorithm", got="an entry of no known kind", expected="an algorithm written by this package")
 
 
-def _ladder(family: FiniteFamily, level: Any) -> Ladder:
+def _reach(value: Any) -> float:
+    if not (isinstance(value, float) and 0.0 <= value < math.inf):
+        raise CheckpointError("reach", got=value, expected="a finite number >= 0")
+    return value
+
+
+def _ladder(family: FiniteFamily, level: Any, reach: Any) -> Ladder:
     sound = isinstance(level, np.ndarray) and level.dtype == np.int64 and level.shape == (family.size,)
     if not (sound and level[0] == 0 and set(np.diff(level).tolist()) <= {0, 1}):
         raise CheckpointError("ladder", got="levels that are not 0, ..., M - 1 in order", expected="a ladder's levels")
     made: Ladder = object.__new__(Ladder)
     made._set(family, level)
+    if reach is not None:
+        if not isinstance(reach, list) or len(reach) != made.classes:
+            raise CheckpointError("reach", got=reach, expected=f"a list of {made.classes} numbers")
+        made.reach = [_reach(value) for value in reach]
     return made
 
 

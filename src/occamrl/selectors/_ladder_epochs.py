@@ -10,9 +10,10 @@ import numpy as np
 
 from occamrl.contracts import Floats, Known, Phase, PhaseOutcome
 from occamrl.families.ladder import Ladder
+from occamrl.families.off_grid import level, off_grid
 from occamrl.kernels.row_table import RowTable, copy_rows, row_table, with_room
 from occamrl.learners.finite_report import enter_rows, losses_of, start_from_rows
-from occamrl.learners.finite_rows import FiniteModel
+from occamrl.learners.finite_rows import ROWS, FiniteModel
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.selectors._ladder_facts import Test, facts
 
@@ -51,7 +52,8 @@ class LadderEpochs:
                 start_from_rows(learner.model(known), state, table, memory["squares"], memory["episodes"])
         memory["chosen"], memory["since"] = test.chosen, test.since
         found = facts(test, model, table, self.ladder.sizes, self.delta)
-        found["beta"] = float(learner.model(known).slack)
+        mine = learner.model(known)
+        found["beta"] = mine.slack + mine.stretch * off_grid(mine.reach, float(state.counters[ROWS]), delta)
         return Phase(learner, state, 2**i, epoch=i, label=f"F_{test.chosen}", facts=found)
 
     def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
@@ -83,7 +85,8 @@ class LadderEpochs:
             return Test(nothing, math.nan, self.start_class, 0, 0.0, 0, math.nan, 1, first=True)
         losses, best = self.smallest_losses(model, memory["table"])
         steps = memory["episodes"] * horizon
-        bound = losses[-1] + self.slack * self.allowance(model, memory["epoch"], steps)
+        rows = float(memory["table"].visits.sum())
+        bound = losses[-1] + self.slack * self.allowance(model, memory["epoch"], steps, rows)
         chosen = 1 + int(np.argmax(losses <= bound))
         since = memory["since"] if chosen == memory["chosen"] else memory["episodes"] + 1
         return Test(losses, float(bound), chosen, best, memory["squares"], steps, math.nan, since)
@@ -95,8 +98,10 @@ class LadderEpochs:
         np.minimum.at(least, self.ladder.level, losses)
         return np.minimum.accumulate(least), int(np.argmin(losses))
 
-    def allowance(self, model: FiniteModel, epoch: int, steps: int) -> float:
-        """Return how far L(Phat_m) may lie above L(Phat_M): M14 (times tau H), or M15."""
+    def allowance(self, model: FiniteModel, epoch: int, steps: int, rows: float) -> float:
+        """Return how far L(Phat_m) may lie above L(Phat_M): M14 (times tau H), or M15 with the term of a cover."""
         if self.rule == "paper":
             return steps * math.sqrt(epoch) / 2 ** (epoch / 2)
-        return 0.5 * float(model.unit) ** 2 * math.log(self.ladder.family.size / self.delta)
+        size, reach = self.ladder.family.size, self.ladder.grid
+        noise = 0.5 * math.log(size / level(reach, self.delta))
+        return float(model.unit) ** 2 * (noise + off_grid(reach, rows, self.delta))

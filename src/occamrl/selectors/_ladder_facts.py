@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from occamrl.contracts import Floats
+from occamrl.families.off_grid import level, off_grid
 from occamrl.kernels.row_table import RowTable
 from occamrl.learners.finite_report import losses_of, unexplained
 from occamrl.learners.finite_rows import FiniteModel
@@ -50,7 +51,9 @@ def facts(test: Test, model: FiniteModel, table: RowTable, sizes: list[int], del
         separation = float(scale * losses_of(model, table, sizes[test.chosen - 2], test.best)[1].min())
     unit = max(model.unit, 1e-300) ** 2
     scaled = table._replace(target_sum=table.target_sum / model.unit) if model.unit > 0.0 else table
-    misfit = unexplained(scaled, float(test.losses[-1]) / unit, delta)
+    rows = float(table.visits.sum())
+    misfit = unexplained(scaled, float(test.losses[-1]) / unit, level(model.reach, delta))
+    misfit -= off_grid(model.reach, rows, delta)
     return {
         "chosen": test.chosen,
         "statistics": [float(scale * (loss + test.squares)) for loss in test.losses],

@@ -12,6 +12,7 @@ from occamrl.contracts import Floats, Known, Phase, PhaseOutcome
 from occamrl.families.finite import FiniteFamily
 from occamrl.families.linear import LinearFamily
 from occamrl.families.linear_ladder import LinearLadder, dense
+from occamrl.families.off_grid import level, off_grid
 from occamrl.learners._recorded import Recorded, record_now
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
@@ -101,14 +102,15 @@ class LadderLinear:
         steps, unit = memory["episodes"] * known.horizon, self._unit(known)
         losses = self.losses(memory)
         bound = self.bound(memory, losses, steps, unit)
-        accepted = losses <= bound
+        allowed = bound + self.off_grid(memory, unit)
+        accepted = losses <= allowed
         chosen = 1 + int(np.argmax(accepted)) if accepted.any() else self.ladder.classes
         misfit = self.misfit(memory, float(losses[-1]), unit)
         separation = (losses[chosen - 2] - losses[-1]) / steps if chosen > 1 else None
         return chosen, {
             "statistics": [float((loss + memory["squares"]) / steps) for loss in losses],
-            "threshold": float((bound + memory["squares"]) / steps),
-            "margin": float(bound - losses[chosen - 1]),
+            "threshold": float((allowed[chosen - 1] + memory["squares"]) / steps),
+            "margin": float(allowed[chosen - 1] - losses[chosen - 1]),
             "separation": None if separation is None else float(separation),
             "misfit": misfit,
             "beta": self._beta(memory, chosen, unit),
@@ -131,8 +133,15 @@ class LadderLinear:
             return float(losses[-1] + self.slack * steps * math.sqrt(epoch) / 2 ** (epoch / 2))
         theta, logdet = self._ridge(memory)
         fit = -float(memory["xy"] @ theta)  # L_lambda(theta_M) less sum y^2
-        sharp = fit + 0.25 * unit**2 * (logdet + 2.0 * math.log(1.0 / self.delta))
+        sharp = fit + 0.25 * unit**2 * (logdet + 2.0 * math.log(1.0 / level(max(self.ladder.reach), self.delta)))
         return float(losses[-1] + self.slack * (sharp - losses[-1]))
+
+    def off_grid(self, memory: dict[str, Any], unit: float) -> Floats:
+        """Return what every class is allowed on top for a truth between the points of a cover; 0 for other classes."""
+        if self.rule == "paper":
+            return np.zeros(self.ladder.classes)
+        rows = float(memory["pairs"][:, 0].sum())
+        return self.slack * unit**2 * np.array([off_grid(reach, rows, self.delta) for reach in self.ladder.reach])
 
     def misfit(self, memory: dict[str, Any], least: float, unit: float) -> float | None:
         """Return by how much the best loss of F_M exceeds what noise explains; above 0: the truth is outside F_M.

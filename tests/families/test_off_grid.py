@@ -1,0 +1,133 @@
+"""A truth between the points of a cover: the term that keeps its class, and what is told apart in spite of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+import occamrl as orl
+from occamrl.contracts import Floats
+from occamrl.families.cover import CoverFamily
+from occamrl.families.off_grid import off_grid
+from occamrl.learners.finite_rows import ALIVE, ROWS
+from occamrl.logs.rows import right_side
+from occamrl.runs.portable import algorithm_from_tree, algorithm_to_tree
+
+DELTA, RUNS, EPISODES, HORIZON = 0.1, 120, 510, 10
+
+
+def kernel(p: Any) -> Floats:
+    """Leave state 0 with probability p, state 1 with probability p + q; the action changes nothing."""
+    leave, more = p
+    return np.array([[[1 - leave, leave]], [[leave + more, 1 - leave - more]]])
+
+
+def cover(most: float, reach: float | None = None) -> CoverFamily:
+    return CoverFamily(kernel, low=[0.2, 0.0], high=[0.4, most], step=[0.2, 0.1], reach=reach)
+
+
+def ladder(reach: float | None = None) -> Any:
+    """Return q = 0 inside 0 <= q <= 0.6."""
+    return orl.Ladder([cover(0.0, reach), cover(0.6, reach)])
+
+
+def problem(*truth: float) -> orl.FiniteMDP:
+    return orl.FiniteMDP(transition=kernel(truth), reward=[[0.0], [1.0]], horizon=HORIZON)
+
+
+def rejections(agent: Any) -> int:
+    """Return in how many runs q = 0 is rejected, the truth halfway between two of its points."""
+    results = [orl.run(agent, problem(0.3, 0.0), episodes=EPISODES, seed=i, progress=False) for i in range(RUNS)]
+    return sum(max(result.phases["chosen"].to_pylist()) > 1 for result in results)
+
+
+@given(mean=st.floats(-0.5, 0.5), gap=st.floats(-1.0, 1.0), share=st.floats(0.0, 1.0))
+def test_the_term_is_a_supermartingale_and_a_bound(mean: float, gap: float, share: float) -> None:
+    """With y = 1/2 or -1/2 and the mean given: exp(2 (L(P0) - L(P*)) - 4 d^2) has mean at most 1, and 2 |d| bounds."""
+    up, d = mean + 0.5, float(np.clip(mean + gap, -0.5, 0.5)) - mean
+    change = {y: (y - mean - d) ** 2 - (y - mean) ** 2 for y in (0.5, -0.5)}
+    weight = up * math.exp(2 * change[0.5] - 4 * d * d) + (1 - up) * math.exp(2 * change[-0.5] - 4 * d * d)
+    assert weight <= 1 + 1e-12
+    inside = share - 0.5  # any outcome in the range, not the ends alone
+    assert (inside - mean - d) ** 2 - (inside - mean) ** 2 <= 2 * abs(d) + 1e-12
+
+
+def test_the_smaller_of_both_bounds_is_taken() -> None:
+    assert off_grid(0.0, 1e6, DELTA) == 0.0
+    assert off_grid(0.1, 0.0, DELTA) == 0.0
+    assert off_grid(0.1, 5.0, DELTA) == pytest.approx(0.5)  # epsilon n
+    assert off_grid(0.1, 1000.0, DELTA) == pytest.approx(5.0 + 0.5 * math.log(20.0))  # epsilon^2 n/2 and the noise
+
+
+@pytest.mark.parametrize("test", ["anytime", "epoch"])
+def test_a_truth_between_grid_points_loses_its_class_in_at_most_delta_of_runs(test: str) -> None:
+    agent = orl.ARLGen(ladder=ladder(), delta=DELTA, test=test)
+    assert rejections(agent) <= binom.ppf(1 - 1e-5, RUNS, DELTA)
+
+
+@pytest.mark.parametrize("test", ["anytime", "epoch"])
+def test_negative_controls_no_term_and_a_tiny_radius(test: str) -> None:
+    limit = binom.ppf(1 - 1e-5, RUNS, DELTA)
+    assert rejections(orl.ARLGen(ladder=ladder(reach=0.0), delta=DELTA, test=test)) > limit
+    tiny: dict[str, Any] = {"scale": 0.05} if test == "anytime" else {"slack": 0.05}
+    assert rejections(orl.ARLGen(ladder=ladder(), delta=DELTA, test=test, **tiny)) > limit
+
+
+@pytest.mark.parametrize("test", ["anytime", "epoch"])
+def test_what_lies_farther_than_the_grid_is_rejected_all_the_same(test: str) -> None:
+    agent = orl.ARLGen(ladder=ladder(reach=0.1), delta=DELTA, test=test)
+    result = orl.run(agent, problem(0.2, 0.6), episodes=4094, progress=False)
+    assert result.phases["chosen"].to_pylist()[-1] == 2
+    assert not any(result.phases["outside"].to_pylist())
+
+
+def test_a_truth_between_grid_points_is_not_called_outside() -> None:
+    for reach, outside in ((None, False), (0.0, True)):
+        agent = orl.ARLGen(ladder=orl.Ladder([cover(0.0, reach)]), delta=DELTA)
+        result = orl.run(agent, problem(0.3, 0.0), episodes=4094, progress=False)
+        assert result.phases["outside"].to_pylist()[-1] is outside
+
+
+def test_the_sharp_set_has_the_threshold_of_the_definition() -> None:
+    """M22 at delta/2 and the term, over the kernels that are left."""
+    family, mdp = cover(0.6), problem(0.3, 0.1)
+    learner = orl.UCRLVTR(family=family, delta=DELTA)
+    state = orl.run(learner, mdp, episodes=201, progress=False).state
+    rows, left = int(state.counters[ROWS]), state.loss[: state.counters[ALIVE]]
+    left = left[left < np.inf]
+    assert rows == state.table.visits.sum()
+    mixture = -0.5 * math.log(np.exp(-2 * (left - left.min())).sum() / family.size) + left.min()
+    bound = mixture + 0.5 * math.log(2 / DELTA) + off_grid(family.reach, float(rows), DELTA)
+    assert right_side(learner.model(mdp.known), state) == pytest.approx(bound, abs=1e-9)
+    assert left.max() <= bound
+    assert 0 < left.size < family.size
+
+
+def test_the_ball_has_the_radius_of_the_definition() -> None:
+    """M7 at delta/2, widened for the distance of the truth to its nearest member."""
+    family, mdp = cover(0.6, reach=0.05), problem(0.3, 0.1)
+    learner = orl.UCRLVTR(family=family, delta=DELTA, radius="unweighted")
+    state = orl.run(learner, mdp, episodes=1201, progress=False).state
+    rows = float(state.counters[ROWS])
+    base = 2 * math.log(2 * family.size / DELTA) + 2 * off_grid(family.reach, rows, DELTA)
+    radius = (math.sqrt(base) + 0.5 * family.reach * math.sqrt(rows)) ** 2
+    np.testing.assert_array_equal(state.inside == 1, state.distance <= radius)
+    assert 0 < state.inside.sum() < family.size
+
+
+def test_a_cover_keeps_its_reach_where_it_goes() -> None:
+    made = orl.Ladder([cover(0.0), cover(0.6)])
+    assert made.reach == pytest.approx([0.2, 0.3])
+    assert [made.rung(m).reach for m in (1, 2)] == made.reach
+    arrays: dict[str, Any] = {}
+    again = algorithm_from_tree(algorithm_to_tree(made, arrays), arrays)
+    assert again.reach == made.reach
+    assert again.rung(1).reach == made.reach[0]
+    assert again.family.reach == made.grid
+    assert cover(0.0).fingerprint != cover(0.0, reach=0.0).fingerprint
