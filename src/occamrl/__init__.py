@@ -18,6 +18,11 @@ _HOMES = {
     "Ladder": "occamrl.families.ladder",
     "LinearFamily": "occamrl.families.linear",
     "LinearLadder": "occamrl.families.linear",
+    "Grid": "occamrl.continuous.grid",
+    "Driven": "occamrl.continuous.transitions",
+    "Sampled": "occamrl.continuous.transitions",
+    "Density": "occamrl.continuous.transitions",
+    "discretise": "occamrl.continuous.discretise",
     "UCRLVTR": "occamrl.learners.ucrl_vtr",
     "UCRLVTRNested": "occamrl.learners.ucrl_vtr_nested",
     "LadderOracle": "occamrl.learners.ladder_references",
@@ -51,6 +56,7 @@ _HOMES = {
     "Interaction": "occamrl.runs.interaction",
     "save_checkpoint": "occamrl.runs.checkpoint",
     "load_checkpoint": "occamrl.runs.checkpoint",
+    "Anchored": "occamrl.runs.anchored",
     "learn": "occamrl.runs.learning",
     "Agent": "occamrl.runs.agent",
     "Learned": "occamrl.runs.learned",
@@ -88,10 +94,13 @@ __all__ = [  # spelled out, so that tools can read it
     "ARLLinDim",
     "ARLLinNorm",
     "Agent",
+    "Anchored",
     "Callback",
     "CoverFamily",
+    "Density",
     "Diagnosis",
     "Discretiser",
+    "Driven",
     "EnvironmentFault",
     "Experiment",
     "FeatureMap",
@@ -99,6 +108,7 @@ __all__ = [  # spelled out, so that tools can read it
     "FiniteFamily",
     "FiniteMDP",
     "Greedy",
+    "Grid",
     "Interaction",
     "Interrupted",
     "InvalidInput",
@@ -122,6 +132,7 @@ __all__ = [  # spelled out, so that tools can read it
     "Phase",
     "PhaseOutcome",
     "Result",
+    "Sampled",
     "Selection",
     "Selector",
     "Simulators",
@@ -137,6 +148,7 @@ __all__ = [  # spelled out, so that tools can read it
     "check_problem",
     "check_selector",
     "diagnose",
+    "discretise",
     "inconsistency",
     "learn",
     "load",
@@ -155,6 +167,9 @@ __all__ = [  # spelled out, so that tools can read it
 if TYPE_CHECKING:
     from occamrl.checks import check_family, check_learner, check_problem, check_selector
     from occamrl.confidence.preflight import preflight
+    from occamrl.continuous.discretise import discretise
+    from occamrl.continuous.grid import Grid
+    from occamrl.continuous.transitions import Density, Driven, Sampled
     from occamrl.contracts import Known, Learner, Phase, PhaseOutcome, Selector
     from occamrl.environments.discretiser import Discretiser, inconsistency
     from occamrl.environments.finite import FiniteEnvironment
@@ -182,6 +197,7 @@ if TYPE_CHECKING:
     from occamrl.report.diagnosis import Diagnosis, diagnose
     from occamrl.report.supports import Supports, supports
     from occamrl.runs.agent import Agent
+    from occamrl.runs.anchored import Anchored
     from occamrl.runs.callbacks import Callback, MLflow, TensorBoard, WeightsAndBiases
     from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
     from occamrl.runs.experiment import Experiment

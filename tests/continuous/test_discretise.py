@@ -58,7 +58,7 @@ def solve(grid: Grid, transition: Transition) -> Floats:
 @pytest.mark.parametrize("make", [driven, by_density])
 def test_rows_are_the_integrals_of_hats(make: Any) -> None:
     grid = circle(7)
-    kernel: Any = discretise(make(200) if make is driven else make(), grid, [0.0, 1.0]).toarray()
+    kernel: Any = discretise(make(100) if make is driven else make(), grid, [0.0, 1.0]).toarray()
     y = np.linspace(-math.pi, math.pi, 2_001)[:-1]
     for s, a in ((0, 0), (3, 1), (6, 1)):
         p = np.array([density(grid.vertices[[s]], np.array([float(a)]), np.array([each]))[0] for each in y])

@@ -133,3 +133,12 @@ def quadrature_error(transition: Transition, grid: Grid, actions: ArrayLike) -> 
     """
     gap: Any = discretise(transition, grid, actions) - discretise(transition.finer(), grid, actions)
     return 0.5 * float(abs(gap).sum(axis=1).max())
+
+
+def expectations(transition: Transition, grid: Grid, values: Floats, states: Floats, action: Floats) -> Floats:
+    """Return the integrals of the interpolated V over the next state, from any states [N, n]; all must stay inside."""
+    total = np.zeros(len(states))
+    for points, weight in transition.atoms(states, action):
+        require_inside(points, grid.outside(points) & (weight != 0.0), states, action, grid.described)
+        total += weight * grid.interpolate(values, grid.clip(points))
+    return total

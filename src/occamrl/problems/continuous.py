@@ -25,7 +25,7 @@ from occamrl.problems.checks import as_floats, require_integer
 from occamrl.problems.finite_mdp import FiniteMDP
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class ContinuousProblem(ABC):
     """A problem on a box.
 

@@ -80,7 +80,7 @@ def swing(friction: Friction, hold: int, states: Floats, action: Floats, noise: 
     return np.stack([np.mod(angle + np.pi, 2.0 * np.pi) - np.pi, speed], axis=1)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class Pendulum(ContinuousProblem):
     """Swing up from rest below, and stay; states are (angle, speed), the angle 0 being upright.
 
