@@ -28,7 +28,7 @@ def circle(points: int) -> Grid:
 
 
 def rotate(states: Floats, action: Floats, noise: Floats) -> Floats:
-    return states + action[0] * TURN + noise
+    return np.asarray(states + action[0] * TURN + noise)
 
 
 def density(states: Floats, action: Floats, y: Floats) -> Floats:
@@ -52,7 +52,7 @@ def exact(x: Floats, first: int = 0) -> Floats:
 def solve(grid: Grid, transition: Transition) -> Floats:
     reward = 0.5 * (1.0 + np.cos(grid.vertices))
     kernel = discretise(transition, grid, [1.0])
-    return FiniteMDP(transition=kernel, reward=reward, horizon=HORIZON).optimal_values[0]
+    return np.asarray(FiniteMDP(transition=kernel, reward=reward, horizon=HORIZON).optimal_values[0])
 
 
 @pytest.mark.parametrize("make", [driven, by_density])

@@ -16,7 +16,7 @@ from occamrl.problems.continuous_inventory import CAPACITY, ContinuousInventory
 from occamrl.problems.mountain_car import ENGINES, FLAG, MountainCar, drive
 from occamrl.problems.pendulum import FRICTIONS, Pendulum, swing
 
-NOTHING = np.zeros(1)
+NOTHING = np.zeros((1, 1))
 SMALL: list[ContinuousProblem] = [
     Pendulum(resolution=6, horizon=5),
     MountainCar(resolution=6, horizon=5),
@@ -103,5 +103,6 @@ def test_bad_mixtures_are_refused(changes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["resolution", "torques", "hold", "disturbance", "nodes"])
 def test_bad_parameters_are_refused(name: str) -> None:
+    bad: dict[str, Any] = {name: -1}
     with pytest.raises(ParameterError, match=name):
-        Pendulum(**{name: -1})
+        Pendulum(**bad)

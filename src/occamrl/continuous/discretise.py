@@ -137,8 +137,8 @@ def quadrature_error(transition: Transition, grid: Grid, actions: ArrayLike) -> 
 
 def expectations(transition: Transition, grid: Grid, values: Floats, states: Floats, action: Floats) -> Floats:
     """Return the integrals of the interpolated V over the next state, from any states [N, n]; all must stay inside."""
-    total = np.zeros(len(states))
-    for points, weight in transition.atoms(states, action):
+    atoms = list(transition.atoms(states, action))
+    for points, weight in atoms:
         require_inside(points, grid.outside(points) & (weight != 0.0), states, action, grid.described)
-        total += weight * grid.interpolate(values, grid.clip(points))
-    return total
+    found = grid.interpolate(values, grid.clip(np.concatenate([points for points, _ in atoms])))
+    return np.asarray((found.reshape(len(atoms), -1) * [weight for _, weight in atoms]).sum(axis=0))

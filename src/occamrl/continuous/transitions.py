@@ -29,6 +29,7 @@ from occamrl.errors import ParameterError, ProbabilityError, ShapeError
 from occamrl.seeding import stream
 
 MOST_NODES = 100  # of Gauss-Hermite, per dimension: beyond, its weights underflow
+_AT_ONCE = 2**16  # states that a step is called with
 _MASS = 1e-3  # how far the integral of a density over its box may be from one
 
 
@@ -110,7 +111,7 @@ class Driven:
     Parameters
     ----------
     step : callable
-        ``step(states [N, n], action [m], noise [q]) -> [N, n]``, one noise for all states.
+        ``step(states [N, n], action [m], noise [N, q]) -> [N, n]``.
     rule : callable
         ``rule(nodes) -> Rule`` for the law of the noise, such as ``lambda n: normal_rule([0.5], n)``.
     nodes : int
@@ -123,8 +124,14 @@ class Driven:
     def atoms(self, states: Floats, action: Floats) -> Iterator[Atom]:
         """Move all states with each noise of the rule."""
         nodes, weights = self.rule(self.nodes)
-        for noise, weight in zip(nodes, weights, strict=True):
-            yield Atom(_moved(self.step(states, action, noise), states), np.full(len(states), weight))
+        count = len(states)
+        together = max(1, _AT_ONCE // count)  # nodes of one call
+        for first in range(0, len(nodes), together):
+            some = nodes[first : first + together]
+            many = np.tile(states, (len(some), 1))
+            moved = _moved(self.step(many, action, np.repeat(some, count, axis=0)), many)
+            for i, points in enumerate(moved.reshape(len(some), count, -1)):
+                yield Atom(points, np.full(count, weights[first + i]))
 
     def finer(self) -> Self:
         """Return the model with twice the nodes."""

@@ -45,7 +45,7 @@ DEMANDS: dict[str, Callable[[Floats], Any]] = {  # litres a day
 
 def sell(states: Floats, action: Floats, demand: Floats) -> Floats:
     """Return the stock in the evening: what is not sold of what was there in the morning, the order included."""
-    return np.maximum(np.minimum(states + action[0], CAPACITY) - demand[0], 0.0)
+    return np.asarray(np.maximum(np.minimum(states + action[0], CAPACITY) - demand, 0.0))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,7 +65,7 @@ def drive(engine: Engine, hold: int, states: Floats, action: Floats, noise: Floa
     position, speed = states[:, 0], states[:, 1]
     there = position >= FLAG
     for _ in range(hold):
-        push = FORCE * (engine(float(action[0]), speed) + noise[0])
+        push = FORCE * (engine(float(action[0]), speed) + noise[:, 0])
         speed = np.clip(speed + push - GRAVITY * np.cos(3.0 * position), -SPEED, SPEED)
         speed = np.where((position <= LEFT) & (speed < 0.0), 0.0, speed)
         position, speed = np.where(there, states[:, 0], position + speed), np.where(there, states[:, 1], speed)

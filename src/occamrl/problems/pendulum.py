@@ -74,7 +74,7 @@ def swing(friction: Friction, hold: int, states: Floats, action: Floats, noise: 
     """Return the states after ``hold`` time steps under one torque and one disturbance of it."""
     angle, speed = states[:, 0], states[:, 1]
     for _ in range(hold):
-        push = 1.5 * GRAVITY / LENGTH * np.sin(angle) + 3.0 / (MASS * LENGTH**2) * (action[0] + noise[0])
+        push = 1.5 * GRAVITY / LENGTH * np.sin(angle) + 3.0 / (MASS * LENGTH**2) * (action[0] + noise[:, 0])
         speed = np.clip(speed + TIME_STEP * (push - friction(angle, speed)), -SPEED, SPEED)
         angle = angle + TIME_STEP * speed
     return np.stack([np.mod(angle + np.pi, 2.0 * np.pi) - np.pi, speed], axis=1)
