@@ -17,7 +17,10 @@ _HOMES = {
     "CoverFamily": "occamrl.families.cover",
     "Ladder": "occamrl.families.ladder",
     "LinearFamily": "occamrl.families.linear",
-    "LinearLadder": "occamrl.families.linear",
+    "LinearLadder": "occamrl.families.linear_ladder",
+    "AggregationFamily": "occamrl.families.aggregation",
+    "Family": "occamrl.families.family",
+    "Rows": "occamrl.families.regression",
     "Grid": "occamrl.continuous.grid",
     "Driven": "occamrl.continuous.transitions",
     "Sampled": "occamrl.continuous.transitions",
@@ -94,6 +97,7 @@ __all__ = [  # spelled out, so that tools can read it
     "ARLLinDim",
     "ARLLinNorm",
     "Agent",
+    "AggregationFamily",
     "Anchored",
     "Callback",
     "CoverFamily",
@@ -103,6 +107,7 @@ __all__ = [  # spelled out, so that tools can read it
     "Driven",
     "EnvironmentFault",
     "Experiment",
+    "Family",
     "FeatureMap",
     "FiniteEnvironment",
     "FiniteFamily",
@@ -132,6 +137,7 @@ __all__ = [  # spelled out, so that tools can read it
     "Phase",
     "PhaseOutcome",
     "Result",
+    "Rows",
     "Sampled",
     "Selection",
     "Selector",
@@ -177,11 +183,15 @@ if TYPE_CHECKING:
     from occamrl.environments.misbehaviour import EnvironmentFault
     from occamrl.environments.simulators import Simulators
     from occamrl.errors import Interrupted, InvalidInput, OccamRLError
+    from occamrl.families.aggregation import AggregationFamily
     from occamrl.families.cover import CoverFamily
+    from occamrl.families.family import Family
     from occamrl.families.features import FeatureMap
     from occamrl.families.finite import FiniteFamily
     from occamrl.families.ladder import Ladder
-    from occamrl.families.linear import LinearFamily, LinearLadder
+    from occamrl.families.linear import LinearFamily
+    from occamrl.families.linear_ladder import LinearLadder
+    from occamrl.families.regression import Rows
     from occamrl.learners.greedy import Greedy
     from occamrl.learners.ladder_references import LadderNonAdaptive, LadderOracle, LadderSmallest
     from occamrl.learners.optimal import Optimal

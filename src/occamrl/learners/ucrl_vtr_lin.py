@@ -209,7 +209,8 @@ def batch_of(features: FeatureMap, outcomes: Outcomes) -> Batch:
         return empty_batch()
     if isinstance(features.layout, DenseFeatures) and features.dimension <= MOST_COORDINATES:
         return dense_batch(features.layout.phi, pairs)
-    if isinstance(features.layout, TabularFeatures) and count <= MOST_COORDINATES:
+    own_block = features.blocks.size.size == pairs
+    if isinstance(features.layout, TabularFeatures) and own_block and count <= MOST_COORDINATES:
         return tabular_batch(count, pairs)
     return empty_batch()
 
