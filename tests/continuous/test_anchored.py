@@ -174,6 +174,29 @@ def test_the_error_of_a_rule_is_what_the_estimate_says() -> None:
     assert quadrature_error(coarse, grid(), [1.0]) == pytest.approx(0.5 * abs(true).sum(axis=1).max(), rel=0.5)
 
 
+def test_a_simulator_that_leaves_the_box_while_learning_is_named() -> None:
+    calls = []
+
+    def leaves(states: Floats, action: Floats, rng: np.random.Generator) -> Floats:
+        calls.append(len(states))
+        return np.full_like(states, np.nan) if len(calls) > 20 else states
+
+    box = Grid(low=[0.0], high=[1.0], points=[5])
+    agent = Anchored(
+        models=[Sampled(sample=leaves, draws=20)],
+        grid=box,
+        actions=[7.0],
+        reward=lambda s, a: s[:, 0],
+        horizon=2,
+        episodes=3,
+    )
+    agent.begin([0.3])
+    with pytest.raises(StateError, match=r"nan.*from state \[0.3\] under action \[7.0\].*\[0, 1\]") as caught:
+        agent.act()
+    assert caught.value.state == [0.3]
+    assert agent.rows == 0
+
+
 def test_bad_use_is_refused_and_nothing_is_lost() -> None:
     box = Grid(low=[0.0], high=[1.0], points=[5])
     stay = Driven(step=lambda s, a, w: s, rule=lambda n: normal_rule([0.0], n), nodes=1)

@@ -39,7 +39,7 @@ from numpy.typing import ArrayLike
 from occamrl import seeding
 from occamrl.continuous.discretise import as_actions, discretise, expectations
 from occamrl.continuous.grid import Grid, StateError
-from occamrl.continuous.transitions import Sampled, Transition
+from occamrl.continuous.transitions import Sampled, Transition, require_inside
 from occamrl.contracts import Floats, Known
 from occamrl.errors import OccamRLError, ParameterError, RewardError, require_number
 from occamrl.families.features import FeatureMap
@@ -235,8 +235,9 @@ class Anchored:
         for model in self.models:
             if self.drawn and isinstance(model, Sampled):
                 many = np.repeat(self._state, model.draws, axis=0)
-                fresh = np.asarray(model.sample(many, self.actions[a], rng), dtype=np.float64)
-                found.append(float(self.grid.interpolate(values, self.grid.as_points(fresh, "next states")).mean()))
+                fresh = self.grid.as_points(model.sample(many, self.actions[a], rng), "next states")
+                require_inside(fresh, self.grid.outside(fresh), many, self.actions[a], self.grid.described)
+                found.append(float(self.grid.interpolate(values, fresh).mean()))
             else:
                 found.append(float(expectations(model, self.grid, values, self._state, self.actions[a])[0]))
         return np.array(found)
