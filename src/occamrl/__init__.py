@@ -21,6 +21,11 @@ _HOMES = {
     "AggregationFamily": "occamrl.families.aggregation",
     "Family": "occamrl.families.family",
     "Rows": "occamrl.families.regression",
+    "Grid": "occamrl.continuous.grid",
+    "Driven": "occamrl.continuous.transitions",
+    "Sampled": "occamrl.continuous.transitions",
+    "Density": "occamrl.continuous.transitions",
+    "discretise": "occamrl.continuous.discretise",
     "UCRLVTR": "occamrl.learners.ucrl_vtr",
     "UCRLVTRNested": "occamrl.learners.ucrl_vtr_nested",
     "LadderOracle": "occamrl.learners.ladder_references",
@@ -54,6 +59,7 @@ _HOMES = {
     "Interaction": "occamrl.runs.interaction",
     "save_checkpoint": "occamrl.runs.checkpoint",
     "load_checkpoint": "occamrl.runs.checkpoint",
+    "Anchored": "occamrl.runs.anchored",
     "learn": "occamrl.runs.learning",
     "Agent": "occamrl.runs.agent",
     "Learned": "occamrl.runs.learned",
@@ -92,10 +98,13 @@ __all__ = [  # spelled out, so that tools can read it
     "ARLLinNorm",
     "Agent",
     "AggregationFamily",
+    "Anchored",
     "Callback",
     "CoverFamily",
+    "Density",
     "Diagnosis",
     "Discretiser",
+    "Driven",
     "EnvironmentFault",
     "Experiment",
     "Family",
@@ -104,6 +113,7 @@ __all__ = [  # spelled out, so that tools can read it
     "FiniteFamily",
     "FiniteMDP",
     "Greedy",
+    "Grid",
     "Interaction",
     "Interrupted",
     "InvalidInput",
@@ -128,6 +138,7 @@ __all__ = [  # spelled out, so that tools can read it
     "PhaseOutcome",
     "Result",
     "Rows",
+    "Sampled",
     "Selection",
     "Selector",
     "Simulators",
@@ -143,6 +154,7 @@ __all__ = [  # spelled out, so that tools can read it
     "check_problem",
     "check_selector",
     "diagnose",
+    "discretise",
     "inconsistency",
     "learn",
     "load",
@@ -161,6 +173,9 @@ __all__ = [  # spelled out, so that tools can read it
 if TYPE_CHECKING:
     from occamrl.checks import check_family, check_learner, check_problem, check_selector
     from occamrl.confidence.preflight import preflight
+    from occamrl.continuous.discretise import discretise
+    from occamrl.continuous.grid import Grid
+    from occamrl.continuous.transitions import Density, Driven, Sampled
     from occamrl.contracts import Known, Learner, Phase, PhaseOutcome, Selector
     from occamrl.environments.discretiser import Discretiser, inconsistency
     from occamrl.environments.finite import FiniteEnvironment
@@ -192,6 +207,7 @@ if TYPE_CHECKING:
     from occamrl.report.diagnosis import Diagnosis, diagnose
     from occamrl.report.supports import Supports, supports
     from occamrl.runs.agent import Agent
+    from occamrl.runs.anchored import Anchored
     from occamrl.runs.callbacks import Callback, MLflow, TensorBoard, WeightsAndBiases
     from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
     from occamrl.runs.experiment import Experiment

@@ -1,0 +1,204 @@
+r"""A grid over a box, and multilinear interpolation between its vertices.
+
+A function known at the vertices is continued to :math:`(I f)(x) = \sum_v \lambda_v(x) f(v)`, the weights being products
+of hats, one per dimension. They are at least zero and sum to one, so they are also a *distribution* over the corners of
+the cell of x: jumping to a vertex with these probabilities turns a law on the box into a law on the vertices that
+gives every interpolated function the same mean. That is how a continuous kernel becomes a finite one.
+
+How far I f is from f, with the spacing D_i in dimension i: each one-dimensional step errs by at most
+
+.. math:: \tfrac18 D_i^2 \max|\partial_i^2 f| \quad\text{or}\quad \tfrac12 D_i \operatorname{Lip}_i f,
+
+and, interpolation being an average, the errors of the dimensions add up and do not multiply.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from occamrl.contracts import Floats, Ints
+from occamrl.errors import InvalidInput, ParameterError, ShapeError
+
+Flags = NDArray[np.bool_]
+
+MOST_DIMENSIONS = 6  # a cell has 2^n corners
+MOST_VERTICES = 10_000_000
+_ROUNDING = 1e-9  # of the width of the box: this far outside is rounding
+
+
+class StateError(InvalidInput):
+    """A state is not a finite point, or lies outside the box that the grid covers.
+
+    ``state`` and ``action`` say where the trouble began, as numbers of the problem rather than indices.
+    """
+
+    def __init__(
+        self,
+        field: str,
+        *,
+        got: object,
+        expected: object,
+        index: tuple[int, ...] | None = None,
+        state: Sequence[float] | None = None,
+        action: Sequence[float] | None = None,
+    ) -> None:
+        self.state, self.action = state, action
+        super().__init__(field, got=got, expected=expected, index=index)
+
+
+class Corners(NamedTuple):
+    """For each of N points the 2^n corners of its cell and their weights."""
+
+    vertex: Ints  # [N, 2^n]
+    weight: Floats  # [N, 2^n], at least 0, rows sum to 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Grid:
+    """Evenly spaced vertices over a box, numbered with the last dimension running fastest.
+
+    Parameters
+    ----------
+    low, high : sequences of n numbers
+        The box.
+    points : sequence of n integers
+        Vertices per dimension, both ends included; at least 2. In a periodic dimension ``high`` is ``low`` again and is
+        not counted.
+    periodic : sequence of n bool
+        Dimensions that close to a circle (angles). None by default.
+
+    Examples
+    --------
+    >>> grid = Grid(low=[0.0], high=[1.0], points=[3])
+    >>> grid.interpolate(np.array([0.0, 1.0, 4.0]), [[0.25], [0.75]]).tolist()
+    [0.5, 2.5]
+    """
+
+    low: Sequence[float]
+    high: Sequence[float]
+    points: Sequence[int]
+    periodic: Sequence[bool] = ()
+
+    def __post_init__(self) -> None:
+        n = len(self.low)
+        if not 1 <= n <= MOST_DIMENSIONS:
+            raise ParameterError("low", got=f"{n} dimensions", expected=f"1 to {MOST_DIMENSIONS}")
+        for name in ("high", "points", "periodic"):
+            if len(getattr(self, name)) != n and not (name == "periodic" and not self.periodic):
+                raise ShapeError(name, got=f"{len(getattr(self, name))} numbers", expected=f"{n}, as many as low")
+        for i, (low, high, count) in enumerate(zip(self.low, self.high, self.points, strict=True)):
+            if not (math.isfinite(low) and math.isfinite(high) and low < high):
+                raise ParameterError("low, high", index=(i,), got=(low, high), expected="finite numbers, low < high")
+            if operator.index(count) < 2:
+                raise ParameterError("points", index=(i,), got=count, expected="an integer >= 2")
+        if math.prod(self.points) > MOST_VERTICES:
+            raise ParameterError("points", got=f"{math.prod(self.points):,}", expected=f"at most {MOST_VERTICES:,}")
+
+    @cached_property
+    def _circle(self) -> tuple[bool, ...]:
+        return tuple(bool(p) for p in self.periodic) or (False,) * len(self.low)
+
+    @property
+    def dimensions(self) -> int:
+        """The dimension n of the box."""
+        return len(self.low)
+
+    @property
+    def size(self) -> int:
+        """S, the number of vertices."""
+        return math.prod(self.points)
+
+    @cached_property
+    def spacing(self) -> Floats:
+        """The distance D_i of neighbouring vertices [n]."""
+        gaps = [count - (not circle) for count, circle in zip(self.points, self._circle, strict=True)]
+        widths = np.asarray(self.high, np.float64) - np.asarray(self.low, np.float64)
+        return np.asarray(widths / np.array(gaps))
+
+    @cached_property
+    def vertices(self) -> Floats:
+        """Every vertex [S, n]."""
+        axes = [low + step * np.arange(m) for low, step, m in zip(self.low, self.spacing, self.points, strict=True)]
+        return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
+
+    def refine(self, times: int = 2) -> Grid:
+        """Return the grid with cells ``times`` narrower in every dimension; it contains this one's vertices."""
+        finer = [
+            m * times if circle else (m - 1) * times + 1 for m, circle in zip(self.points, self._circle, strict=True)
+        ]
+        return Grid(low=self.low, high=self.high, points=finer, periodic=self.periodic)
+
+    def as_points(self, states: ArrayLike, field: str = "states") -> Floats:
+        """Return states as an array [N, n], or refuse what has another shape."""
+        found = np.asarray(states, dtype=np.float64)
+        if found.ndim != 2 or found.shape[1] != self.dimensions:
+            raise ShapeError(field, got=found.shape, expected=f"[N, {self.dimensions}]")
+        return found
+
+    def outside(self, states: Floats) -> Flags:
+        """Say which states are not finite or lie outside the box, up to rounding; circles have no outside [N]."""
+        low, high = np.asarray(self.low), np.asarray(self.high)
+        margin = _ROUNDING * (high - low)
+        inside = np.isfinite(states) & (self._circle | ((states >= low - margin) & (states <= high + margin)))
+        result: Flags = ~inside.all(axis=1)
+        return result
+
+    def clip(self, states: Floats) -> Floats:
+        """Return the nearest states of the box; angles stay as they are."""
+        clipped: Floats = np.where(self._circle, states, np.clip(states, self.low, self.high))
+        return clipped
+
+    def corners(self, states: ArrayLike) -> Corners:
+        """Return the corners of each state's cell and the weights lambda of interpolation.
+
+        A state outside the box is refused.
+        """
+        points = self.as_points(states)
+        bad = self.outside(points)
+        if bad.any():
+            i = int(bad.argmax())
+            raise StateError("states", index=(i,), got=points[i].tolist(), expected=self.described)
+        lowers, shares = [], []
+        for i, circle in enumerate(self._circle):
+            position = (points[:, i] - self.low[i]) / self.spacing[i]
+            if circle:
+                position = np.mod(position, self.points[i])
+                cell = np.minimum(np.floor(position), self.points[i] - 1)
+            else:
+                position = np.clip(position, 0.0, self.points[i] - 1)
+                cell = np.minimum(np.floor(position), self.points[i] - 2)
+            lowers.append(cell.astype(np.int64))
+            shares.append(position - cell)
+        vertex = np.zeros((len(points), 2**self.dimensions), dtype=np.int64)
+        weight = np.ones((len(points), 2**self.dimensions))
+        for k, corner in enumerate(itertools.product((0, 1), repeat=self.dimensions)):
+            for i, up in enumerate(corner):
+                vertex[:, k] = vertex[:, k] * self.points[i] + (lowers[i] + up) % self.points[i]
+                weight[:, k] *= shares[i] if up else 1.0 - shares[i]
+        return Corners(vertex, weight)
+
+    def interpolate(self, values: ArrayLike, states: ArrayLike) -> Floats:
+        """Return (I f)(x) for values f(v) [S] at the vertices and states x [N, n]."""
+        known = np.asarray(values, dtype=np.float64)
+        if known.shape != (self.size,):
+            raise ShapeError("values", got=known.shape, expected=(self.size,))
+        vertex, weight = self.corners(states)
+        return np.asarray((known[vertex] * weight).sum(axis=1))
+
+    @property
+    def described(self) -> str:
+        """The box in words."""
+        sides = [
+            f"any angle (period {high - low:g})" if circle else f"[{low:g}, {high:g}]"
+            for low, high, circle in zip(self.low, self.high, self._circle, strict=True)
+        ]
+        return "a state in " + " x ".join(sides)
