@@ -27,6 +27,10 @@ _HOMES = {
     "preflight": "occamrl.confidence.preflight",
     "UCRLVTRLin": "occamrl.learners.ucrl_vtr_lin",
     "LinearStatistics": "occamrl.learners.ucrl_vtr_lin",
+    "RewardsPerPair": "occamrl.learners.rewards",
+    "RewardsLinear": "occamrl.learners.rewards",
+    "BernoulliRewards": "occamrl.problems.noise",
+    "BetaRewards": "occamrl.problems.noise",
     "Optimal": "occamrl.learners.optimal",
     "UniformRandom": "occamrl.learners.uniform_random",
     "Greedy": "occamrl.learners.greedy",
@@ -67,6 +71,8 @@ __all__ = [  # spelled out, so that tools can read it
     "ARLLin",
     "ARLLinDim",
     "ARLLinNorm",
+    "BernoulliRewards",
+    "BetaRewards",
     "CoverFamily",
     "Diagnosis",
     "Experiment",
@@ -93,6 +99,8 @@ __all__ = [  # spelled out, so that tools can read it
     "Phase",
     "PhaseOutcome",
     "Result",
+    "RewardsLinear",
+    "RewardsPerPair",
     "Selector",
     "UCRLVTRLin",
     "UCRLVTRNested",
@@ -125,11 +133,13 @@ if TYPE_CHECKING:
     from occamrl.learners.greedy import Greedy
     from occamrl.learners.ladder_references import LadderNonAdaptive, LadderOracle, LadderSmallest
     from occamrl.learners.optimal import Optimal
+    from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
     from occamrl.learners.ucrl_vtr import UCRLVTR
     from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
     from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
     from occamrl.learners.uniform_random import UniformRandom
     from occamrl.problems.finite_mdp import FiniteMDP
+    from occamrl.problems.noise import BernoulliRewards, BetaRewards
     from occamrl.registry import make_problem
     from occamrl.report.diagnosis import Diagnosis, diagnose
     from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint

@@ -17,6 +17,9 @@ coordinate too many is never kept is not proved.
 
 The search is stepwise. Sweeping the matrix of the normal equations on a coordinate moves that coordinate into the
 regression (or out again), after which the gain of every addition, removal and exchange is read off its entries.
+
+With one kernel per step there is a regression for each and one set D for all: the coordinates that matter at some step.
+Losses and log-determinants are summed over the steps.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from occamrl.contracts import Floats, Ints
 
@@ -41,33 +45,49 @@ def thresholded(theta: Floats, level: float) -> list[int]:
     return np.flatnonzero(np.abs(theta) >= level).tolist()
 
 
+def _by_step(sigma: Floats, xy: Floats) -> tuple[Floats, Floats]:
+    """Return the regressions with the number T of steps in front; without it they are one."""
+    d = xy.shape[-1]
+    return sigma.reshape(-1, d, d), xy.reshape(-1, d)
+
+
 def penalised_loss(
     sigma: Floats, xy: Floats, coordinates: Iterable[int], *, regularization: float, unit: float
 ) -> float:
     """Return J(D) up to the constant sum of y^2, computed afresh."""
     chosen = np.asarray(list(coordinates), dtype=np.int64)
-    block, rhs = sigma[np.ix_(chosen, chosen)], xy[chosen]
-    loss = -float(rhs @ np.linalg.solve(block, rhs)) if chosen.size else 0.0
-    logdet = float(np.linalg.slogdet(block / regularization)[1]) if chosen.size else 0.0
-    return loss + 0.25 * unit**2 * (logdet + 2.0 * log_choices(xy.size, chosen.size))
+    loss = logdet = 0.0
+    if chosen.size:
+        for matrix, right in zip(*_by_step(sigma, xy), strict=True):
+            block, rhs = matrix[np.ix_(chosen, chosen)], right[chosen]
+            loss -= float(rhs @ np.linalg.solve(block, rhs))
+            logdet += float(np.linalg.slogdet(block / regularization)[1])
+    return loss + 0.25 * unit**2 * (logdet + 2.0 * log_choices(xy.shape[-1], chosen.size))
 
 
 def detection_limits(sigma: Floats, coordinates: Iterable[int], *, regularization: float, unit: float) -> Floats:
     """Return, for every coordinate outside D, the magnitude from which on the sharp rule would take it in [d].
 
-    What is left of Sigma_jj given D times theta_j^2 has to pay for the larger penalty. Zero for coordinates inside D.
+    What is left of Sigma_jj given D times theta_j^2 has to pay for the larger penalty; with several steps the magnitude
+    is that of a coordinate which is equal at all of them. Zero for coordinates inside D.
     """
-    d = sigma.shape[0]
+    d = sigma.shape[-1]
     inside = np.zeros(d, dtype=bool)
     inside[list(coordinates)] = True
     m, limits = int(inside.sum()), np.zeros(d)
     if m == d:
         return limits
-    cross = sigma[np.ix_(inside, ~inside)]
-    left = np.diag(sigma)[~inside] - np.sum(cross * np.linalg.solve(sigma[np.ix_(inside, inside)], cross), axis=0)
-    price = np.log(left / regularization) + 2.0 * (log_choices(d, m + 1) - log_choices(d, m))
-    limits[~inside] = np.sqrt(0.25 * unit**2 * np.maximum(price, 0.0) / left)
+    left = np.stack([_left(matrix, inside) for matrix in sigma.reshape(-1, d, d)])
+    price = np.log(left / regularization).sum(axis=0) + 2.0 * (log_choices(d, m + 1) - log_choices(d, m))
+    limits[~inside] = np.sqrt(0.25 * unit**2 * np.maximum(price, 0.0) / left.sum(axis=0))
     return limits
+
+
+def _left(sigma: Floats, inside: NDArray[np.bool_]) -> Floats:
+    """Return what is left of Sigma_jj given D, for every j outside D."""
+    cross = sigma[np.ix_(inside, ~inside)]
+    fitted = np.sum(cross * np.linalg.solve(sigma[np.ix_(inside, inside)], cross), axis=0)
+    return np.asarray(np.diag(sigma)[~inside] - fitted)
 
 
 def sharp_support(
@@ -78,7 +98,8 @@ def sharp_support(
     Parameters
     ----------
     sigma, xy
-        The regression matrix [d, d], lambda I included, and its right-hand side [d].
+        The regression matrix [d, d], lambda I included, and its right-hand side [d]; or those of T steps, [T, d, d]
+        and [T, d], for which one set is found: losses and log-determinants are then sums over the steps.
     regularization
         lambda.
     unit
@@ -103,7 +124,7 @@ def forward_path(sigma: Floats, xy: Floats, regularization: float, unit: float) 
     regression = _Regression(sigma, xy, regularization, unit, ())
     order: list[int] = []
     value, best, length = 0.0, math.inf, 1
-    for m in range(xy.size):
+    for m in range(xy.shape[-1]):
         outside = np.flatnonzero(~regression.inside)
         gains = regression.additions(outside)
         at = int(np.argmin(gains))
@@ -123,10 +144,11 @@ class _Regression:
     """
 
     def __init__(self, sigma: Floats, xy: Floats, regularization: float, unit: float, start: Iterable[int]) -> None:
-        d = xy.size
+        sigma, xy = _by_step(sigma, xy)
+        steps, d = xy.shape
         self.d, self.lam, self.quarter = d, regularization, 0.25 * unit**2
-        self.table = np.zeros((d + 1, d + 1))
-        self.table[:d, :d], self.table[:d, d], self.table[d, :d] = sigma, xy, xy
+        self.table = np.zeros((steps, d + 1, d + 1))
+        self.table[:, :d, :d], self.table[:, :d, d], self.table[:, d, :d] = sigma, xy, xy
         self.inside = np.zeros(d, dtype=bool)
         self.price = 2.0 * np.array([log_choices(d, m) for m in range(d + 1)])
         for j in start:
@@ -135,9 +157,9 @@ class _Regression:
     def toggle(self, k: int) -> None:
         """Move coordinate ``k`` in or out."""
         table, sign = self.table, -1.0 if self.inside[k] else 1.0
-        pivot, column, row = table[k, k], table[:, k].copy(), table[k, :].copy()
-        table -= np.outer(column / pivot, row)
-        table[:, k], table[k, :], table[k, k] = sign * column / pivot, sign * row / pivot, -1.0 / pivot
+        pivot, column, row = table[:, k, k, None].copy(), table[:, :, k].copy(), table[:, k, :].copy()
+        table -= (column / pivot)[:, :, None] * row[:, None, :]
+        table[:, :, k], table[:, k, :], table[:, k, k] = sign * column / pivot, sign * row / pivot, -1.0 / pivot[:, 0]
         self.inside[k] = not self.inside[k]
 
     def _step(self, by: int) -> float:
@@ -146,25 +168,25 @@ class _Regression:
 
     def additions(self, outside: Ints) -> Floats:
         """Return the change of J for each coordinate that could come in."""
-        left, rest = self.table[outside, outside], self.table[outside, self.d]
-        changes: Floats = -(rest**2) / left + self.quarter * np.log(left / self.lam) + self._step(1)
-        return changes
+        left, rest = self.table[:, outside, outside], self.table[:, outside, self.d]
+        changes: Floats = -(rest**2) / left + self.quarter * np.log(left / self.lam)
+        return np.asarray(changes.sum(axis=0) + self._step(1))
 
     def removals(self, inside: Ints) -> Floats:
         """Return the change of J for each coordinate that could go."""
-        spread, theta = -self.table[inside, inside], self.table[inside, self.d]
-        changes: Floats = theta**2 / spread + self.quarter * np.log(spread * self.lam) + self._step(-1)
-        return changes
+        spread, theta = -self.table[:, inside, inside], self.table[:, inside, self.d]
+        changes: Floats = theta**2 / spread + self.quarter * np.log(spread * self.lam)
+        return np.asarray(changes.sum(axis=0) + self._step(-1))
 
     def exchanges(self, outside: Ints, inside: Ints) -> Floats:
         """Return the change of J for each pair, one coming in and one going."""
-        spread, theta = -self.table[inside, inside], self.table[inside, self.d]
-        cross = self.table[np.ix_(outside, inside)]
-        left = self.table[outside, outside][:, None] + cross**2 / spread
-        rest = self.table[outside, self.d][:, None] + cross * (theta / spread)
+        spread, theta = -self.table[:, None, inside, inside], self.table[:, None, inside, self.d]
+        cross = self.table[:, outside[:, None], inside]
+        left = self.table[:, outside, outside][:, :, None] + cross**2 / spread
+        rest = self.table[:, outside, self.d][:, :, None] + cross * (theta / spread)
         going = theta**2 / spread + self.quarter * np.log(spread * self.lam)
         changes: Floats = going - rest**2 / left + self.quarter * np.log(left / self.lam)
-        return changes
+        return np.asarray(changes.sum(axis=0))
 
     def descend(self) -> list[int]:
         """Take the best step until none helps; return the set."""

@@ -13,8 +13,9 @@ import numpy as np
 
 from occamrl.contracts import Floats, Ints, Known, Learner
 from occamrl.kernels.compile import compiled, hot, implements
-from occamrl.kernels.episodes import PLANNED, follows_policy, observe, plan, planned_value
+from occamrl.kernels.episodes import PLANNED, follows_policy, hear, observe, plan, planned_value
 from occamrl.learners.linear import LinearModel, LinearState, row_of
+from occamrl.learners.reward_rows import in_target
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 
 
@@ -29,8 +30,8 @@ class RecordedState(NamedTuple):
     """The inner learner's state, and the rows in the full dimension."""
 
     inner: LinearState
-    gram: Floats  # [d, d] sum x x^T
-    xy: Floats  # [d] sum y x
+    gram: Floats  # [T, d, d] sum x x^T
+    xy: Floats  # [T, d] sum y x
     squares: Floats  # [1] sum y^2
     values: Floats  # [H + 1, S] in play
     policy: Ints  # [H, S] in play
@@ -56,11 +57,11 @@ class Recorded(Learner):
 
     def begin(self, known: Known, statistics: LinearStatistics | None = None) -> RecordedState:
         """Return a fresh state."""
-        d, shape = self.full.features.dimension, (known.horizon, known.states)
+        d, shape, steps = self.full.features.dimension, (known.horizon, known.states), self.full.steps(known)
         return RecordedState(
             inner=self.learner.begin(known, statistics),
-            gram=np.zeros((d, d)),
-            xy=np.zeros(d),
+            gram=np.zeros((steps, d, d)),
+            xy=np.zeros((steps, d)),
             squares=np.zeros(1),
             values=np.zeros((known.horizon + 1, known.states)),
             policy=np.zeros(shape, dtype=np.int64),
@@ -79,9 +80,9 @@ class Recorded(Learner):
 def record(model: RecordedModel, state: RecordedState) -> None:
     """Enter the rows of the plan that is in play."""
     horizon, states = state.policy.shape
-    actions = model.full.base_reward.size // states
+    actions, steps = model.full.actions, state.gram.shape[0]
     target, x = model.full.scratch.target, model.full.scratch.x
-    d = state.xy.size
+    d = state.xy.shape[1]
     for h in range(horizon):
         for s in range(states):
             count = state.visits[h, s]
@@ -98,10 +99,11 @@ def record(model: RecordedModel, state: RecordedState) -> None:
             shift = state.first_target[h, s] - middle
             y = (total + count * shift) / spread
             state.squares[0] += (squares + shift * (2.0 * total + count * shift)) / (spread * spread)
+            gram, xy = state.gram[h % steps], state.xy[h % steps]
             for i in range(d):
-                state.xy[i] += y * x[i]
+                xy[i] += y * x[i]
                 for j in range(d):
-                    state.gram[i, j] += count * x[i] * x[j]
+                    gram[i, j] += count * x[i] * x[j]
 
 
 @compiled
@@ -124,11 +126,17 @@ def plan_recorded(model: RecordedModel, state: RecordedState, start: int, key: n
     return news
 
 
+@implements(hear, RecordedState, argument=1, inline=True)
+def hear_recorded(model: RecordedModel, state: RecordedState, h: int, s: int, a: int, reward: float) -> None:
+    """Let the inner learner hear a reward."""
+    hear(model.inner, state.inner, h, s, a, reward)
+
+
 @implements(observe, RecordedState, argument=1, inline=True)
 def observe_recorded(model: RecordedModel, state: RecordedState, h: int, s: int, a: int, bonus: float, s2: int) -> None:
     """Count a row, here and in the inner learner."""
     if h < model.full.rows:
-        target = bonus + state.values[h + 1, s2]
+        target = in_target(model.inner.rewards, bonus) + state.values[h + 1, s2]
         if state.visits[h, s] == 0:
             state.first_target[h, s] = target
         gap = target - state.first_target[h, s]

@@ -11,6 +11,8 @@ import numpy as np
 from occamrl.contracts import Floats, Known, Phase, PhaseOutcome
 from occamrl.families.linear import LinearLadder
 from occamrl.learners._recorded import Recorded, record_now
+from occamrl.learners.reward_rows import RewardRows
+from occamrl.learners.rewards import Rewards
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 
 
@@ -26,11 +28,13 @@ class LadderLinear:
     scale: float
     slack: float
     regularization: float = 1.0
+    rewards: Rewards = "known"
+    kernel: str = "stationary"
 
     def start(self, known: Known) -> dict[str, Any]:
-        """Return the memory before any data: the rows of all epochs in the full dimension."""
-        d = self.ladder.features.dimension
-        rows = {"gram": np.zeros((d, d)), "xy": np.zeros(d), "squares": 0.0}
+        """Return the memory before any data: the rows of all epochs in the full dimension, step by step."""
+        d, steps = self.ladder.features.dimension, self._recorded(1, self.delta).full.steps(known)
+        rows = {"gram": np.zeros((steps, d, d)), "xy": np.zeros((steps, d)), "squares": 0.0, "rewards": None}
         return {"epoch": 1, "episodes": 0, "chosen": 0, "since": 1, **rows}
 
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
@@ -39,13 +43,14 @@ class LadderLinear:
         chosen = self.start_class
         facts: dict[str, object] = {"statistics": [0.0] * self.ladder.classes, "threshold": None, "margin": None}
         if tau:
-            losses, bound = self.losses(memory), self.bound(memory)
-            chosen = 1 + int(np.argmax(losses <= bound)) if (losses <= bound).any() else self.ladder.classes
+            losses, bounds = self.losses(memory), self.bounds(known, memory)
+            accepted = (losses <= bounds).all(axis=1)  # at every step
+            chosen = 1 + int(np.argmax(accepted)) if accepted.any() else self.ladder.classes
             scale = 1.0 / (tau * known.horizon)
             facts = {
-                "statistics": [float(scale * (loss + memory["squares"])) for loss in losses],
-                "threshold": float(scale * (bound + memory["squares"])),
-                "margin": float(bound - losses[chosen - 1]),
+                "statistics": [float(scale * (loss + memory["squares"])) for loss in losses.sum(axis=1)],
+                "threshold": float(scale * (bounds.sum() + memory["squares"])),
+                "margin": float((bounds - losses[chosen - 1]).min()),
             }
         if chosen != memory["chosen"]:
             memory["chosen"], memory["since"] = chosen, tau + 1
@@ -53,8 +58,9 @@ class LadderLinear:
         statistics = None
         if self.data == "pooled" and tau:
             basis = self.ladder.rungs[chosen - 1].basis
-            gram = np.ascontiguousarray(basis.T @ memory["gram"] @ basis)
-            statistics = LinearStatistics(gram.ravel(), basis.T @ memory["xy"], tau)
+            rows = [(basis.T @ gram @ basis, basis.T @ xy) for gram, xy in zip(*self._rows(memory), strict=True)]
+            gram, xy = (np.concatenate([np.ravel(part) for part in parts]) for parts in zip(*rows, strict=True))
+            statistics = LinearStatistics(gram, xy, tau, len(rows), memory["rewards"])
         state = learner.begin(known, statistics)
         found = {"chosen": chosen, **facts, "since": memory["since"]}
         return Phase(learner, state, 2**i, epoch=i, label=f"F_{chosen}", facts=found)
@@ -66,23 +72,39 @@ class LadderLinear:
         memory["gram"] = memory["gram"] + state.gram
         memory["xy"] = memory["xy"] + state.xy
         memory["squares"] += float(state.squares[0])
+        memory["rewards"] = state.inner.rewards if isinstance(state.inner.rewards, RewardRows) else None
         memory["episodes"] += outcome.episodes
         memory["epoch"] += 1
 
-    def losses(self, memory: dict[str, Any]) -> Floats:
-        """Return min over F_m of L, less sum y^2, for every m."""
-        return np.array([rung.smallest_loss(memory["gram"], memory["xy"]) for rung in self.ladder.rungs])
+    @staticmethod
+    def _rows(memory: dict[str, Any]) -> tuple[list[Floats], list[Floats]]:
+        return list(memory["gram"]), list(memory["xy"])
 
-    def bound(self, memory: dict[str, Any]) -> float:
-        """Return L_lambda(theta_M) + (1/4)(logdet(Sigma_M/lambda) + 2 log(1/delta)), less sum y^2 (M15)."""
+    def losses(self, memory: dict[str, Any]) -> Floats:
+        """Return min over F_m of L, less sum y^2, for every m and step [M, T]."""
+        rows = list(zip(*self._rows(memory), strict=True))
+        return np.array([[rung.smallest_loss(gram, xy) for gram, xy in rows] for rung in self.ladder.rungs])
+
+    def bounds(self, known: Known, memory: dict[str, Any]) -> Floats:
+        """Return L_lambda(theta_M) + (1/4)(logdet(Sigma_M/lambda) + 2 log(1/delta)), less sum y^2, by step (M15)."""
         basis, lam = self.ladder.rungs[-1].basis, self.regularization
-        gram, xy = basis.T @ memory["gram"] @ basis, basis.T @ memory["xy"]
-        sigma = gram / lam + np.eye(len(xy))
-        fit = -float(xy @ np.linalg.solve(sigma, xy)) / lam
-        return fit + self.slack * 0.25 * (float(np.linalg.slogdet(sigma)[1]) + 2.0 * math.log(1.0 / self.delta))
+        level = math.log(1.0 / self._recorded(1, self.delta).full.level(known))
+        found = []
+        for gram, xy in zip(*self._rows(memory), strict=True):
+            own, right = basis.T @ gram @ basis, basis.T @ xy
+            sigma = own / lam + np.eye(len(right))
+            fit = -float(right @ np.linalg.solve(sigma, right)) / lam
+            found.append(fit + self.slack * 0.25 * (float(np.linalg.slogdet(sigma)[1]) + 2.0 * level))
+        return np.array(found)
 
     def _recorded(self, m: int, delta: float) -> Recorded:
-        common: dict[str, Any] = {"delta": delta, "replan": self.replan, "scale": self.scale}
+        common: dict[str, Any] = {
+            "delta": delta,
+            "replan": self.replan,
+            "scale": self.scale,
+            "rewards": self.rewards,
+            "kernel": self.kernel,
+        }
         rung, full = self.ladder.rungs[m - 1], self.ladder.rungs[-1]
         return Recorded(
             learner=UCRLVTRLin(features=rung.own_features, norm_bound=rung.norm_bound, **common),

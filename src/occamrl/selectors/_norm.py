@@ -38,18 +38,22 @@ class Spectrum(NamedTuple):
         return float(np.log1p(self.eigenvalues / lam).sum())
 
 
-def spectrum(statistics: LinearStatistics) -> Spectrum:
-    """Return the rows along the axes of their matrix."""
-    d = statistics.xy.size
-    eigenvalues, axes = np.linalg.eigh(statistics.gram.reshape(d, d))
-    return Spectrum(np.maximum(eigenvalues, 0.0), axes.T @ statistics.xy, statistics.episodes)
+def spectra(statistics: LinearStatistics) -> list[Spectrum]:
+    """Return the rows of each step along the axes of their matrix."""
+    found = []
+    for gram, xy, *_ in statistics.by_step():
+        eigenvalues, axes = np.linalg.eigh(gram.reshape(xy.size, xy.size))
+        found.append(Spectrum(np.maximum(eigenvalues, 0.0), axes.T @ xy, statistics.episodes))
+    return found
 
 
 def refined_norm(learner: UCRLVTRLin, known: Known, statistics: LinearStatistics) -> float:
-    """Return the largest norm in a learner's confidence ellipsoid with these rows (M19)."""
-    rows = spectrum(statistics)
-    beta = squared_radius(learner, known, rows.xy.size, rows.logdet(learner.lam), rows.episodes)
-    return _farthest_norm(learner.lam, rows, beta)
+    """Return the largest norm in a learner's confidence ellipsoid with these rows (M19), or in those of all steps."""
+    norms = []
+    for rows in spectra(statistics):
+        beta = squared_radius(learner, known, rows.xy.size, rows.logdet(learner.lam), rows.episodes)
+        norms.append(_farthest_norm(learner.lam, rows, beta))
+    return max(norms)
 
 
 def _farthest_norm(lam: float, rows: Spectrum, beta: float) -> float:
@@ -75,25 +79,33 @@ def shelf(learner: UCRLVTRLin, least: float) -> list[UCRLVTRLin]:
 
 
 def refine(learners: Sequence[UCRLVTRLin], known: Known, statistics: LinearStatistics, bound: float) -> UCRLVTRLin:
-    """Return the best learner of a shelf, with the smallest norm bound that the rows allow; ``bound`` is valid."""
-    rows = spectrum(statistics)
+    """Return the best learner of a shelf, with the smallest norm bound that the rows allow; ``bound`` is valid.
+
+    With one kernel per step the bound is for all of them: the largest that any step allows.
+    """
+    steps = spectra(statistics)
     lams = np.array([learner.lam for learner in learners])
     for _ in range(_MOST_ROUNDS):
-        least = _radii(learners, known, rows, bound).min(axis=1)
-        smaller = min(_farthest_norm(lam, rows, beta) for lam, beta in zip(lams, least, strict=True))
+        smaller = 0.0
+        for rows in steps:
+            least = _radii(learners, known, rows, bound).min(axis=1)
+            norm = min(_farthest_norm(lam, rows, beta) for lam, beta in zip(lams, least, strict=True))
+            smaller = max(smaller, norm)
         if smaller > (1.0 - _WORTHWHILE) * bound:
             break
         bound = smaller
-    radii = _radii(learners, known, rows, bound, playing=True)
-    radii[lams[:, np.newaxis] > lams] = np.inf  # while it plays, a learner can only follow the event of a larger lambda
-    volume = rows.xy.size * np.log(radii)
-    volume -= np.log(rows.eigenvalues + lams[:, np.newaxis]).sum(axis=1)[:, np.newaxis]
+    volume = np.zeros((lams.size, lams.size))
+    for rows in steps:
+        radii = _radii(learners, known, rows, bound, playing=True)
+        radii[lams[:, np.newaxis] > lams] = np.inf  # playing, one can only follow the event of a larger lambda
+        volume += rows.xy.size * np.log(radii)
+        volume -= np.log(rows.eigenvalues + lams[:, np.newaxis]).sum(axis=1)[:, np.newaxis]
     shape, event = divmod(int(np.argmin(volume)), lams.size)
     chosen = dataclasses.replace(learners[shape], norm_bound=bound)
     if shape == event:
         return chosen
     # Both log-determinants grow with the rows, and their difference shrinks: its present value bounds it from now on.
-    slack = rows.logdet(float(lams[event])) - rows.logdet(float(lams[shape]))
+    slack = max(rows.logdet(float(lams[event])) - rows.logdet(float(lams[shape])) for rows in steps)
     return dataclasses.replace(chosen, event=(float(lams[event]), slack))
 
 
@@ -113,7 +125,7 @@ def _radii(
     lams = np.array([each.lam for each in learners])
     centers = np.stack([rows.center(float(lam)) for lam in lams])
     unit = target_unit(learners[0], known)
-    noise = np.array([rows.logdet(each.lam) + 2.0 * math.log(1.0 / each.delta) for each in learners])
+    noise = np.array([rows.logdet(each.lam) + 2.0 * math.log(1.0 / each.level(known)) for each in learners])
     # L'(theta') - L(theta) = (lambda' - lambda) <theta, theta'>: both are quadratic forms of xy on the same axes
     products = np.sum(centers**2, axis=1)[:, np.newaxis] if playing else centers @ centers.T
     losses = (lams - lams[:, np.newaxis]) * products

@@ -14,10 +14,13 @@ from occamrl.contracts import Known, Phase, PhaseOutcome, Selector
 from occamrl.errors import ParameterError, require_choice
 from occamrl.families.ladder import Ladder
 from occamrl.families.linear import LinearLadder
+from occamrl.learners._planned import is_planned
+from occamrl.learners.rewards import Rewards, require_rewards
 from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested, example_ladder
 from occamrl.selectors._ladder_anytime import LadderAnytime
 from occamrl.selectors._ladder_epochs import LadderEpochs
 from occamrl.selectors._ladder_linear import LadderLinear
+from occamrl.selectors._ladder_planned import LadderPlanned
 
 RULES = ("paper", "sharp")
 DATA = ("fresh", "pooled")
@@ -60,6 +63,10 @@ class ARLGen(Selector):
         Of the base learner.
     scale, slack : float
         Multiply the slack of the confidence set, and that of the test at epochs. Below 1 the guarantee is lost.
+    rewards, kernel
+        Of the base learner: unknown rewards, and one kernel per step, the true class then being the smallest that holds
+        all of them. On a Ladder either needs the sharp set (``radius`` "sharp", also its default then), and the run
+        begins with class 1 at any time.
 
     Notes
     -----
@@ -82,9 +89,13 @@ class ARLGen(Selector):
     replan: float = 0.0
     scale: float = 1.0
     slack: float = 1.0
+    rewards: Rewards = "known"
+    kernel: str = "stationary"
 
     def __post_init__(self) -> None:
         require_choice("rule", self.rule, RULES)
+        require_rewards(self.rewards)
+        require_choice("kernel", self.kernel, ("stationary", "per_step"))
         if not isinstance(self.ladder, (Ladder, LinearLadder)):
             raise ParameterError("ladder", got=type(self.ladder).__name__, expected="a Ladder or LinearLadder")
         if self.data is not None:
@@ -122,7 +133,7 @@ class ARLGen(Selector):
         return (self.test or ("epoch" if epochs else "anytime")) == "anytime"
 
     @cached_property
-    def _parts(self) -> LadderAnytime | LadderEpochs | LadderLinear:
+    def _parts(self) -> LadderAnytime | LadderEpochs | LadderLinear | LadderPlanned:
         paper = self.rule == "paper"
         weights = self.weights or ("none" if paper else "range")
         common: dict[str, Any] = {
@@ -132,9 +143,18 @@ class ARLGen(Selector):
             "scale": self.scale,
         }
         if isinstance(self.ladder, LinearLadder):
-            linear = LadderLinear(**common, data=self.data or "pooled", start_class=self.start_class, slack=self.slack)
+            linear = LadderLinear(
+                **common,
+                data=self.data or "pooled",
+                start_class=self.start_class,
+                slack=self.slack,
+                rewards=self.rewards,
+                kernel=self.kernel,
+            )
             linear._recorded(1, self.delta)
             return linear
+        if is_planned(self.rewards, self.kernel):
+            return self._planned(common, weights)
         if self._anytime:
             learner = UCRLVTRNested(
                 **common,
@@ -156,6 +176,29 @@ class ARLGen(Selector):
         )
         epochs._learner(1, self.delta)
         return epochs
+
+    def _planned(self, common: dict[str, Any], weights: str) -> LadderPlanned:
+        """Return the parts with unknown rewards or one kernel per step."""
+        if self.radius not in (None, "sharp"):
+            raise ParameterError("radius", got=self.radius, expected='"sharp" with unknown rewards or per-step kernels')
+        if self._anytime and self.start_class != 1:
+            expected = "1 at any time with unknown rewards or per-step kernels"
+            raise ParameterError("start_class", got=self.start_class, expected=expected)
+        parts = LadderPlanned(
+            **common,
+            rule=self.rule,
+            data=self.data or ("fresh" if self.rule == "paper" else "pooled"),
+            test="anytime" if self._anytime else "epoch",
+            start_class=self.start_class,
+            weights=weights,
+            slack=self.slack,
+            safe=self.safe,
+            guard=self.guard,
+            rewards=self.rewards,
+            kernel=self.kernel,
+        )
+        parts._nested()
+        return parts
 
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data."""

@@ -57,6 +57,8 @@ class ARLLinNorm(LinearBase, Selector):
     features, norm_bound, delta, radius, weights, replan, regularization, scale, paper_constant, target_range, clip
         Of the base algorithm, :class:`~occamrl.learners.ucrl_vtr_lin.UCRLVTRLin`. ``norm_bound`` is b_1, and
         ``regularization`` is "scaled" by default.
+    rewards, kernel
+        Of the base algorithm too. With one kernel per step the bound is for the largest of their norms.
     data : "pooled" | "fresh"
         Keep the rows of all epochs, or begin each epoch without any, as the paper does.
     initial_episodes : int
@@ -91,7 +93,8 @@ class ARLLinNorm(LinearBase, Selector):
         """Return the memory before any data: epoch 1, the bound that was given."""
         d = self.features.dimension
         least = smallest_norm(self.features)
-        return {"epoch": 1, "norm_bound": float(self.norm_bound), "statistics": nothing(d), "least": least}
+        rows = nothing(d, self.base().steps(known))
+        return {"epoch": 1, "norm_bound": float(self.norm_bound), "statistics": rows, "least": least}
 
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Play an epoch with the present bound."""
@@ -106,7 +109,7 @@ class ARLLinNorm(LinearBase, Selector):
         event = (learner.lam, 0.0) if learner.event is None else learner.event
         facts = {
             "norm_bound": memory["norm_bound"],
-            "estimate": fit.theta.tolist(),
+            "estimate": fit.estimate.tolist(),
             "regularization": [learner.lam, event[0]],
             "level": float(learner.delta),
             **fit.excitation(known.horizon),
