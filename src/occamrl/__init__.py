@@ -41,6 +41,13 @@ _HOMES = {
     "NonAdaptive": "occamrl.selectors.counterparts",
     "Diagnosis": "occamrl.report.diagnosis",
     "diagnose": "occamrl.report.diagnosis",
+    "Simulators": "occamrl.environments.simulators",
+    "Supports": "occamrl.report.supports",
+    "supports": "occamrl.report.supports",
+    "Log": "occamrl.logs.episodes",
+    "Selection": "occamrl.logs.selection",
+    "read_log": "occamrl.logs.reading",
+    "select": "occamrl.logs.selection",
     "run": "occamrl.runs.loop",
     "Result": "occamrl.runs.result",
     "Experiment": "occamrl.runs.experiment",
@@ -48,6 +55,19 @@ _HOMES = {
     "Interaction": "occamrl.runs.interaction",
     "save_checkpoint": "occamrl.runs.checkpoint",
     "load_checkpoint": "occamrl.runs.checkpoint",
+    "learn": "occamrl.runs.learning",
+    "Agent": "occamrl.runs.agent",
+    "Learned": "occamrl.runs.learned",
+    "FiniteEnvironment": "occamrl.environments.finite",
+    "Discretiser": "occamrl.environments.discretiser",
+    "inconsistency": "occamrl.environments.discretiser",
+    "read_ladder": "occamrl.environments.ladder_spec",
+    "LadderSpec": "occamrl.environments.ladder_spec",
+    "EnvironmentFault": "occamrl.environments.misbehaviour",
+    "Callback": "occamrl.runs.callbacks",
+    "TensorBoard": "occamrl.runs.callbacks",
+    "MLflow": "occamrl.runs.callbacks",
+    "WeightsAndBiases": "occamrl.runs.callbacks",
     "make_problem": "occamrl.registry",
     "stream": "occamrl.seeding",
     "check_learner": "occamrl.checks",
@@ -63,7 +83,7 @@ _HOMES = {
     "InvalidInput": "occamrl.errors",
     "OccamRLError": "occamrl.errors",
 }
-_MODULES = ("problems", "families", "learners", "selectors", "errors", "registry")
+_MODULES = ("problems", "environments", "families", "learners", "selectors", "errors", "registry")
 
 __all__ = [  # spelled out, so that tools can read it
     "UCRLVTR",
@@ -71,12 +91,17 @@ __all__ = [  # spelled out, so that tools can read it
     "ARLLin",
     "ARLLinDim",
     "ARLLinNorm",
+    "Agent",
     "BernoulliRewards",
     "BetaRewards",
+    "Callback",
     "CoverFamily",
     "Diagnosis",
+    "Discretiser",
+    "EnvironmentFault",
     "Experiment",
     "FeatureMap",
+    "FiniteEnvironment",
     "FiniteFamily",
     "FiniteMDP",
     "Greedy",
@@ -88,10 +113,14 @@ __all__ = [  # spelled out, so that tools can read it
     "LadderNonAdaptive",
     "LadderOracle",
     "LadderSmallest",
+    "LadderSpec",
+    "Learned",
     "Learner",
     "LinearFamily",
     "LinearLadder",
     "LinearStatistics",
+    "Log",
+    "MLflow",
     "NonAdaptive",
     "OccamRLError",
     "Optimal",
@@ -101,29 +130,45 @@ __all__ = [  # spelled out, so that tools can read it
     "Result",
     "RewardsLinear",
     "RewardsPerPair",
+    "Selection",
     "Selector",
+    "Simulators",
+    "Supports",
+    "TensorBoard",
     "UCRLVTRLin",
     "UCRLVTRNested",
     "UniformRandom",
+    "WeightsAndBiases",
     "__version__",
     "check_family",
     "check_learner",
     "check_problem",
     "check_selector",
     "diagnose",
+    "inconsistency",
+    "learn",
     "load",
     "load_checkpoint",
     "make_problem",
     "preflight",
+    "read_ladder",
+    "read_log",
     "run",
     "save_checkpoint",
+    "select",
     "stream",
+    "supports",
 ]
 
 if TYPE_CHECKING:
     from occamrl.checks import check_family, check_learner, check_problem, check_selector
     from occamrl.confidence.preflight import preflight
     from occamrl.contracts import Known, Learner, Phase, PhaseOutcome, Selector
+    from occamrl.environments.discretiser import Discretiser, inconsistency
+    from occamrl.environments.finite import FiniteEnvironment
+    from occamrl.environments.ladder_spec import LadderSpec, read_ladder
+    from occamrl.environments.misbehaviour import EnvironmentFault
+    from occamrl.environments.simulators import Simulators
     from occamrl.errors import Interrupted, InvalidInput, OccamRLError
     from occamrl.families.cover import CoverFamily
     from occamrl.families.features import FeatureMap
@@ -138,13 +183,21 @@ if TYPE_CHECKING:
     from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
     from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
     from occamrl.learners.uniform_random import UniformRandom
+    from occamrl.logs.episodes import Log
+    from occamrl.logs.reading import read_log
+    from occamrl.logs.selection import Selection, select
     from occamrl.problems.finite_mdp import FiniteMDP
     from occamrl.problems.noise import BernoulliRewards, BetaRewards
     from occamrl.registry import make_problem
     from occamrl.report.diagnosis import Diagnosis, diagnose
+    from occamrl.report.supports import Supports, supports
+    from occamrl.runs.agent import Agent
+    from occamrl.runs.callbacks import Callback, MLflow, TensorBoard, WeightsAndBiases
     from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
     from occamrl.runs.experiment import Experiment
     from occamrl.runs.interaction import Interaction
+    from occamrl.runs.learned import Learned
+    from occamrl.runs.learning import learn
     from occamrl.runs.loop import run
     from occamrl.runs.records import load
     from occamrl.runs.result import Result

@@ -1,7 +1,7 @@
 """The command line: thin, it parses, calls and prints.
 
 Exit codes: 0 all is well; 1 some cells failed, something is damaged or could not be written; 2 bad input; 130 stopped
-by Ctrl-C.
+by Ctrl-C. `select` also has 3 (not enough data) and 4 (no class of the ladder explains them).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Occam's razor for reinforcement learning.")
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+UNDECIDED = {"not enough data": 3, "outside": 4}  # verdicts of `select` that name no class
 
 Folder_ = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of an experiment.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per processor.")]
@@ -99,7 +100,8 @@ def _execute(
     options = Options(workers, scheduler, max(checkpoint_every, 1e-3), silence)
     with choose(as_json) as display:
         tally = execute(Folder(path), options, display, experiment)
-        display({"event": "end", "finished": tally.done + tally.earlier, "failed": len(tally.failed)})
+        counts = {"finished": tally.done + tally.earlier, "failed": len(tally.failed), "stopped": tally.stopped}
+        display({"event": "end", **counts})
     if tally.stopped:
         typer.echo(f"Stopped. Go on with: occamrl resume {path}", err=True)
         raise typer.Exit(INTERRUPTED)
@@ -149,6 +151,26 @@ def verify(
 
 
 @app.command()
+def select(
+    log: Annotated[str, typer.Argument(help="A Parquet file, or minari:ID for a local Minari dataset.")],
+    ladder: Annotated[Path, typer.Option(metavar="SPEC", help="The ladder of models, a TOML file.")],
+    delta: Annotated[float, typer.Option(help="Probability of rejecting the right class, at most.")] = 0.05,
+    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the spec's.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say how rich a model logged episodes ask for. Exit code 3: not enough data; 4: no class explains them."""
+    with _told():
+        from occamrl.environments.ladder_spec import read_ladder
+        from occamrl.logs.reading import read_log
+        from occamrl.logs.selection import select as test
+
+        found = test(read_log(log), read_ladder(ladder, horizon=horizon), delta=delta)
+        _print(found.as_data() if as_json else str(found).splitlines())
+        if found.verdict in UNDECIDED:
+            raise typer.Exit(UNDECIDED[found.verdict])
+
+
+@app.command()
 def report(
     folder: Folder_,
     out: Annotated[Path | None, typer.Option(help="The page; by default DIR/report.html.")] = None,
@@ -167,6 +189,41 @@ def watch(
     """Serve the page on this machine while cells run."""
     with _told():
         _later("watch").serve(folder, port)
+
+
+@app.command()
+def learn(
+    env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="A registered Gymnasium environment.")],
+    ladder: Annotated[str, typer.Option(help="A TOML file of models, or the name of a shipped ladder.")],
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes, in all.")],
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")] = None,
+    options: Annotated[list[str] | None, typer.Option("--with", help="key=value for the environment.")] = None,
+    modules: Annotated[list[str] | None, typer.Option("--import", help="Import a module that registers it.")] = None,
+    delta: Annotated[float, typer.Option(help="How often the verdict may be wrong.")] = 0.05,
+    safe: Annotated[bool, typer.Option(help="Be optimistic over all models that are left.")] = False,
+    compare: Annotated[bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")] = False,
+    checkpoint: Annotated[Path | None, typer.Option(help="Save there, and go on from there.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Learn in a Gymnasium environment and say which rung of a ladder of models it needs."""
+    with _told():
+        from occamrl.commands.learn import learn_and_tell, lines
+
+        for told in learn_and_tell(
+            env_id,
+            ladder,
+            episodes=episodes,
+            seed=seed,
+            horizon=horizon,
+            options=options or (),
+            modules=modules or (),
+            delta=delta,
+            safe=safe,
+            compare=compare,
+            checkpoint=checkpoint,
+        ):
+            _print(told if as_json else lines(told))
 
 
 @app.command()

@@ -239,7 +239,7 @@ def test_ctrl_c_stops_cleanly_and_resume_finishes(tmp_path: Path) -> None:
     answer = command("resume", out, "--json", "--workers", 2)
     assert answer.returncode == 0
     events = [json.loads(line) for line in answer.stdout.splitlines()]
-    assert events[-1] == {"event": "end", "finished": 4, "failed": 0}
+    assert events[-1] == {"event": "end", "finished": 4, "failed": 0, "stopped": False}
     whole = play(Experiment.from_toml(spec), tmp_path / "whole")
     assert contents(out) == contents(whole.path)
 

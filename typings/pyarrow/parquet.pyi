@@ -5,9 +5,16 @@ from typing import IO, Any
 
 from pyarrow import Schema, Table
 
+class RowGroupMetaData:
+    @property
+    def total_byte_size(self) -> int: ...
+
 class FileMetaData:
     @property
     def num_rows(self) -> int: ...
+    @property
+    def num_row_groups(self) -> int: ...
+    def row_group(self, i: int) -> RowGroupMetaData: ...
 
 class ParquetFile:
     def __init__(self, source: str | PathLike[str] | IO[bytes]) -> None: ...

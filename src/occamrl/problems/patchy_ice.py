@@ -63,10 +63,15 @@ class PatchyIce:
         """S."""
         return self.rows * SIDE
 
+    @property
+    def lake(self) -> tuple[str, ...]:
+        """The map, row by row."""
+        return LAKE[SIDE - self.rows :]
+
     @cached_property
     def phi(self) -> list[sp.csr_array]:
         """Nine sparse kernels (S*A, S): the walk without slipping, and what a slip in each column changes per q."""
-        states, actions, lake = self.states, len(_STEPS), LAKE[SIDE - self.rows :]
+        states, actions, lake = self.states, len(_STEPS), self.lake
         entries: list[list[tuple[int, int, float]]] = [[] for _ in range(1 + SIDE)]
         for s, a in itertools.product(range(states), range(actions)):
             row = s * actions + a

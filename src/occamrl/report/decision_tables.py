@@ -10,7 +10,7 @@ import numpy as np
 
 from occamrl.report.decisions import Step, choice_of, lock_in, plain_choice, steps
 from occamrl.report.inputs import Group
-from occamrl.report.numbers import plain, plains
+from occamrl.report.numbers import is_number, plain, plains
 
 MOST_EPOCHS = 120
 MOST_ROWS = 64
@@ -51,7 +51,7 @@ def _spread(columns: Sequence[Sequence[float]]) -> dict[str, Any]:
 
 
 def _numbers(value: Any) -> list[float]:
-    if not isinstance(value, list) or not all(isinstance(part, (int, float)) for part in value):
+    if not isinstance(value, list) or not all(is_number(part) for part in value):
         return []
     return [float(part) for part in value]
 
@@ -65,7 +65,7 @@ def _evidence(kind: str, walks: Sequence[dict[int, Step]], epochs: Sequence[int]
     thresholds: list[list[float]] = []
     for epoch in epochs:
         found = [walk[epoch].facts for walk in walks if epoch in walk]
-        usable = [facts for facts in found if isinstance(facts.get("threshold"), (int, float)) and facts.get(name)]
+        usable = [facts for facts in found if is_number(facts.get("threshold")) and facts.get(name)]
         columns.append([_numbers(facts[name]) for facts in usable])
         thresholds.append([float(facts["threshold"]) for facts in usable])
     width = max((len(line) for column in columns for line in column), default=0)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from occamrl.report.inputs import Cell
+from occamrl.report.numbers import is_number
 
 CHOICES = ("chosen", "active", "norm_bound")  # in this order the first one a phase has is its decision
 
@@ -41,10 +41,10 @@ def choice_of(cells: Sequence[Cell]) -> str | None:
 def plain_choice(name: str, value: Any) -> Any:
     """Return a decision as it is compared and shown: an int, a sorted tuple of ints, or a float; None if it is none."""
     if name == "active":
-        if not isinstance(value, list) or not all(isinstance(j, int) for j in value):
+        if not isinstance(value, list) or not all(type(j) is int and 0 <= j < 2**53 for j in value):
             return None
         return tuple(sorted(value))
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not is_number(value):
         return None
     return int(value) if name == "chosen" else float(value)
 

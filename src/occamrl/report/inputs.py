@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from occamrl.contracts import Floats, Ints
+from occamrl.runs.files import parse_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -148,7 +149,8 @@ def _phases(table: pa.Table) -> dict[str, list[dict[str, Any]]]:
     kept = table.select(["cell", "phase", "epoch", "label", "episodes", "facts"])
     found: dict[str, list[dict[str, Any]]] = {}
     for row in kept.to_pylist():
-        facts = json.loads(row["facts"]) if row["facts"] else {}
+        where = f"phases.parquet of cell {row['cell']}: facts of phase {row['phase']}"
+        facts = parse_json((row["facts"] or "{}").encode(), where)
         found.setdefault(row["cell"], []).append({**row, "facts": facts if isinstance(facts, dict) else {}})
     for rows in found.values():
         rows.sort(key=lambda row: int(row["phase"]))

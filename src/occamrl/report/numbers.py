@@ -6,6 +6,13 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+LARGEST = 1e300
+
+
+def is_number(value: Any) -> bool:
+    """Say whether a fact from a record is a number that can be drawn: finite, and no integer beyond all floats."""
+    return type(value) in (int, float) and abs(value) <= LARGEST
+
 
 def plain(value: Any) -> float | int | None:
     """Return a number with six significant digits, a whole one as an int; None for nan, infinities and None."""

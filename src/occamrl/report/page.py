@@ -19,6 +19,7 @@ from typing import Any
 from occamrl.report.inputs import RecordsLike, StatusLike
 from occamrl.report.model import build
 from occamrl.runs import records as runs_records
+from occamrl.runs.files import make_folder, write_whole
 
 SCRIPTS = ("dom.js", "chart.js", "heat.js", "regret.js", "decisions.js", "evidence.js", "main.js")
 
@@ -98,7 +99,7 @@ def render(model: Mapping[str, Any], *, refresh: float | None = None, tag: str =
     return _PAGE.format(
         live=live,
         policy=html.escape(policy(refresh is not None), quote=False),
-        title=html.escape(str(model["name"])),
+        title=html.escape(str(model["name"]).encode("utf-8", "replace").decode()),  # half a surrogate pair has no code
         style=style,
         data=as_json(model),
         script=script,
@@ -118,13 +119,8 @@ def status(folder: Path) -> StatusLike:
 def write_page(records: RecordsLike, out: Path, *, figures: Path | None = None, baseline: str | None = None) -> Path:
     """Write the page of some records, whole or not at all, and their figures into a folder if one is given."""
     model = build(records, baseline)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(out.name + ".partial")
-    try:
-        partial.write_text(render(model), encoding="utf-8", newline="\n")
-        partial.replace(out)
-    finally:
-        partial.unlink(missing_ok=True)
+    make_folder(out.parent)
+    write_whole(out, render(model).encode())
     if figures is not None:
         from occamrl.report.plates import write_figures
 

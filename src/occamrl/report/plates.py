@@ -5,6 +5,7 @@ Fonts are embedded as outlines a printer accepts (Type 42), files carry no date,
 
 from __future__ import annotations
 
+import io
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from occamrl.report.figures import COLOURS, STYLES
+from occamrl.runs.files import make_folder, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -216,7 +218,7 @@ def write_figures(model: Mapping[str, Any], folder: Path, formats: Sequence[str]
     """Write every plot into a folder in every format; return the paths."""
     import matplotlib as mpl
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     undated: dict[str, dict[str, Any]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
     written = []
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
@@ -225,6 +227,8 @@ def write_figures(model: Mapping[str, Any], folder: Path, formats: Sequence[str]
             figure.draw_without_rendering()  # lays out once instead of once per format
             figure.set_layout_engine("none")
             for ending in formats:
+                drawn = io.BytesIO()
+                figure.savefig(drawn, format=ending, metadata=undated.get(ending))
                 written.append(folder / f"{name}.{ending}")
-                figure.savefig(written[-1], metadata=undated.get(ending))
+                write_whole(written[-1], drawn.getvalue(), durable=False)
     return written

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
+import os
 import sys
 import threading
 import time
@@ -19,7 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from occamrl.errors import OccamRLError
+from occamrl.errors import OccamRLError, ParameterError
 from occamrl.report import page
 from occamrl.report.inputs import RecordsLike, StatusLike
 from occamrl.report.model import Memory, build, standing
@@ -91,7 +92,7 @@ class Source:
             else:
                 self._model = build(self._load(self._folder), memory=self._memory)
                 self._seen = seen
-        except (OccamRLError, OSError, ValueError, KeyError) as error:
+        except (OccamRLError, OSError, ValueError, TypeError, LookupError, ArithmeticError) as error:
             # A folder that cannot be read now may be readable in a moment: show what was there, and say why.
             self._model = {**self._model, "trouble": f"The records cannot be read: {error}"}
 
@@ -176,6 +177,11 @@ class Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
+def _desktop() -> bool:
+    """Say whether there is a desktop to open a page on; a browser in the terminal would hide this server."""
+    return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
 def serve(folder: Path, port: int = 0, open_browser: bool = True, say: Callable[[str], None] = print) -> None:
     """Serve the live page of an experiment's folder until Ctrl-C.
 
@@ -190,9 +196,14 @@ def serve(folder: Path, port: int = 0, open_browser: bool = True, say: Callable[
     say : callable
         Is given the address.
     """
-    with Server(Source(folder), port) as server:
+    page.status(folder)  # a folder that holds no experiment is told now, not on the page
+    try:
+        made = Server(Source(folder), port)
+    except OSError as error:
+        raise ParameterError("port", got=f"{port} ({error.strerror})", expected="one that is free, or 0") from error
+    with made as server:
         say(f"Watching {folder} at {server.address} (Ctrl-C stops)")
-        if open_browser:
+        if open_browser and _desktop():
             webbrowser.open(server.address)
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,14 +12,16 @@ from typing import Any
 
 from occamrl import registry
 from occamrl.contracts import Agent
-from occamrl.errors import InvalidInput, OccamRLError, UnknownName
+from occamrl.errors import InvalidInput, OccamRLError, ParameterError, UnknownName
 from occamrl.runs.failures import Fault, RecordError, SpecError
 from occamrl.runs.files import canonical, sha256
 from occamrl.runs.resolve import agents, make_agent, make_problem
-from occamrl.runs.spec import MOST_CELLS, AgentEntry, ProblemEntry, Spec
+from occamrl.runs.spec import MOST_CELLS, MOST_EPISODES, MOST_POINTS, AgentEntry, ProblemEntry, Spec
 
 ID = re.compile(r"[0-9a-f]{16}")
 FORMAT = 1
+_RANGES = {"seed": (0, 2**63 - 1), "episodes": (1, MOST_EPISODES), "thinning": (0, MOST_POINTS)}
+_NAMED = {"name": str, "label": str, "parameters": dict}
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,18 @@ class Cell:
         return sha256(canonical(self.content).encode())[:16]
 
     @classmethod
-    def of(cls, content: dict[str, Any]) -> Cell:
-        """Return the cell with this content."""
-        return cls(**{key: value for key, value in content.items() if key != "format"})
+    def of(cls, content: Mapping[str, Any]) -> Cell:
+        """Return the cell with this content (a manifest has it, among other things); refuse what is no cell."""
+        made = cls(*(content.get(name) for name in ("problem", "agent", "seed", "episodes", "thinning")))  # type: ignore[arg-type]  # checked below
+        for name, (least, most) in _RANGES.items():
+            value = getattr(made, name)
+            if type(value) is not int or not least <= value <= most:
+                raise ParameterError(name, got=str(value)[:60], expected=f"a whole number from {least} to {most}")
+        for name in ("problem", "agent"):
+            value = getattr(made, name)
+            if not isinstance(value, dict) or {key: type(part) for key, part in value.items()} != _NAMED:
+                raise ParameterError(name, got=str(value)[:60], expected=f"an object with {', '.join(_NAMED)}")
+        return made
 
     def make(self) -> tuple[Any, Agent]:
         """Return (problem, agent), ready to run."""

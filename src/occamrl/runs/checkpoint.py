@@ -50,20 +50,34 @@ def save_checkpoint(result: Result, path: str | Path, *, tag: str = "") -> None:
         "wall_time": result.wall_time,
         "tree": take_apart(tree, arrays),
     }
+    write_document(Path(path), document, arrays)
+
+
+def write_document(path: Path, document: dict[str, Any], arrays: Arrays) -> None:
+    """Write a JSON document and the arrays it refers to as one file with a digest of itself."""
     arrays[_DOCUMENT] = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]  # the stub takes the names for its own options
-    write_whole(Path(path), _with_digest(buffer.getvalue()))
+    write_whole(path, _with_digest(buffer.getvalue()))
+
+
+def read_document(path: Path) -> tuple[dict[str, Any], Arrays]:
+    """Return what :func:`write_document` wrote; anything else is refused by the file's name."""
+    arrays = read_arrays(path)
+    if _DOCUMENT not in arrays:
+        raise CheckpointError(str(path), got=f"arrays {sorted(arrays)[:5]}", expected=f"one called {_DOCUMENT!r}")
+    document = parse_json(arrays.pop(_DOCUMENT).tobytes(), path)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        got = document.get("format") if isinstance(document, dict) else type(document).__name__
+        raise CheckpointError(str(path), got=f"format {got}", expected=f"format {FORMAT}")
+    return document, arrays
 
 
 def load_checkpoint(agent: Agent, mdp: FiniteMDP | Problem, path: str | Path, *, tag: str = "") -> Result:
     """Return the result up to the checkpoint; go on with ``run(agent, mdp, episodes=..., continue_from=result)``."""
     path, problem = Path(path), as_mdp(mdp)
-    arrays = read_arrays(path)
     try:
-        document: dict[str, Any] = parse_json(arrays.pop(_DOCUMENT).tobytes(), path)
-        if document["format"] != FORMAT:
-            raise CheckpointError(str(path), got=f"format {document['format']}", expected=f"format {FORMAT}")
+        document, arrays = read_document(path)
         tree = put_together(document["tree"], arrays)
         expectations = (("problem", problem.fingerprint), ("agent", fingerprint(agent)), ("tag", tag))
         for field, expected in expectations:

@@ -1,8 +1,9 @@
 """The same cells on a Dask cluster (extra ``dask``). Workers must see the experiment's folder under the same path.
 
 A task plays one cell exactly as a local worker does, and its results are its files: nothing large travels. When a
-worker dies, its cell goes on from its checkpoint on another one. A task works under the token of the folder's lock;
-when the lock is gone or taken by somebody else, the task stops at an episode boundary.
+worker dies, Dask gives its cell to another one, where it goes on from its checkpoint; a cell that has ended as many
+workers as the scheduler allows (3 by default) is given up. A task works under the token of the folder's lock; when the
+lock is gone or taken by somebody else, the task stops at an episode boundary.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from occamrl.runs.worker import answer
 
 _CONNECT_SECONDS = 15
 _POLL_SECONDS = 0.1
+_PROGRESS_SECONDS = 1.0
+_GRACE = 30.0  # seconds between the request to stop and the end of patience
 
 
 def play_remotely(folder: str, content: dict[str, Any], token: str, checkpoint_seconds: float) -> Event:
@@ -55,17 +58,25 @@ class DaskExecutor:
         except (OSError, ValueError) as error:
             got = f"{address!r} ({type(error).__name__}: {error})"
             raise ParameterError("scheduler", got=got, expected="the address of a running Dask scheduler") from error
-        self._stopping = False
+        self._stopping: float | None = None
+        self._abandoned = False
 
     def play(self, cells: Sequence[Cell]) -> Iterator[Event]:
         """Yield events until every cell is done, failed or stopped."""
         tries = dict.fromkeys((cell.id for cell in cells), 0)
         waiting = {self._submit(cell): cell for cell in cells}
         reported: dict[str, float] = {}
+        look = 0.0
         try:
             while waiting:
                 time.sleep(_POLL_SECONDS)
-                yield from self._progress(waiting.values(), reported)
+                if self.client.status != "running":
+                    raise OccamRLError("the Dask scheduler is gone; finished cells and checkpoints are in the folder")
+                if time.monotonic() > look:
+                    yield from self._progress(waiting.values(), reported)
+                    look = time.monotonic() + _PROGRESS_SECONDS
+                if self._stopping is not None:
+                    yield from self._let_go(waiting)
                 for future in [future for future in waiting if future.done()]:
                     cell = waiting.pop(future)
                     event = self._outcome(future, cell)
@@ -81,9 +92,21 @@ class DaskExecutor:
             self.client.close()
 
     def stop(self) -> None:
-        """Take the tasks' permission away: those that run stop at an episode boundary, the others at once."""
-        self._stopping = True
+        """Take the tasks' permission away: those that run stop at an episode boundary. Asked again: wait for none."""
+        self._abandoned = self._stopping is not None
+        self._stopping = self._stopping or time.monotonic()
         self.lock.revoke()
+
+    def _let_go(self, waiting: dict[Any, Cell]) -> Iterator[Event]:
+        """Take back the cells that no worker has begun, and in the end those of workers that do not answer."""
+        assert self._stopping is not None  # noqa: S101  # called when somebody asked to stop
+        patient = not self._abandoned and time.monotonic() - self._stopping < _GRACE
+        at_work = {key for keys in self.client.processing().values() for key in keys} if patient else set()
+        left = [future for future in waiting if not future.done() and future.key not in at_work]
+        self.client.cancel(left)
+        for future in left:
+            text = "not begun" if patient else "its worker does not answer; it stops at its next episode boundary"
+            yield {"event": "stopped", "cell": waiting.pop(future).id, "text": text}
 
     def _submit(self, cell: Cell) -> Any:
         arguments = (str(self.folder.path), cell.content, self.lock.token, self.settings.checkpoint_seconds)
@@ -97,7 +120,9 @@ class DaskExecutor:
                 event["event"] = "failed"
             return event
         error = future.exception() if future.status == "error" else future.status
-        kind = "stopped" if self._stopping else "retry"
+        kind = "retry" if self._stopping is None else "stopped"
+        if type(error).__name__ == "KilledWorker":  # Dask has tried again by itself, as often as a cell may be
+            kind = "failed"
         return {"event": kind, "cell": cell.id, "text": f"{type(error).__name__}: {error}"}
 
     def _progress(self, cells: Any, reported: dict[str, float]) -> Iterator[Event]:

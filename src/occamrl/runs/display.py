@@ -49,6 +49,12 @@ def choose(json_lines: bool, stream: TextIO | None = None) -> Display:
     return LiveTable(stream) if stream.isatty() else PlainLines(stream)
 
 
+def quiet(stream: TextIO | None = None) -> Display:
+    """Return the display of a call from Python: a live table on a terminal, elsewhere a few lines if it takes long."""
+    stream = stream if stream is not None else sys.stderr
+    return LiveTable(stream) if stream.isatty() else FewLines(stream)
+
+
 class _Context:
     def __enter__(self) -> Self:
         return self
@@ -90,6 +96,34 @@ class PlainLines(_Context):
             self.told[event["cell"]] = now
         line = describe(event, self.count)
         if line:
+            self.stream.write(printable(line) + "\n")
+            self.stream.flush()
+
+
+class FewLines(_Context):
+    """A line about all cells now and then, and one about whatever goes wrong."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self.stream = stream
+        self.clock = clock
+        self.count = Count()
+        self.running: dict[str, float] = {}  # share of a cell that is played
+        self.told = clock()
+
+    def __call__(self, event: Event) -> None:
+        """Write a line, if the event deserves one or it is time to."""
+        self.count.take(event)
+        if event["event"] == "progress":
+            self.running[event["cell"]] = event["episodes"] / max(event["total"], 1)
+        elif event["event"] in ("done", "failed", "stopped"):
+            self.running.pop(event.get("cell", ""), None)
+        line = describe(event, self.count) if event["event"] in ("failed", "retry", "warning") else ""
+        now = self.clock()
+        if not line and now - self.told >= PLAIN_EVERY:
+            under_way = ", ".join(f"{100 * share:.0f} %" for share in list(self.running.values())[:8])
+            line = self.count.line() + (f"; running: {under_way}" if under_way else "")
+        if line:
+            self.told = now
             self.stream.write(printable(line) + "\n")
             self.stream.flush()
 

@@ -6,15 +6,17 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from occamrl.errors import ParameterError
 from occamrl.runs.cells import Cell, expand
+from occamrl.runs.display import quiet
 from occamrl.runs.executors import SILENCE_SECONDS, Event, Executor, LocalPool
 from occamrl.runs.failures import RecordError, StorageError
+from occamrl.runs.files import make_folder
 from occamrl.runs.folder import Folder
 from occamrl.runs.locks import FolderLock, describe
 from occamrl.runs.player import CHECKPOINT_SECONDS, Settings, record_failure
@@ -22,6 +24,10 @@ from occamrl.runs.records import Records, load
 from occamrl.runs.spec import Spec, parse, read_source
 
 Listener = Callable[[Event], None]
+
+
+def _silent(event: Event) -> None:
+    """Show nothing."""
 
 
 @dataclass(frozen=True)
@@ -103,15 +109,24 @@ class Experiment:
         workers: int | None = None,
         scheduler: str | None = None,
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
+        progress: bool | None = None,
         on_event: Listener = lambda event: None,
     ) -> Records:
         """Run the cells that are not finished in ``out`` and return all records.
 
-        Ctrl-C stops at an episode boundary and raises KeyboardInterrupt; calling again goes on from there. Cells that
-        fail do not stop the others and are listed in ``failed`` of the records.
+        Progress goes to standard error: a live table on a terminal, elsewhere (in a notebook) a line about all cells
+        every few seconds; ``progress`` False: nothing. Ctrl-C stops at an episode boundary and raises
+        KeyboardInterrupt; calling again goes on from there. Cells that fail do not stop the others and are listed in
+        ``failed`` of the records.
         """
         options = Options(workers=workers, scheduler=scheduler, checkpoint_seconds=checkpoint_seconds)
-        tally = execute(Folder(out), options, on_event, self)
+        with nullcontext(_silent) if progress is False else quiet() as display:
+
+            def listen(event: Event) -> None:
+                display(event)
+                on_event(event)
+
+            tally = execute(Folder(out), options, listen, self)
         if tally.stopped:
             raise KeyboardInterrupt(f"stopped; run again to go on: {tally.done + tally.earlier} cells are finished")
         return load(out)
@@ -132,10 +147,7 @@ def execute(folder: Folder, options: Options, listen: Listener, experiment: Expe
     if experiment is None:
         folder.experiment()
     else:
-        try:
-            folder.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(folder.path, error) from error
+        make_folder(folder.path)
     with FolderLock(folder.lock_file) as lock:
         if lock.recovered is not None:
             listen({"event": "warning", "text": f"the lock of {describe(lock.recovered)} was left behind; recovered"})

@@ -58,6 +58,14 @@ def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
         raise StorageError(path, error) from error
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, and those it lies in, unless it is there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(path, error) from error
+
+
 def sync_folder(folder: Path) -> None:
     """Make renames inside a folder durable."""
     if os.name == "posix":
@@ -89,16 +97,28 @@ def read_plain(path: Path, largest: int) -> bytes:
     except OSError as error:
         what = "a symbolic link" if path.is_symlink() else str(error.strerror)
         raise RecordError(path, got=what, expected="a regular file that can be read") from error
+    about = os.fstat(handle)
+    if not stat.S_ISREG(about.st_mode):
+        os.close(handle)
+        raise RecordError(path, got="no regular file", expected="a regular file")
     with os.fdopen(handle, "rb") as file:
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode):
-            raise RecordError(path, got="no regular file", expected="a regular file")
         if about.st_size > largest:
             raise RecordError(path, got=f"{about.st_size:,} bytes", expected=f"at most {largest:,}")
         content = file.read(largest + 1)
     if len(content) > largest:
         raise RecordError(path, got="a file that grows", expected=f"at most {largest:,} bytes")
     return content
+
+
+def there(path: Path) -> bool:
+    """Say whether something has this name, a symbolic link that leads nowhere included."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise RecordError(path, got=str(error.strerror), expected="a file that can be read") from error
+    return True
 
 
 def real_folder(path: Path) -> bool:

@@ -21,7 +21,17 @@ from typing import Any
 
 from occamrl.runs.cells import Cell, require_id
 from occamrl.runs.failures import RecordError, StorageError
-from occamrl.runs.files import read_sealed, real_folder, seal, sha256, sweep, write_whole
+from occamrl.runs.files import (
+    make_folder,
+    read_plain,
+    read_sealed,
+    real_folder,
+    seal,
+    sha256,
+    sweep,
+    there,
+    write_whole,
+)
 
 FORMAT = 1
 LARGEST_MANIFEST = 2**20
@@ -43,14 +53,11 @@ class Folder:
 
     def exists(self) -> bool:
         """Say whether there is an experiment."""
-        return self.experiment_file.exists() or self.experiment_file.is_symlink()
+        return there(self.experiment_file)
 
     def create(self, name: str, spec: dict[str, Any], source: bytes, cells: list[Cell]) -> None:
         """Make the folder, or add the cells of a larger spec to it."""
-        try:
-            self.cells.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(self.cells, error) from error
+        make_folder(self.cells)
         document = {
             "format": FORMAT,
             "name": name,
@@ -59,14 +66,12 @@ class Folder:
             "contents": [cell.content for cell in cells],
             "files": {"spec.toml": sha256(source)},
         }
-        content = seal(document)
-        if self.experiment_file.exists() and self.experiment_file.read_bytes() == content and self.spec_file.exists():
-            return
-        write_whole(self.spec_file, source)
-        write_whole(self.experiment_file, content)
+        for path, content in ((self.spec_file, source), (self.experiment_file, seal(document))):
+            if not _holds(path, content):
+                write_whole(path, content)
 
     def experiment(self) -> dict[str, Any]:
-        """Return experiment.json, checked."""
+        """Return experiment.json, checked: every id is that of its content, and none occurs twice."""
         path = self.experiment_file
         if not self.exists():
             raise RecordError(self.path, got="no experiment.json", expected="a folder written by `occamrl run`")
@@ -75,53 +80,41 @@ class Folder:
         for key, kind in _EXPERIMENT.items():
             if not isinstance(document.get(key), kind):
                 raise RecordError(path, got=f"{key}: {type(document.get(key)).__name__}", expected=kind.__name__)
-        for cell in document["cells"]:
-            require_id(cell, path)
-        if len(document["contents"]) != len(document["cells"]):
-            raise RecordError(path, got="cells and contents of different lengths", expected="one content per cell")
+        ids, contents = document["cells"], document["contents"]
+        if len(contents) != len(ids) or len(set(map(str, ids))) != len(ids):
+            raise RecordError(path, got="cells twice, or not as many as contents", expected="one content per cell")
+        for cell, content in zip(ids, contents, strict=True):
+            require_content(require_id(cell, path), content, path)
+        require_folder(self.cells)
         return document
 
     def planned(self) -> list[Cell]:
         """Return the cells of the experiment, in order."""
-        document = self.experiment()
-        cells = []
-        for cell_id, content in zip(document["cells"], document["contents"], strict=True):
-            try:
-                cell = Cell.of(content)
-                same = cell.id == cell_id
-            except (TypeError, ValueError, KeyError, AttributeError):
-                same = False
-            if not same:
-                raise RecordError(self.experiment_file, got=f"another content for {cell_id}", expected="its own")
-            cells.append(cell)
-        return cells
+        return [Cell.of(content) for content in self.experiment()["contents"]]
 
     def cell(self, cell: str) -> Path:
         """Return the folder of a cell, which may not exist yet; symbolic links are refused."""
         path = self.cells / require_id(cell, self.cells)
         for each in (self.cells, path):
-            if each.is_symlink() or (each.exists() and not real_folder(each)):
-                raise RecordError(each, got="a symbolic link or a file", expected="a folder")
+            require_folder(each)
         return path
 
     def open_cell(self, cell: str) -> Path:
         """Return the folder of a cell, made if needed."""
         path = self.cell(cell)
-        try:
-            path.mkdir(exist_ok=True)
-        except OSError as error:
-            raise StorageError(path, error) from error
+        make_folder(path)
         return path
 
     def manifest(self, cell: str) -> dict[str, Any] | None:
         """Return the manifest of a cell, checked; None: there is none yet."""
         path = self.cell(cell) / "manifest.json"
-        if not path.exists() and not path.is_symlink():
+        if not there(path):
             return None
         document = read_sealed(path, LARGEST_MANIFEST)
         require_format(document, path)
         if document.get("cell") != cell:
             raise RecordError(path, got=f"the manifest of {str(document.get('cell'))[:40]!r}", expected=cell)
+        require_content(cell, document, path)
         require_manifest(document, path)
         return document
 
@@ -151,8 +144,8 @@ class Folder:
     def put_aside(self, cell: str) -> Path:
         """Move a cell's folder into quarantine; return where it is now."""
         source = self.cells / require_id(cell, self.cells)
-        if self.quarantine.is_symlink():
-            raise RecordError(self.quarantine, got="a symbolic link", expected="a folder")
+        for each in (self.cells, self.quarantine):
+            require_folder(each)
         try:
             self.quarantine.mkdir(exist_ok=True)
             number = 1
@@ -171,6 +164,14 @@ def finish(cell: Path) -> None:
     sweep(cell)
 
 
+def _holds(path: Path, content: bytes) -> bool:
+    """Say whether a file is there, whole and with this content."""
+    try:
+        return read_plain(path, len(content)) == content
+    except RecordError:
+        return False
+
+
 def require_format(document: dict[str, Any], path: Path) -> None:
     """Refuse files of a format this version does not know."""
     if document.get("format") != FORMAT:
@@ -178,23 +179,37 @@ def require_format(document: dict[str, Any], path: Path) -> None:
         raise RecordError(path, got=got, expected=f"format {FORMAT}; a newer version of occamrl may read it")
 
 
-_NAMED = {"name": str, "label": str, "parameters": dict}
+def require_folder(path: Path) -> None:
+    """Refuse what has a folder's name and is none; that there is nothing yet is fine."""
+    if there(path) and not real_folder(path):
+        raise RecordError(path, got="a symbolic link or a file", expected="a folder")
+
+
+def require_content(cell: str, content: Any, path: Path) -> None:
+    """Refuse content that is not that of the cell with this id: the id is its hash."""
+    try:
+        found = Cell.of(content).id
+    except (TypeError, ValueError, AttributeError) as error:
+        raise RecordError(path, got=f"for {cell}, {error}", expected="the content of a cell") from error
+    if found != cell:
+        raise RecordError(path, got=f"another content for {cell}", expected="its own")
+
+
+_NUMBERS = ("total_regret", "total_return", "wall_time", "plans", "pessimistic_episodes")
+_LARGEST_NUMBER = 1e300
 
 
 def require_manifest(document: dict[str, Any], path: Path) -> None:
     """Refuse a manifest without the fields that readers rely on, or with files of other names."""
-    kinds: dict[str, Any] = {"seed": int, "episodes": int, "files": dict}
     if document.get("status") not in ("done", "failed"):
         raise RecordError(path, got=f"status {str(document.get('status'))[:20]!r}", expected="'done' or 'failed'")
-    if document["status"] == "done":
-        kinds |= {"total_regret": (int, float), "total_return": (int, float), "wall_time": (int, float)}
-    for key, kind in kinds.items():
-        if not isinstance(document.get(key), kind):
-            raise RecordError(path, got=f"{key}: {str(document.get(key))[:60]!r}", expected=f"{kind}")
-    for part in ("problem", "agent"):
-        value = document.get(part)
-        if not isinstance(value, dict) or not all(isinstance(value.get(key), kind) for key, kind in _NAMED.items()):
-            raise RecordError(path, got=f"{part}: {str(value)[:60]}", expected=f"an object with {', '.join(_NAMED)}")
+    for key in _NUMBERS if document["status"] == "done" else ():
+        value: Any = document.get(key)
+        if type(value) not in (int, float) or not abs(value) <= _LARGEST_NUMBER:
+            raise RecordError(path, got=f"{key}: {str(value)[:60]!r}", expected="a finite number")
+    for key in ("files", "versions", "machine"):
+        if not isinstance(document.get(key), dict) or not all(isinstance(v, str) for v in document[key].values()):
+            raise RecordError(path, got=f"{key}: {str(document.get(key))[:60]!r}", expected="names and strings")
     expected = set(TABLES) if document["status"] == "done" else set()
     if set(document["files"]) != expected:
         got = f"files {sorted(str(name)[:40] for name in document['files'])}"

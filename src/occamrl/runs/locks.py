@@ -7,18 +7,24 @@ system gives it back when they die, however they die. So a lock file left by a d
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import socket
+import stat
 import time
 import uuid
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from occamrl.errors import OccamRLError
 from occamrl.runs.failures import FolderInUse, RecordError, StorageError
 from occamrl.runs.files import read_json
+
+try:
+    import fcntl
+except ImportError:  # Windows: folders can be read there (list, status, report, watch), not worked on
+    fcntl = None  # type: ignore[assignment]  # asked for where a lock is taken
 
 _WAIT = 20.0  # seconds given to the workers of a dead process to notice and to end
 _LARGEST = 10_000
@@ -38,6 +44,8 @@ class FolderLock:
         self.recovered: dict[str, Any] | None = None
 
     def __enter__(self) -> FolderLock:
+        if fcntl is None:
+            raise OccamRLError("this system has no file locks that processes inherit: run cells on Linux or macOS")
         deadline = time.monotonic() + self.wait
         while True:
             handle = self._open()
@@ -46,7 +54,7 @@ class FolderLock:
             except OSError:
                 holder = holder_of(self.path)
                 os.close(handle)
-                if holder is None or not _is_dead(holder) or time.monotonic() > deadline:
+                if holder is None or not is_gone(holder) or time.monotonic() > deadline:
                     raise FolderInUse(f"{self.path.parent}: in use by {describe(holder)}") from None
                 time.sleep(0.05)
                 continue
@@ -56,7 +64,7 @@ class FolderLock:
                 try:
                     self._write(self.token)
                 except OSError as error:
-                    os.close(handle)
+                    self.__exit__(None, None, None)
                     raise StorageError(self.path, error) from error
                 return self
             os.close(handle)  # the holder removed the file between our opening and our locking it
@@ -75,9 +83,15 @@ class FolderLock:
 
     def _open(self) -> int:
         try:
-            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+            handle = os.open(self.path, flags, 0o644)
         except OSError as error:
             raise StorageError(self.path, error) from error
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:  # it is going to be written over
+            os.close(handle)
+            raise RecordError(self.path, got="no file of its own", expected="a regular file with one name, or none")
+        return handle
 
     def _is_current(self, handle: int) -> bool:
         try:
@@ -110,10 +124,12 @@ def describe(holder: dict[str, Any] | None) -> str:
     return f"process {holder['pid']} on {str(holder.get('host'))[:100]!r}, since {began}"
 
 
-def _is_dead(holder: dict[str, Any]) -> bool:
-    """Say whether the holder is known to be gone: then only its workers hold the lock, and will notice."""
+def is_gone(holder: dict[str, Any]) -> bool:
+    """Say whether the process of this ``pid`` on this ``host`` is known to have ended."""
     pid = holder.get("pid")
-    if holder.get("host") != socket.gethostname() or type(pid) is not int or pid < 1:
+    if holder.get("host") != socket.gethostname() or not isinstance(pid, int) or not 0 < pid < 2**31:
+        return False
+    if os.name != "posix":  # there, the question itself would end the process
         return False
     try:
         os.kill(pid, 0)

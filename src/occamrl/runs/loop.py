@@ -6,11 +6,7 @@ change the phase. Chunks change nothing: random numbers belong to episodes, sums
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 
@@ -20,6 +16,7 @@ from occamrl.errors import Interrupted, ParameterError
 from occamrl.kernels.episodes import play
 from occamrl.problems.finite_mdp import FiniteMDP, as_mdp
 from occamrl.runs.identity import fingerprint
+from occamrl.runs.interrupts import ctrl_c
 from occamrl.runs.phases import PhaseWalk
 from occamrl.runs.progress import Progress
 from occamrl.runs.recording import KEEP_ALL_UNTIL, Recorder
@@ -96,7 +93,7 @@ def run(
     uniforms, achieved = np.zeros(problem.horizon + 1 + (problem.horizon + 1) % 2), np.zeros((2, problem.states))
     bar = Progress(label, int(episodes), progress)
     chunk = 16
-    with _ctrl_c() as pressed:
+    with ctrl_c() as pressed:
         while recorder.episodes < end:
             size = min(chunk, end - recorder.episodes, walk.remaining or chunk)
             walk.reserve(size)
@@ -139,18 +136,3 @@ def _require_same(earlier: Result, agent: Agent, problem: FiniteMDP, seed: int |
         raise ParameterError("continue_from", got=f"a run on {earlier.mdp!r}", expected=f"one on {problem!r}")
     if seed is not None and seed != earlier.seed:
         raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
-
-
-@contextmanager
-def _ctrl_c() -> Iterator[threading.Event]:
-    """Turn Ctrl-C into a flag while a run is in progress (in the main thread, the only one that gets signals)."""
-    pressed = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield pressed
-        return
-    before = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, lambda *_: pressed.set())
-    try:
-        yield pressed
-    finally:
-        signal.signal(signal.SIGINT, before)

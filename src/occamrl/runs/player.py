@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -194,6 +195,7 @@ def _tell(folder: Folder, cell: Cell, result: Result, say: Say, clock: _Clock) -
         "regret": result.total_regret,
         "rate": clock.rate,
         "pid": os.getpid(),
+        "host": socket.gethostname(),
         "time": time.time(),
     }
     say({"event": "progress", "cell": cell.id, **news})

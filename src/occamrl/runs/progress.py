@@ -14,10 +14,13 @@ TERMINAL_EVERY = 0.2
 class Progress:
     """Tells how far a run is. ``show`` None: only jobs that take longer than a second say anything."""
 
-    def __init__(self, label: str, total: int, show: bool | None, stream: TextIO | None = None) -> None:
+    def __init__(
+        self, label: str, total: int, show: bool | None, stream: TextIO | None = None, measure: str = "regret"
+    ) -> None:
         self.label = label
         self.total = total
         self.show = show
+        self.measure = measure
         self.stream = stream if stream is not None else sys.stderr
         self.began = time.perf_counter()
         self.due = self.began + (0.0 if show else FIRST_AFTER)
@@ -25,8 +28,8 @@ class Progress:
         self.base: int | None = None
         self.said = False
 
-    def update(self, done: int, regret: float) -> None:
-        """Say where the job is, if it is time to."""
+    def update(self, done: int, value: float | None = None) -> None:
+        """Say where the job is, if it is time to; a job without a measure does not tell one."""
         now = time.perf_counter()
         if self.base is None:  # the first piece may include compilation: it says nothing about the pace
             self.base, self.began = done, now
@@ -38,7 +41,7 @@ class Progress:
         left = (self.total - done) / max(rate, 1e-9)
         self._write(
             f"{self.label}: {done:,} of {self.total:,} episodes ({100 * done / self.total:.0f}%), "
-            f"regret {regret:,.1f}, {rate:,.0f} episodes/s, {left:.0f} s left"
+            f"{'' if value is None else f'{self.measure} {value:,.1f}, '}{rate:,.0f} episodes/s, {left:.0f} s left"
         )
 
     def close(self) -> None:

@@ -13,12 +13,13 @@ import pyarrow as pa
 from occamrl.errors import CheckpointError
 from occamrl.runs.checkpoint import read_arrays
 from occamrl.runs.failures import RecordError
-from occamrl.runs.files import read_json, read_plain, real_folder, sha256
+from occamrl.runs.files import read_json, read_plain, real_folder, sha256, there
 from occamrl.runs.folder import TABLES, Folder
+from occamrl.runs.locks import is_gone
 from occamrl.runs.tables import SCHEMAS, from_parquet
 
 LARGEST_TABLE = 8 * 2**30
-_LIVE_SECONDS = 60.0  # progress older than this is of a process that is gone
+_LIVE_SECONDS = 60.0  # progress older than this is of a process that is gone, on whatever machine it was
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,7 @@ class Status:
     failed: list[dict[str, Any]]
     running: dict[str, dict[str, Any]]
     missing: list[str]
-    damaged: dict[str, str]  # cell id -> what is wrong with its manifest
+    damaged: dict[str, RecordError]  # by the id of the cell: what is wrong with its manifest
 
 
 def status(folder: str | Path) -> Status:
@@ -63,12 +64,12 @@ def status(folder: str | Path) -> Status:
     failed: list[dict[str, Any]] = []
     missing: list[str] = []
     running: dict[str, dict[str, Any]] = {}
-    damaged: dict[str, str] = {}
+    damaged: dict[str, RecordError] = {}
     for cell in document["cells"]:
         try:
             manifest = place.manifest(cell)
         except RecordError as error:
-            damaged[cell] = str(error)
+            damaged[cell] = error
             continue
         if manifest is None:
             progress = read_progress(place.cell(cell))
@@ -92,8 +93,12 @@ def read_progress(cell: Path) -> dict[str, Any] | None:
     except (OSError, RecordError):
         return None
     keys = ("episodes", "total", "regret", "rate", "time")
-    good = isinstance(progress, dict) and all(isinstance(progress.get(key), (int, float)) for key in keys)
-    return progress if good else None
+    good = isinstance(progress, dict) and all(_is_number(progress.get(key)) for key in keys)
+    return progress if good and not is_gone(progress) else None
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < 1e300
 
 
 def load(folder: str | Path) -> Records:
@@ -105,9 +110,8 @@ def load(folder: str | Path) -> Records:
         Naming the file that is damaged; ``occamrl verify`` takes it out.
     """
     now = status(folder)
-    for text in now.damaged.values():
-        path, _, rest = text.partition(": got ")
-        raise RecordError(path, got=rest, expected="an undamaged record; run `occamrl verify` on the folder")
+    for wrong in now.damaged.values():
+        raise RecordError(wrong.path, got=wrong.got, expected=f"{wrong.expected}; see `occamrl verify`")
     place = Folder(folder)
     tables: dict[str, list[pa.Table]] = {name: [SCHEMAS[name].empty_table()] for name in TABLES}
     for manifest in now.done:
@@ -135,7 +139,10 @@ def read_table(place: Folder, manifest: dict[str, Any], name: str) -> pa.Table:
         raise RecordError(
             path, got=f"SHA-256 {found[:12]}...", expected=f"{str(expected)[:12]}..., as its manifest says"
         )
-    return from_parquet(content, name, path)
+    table = from_parquet(content, name, path)
+    if set(table.column("cell").unique().to_pylist()) != {manifest["cell"]}:
+        raise RecordError(path, got="rows of another cell", expected=f"rows of {manifest['cell']}")
+    return table
 
 
 @dataclass(frozen=True)
@@ -162,7 +169,6 @@ def verify(folder: str | Path, *, quarantine: bool = True, say: Callable[[str], 
             raise RecordError(place.spec_file, got="another SHA-256", expected="the spec as it was given")
     except RecordError as error:
         found.append(Damage(str(place.spec_file), str(error), None, None))
-    place.planned()
     for cell in document["cells"]:
         wrong = check_cell(place, cell)
         if wrong is None:
@@ -184,7 +190,7 @@ def check_cell(place: Folder, cell: str) -> RecordError | CheckpointError | None
             for name in TABLES:
                 read_table(place, manifest, name)
         checkpoint = path / "checkpoint.npz"
-        if checkpoint.exists() or checkpoint.is_symlink():
+        if there(checkpoint):
             read_arrays(checkpoint)
     except (RecordError, CheckpointError) as error:
         return error

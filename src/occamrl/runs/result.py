@@ -72,11 +72,7 @@ class Result:
     @property
     def phases(self) -> pa.Table:
         """One row per phase: epoch, label, episodes, regret, plans, and what was decided."""
-        import pyarrow as pa
-
-        rows = [row for row in self.walk.rows if row["episodes"]]
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        return pa.table({name: _column([row.get(name) for row in rows]) for name in names})
+        return table_of_rows([row for row in self.walk.rows if row["episodes"]])
 
     def to_table(self) -> pa.Table:
         """Return the curves as a table: episode, regret, cumulative_regret, realised_return."""
@@ -114,6 +110,14 @@ class Result:
             f"Result({self.label}, {self.total_episodes:,} episodes, regret {self.total_regret:,.2f}, "
             f"{self.plans:,} plans, {self.wall_time:.2f} s)"
         )
+
+
+def table_of_rows(rows: list[dict[str, Any]]) -> pa.Table:
+    """Return rows of facts as a table; a fact that a row lacks is null."""
+    import pyarrow as pa
+
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return pa.table({name: _column([row.get(name) for row in rows]) for name in names})
 
 
 def _column(facts: list[Any]) -> Any:

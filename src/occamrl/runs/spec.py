@@ -35,8 +35,10 @@ from occamrl.runs.files import read_plain
 
 LARGEST_SPEC = 2**20
 MOST_CELLS = 100_000
+MOST_EPISODES = 10**12
+MOST_POINTS = 10**9  # of a curve
 
-Count = Annotated[int, Field(ge=1, le=10**12, strict=True)]
+Count = Annotated[int, Field(ge=1, le=MOST_EPISODES, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -84,7 +86,7 @@ class Spec(_Strict):
     name: Name
     episodes: Count
     seeds: Count | Annotated[list[Seed], Field(min_length=1)]
-    thinning: Annotated[int, Field(ge=0, le=10**9, strict=True)] = 1_000
+    thinning: Annotated[int, Field(ge=0, le=MOST_POINTS, strict=True)] = 1_000
     baseline: Annotated[str, Field(max_length=200)] = ""  # the agent's label that a report compares with
     description: str = ""
     problem: Annotated[list[ProblemEntry], Field(min_length=1)]

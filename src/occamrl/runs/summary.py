@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from occamrl.runs.display import duration
-from occamrl.runs.locks import describe
+from occamrl.runs.locks import describe, is_gone
 from occamrl.runs.records import Damage, Status
 from occamrl.runs.tables import jsonable
 
@@ -19,7 +19,8 @@ def lines(now: Status, holder: dict[str, Any] | None) -> list[str]:
     counts = (("finished", now.done), ("running", now.running), ("failed", now.failed), ("to run", now.missing))
     text = [f"{now.name}: {len(now.order)} cells; " + ", ".join(f"{len(each)} {name}" for name, each in counts)]
     if holder is not None:
-        text.append(f"lock: {describe(holder)}")
+        gone = ", which is gone; the next run recovers it" if is_gone(holder) else ""
+        text.append(f"lock: {describe(holder)}{gone}")
     groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for manifest in now.done:
         groups[manifest["problem"]["label"], manifest["agent"]["label"]].append(manifest)
@@ -35,7 +36,7 @@ def lines(now: Status, holder: dict[str, Any] | None) -> list[str]:
         who = f"{manifest['problem']['label']} / {manifest['agent']['label']} / seed {manifest['seed']}"
         reason = str(manifest.get("reason") or "").strip().splitlines()
         text.append(f"  failed {manifest['cell']} {who}: {reason[-1] if reason else '?'}")
-    text += [f"  damaged: {what}" for what in list(now.damaged.values())[:_MOST]]
+    text += [f"  damaged: {wrong}" for wrong in list(now.damaged.values())[:_MOST]]
     return text
 
 
@@ -49,7 +50,7 @@ def as_data(now: Status) -> dict[str, Any]:
             "failed": {manifest["cell"]: manifest.get("reason") for manifest in now.failed},
             "running": now.running,
             "missing": now.missing,
-            "damaged": now.damaged,
+            "damaged": {cell: str(wrong) for cell, wrong in now.damaged.items()},
         }
     )
     return data
@@ -67,7 +68,7 @@ def damage_lines(found: list[Damage], folder: Path) -> list[str]:
     if any(damage.cell for damage in found):
         text.append(f"Run the cells that were put aside again with: occamrl resume {folder}")
     if any(damage.cell is None for damage in found):
-        text.append("The copy of the spec is damaged; results do not depend on it.")
+        text.append("The copy of the spec is damaged; results do not depend on it, and `occamrl run` renews it.")
     return text
 
 

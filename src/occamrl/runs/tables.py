@@ -41,7 +41,8 @@ PHASES = pa.schema(
     ]
 )
 SCHEMAS = {"curve.parquet": CURVE, "phases.parquet": PHASES}
-MOST_ROWS = 10**9
+MOST_ROWS = {"curve.parquet": 2 * 10**6, "phases.parquet": 10**7}  # a curve keeps a million episodes, then a few
+MOST_BYTES = 4 * 2**30  # once decompressed
 _OWN = ("epoch", "label", "episodes", "regret", "plans", "realised_return")
 
 
@@ -70,15 +71,14 @@ def curve_table(cell: Cell, result: Result) -> pa.Table:
 def phases_table(cell: Cell, result: Result) -> pa.Table:
     """Return one row per phase of a finished cell."""
     rows = [row for row in result.walk.rows if row["episodes"]]
-    regret, returned = _sums(result, [row["episodes"] for row in rows])
     columns = {
         "phase": list(range(len(rows))),
         "epoch": [row["epoch"] for row in rows],
         "label": [row["label"] for row in rows],
         "episodes": [row["episodes"] for row in rows],
-        "regret": regret,
+        "regret": [row["regret"] for row in rows],
         "plans": [row["plans"] for row in rows],
-        "realised_return": returned,
+        "realised_return": [row["realised_return"] for row in rows],
         "facts": [_facts(row) for row in rows],
     }
     return pa.table({**_about(cell, len(rows)), **columns}, schema=PHASES)
@@ -87,23 +87,6 @@ def phases_table(cell: Cell, result: Result) -> pa.Table:
 def _about(cell: Cell, rows: int) -> dict[str, list[Any]]:
     values = {"cell": cell.id, "problem": cell.problem["label"], "agent": cell.agent["label"], "seed": cell.seed}
     return {name: [value] * rows for name, value in values.items()}
-
-
-def _sums(result: Result, lengths: list[int]) -> tuple[list[float], list[float]]:
-    """Return the regret and the return of each phase.
-
-    The loop adds up a phase chunk by chunk, and chunks follow the clock: the last bits differ from run to run. Sums of
-    the recorded episodes do not. Of a run so long that not every episode is kept, nine digits are given.
-    """
-    ends = np.cumsum(lengths)
-    if result.episodes.size == result.total_episodes:
-        starts = [0, *(int(end) for end in ends[:-1])]
-        pieces = [slice(start, int(end)) for start, end in zip(starts, ends, strict=True)]
-        return [float(result.regret[each].sum()) for each in pieces], [
-            float(result.returns[each].sum()) for each in pieces
-        ]
-    rows = [row for row in result.walk.rows if row["episodes"]]
-    return [float(f"{row['regret']:.9g}") for row in rows], [float(f"{row['realised_return']:.9g}") for row in rows]
 
 
 def _facts(row: dict[str, Any]) -> str:
@@ -137,8 +120,13 @@ def from_parquet(content: bytes, name: str, path: Path) -> pa.Table:
     schema = SCHEMAS[name]
     try:
         file = pq.ParquetFile(io.BytesIO(content))
-        if file.metadata.num_rows > MOST_ROWS or not file.schema_arrow.equals(schema):
-            raise RecordError(path, got="other columns or too many rows", expected=", ".join(schema.names))
+        about = file.metadata
+        if about.num_rows > MOST_ROWS[name] or not file.schema_arrow.equals(schema):
+            got = f"{about.num_rows:,} rows of {', '.join(file.schema_arrow.names)[:200]}"
+            raise RecordError(path, got=got, expected=f"at most {MOST_ROWS[name]:,} of {', '.join(schema.names)}")
+        size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+        if size > MOST_BYTES:
+            raise RecordError(path, got=f"{size:,} bytes when decompressed", expected=f"at most {MOST_BYTES:,}")
         return file.read(use_threads=False)  # many small files: a thread pool costs more than it gives
     except RecordError:
         raise

@@ -1,0 +1,199 @@
+"""The practical problems, measured: which class is found, after how long, and what that is worth in the field's unit.
+
+    PYTHONPATH=. python benchmarks/study_practical.py [--seeds 10] [--out DIR] [--figures docs/figures] [problem ...]
+
+Regret is exact; every seed is met by all agents alike. What is finished is kept in DIR, one file per truth; the same
+command goes on from there. Ctrl-C loses the truth in hand only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import occamrl as orl
+from benchmarks.study_ladders import Kept, play
+from occamrl.problems.lost_sales import LostSales
+from occamrl.problems.machine_replacement import MachineReplacement
+from occamrl.problems.patchy_ice import PatchyIce
+from occamrl.problems.pricing import Pricing
+from occamrl.problems.queue_admission import QueueAdmission
+from occamrl.problems.units import Unit
+from occamrl.problems.weekday_inventory import WeekdayInventory
+from occamrl.report.figures import compare
+
+SELECTED, SAFE, LARGEST, SMALLEST = "ARL-GEN", "ARL-GEN, safe", "largest class", "smallest class"
+Kept_runs = dict[str, list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A practical problem with its truths, one per class or as many as are instructive."""
+
+    truths: dict[str, Any]
+    episodes: int
+    matters: float  # what a preflight counts as much to lose per episode, in the unit
+    unit: Unit | None = None  # of problems that do not bring one
+
+    def unit_of(self, problem: Any) -> Unit:
+        """Return the unit in which the problem keeps its accounts."""
+        return self.unit or problem.unit
+
+
+def _named(kind: Any, episodes: int, matters: float, **more: Any) -> Case:
+    return Case({**dict(zip(kind.rung_names, kind.truths(), strict=True)), **more}, episodes, matters)
+
+
+def _cases() -> dict[str, Callable[[], Case]]:
+    ice = {
+        "one slip": PatchyIce(slip=(0.1,)),
+        "halves": PatchyIce(slip=(0.1, 0.0)),
+        "strips": PatchyIce(slip=(0.0, 0.1, 0.1, 1.0 / 3.0)),
+    }
+    return {
+        "lost-sales": lambda: _named(LostSales, 2**12 - 2, 5.0),
+        "lost-sales-free-orders": lambda: Case(
+            {
+                problem.demand: problem
+                for problem in (
+                    LostSales(demand=d, fixed=0.0, holding=1.0, order_step=1) for d in ("poisson", "negative-binomial")
+                )
+            },
+            2**11 - 2,
+            5.0,
+        ),
+        "weekday-inventory": lambda: _named(WeekdayInventory, 2**10 - 2, 5.0),
+        "queue-admission": lambda: _named(QueueAdmission, 2**11 - 2, 3.0),
+        "machine-replacement": lambda: _named(
+            MachineReplacement,
+            2**10 - 2,
+            300.0,
+            **{"slow wear": MachineReplacement(hazard=(0.05,) * 4 + (0.1,) * 2 + (0.2,) * 9)},
+        ),
+        "pricing": lambda: Case({"falling": Pricing()}, 2**10 - 2, 0.1, Unit(name="highest prices", low=0.0, high=1.0)),
+        "patchy-ice": lambda: Case(ice, 2**11 - 2, 0.01, Unit(name="crossings", low=0.0, high=1.0)),
+    }
+
+
+def measure(problem: Any, case: Case, seeds: int) -> dict[str, Any]:
+    """Return what one truth gave, as plain data."""
+    ladder, mdp, unit, episodes = orl.Ladder.of_problem(problem), problem.mdp, case.unit_of(problem), case.episodes
+    m = ladder.class_of(mdp)
+    if m is None:
+        raise SystemExit("the truth is in no class of its ladder")
+    start = int(np.flatnonzero(mdp.initial_distribution)[0])
+    much = case.matters / unit.scale
+    report = orl.preflight(ladder, mdp.known, episodes=episodes, start=start, least_loss=much)
+    agents = {
+        SELECTED: orl.ARLGen(ladder=ladder),
+        SAFE: orl.ARLGen(ladder=ladder, safe=True),
+        "told the class": orl.LadderOracle(ladder=ladder, m=m),
+        LARGEST: orl.LadderNonAdaptive(ladder=ladder),
+        SMALLEST: orl.LadderSmallest(ladder=ladder),
+    }
+    runs = play(agents, problem, episodes, seeds)
+    at = np.unique(np.round(np.geomspace(1, episodes, 200)).astype(int)) - 1
+    return {
+        "sizes": ladder.sizes,
+        "class": m,
+        "episodes": episodes,
+        "unit": unit.name,
+        "optimum": unit.earned(mdp.optimal_value, mdp.horizon),
+        "preflight": str(report),
+        "advice": SAFE if report.safe else SELECTED,
+        "at": (at + 1).tolist(),
+        "runs": {name: [_kept(result, unit, at) for result in results] for name, results in runs.items()},
+    }
+
+
+def _kept(result: Kept, unit: Unit, at: Any) -> dict[str, Any]:
+    columns = result.phases.column_names
+    last = {name: result.phases[name].to_pylist()[-1] for name in ("chosen", "since") if name in columns}
+    return {"lost": [unit.lost(float(x)) for x in np.asarray(result.cumulative_regret)[at]], **last}
+
+
+def show(title: str, found: dict[str, Any]) -> None:
+    """Print one truth."""
+    print(f"  {title}: class {found['class']} of {found['sizes']}, K = {found['episodes']:,}", end="; ")
+    print(f"the optimum is {found['optimum']:,.1f} {found['unit']} an episode; advice: {found['advice']}")
+    for name, runs in found["runs"].items():
+        lost = [run["lost"][-1] for run in runs]
+        text = f"    {name:<16}lost {np.mean(lost):>13,.1f} (worst {max(lost):>13,.1f}) {found['unit']}"
+        if "chosen" in runs[0]:
+            right = [run["since"] for run in runs if run["chosen"] == found["class"]]
+            when = f"since {np.median(right):.0f} (median), {max(right)} (latest)" if right else ""
+            text += f"; class {found['class']} at the end in {len(right)} of {len(runs)} {when}"
+            others = sorted({run["chosen"] for run in runs} - {found["class"]})
+            text += f"; else {others}" if others else ""
+        print(text, flush=True)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What a figure needs of a run."""
+
+    episodes: Any
+    cumulative_regret: Any
+
+
+def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
+    """Draw what was lost over episodes, one panel per truth."""
+    panels: dict[str, Any] = {}
+    for title, each in found.items():
+        names = {SELECTED, each["advice"], "told the class", LARGEST, SMALLEST}
+        panels[f"truth: {title.lstrip('+ ')}"] = {
+            name: [Curve(np.array(each["at"]), np.array(run["lost"])) for run in runs]
+            for name, runs in each["runs"].items()
+            if name in names
+        }
+    figure = compare(panels, logarithmic=True)
+    unit = next(iter(found.values()))["unit"]
+    for axes in figure.axes:
+        axes.set_ylim(bottom=0.0)
+        axes.set_ylabel(f"lost so far, {unit}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=100)
+    print(f"  figure: {path}")
+
+
+def study(name: str, case: Case, seeds: int, out: Path, figures: Path | None) -> None:
+    """Measure, print and draw one problem."""
+    print(f"\n{name}", flush=True)
+    found = {}
+    for i, (title, problem) in enumerate(case.truths.items(), start=1):
+        path = out / f"{name}-{i}-{problem.mdp.fingerprint[:12]}-{case.episodes}-{seeds}.json"
+        if not path.exists():
+            measured = measure(problem, case, seeds)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_suffix(".part")
+            part.write_text(json.dumps(measured))
+            part.replace(path)
+        found[title] = json.loads(path.read_text())
+        if i == 1:
+            print(found[title]["preflight"])
+        show(title, found[title])
+    if figures is not None:
+        draw(found, figures / f"practical-{name}.png")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Study the problems named, or all."""
+    cases = _cases()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("problems", nargs="*", choices=[*cases, []])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--out", type=Path, default=Path("out/study-practical"))
+    parser.add_argument("--figures", type=Path)
+    options = parser.parse_args(arguments)
+    for name in options.problems or cases:
+        study(name, cases[name](), options.seeds, options.out, options.figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Logged data: episodes that someone else collected, and what they say about a ladder of models."""

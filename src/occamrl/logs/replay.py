@@ -1,0 +1,140 @@
+r"""The test of ARL-GEN on episodes that someone else collected.
+
+Before each stretch of episodes a value function is planned from the episodes before it, as ARL-GEN would: that of the
+most hopeful kernel of the smallest class not rejected so far. Its rows are (s, a, V, y) with the log's own s and a. So
+V, s and a are fixed before y, E[y | past] = (P* V)(s, a), and M22 (M15 for linear classes) holds for all times at once,
+whoever chose the actions. Stretches grow with the data, so that rows are counted, not kept (the classes are tested at
+their ends).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from occamrl.contracts import Floats, Known
+from occamrl.families.features import FeatureMap
+from occamrl.families.ladder import Ladder
+from occamrl.families.linear import LinearLadder
+from occamrl.kernels.row_table import RowTable, row_table, with_room
+from occamrl.learners.finite_rows import FiniteModel
+from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
+from occamrl.logs.matching import Matched
+from occamrl.logs.rows import Counts, count_rows, enter_finite, enter_linear, hopeful, no_counts, plan_now, right_side
+from occamrl.selectors._ladder_linear import LadderLinear
+
+Tell = Callable[[int], None]  # told how many episodes are done
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What the rows of a log say about the classes of a ladder."""
+
+    losses: Floats  # [M] the smallest loss of each class, less sum y^2
+    bound: float  # the loss above which a class is rejected, likewise
+    squares: float  # sum y^2
+    rejected_at: tuple[int | None, ...]  # [M] the episode after which a class was rejected
+    loss: Floats  # [n] of every kernel (finite classes)
+    alive: Any  # [n] bool: never rejected (finite classes)
+    table: RowTable | None  # rows by (member, h, s, a) (finite classes)
+    model: FiniteModel | None
+
+
+def stretches(episodes: int, growth: float) -> Iterator[tuple[int, int]]:
+    """Return the stretches of episodes that share a plan: the data grow by the factor 1 + growth, or by one."""
+    first = 0
+    while first < episodes:
+        last = min(episodes, max(first + 1, math.ceil(first * (1.0 + growth))))
+        yield first, last
+        first = last
+
+
+def replay_finite(
+    rows: Matched, ladder: Ladder, known: Known, *, delta: float, growth: float, slack: float, tell: Tell
+) -> Replay:
+    """Test nested finite classes (M25): class m stands while one of its kernels has never been rejected."""
+    learner = UCRLVTRNested(ladder=ladder, delta=delta)
+    model, state = learner.model(known), learner.begin(known)
+    n, sizes = ladder.family.size, ladder.sizes
+    loss, alive, table, squares, bound = np.zeros(n), np.ones(n, dtype=bool), row_table(256), 0.0, math.inf
+    counts = no_counts(known.horizon, known.states * known.actions)
+    rejected: list[int | None] = [None] * ladder.classes
+    for first, last in stretches(rows.start.size, growth):
+        if alive.any():
+            state.loss[:] = np.where(alive, loss, np.inf)
+            size = sizes[int(ladder.level[np.argmax(alive)])]
+            member = int(hopeful(model, state, size, int(rows.start[first])))
+        else:
+            member = int(np.argmin(loss))
+        _count(model.features.outcomes, model.values[member], rows, first, last, counts)
+        table = with_room(table, int(np.count_nonzero(counts.visits)))
+        squares += float(enter_finite(model, member, counts, loss, table))
+        state.loss[:] = loss
+        bound, best = float(right_side(model, state)), float(loss.min())
+        bound = best + slack * (bound - best)
+        alive &= loss <= bound
+        for m, size in enumerate(sizes):
+            if rejected[m] is None and not alive[:size].any():
+                rejected[m] = last
+        tell(last)
+    losses = np.minimum.accumulate([float(loss[:size].min()) for size in sizes])
+    return Replay(losses, bound, squares, tuple(rejected), loss, alive, table, model)
+
+
+def replay_linear(
+    rows: Matched, ladder: LinearLadder, known: Known, *, delta: float, growth: float, slack: float, tell: Tell
+) -> Replay:
+    """Test nested linear classes by the linear form of M15."""
+    test = LadderLinear(ladder=ladder, delta=delta, data="pooled", start_class=1, replan=0.0, scale=1.0, slack=slack)
+    memory = test.start(known)
+    all_rows = {name: memory[name][0] for name in ("gram", "xy")}  # of the one kernel for all steps
+    counts = no_counts(known.horizon, known.states * known.actions)
+    rejected: list[int | None] = [None] * ladder.classes
+    losses, bound = np.zeros(ladder.classes), math.inf
+    for first, last in stretches(rows.start.size, growth):
+        phase = test.next_phase(known, memory)
+        full = phase.learner.full.model(known)  # type: ignore[attr-defined]  # a Recorded learner
+        inner = phase.learner.learner.model(known)  # type: ignore[attr-defined]
+        plan_now(inner, phase.state.inner, int(rows.start[first]))
+        memory["squares"] += _enter(full, phase.state.inner.values, rows, first, last, counts, all_rows)
+        memory["episodes"] = last
+        losses, bound = test.losses(memory)[:, 0], float(test.bounds(known, memory)[0])
+        rejected = [last if at is None and each > bound else at for at, each in zip(rejected, losses, strict=True)]
+        tell(last)
+    empty = np.zeros(0)
+    return Replay(losses, bound, memory["squares"], tuple(rejected), empty, empty.astype(bool), None, None)
+
+
+def mixture_statistics(
+    rows: Matched, features: FeatureMap, known: Known, *, growth: float = 0.1, norm_bound: float = 1.0
+) -> tuple[LinearStatistics, Floats]:
+    """Return the rows of a log over the coordinates of a feature map, and the value functions planned with last.
+
+    For :func:`occamrl.supports`: which of the simulators matter, from a log.
+    """
+    learner, d = UCRLVTRLin(features=features, norm_bound=norm_bound, replan=0.0), features.dimension
+    model, memory = learner.model(known), {"gram": np.zeros((d, d)), "xy": np.zeros(d)}
+    counts, state = no_counts(known.horizon, known.states * known.actions), learner.begin(known)
+    for first, last in stretches(rows.start.size, growth):
+        so_far = LinearStatistics(memory["gram"].ravel(), memory["xy"], first)
+        state = learner.begin(known, so_far)
+        plan_now(model, state, int(rows.start[first]))
+        _enter(model, state.values, rows, first, last, counts, memory)
+    return LinearStatistics(memory["gram"].ravel(), memory["xy"], rows.start.size), state.values
+
+
+def _count(outcomes: Any, values: Floats, rows: Matched, first: int, last: int, counts: Counts) -> None:
+    part = slice(int(rows.begin[first]), int(rows.begin[last]))
+    count_rows(outcomes, np.ascontiguousarray(values), rows.h[part], rows.pair[part], rows.outcome[part], counts)
+
+
+def _enter(
+    model: Any, values: Floats, rows: Matched, first: int, last: int, counts: Counts, memory: dict[str, Any]
+) -> float:
+    _count(model.row_features.outcomes, values, rows, first, last, counts)
+    return float(enter_linear(model, values, counts, memory["gram"], memory["xy"]))

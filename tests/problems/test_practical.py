@@ -1,0 +1,294 @@
+"""The practical problems: textbook optima, ladders that are nested, accounts that add up."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+import occamrl as orl
+from occamrl.errors import FamilyError, HorizonError, InvalidInput, ParameterError, UnknownName
+from occamrl.problems.demand import negative_binomial, on_a_grid, poisson, two_kinds_of_day
+from occamrl.problems.lost_sales import DEMANDS, LostSales
+from occamrl.problems.machine_replacement import KEEP, REPLACE, MachineReplacement
+from occamrl.problems.practical import Entry, PracticalProblem
+from occamrl.problems.queue_admission import CLOSED, OPEN, QueueAdmission
+from occamrl.problems.units import Unit
+from occamrl.problems.weekday_inventory import DAYS, WeekdayInventory
+
+KINDS: tuple[type[PracticalProblem], ...] = (LostSales, WeekdayInventory, QueueAdmission, MachineReplacement)
+SMALL: tuple[PracticalProblem, ...] = (
+    LostSales(shelf=5, horizon=4),
+    WeekdayInventory(means=(1.0,) * 7, levels=(1.0, 2.0), shelf=2, order_step=1, horizon=4),
+    QueueAdmission(room=2, horizon=5),
+    MachineReplacement(oldest=4, stretch=2, horizon=6, hazard=(0.1,) * 5),
+)
+
+
+def value(problem: PracticalProblem) -> float:
+    """Return the optimum of an episode in the problem's unit."""
+    return problem.unit.earned(problem.mdp.optimal_value, problem.steps)
+
+
+# ---------------------------------------------------------------------------------------------------- units and demand
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.lists(st.floats(0.0, 1.0), min_size=1, max_size=30))
+def test_a_unit_counts_an_episode_as_its_steps(low: float, width: float, shares: list[float]) -> None:
+    unit = Unit(name="EUR", low=low, high=low + width)
+    amounts = low + unit.scale * np.array(shares)
+    rewards = unit.reward(amounts)
+    assert unit.earned(float(rewards.sum()), len(shares)) == pytest.approx(amounts.sum(), rel=1e-9, abs=1e-3)
+    assert unit.lost(float(rewards[0] - rewards[-1])) == pytest.approx(amounts[0] - amounts[-1], rel=1e-9, abs=1e-3)
+
+
+def test_demand_as_the_shelf_sees_it() -> None:
+    np.testing.assert_allclose(poisson(3.0, 6)[:6], [math.exp(-3) * 3**d / math.factorial(d) for d in range(6)])
+    for law, mean, variance in (
+        (negative_binomial(4.0, 2.0, 400), 4.0, 4.0 + 16.0 / 2.0),
+        (two_kinds_of_day(1.0, 7.0, 0.25, 400), 2.5, 2.5 + 0.25 * 0.75 * 36.0),  # mean + variance of the kind of day
+    ):
+        d = np.arange(401)
+        assert law @ d == pytest.approx(mean)
+        assert law @ (d - mean) ** 2 == pytest.approx(variance)
+    for law in (poisson(9.0, 4), negative_binomial(9.0, 0.5, 4), two_kinds_of_day(1.0, 9.0, 0.5, 4)):
+        assert law.size == 5
+        assert law.sum() == pytest.approx(1.0, abs=1e-15)
+    np.testing.assert_allclose(negative_binomial(4.0, 1e7, 12), poisson(4.0, 12), atol=1e-6)
+
+
+def test_every_law_on_a_grid_is_there_once() -> None:
+    laws = on_a_grid((0, 2, 3), 4, 3)
+    brute = {p for p in itertools.product(range(5), repeat=3) if sum(p) == 4}
+    assert {tuple(np.round(4 * law[[0, 2, 3]]).astype(int)) for law in laws} == brute
+    assert len(laws) == len(brute) == math.comb(6, 2)
+    assert (laws[:, 1] == 0.0).all()
+
+
+# ---------------------------------------------------------------------------------------------------- all of them
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_ladders_are_nested_and_each_class_has_a_truth_of_its_own(kind: type[PracticalProblem]) -> None:
+    problems = kind.truths()
+    assert len(problems) == len(kind.rung_names) == len(problems[0].sizes)
+    ladder = orl.Ladder.of_problem(problems[0])
+    assert ladder.sizes == problems[0].sizes
+    assert [ladder.class_of(problem.mdp) for problem in problems] == list(range(1, len(problems) + 1))
+    np.testing.assert_allclose(problems[-1].mdp.kernel().sum(axis=2), 1.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("problem", SMALL, ids=lambda problem: type(problem).__name__)
+def test_the_check_of_ladders_agrees_kernel_by_kernel(problem: PracticalProblem) -> None:
+    features = orl.FeatureMap(problem.phi)
+    classes = [np.concatenate(problem.classes()[: m + 1]) for m in range(len(problem.rung_names))]
+    apart = [
+        orl.FiniteFamily([features.kernel(theta) for theta in np.unique(np.round(each, 12), axis=0)])
+        for each in classes
+    ]
+    checked, prefixes = orl.Ladder(apart), orl.Ladder.of_problem(problem)
+    # Members that this small shelf, or these few ages, cannot tell apart count once when kernels are compared.
+    assert all(a <= b for a, b in zip(checked.sizes, prefixes.sizes, strict=True))
+    assert checked.classes == prefixes.classes
+    assert checked.class_of(problem.mdp) == prefixes.class_of(problem.mdp)
+    second = [apart[1].kernel(i) for i in range(apart[1].size)]
+    without = [kernel for kernel in second if not np.allclose(kernel, apart[0].kernel(0), atol=1e-12)]
+    with pytest.raises(FamilyError, match="rung"):  # negative control: the first member is missing above
+        orl.Ladder([apart[0], orl.FiniteFamily(without)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TwoAmounts(MachineReplacement):
+    def entries(self) -> Iterable[Entry]:
+        yield from super().entries()
+        yield Entry(0, KEEP, 1, 0, 0.0, 5.0)
+
+
+def test_a_move_has_one_amount() -> None:
+    with pytest.raises(ParameterError, match="two amounts for one move"):
+        _TwoAmounts().mdp  # noqa: B018  (building it is the test)
+
+
+# ---------------------------------------------------------------------------------------------------- inventory
+
+
+@pytest.mark.parametrize("demand", DEMANDS)
+def test_without_a_cost_of_ordering_every_day_is_a_newsvendor(demand: str) -> None:
+    problem = LostSales(demand=demand, fixed=0.0, holding=1.0, order_step=1)
+    law, d = problem.theta, np.arange(16)
+    gain = [law @ (4.0 * np.minimum(d, y) - 1.0 * np.maximum(y - d, 0)) for y in range(16)]
+    best = int(np.argmax(np.cumsum(law) >= 4.0 / 5.0))  # the critical fractile
+    assert gain[best] == pytest.approx(max(gain))
+    assert value(problem) == pytest.approx(28 * max(gain), rel=1e-12)  # leftovers are worth their cost: myopic is best
+    policy = problem.mdp.optimal_policy
+    assert all(gain[min(s + policy[0, s], 15)] == pytest.approx(gain[best]) for s in range(best + 1))
+
+
+def test_a_cost_of_ordering_makes_orders_rare_and_large() -> None:
+    free, dear = LostSales(fixed=0.0, order_step=1), LostSales(fixed=25.0, order_step=1)
+    orders = [problem.mdp.optimal_policy[0] > 0 for problem in (free, dear)]
+    assert orders[1].sum() < orders[0].sum()
+    assert (np.diff(orders[1].astype(int)) <= 0).all()  # (s, S): order at and below a level
+    assert value(dear) < value(free)
+
+
+@given(st.integers(0, 15), st.integers(0, 3), st.sampled_from(DEMANDS))
+def test_the_shelf_sees_sales_only(stock: int, order: int, demand: str) -> None:
+    problem = LostSales(demand=demand, horizon=1)
+    row, filled = np.zeros(16), min(stock + 5 * order, 15)
+    for d, p in enumerate(problem.theta):
+        row[max(filled - d, 0)] += p
+    np.testing.assert_allclose(problem.mdp.kernel()[stock, order], row, atol=1e-15)
+
+
+def test_a_day_of_the_week_is_a_shelf_of_its_own() -> None:
+    week = WeekdayInventory(means=(2.0, 4.0, 4.0, 4.0, 9.0, 12.0, 2.0), order_step=5, horizon=2)
+    kernel, size = week.mdp.kernel(), 16
+    for day, mean in enumerate(week.means):
+        law = stats.poisson(mean)
+        for stock, order in itertools.product(range(size), range(4)):
+            filled = min(stock + 5 * order, 15)
+            row = np.zeros(DAYS * size)
+            after = row[(day + 1) % DAYS * size :][:size]
+            after[1 : filled + 1] = law.pmf(filled - np.arange(1, filled + 1))
+            after[0] = law.sf(filled - 1)
+            np.testing.assert_allclose(kernel[day * size + stock, order], row, atol=1e-12)
+
+
+def test_a_week_of_equal_days_is_the_shelf_without_weekdays() -> None:
+    costs: dict[str, Any] = {"order_step": 5, "horizon": 9, "holding": 0.5, "fixed": 6.0, "margin": 4.0}
+    assert value(WeekdayInventory(means=(6.0,) * 7, **costs)) == pytest.approx(value(LostSales(**costs)), rel=1e-12)
+
+
+# ---------------------------------------------------------------------------------------------------- queue
+
+
+def test_phases_that_do_not_differ_are_one_queue() -> None:
+    problem = QueueAdmission(room=5, horizon=20, arrivals=(0.4,) * 3, services=(0.2,) * 3)
+    values = np.zeros(6)
+    for _ in range(20):  # plain value iteration of a single queue
+        n = np.arange(6)
+        served = np.where(n > 0, values[np.maximum(n - 1, 0)], values)
+        closed = -n + 0.2 * served + 0.8 * values
+        gain = np.where(n < 5, 30.0 + values[np.minimum(n + 1, 5)], values)
+        is_open = -n + 0.4 * gain + 0.2 * served + 0.4 * values
+        values = np.maximum(closed, is_open)
+    ours = [problem.unit.earned(v, 20) for v in problem.mdp.optimal_values[0]]
+    np.testing.assert_allclose(np.reshape(ours, (3, 6)), np.tile(values, (3, 1)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("problem", QueueAdmission.truths(), ids=range(3))
+def test_the_door_closes_above_a_length(problem: QueueAdmission) -> None:
+    policy = problem.mdp.optimal_policy[:, :].reshape(60, 3, 13)[:, :, :-1]  # a full house is closed anyway
+    assert (np.diff(policy[:40], axis=2) <= 0).all()
+    assert {CLOSED, OPEN} == set(policy[0].ravel())
+    busy = problem.arrivals[2] / problem.services[2] >= problem.arrivals[0] / problem.services[0]
+    assert busy
+    assert policy[0, 2].sum() <= policy[0, 0].sum()  # no longer a queue is let in when it is slower or more crowded
+
+
+def test_nobody_is_seen_before_a_closed_door() -> None:
+    kernel = QueueAdmission(room=3).mdp.kernel()
+    for phase, n in itertools.product(range(3), range(4)):
+        more = kernel[phase * 4 + n, CLOSED].reshape(3, 4)[:, n + 1 :]
+        assert (more == 0.0).all()
+
+
+# ---------------------------------------------------------------------------------------------------- machine
+
+
+@pytest.mark.parametrize("hazard", [0.02, 0.1, 0.3])
+def test_a_machine_that_does_not_age_is_never_replaced(hazard: float) -> None:
+    problem = MachineReplacement(hazard=(hazard,) * 15)
+    assert value(problem) == pytest.approx(-36 * hazard * 10_000.0, rel=1e-12)
+    assert (problem.mdp.optimal_policy == KEEP).all()
+
+
+@pytest.mark.parametrize("problem", MachineReplacement.truths()[1:], ids=["linear", "monotone"])
+def test_a_machine_that_ages_is_replaced_from_an_age_on(problem: MachineReplacement) -> None:
+    policy = problem.mdp.optimal_policy
+    assert (np.diff(policy, axis=1) >= 0).all()
+    assert policy[0, -1] == REPLACE
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_age_replacement_costs_what_renewal_theory_says(m: int) -> None:
+    hazard = MachineReplacement.truths()[m - 1].hazard
+    alive = np.concatenate([[1.0], np.cumprod(1.0 - np.array(hazard))])
+    rates = []
+    for age in range(1, 15):  # replace at this age: expected cost of a cycle over its expected length
+        cost = 10_000.0 * (1.0 - alive[age]) + 2_000.0 * alive[age]
+        rates.append(cost / alive[:age].sum())
+    long = MachineReplacement(hazard=hazard, horizon=4000)
+    assert -value(long) / 4000 == pytest.approx(min(rates), rel=2e-3)  # the ends of an episode weigh 1/H
+
+
+def test_preflight_warns_where_a_machine_is_replaced_before_it_shows_its_age() -> None:
+    """What a linear hazard would do is never seen beyond the age at which its policy replaces."""
+    problem = MachineReplacement()
+    ladder, known = orl.Ladder.of_problem(problem), problem.mdp.known
+    found = [orl.preflight(ladder, known, episodes=1022, least_loss=euro / problem.unit.scale) for euro in (300.0, 1e6)]
+    assert [report.safe for report in found] == [True, False]  # nothing loses a million: the negative control
+    for pair in found[0].blind:
+        truth = MachineReplacement(hazard=tuple(problem.hypotheses[pair.truth, 1:]))
+        believed = MachineReplacement(hazard=tuple(problem.hypotheses[pair.member, 1:]))
+        earned = truth.mdp.evaluate(believed.mdp.optimal_policy)[0, 0]
+        assert truth.mdp.optimal_value - earned == pytest.approx(pair.loss_per_episode, abs=1e-9)
+
+
+@pytest.mark.parametrize("m", [1, 2, 3])
+def test_the_class_of_a_machine_is_found(m: int, test_seed: int) -> None:
+    problem = MachineReplacement.truths()[m - 1]
+    ladder = orl.Ladder.of_problem(problem)
+    # Rejecting the right class has probability 0.001 at most; the wrong ones are gone after 50 episodes as a rule.
+    agent = orl.ARLGen(ladder=ladder, delta=0.001)
+    result = orl.run(agent, problem, episodes=1022, seed=test_seed, progress=False)
+    assert result.phases["chosen"].to_pylist()[-1] == m
+
+
+# ---------------------------------------------------------------------------------------------------- bad input
+
+
+BAD: list[tuple[type[Any], dict[str, Any], type[InvalidInput], str]] = [
+    (Unit, {"name": "EUR", "low": 1.0, "high": 1.0}, ParameterError, "low, high"),
+    (Unit, {"name": "EUR", "low": 0.0, "high": math.nan}, ParameterError, "low, high"),
+    (LostSales, {"demand": "poison"}, UnknownName, "demand"),
+    (LostSales, {"shelf": 7}, ParameterError, "shelf"),
+    (LostSales, {"order_step": 16}, ParameterError, "order_step"),
+    (LostSales, {"horizon": 0}, HorizonError, "horizon"),
+    (LostSales, {"margin": -1.0}, ParameterError, "margin"),
+    (LostSales, {"holding": math.inf}, ParameterError, "holding"),
+    (WeekdayInventory, {"means": (6.0,) * 6}, ParameterError, "means"),
+    (WeekdayInventory, {"means": (5.0,) * 7}, ParameterError, "means"),
+    (WeekdayInventory, {"levels": (6.0, 6.0)}, ParameterError, "levels"),
+    (WeekdayInventory, {"levels": ()}, ParameterError, "levels"),
+    (WeekdayInventory, {"order_step": 0}, ParameterError, "order_step"),
+    (WeekdayInventory, {"fixed": math.nan}, ParameterError, "fixed"),
+    (QueueAdmission, {"room": 0}, ParameterError, "room"),
+    (QueueAdmission, {"change": 1.5}, ParameterError, "change"),
+    (QueueAdmission, {"arrivals": (0.3, 0.3)}, ParameterError, "arrivals"),
+    (QueueAdmission, {"services": (0.3, 0.3, 0.25)}, ParameterError, "services"),
+    (QueueAdmission, {"arrival_levels": (0.3, 0.6)}, ParameterError, "service_levels"),
+    (MachineReplacement, {"stretch": 4}, ParameterError, "stretch"),
+    (MachineReplacement, {"hazard": (0.1, 0.2)}, ParameterError, "hazard"),
+    (MachineReplacement, {"hazard": (1.1,) * 15}, ParameterError, "hazard"),
+    (MachineReplacement, {"planned": 0.0}, ParameterError, "planned"),
+]
+
+
+@pytest.mark.parametrize(("kind", "parameters", "error", "field"), BAD)
+def test_bad_parameters_are_named(
+    kind: type[Any], parameters: dict[str, Any], error: type[InvalidInput], field: str
+) -> None:
+    with pytest.raises(error) as caught:
+        kind(**parameters)
+    assert type(caught.value) is error
+    assert caught.value.field == field
