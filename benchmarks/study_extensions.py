@@ -4,7 +4,7 @@ Regret does not depend on the machine. Every line is a mean over seeds with a 95
 means, seeds drawn in pairs.
 
     python benchmarks/study_extensions.py                  all parts
-    python benchmarks/study_extensions.py --part rewards   one of rewards, steps, changing, selectors, families
+    python benchmarks/study_extensions.py --part rewards   one of rewards, noise, steps, changing, selectors, families
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from occamrl.contracts import Agent, Floats
 from occamrl.problems.sparse_mixture import SparseMixture
 
 SEEDS = 10
+BERNOULLI = orl.BernoulliRewards()  # whoever knows the means has the same regret with and without it
 
 
 def regrets(agent: Agent, mdp: orl.FiniteMDP, episodes: int) -> Floats:
@@ -52,8 +53,8 @@ def with_noise(problem: SparseMixture, noise: Any) -> orl.FiniteMDP:
     )
 
 
-def rewards() -> None:
-    """Known rewards against each estimate, for three kinds of noise."""
+def rewards(noise: str = "Bernoulli", kind: Any = BERNOULLI) -> None:
+    """Known rewards against each estimate, Bernoulli rewards."""
     problem = SparseMixture(seed=0)
     features = orl.FeatureMap(problem.phi)
     reward = problem.mdp.known.base_reward
@@ -64,23 +65,26 @@ def rewards() -> None:
         "per pair, Bernstein": orl.RewardsPerPair(),
         "linear, p = 4": orl.RewardsLinear(features=psi, norm_bound=1.0),
     }
-    beta = orl.BetaRewards(concentration=50.0)
-    kinds = {"none": None, "Bernoulli": orl.BernoulliRewards(), "Beta, concentration 50": beta}
-    for noise, kind in kinds.items():
-        mdp, known = with_noise(problem, kind), None
-        for name, estimate in estimates.items():
-            found = regrets(orl.UCRLVTRLin(features=features, norm_bound=1.3, rewards=estimate), mdp, 100_000)
-            line(f"noise: {noise}; rewards: {name}", found, known)
-            known = found if known is None else known
+    mdp, known = with_noise(problem, kind), None
+    for name, estimate in estimates.items():
+        found = regrets(orl.UCRLVTRLin(features=features, norm_bound=1.3, rewards=estimate), mdp, 100_000)
+        line(f"noise: {noise}; rewards: {name}", found, known)
+        known = found if known is None else known
+
+
+def noise() -> None:
+    """Measure the same with less noise, and with none."""
+    rewards("Beta, concentration 50", orl.BetaRewards(concentration=50.0))
+    rewards("none", None)
 
 
 def steps() -> None:
     """One kernel per step on stationary problems of growing horizon."""
     for horizon in (3, 6, 12, 24):
         problem = SparseMixture(seed=0, horizon=horizon)
-        features = orl.FeatureMap(problem.phi)
+        features, mdp = orl.FeatureMap(problem.phi), with_noise(problem, BERNOULLI)
         plain, each = (
-            regrets(orl.UCRLVTRLin(features=features, norm_bound=1.3, kernel=kernel), problem.mdp, 100_000)
+            regrets(orl.UCRLVTRLin(features=features, norm_bound=1.3, kernel=kernel), mdp, 100_000)
             for kernel in ("stationary", "per_step")
         )
         line(f"H = {horizon:2d} (root {np.sqrt(horizon):.2f}), stationary learner", plain)
@@ -95,7 +99,8 @@ def moving_mixture(seed: int) -> tuple[orl.FiniteMDP, orl.FeatureMap]:
     phi = np.ascontiguousarray(np.moveaxis(kernels, 0, -1))
     weights = np.array([0.85 * np.eye(4)[h % 4] + 0.15 / 4 for h in range(horizon)])
     reward = rng.random((states, actions)) ** 3
-    mdp = orl.FiniteMDP(transition=np.stack([phi @ w for w in weights]), reward=reward, horizon=horizon)
+    transition = np.stack([phi @ w for w in weights])
+    mdp = orl.FiniteMDP(transition=transition, reward=reward, horizon=horizon, reward_noise=BERNOULLI)
     return mdp, orl.FeatureMap(phi)
 
 
@@ -114,7 +119,7 @@ def changing() -> None:
 def selectors() -> None:
     """ARL-LIN(dim) and (norm) with unknown rewards and with one kernel per step."""
     problem = SparseMixture(seed=0)
-    features, mdp = orl.FeatureMap(problem.phi), with_noise(problem, orl.BernoulliRewards())
+    features, mdp = orl.FeatureMap(problem.phi), with_noise(problem, BERNOULLI)
     for name, options in (
         ("neither", {}),
         ("unknown rewards", {"rewards": orl.RewardsPerPair()}),
@@ -135,10 +140,8 @@ def families() -> None:
     kernels = rng.dirichlet(0.5 * np.ones(5), size=(60, 5, 3))
     reward = rng.random((5, 3))
     ladder = orl.Ladder([orl.FiniteFamily(kernels[:size]) for size in (1, 6, 20, 60)])
-    stationary = orl.FiniteMDP(transition=kernels[4], reward=reward, horizon=6, reward_noise=orl.BernoulliRewards())
-    moving = orl.FiniteMDP(
-        transition=kernels[[4, 2, 5, 3, 1, 4]], reward=reward, horizon=6, reward_noise=orl.BernoulliRewards()
-    )
+    stationary = orl.FiniteMDP(transition=kernels[4], reward=reward, horizon=6, reward_noise=BERNOULLI)
+    moving = orl.FiniteMDP(transition=kernels[[4, 2, 5, 3, 1, 4]], reward=reward, horizon=6, reward_noise=BERNOULLI)
     for where, mdp in (("one kernel", stationary), ("kernels that change", moving)):
         base: Floats | None = None
         for name, options in (
@@ -155,6 +158,7 @@ def families() -> None:
 
 PARTS: dict[str, Callable[[], None]] = {
     "rewards": rewards,
+    "noise": noise,
     "steps": steps,
     "changing": changing,
     "selectors": selectors,
