@@ -54,8 +54,17 @@ class BetaRewards:
         cuts = betaincinv(one[:, np.newaxis], other[:, np.newaxis], np.linspace(0.0, 1.0, self.atoms + 1))
         # The mean over a slice is m times the share of Beta(c m + 1, c (1 - m)) in it, over that of Beta(c m, ...).
         slices = np.diff(betainc(one[:, np.newaxis] + 1.0, other[:, np.newaxis], cuts), axis=1)
-        values[inside] = means[inside, np.newaxis] * slices * self.atoms
-        return Atoms(np.ascontiguousarray(np.clip(values, 0.0, 1.0)))
+        values[inside] = _with_mean(np.clip(means[inside, np.newaxis] * slices * self.atoms, 0.0, 1.0), means[inside])
+        return Atoms(np.ascontiguousarray(values))
+
+
+def _with_mean(values: Floats, means: Floats) -> Floats:
+    """Return the rows, sorted, in [0, 1], with these means: quantiles near an end of [0, 1] have lost digits."""
+    values = np.sort(values, axis=1)
+    now, then = values.mean(axis=1, keepdims=True), means[:, np.newaxis]
+    up = values + (then - now) * (1.0 - values) / np.maximum(1.0 - now, 1e-300)
+    down = values * (then / np.maximum(now, 1e-300))
+    return np.asarray(np.clip(np.where(then >= now, up, down), 0.0, 1.0))
 
 
 RewardNoise = BernoulliRewards | BetaRewards
