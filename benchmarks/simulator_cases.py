@@ -1,4 +1,4 @@
-"""Twelve simulators of one system, and a truth that is .6 of one and .4 of another: two that can be resolved, two not."""
+"""Twelve simulators of one system, the truth .6 of one and .4 of another: two cases that can be resolved, two not."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def uniform_currents() -> Case:
 
 
 def batch_queue(seed: int = 0) -> Case:
-    """A queue with batch arrivals: serve one, three or six customers a step; each simulator has its law of batches.
+    """Return a queue with batch arrivals and a service of 1, 3 or 6 a step; each simulator has its law of batches.
 
     Places for 24 customers; a customer who waits costs 1/24 of .8 a step, faster service .1 and .2. Batches of 0 to 9.
     """
@@ -74,7 +74,7 @@ def batch_queue(seed: int = 0) -> Case:
                     kernel[queue, a, min(max(queue - service, 0) + batch, places)] += p
         kernels.append(kernel)
     waiting = 0.8 * np.arange(places + 1) / places
-    return _case(kernels, 1.0 - waiting[:, None] - np.array(cost), 20)
+    return _case(kernels, np.clip(1.0 - waiting[:, None] - np.array(cost), 0.0, 1.0), 20)
 
 
 def narrow_demand() -> Case:

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.stats import binom, binomtest
 
 import occamrl as orl
+from occamrl.problems.memory import MemoryWalk
 from occamrl.problems.patchy_ice import PatchyIce
 from occamrl.problems.pricing import Pricing
 from occamrl.problems.river_zones import RiverZones
@@ -204,39 +205,69 @@ def pays(seeds: int, figure: Path | None) -> None:
         agents = usual(ladder, m)
         panels[title] = play({n: agents[n] for n in ("ARL-GEN", f"told F_{m}", "F_M")}, problem_ice, 2**13 - 2, seeds)
     if figure is not None:
-        figure.parent.mkdir(parents=True, exist_ok=True)
-        drawn = compare(panels, logarithmic=True)
-        for axes in drawn.axes:
-            axes.set_ylim(bottom=0.0)
-        drawn.savefig(figure, dpi=120)
-        print(f"  figure: {figure}")
+        draw(panels, figure)
 
 
-def linear(seeds: int) -> None:
-    """Print linear ladders: coordinates 1 ... d of a sparse mixture, and zones of a river."""
+def coordinates() -> tuple[Any, Any, int]:
+    """Return the ladder of the first 1 ... 9 coordinates of a sparse mixture, the truth at 3."""
     mixture = SparseMixture(states=12, actions=3, horizon=10, dimension=9, nonzero=3, gamma=0.5, seed=0)
     features, bound = orl.FeatureMap(mixture.phi), float(np.linalg.norm(mixture.theta))
     order = [*mixture.support, *(j for j in range(9) if j not in mixture.support)]
     rungs = [orl.LinearFamily(features=features, norm_bound=bound, coordinates=order[:r]) for r in range(1, 10)]
-    linear_case(orl.LinearLadder(rungs), mixture, 3, 2**14 - 2, seeds)
-    river = RiverZones()
-    features, bound = orl.FeatureMap(river.phi), 1.05 * float(np.linalg.norm(river.theta))
+    return orl.Ladder(rungs), mixture, 2**14 - 2
+
+
+def river(left_reward: float) -> tuple[Any, Any, int]:
+    """Return the river of 24 states seen through 2, 4, 8 and 24 blocks, the truth at 8."""
+    problem = RiverZones(left_reward=left_reward)
     rungs = [
-        orl.LinearFamily(features=features, norm_bound=bound, basis=river.basis(zones)) for zones in river.partitions
+        orl.AggregationFamily(partition=problem.partition(zones), moves=problem.moves) for zones in problem.partitions
     ]
-    linear_case(orl.LinearLadder(rungs), river, 3, 2**11 - 2, seeds)
+    return orl.Ladder(rungs), problem, 2**12 - 2
 
 
-def linear_case(ladder: orl.LinearLadder, problem: Any, m: int, episodes: int, seeds: int) -> None:
-    """Print one linear ladder."""
-    print(f"  {ladder}, m* = {m}, K = {episodes:,}")
-    told, full = ladder.rungs[m - 1], ladder.rungs[-1]
-    agents = {
-        "ARL-GEN": orl.ARLGen(ladder=ladder, replan=0.2),
-        f"told F_{m}": orl.UCRLVTRLin(features=told.own_features, norm_bound=told.norm_bound),
-        "F_M": orl.UCRLVTRLin(features=full.features, norm_bound=full.norm_bound),
+def memory() -> tuple[Any, Any, int]:
+    """Return the orders of memory 0, 1 and 2, the truth at 1."""
+    problem = MemoryWalk()
+    rungs = [orl.AggregationFamily(partition=problem.partition(k), moves=problem.moves) for k in range(3)]
+    return orl.Ladder(rungs), problem, 2**12 - 2
+
+
+def linear(seeds: int, figure: Path | None) -> None:
+    """Print and draw linear ladders: coordinates, aggregations of a river, orders of memory."""
+    panels: dict[str, Runs] = {}
+    cases = {
+        "coordinates 1 ... 9": coordinates(),
+        "river of 24 states, 2 ... 24 blocks": river(0.005),
+        "the same, home pays 0.03": river(0.03),
+        "order of memory": memory(),
     }
-    table(play(agents, problem, episodes, seeds), m)
+    for title, (ladder, problem, episodes) in cases.items():
+        m = ladder.class_of(problem.mdp)
+        print(f"  {title}: {ladder}, m* = {m}, K = {episodes:,}", flush=True)
+        agents: dict[str, Any] = {
+            "ARL-GEN": orl.ARLGen(ladder=ladder),
+            "ARL-GEN, epochs": orl.ARLGen(ladder=ladder, test="epoch"),
+        }
+        for name, rung in ((f"told F_{m}", m), ("F_M", ladder.classes), ("F_1", 1)):
+            family = ladder.rung(rung)
+            own = getattr(family, "own_features", family.features)
+            agents[name] = orl.UCRLVTRLin(features=own, norm_bound=family.norm_bound)
+        runs = play(agents, problem, episodes, seeds)
+        table(runs, m)
+        panels[f"{title}, m* = {m}"] = {n: r for n, r in runs.items() if n != "ARL-GEN, epochs"}
+    if figure is not None:
+        draw(panels, figure.with_name("selection-ladders-linear.png"))
+
+
+def draw(panels: dict[str, Runs], figure: Path) -> None:
+    """Draw cumulative regret, one panel per problem."""
+    figure.parent.mkdir(parents=True, exist_ok=True)
+    drawn = compare(panels, logarithmic=True)
+    for axes in drawn.axes:
+        axes.set_ylim(bottom=0.0)
+    drawn.savefig(figure, dpi=120)
+    print(f"  figure: {figure}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -253,7 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "ice": lambda: ice(options.seeds),
         "pricing": lambda: pricing(options.seeds),
         "large": lambda: large(options.seeds),
-        "linear": lambda: linear(options.seeds),
+        "linear": lambda: linear(options.seeds, options.figure),
         "pays": lambda: pays(options.seeds, options.figure),
     }
     for name in options.parts or parts:

@@ -5,6 +5,7 @@ Regret does not depend on the machine; times do. Every line is a mean over seeds
     python benchmarks/study_linear.py                     all parts
     python benchmarks/study_linear.py --part dimension    one of dimension, instances, containment, norm, scale, long,
                                                           control
+    python benchmarks/study_linear.py --part scale --figure docs/figures/selection-linear.png
     python benchmarks/study_linear.py --instance file.npz another sparse mixture, with the arrays transition, reward,
                                                           phi, theta, horizon and initial_state
 """
@@ -14,11 +15,13 @@ from __future__ import annotations
 import argparse
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 from scipy.stats import bootstrap
 
@@ -97,9 +100,12 @@ def dimension(case: Case) -> None:
     common: dict[str, Any] = {"features": case.features, "norm_bound": case.norm}
     plain: dict[str, Any] = {**common, "weights": "none", "radius": "unweighted", "target_range": case.mdp.horizon}
     old = orl.ARLLinDim(**plain, rule="paper", data="fresh", initial_episodes=16)
+    quick = orl.ARLLinDim(**{**plain, "target_range": None}, rule="paper", data="fresh", growth=4.0, threshold=0.5**0.5)
     line("no weights: all coordinates", orl.NonAdaptive(selector=old), case, 300_000)
     line("no weights: told the support", orl.Oracle(selector=old, theta=case.theta), case, 300_000)
     found = line("no weights: paper's rule, fresh, k_0 = 16", old, case, 300_000)
+    print("    seeds:", sorted(round(result.total_regret) for result in found))
+    found = line("no weights: growth 4/2, 0.5^(i/2), R = H-1", quick, case, 300_000)
     print("    seeds:", sorted(round(result.total_regret) for result in found))
     new = orl.ARLLinDim(**common)
     line("range weights: all coordinates", orl.NonAdaptive(selector=new), case, 300_000)
@@ -192,19 +198,48 @@ def norm(case: Case) -> None:
         bounds = np.mean([result.phases["norm_bound"].to_pylist() for result in found], axis=0)
         print("    b^(i):", " ".join(f"{value:.3g}" for value in bounds))
         late = np.arange(len(bounds) - 6, len(bounds))
+        ratio = (bounds - case.norm) / (np.arange(len(bounds)) + 1.0) ** 1.5 * 2.0 ** (0.5 * np.arange(len(bounds)))
+        print("    (b^(i) - ||theta*||) / (i^1.5 2^(-i/2)):", " ".join(f"{value:.3g}" for value in ratio))
         slope = np.polyfit(late, np.log2((bounds[late] - case.norm) / (late + 1.0) ** 1.5), 1)[0]
         print(f"    over the last six epochs b^(i) - ||theta*|| falls like i^1.5 2^({slope:.2f} i); theory: -0.5")
 
 
-def scale(case: Case) -> None:
-    """Print how regret and time grow with d, at four non-zero coordinates."""
+def scale(case: Case, figure: Path | None = None) -> None:
+    """Print how regret and time grow with d, at four non-zero coordinates; draw it on request."""
     print("\n4 non-zero coordinates, K = 20,000: regret and seconds")
-    for d in (16, 64, 256):
+    dimensions = (16, 64, 256)
+    drawn: dict[str, list[Floats]] = {"all coordinates": [], "ARL-LIN(dim)": [], "told the support": []}
+    for d in dimensions:
         each = generated(dimension=d, nonzero=4, gamma=0.5, seed=0)
         new = orl.ARLLinDim(features=each.features, norm_bound=each.norm)
-        line(f"d = {d}: told the support", orl.Oracle(selector=new, theta=each.theta), each, 20_000)
-        line(f"d = {d}: ARL-LIN(dim)", new, each, 20_000)
-        line(f"d = {d}: all coordinates", orl.NonAdaptive(selector=new), each, 20_000, SEEDS if d < 256 else 2)
+        agents: tuple[Agent, ...] = (orl.NonAdaptive(selector=new), new, orl.Oracle(selector=new, theta=each.theta))
+        for label, agent in zip(drawn, agents, strict=True):
+            heavy = d == 256 and label == "all coordinates"
+            results = line(f"d = {d}: {label}", agent, each, 20_000, 2 if heavy else SEEDS)
+            drawn[label].append(np.array([result.total_regret for result in results]))
+    if figure is not None:
+        draw_scale(dimensions, drawn, figure)
+
+
+def draw_scale(dimensions: Sequence[int], drawn: Mapping[str, Sequence[Floats]], figure: Path) -> None:
+    """Draw regret over d on logarithmic axes: means, and every seed as a dot."""
+    plate, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+    for label, seeds in drawn.items():
+        measured = dimensions[: len(seeds)]
+        (mean,) = axes.plot(measured, [each.mean() for each in seeds], marker="o", label=label)
+        for d, each in zip(measured, seeds, strict=True):
+            axes.plot(np.full(each.size, d), each, ".", color=mean.get_color(), alpha=0.35, markersize=4)
+    axes.set(
+        xscale="log", yscale="log", xlabel="d, of which 4 coordinates matter", ylabel="regret after 20,000 episodes"
+    )
+    axes.set_xticks(dimensions, [str(d) for d in dimensions])
+    axes.minorticks_off()
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    figure.parent.mkdir(parents=True, exist_ok=True)
+    plate.savefig(figure, dpi=120)
+    plt.close(plate)
+    print(f"  figure: {figure}")
 
 
 def long(case: Case) -> None:
@@ -231,7 +266,7 @@ def control(case: Case) -> None:
         dropped = sum(len(row["active"]) < d for result in found for row in result.phases.to_pylist())
         cost = interval([100 * ratio - 100 for ratio in ratios])
         print(f"    cost in percent: {cost}; phases that dropped one: {dropped}")
-        print(f"    price in the squared radius: + log(d + 1)/2 = {0.5 * np.log(d + 1):.2f}")
+        print(f"    price in the squared radius: + log(2)/2 = {0.5 * np.log(2):.2f}")
 
 
 PARTS: dict[str, Callable[[Case], None]] = {
@@ -239,7 +274,6 @@ PARTS: dict[str, Callable[[Case], None]] = {
     "instances": instances,
     "containment": containment,
     "norm": norm,
-    "scale": scale,
     "long": long,
     "control": control,
 }
@@ -248,12 +282,16 @@ PARTS: dict[str, Callable[[Case], None]] = {
 def main() -> None:
     """Print the study, or one part of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=PARTS, action="append", help="only this part; may be given several times")
+    parser.add_argument(
+        "--part", choices=[*PARTS, "scale"], action="append", help="only this part; may be given several times"
+    )
     parser.add_argument("--instance", type=Path, help="an NPZ file to use as the instance of the tables")
+    parser.add_argument("--figure", type=Path, help="where to draw regret over d (part scale)")
     given = parser.parse_args()
+    parts: dict[str, Callable[[Case], None]] = {**PARTS, "scale": partial(scale, figure=given.figure)}
     case = generated(dimension=16, nonzero=3, gamma=0.5, seed=0) if given.instance is None else stored(given.instance)
-    for name in given.part or PARTS:
-        PARTS[name](case)
+    for name in given.part or parts:
+        parts[name](case)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
 
 import occamrl as orl
 from benchmarks.study_ladders import Kept, play
@@ -26,10 +28,10 @@ from occamrl.problems.pricing import Pricing
 from occamrl.problems.queue_admission import QueueAdmission
 from occamrl.problems.units import Unit
 from occamrl.problems.weekday_inventory import WeekdayInventory
-from occamrl.report.figures import compare
+from occamrl.report.figures import COLOURS, STYLES
+from occamrl.runs.drawing import dress
 
 SELECTED, SAFE, LARGEST, SMALLEST = "ARL-GEN", "ARL-GEN, safe", "largest class", "smallest class"
-Kept_runs = dict[str, list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -134,29 +136,33 @@ def show(title: str, found: dict[str, Any]) -> None:
         print(text, flush=True)
 
 
-@dataclass(frozen=True)
-class Curve:
-    """What a figure needs of a run."""
-
-    episodes: Any
-    cumulative_regret: Any
-
-
 def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
-    """Draw what was lost over episodes, one panel per truth."""
-    panels: dict[str, Any] = {}
-    for title, each in found.items():
-        names = {SELECTED, each["advice"], "told the class", LARGEST, SMALLEST}
-        panels[f"truth: {title.lstrip('+ ')}"] = {
-            name: [Curve(np.array(each["at"]), np.array(run["lost"])) for run in runs]
-            for name, runs in each["runs"].items()
-            if name in names
-        }
-    figure = compare(panels, logarithmic=True)
-    unit = next(iter(found.values()))["unit"]
-    for axes in figure.axes:
-        axes.set_ylim(bottom=0.0)
-        axes.set_ylabel(f"lost so far, {unit}")
+    """Draw what was lost over episodes, one panel per truth; mean and range of the seeds.
+
+    The axis ends a little above the dearest agent other than the smallest class, which may leave the picture.
+    """
+    columns = min(2, len(found))
+    rows = -(-len(found) // columns)
+    figure = Figure(figsize=(5.6 * columns, 3.8 * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes in panels[len(found) :]:
+        axes.set_visible(False)
+    for axes, (title, each) in zip(panels, found.items(), strict=False):
+        dress(axes, f"truth: {title.lstrip('+ ')}")
+        top = 0.0
+        for i, (name, runs) in enumerate(each["runs"].items()):
+            lost = np.array([run["lost"] for run in runs])
+            look: dict[str, Any] = {"color": COLOURS[i], "linestyle": STYLES[i]}
+            label = f"{name} (advised)" if name == each["advice"] else name
+            axes.plot(each["at"], lost.mean(axis=0), label=label, **look)
+            axes.fill_between(each["at"], lost.min(axis=0), lost.max(axis=0), color=COLOURS[i], alpha=0.12, linewidth=0)
+            if name != SMALLEST:
+                top = max(top, float(lost[:, -1].max()))
+        axes.set_xscale("log")
+        axes.set_ylim(0.0, 1.15 * top)
+        axes.set_ylabel(f"lost so far, {each['unit']}")
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}" if top > 10.0 else "{x:.3g}"))
+        axes.legend(frameon=False, fontsize="small", loc="upper left")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=100)
     print(f"  figure: {path}")

@@ -17,7 +17,10 @@ _HOMES = {
     "CoverFamily": "occamrl.families.cover",
     "Ladder": "occamrl.families.ladder",
     "LinearFamily": "occamrl.families.linear",
-    "LinearLadder": "occamrl.families.linear",
+    "LinearLadder": "occamrl.families.linear_ladder",
+    "AggregationFamily": "occamrl.families.aggregation",
+    "Family": "occamrl.families.family",
+    "Rows": "occamrl.families.regression",
     "UCRLVTR": "occamrl.learners.ucrl_vtr",
     "UCRLVTRNested": "occamrl.learners.ucrl_vtr_nested",
     "LadderOracle": "occamrl.learners.ladder_references",
@@ -92,6 +95,7 @@ __all__ = [  # spelled out, so that tools can read it
     "ARLLinDim",
     "ARLLinNorm",
     "Agent",
+    "AggregationFamily",
     "BernoulliRewards",
     "BetaRewards",
     "Callback",
@@ -100,6 +104,7 @@ __all__ = [  # spelled out, so that tools can read it
     "Discretiser",
     "EnvironmentFault",
     "Experiment",
+    "Family",
     "FeatureMap",
     "FiniteEnvironment",
     "FiniteFamily",
@@ -130,6 +135,7 @@ __all__ = [  # spelled out, so that tools can read it
     "Result",
     "RewardsLinear",
     "RewardsPerPair",
+    "Rows",
     "Selection",
     "Selector",
     "Simulators",
@@ -170,11 +176,15 @@ if TYPE_CHECKING:
     from occamrl.environments.misbehaviour import EnvironmentFault
     from occamrl.environments.simulators import Simulators
     from occamrl.errors import Interrupted, InvalidInput, OccamRLError
+    from occamrl.families.aggregation import AggregationFamily
     from occamrl.families.cover import CoverFamily
+    from occamrl.families.family import Family
     from occamrl.families.features import FeatureMap
     from occamrl.families.finite import FiniteFamily
     from occamrl.families.ladder import Ladder
-    from occamrl.families.linear import LinearFamily, LinearLadder
+    from occamrl.families.linear import LinearFamily
+    from occamrl.families.linear_ladder import LinearLadder
+    from occamrl.families.regression import Rows
     from occamrl.learners.greedy import Greedy
     from occamrl.learners.ladder_references import LadderNonAdaptive, LadderOracle, LadderSmallest
     from occamrl.learners.optimal import Optimal

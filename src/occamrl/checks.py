@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,9 +17,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from occamrl import seeding
-from occamrl.contracts import Agent, Learner, Problem, Selector
-from occamrl.errors import ContractError, ParameterError
+from occamrl.contracts import Agent, Floats, Known, Learner, Problem, Selector
+from occamrl.errors import ContractError, FamilyError, ParameterError
+from occamrl.families.family import Family
 from occamrl.families.finite import FiniteFamily
+from occamrl.families.regression import Rows, sample_rows
 from occamrl.kernels.episodes import draw_outcome, draw_start
 from occamrl.kernels.noise import draw_reward
 from occamrl.kernels.philox import fill_uniforms
@@ -95,12 +98,89 @@ def check_problem(problem: Problem) -> None:
         _require(bool((mdp.evaluate(policy) <= best + 1e-9).all()), "no policy beats V*")
 
 
-def check_family(family: FiniteFamily, mdp: FiniteMDP | None = None) -> None:
-    """Check a finite family: its members are kernels and its value functions are theirs."""
+def check_family(family: Family, mdp: FiniteMDP | None = None, *, rows: int = 60, seed: int = 0) -> None:
+    """Check a family of kernels on rows drawn from one of its members.
+
+    Members are kernels, and contained; the loss and the distance are those of a loop over the rows (M1, M2); no member
+    at hand has a smaller loss than the estimate (M3); the optimistic plan promises at least what the kernel behind the
+    rows allows (M5, M9); the covering number falls as the scale grows. Of a finite family: its value functions are
+    those of its members.
+    """
+    draw = seeding.stream(seed, "check_family")
+    try:
+        family.check(draw)
+    except FamilyError as error:
+        raise ContractError(f"broken contract: each member is a kernel ({error})") from error
+    members = list(family.members(draw, 6))
+    for i, member in enumerate(members):
+        _require(family.contains(family.kernel(member)), f"member {i} is contained")
     states, actions = family.features.states, family.features.actions
     if mdp is None:
-        reward = seeding.stream(0, "check_family").uniform(size=(states, actions))
-        mdp = FiniteMDP(transition=family.kernel(0), reward=reward, horizon=4)
+        kernel = np.clip(family.kernel(members[0]), 0.0, None)
+        reward = draw.uniform(size=(states, actions))
+        mdp = FiniteMDP(transition=kernel / kernel.sum(axis=2, keepdims=True), reward=reward, horizon=4)
+    _check_regression(family, mdp, members, draw, rows)
+    scales = [family.log_covering_number(alpha) for alpha in (0.01, 0.1, 0.5, 2.0)]
+    falling = all(one >= other for one, other in itertools.pairwise(scales))
+    _require(falling and scales[-1] >= 0.0, "the log covering number is >= 0 and falls as the scale grows")
+    if isinstance(family, FiniteFamily):
+        _check_finite(family, mdp)
+
+
+def _check_regression(
+    family: Family, mdp: FiniteMDP, members: list[Any], draw: np.random.Generator, count: int
+) -> None:
+    """Check loss, distance, estimate and optimism on rows drawn from the first member."""
+    known, truth = mdp.known, members[0]
+    rows, _ = sample_rows(family.features, known, family.parameters_of(truth), draw, count)
+    z = np.array([_predictions(family, known, member, rows) for member in members])
+    y = _weighted_targets(family, known, rows)
+    best = family.loss(known, family.estimate(known, rows), rows)
+    for i, member in enumerate(members):
+        loss = family.loss(known, member, rows)
+        _require(bool(np.isclose(loss, ((y - z[i]) ** 2).sum())), f"member {i} has the loss of a loop over the rows")
+        gap = family.distance(known, member, truth, rows)
+        _require(
+            bool(np.isclose(gap, ((z[i] - z[0]) ** 2).sum())), f"member {i} is as far as a loop over the rows says"
+        )
+        _require(best <= loss + 1e-7, "no member has a smaller loss than the estimate")
+    kernel = np.clip(family.kernel(truth), 0.0, None)
+    if known.transition_rewards is None and family.features.rewards is None:
+        alone = FiniteMDP(
+            transition=kernel / kernel.sum(axis=2, keepdims=True), reward=known.base_reward, horizon=known.horizon
+        )
+        for start in range(mdp.states):  # fails with probability 1e-9 where all is well
+            plan = family.optimistic_values(known, rows, delta=1e-9, start=start)
+            _require(plan.shape == alone.optimal_values.shape, "plans are values [H + 1, S]")
+            _require(plan[0, start] >= alone.optimal_values[0, start] - 1e-9, "the plan is optimistic")
+
+
+def _range(family: Family, known: Known, rows: Rows, t: int) -> tuple[Any, Any, float, float]:
+    """Return the outcomes of row t, their target function, its mid-range and range."""
+    outcomes = family.features.attach(known).outcomes
+    own = slice(outcomes.start[rows.pair[t]], outcomes.start[rows.pair[t] + 1])
+    w = outcomes.bonus[own] + rows.values[t, outcomes.next_state[own]]
+    return own, w, float(w.max() + w.min()) / 2.0, float(np.ptp(w))
+
+
+def _predictions(family: Family, known: Known, member: Any, rows: Rows) -> Floats:
+    """Return ((P W)(s, a) - c sum P)/R of every row, one by one; for kernels sum P is 1."""
+    probability, result = family.features.probabilities(family.parameters_of(member)), np.zeros(rows.pair.size)
+    for t in range(rows.pair.size):
+        own, w, middle, spread = _range(family, known, rows, t)
+        result[t] = probability[own] @ (w - middle) / spread if spread > 0.0 else 0.0
+    return result
+
+
+def _weighted_targets(family: Family, known: Known, rows: Rows) -> Floats:
+    result = np.zeros(rows.pair.size)
+    for t in range(rows.pair.size):
+        _, _, middle, spread = _range(family, known, rows, t)
+        result[t] = (rows.target[t] - middle) / spread if spread > 0.0 else 0.0
+    return result
+
+
+def _check_finite(family: FiniteFamily, mdp: FiniteMDP) -> None:
     values = family.optimal_values(mdp.known)
     _require(values.shape == (family.size, mdp.horizon + 1, mdp.states), "values are [n, H + 1, S]")
     _require(family.optimal_values(mdp.known) is values, "values are solved once per problem")

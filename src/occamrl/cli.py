@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import importlib
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from occamrl import __version__
-from occamrl.errors import InvalidInput, OccamRLError
+from occamrl.commands.learn import learn
+from occamrl.commands.telling import FAILED, INTERRUPTED, Json, print_lines, told
+from occamrl.errors import OccamRLError
 
 if TYPE_CHECKING:
     from occamrl.runs.experiment import Experiment
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Occam's razor for reinforcement learning.")
 
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 UNDECIDED = {"not enough data": 3, "outside": 4}  # verdicts of `select` that name no class
 
 Folder_ = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of an experiment.")]
@@ -32,24 +30,8 @@ Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; by d
 Scheduler = Annotated[str | None, typer.Option(help="Address of a Dask scheduler to use instead, tcp://host:8786.")]
 Every = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints of a cell.")]
 Silence = Annotated[float, typer.Option(min=1.0, help="Seconds without news after which a worker is ended.")]
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable output, JSON lines on standard output.")]
 
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Turn the package's errors into one message and an exit code."""
-    from occamrl.runs.display import printable
-    from occamrl.runs.failures import RecordError
-
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
-    except OccamRLError as error:
-        for line in str(error).splitlines():
-            typer.echo(printable(line), err=True)
-        bad = isinstance(error, InvalidInput) and not isinstance(error, RecordError)
-        raise typer.Exit(BAD_INPUT if bad else FAILED) from error
+app.command()(learn)
 
 
 @app.command()
@@ -63,7 +45,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run an experiment, or what is left of it."""
-    with _told():
+    with told():
         from occamrl.runs.experiment import Experiment
 
         experiment = Experiment.from_toml(spec)
@@ -80,7 +62,7 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with an experiment that was stopped, killed, or had cells that failed."""
-    with _told():
+    with told():
         _execute(folder, workers, scheduler, checkpoint_every, silence, as_json, None)
 
 
@@ -115,14 +97,14 @@ def _execute(
 @app.command()
 def status(folder: Folder_, as_json: Json = False) -> None:
     """Say how far an experiment is."""
-    with _told():
+    with told():
         from occamrl.runs import summary
         from occamrl.runs.locks import holder_of
         from occamrl.runs.records import status as read
 
         now = read(folder)
         lines = summary.as_data(now) if as_json else summary.lines(now, holder_of(folder / "lock"))
-        _print(lines)
+        print_lines(lines)
         if now.damaged:
             raise typer.Exit(FAILED)
 
@@ -134,7 +116,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Compare every byte with its digest, put damaged cells aside and say how to run them again."""
-    with _told():
+    with told():
         from contextlib import nullcontext
 
         from occamrl.runs import summary
@@ -145,7 +127,7 @@ def verify(
         Folder(folder).experiment()
         with FolderLock(folder / "lock") if quarantine else nullcontext():
             found = check(folder, quarantine=quarantine)
-        _print(summary.damage_data(found) if as_json else summary.damage_lines(found, folder))
+        print_lines(summary.damage_data(found) if as_json else summary.damage_lines(found, folder))
         if found:
             raise typer.Exit(FAILED)
 
@@ -159,13 +141,13 @@ def select(
     as_json: Json = False,
 ) -> None:
     """Say how rich a model logged episodes ask for. Exit code 3: not enough data; 4: no class explains them."""
-    with _told():
+    with told():
         from occamrl.environments.ladder_spec import read_ladder
         from occamrl.logs.reading import read_log
         from occamrl.logs.selection import select as test
 
         found = test(read_log(log), read_ladder(ladder, horizon=horizon), delta=delta)
-        _print(found.as_data() if as_json else str(found).splitlines())
+        print_lines(found.as_data() if as_json else str(found).splitlines())
         if found.verdict in UNDECIDED:
             raise typer.Exit(UNDECIDED[found.verdict])
 
@@ -177,7 +159,7 @@ def report(
     figures: Annotated[Path | None, typer.Option(help="Folder for PDF, SVG and PNG of every plot.")] = None,
 ) -> None:
     """Write one self-contained HTML page about an experiment."""
-    with _told():
+    with told():
         typer.echo(_later("page").write_report(folder, out, figures))
 
 
@@ -187,43 +169,8 @@ def watch(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: any that is free.")] = 0,
 ) -> None:
     """Serve the page on this machine while cells run."""
-    with _told():
+    with told():
         _later("watch").serve(folder, port)
-
-
-@app.command()
-def learn(
-    env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="A registered Gymnasium environment.")],
-    ladder: Annotated[str, typer.Option(help="A TOML file of models, or the name of a shipped ladder.")],
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes, in all.")],
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")] = None,
-    options: Annotated[list[str] | None, typer.Option("--with", help="key=value for the environment.")] = None,
-    modules: Annotated[list[str] | None, typer.Option("--import", help="Import a module that registers it.")] = None,
-    delta: Annotated[float, typer.Option(help="How often the verdict may be wrong.")] = 0.05,
-    safe: Annotated[bool, typer.Option(help="Be optimistic over all models that are left.")] = False,
-    compare: Annotated[bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")] = False,
-    checkpoint: Annotated[Path | None, typer.Option(help="Save there, and go on from there.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Learn in a Gymnasium environment and say which rung of a ladder of models it needs."""
-    with _told():
-        from occamrl.commands.learn import learn_and_tell, lines
-
-        for told in learn_and_tell(
-            env_id,
-            ladder,
-            episodes=episodes,
-            seed=seed,
-            horizon=horizon,
-            options=options or (),
-            modules=modules or (),
-            delta=delta,
-            safe=safe,
-            compare=compare,
-            checkpoint=checkpoint,
-        ):
-            _print(told if as_json else lines(told))
 
 
 @app.command()
@@ -267,16 +214,6 @@ def _later(module: str) -> Any:
         return importlib.import_module(f"occamrl.report.{module}")
     except ModuleNotFoundError as error:
         raise OccamRLError(f"this command needs {error.name}, which is not installed") from error
-
-
-def _print(lines: list[str] | dict[str, Any]) -> None:
-    from occamrl.runs.display import printable
-
-    if isinstance(lines, dict):
-        sys.stdout.write(json.dumps(lines) + "\n")
-    else:
-        for line in lines:
-            typer.echo(printable(line))
 
 
 def main() -> None:

@@ -65,7 +65,7 @@ def test_episodes_that_end_are_played_out_in_the_absorbing_state_as_the_fused_lo
     stepped = orl.learn(agent, env, episodes=60, seed=2, replay=False)
     assert stepped.steps < 60 * 12  # some ended early
     assert stepped.cut_short == ()
-    np.testing.assert_array_equal(stepped.regret, fused.regret)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(stepped.regret, fused.regret)
     np.testing.assert_array_equal(stepped.returns, fused.returns)
     for one, other in zip(stepped.state, fused.state, strict=True):
         if isinstance(one, np.ndarray):
@@ -83,7 +83,7 @@ def test_twice_x_is_once_2x_and_so_is_a_file_between(tmp_path: Path) -> None:
     for other in (both, resumed):
         assert bits(other.walk) == bits(whole.walk)
         np.testing.assert_array_equal(other.returns, whole.returns)
-        np.testing.assert_array_equal(other.regret, whole.regret)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(other.regret, whole.regret)
         assert other.steps == whole.steps
     assert half.total_episodes == 23  # what was continued is as it was
 
@@ -198,7 +198,7 @@ def test_callbacks_are_told_every_episode_and_can_stop() -> None:
     )
     assert [report.episode for report in watch.reports] == list(range(1, 8)) == [report.episode for report in seen]
     np.testing.assert_array_equal([report.realised_return for report in watch.reports], result.returns)
-    np.testing.assert_array_equal([report.regret for report in watch.reports], result.regret)  # type: ignore[arg-type]
+    np.testing.assert_array_equal([report.regret for report in watch.reports], result.regret)
     assert watch.reports[0].facts["chosen"] == 1
     assert watch.about["environment"] == "FrozenLake-v1"
     assert watch.ended.total_episodes == result.total_episodes == 7

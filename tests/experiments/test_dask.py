@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -20,7 +20,7 @@ from occamrl.runs.executors import environment
 from occamrl.runs.experiment import Experiment, Options, execute
 from occamrl.runs.folder import Folder
 from occamrl.runs.records import load
-from tests.experiments.common import Event, play, slow, write
+from tests.experiments.common import COMMAND, Event, play, slow, write
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'occamrl[dask]'")
 
@@ -83,6 +83,38 @@ def test_cells_on_a_cluster_of_which_a_worker_is_killed(
     assert load(folder.path).curves.equals(load(whole.path).curves)
     for path in whole.path.rglob("*.parquet"):
         assert (folder.path / path.relative_to(whole.path)).read_bytes() == path.read_bytes()
+
+
+def interrupted(out: Path, spec: Path, address: str, ready: Callable[[], bool]) -> tuple[int, str]:
+    """Run on a cluster, press Ctrl-C when it is time, and return the exit code and what was said."""
+    words = [*COMMAND, "run", str(spec), "--out", str(out), "--scheduler", address, "--json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment()) as process:
+        deadline = time.monotonic() + 120
+        while not ready():
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(1.0)  # the futures are submitted
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=60)
+    return process.returncode, said
+
+
+def test_ctrl_c_stops_tasks_that_run_and_takes_back_the_others(
+    tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[str]]]
+) -> None:
+    address, workers = cluster
+    out, spec = tmp_path / "out", write(tmp_path, slow(1_000_000))
+    code, said = interrupted(out, spec, address, lambda: bool(list(out.glob("cells/*/progress.json"))))
+    assert code == 130
+    assert '"stopped": true' in said
+    assert list(out.glob("cells/*/checkpoint.npz"))
+    assert not (out / "lock").exists()
+    for worker in workers:  # without any worker there is nobody who could stop
+        worker.kill()
+        worker.wait()
+    code, _ = interrupted(out, spec, address, (out / "lock").exists)
+    assert code == 130
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from occamrl.runs.display import JsonLines, LiveTable, PlainLines, choose, duration
+from occamrl.runs.display import FewLines, JsonLines, LiveTable, PlainLines, choose, duration, quiet
 
 ABOUT = {"problem": "[red]P", "agent": "A\x1b[2J", "seed": 3, "total": 1_000}
 EVENTS = [
@@ -52,6 +52,23 @@ def test_the_live_table_shows_running_cells_and_obeys_no_name(monkeypatch: pytes
     for word in ("[red]P", "400 of 1,000", "12.5", "3 s", "episodes/s", "worker 1 was killed", "given up"):
         assert word in text
     assert "A\x1b[2J" not in text
+
+
+def test_a_call_from_python_says_little() -> None:
+    stream, now = io.StringIO(), iter([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    display = FewLines(stream, clock=lambda: next(now))
+    for event in [*EVENTS[:3], EVENTS[3], *EVENTS[4:]]:
+        display(event)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 2
+    assert "worker 1 was killed" in lines[0]
+    assert "FAILED" in lines[1]
+    later, stream = iter([0.0, 1.0, 12.0]), io.StringIO()
+    display = FewLines(stream, clock=lambda: next(later))
+    display(EVENTS[0])
+    display(EVENTS[2])
+    assert stream.getvalue() == "1 of 3 cells; running: 40 %\n"
+    assert isinstance(quiet(stream), FewLines)
 
 
 def test_the_display_fits_the_stream() -> None:

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
 import zipfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from occamrl.errors import CheckpointError, InvalidInput
+from occamrl.report.page import write_report
 from occamrl.runs.checkpoint import _with_digest, read_arrays
 from occamrl.runs.display import PlainLines, printable
 from occamrl.runs.experiment import Experiment
 from occamrl.runs.failures import RecordError
-from occamrl.runs.files import parse_json, seal
+from occamrl.runs.files import parse_json, seal, sha256
 from occamrl.runs.folder import Folder
+from occamrl.runs.locks import FolderLock
 from occamrl.runs.records import load, status, verify
-from tests.experiments.common import play, write
+from occamrl.runs.tables import MOST_ROWS, SCHEMAS, to_parquet
+from tests.experiments.common import command, play, write
 
 
 @pytest.fixture
@@ -35,6 +41,12 @@ def rewrite(path: Path, **changes: object) -> None:
 
 def manifest(folder: Folder) -> Path:
     return folder.cell(folder.experiment()["cells"][0]) / "manifest.json"
+
+
+def replace(path: Path, name: str, content: bytes) -> None:
+    """Replace a table, and its digest in the manifest."""
+    (path.parent / name).write_bytes(content)
+    rewrite(path, files={**json.loads(path.read_text())["files"], name: sha256(content)})
 
 
 @pytest.mark.parametrize("cell", ["../../../etc", "..", "/etc/passwd", "0123456789ABCDEF", "0" * 17, "", 7, None])
@@ -92,6 +104,117 @@ def test_quarantine_that_leads_out(folder: Folder, tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="quarantine"):
         verify(folder.path)
     assert not list(outside.iterdir())
+
+
+def test_cells_that_are_a_link_are_not_moved_from_where_they_lie(folder: Folder, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    folder.cells.rename(outside)
+    folder.cells.symlink_to(outside)
+    for path in outside.rglob("manifest.json"):
+        path.write_text("{}")  # damaged, so that `verify` would put the cells aside
+    answer = command("verify", folder.path)
+    assert answer.returncode == 1
+    assert "cells: got a symbolic link" in answer.stderr
+    assert len(list(outside.iterdir())) == 4
+    with pytest.raises(RecordError, match="symbolic link"):
+        folder.put_aside(next(outside.iterdir()).name)
+
+
+def test_a_lock_with_a_second_name_is_not_written(folder: Folder, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("precious")
+    os.link(secret, folder.lock_file)
+    with pytest.raises(RecordError, match="lock"), FolderLock(folder.lock_file):
+        pass
+    assert secret.read_text() == "precious"
+    folder.lock_file.unlink()
+    folder.lock_file.mkdir()
+    assert command("status", folder.path).returncode == 0
+
+
+def test_a_report_is_not_written_through_a_link(folder: Folder, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("precious")
+    for name in ("report.html", "report.html.partial"):
+        (folder.path / name).symlink_to(secret)
+    page = write_report(folder.path)
+    assert secret.read_text() == "precious"
+    assert not page.is_symlink()
+    assert page.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"total_regret": 10**400},
+        {"wall_time": True},
+        {"plans": "many"},
+        {"pessimistic_episodes": None},
+        {"versions": "abc"},
+        {"machine": [1]},
+        {"seed": 77},
+        {"seed": -1},
+        {"episodes": 10**400},
+        {"thinning": None},
+        {"problem": {"name": "RiverSwim"}},
+        {"agent": [1]},
+    ],
+)
+def test_manifests_that_are_not_of_their_cell(folder: Folder, changes: dict[str, object]) -> None:
+    rewrite(manifest(folder), **changes)
+    with pytest.raises(RecordError, match=r"manifest\.json"):
+        load(folder.path)
+    (damage,) = verify(folder.path)
+    assert "manifest.json" in damage.problem
+
+
+def test_cells_that_would_count_twice_or_are_none(folder: Folder) -> None:
+    document = folder.experiment()
+    first, content = document["cells"][0], document["contents"][0]
+    for cells, contents in (
+        ([first, first], [content, content]),
+        ([first], [{**content, "seed": 5}]),
+        ([first], [{}]),
+        ([first], [[]]),
+        ([first], []),
+    ):
+        rewrite(folder.experiment_file, cells=cells, contents=contents)
+        for read in (load, status, verify):
+            with pytest.raises(RecordError, match=r"experiment\.json"):
+                read(folder.path)
+
+
+FACTS = ["[" * 100_000, "{", '{"active": [0], "estimate": [1' + "0" * 400 + '], "threshold": 1}', '{"chosen": 1e999}']
+
+
+@pytest.mark.parametrize("facts", FACTS, ids=["deep", "open", "huge", "infinite"])
+def test_facts_from_strangers(folder: Folder, facts: str) -> None:
+    path = manifest(folder)
+    table = pq.read_table(path.parent / "phases.parquet")
+    columns = {**table.to_pydict(), "facts": [facts] * table.num_rows}
+    replace(path, "phases.parquet", to_parquet(pa.table(columns, schema=SCHEMAS["phases.parquet"])))
+    answer = command("report", folder.path)
+    assert "Traceback" not in answer.stderr
+    assert answer.returncode == (1 if facts in FACTS[:2] else 0)
+
+
+def test_a_table_that_swells(folder: Folder) -> None:
+    rows = MOST_ROWS["curve.parquet"] + 1
+    cell = manifest(folder).parent.name
+    texts = {"cell": cell, "problem": "p", "agent": "a"}
+    columns = {name: [texts.get(name, 0)] * rows for name in SCHEMAS["curve.parquet"].names}
+    content = to_parquet(pa.table(columns, schema=SCHEMAS["curve.parquet"]))
+    assert len(content) < 100_000
+    replace(manifest(folder), "curve.parquet", content)
+    with pytest.raises(RecordError, match=r"curve\.parquet: got 2,000,001 rows"):
+        load(folder.path)
+
+
+def test_rows_of_another_cell(folder: Folder) -> None:
+    one, other = (folder.cell(cell) / "curve.parquet" for cell in folder.experiment()["cells"][:2])
+    replace(one.with_name("manifest.json"), "curve.parquet", other.read_bytes())
+    with pytest.raises(RecordError, match="rows of another cell"):
+        load(folder.path)
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 1_000 + "1" + "}" * 1_000, "\xff", "", "nul", '"' * 3])
@@ -160,16 +283,7 @@ def test_an_honest_archive_is_read(tmp_path: Path) -> None:
 
 
 def test_a_table_with_other_columns(folder: Folder) -> None:
-    import pyarrow as pa
-
-    from occamrl.runs.files import sha256
-    from occamrl.runs.tables import to_parquet
-
-    content = to_parquet(pa.table({"x": [1]}))
-    path = manifest(folder)
-    (path.parent / "curve.parquet").write_bytes(content)
-    files = json.loads(path.read_text())["files"]
-    rewrite(path, files={**files, "curve.parquet": sha256(content)})
+    replace(manifest(folder), "curve.parquet", to_parquet(pa.table({"x": [1]})))
     with pytest.raises(RecordError, match=r"curve\.parquet"):
         load(folder.path)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+import occamrl
 from occamrl.errors import ParameterError
 from occamrl.runs.executors import RETRIES, LocalPool
 from occamrl.runs.experiment import Experiment, Options, execute
@@ -261,6 +262,75 @@ def test_exit_codes_and_messages(tmp_path: Path) -> None:
     assert command("run", tmp_path / "spec.toml", "--out", tmp_path / "y", "--workers", 1).returncode == 0
     assert len(json.loads(command("status", tmp_path / "y", "--json").stdout)["finished"]) == 4
     assert "ayoub-riverswim" in command("list").stdout
+
+
+def test_status_tells_a_dead_process_from_one_at_work(tmp_path: Path) -> None:
+    folder = play(Experiment.from_toml(write(tmp_path)), tmp_path / "out")
+    cell = folder.cell(folder.experiment()["cells"][0])
+    (cell / "manifest.json").unlink()
+    news = {"episodes": 1, "total": 2, "regret": 0.0, "rate": 1.0, "time": time.time(), "host": socket.gethostname()}
+    note = {"host": socket.gethostname(), "since": 0.0}
+    for pid, running in ((os.getpid(), 1), (2**22 + 1, 0)):
+        (cell / "progress.json").write_text(json.dumps({**news, "pid": pid}))
+        folder.lock_file.write_text(json.dumps({**note, "pid": pid}))
+        said = command("status", folder.path).stdout
+        assert f"{running} running" in said
+        assert ("which is gone" in said) == (not running)
+    (cell / "progress.json").write_text(json.dumps({**news, "pid": 2**22 + 1, "host": "elsewhere"}))
+    assert len(status(folder.path).running) == 1  # of another machine only the time tells
+
+
+def test_a_damaged_copy_of_the_spec_is_renewed(tmp_path: Path) -> None:
+    experiment = Experiment.from_toml(write(tmp_path))
+    folder = play(experiment, tmp_path / "out")
+    folder.spec_file.write_text("damaged")
+    assert "renews it" in command("verify", folder.path).stdout
+    play(experiment, folder.path)
+    assert verify(folder.path) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_cell_that_may_not_be_read(tmp_path: Path) -> None:
+    folder = play(Experiment.from_toml(write(tmp_path)), tmp_path / "out")
+    cell = folder.cell(folder.experiment()["cells"][0])
+    cell.chmod(0)
+    with pytest.raises(RecordError, match="Permission denied"):
+        load(folder.path)
+    cell.chmod(0o755)
+
+
+WITHOUT = "import sys; sys.modules['fcntl'] = None; from occamrl.cli import main; main()"
+
+
+def test_without_file_locks_folders_can_be_read_but_not_worked_on(tmp_path: Path) -> None:
+    out, spec = tmp_path / "out", write(tmp_path)
+    play(Experiment.from_toml(spec), out)
+    expected = {
+        "list": 0,
+        f"status {out}": 0,
+        f"report {out}": 0,
+        f"verify {out} --no-quarantine": 0,
+        f"resume {out}": 1,
+    }
+    for words, code in expected.items():
+        answer = subprocess.run(
+            [COMMAND[0], "-c", WITHOUT, *words.split()], capture_output=True, text=True, check=False
+        )
+        assert answer.returncode == code, answer.stderr
+        assert "Traceback" not in answer.stderr
+    assert "run cells on Linux or macOS" in answer.stderr
+
+
+@pytest.mark.parametrize("words", [["-c"], ["-"]])
+def test_a_script_needs_no_guard(tmp_path: Path, words: list[str]) -> None:
+    write(tmp_path)
+    code = 'import occamrl as orl; print(len(orl.Experiment.from_toml("spec.toml").run("out", workers=2).cells))'
+    given = [COMMAND[0], *words, code] if words == ["-c"] else [COMMAND[0], *words]
+    environment = {**os.environ, "PYTHONPATH": str(Path(occamrl.__file__).parents[1])}
+    answer = subprocess.run(
+        given, input=code, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+    )
+    assert (answer.stdout, answer.returncode) == ("4\n", 0), answer.stderr
 
 
 # ------------------------------------------------------------------------------------------------------------- locks

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from occamrl.errors import ParameterError
-from occamrl.report.watch import Server, Source
+from occamrl.report.watch import Server, Source, serve
+from occamrl.runs.failures import RecordError
 from tests.report.synthetic import KINDS, Records, records
 
 
@@ -171,3 +172,13 @@ def test_a_folder_that_was_never_readable_shows_an_empty_page(folder: Folder) ->
     _, model = Source(folder.path, folder.load).current()
     assert model["problems"] == []
     assert "experiment.json" in model["trouble"]
+
+
+def test_a_port_that_is_taken_and_a_folder_that_is_none(
+    server: Server, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(RecordError, match="no experiment"):
+        serve(folder.path, open_browser=False)
+    monkeypatch.setattr("occamrl.report.page.status", folder.status)
+    with pytest.raises(ParameterError, match="port"):
+        serve(folder.path, server.server_port, open_browser=False)

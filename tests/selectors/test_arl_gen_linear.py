@@ -32,7 +32,8 @@ def test_the_right_coordinates_are_found() -> None:
 
 def test_the_contract_is_kept() -> None:
     check_selector(orl.ARLGen(ladder=coordinate_ladder(), replan=0.0), PROBLEM.mdp, episodes=40)
-    check_selector(orl.ARLGen(ladder=coordinate_ladder(), data="fresh", start_class=3), PROBLEM.mdp, episodes=40)
+    fresh = orl.ARLGen(ladder=coordinate_ladder(), test="epoch", data="fresh", start_class=3)
+    check_selector(fresh, PROBLEM.mdp, episodes=40)
 
 
 def test_losses_are_those_of_least_squares() -> None:
@@ -67,7 +68,6 @@ def test_bad_linear_ladders_are_refused() -> None:
         orl.LinearFamily(features=features, norm_bound=1.0, basis=np.eye(3))
     with pytest.raises(FamilyError):
         orl.LinearFamily(features=orl.FeatureMap.tabular(states=4, actions=2), norm_bound=1.0)
-    with pytest.raises(InvalidInput):
-        orl.ARLGen(ladder=coordinate_ladder(), test="anytime")
-    with pytest.raises(InvalidInput):
-        orl.ARLGen(ladder=coordinate_ladder(), rule="paper")
+    for wrong in ({"safe": True}, {"test_growth": 0.0}, {"data": "fresh"}, {"rule": "paper", "test": "anytime"}):
+        with pytest.raises(InvalidInput):
+            orl.ARLGen(ladder=coordinate_ladder(), **wrong)

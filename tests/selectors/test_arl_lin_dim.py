@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -188,7 +189,7 @@ def test_it_finds_the_support_and_beats_the_full_learner(test_seed: int) -> None
 
 
 def test_nothing_is_dropped_where_everything_matters() -> None:
-    """Negative control. The price is log(d + 1)/2 in the squared radius, and a plan at the start of each phase."""
+    """Negative control. The price is log(2)/2 in the squared radius, and a plan at the start of each phase."""
     problem = SparseMixture(states=8, actions=3, horizon=5, dimension=6, nonzero=6, gamma=0.5, seed=3)
     selector = ARLLinDim(features=FeatureMap(problem.phi), norm_bound=float(np.linalg.norm(problem.theta)))
     results = [run(selector, problem.mdp, episodes=20_000, seed=seed) for seed in range(5)]
@@ -209,10 +210,24 @@ def test_continuing_inside_a_phase_changes_no_bit(cut: int) -> None:
             assert one[name] == other[name]
 
 
-def test_levels_of_chosen_sets_add_up_to_delta() -> None:
-    counts = (1, 5, 10, 10, 5, 1)
-    assert sum(count * union_level(0.05, 5, m) for m, count in enumerate(counts)) == pytest.approx(0.05)
+def test_levels_of_all_sets_that_can_fail_add_up_to_delta() -> None:
+    """A set that misses a part of the support promises nothing; the others are counted one by one."""
+    for d, s in ((1, 1), (2, 1), (5, 1), (5, 2), (5, 5), (8, 3)):
+        sets = (size for size in range(s, d + 1) for _ in combinations(range(s, d), size - s))
+        failing = sum(union_level(0.05, d, size) for size in sets)
+        assert failing == pytest.approx(0.05 * (0.5 + 1.0 / (s + 1) - 1.0 / (d + 1)))
+        assert failing <= 0.05
     assert union_level(0.05, 5000, 2500) > 0.0
+
+
+def test_pooled_phases_play_at_those_levels() -> None:
+    d = FEATURES.dimension
+    result = run(ARLLinDim(features=FEATURES, norm_bound=BOUND, delta=0.02), PROBLEM.mdp, episodes=3_000, seed=0)
+    rows = result.phases.to_pylist()
+    assert {len(row["active"]) for row in rows} >= {3, d}
+    for row in rows:
+        assert row["level"] == pytest.approx(union_level(0.02, d, len(row["active"])))
+    assert union_level(0.02, d, d) == pytest.approx(0.01)  # the whole set is one event in either kind of phase
 
 
 @pytest.mark.parametrize(

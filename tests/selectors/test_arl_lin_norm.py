@@ -87,7 +87,8 @@ def test_every_combination_of_the_shelf_holds_the_truth() -> None:
     learners = shelf(base, smallest_norm(FEATURES))
     assert sum(learner.delta for learner in learners) == pytest.approx(base.delta)
     rows = base.statistics(known, run(base, PROBLEM.mdp, episodes=400, seed=0).state)
-    chosen = refine(learners, known, rows, 50.0)
+    chosen, contradicted = refine(learners, known, rows, 50.0, smallest_norm(FEATURES))
+    assert not contradicted
     assert chosen.event is not None  # a case in which two lambdas are better than one
     larger, slack = chosen.event
     gram = rows.gram.reshape(8, 8)

@@ -2,23 +2,14 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from minari.data_collector import EpisodeBuffer
+
 class EpisodeData:
     observations: Any
     actions: Any
     rewards: Any
     terminations: Any
     truncations: Any
-
-class EpisodeBuffer:
-    def __init__(
-        self,
-        *,
-        observations: Any,
-        actions: Any,
-        rewards: Any,
-        terminations: Any,
-        truncations: Any,
-    ) -> None: ...
 
 class MinariDataset:
     observation_space: Any

@@ -1,139 +1,44 @@
-"""``occamrl learn``: an environment and a ladder of models in, a verdict out."""
+"""The options of ``occamrl learn``."""
 
 from __future__ import annotations
 
-import importlib
-import tomllib
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import gymnasium as gym
+import typer
 
-from occamrl.contracts import Agent
-from occamrl.environments.finite import FiniteEnvironment
-from occamrl.environments.ladder_spec import LadderSpec, read_ladder
-from occamrl.errors import ParameterError
-from occamrl.learners.ladder_references import LadderNonAdaptive, LadderOracle, LadderSmallest
-from occamrl.runs.learned import Learned
-from occamrl.runs.learning import learn
-from occamrl.selectors.arl_gen import ARLGen
+from occamrl.commands.telling import Json, print_lines, told
 
 
-def import_modules(names: Sequence[str]) -> None:
-    """Import the modules that the user named, which may register environments."""
-    for name in names:
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            raise ParameterError(
-                "--import", got=f"{name}: {error}", expected="a module that can be imported"
-            ) from error
+def learn(
+    env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="A registered Gymnasium environment.")],
+    ladder: Annotated[str, typer.Option(help="A TOML file of models, or the name of a shipped ladder.")],
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes, in all.")],
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")] = None,
+    options: Annotated[list[str] | None, typer.Option("--with", help="key=value for the environment.")] = None,
+    modules: Annotated[list[str] | None, typer.Option("--import", help="Import a module that registers it.")] = None,
+    delta: Annotated[float, typer.Option(help="How often the verdict may be wrong.")] = 0.05,
+    safe: Annotated[bool, typer.Option(help="Be optimistic over all models that are left.")] = False,
+    compare: Annotated[bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")] = False,
+    checkpoint: Annotated[Path | None, typer.Option(help="Save there, and go on from there.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Learn in a Gymnasium environment and say which rung of a ladder of models it needs."""
+    with told():
+        from occamrl.commands.learning import learn_and_tell, lines
 
-
-def make_environment(identifier: str, options: Sequence[str]) -> gym.Env[Any, Any]:
-    """Return the registered environment of that name; ``options`` are ``key=value`` with values as in TOML."""
-    if ":" in identifier:
-        raise ParameterError("ENV_ID", got=identifier, expected="a name without a module; import that with --import")
-    parameters: dict[str, Any] = {}
-    for option in options:
-        key, _, value = option.partition("=")
-        if not key.isidentifier() or not value:
-            raise ParameterError("--with", got=option, expected="key=value, the value as in TOML")
-        try:
-            parameters[key] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:  # a string without quotes
-            parameters[key] = value
-    try:
-        return gym.make(identifier, **parameters)
-    except (gym.error.Error, TypeError, ModuleNotFoundError) as error:
-        expected = "a registered environment (--import names a module that registers it)"
-        raise ParameterError("ENV_ID", got=f"{identifier}: {error}", expected=expected) from error
-
-
-def agents(
-    spec: LadderSpec, environment: FiniteEnvironment, *, delta: float, safe: bool, compare: bool
-) -> dict[str, Agent]:
-    """Return who is to learn, by name: ARL-GEN, and what it is compared with."""
-    found: dict[str, Agent] = {"ARL-GEN": ARLGen(ladder=spec.ladder, delta=delta, safe=safe)}
-    if compare:
-        right = None if environment.mdp is None else spec.ladder.class_of(environment.mdp)
-        if right is not None:
-            found[f"told the class ({spec.names[right - 1]})"] = LadderOracle(ladder=spec.ladder, m=right, delta=delta)
-        found["largest class"] = LadderNonAdaptive(ladder=spec.ladder, delta=delta)
-        found["smallest class"] = LadderSmallest(ladder=spec.ladder, delta=delta)
-    return found
-
-
-def learn_and_tell(
-    identifier: str,
-    ladder: str | Path,
-    *,
-    episodes: int,
-    seed: int = 0,
-    horizon: int | None = None,
-    options: Sequence[str] = (),
-    modules: Sequence[str] = (),
-    delta: float = 0.05,
-    safe: bool = False,
-    compare: bool = False,
-    checkpoint: Path | None = None,
-    progress: bool | None = None,
-) -> Iterator[dict[str, Any]]:
-    """Learn, and yield what came of each agent as plain data."""
-    import_modules(modules)
-    spec = read_ladder(ladder, horizon=horizon)
-    env = make_environment(identifier, options)
-    environment = FiniteEnvironment(env, known=spec.known, reward_range=tuple(spec.rewards))
-    for name, agent in agents(spec, environment, delta=delta, safe=safe, compare=compare).items():
-        path = checkpoint if name == "ARL-GEN" else None
-        result = learn(agent, environment, episodes=episodes, seed=seed, checkpoint=path, progress=progress)
-        yield {"agent": name, **told(result, spec)}
-
-
-def told(result: Learned, spec: LadderSpec) -> dict[str, Any]:
-    """Return a result as plain data, in the environment's own unit."""
-    verdict = result.verdict
-    about: dict[str, Any] = {
-        "environment": result.place.name,
-        "episodes": result.total_episodes,
-        "steps": result.steps,
-        "realised_return_per_episode": result.total_return / max(1, result.total_episodes),
-        "regret": result.total_regret,
-        "regret_unknown_because": result.place.why_not or None,
-    }
-    if "chosen" in verdict:
-        about |= {
-            "chosen": verdict["chosen"],
-            "rung": spec.names[verdict["chosen"] - 1],
-            "since_episode": verdict["since"],
-            "rungs": list(spec.names),
-            "sizes": spec.ladder.sizes,
-            "statistics": list(verdict["statistics"]),
-            "threshold": verdict["threshold"],
-            "outside": verdict["outside"],
-        }
-    return about
-
-
-def lines(about: dict[str, Any]) -> list[str]:
-    """Return what a person is told of one agent."""
-    regret = about["regret"]
-    exact = f"exact regret {regret:,.2f}" if regret is not None else "no exact regret"
-    found = [
-        f"{about['agent']}: {about['episodes']:,} episodes, {about['steps']:,} steps, realised return "
-        f"{about['realised_return_per_episode']:,.4g} an episode, {exact}"
-    ]
-    if about["regret_unknown_because"]:
-        found.append(f"  ({about['regret_unknown_because']})")
-    if "rung" in about:
-        for m, name in enumerate(about["rungs"]):
-            mark = "->" if m + 1 == about["chosen"] else "  "
-            count = about["sizes"][m]
-            found.append(f"  {mark} {name}: {count} model{'s' * (count > 1)}, statistic {about['statistics'][m]:.6f}")
-        threshold = about["threshold"]
-        limit = "no data yet" if threshold is None else f"accepted up to {threshold:.6f}"
-        found.append(f"  verdict: {about['rung']!r}, in play since episode {about['since_episode']} ({limit})")
-        if about["outside"]:
-            found.append("  but no model of the ladder explains the data: bring a richer one")
-    return found
+        for found in learn_and_tell(
+            env_id,
+            ladder,
+            episodes=episodes,
+            seed=seed,
+            horizon=horizon,
+            options=options or (),
+            modules=modules or (),
+            delta=delta,
+            safe=safe,
+            compare=compare,
+            checkpoint=checkpoint,
+        ):
+            print_lines(found if as_json else lines(found))

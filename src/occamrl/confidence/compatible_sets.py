@@ -15,8 +15,8 @@ the price of a pair is one logarithm, not d of them. With probability 1 - delta,
 so the true set is compatible, and contains one of the *minimal* compatible sets.
 
 Estimated simulators. Let the features be wrong by a bias, :math:`|\langle x_t, \theta^*\rangle - E[y_t]| \le e_t`,
-e_t known before y_t. Write n_t = y_t - E[y_t] (range 1), d for the gap between a prediction and the true mean, d* for that
-of theta*. For c in (0, 1), Hoeffding's lemma gives
+e_t known before y_t. Write n_t = y_t - E[y_t] (range 1), d for the gap between a prediction and the true mean, d* for
+that of theta*. For c in (0, 1), Hoeffding's lemma gives
 
 .. math:: E\, e^{2c (L_t(\theta^*) - L_t(\theta))} = E\, e^{2c(2 n_t (d - d^*) - d^2 + d^{*2})}
           \le e^{2c^2 (d - d^*)^2 - 2c d^2 + 2c d^{*2}} \le e^{2c\, d^{*2}/(1-c)},
@@ -25,8 +25,8 @@ the last step at the worst d. So exp(2c (L(theta*) - L(theta)) - 2c sum e_t^2 / 
 
 .. math:: t_c = -\tfrac1{2c} \log\sum_D w(D) e^{-2c A_D^{(c)}} + \tfrac1{2c}\log\tfrac1\delta + \frac{\sum_t e_t^2}{1-c}
 
-holds, A^(c) with 1/(4c) before its log-determinant. The bias costs n e^2, not n e. Without bias c = 1; with it the least
-t_c over a few c is taken, each at its share of delta.
+holds, A^(c) with 1/(4c) before its log-determinant. The bias costs n e^2, not n e. Without bias c = 1; with it the
+least t_c over a few c is taken, each at its share of delta.
 
 Exactness. The least loss over mixtures of D is attained on a subset E of D whose simulators are affinely independent
 (Caratheodory), inside its simplex, where it is the least loss over the plane of E. So solving every E once, in closed

@@ -8,28 +8,23 @@ import numpy as np
 
 from occamrl.contracts import Floats, Known
 from occamrl.errors import ParameterError
+from occamrl.families.aggregation import AggregationFamily
+from occamrl.families.family import Family
 from occamrl.families.finite import FiniteFamily
 from occamrl.families.ladder import Ladder
+from occamrl.families.linear import LinearFamily
 
 _MOST_POINTS = 20  # for the exact search
 
 
 def covering_number(family: FiniteFamily, alpha: float) -> int:
     """Return the size of an alpha-cover in sup over (s, a) of sum over s' |P - P'|, found greedily (an upper bound)."""
-    if not alpha >= 0.0:
-        raise ParameterError("alpha", got=alpha, expected="a number >= 0")
-    members, start = family.probabilities(), family.features.layout.outcomes.start
-    open_ones, count = np.arange(family.size), 0
-    while open_ones.size:
-        gap = np.abs(members[:, open_ones] - members[:, open_ones[:1]])
-        open_ones = open_ones[np.add.reduceat(gap, start[:-1]).max(axis=0) > alpha]
-        count += 1
-    return count
+    return family.covering_number(alpha)
 
 
-def metric_entropy(family: FiniteFamily, alpha: float) -> float:
-    """Return log of :func:`covering_number`."""
-    return math.log(covering_number(family, alpha))
+def metric_entropy(family: Family, alpha: float) -> float:
+    """Return a bound on log N(F, alpha) of any family, in sup over (s, a) of sum over s' |P - P'|."""
+    return family.log_covering_number(alpha)
 
 
 def box_log_covering(widths: Floats, lipschitz: float, alpha: float) -> float:
@@ -90,6 +85,23 @@ def linear_eluder_bound(dimension: int, scale: float, norm_bound: float, feature
     """Return 3 d e/(e-1) log(3 + 3 (2 b g/scale)^2) + 1 (Russo and Van Roy 2013), |x| <= g and |theta| <= b."""
     ratio = 2.0 * norm_bound * feature_bound / scale
     return 3.0 * dimension * math.e / (math.e - 1.0) * math.log(3.0 + 3.0 * ratio**2) + 1.0
+
+
+def family_eluder_bound(family: Family, scale: float) -> float:
+    """Return a bound on the eluder dimension of (P W)(s, a) over range-weighted target functions (M23).
+
+    Linear classes and aggregations: :func:`linear_eluder_bound`, rows being no longer than max over (s, a) of
+    sum_o |phi_o|/2. Finite families: n (n - 1)/2, for a pair can show only once that a point is independent of those
+    before it; of small ones :func:`eluder_dimension` of their :func:`predictions` is exact.
+    """
+    if isinstance(family, FiniteFamily):
+        return 0.5 * family.size * (family.size - 1)
+    if isinstance(family, AggregationFamily):
+        longest = 0.5 * math.sqrt(float(family.features.blocks.size.max()))
+        return linear_eluder_bound(family.features.dimension, scale, family.norm_bound, longest)
+    if isinstance(family, LinearFamily):
+        return linear_eluder_bound(family.dimension, scale, family.norm_bound, 0.5 * family.lipschitz)
+    raise ParameterError("family", got=type(family).__name__, expected="a finite, linear or aggregation family")
 
 
 def separation(ladder: Ladder, known: Known, truth: int) -> tuple[float, float]:

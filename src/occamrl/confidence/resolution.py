@@ -1,9 +1,9 @@
 """What rows can tell about a mixture of simulators, and why they cannot tell the rest.
 
 Weights that sum to one leave d - 1 directions. A direction is lost, in this order, when the kernels depend on each
-other exactly (no data can tell), when they differ but not in the mean of any target that plans ask for (blind by value), or
-when they differ only at state-action pairs that the data never met (never excited). What is left is weak while a unit
-step along it costs less loss than the allowance of the confidence set, and resolved after that.
+other exactly (no data can tell), when they differ but not in the mean of any target that plans ask for (blind by
+value), or when they differ only at state-action pairs that the data never met (never excited). What is left is weak
+while a unit step along it costs less loss than the allowance of the confidence set, and resolved after that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FLAT = 1e-10  # of the largest eigenvalue: directions that are none
 SAME_KERNEL = "the same kernel: no data can tell them apart"
 BLIND = "different kernels, but the same mean of every value that is planned with"
 UNSEEN = "different only where the data never went"
-WEAK = "not told apart yet"
+WEAK = "not told apart yet, each from some other of them"
 
 
 class Directions(NamedTuple):
@@ -37,7 +37,7 @@ class Directions(NamedTuple):
 
 
 class Dependence(NamedTuple):
-    """A simulator that is an exact combination of others."""
+    """A simulator that is a combination of others, to 9 digits."""
 
     simulator: int
     others: tuple[int, ...]

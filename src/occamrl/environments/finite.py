@@ -18,7 +18,14 @@ from occamrl.contracts import Floats, Known
 from occamrl.environments.discretiser import Discretiser
 from occamrl.environments.misbehaviour import EnvironmentReward, TableError
 from occamrl.environments.spaces import codec_of
-from occamrl.environments.tables import RewardMap, has_table, require_harmless_wrappers, reward_map, table_of
+from occamrl.environments.tables import (
+    RewardMap,
+    has_table,
+    require_harmless_wrappers,
+    reward_map,
+    rewards_of_problem,
+    table_of,
+)
 from occamrl.errors import HorizonError, ParameterError, ShapeError
 from occamrl.problems.checks import require_integer
 from occamrl.problems.finite_mdp import FiniteMDP
@@ -118,7 +125,7 @@ class FiniteEnvironment:
             require_harmless_wrappers(self.env)
             if own.horizon != horizon:
                 raise HorizonError("horizon", got=horizon, expected=f"{own.horizon}, the problem's own")
-            return own, RewardMap()
+            return own, rewards_of_problem(getattr(self.env.unwrapped, "problem", None))
         table = table_of(self.env, horizon=horizon, reward_range=reward_range)
         return table.mdp, table.rewards
 

@@ -49,6 +49,7 @@ from occamrl.environments.tables import (
     known_of_several,
     require_whole_truth,
     reward_map,
+    rewards_of_problem,
     smallest_range,
     table_of,
 )
@@ -147,9 +148,9 @@ def ladder_of_problem(problem: Any) -> LadderSpec:
     if not all(hasattr(problem, name) for name in ("phi", "hypotheses", "sizes")):
         raise ParameterError("problem", got=type(problem).__name__, expected="one that brings a ladder along")
     ladder = Ladder.of_problem(problem)
-    names = getattr(problem, "rungs", None) or [f"F_{m}" for m in range(1, ladder.classes + 1)]
+    names = getattr(problem, "rung_names", None) or [f"F_{m}" for m in range(1, ladder.classes + 1)]
     known = as_mdp(problem).known
-    return LadderSpec(ladder=ladder, names=tuple(names), known=known, rewards=RewardMap())
+    return LadderSpec(ladder=ladder, names=tuple(names), known=known, rewards=rewards_of_problem(problem))
 
 
 def _of_rungs(path: Path, data: dict[str, Any]) -> LadderSpec:

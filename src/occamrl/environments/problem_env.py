@@ -1,7 +1,8 @@
 """A problem with a known optimum as a Gymnasium environment, drawn from the environment's own stream.
 
 An episode has H steps and is then truncated, as Gymnasium calls an end that lies outside the problem; a problem's own
-absorbing states are ordinary states. Rewards are the problem's, in [0, 1]. The problem itself is ``env.unwrapped.mdp``.
+absorbing states are ordinary states. Rewards are in the problem's own unit where it has one (money, minutes), otherwise
+in [0, 1]. The problem itself is ``env.unwrapped.mdp``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from occamrl.environments import drawing
+from occamrl.environments.tables import rewards_of_problem
 from occamrl.errors import OccamRLError, require_choice
 from occamrl.problems.finite_mdp import as_mdp
 from occamrl.registry import make_problem
@@ -38,6 +40,7 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
         self.observation_space = spaces.Discrete(self.mdp.states)
         self.action_space = spaces.Discrete(self.mdp.actions)
         self.render_mode = render_mode
+        self._rewards = rewards_of_problem(self.problem)
         self._state: int | None = None
         self._step = 0
         self._last: tuple[int, float] | None = None
@@ -61,6 +64,7 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
         row = truth.cumulative[self._step % truth.cumulative.shape[0], first:last]
         outcome = first + int(np.searchsorted(row[:-1], self.np_random.random(), side="right"))
         reward = float(truth.base_reward[pair] + truth.outcomes.bonus[outcome])
+        reward = self._rewards.total(reward, 1)
         self._state = int(truth.outcomes.next_state[outcome])
         self._step += 1
         self._last = (int(action), reward)

@@ -22,6 +22,7 @@ from occamrl.environments.misbehaviour import TableError
 from occamrl.errors import ParameterError
 from occamrl.families.simulators import read_problems
 from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.problems.units import Unit
 
 # Wrappers that leave observations, actions, rewards and ends alone, TimeLimit's truncation aside.
 HARMLESS = (
@@ -65,6 +66,12 @@ def reward_map(reward_range: Sequence[float] | None) -> RewardMap:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ParameterError("reward_range", got=reward_range, expected="(low, high) with low < high")
     return RewardMap(low, high)
+
+
+def rewards_of_problem(problem: object) -> RewardMap:
+    """Return the map of a problem's own unit (money, minutes), if it has one, onto [0, 1]."""
+    unit = getattr(problem, "unit", None)
+    return RewardMap(unit.low, unit.high) if isinstance(unit, Unit) else RewardMap()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

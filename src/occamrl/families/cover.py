@@ -39,8 +39,9 @@ class CoverFamily(FiniteFamily):
     alpha : float
         Half the largest distance, in sup over (s, a) of sum over s' |P - P'|, of neighbours on the grid: for a class
         that is monotone between grid points no kernel of the box is farther than k times this from the cover. The
-        losses of such a kernel and its nearest grid point differ by at most 2 alpha n on n weighted rows (M15); a truth
-        between two points is then not rejected before about log(n_kernels/delta)/alpha^2 rows.
+        losses of such a kernel and its nearest grid point differ by at most alpha n on n weighted rows (M15), and their
+        squared distance is at most n alpha^2/4: a truth between two points is not rejected before about
+        12 log(n_kernels/delta)/alpha^2 rows. The preflight says whether that is soon.
     """
 
     parameters: Floats
@@ -81,6 +82,11 @@ class CoverFamily(FiniteFamily):
                 gaps = np.add.reduceat(np.abs(members[:, one] - members[:, other]), start[:-1])
                 largest = max(largest, float(gaps.max()))
         return 0.5 * largest
+
+    @property
+    def reach(self) -> float:
+        """How far a kernel of the box may be from the nearest grid point, for a class monotone between them."""
+        return float(self.alpha * self.parameters.shape[1])
 
     @classmethod
     def examples(cls) -> list[FiniteFamily]:

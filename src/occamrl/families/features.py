@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from occamrl.contracts import Floats, Known, Outcomes
+from occamrl.contracts import Floats, Ints, Known, Outcomes
 from occamrl.errors import FeatureError, ShapeError
 from occamrl.families.simulators import (
     Entries,
@@ -49,6 +49,7 @@ class FeatureMap:
     See Also
     --------
     FeatureMap.tabular : one-hot features, d = S^2 A, kept as one S-by-S block per (s, a).
+    FeatureMap.aggregated : one-hot features of labelled moves, one block per action and block of a partition.
     FeatureMap.restrict : the same map on some of its coordinates.
     """
 
@@ -62,20 +63,35 @@ class FeatureMap:
         self._set(layout, states, actions, dimension, None)
         _check_some_kernel(self)
 
-    def _set(self, layout: Layout, states: int, actions: int, dimension: int, rewards: Floats | None) -> None:
+    def _set(
+        self,
+        layout: Layout,
+        states: int,
+        actions: int,
+        dimension: int,
+        rewards: Floats | None,
+        shared: Blocks | None = None,
+    ) -> None:
         self.states = states
         self.actions = actions
         self.dimension = dimension
         self.layout = layout
         self.rewards = rewards  # [O] of each outcome, where the features fix them; None: the problem does
+        self._shared = shared  # the blocks of a one-hot map in which several (s, a) have the same coordinates
         self._attached: weakref.WeakKeyDictionary[Known, Layout] = weakref.WeakKeyDictionary()
 
     @classmethod
     def _make(
-        cls, layout: Layout, states: int, actions: int, dimension: int, rewards: Floats | None = None
+        cls,
+        layout: Layout,
+        states: int,
+        actions: int,
+        dimension: int,
+        rewards: Floats | None = None,
+        shared: Blocks | None = None,
     ) -> FeatureMap:
         made = cls.__new__(cls)
-        made._set(layout, states, actions, dimension, rewards)
+        made._set(layout, states, actions, dimension, rewards, shared)
         return made
 
     @classmethod
@@ -102,6 +118,23 @@ class FeatureMap:
         return cls._make(TabularFeatures(outcomes), states, actions, int(outcomes.start[-1]), rewards)
 
     @classmethod
+    def aggregated(cls, *, partition: ArrayLike, moves: ArrayLike) -> FeatureMap:
+        """Return the one-hot map of labelled moves whose law depends on the state only through a partition.
+
+        Move l at (s, a) leads to ``moves[s, a, l]``; -1 where there is no such move. theta has one distribution over
+        the moves per block of the partition and action: P(s'|s, a) = sum of theta[block(s), a, l] over the moves l that
+        lead to s'. See :class:`occamrl.families.aggregation.AggregationFamily`, which checks its arguments.
+        """
+        block, table = np.asarray(partition, dtype=np.int64), np.asarray(moves, dtype=np.int64)
+        states, actions, _ = table.shape
+        possible = table.reshape(states * actions, -1) >= 0
+        pair = np.nonzero(possible)[0]
+        outcomes = outcomes_of("moves", pair, table.reshape(states * actions, -1)[possible], states * actions)
+        of = (block[:, None] * actions + np.arange(actions)).ravel()
+        shared = shared_blocks(of, possible.sum(axis=1))
+        return cls._make(TabularFeatures(outcomes), states, actions, int(shared.size.sum()), None, shared)
+
+    @classmethod
     def of_simulators(cls, simulators: Sequence[FiniteMDP]) -> FeatureMap:
         """Return the map whose coordinates are the kernels of given problems, over outcomes (s', reward) (M20).
 
@@ -112,18 +145,44 @@ class FeatureMap:
 
     @property
     def is_tabular(self) -> bool:
-        """Whether the map is one-hot (one block of coordinates per (s, a))."""
+        """Whether the map is one-hot (blocks of coordinates, one per (s, a) or shared by several)."""
         return isinstance(self.layout, TabularFeatures)
+
+    @property
+    def shares_blocks(self) -> bool:
+        """Whether several (s, a) may use the same coordinates of a one-hot map."""
+        return self._shared is not None
 
     @property
     def blocks(self) -> Blocks:
         """Where the coordinates of each (s, a) live."""
+        if self._shared is not None:
+            return self._shared
         pairs = self.states * self.actions
         if self.is_tabular:
             of, size = np.arange(pairs), np.diff(self.layout.outcomes.start)
         else:
             of, size = np.zeros(pairs, dtype=np.int64), np.array([self.dimension])
         return Blocks(of, size, running(size), running(size * size))
+
+    @property
+    def coordinate(self) -> Ints:
+        """The coordinate of each outcome of a one-hot map [O]."""
+        start, blocks = self.layout.outcomes.start, self.blocks
+        pair = pair_of_outcome(self.layout.outcomes)
+        return blocks.vector_start[blocks.of[pair]] + np.arange(pair.size) - start[pair]
+
+    @property
+    def matrix(self) -> Any:
+        """Phi as a sparse matrix [O, d]: the probabilities of all outcomes are ``matrix @ theta``."""
+        layout = self.layout
+        if isinstance(layout, DenseFeatures):
+            return sp.csr_array(layout.phi)
+        shape = (layout.outcomes.next_state.size, self.dimension)
+        if isinstance(layout, TabularFeatures):
+            return sp.csr_array((np.ones(shape[0]), (np.arange(shape[0]), self.coordinate)), shape=shape)
+        row = np.repeat(layout.outcomes.start[:-1], np.diff(layout.start)) + layout.outcome
+        return sp.csr_array((layout.entry, (row, layout.coordinate)), shape=shape)
 
     def restrict(self, coordinates: Sequence[int]) -> FeatureMap:
         """Return the map phi[..., D] on the coordinates D, in the order given (section 3)."""
@@ -158,7 +217,7 @@ class FeatureMap:
         vector = np.ascontiguousarray(theta, dtype=np.float64)
         if vector.shape != (self.dimension,):
             raise ShapeError("theta", got=vector.shape, expected=(self.dimension,))
-        return kernel_of(self.layout, vector)
+        return kernel_of(self.layout, vector if self._shared is None else vector[self.coordinate])
 
     def kernel(self, theta: ArrayLike) -> Floats:
         """Return P_theta as a dense array [S, A, S]."""
@@ -189,7 +248,8 @@ class FeatureMap:
         """A hash of the map's arrays: equal for equal maps, in any process."""
         digest = hashlib.sha256(repr(self).encode())
         entries: tuple[Any, ...] = tuple(self.layout)[1:]
-        for array in (*self.layout.outcomes[:2], *entries, self.rewards):
+        shared = None if self._shared is None else self._shared.of
+        for array in (*self.layout.outcomes[:2], *entries, self.rewards, shared):
             digest.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
@@ -202,6 +262,7 @@ class FeatureMap:
 
     def __repr__(self) -> str:
         kind = type(self.layout).__name__.removesuffix("Features").lower()
+        kind = kind if self._shared is None else "aggregated"
         return f"FeatureMap({kind}, S={self.states}, A={self.actions}, d={self.dimension})"
 
 
@@ -211,6 +272,13 @@ def _stack(kernels: Sequence[Any]) -> Floats:
         if array.shape != arrays[0].shape:
             raise ShapeError("phi", index=(j,), got=array.shape, expected=arrays[0].shape)
     return np.stack(arrays, axis=-1)
+
+
+def shared_blocks(of: Ints, sizes: Ints) -> Blocks:
+    """Return the blocks of coordinates where (s, a) uses block ``of[s*A + a]``, which has as many as its outcomes."""
+    size = np.zeros(int(of.max()) + 1, dtype=np.int64)
+    size[of] = sizes
+    return Blocks(of, size, running(size), running(size * size))
 
 
 def _from_dense(phi: Floats) -> tuple[Layout, int, int, int]:
@@ -256,9 +324,7 @@ def _check_some_kernel(features: FeatureMap) -> None:
         entries = layout.phi
         sums = np.add.reduceat(layout.phi, layout.outcomes.start[:-1], axis=0)
     elif isinstance(layout, SparseFeatures):
-        pair = np.repeat(np.arange(pairs), np.diff(layout.start))
-        at = (layout.outcomes.start[pair] + layout.outcome, layout.coordinate)
-        entries = sp.csr_array((layout.entry, at), shape=(layout.outcomes.next_state.size, features.dimension))
+        pair, entries = np.repeat(np.arange(pairs), np.diff(layout.start)), features.matrix
         sums = sp.coo_array((layout.entry, (pair, layout.coordinate)), shape=(pairs, features.dimension)).toarray()
     else:
         return

@@ -13,24 +13,25 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from occamrl.contracts import Floats, Ints, Known, Outcomes
-from occamrl.errors import FamilyError, ShapeError
+from occamrl.errors import FamilyError, ParameterError, ShapeError
+from occamrl.families.family import TOLERANCE, Family
 from occamrl.families.features import FeatureMap
+from occamrl.families.regression import Rows, design, kernel_matrix
 from occamrl.families.simulators import any_sparse, outcomes_of, read_kernels
 from occamrl.kernels.bellman import optimal_values
 from occamrl.kernels.compile import compiled
-from occamrl.kernels.features import DenseFeatures, TabularFeatures
+from occamrl.kernels.features import TabularFeatures
 
 _SUM_TOLERANCE = 1e-8
 _SIGN_TOLERANCE = 1e-10
 _CHUNK = 4096  # members written out as kernels at a time
 
 
-class FiniteFamily:
-    """A list of candidate kernels.
+class FiniteFamily(Family):
+    """A list of candidate kernels. Members are numbers, from 0.
 
     Parameters
     ----------
@@ -92,20 +93,17 @@ class FiniteFamily:
         """The number n of members."""
         return int(self.theta.shape[1])
 
-    def kernel(self, member: int) -> Floats:
-        """Return one member as a dense array [S, A, S]."""
-        return self.features.kernel(self.theta[:, member])
+    def parameters_of(self, member: int) -> Floats:
+        """Return theta of a member [d]."""
+        return self.theta[:, member]
 
     def probabilities(self, members: slice = slice(None)) -> Floats:
         """Return the members' probabilities on the outcomes of the features, one column per member."""
-        layout, theta = self.features.layout, self.theta[:, members]
-        if isinstance(layout, TabularFeatures):
-            return theta
-        if isinstance(layout, DenseFeatures):
-            return np.asarray(layout.phi @ theta)
-        row = np.repeat(layout.outcomes.start[:-1], np.diff(layout.start)) + layout.outcome
-        shape = (layout.outcomes.next_state.size, theta.shape[0])
-        return np.asarray(sp.csr_array((layout.entry, (row, layout.coordinate)), shape=shape) @ theta)
+        theta = self.theta[:, members]
+        if isinstance(self.features.layout, TabularFeatures):
+            coordinate = self.features.coordinate
+            return theta if np.array_equal(coordinate, np.arange(len(theta))) else theta[coordinate]
+        return np.asarray(self.features.matrix @ theta)
 
     def optimal_values(self, known: Known) -> Floats:
         """Return V*_{P,h} for every member P, [n, H + 1, S]; solved once per problem."""
@@ -120,6 +118,56 @@ class FiniteFamily:
                 _solve_members(outcomes, kernels, base, solved[part])
             self._values[known] = solved
         return self._values[known]
+
+    def members(self, draw: np.random.Generator, count: int) -> Sequence[int]:
+        """Return the numbers of some members."""
+        return [int(i) for i in draw.permutation(self.size)[:count]]
+
+    def find(self, kernel: Floats) -> int | None:
+        """Return the number of the first member that equals a kernel, None if none does."""
+        target, matrix = kernel.ravel(), kernel_matrix(self.features)
+        for first in range(0, self.size, _CHUNK):
+            gap = np.abs(matrix @ self.theta[:, first : first + _CHUNK] - target[:, None]).max(axis=0)
+            if (gap <= TOLERANCE).any():
+                return first + int(np.argmax(gap <= TOLERANCE))
+        return None
+
+    def losses(self, known: Known, rows: Rows) -> Floats:
+        """Return L(P) of all members on range-weighted rows [n] (M1)."""
+        x, y = design(self.features, known, rows)
+        return np.asarray(((y[:, None] - x @ self.theta) ** 2).sum(axis=0))
+
+    def estimate(self, known: Known, rows: Rows) -> int:
+        """Return the member with the smallest loss, the first of them (M3)."""
+        return int(np.argmin(self.losses(known, rows)))
+
+    def confidence_set(self, known: Known, rows: Rows, *, delta: float) -> Ints:
+        """Return the members whose loss is at most the mixture's, with a uniform prior (M22, M24)."""
+        losses = self.losses(known, rows)
+        least = float(losses.min())
+        bound = least - 0.5 * np.log(np.exp(-2.0 * (losses - least)).mean()) + 0.5 * np.log(1.0 / delta)
+        return np.flatnonzero(losses <= bound)
+
+    def optimistic_values(self, known: Known, rows: Rows, *, delta: float, start: int = 0) -> Floats:
+        """Return V* of the member of the confidence set that promises most at ``start`` (M5)."""
+        left, values = self.confidence_set(known, rows, delta=delta), self.optimal_values(known)
+        return np.asarray(values[left[np.argmax(values[left, 0, start])]])
+
+    def covering_number(self, alpha: float) -> int:
+        """Return the size of an alpha-cover found greedily: an upper bound on N(F, alpha)."""
+        if not alpha >= 0.0:
+            raise ParameterError("alpha", got=alpha, expected="a number >= 0")
+        members, start = self.probabilities(), self.features.layout.outcomes.start
+        open_ones, count = np.arange(self.size), 0
+        while open_ones.size:
+            gap = np.abs(members[:, open_ones] - members[:, open_ones[:1]])
+            open_ones = open_ones[np.add.reduceat(gap, start[:-1]).max(axis=0) > alpha]
+            count += 1
+        return count
+
+    def log_covering_number(self, alpha: float) -> float:
+        """Return log of :meth:`covering_number`."""
+        return float(np.log(self.covering_number(alpha)))
 
     @classmethod
     def examples(cls) -> list[FiniteFamily]:

@@ -10,8 +10,11 @@ from numpy.typing import ArrayLike
 
 from occamrl.contracts import Floats, Ints
 from occamrl.errors import FamilyError, ParameterError
+from occamrl.families.cover import CoverFamily
+from occamrl.families.family import Family
 from occamrl.families.features import FeatureMap
 from occamrl.families.finite import FiniteFamily
+from occamrl.families.linear_ladder import LinearLadder
 from occamrl.families.nesting import match, nest, outcome_keys
 from occamrl.problems.finite_mdp import FiniteMDP
 
@@ -20,11 +23,13 @@ class Ladder:
     """Nested finite families, from the smallest to the largest.
 
     Members are compared kernel by kernel; a ladder that is not nested is refused with the pair of rungs and the member
-    that shows it. Classes count from 1, as in the paper.
+    that shows it. Classes count from 1, as in the paper. Where the largest class is not finite, ``Ladder(rungs)`` is a
+    :class:`LinearLadder`.
 
     Parameters
     ----------
-    rungs : sequence of FiniteFamily
+    rungs : sequence of families
+        Finite ones, or ones below a linear class or an aggregation.
 
     Attributes
     ----------
@@ -32,20 +37,32 @@ class Ladder:
         F_M, its members sorted by the first class that holds them, so that F_m is its first ``sizes[m - 1]`` members.
     level : array [n]
         The first class that holds a member, from 0.
+    grid : float
+        How far a kernel of a cover's box may be from its nearest point; 0 without covers.
     """
 
-    def __init__(self, rungs: Sequence[FiniteFamily]) -> None:
+    def __new__(cls, rungs: Sequence[Family] = ()) -> Any:
+        """Return a ladder of the kind that the largest class asks for."""
+        last = rungs[-1] if len(rungs) else None
+        if isinstance(last, Family) and not isinstance(last, FiniteFamily):
+            return LinearLadder(rungs)
+        return super().__new__(cls)
+
+    def __init__(self, rungs: Sequence[Family]) -> None:
         given = list(rungs)
         if not given:
             raise FamilyError("rungs", got="an empty ladder", expected="at least one class")
         for m, rung in enumerate(given):
             if not isinstance(rung, FiniteFamily):
                 raise FamilyError("rungs", index=(m + 1,), got=type(rung).__name__, expected="a FiniteFamily")
-        self._set(*nest(given))
+        self._set(*nest([rung for rung in given if isinstance(rung, FiniteFamily)]))
+
+        self.grid = max((rung.reach for rung in given if isinstance(rung, CoverFamily)), default=0.0)
 
     def _set(self, family: FiniteFamily, level: Ints) -> None:
         self.family = family
         self.level = level
+        self.grid = 0.0
         self._rungs: dict[int, FiniteFamily] = {}
 
     @classmethod
@@ -58,7 +75,7 @@ class Ladder:
         ends = [0, *(int(size) for size in sizes)]
         if len(ends) < 2 or min(np.diff(ends)) < 1 or ends[-1] != family.size:
             raise ParameterError("sizes", got=list(sizes), expected=f"increasing numbers that end at {family.size}")
-        made = cls.__new__(cls)
+        made: Ladder = cls.__new__(cls)
         made._set(family, np.repeat(np.arange(len(ends) - 1), np.diff(ends)))
         return made
 

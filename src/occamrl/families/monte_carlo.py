@@ -6,10 +6,10 @@ probability 1 - delta,
 .. math:: \sup_B |\hat p(B) - p(B)| \le \sum_{s'} \sqrt{\hat p(s')/N} + 3\sqrt{\log(2/\delta)/(2N)}
 
 (Cohen, Kontorovich and Wolfer, "Learning discrete distributions with infinite support", NeurIPS 2020): the first term
-is twice the empirical Rademacher complexity of all events, :math:`\frac1{N}\sum_{s'} E|\sum_{i: s_i = s'} \sigma_i|`, at
-most its standard deviation form; the second is McDiarmid's inequality, twice. It holds for all events at once, which is
-what is needed: value functions are planned with the estimate, so they are not independent of it. It does not need to
-know how many states can follow, and is small where few do.
+is twice the empirical Rademacher complexity of all events, :math:`\frac1{N}\sum_{s'} E|\sum_{i: s_i = s'} \sigma_i|`,
+at most its standard deviation form; the second is McDiarmid's inequality, twice. It holds for all events at once,
+which is what is needed: value functions are planned with the estimate, so they are not independent of it. It does not
+need to know how many states can follow, and is small where few do.
 
 A range-weighted target (W - c)/R lies in [-1/2, 1/2], so its mean under the estimate is wrong by at most that distance.
 """

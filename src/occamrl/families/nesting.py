@@ -101,7 +101,7 @@ def same_features(one: FeatureMap, other: FeatureMap) -> bool:
 def _arrays(features: FeatureMap) -> list[Any]:
     layout = features.layout
     rewards = np.zeros(0) if features.rewards is None else features.rewards
-    return [*layout.outcomes[:2], *layout[1:], rewards]
+    return [*layout.outcomes[:2], *layout[1:], rewards, features.blocks.of]
 
 
 def _comparable(rungs: Sequence[FiniteFamily]) -> list[Floats]:

@@ -1,38 +1,43 @@
-"""A linear learner whose rows are also kept in the full dimension, so that every class of a ladder can be tested.
+"""A learner whose rows are also kept in the largest class of a ladder, so that every class can be tested.
 
 The learner in play sees features of its own class; its values and policy define the rows (s, a, V, y), and these give
-x = phi_V(s, a) in all d coordinates as well (M17). Rows are counted by (h, s) while a plan stays in play.
+x = phi_V(s, a) in all d coordinates as well (M17). Rows are counted by (h, s) while a plan stays in play. With one
+kernel per step every step has sums of its own, T = H of them one after the other; otherwise T = 1.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from occamrl.contracts import Floats, Ints, Known, Learner
 from occamrl.kernels.compile import compiled, hot, implements
-from occamrl.kernels.episodes import PLANNED, follows_policy, hear, observe, plan, planned_value
+from occamrl.kernels.episodes import follows_policy, hear, observe, plan, planned_value
+from occamrl.kernels.ridge import add_row, block_matrix, block_vector
+from occamrl.learners.finite_rows import MEMBER, FiniteModel, FiniteState
 from occamrl.learners.linear import LinearModel, LinearState, row_of
 from occamrl.learners.reward_rows import in_target
-from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl.learners.ucrl_vtr import UCRLVTR
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 
 
 class RecordedModel(NamedTuple):
-    """The models of the class in play and of the full dimension."""
+    """The models of the class in play and of the largest."""
 
-    inner: LinearModel
+    inner: Any  # LinearModel or FiniteModel
     full: LinearModel
 
 
 class RecordedState(NamedTuple):
-    """The inner learner's state, and the rows in the full dimension."""
+    """The inner learner's state, and the rows in the largest class."""
 
-    inner: LinearState
-    gram: Floats  # [T, d, d] sum x x^T
-    xy: Floats  # [T, d] sum y x
+    inner: Any  # LinearState or FiniteState
+    gram: Floats  # [T * blocks' matrices] sum x x^T
+    xy: Floats  # [T*d] sum y x
     squares: Floats  # [1] sum y^2
+    pairs: Floats  # [T*S*A, 2 + largest block] of each (s, a): number of rows, sum y, sum x
     values: Floats  # [H + 1, S] in play
     policy: Ints  # [H, S] in play
     visits: Ints  # [H, S] rows under this plan
@@ -46,23 +51,28 @@ follows_policy(RecordedState)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recorded(Learner):
-    """Plays ``learner`` and records rows for ``full``, the same learner in the full dimension."""
+    """Plays ``learner`` and records rows for ``full``, the learner of the largest class."""
 
-    learner: UCRLVTRLin
+    learner: UCRLVTRLin | UCRLVTR
     full: UCRLVTRLin
 
     def model(self, known: Known) -> RecordedModel:
         """Return the constants of the compiled functions."""
         return RecordedModel(self.learner.model(known), self.full.model(known))
 
-    def begin(self, known: Known, statistics: LinearStatistics | None = None) -> RecordedState:
+    def begin(self, known: Known) -> RecordedState:
         """Return a fresh state."""
-        d, shape, steps = self.full.features.dimension, (known.horizon, known.states), self.full.steps(known)
+        return self.around(known, self.learner.begin(known))
+
+    def around(self, known: Known, inner: Any) -> RecordedState:
+        """Return a state without rows around one of the learner."""
+        features, shape, steps = self.full.features, (known.horizon, known.states), self.full.steps(known)
         return RecordedState(
-            inner=self.learner.begin(known, statistics),
-            gram=np.zeros((steps, d, d)),
-            xy=np.zeros((steps, d)),
+            inner=inner,
+            gram=np.zeros(steps * int(features.blocks.matrix_start[-1])),
+            xy=np.zeros(steps * features.dimension),
             squares=np.zeros(1),
+            pairs=np.zeros((steps * known.states * known.actions, 2 + int(features.blocks.size.max()))),
             values=np.zeros((known.horizon + 1, known.states)),
             policy=np.zeros(shape, dtype=np.int64),
             visits=np.zeros(shape, dtype=np.int64),
@@ -72,17 +82,36 @@ class Recorded(Learner):
         )
 
     def reserve(self, state: RecordedState, episodes: int) -> RecordedState:
-        """Return the state as it is: it never grows."""
-        return state
+        """Return a state whose learner has room for ``episodes`` more episodes."""
+        inner: Any = self.learner.reserve(state.inner, episodes)
+        return state if inner is state.inner else state._replace(inner=inner)
+
+
+def value_in_play(model: Any, state: Any, h: int, s: int) -> float:
+    """Return V_h(s) of the plan in play, h from 0."""
+    raise TypeError(f"no values of type {type(state).__name__}")
+
+
+@implements(value_in_play, LinearState, argument=1)
+def value_in_play_linear(model: LinearModel, state: LinearState, h: int, s: int) -> float:
+    """``value_in_play`` for plans over an ellipsoid."""
+    return state.values[h, s]  # type: ignore[no-any-return]
+
+
+@implements(value_in_play, FiniteState, argument=1)
+def value_in_play_finite(model: FiniteModel, state: FiniteState, h: int, s: int) -> float:
+    """``value_in_play`` for a member in play."""
+    return model.values[state.counters[MEMBER], h, s]  # type: ignore[no-any-return]
 
 
 @hot
 def record(model: RecordedModel, state: RecordedState) -> None:
     """Enter the rows of the plan that is in play."""
     horizon, states = state.policy.shape
-    actions, steps = model.full.actions, state.gram.shape[0]
+    actions, steps = model.full.actions, model.full.steps
     target, x = model.full.scratch.target, model.full.scratch.x
-    d = state.xy.shape[1]
+    blocks = model.full.blocks
+    per_step = blocks.size.size // steps
     for h in range(horizon):
         for s in range(states):
             count = state.visits[h, s]
@@ -99,11 +128,16 @@ def record(model: RecordedModel, state: RecordedState) -> None:
             shift = state.first_target[h, s] - middle
             y = (total + count * shift) / spread
             state.squares[0] += (squares + shift * (2.0 * total + count * shift)) / (spread * spread)
-            gram, xy = state.gram[h % steps], state.xy[h % steps]
-            for i in range(d):
+            t = h % steps
+            b = t * per_step + blocks.of[sa]
+            row = t * states * actions + sa
+            add_row(block_matrix(state.gram, blocks, b), count, x)
+            xy = block_vector(state.xy, blocks, b)
+            state.pairs[row, 0] += count
+            state.pairs[row, 1] += y
+            for i in range(xy.size):
                 xy[i] += y * x[i]
-                for j in range(d):
-                    gram[i, j] += count * x[i] * x[j]
+                state.pairs[row, 2 + i] += count * x[i]
 
 
 @compiled
@@ -114,14 +148,14 @@ def record_now(model: RecordedModel, state: RecordedState) -> None:
 
 @implements(plan, RecordedState, argument=1)
 def plan_recorded(model: RecordedModel, state: RecordedState, start: int, key: np.uint64, episode: int) -> int:
-    """Let the inner learner plan; when it does, enter the rows of the plan before."""
+    """Let the inner learner plan; when something may have changed, enter the rows of the plan before."""
     news = plan(model.inner, state.inner, start, key, episode)
-    if news & PLANNED:
+    if news != 0:
         record(model, state)
         horizon, states = state.policy.shape
         for h in range(horizon):
             for s in range(states):
-                state.values[h, s] = state.inner.values[h, s]
+                state.values[h, s] = value_in_play(model.inner, state.inner, h, s)
                 state.policy[h, s] = state.inner.policy[h, s]
     return news
 
@@ -136,7 +170,7 @@ def hear_recorded(model: RecordedModel, state: RecordedState, h: int, s: int, a:
 def observe_recorded(model: RecordedModel, state: RecordedState, h: int, s: int, a: int, bonus: float, s2: int) -> None:
     """Count a row, here and in the inner learner."""
     if h < model.full.rows:
-        target = in_target(model.inner.rewards, bonus) + state.values[h + 1, s2]
+        target = in_target(model.full.rewards, bonus) + state.values[h + 1, s2]
         if state.visits[h, s] == 0:
             state.first_target[h, s] = target
         gap = target - state.first_target[h, s]
@@ -149,4 +183,4 @@ def observe_recorded(model: RecordedModel, state: RecordedState, h: int, s: int,
 @implements(planned_value, RecordedState, argument=1, inline=True)
 def planned_value_recorded(model: RecordedModel, state: RecordedState, s: int) -> float:
     """V^k_1(s)."""
-    return state.inner.values[0, s]  # type: ignore[no-any-return]
+    return planned_value(model.inner, state.inner, s)

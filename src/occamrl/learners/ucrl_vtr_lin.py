@@ -148,8 +148,11 @@ class UCRLVTRLin(Learner):
         level = self.delta if isinstance(self.rewards, str) else kernel_share(self.rewards) * self.delta
         if self.kernel == "stationary":
             return float(level)
-        with_rows = known.horizon - (seen_by(self.rewards, known).transition_rewards is None)
-        return max(SMALLEST_LEVEL, float(level) / max(1, with_rows))
+        return max(SMALLEST_LEVEL, float(level) / max(1, self.steps_with_rows(known)))
+
+    def steps_with_rows(self, known: Known) -> int:
+        """Return how many steps give a row: H - 1, or H when rewards come on transitions (M20)."""
+        return known.horizon - (seen_by(self.rewards, known).transition_rewards is None)
 
     def model(self, known: Known) -> LinearModel:
         """Return the constants of the compiled functions."""
@@ -256,7 +259,8 @@ def batch_of(features: FeatureMap, outcomes: Outcomes) -> Batch:
         return empty_batch()
     if isinstance(features.layout, DenseFeatures) and features.dimension <= MOST_COORDINATES:
         return dense_batch(features.layout.phi, pairs)
-    if isinstance(features.layout, TabularFeatures) and count <= MOST_COORDINATES:
+    own_block = features.blocks.size.size == pairs
+    if isinstance(features.layout, TabularFeatures) and own_block and count <= MOST_COORDINATES:
         return tabular_batch(count, pairs)
     return empty_batch()
 

@@ -19,7 +19,7 @@ import numpy as np
 from occamrl.contracts import Floats, Known
 from occamrl.families.features import FeatureMap
 from occamrl.families.ladder import Ladder
-from occamrl.families.linear import LinearLadder
+from occamrl.families.linear_ladder import LinearLadder
 from occamrl.kernels.row_table import RowTable, row_table, with_room
 from occamrl.learners.finite_rows import FiniteModel
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
@@ -43,6 +43,7 @@ class Replay:
     alive: Any  # [n] bool: never rejected (finite classes)
     table: RowTable | None  # rows by (member, h, s, a) (finite classes)
     model: FiniteModel | None
+    outside: bool = False  # the largest linear class fits worse than noise explains
 
 
 def stretches(episodes: int, growth: float) -> Iterator[tuple[int, int]]:
@@ -90,24 +91,39 @@ def replay_linear(
     rows: Matched, ladder: LinearLadder, known: Known, *, delta: float, growth: float, slack: float, tell: Tell
 ) -> Replay:
     """Test nested linear classes by the linear form of M15."""
-    test = LadderLinear(ladder=ladder, delta=delta, data="pooled", start_class=1, replan=0.0, scale=1.0, slack=slack)
+    test = LadderLinear(
+        ladder=ladder,
+        delta=delta,
+        rule="sharp",
+        data="pooled",
+        anytime=True,
+        test_growth=growth,
+        guard=False,
+        start_class=1,
+        radius="sharp",
+        weights="range",
+        replan=0.0,
+        scale=1.0,
+        slack=slack,
+    )
     memory = test.start(known)
-    all_rows = {name: memory[name][0] for name in ("gram", "xy")}  # of the one kernel for all steps
     counts = no_counts(known.horizon, known.states * known.actions)
     rejected: list[int | None] = [None] * ladder.classes
-    losses, bound = np.zeros(ladder.classes), math.inf
+    losses, bound, outside = np.zeros(ladder.classes), math.inf, False
     for first, last in stretches(rows.start.size, growth):
         phase = test.next_phase(known, memory)
-        full = phase.learner.full.model(known)  # type: ignore[attr-defined]  # a Recorded learner
-        inner = phase.learner.learner.model(known)  # type: ignore[attr-defined]
-        plan_now(inner, phase.state.inner, int(rows.start[first]))
-        memory["squares"] += _enter(full, phase.state.inner.values, rows, first, last, counts, all_rows)
+        model = phase.learner.model(known)
+        plan_now(model, phase.state, int(rows.start[first]))
+        memory["squares"] += _enter(model.full, phase.state.values, rows, first, last, counts, memory)
         memory["episodes"] = last
-        losses, bound = test.losses(memory)[:, 0], float(test.bounds(known, memory)[0])
+        losses, unit = test.losses(memory), float(model.full.unit)
+        bound = test.bound(memory, losses, last * known.horizon, unit, delta)
         rejected = [last if at is None and each > bound else at for at, each in zip(rejected, losses, strict=True)]
+        outside = outside or (test.misfit(memory, float(losses[-1]), unit, delta) or 0.0) > 0.0
         tell(last)
     empty = np.zeros(0)
-    return Replay(losses, bound, memory["squares"], tuple(rejected), empty, empty.astype(bool), None, None)
+    squares = memory["squares"]
+    return Replay(losses, bound, squares, tuple(rejected), empty, empty.astype(bool), None, None, outside)
 
 
 def mixture_statistics(
@@ -118,14 +134,20 @@ def mixture_statistics(
     For :func:`occamrl.supports`: which of the simulators matter, from a log.
     """
     learner, d = UCRLVTRLin(features=features, norm_bound=norm_bound, replan=0.0), features.dimension
-    model, memory = learner.model(known), {"gram": np.zeros((d, d)), "xy": np.zeros(d)}
-    counts, state = no_counts(known.horizon, known.states * known.actions), learner.begin(known)
+    model, pairs = learner.model(known), known.states * known.actions
+    size = int(features.blocks.size.max())
+    memory = {
+        "gram": np.zeros(int(features.blocks.matrix_start[-1])),
+        "xy": np.zeros(d),
+        "pairs": np.zeros((pairs, 2 + size)),
+    }
+    counts, state = no_counts(known.horizon, pairs), learner.begin(known)
     for first, last in stretches(rows.start.size, growth):
-        so_far = LinearStatistics(memory["gram"].ravel(), memory["xy"], first)
+        so_far = LinearStatistics(memory["gram"], memory["xy"], first)
         state = learner.begin(known, so_far)
         plan_now(model, state, int(rows.start[first]))
         _enter(model, state.values, rows, first, last, counts, memory)
-    return LinearStatistics(memory["gram"].ravel(), memory["xy"], rows.start.size), state.values
+    return LinearStatistics(memory["gram"], memory["xy"], rows.start.size), state.values
 
 
 def _count(outcomes: Any, values: Floats, rows: Matched, first: int, last: int, counts: Counts) -> None:
@@ -137,4 +159,4 @@ def _enter(
     model: Any, values: Floats, rows: Matched, first: int, last: int, counts: Counts, memory: dict[str, Any]
 ) -> float:
     _count(model.row_features.outcomes, values, rows, first, last, counts)
-    return float(enter_linear(model, values, counts, memory["gram"], memory["xy"]))
+    return float(enter_linear(model, values, counts, memory["gram"], memory["xy"], memory["pairs"]))

@@ -7,17 +7,18 @@ that the formulas are those of the learners: targets, their range weights and ex
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from occamrl.contracts import Floats, Ints, Outcomes
 from occamrl.kernels.compile import compiled, hot
 from occamrl.kernels.episodes import plan
+from occamrl.kernels.ridge import add_row, block_matrix, block_vector
 from occamrl.kernels.row_table import RowTable, add_rows
 from occamrl.learners.finite_rows import FiniteModel, FiniteState, expected_targets
 from occamrl.learners.finite_sets import most_optimistic, threshold
-from occamrl.learners.linear import LinearModel, LinearState, row_of
+from occamrl.learners.linear import LinearModel, row_of
 
 
 class Counts(NamedTuple):
@@ -91,22 +92,29 @@ def enter_finite(model: FiniteModel, member: int, counts: Counts, loss: Floats, 
 
 
 @compiled
-def enter_linear(model: LinearModel, values: Floats, counts: Counts, gram: Floats, xy: Floats) -> float:
-    """Add the counted rows, whose values are ``values``, to sum x x^T [d, d] and sum y x [d]; return sum y^2."""
+def enter_linear(model: LinearModel, values: Floats, counts: Counts, gram: Floats, xy: Floats, pairs: Floats) -> float:
+    """Add the counted rows, whose values are ``values``, to the sums of `occamrl.learners._recorded`; return sum y^2.
+
+    These are sum x x^T in packed blocks, sum y x [d], and by (s, a) the number of rows, sum y and sum x.
+    """
     squares = 0.0
-    horizon, pairs = counts.visits.shape
-    x = model.scratch.x
-    for h in range(horizon):
-        for pair in range(pairs):
+    x, blocks = model.scratch.x, model.blocks
+    for h in range(counts.visits.shape[0]):
+        for pair in range(counts.visits.shape[1]):
             if counts.visits[h, pair] == 0:
                 continue
             middle, spread = row_of(model, model.row_features, values[h + 1], pair, model.scratch.target, x)
             count, y, y2 = take(counts, h, pair, middle, spread)
+            if count == 0:
+                continue
             squares += y2
-            for i in range(xy.size if count > 0 else 0):
-                xy[i] += y * x[i]
-                for j in range(xy.size):
-                    gram[i, j] += count * x[i] * x[j]
+            own = block_vector(xy, blocks, blocks.of[pair])
+            add_row(block_matrix(gram, blocks, blocks.of[pair]), count, x)
+            pairs[pair, 0] += count
+            pairs[pair, 1] += y
+            for i in range(own.size):
+                own[i] += y * x[i]
+                pairs[pair, 2 + i] += count * x[i]
     return squares
 
 
@@ -137,6 +145,6 @@ def hopeful(model: FiniteModel, state: FiniteState, size: int, start: int) -> in
 
 
 @compiled
-def plan_now(model: LinearModel, state: LinearState, start: int) -> None:
-    """Let a linear learner plan for an episode that begins in ``start``."""
+def plan_now(model: Any, state: Any, start: int) -> None:
+    """Let a learner plan for an episode that begins in ``start``."""
     plan(model, state, start, np.uint64(0), 0)

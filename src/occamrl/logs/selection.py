@@ -13,8 +13,10 @@ from occamrl.contracts import Known
 from occamrl.environments.ladder_spec import LadderSpec
 from occamrl.environments.tables import RewardMap
 from occamrl.errors import ParameterError, require_number
+from occamrl.families.finite import FiniteFamily
 from occamrl.families.ladder import Ladder
-from occamrl.families.linear import LinearLadder
+from occamrl.families.linear import LinearFamily
+from occamrl.families.linear_ladder import LinearLadder
 from occamrl.logs.episodes import Log
 from occamrl.logs.matching import Matched, match_rows
 from occamrl.logs.replay import Replay, replay_finite, replay_linear
@@ -163,10 +165,17 @@ def _rungs(replay: Replay, ladder: Ladder | LinearLadder, names: Sequence[str], 
         sizes = ladder.sizes
         left: list[int | None] = [int(replay.alive[:size].sum()) for size in sizes]
     else:
-        sizes, left = [rung.dimension for rung in ladder.rungs], [None] * ladder.classes
+        sizes = [_size(rung) for rung in ladder.rungs]
+        left = [None] * ladder.classes
     statistics = [float(loss + replay.squares) / steps for loss in replay.losses]
     columns = zip(names, sizes, statistics, replay.rejected_at, left, strict=True)
     return tuple(Rung(*column) for column in columns)
+
+
+def _size(rung: Any) -> int:
+    if isinstance(rung, FiniteFamily):
+        return rung.size
+    return rung.dimension if isinstance(rung, LinearFamily) else int(rung.features.dimension)
 
 
 def _plain(value: Any) -> Any:

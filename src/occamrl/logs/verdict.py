@@ -76,7 +76,7 @@ def _left(replay: Replay, first: int, last: int) -> Ints:
 
 def is_outside(replay: Replay, delta: float) -> bool:
     """Say whether the data show that no class of the ladder holds the truth."""
-    if all(at is not None for at in replay.rejected_at):
+    if replay.outside or all(at is not None for at in replay.rejected_at):
         return True
     return replay.table is not None and unexplained(replay.table, float(replay.losses[-1]), delta) > 0.0
 

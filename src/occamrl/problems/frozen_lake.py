@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -47,6 +48,8 @@ class FrozenLake:
         H; by default 30 and 60.
     """
 
+    rung_names: ClassVar[tuple[str, ...]] = ("no slip", "the same to both sides", "any slip")
+
     map_name: str = "4x4"
     slip: tuple[int, int] = (10, 10)
     horizon: int | None = None
@@ -59,11 +62,6 @@ class FrozenLake:
             raise ParameterError("slip", got=self.slip, expected="two integers (l, r)")
         if sum(require_integer("slip", part, 0) for part in self.slip) > MOST:
             raise ParameterError("slip", got=self.slip, expected=f"l + r <= {MOST}")
-
-    @property
-    def rungs(self) -> tuple[str, ...]:
-        """What the classes of the ladder say."""
-        return ("no slip", "the same to both sides", "any slip")
 
     @property
     def lake(self) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from occamrl.contracts import Floats
+from occamrl.contracts import Floats, Ints
 from occamrl.errors import HorizonError, ParameterError
-from occamrl.problems.checks import require_integer
+from occamrl.problems.checks import require_integer, require_number
 from occamrl.problems.finite_mdp import FiniteMDP
 from occamrl.problems.listing import read_only
 from occamrl.problems.river_swim import LEFT, RIGHT
@@ -31,6 +31,9 @@ class RiverZones:
         Number of zones of equal length with a current of their own; divides S.
     partitions : tuple of int
         Numbers of zones of the classes of hypotheses; each divides the next, and the last is S.
+    left_reward
+        What swimming left in the first state pays. With 0.005 swimming up is nearly optimal whatever the currents are;
+        with 0.03 it is not, and it takes knowledge of the currents to turn home in time.
     seed
         Draws the currents.
     """
@@ -39,6 +42,7 @@ class RiverZones:
     horizon: int = 48
     zones: int = 8
     partitions: tuple[int, ...] = (2, 4, 8, 24)
+    left_reward: float = 0.005
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -46,6 +50,7 @@ class RiverZones:
         require_integer("horizon", self.horizon, 1, HorizonError)
         if require_integer("zones", self.zones, 1) and self.states % self.zones:
             raise ParameterError("zones", got=self.zones, expected=f"a divisor of states = {self.states}")
+        require_number("left_reward", self.left_reward, 0.0, 1.0)
         if any(b % a for a, b in zip(self.partitions, (*self.partitions[1:], self.states), strict=True)):
             raise ParameterError("partitions", got=self.partitions, expected="numbers that divide the next, up to S")
 
@@ -70,6 +75,18 @@ class RiverZones:
         return basis
 
     @cached_property
+    def moves(self) -> Ints:
+        """Where a move leads [S, 2, 3]: down, stay, up; swimming left has one move, down. At the ends one stays."""
+        s = np.arange(self.states)
+        down, up = np.maximum(s - 1, 0), np.minimum(s + 1, self.states - 1)
+        none = np.full(self.states, -1)
+        return read_only(np.stack([np.stack([down, none, none], axis=1), np.stack([down, s, up], axis=1)], axis=1))
+
+    def partition(self, zones: int) -> Ints:
+        """Return the zone of each state [S], for zones of equal length."""
+        return np.arange(self.states) // (self.states // zones)
+
+    @cached_property
     def theta(self) -> Floats:
         """theta* [1 + 2S]."""
         draw = stream(self.seed, "river_zones")
@@ -80,7 +97,7 @@ class RiverZones:
     def mdp(self) -> FiniteMDP:
         """The problem; episodes start in state 0."""
         reward = np.zeros((self.states, 2))
-        reward[0, LEFT], reward[-1, RIGHT] = 0.005, 1.0
+        reward[0, LEFT], reward[-1, RIGHT] = self.left_reward, 1.0
         return FiniteMDP(transition=self.phi @ self.theta, reward=reward, horizon=self.horizon)
 
     @classmethod

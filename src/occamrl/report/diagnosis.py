@@ -2,7 +2,9 @@
 
 Selection by dimension rests on two things: every direction is explored (the paper's assumption that lambda_min(Sigma_k)
 grows like k H rho_min), and the smallest non-zero coordinate gamma stands out from what can be told apart by now. Both
-are visible in the facts of the phases; so is the time at which the second will hold at the present rate.
+are visible in the facts of the phases; so is the time at which the second will hold at the present rate. Growth is that
+of the rows alone, lambda_min(Sigma) - lambda: lambda may differ from phase to phase, and says nothing about what was
+explored.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ import numpy as np
 
 from occamrl.errors import ParameterError
 from occamrl.runs.result import Result
+from occamrl.selectors._linear import LinearBase, target_unit
 from occamrl.selectors.arl_lin_dim import EXPLOITATION, ARLLinDim
 
-_FLAT = 0.1  # lambda_min that grows slower than k^0.1 does not grow for the purposes of a run
-_NEVER = 2.0  # lambda_min below this many times lambda: not one unit of evidence in that direction
+_ROUNDING = 1e-9  # an eigenvalue of this size is zero
+_FLAT = 0.1  # an eigenvalue that grows slower than k^0.1 does not grow for the purposes of a run
 
 
 @dataclass(frozen=True)
@@ -28,24 +31,28 @@ class Diagnosis:
 
     episodes: int
     excitation: float | None  # lambda_min(Sigma)/(kH), before the last phase
-    growth: float | None  # the power of k with which lambda_min grows; 1 is what the paper assumes
+    growth: float | None  # the power of k with which lambda_min(sum x x^T) grows; 1 is what the paper assumes
     weakest: int | None  # the coordinate that lies most in the least explored direction
     active: tuple[int, ...] | None  # the coordinates in play last, for a selection by dimension
     settled_at: int | None  # the episode since which they have not changed
     gamma: float | None  # the smallest magnitude among their estimates
     threshold: float | None  # the magnitude from which on a coordinate is taken in
     locks_in_at: float | None  # the episode at which threshold <= gamma / 2, at the present rate; inf: never
-    norm_bounds: tuple[float, ...]  # b of the phases, in order
+    norm_bounds: tuple[float, ...]  # b of the phases, in order; never one that holds for the active coordinates only
     warnings: tuple[str, ...]
 
     def __str__(self) -> str:
         lines = [f"After {self.episodes:,} episodes:"]
         if self.excitation is not None:
-            pace = "" if self.growth is None else f"; lambda_min grows like k^{self.growth:.2f} (the paper assumes k^1)"
+            pace = "" if self.growth is None else f"; its rows grow like k^{self.growth:.2f} (the paper assumes k^1)"
             lines.append(f"  exploration   lambda_min(Sigma)/(kH) = {self.excitation:.3g}{pace}")
         if self.active is not None:
             lines.append(f"  support       {list(self.active)}, unchanged since episode {self.settled_at:,}")
-        if self.gamma is not None and self.threshold is not None and self.locks_in_at is not None:
+        if self.gamma is not None and self.locks_in_at is None:
+            lines.append(
+                f"  resolution    smallest estimate {self.gamma:.3g}: every coordinate is active, none left out"
+            )
+        elif self.gamma is not None and self.threshold is not None and self.locks_in_at is not None:
             against = f"smallest active estimate {self.gamma:.3g}, threshold now {self.threshold:.3g}"
             lines.append(f"  resolution    {against}: {_when(self.locks_in_at, self.episodes)}")
         if len(set(self.norm_bounds)) > 1:
@@ -65,11 +72,19 @@ def diagnose(result: Result) -> Diagnosis:
     if not rows or "excitation" not in rows[0]:
         raise ParameterError("result", got=result.label, expected="a run of ARLLinDim, ARLLinNorm or ARLLin")
     known, selector = result.walk.known, result.walk.selector
+    assert isinstance(selector, LinearBase)  # noqa: S101  (no other has these facts)
     seen = [row for row in rows if row["excitation"] is not None]
-    smallest = [(row["seen"], row["excitation"] * row["seen"] * known.horizon) for row in seen]
-    growth = _power(smallest)
-    lam = _lambda(rows[-1])
-    warnings = _exploration_warnings(smallest, growth, lam, seen)
+    explored = [(row["seen"], row["excitation"] * row["seen"] * known.horizon - _lambda(row)) for row in seen]
+    growth = _power(explored)
+    bounds = tuple(float(row.get("carried_bound", row["norm_bound"])) for row in rows)
+    # What a theta of the norm that is still possible would show in this direction, against the noise of one target.
+    least = selector.features.dimension * (0.5 * target_unit(selector, known) / bounds[-1]) ** 2
+    warnings = _exploration_warnings(explored, growth, least, seen)
+    if any(row.get("contradicted", False) for row in rows):
+        warnings.append(
+            "the data contradict every kernel of these features within the norm bound: the features, or the bound that "
+            "was given, are wrong (or an event of probability delta has happened)"
+        )
     support: dict[str, Any] = dict.fromkeys(("active", "settled_at", "gamma", "threshold", "locks_in_at"))
     if isinstance(selector, ARLLinDim):
         support, more = _support(selector, rows)
@@ -79,7 +94,7 @@ def diagnose(result: Result) -> Diagnosis:
         excitation=seen[-1]["excitation"] if seen else None,
         growth=growth,
         weakest=seen[-1]["weakest"] if seen else None,
-        norm_bounds=tuple(row["norm_bound"] for row in rows),
+        norm_bounds=bounds,
         warnings=tuple(warnings),
         **support,
     )
@@ -91,23 +106,24 @@ def _lambda(row: dict[str, Any]) -> float:
 
 
 def _power(points: Sequence[tuple[int, float]]) -> float | None:
-    """Return the slope of log y over log k on the later half of the points; None with fewer than two."""
-    later = np.array([point for point in points if point[0] > 0][len(points) // 2 :], dtype=np.float64)
+    """Return the slope of log y over log k on the later half of the points; None with fewer than two above zero."""
+    later = np.array([point for point in points[len(points) // 2 :] if min(point) > _ROUNDING], dtype=np.float64)
     if len(later) < 2 or later[0, 0] == later[-1, 0]:
         return None
     return float(np.polyfit(np.log(later[:, 0]), np.log(later[:, 1]), 1)[0])
 
 
 def _exploration_warnings(
-    smallest: Sequence[tuple[int, float]], growth: float | None, lam: float, seen: Sequence[dict[str, Any]]
+    explored: Sequence[tuple[int, float]], growth: float | None, least: float, seen: Sequence[dict[str, Any]]
 ) -> list[str]:
-    if not smallest:
+    if not explored:
         return ["no phase has ended yet: nothing can be said about exploration"]
     where = f"coordinate {seen[-1]['weakest']} lies most in it"
-    if smallest[-1][1] < _NEVER * lam:
+    if explored[-1][1] < least:
         return [
-            "a direction is never excited: lambda_min(Sigma) is still about lambda, so the paper's assumption fails "
-            f"and what lies in that direction cannot be told from zero ({where})"
+            f"a direction is never excited: its rows add up to {max(0.0, explored[-1][1]):.2g}, where {least:.2g} "
+            "would show a theta of the norm bound, so the paper's assumption fails and what lies in that direction "
+            f"cannot be told from zero ({where})"
         ]
     if growth is not None and growth < _FLAT:
         return [f"the least explored direction has stopped growing (like k^{growth:.2f}); {where}"]
@@ -130,6 +146,8 @@ def _support(selector: ARLLinDim, rows: Sequence[dict[str, Any]]) -> tuple[dict[
         return {**about, "gamma": None, "threshold": None, "locks_in_at": None}, []
     estimate = np.abs(np.asarray(last["estimate"]))
     gamma, threshold = float(estimate[active].min()), float(last["threshold"])
+    if len(active) == estimate.size and selector.rule == "sharp":  # nothing is left out that a limit could be for
+        return {**about, "gamma": gamma, "threshold": threshold, "locks_in_at": None}, []
     locks = _paper_lock_in(selector, gamma) if selector.rule == "paper" else _sharp_lock_in(rows, gamma, threshold)
     warnings = []
     if selector.rule == "paper" and not (estimate >= threshold).any():

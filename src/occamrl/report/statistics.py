@@ -196,4 +196,4 @@ def slope(episodes: Ints, cumulative_regret: Floats, decades: float = 1.0, point
     if x[-1] - x[0] < math.log(2.0):
         return math.nan
     y = np.interp(x, np.log(episodes[positive]), np.log(cumulative_regret[positive]))
-    return float(np.polyfit(x, y, 1)[0])
+    return round(float(np.polyfit(x, y, 1)[0]), 9) + 0.0  # a flat curve has slope 0, not a rounding error

@@ -70,9 +70,9 @@ class Supports:
 
     @property
     def next_exclusion(self) -> SupportSet | None:
-        """The set that goes next at the present rate; None where none is seen to go."""
+        """The set that goes next at the present rate, larger ones in its place; None where none is seen to go."""
         going = [each for each in self.sets if math.isfinite(each.episodes_left)]
-        return min(going, key=lambda each: each.episodes_left) if len(self.sets) > 1 and going else None
+        return min(going, key=lambda each: each.episodes_left, default=None)
 
     def table(self) -> pa.Table:
         """Return one row per set."""
@@ -218,13 +218,13 @@ def _why(report: Supports) -> list[str]:
     lines, d = [], len(report.names)
     if report.rank < d:
         lines.append(
-            f"  rank          the {d} kernels have rank {report.rank}: of {d - 1} differences only {report.rank - 1} "
-            "can be learned, from any data"
+            f"  rank          the {d} kernels have rank {report.rank} (to 9 digits): of {d - 1} differences only "
+            f"{report.rank - 1} can be learned, from any data"
         )
         for each in report.dependences[:3]:
             parts = [f"{w:+.3g} of {report.names[j]}" for w, j in zip(each.weights, each.others, strict=True)]
             others = " ".join(parts) if len(parts) <= 4 else f"a combination of {len(parts)} others"
-            lines.append(f"                {report.names[each.simulator]} = {others}, exactly")
+            lines.append(f"                {report.names[each.simulator]} = {others}")
         if len(report.dependences) > 3:
             lines.append(f"                ... and {len(report.dependences) - 3} more")
     kinds = report.directions
@@ -245,11 +245,12 @@ def _why(report: Supports) -> list[str]:
 
 def _next(report: Supports) -> list[str]:
     """Return when the next set goes."""
-    if len(report.sets) == 1:
-        return ["  next          nothing left to exclude: one set remains"]
-    if report.next_exclusion is None:
-        return ["  next          no set is seen to go: their losses do not grow apart at the present rate"]
     each = report.next_exclusion
+    if each is None and len(report.sets) == 1:
+        return ["  next          nothing left to exclude: one set remains"]
+    if each is None:
+        return ["  next          no set is seen to go: their losses do not grow apart at the present rate"]
     stay = sum(math.isinf(other.episodes_left) for other in report.sets)
     text = f"  next          {{{', '.join(each.members)}}} after about {each.episodes_left:,.0f} more episodes"
-    return [text + f" at the present rate; {stay} of {len(report.sets)} sets show no such growth"]
+    text += " at the present rate (larger ones that contain it may take its place)"
+    return [text + f"; {stay} of {len(report.sets)} sets show no such growth"]

@@ -87,6 +87,9 @@ def load_learned(path: str | Path, agent: Agent | None = None) -> Learned:
             why_not=str(document["why_not"]),
         )
         tree = put_together(document["tree"], arrays)
+        for name in ("played", "plans", "returned"):
+            if type(tree["walk"][name]) not in (int, float):
+                raise CheckpointError(f"{path}: {name}", got=tree["walk"][name], expected="a number")
         return Learned(
             label=str(document["label"]),
             place=place,

@@ -7,6 +7,7 @@ that a selector behaves alike in both.
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,25 @@ def plain(value: Any, name: str) -> Any:
     raise ContractError(f"the fact {name!r} is a {type(value).__name__}; numbers, strings, lists and arrays are facts")
 
 
+def decided(phase: Phase) -> dict[str, Any]:
+    """Return what a row of the table says about a phase before it is played."""
+    row: dict[str, Any] = {"epoch": phase.epoch, "label": phase.label}
+    for name, fact in phase.facts.items():
+        if name in row or name in _MEASURED:
+            raise ContractError(f"a fact of phase {phase.label!r} is called {name!r}, which is taken")
+        row[name] = plain(fact, name)
+    return row
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two facts agree: numbers up to the rounding that differs between machines, the rest exactly."""
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9) or (math.isnan(one) and math.isnan(other))
+    return type(one) is type(other) and bool(one == other)
+
+
 def as_selector(agent: Agent) -> Selector:
     """Return a selector for any agent."""
     if isinstance(agent, type):  # a class has all the methods that its instances have
@@ -77,11 +97,7 @@ class PhaseWalk:
         if phase.episodes is not None and phase.episodes < 1:
             raise ContractError(f"phase {phase.label!r} has {phase.episodes} episodes; at least one is needed")
         self._take(phase)
-        row = {"epoch": phase.epoch, "label": phase.label}
-        for name, fact in phase.facts.items():
-            if name in row or name in _MEASURED:
-                raise ContractError(f"a fact of phase {phase.label!r} is called {name!r}, which is taken")
-            row[name] = plain(fact, name)
+        row = decided(phase)
         if self.rows and {key: fact for key, fact in self.rows[-1].items() if key not in _MEASURED} == row:
             return
         self.rows.append({**row, **_MEASURED})
@@ -134,7 +150,12 @@ class PhaseWalk:
         walk.selector, walk.known = as_selector(agent), known
         walk.before, walk.rows = tree["before"], tree["rows"]
         walk.memory = copy.deepcopy(walk.before)
-        walk._take(walk.selector.next_phase(known, walk.memory))
+        phase = walk.selector.next_phase(known, walk.memory)
+        for name, fact in decided(phase).items():
+            saved = walk.rows[-1].get(name) if walk.rows else None
+            if not same(fact, saved):  # other sources or parameters than those that decided it: no row may mix both
+                raise CheckpointError(f"rows[{len(walk.rows) - 1}].{name}", got=saved, expected=fact)
+        walk._take(phase)
         walk.played, walk.plans, walk.returned = tree["played"], tree["plans"], tree["returned"]
         walk.state = _overwrite(walk.state, tree["state"])
         return walk

@@ -16,10 +16,12 @@ import numpy as np
 
 from occamrl.contracts import Ints, Learner, Outcomes, Selector
 from occamrl.errors import CheckpointError
-from occamrl.families.features import FeatureMap
+from occamrl.families.aggregation import AggregationFamily
+from occamrl.families.features import FeatureMap, shared_blocks
 from occamrl.families.finite import FiniteFamily
 from occamrl.families.ladder import Ladder
-from occamrl.families.linear import LinearFamily, LinearLadder
+from occamrl.families.linear import LinearFamily
+from occamrl.families.linear_ladder import LinearLadder
 from occamrl.kernels.features import DenseFeatures, SparseFeatures, TabularFeatures
 from occamrl.registry import satisfies
 from occamrl.runs.trees import Arrays, put_together, take_apart
@@ -37,7 +39,8 @@ def algorithm_to_tree(value: Any, arrays: Arrays) -> Any:
         case FeatureMap():
             layout = {"kind": type(value.layout).__name__, "parts": [_tree(part, arrays) for part in value.layout]}
             sizes = {"states": value.states, "actions": value.actions, "dimension": value.dimension}
-            return {"features": layout, **sizes, "rewards": _tree(value.rewards, arrays)}
+            shared = value.blocks.of if value.shares_blocks else None
+            return {"features": layout, **sizes, "rewards": _tree(value.rewards, arrays), "of": _tree(shared, arrays)}
         case FiniteFamily():
             return {"family": algorithm_to_tree(value.features, arrays), "theta": _tree(value.theta, arrays)}
         case Ladder():
@@ -45,6 +48,8 @@ def algorithm_to_tree(value: Any, arrays: Arrays) -> Any:
         case LinearFamily():
             about = {"norm_bound": value.norm_bound, "basis": _tree(value.basis, arrays)}
             return {"linear": algorithm_to_tree(value.features, arrays), **about}
+        case AggregationFamily():
+            return {"aggregation": _tree(value.partition, arrays), "moves": _tree(value.moves, arrays)}
         case LinearLadder():
             return {"linear ladder": [algorithm_to_tree(rung, arrays) for rung in value.rungs]}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -67,8 +72,10 @@ def algorithm_from_tree(tree: Any, arrays: Arrays) -> Any:
         case {"features": {"kind": str(kind), "parts": list(parts)}, "states": int(s), "actions": int(a)}:
             layout = _LAYOUTS[kind](*(put_together(part, arrays) for part in parts))
             rewards = put_together(tree["rewards"], arrays)
-            require_sound_features(layout, s, a, tree["dimension"], rewards)
-            return FeatureMap._make(layout, s, a, tree["dimension"], rewards)
+            of = put_together(tree["of"], arrays)
+            require_sound_features(layout, s, a, tree["dimension"], rewards, of)
+            shared = None if of is None else shared_blocks(of, np.diff(layout.outcomes.start))
+            return FeatureMap._make(layout, s, a, tree["dimension"], rewards, shared)
         case {"family": family, "theta": theta}:
             parameters = np.asarray(put_together(theta, arrays))
             return FiniteFamily(parameters=parameters.T, features=algorithm_from_tree(family, arrays))
@@ -79,6 +86,8 @@ def algorithm_from_tree(tree: Any, arrays: Arrays) -> Any:
             made = LinearFamily(features=algorithm_from_tree(features, arrays), norm_bound=norm_bound, basis=matrix)
             made.basis = matrix  # it was orthonormal already: to the bit
             return made
+        case {"aggregation": partition, "moves": moves}:
+            return AggregationFamily(partition=put_together(partition, arrays), moves=put_together(moves, arrays))
         case {"linear ladder": list(rungs)}:
             return LinearLadder([algorithm_from_tree(rung, arrays) for rung in rungs])
         case {"algorithm": str(name), "fields": dict(fields)}:
@@ -92,7 +101,7 @@ def _ladder(family: FiniteFamily, level: Any) -> Ladder:
     sound = isinstance(level, np.ndarray) and level.dtype == np.int64 and level.shape == (family.size,)
     if not (sound and level[0] == 0 and set(np.diff(level).tolist()) <= {0, 1}):
         raise CheckpointError("ladder", got="levels that are not 0, ..., M - 1 in order", expected="a ladder's levels")
-    made = Ladder.__new__(Ladder)
+    made: Ladder = object.__new__(Ladder)
     made._set(family, level)
     return made
 
@@ -113,7 +122,9 @@ def _class(name: str) -> Any:
     return found
 
 
-def require_sound_features(layout: Any, states: int, actions: int, dimension: int, rewards: Any) -> None:
+def require_sound_features(
+    layout: Any, states: int, actions: int, dimension: int, rewards: Any, of: Any = None
+) -> None:
     """Refuse arrays that compiled code would read beyond their ends."""
     try:
         outcomes = Outcomes(*layout.outcomes)
@@ -129,8 +140,14 @@ def require_sound_features(layout: Any, states: int, actions: int, dimension: in
             room = np.repeat(np.diff(outcomes.start), np.diff(layout.start))
             fine = fine and layout.outcome.dtype == np.int64 and layout.outcome.shape == (entries,)
             fine = fine and bool((layout.outcome >= 0).all() and (layout.outcome < room).all())
-        else:
+        elif of is None:
             fine = fine and dimension == size
+        else:
+            sizes = np.diff(outcomes.start)
+            fine = fine and _indices(of, pairs, pairs) and bool((np.unique(of) == np.arange(of.max() + 1)).all())
+            if fine:
+                size_of_block = shared_blocks(of, sizes).size
+                fine = bool((size_of_block[of] == sizes).all()) and dimension == int(size_of_block.sum())
     except (AttributeError, TypeError, ValueError):
         fine = False
     if not fine:

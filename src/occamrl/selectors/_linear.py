@@ -17,6 +17,9 @@ from occamrl.families.features import FeatureMap
 from occamrl.learners.rewards import Rewards, seen_by
 from occamrl.learners.ucrl_vtr_lin import SMALLEST_LEVEL, LinearStatistics, UCRLVTRLin
 
+LONGEST = 1e18  # episodes: longer than any run
+_SMALLEST_LAMBDA = 1e-12
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearBase:
@@ -28,7 +31,7 @@ class LinearBase:
     radius: str = "sharp"
     weights: str = "range"
     replan: float = 0.2
-    regularization: float | str = 1.0
+    regularization: float | str | None = None
     scale: float = 1.0
     paper_constant: float = 1.0
     target_range: float | None = None
@@ -39,7 +42,12 @@ class LinearBase:
     def base(self, **changes: Any) -> UCRLVTRLin:
         """Return UCRL-VTR-LIN with these parameters, some of them changed."""
         mine = {field.name: getattr(self, field.name) for field in dataclasses.fields(LinearBase)}
-        return UCRLVTRLin(**{**mine, **changes})
+        return UCRLVTRLin(**{**mine, "regularization": self.lambda_rule, **changes})
+
+    @property
+    def lambda_rule(self) -> float | str:
+        """What ``regularization`` stands for: itself, or this selector's own choice where it was left open."""
+        return 1.0 if self.regularization is None else self.regularization
 
     def told(self, theta: Sequence[float] | Floats) -> UCRLVTRLin:
         """Return the learner that was told what this selector looks for."""
@@ -128,10 +136,25 @@ def decayed_level(delta: float, decay: float, epoch: int) -> float:
     return max(SMALLEST_LEVEL, math.exp(math.log(delta) - epoch * math.log(decay)))
 
 
+def grown(first: float, growth: float, epoch: int) -> float:
+    """Return first * growth^epoch, or a number of episodes that no run reaches."""
+    return first * growth**epoch if epoch * math.log(growth) < math.log(LONGEST) else LONGEST * max(1.0, first)
+
+
 def require_dense(features: FeatureMap) -> None:
     """Refuse one-hot features: every (s, a) has coordinates of its own there, and no statistics are shared."""
     if isinstance(features, FeatureMap) and features.is_tabular:
         raise ParameterError("features", got="a tabular map", expected="a dense or sparse one, with shared coordinates")
+
+
+def require_conditioned(selector: LinearBase) -> None:
+    """Refuse parameters of the base algorithm, and a lambda with which Sigma has no inverse in double precision."""
+    lam, low, high = selector.base().lam, _SMALLEST_LAMBDA, 1.0 / _SMALLEST_LAMBDA
+    if not low <= lam <= high:
+        if isinstance(selector.lambda_rule, str):
+            expected = f"lambda = d/(4 norm_bound^2) in [{low:g}, {high:g}]"
+            raise ParameterError("norm_bound", got=selector.norm_bound, expected=expected)
+        raise ParameterError("regularization", got=lam, expected=f"a number in [{low:g}, {high:g}]")
 
 
 def require_at_least(name: str, value: float, least: float, *, whole: bool = False) -> None:

@@ -14,12 +14,14 @@ import numpy as np
 
 from occamrl.confidence.ellipsoid import farthest
 from occamrl.contracts import Floats, Known
+from occamrl.errors import ParameterError
 from occamrl.families.features import FeatureMap
-from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl.learners.ucrl_vtr_lin import SMALLEST_LEVEL, LinearStatistics, UCRLVTRLin
 from occamrl.selectors._linear import squared_radius, target_unit
 
 _MOST_ROUNDS = 50  # of M19 on its own result; every round is valid, so stopping early is too
 _WORTHWHILE = 1e-3  # the relative improvement that is worth another round
+_ROUNDING = 1e-6  # the relative error that a norm computed from features may have
 
 
 class Spectrum(NamedTuple):
@@ -38,10 +40,14 @@ class Spectrum(NamedTuple):
         return float(np.log1p(self.eigenvalues / lam).sum())
 
 
-def spectra(statistics: LinearStatistics) -> list[Spectrum]:
-    """Return the rows of each step along the axes of their matrix."""
+def spectra(learner: UCRLVTRLin, known: Known, statistics: LinearStatistics) -> list[Spectrum]:
+    """Return the rows of each step along the axes of their matrix, of one step at least.
+
+    A step that gives no rows (the last, without rewards on transitions) has a parameter that no plan looks at: its norm
+    is nothing to bound.
+    """
     found = []
-    for gram, xy, *_ in statistics.by_step():
+    for gram, xy, *_ in statistics.by_step()[: max(1, learner.steps_with_rows(known))]:
         eigenvalues, axes = np.linalg.eigh(gram.reshape(xy.size, xy.size))
         found.append(Spectrum(np.maximum(eigenvalues, 0.0), axes.T @ xy, statistics.episodes))
     return found
@@ -50,7 +56,7 @@ def spectra(statistics: LinearStatistics) -> list[Spectrum]:
 def refined_norm(learner: UCRLVTRLin, known: Known, statistics: LinearStatistics) -> float:
     """Return the largest norm in a learner's confidence ellipsoid with these rows (M19), or in those of all steps."""
     norms = []
-    for rows in spectra(statistics):
+    for rows in spectra(learner, known, statistics):
         beta = squared_radius(learner, known, rows.xy.size, rows.logdet(learner.lam), rows.episodes)
         norms.append(_farthest_norm(learner.lam, rows, beta))
     return max(norms)
@@ -62,51 +68,83 @@ def _farthest_norm(lam: float, rows: Spectrum, beta: float) -> float:
 
 
 def smallest_norm(features: FeatureMap) -> float:
-    """Return the smallest ||theta|| with which the probabilities of every (s, a) sum to one: no theta* is smaller."""
+    """Return the smallest ||theta|| with which the probabilities of every (s, a) sum to one: no theta* is smaller.
+
+    Zero, which bounds nothing, where no theta does that: coordinates of which every kernel needs others beside them.
+    """
     start = features.layout.outcomes.start[:-1]
-    sums = [np.add.reduceat(features.probabilities(unit), start) for unit in np.eye(features.dimension)]
-    theta = np.linalg.lstsq(np.stack(sums, axis=1), np.ones(start.size), rcond=None)[0]
-    return float(np.linalg.norm(theta))
+    sums = np.stack([np.add.reduceat(features.probabilities(unit), start) for unit in np.eye(features.dimension)], -1)
+    theta = np.linalg.lstsq(sums, np.ones(start.size), rcond=None)[0]
+    return float(np.linalg.norm(theta)) if np.allclose(sums @ theta, 1.0, rtol=0.0, atol=_ROUNDING) else 0.0
+
+
+def require_possible(features: FeatureMap, norm_bound: float) -> float:
+    """Refuse a norm bound that no kernel of these features keeps; return the smallest norm that a kernel can have."""
+    least = smallest_norm(features)
+    if norm_bound < (1.0 - _ROUNDING) * least:
+        expected = f"at least {least:.6g}: with these features no theta of a smaller norm is a kernel"
+        raise ParameterError("norm_bound", got=norm_bound, expected=expected)
+    return least
 
 
 def shelf(learner: UCRLVTRLin, least: float) -> list[UCRLVTRLin]:
     """Return learners whose noise events hold all at once: one per lambda of the shelf, or one alone if it is fixed."""
-    if not isinstance(learner.regularization, str):
-        return [learner]
+    if not isinstance(learner.regularization, str) or least <= 0.0:
+        return [dataclasses.replace(learner, regularization=learner.lam)]
     count = 1 + max(0, math.floor(math.log2(learner.norm_bound / least) + 1e-9))
     lams = [dataclasses.replace(learner, norm_bound=learner.norm_bound / 2.0**j).lam for j in range(count)]
-    return [dataclasses.replace(learner, regularization=lam, delta=learner.delta / count) for lam in lams]
+    level = max(SMALLEST_LEVEL, learner.delta / count)
+    return [dataclasses.replace(learner, regularization=lam, delta=level) for lam in lams]
 
 
-def refine(learners: Sequence[UCRLVTRLin], known: Known, statistics: LinearStatistics, bound: float) -> UCRLVTRLin:
+class Refinement(NamedTuple):
+    """The learner to play with, and whether the rows contradict the class that it stands for."""
+
+    learner: UCRLVTRLin
+    contradicted: bool
+
+
+def refine(
+    learners: Sequence[UCRLVTRLin], known: Known, statistics: LinearStatistics, bound: float, least: float
+) -> Refinement:
     """Return the best learner of a shelf, with the smallest norm bound that the rows allow; ``bound`` is valid.
+
+    A negative beta leaves no theta within the bound, and a bound under ``least`` no kernel: either the features or the
+    bound that was given are wrong, or this is the run in delta^-1 in which an event failed. Nothing can be refined
+    then. The learner has the bound that was given, and its own event alone, with which beta is never negative.
 
     With one kernel per step the bound is for all of them: the largest that any step allows.
     """
-    steps = spectra(statistics)
+    steps = spectra(learners[0], known, statistics)
     lams = np.array([learner.lam for learner in learners])
+    contradicted = False
     for _ in range(_MOST_ROUNDS):
-        smaller = 0.0
-        for rows in steps:
-            least = _radii(learners, known, rows, bound).min(axis=1)
-            norm = min(_farthest_norm(lam, rows, beta) for lam, beta in zip(lams, least, strict=True))
-            smaller = max(smaller, norm)
+        smallest = [_radii(learners, known, rows, bound).min(axis=1) for rows in steps]
+        contradicted = any(bool((each < 0.0).any()) for each in smallest) or bound < (1.0 - _ROUNDING) * least
+        if contradicted:
+            bound = float(learners[0].norm_bound)
+            break
+        smaller = max(
+            min(_farthest_norm(lam, rows, beta) for lam, beta in zip(lams, each, strict=True))
+            for rows, each in zip(steps, smallest, strict=True)
+        )
         if smaller > (1.0 - _WORTHWHILE) * bound:
             break
         bound = smaller
     volume = np.zeros((lams.size, lams.size))
+    other = lams[:, np.newaxis] != lams if contradicted else lams[:, np.newaxis] > lams
     for rows in steps:
         radii = _radii(learners, known, rows, bound, playing=True)
-        radii[lams[:, np.newaxis] > lams] = np.inf  # playing, one can only follow the event of a larger lambda
+        radii[other] = np.inf  # while it plays, a learner can only follow the event of a larger lambda
         volume += rows.xy.size * np.log(radii)
         volume -= np.log(rows.eigenvalues + lams[:, np.newaxis]).sum(axis=1)[:, np.newaxis]
     shape, event = divmod(int(np.argmin(volume)), lams.size)
     chosen = dataclasses.replace(learners[shape], norm_bound=bound)
     if shape == event:
-        return chosen
+        return Refinement(chosen, contradicted)
     # Both log-determinants grow with the rows, and their difference shrinks: its present value bounds it from now on.
     slack = max(rows.logdet(float(lams[event])) - rows.logdet(float(lams[shape])) for rows in steps)
-    return dataclasses.replace(chosen, event=(float(lams[event]), slack))
+    return Refinement(dataclasses.replace(chosen, event=(float(lams[event]), slack)), contradicted)
 
 
 def _radii(

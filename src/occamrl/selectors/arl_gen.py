@@ -12,8 +12,9 @@ import numpy as np
 from occamrl.confidence.preflight import Preflight, preflight
 from occamrl.contracts import Known, Phase, PhaseOutcome, Selector
 from occamrl.errors import ParameterError, require_choice
+from occamrl.families.finite import FiniteFamily
 from occamrl.families.ladder import Ladder
-from occamrl.families.linear import LinearLadder
+from occamrl.families.linear_ladder import LinearLadder
 from occamrl.learners._planned import is_planned
 from occamrl.learners.rewards import Rewards, require_rewards
 from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested, example_ladder
@@ -34,8 +35,9 @@ class ARLGen(Selector):
     Parameters
     ----------
     ladder : Ladder or LinearLadder
-        Nested classes F_1 < ... < F_M. Linear ones are tested at epochs, by the sharp rule in its linear form (M15),
-        and played by UCRL-VTR-LIN on range-weighted rows.
+        Nested classes F_1 < ... < F_M. Where the largest is linear or an aggregation, the sharp rule has its linear
+        form (M15); linear classes and aggregations are played by UCRL-VTR-LIN, finite ones below them by UCRL-VTR on
+        the rows of their own plans.
     delta : float
         With the rule "sharp", the smallest class that holds the true kernel is rejected with probability at most
         delta, over all tests together.
@@ -51,28 +53,32 @@ class ARLGen(Selector):
         The class of the first epoch, when there are no data: 1 or M.
     safe : bool
         Be optimistic over all of the confidence set, whatever the class (M25); ``chosen`` is then a report. Needs no
-        separability: choose it when :func:`occamrl.confidence.preflight.preflight` finds blind pairs.
+        separability: choose it when :func:`occamrl.confidence.preflight.preflight` finds blind pairs. Not on a
+        LinearLadder, where it is what playing F_M is.
     guard : bool
-        Be optimistic over all of the confidence set in the episodes 1, 4, 9, ..., about sqrt(k) of k (M25).
+        Be optimistic over all of the confidence set in the episodes 1, 4, 9, ..., about sqrt(k) of k (M25). On a
+        LinearLadder: play F_M in phases of their own, about sqrt(k) of k episodes in all.
     test_growth : float
-        At any time: a test is made when the data have grown by this factor (0: before every episode).
+        At any time: a test is made when the data have grown by this factor (0: before every episode). On a
+        LinearLadder each test begins a phase, so that it must be above 0.
     radius, weights
         Of the base learner, see :class:`UCRLVTR`; by default "sharp" and "range", with the rule "paper" "paper" and
         "none".
-    replan : float
-        Of the base learner.
+    replan : float, optional
+        Of the base learner; by default 0, on a LinearLadder 0.2.
     scale, slack : float
         Multiply the slack of the confidence set, and that of the test at epochs. Below 1 the guarantee is lost.
     rewards, kernel
         Of the base learner: unknown rewards, and one kernel per step, the true class then being the smallest that holds
         all of them. On a Ladder either needs the sharp set (``radius`` "sharp", also its default then), and the run
-        begins with class 1 at any time.
+        begins with class 1 at any time. On a LinearLadder neither goes with finite classes.
 
     Notes
     -----
-    ``result.phases`` has one row per epoch of 2^i episodes: the class chosen at its beginning and since when it is in
-    play, every statistic T_m (M13), the threshold, the margin, the separation on the rows seen, and whether the data
-    show that the truth is ``outside`` F_M. At any time the class may also change inside an epoch; ``since`` tells.
+    ``result.phases`` has one row per epoch of 2^i episodes (on a LinearLadder at any time: one per test): the
+    class chosen at its beginning and since when it is in play, every statistic T_m (M13), the threshold, the margin,
+    the separation on the rows seen, and whether the data show that the truth is ``outside`` F_M. At any time the class
+    of a Ladder may also change inside an epoch; ``since`` tells.
     """
 
     ladder: Ladder | LinearLadder
@@ -86,7 +92,7 @@ class ARLGen(Selector):
     test_growth: float = 0.1
     radius: str | None = None
     weights: str | None = None
-    replan: float = 0.0
+    replan: float | None = None
     scale: float = 1.0
     slack: float = 1.0
     rewards: Rewards = "known"
@@ -112,11 +118,8 @@ class ARLGen(Selector):
         if self.start_class not in (1, self.ladder.classes):
             raise ParameterError("start_class", got=self.start_class, expected=f"1 or M = {self.ladder.classes}")
         if isinstance(self.ladder, LinearLadder):
-            for name in ("radius", "weights"):
-                if getattr(self, name) is not None:
-                    raise ParameterError(name, got=getattr(self, name), expected="None on a LinearLadder")
-            if self._anytime or self.rule == "paper":
-                raise ParameterError("test", got=self.test, expected='"epoch" and rule "sharp" on a LinearLadder')
+            self._require_sense_of_linear(self.ladder)
+            return
         if self._anytime:
             if self.rule == "paper":
                 raise ParameterError("test", got="anytime", expected='"epoch" with rule "paper"')
@@ -127,31 +130,53 @@ class ARLGen(Selector):
         elif self.safe or self.guard:
             raise ParameterError("safe or guard", got=True, expected='False with test "epoch"')
 
+    def _require_sense_of_linear(self, ladder: LinearLadder) -> None:
+        if self.safe:
+            raise ParameterError("safe", got=True, expected="False on a LinearLadder; play F_M, or use the guard")
+        finite = [m for m, rung in enumerate(ladder.rungs, start=1) if isinstance(rung, FiniteFamily)]
+        if finite and is_planned(self.rewards, self.kernel):
+            name, got = ("kernel", self.kernel) if isinstance(self.rewards, str) else ("rewards", repr(self.rewards))
+            expected = f"known rewards and a stationary kernel on a LinearLadder with a finite class (F_{finite[0]})"
+            raise ParameterError(name, got=got, expected=expected)
+        if self._anytime and self.rule == "paper":
+            raise ParameterError("test", got="anytime", expected='"epoch" with rule "paper"')
+        if self._anytime and self.data == "fresh":
+            raise ParameterError("data", got="fresh", expected='"pooled" with test "anytime"')
+        if not (self.test_growth > 0.0 and np.isfinite(self.test_growth)):
+            raise ParameterError("test_growth", got=self.test_growth, expected="a finite number > 0 on a LinearLadder")
+
     @property
     def _anytime(self) -> bool:
-        epochs = self.rule == "paper" or isinstance(self.ladder, LinearLadder)
-        return (self.test or ("epoch" if epochs else "anytime")) == "anytime"
+        return (self.test or ("epoch" if self.rule == "paper" else "anytime")) == "anytime"
 
     @cached_property
     def _parts(self) -> LadderAnytime | LadderEpochs | LadderLinear | LadderPlanned:
         paper = self.rule == "paper"
         weights = self.weights or ("none" if paper else "range")
+        replan = (0.2 if isinstance(self.ladder, LinearLadder) else 0.0) if self.replan is None else self.replan
         common: dict[str, Any] = {
             "ladder": self.ladder,
             "delta": self.delta,
-            "replan": self.replan,
+            "replan": replan,
             "scale": self.scale,
         }
         if isinstance(self.ladder, LinearLadder):
             linear = LadderLinear(
                 **common,
-                data=self.data or "pooled",
+                rule=self.rule,
+                data=self.data or ("fresh" if paper else "pooled"),
+                anytime=self._anytime,
+                test_growth=self.test_growth,
+                guard=self.guard,
                 start_class=self.start_class,
+                radius=self.radius or ("paper" if paper else "sharp"),
+                weights=weights,
                 slack=self.slack,
                 rewards=self.rewards,
                 kernel=self.kernel,
             )
-            linear._recorded(1, self.delta)
+            for m in range(1, self.ladder.classes + 1):
+                linear._recorded(m, self.delta)  # checks the other parameters
             return linear
         if is_planned(self.rewards, self.kernel):
             return self._planned(common, weights)
@@ -215,7 +240,7 @@ class ARLGen(Selector):
     @classmethod
     def after_preflight(
         cls,
-        ladder: Ladder,
+        ladder: Ladder | LinearLadder,
         known: Known,
         *,
         episodes: int,
@@ -225,10 +250,11 @@ class ARLGen(Selector):
     ) -> tuple[ARLGen, Preflight]:
         """Return the agent with the remedy that the preflight chose (M26), and its report to be shown before the run.
 
-        ``parameters`` are those of the class; ``safe`` is set where there are blind pairs.
+        ``parameters`` are those of the class; ``safe``, or on a LinearLadder ``guard``, is set where there are blind
+        pairs.
         """
         report = preflight(ladder, known, episodes=episodes, delta=delta, start=initial_state)
-        return cls(ladder=ladder, delta=delta, **{"safe": report.safe, **parameters}), report
+        return cls(ladder=ladder, delta=delta, **{**report.options, **parameters}), report
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Selector]:

@@ -9,15 +9,26 @@ The paper's form (``rule="paper", data="fresh"``): g = 36, e = 6; a fresh learne
 the same learner does all the estimation, and coordinate j is kept when its estimate is at least 0.5^i.
 
 The default (``rule="sharp", data="pooled"``): all rows of all phases enter one regression in d dimensions, each once;
-an exploiting learner plans with its [D, D] block, at a level that pays for every set of that size. D minimises the
-penalised loss, which finds coordinates at a rate that no threshold schedule has to guess, so epochs only double and
-estimation hardly grows. When the support has just moved, though, the regression was not yet right about it: the next
-estimation phase is then ``stretch`` times as long as the last, at most about sqrt(k_i), and falls back step by step
-once the support rests.
+an exploiting learner plans with its [D, D] block, at a level that pays for every set of that size (the theorem below).
+D has the smallest penalised loss that a search finds, which finds coordinates at a rate that no threshold schedule has
+to guess, so epochs only double and estimation hardly grows. When the support has just moved, though, the regression was
+not yet right about it: the next estimation phase is then ``stretch`` times as long as the last, at most about
+sqrt(k_i), and falls back step by step once the support rests.
 
 An empty set cannot be the truth (theta = 0 is no kernel): all coordinates are played instead, as in epoch 0. A true
 coordinate that was dropped costs optimism, not the run: the learner goes on acting with its biased model, estimation
 phases go on in full dimension, and the coordinate is back as soon as it pays for itself in the loss.
+
+**What is promised on pooled rows.** With probability 1 - delta, at all times and for every D that holds the support T
+of theta*, whichever the data chose, the ellipsoid of D holds theta*. Give the set of all coordinates, which estimates,
+the level delta/2, and every other D the level delta/((d+1) C(d,|D|)). Only sets that hold T can fail. Those other than
+the whole add up to
+
+    sum_{m<d} C(d-s, m-s) delta/((d+1) C(d,m)) = delta/(s+1) - delta/(d+1) < delta/2,
+
+with s = |T| >= 1, because C(d-s, m-s)/C(d,m) = C(m,s)/C(d,s) and sum_m C(m,s) = C(d+1, s+1); s = 0 is no kernel.
+On fresh data the paper's own levels, delta for estimation and delta/2^i for the exploitation of epoch i, add up to
+3 delta.
 """
 
 from __future__ import annotations
@@ -30,7 +41,8 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.confidence.support import detection_limits, log_choices, sharp_support, thresholded
+from occamrl.confidence.subset_search import log_price
+from occamrl.confidence.support import detection_limits, sharp_support, thresholded
 from occamrl.contracts import Floats, Known, Phase, PhaseOutcome, Selector
 from occamrl.errors import ParameterError, require_choice
 from occamrl.learners.ucrl_vtr_lin import SMALLEST_LEVEL, UCRLVTRLin
@@ -39,12 +51,15 @@ from occamrl.selectors._linear import (
     Regression,
     decayed_level,
     example_features,
+    grown,
     nothing,
     regression,
     require_at_least,
+    require_conditioned,
     require_dense,
     target_unit,
 )
+from occamrl.selectors._norm import require_possible
 
 EXPLOITATION, ESTIMATION = "exploitation", "estimation"
 
@@ -97,7 +112,7 @@ class ARLLinDim(LinearBase, Selector):
         require_choice("rule", self.rule, ("sharp", "paper"))
         require_choice("data", self.data, ("pooled", "fresh"))
         require_dense(self.features)
-        self.base()
+        require_conditioned(self)
         if self.initial_episodes is not None:
             require_at_least("initial_episodes", self.initial_episodes, 1, whole=True)
         for name in ("growth", "estimation_growth", "stretch"):
@@ -120,15 +135,14 @@ class ARLLinDim(LinearBase, Selector):
     def exploitation_length(self, epoch: int) -> int:
         """Return k_i = g^i k_0."""
         k_0 = self._choose(self.initial_episodes, 16, 4)
-        return math.ceil(round(k_0 * self._choose(self.growth, 36.0, 2.0) ** epoch, 6))
+        return math.ceil(round(grown(k_0, self._choose(self.growth, 36.0, 2.0), epoch), 6))
 
     def estimation_length(self, epoch: int, stretched: float = 1.0) -> int:
         """Return e^i ceil(sqrt(k_0)), stretched up to ceil(sqrt(k_i)) while the support moves."""
         g = self._choose(self.growth, 36.0, 2.0)
         e = self._choose(self.estimation_growth, math.sqrt(g), 1.05)
         first = math.isqrt(int(self._choose(self.initial_episodes, 16, 4)) - 1) + 1
-        planned = first * e**epoch
-        longest: float = first * g ** (0.5 * epoch)
+        planned, longest = grown(first, e, epoch), grown(first, math.sqrt(g), epoch)
         return math.ceil(round(max(planned, min(stretched * planned, longest)), 6))
 
     # The algorithm ----------------------------------------------------------------------------------------------------
@@ -137,6 +151,7 @@ class ARLLinDim(LinearBase, Selector):
         """Return the memory before any data: epoch 0, the first estimate theta = 1, every coordinate active."""
         d = self.features.dimension
         return {
+            "least": require_possible(self.features, self.norm_bound),  # the norm that every kernel has at least
             "epoch": 0,
             "label": EXPLOITATION,
             "active": list(range(d)),
@@ -181,7 +196,8 @@ class ARLLinDim(LinearBase, Selector):
 
     def estimating(self, known: Known, memory: dict[str, Any]) -> UCRLVTRLin:
         """Return the learner that plans with every coordinate."""
-        return self.base()
+        d = self.features.dimension
+        return self.base() if self.data == "fresh" else self.base(delta=union_level(self.delta, d, d))
 
     def _refine(self, known: Known, memory: dict[str, Any]) -> None:
         """Choose the active coordinates of an epoch; epoch 0 has no estimate and takes every one."""
@@ -240,5 +256,8 @@ class ARLLinDim(LinearBase, Selector):
 
 
 def union_level(delta: float, d: int, m: int) -> float:
-    """Return delta / ((d + 1) C(d, m)): the level of a set of m coordinates that the data chose (M17)."""
-    return max(SMALLEST_LEVEL, math.exp(math.log(delta) - log_choices(d, m)))  # a number; see _refine
+    """Return the level of a set of m coordinates that the data chose (M17): delta / ((d + 1) C(d, m)), half if m = d.
+
+    The sets that hold a given coordinate have levels of at most delta in all; the module's text has the proof.
+    """
+    return max(SMALLEST_LEVEL, math.exp(math.log(delta) - log_price(d, m)))  # a number; see _refine

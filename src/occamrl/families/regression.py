@@ -1,0 +1,137 @@
+"""Value-targeted regression written out: rows, their design matrix, least squares and optimism over an ellipsoid.
+
+These are the formulas of sections 1 to 3 of the mathematics as they stand, for any family and small numbers of rows.
+Learners keep the same quantities in compiled code, updated row by row.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from occamrl.contracts import Floats, Ints, Known, Outcomes
+from occamrl.families.features import FeatureMap
+from occamrl.families.simulators import pair_of_outcome
+
+
+class Rows(NamedTuple):
+    """Regression rows (s, a, V, y): V was fixed before y = bonus + V(s') was seen."""
+
+    pair: Ints  # [n] s*A + a
+    values: Floats  # [n, S] V
+    target: Floats  # [n] y
+
+
+class Centred(NamedTuple):
+    """Target functions W = bonus + V over the outcomes of some (s, a), as (W - c)/R (M23)."""
+
+    weights: Any  # sparse [n, O], row t on the outcomes of its (s, a)
+    middle: Floats  # [n] c
+    spread: Floats  # [n] R; 0: W is constant and the row carries nothing
+
+
+def centred(outcomes: Outcomes, pair: Ints, values: Floats) -> Centred:
+    """Return the range-weighted target functions of rows; ``values`` is [n, S] or [S]."""
+    first, count = outcomes.start[pair], np.diff(outcomes.start)[pair]
+    row = np.repeat(np.arange(pair.size), count)
+    begins = np.concatenate([[0], np.cumsum(count)[:-1]]).astype(np.int64)
+    at = np.repeat(first - begins, count) + np.arange(row.size)
+    tables = np.broadcast_to(values, (pair.size, np.shape(values)[-1]))
+    w = outcomes.bonus[at] + tables[row, outcomes.next_state[at]]
+    low, high = np.minimum.reduceat(w, begins), np.maximum.reduceat(w, begins)
+    middle, spread = 0.5 * (low + high), high - low
+    scaled = np.where(spread[row] > 0.0, (w - middle[row]) / np.where(spread > 0.0, spread, 1.0)[row], 0.0)
+    shape = (pair.size, outcomes.next_state.size)
+    return Centred(sp.csr_array((scaled, (row, at)), shape=shape), middle, spread)
+
+
+def design(features: FeatureMap, known: Known, rows: Rows) -> tuple[Floats, Floats]:
+    """Return x_t = phi_(W - c)(s_t, a_t)/R [n, d] and y [n] on range-weighted rows (M8, M23)."""
+    found = centred(features.attach(known).outcomes, rows.pair, rows.values)
+    x = np.asarray((found.weights @ features.matrix).todense())
+    safe = np.where(found.spread > 0.0, found.spread, 1.0)
+    return x, np.where(found.spread > 0.0, (rows.target - found.middle) / safe, 0.0)
+
+
+def sample_rows(
+    features: FeatureMap, known: Known, theta: Floats, draw: np.random.Generator, count: int
+) -> tuple[Rows, Ints]:
+    """Return rows at random (s, a) and V with outcomes drawn from P_theta, and those outcomes; for checks."""
+    outcomes = features.attach(known).outcomes
+    pair = draw.integers(known.states * known.actions, size=count)
+    values = draw.uniform(0.0, 1.0, size=(count, known.states)) * draw.integers(1, known.horizon + 1, size=(count, 1))
+    probability = np.clip(features.probabilities(theta), 0.0, None)
+    chosen = np.empty(count, dtype=np.int64)
+    for t, sa in enumerate(pair):
+        p = probability[outcomes.start[sa] : outcomes.start[sa + 1]]
+        chosen[t] = outcomes.start[sa] + draw.choice(p.size, p=p / p.sum())
+    target = outcomes.bonus[chosen] + values[np.arange(count), outcomes.next_state[chosen]]
+    return Rows(pair, values, target), chosen
+
+
+def kernel_matrix(features: FeatureMap) -> Any:
+    """Return the sparse matrix [S*A*S, d] that takes theta to the entries of its kernel."""
+    outcomes = features.layout.outcomes
+    cell = pair_of_outcome(outcomes) * features.states + outcomes.next_state
+    shape = (features.states**2 * features.actions, cell.size)
+    return sp.csr_array((np.ones(cell.size), (cell, np.arange(cell.size))), shape=shape) @ features.matrix
+
+
+def simplex_least_squares(x: Floats, y: Floats) -> Floats:
+    """Return the distribution p that minimises |x p - y|^2, exactly.
+
+    Over distributions x p - y = Z p with Z = x - y 1^T. For p = t q with q a distribution, min over t of |Z p|^2 +
+    (sum p - 1)^2 is |Z q|^2/(|Z q|^2 + 1), which grows with |Z q|: non-negative least squares finds the same q
+    (Lawson and Hanson 1974, chapter 23).
+    """
+    from scipy.optimize import nnls  # slow to import, and seldom needed
+
+    scale = max(float(np.abs(x).max(initial=0.0)), float(np.abs(y).max(initial=0.0)), 1e-300) * math.sqrt(len(x) + 1.0)
+    stacked = np.vstack([(x - y[:, None]) / scale, np.ones((1, x.shape[1]))])
+    found = nnls(stacked, np.concatenate([np.zeros(len(x)), [1.0]]))[0]
+    return np.asarray(found / found.sum(), dtype=np.float64)
+
+
+def ball_least_squares(gram: Floats, xy: Floats, radius: float) -> Floats:
+    """Return eta with |eta| <= radius that minimises eta^T gram eta - 2 xy^T eta; the shortest if there are several."""
+    eigen, vectors = np.linalg.eigh(gram)
+    eigen, coefficients = np.maximum(eigen, 0.0), vectors.T @ xy
+
+    def solution(shift: float) -> Floats:
+        scale = eigen + shift
+        fine = scale > 1e-12 * max(1.0, float(eigen[-1]))
+        return np.where(fine, coefficients / np.where(fine, scale, 1.0), 0.0)
+
+    eta = solution(0.0)
+    if np.linalg.norm(eta) > radius:  # on the sphere: |eta(shift)| falls in shift
+        low, high = 0.0, float(np.linalg.norm(coefficients)) / radius
+        for _ in range(100):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if np.linalg.norm(solution(middle)) > radius else (low, middle)
+        eta = solution(high)
+    return np.asarray(vectors @ eta, dtype=np.float64)
+
+
+def ellipsoid_values(
+    features: FeatureMap, known: Known, rows: Rows, *, norm_bound: float, delta: float, regularization: float = 1.0
+) -> Floats:
+    """Return V_h [H + 1, S] planned optimistically over the ellipsoid of theta* (M11)."""
+    x, y = design(features, known, rows)
+    sigma = regularization * np.eye(features.dimension) + x.T @ x
+    inverse = np.linalg.inv(sigma)
+    theta = inverse @ (x.T @ y)
+    logdet = float(np.linalg.slogdet(sigma / regularization)[1])
+    width = math.sqrt(0.25 * (logdet + 2.0 * math.log(1.0 / delta)) + regularization * norm_bound**2)
+    outcomes, pairs = features.attach(known).outcomes, np.arange(known.states * known.actions)
+    values = np.zeros((known.horizon + 1, known.states))
+    for h in range(known.horizon - 1, -1, -1):
+        found = centred(outcomes, pairs, values[h + 1])
+        phi = np.asarray((found.weights @ features.matrix).todense())
+        norm = np.sqrt(np.maximum(((phi @ inverse) * phi).sum(axis=1), 0.0))
+        estimate = np.clip(phi @ theta + width * norm, -0.5, 0.5)
+        q = known.base_reward.ravel() + found.middle + found.spread * estimate
+        values[h] = np.clip(q.reshape(known.states, known.actions).max(axis=1), 0.0, known.horizon - h)
+    return values

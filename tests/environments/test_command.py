@@ -1,0 +1,89 @@
+"""``occamrl learn`` from the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from occamrl.cli import app
+
+LAKE = ["learn", "FrozenLake-v1", "--ladder", "frozen-lake-4x4", "--horizon", "12"]
+
+
+def call(*arguments: str) -> tuple[int, str, str]:
+    answer = CliRunner().invoke(app, list(arguments))
+    return answer.exit_code, answer.stdout, answer.stderr
+
+
+def test_a_verdict_for_a_person_and_for_a_machine() -> None:
+    code, out, _ = call(*LAKE, "--episodes", "60", "--compare")
+    assert code == 0
+    assert "verdict: 'the same to both sides'" in out
+    assert "exact regret" in out
+    code, out, _ = call(*LAKE, "--episodes", "60", "--compare", "--json")
+    told = [json.loads(line) for line in out.splitlines()]
+    assert [each["agent"] for each in told] == [
+        "ARL-GEN",
+        "told the class (the same to both sides)",
+        "largest class",
+        "smallest class",
+    ]
+    assert told[0]["chosen"] == 2
+    assert told[0]["sizes"] == [1, 11, 231]
+    assert told[0]["regret"] < told[3]["regret"]
+
+
+def test_options_of_the_environment_and_a_checkpoint(tmp_path: Path) -> None:
+    dry = [
+        *LAKE,
+        "--with",
+        "is_slippery=false",
+        "--with",
+        "map_name=4x4",
+        "--checkpoint",
+        str(tmp_path / "a.npz"),
+        "--json",
+    ]
+    first, second = (json.loads(call(*dry, "--episodes", str(episodes))[1]) for episodes in (20, 50))
+    assert first["rung"] == second["rung"] == "no slip"
+    assert (first["episodes"], second["episodes"]) == (20, 50)
+    assert second["regret"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_module_is_imported_only_when_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_lakes.py").write_text(
+        "import gymnasium\n"
+        'gymnasium.register("MyLake-v0", entry_point="gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv")\n'
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    mine = ["learn", "MyLake-v0", *LAKE[2:], "--episodes", "5"]
+    code, _, error = call(*mine)
+    assert code == 2
+    assert "--import" in error
+    assert "my_lakes" not in sys.modules
+    code, _, error = call("learn", "my_lakes:MyLake-v0", *mine[2:])
+    assert code == 2
+    assert "my_lakes" not in sys.modules
+    assert call(*mine, "--import", "my_lakes")[0] == 0
+    assert call(*mine, "--import", "no_such_module")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--with", "nonsense"], "key=value"),
+        (["--with", "slippery=true"], "slippery"),
+        (["--ladder", "frozen-lake"], "frozen-lake"),
+        (["--ladder", "taxi"], "known"),
+        (["--horizon", "500"], "max_episode_steps=500"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(change: list[str], message: str) -> None:
+    code, _, error = call(*LAKE, "--episodes", "5", *change)
+    assert code == 2
+    assert message in error
+    assert "Traceback" not in error

@@ -1,0 +1,141 @@
+"""Saved agents: any algorithm of the package, no pickle, damage found by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import occamrl as orl
+from occamrl.contracts import Agent
+from occamrl.errors import CheckpointError
+from occamrl.registry import learners, selectors
+from occamrl.runs.checkpoint import read_document, write_document
+from occamrl.runs.identity import fingerprint
+from occamrl.runs.portable import algorithm_from_tree, algorithm_to_tree
+from tests.environments.misbehaving import CASE, MDP, Plant, learner
+
+
+def every_algorithm() -> list[Agent]:
+    found = [each for kind in (*learners().values(), *selectors().values()) for each in kind.examples(MDP)]
+    linear = orl.FeatureMap(np.moveaxis(CASE.kernels, 0, -1))
+    rungs = [
+        orl.LinearFamily(features=linear, norm_bound=1.0, basis=np.random.default_rng(0).random((5, r))) for r in (5,)
+    ]
+    sparse = orl.FeatureMap.of_simulators([MDP])
+    family = orl.FiniteFamily(parameters=[[1.0]], features=sparse)
+    portable = [each for each in found if not isinstance(each, orl.Optimal)]  # which is told the problem itself
+    return [*portable, orl.ARLGen(ladder=orl.LinearLadder(rungs)), orl.UCRLVTR(family=family)]
+
+
+@pytest.mark.parametrize("algorithm", every_algorithm(), ids=lambda algorithm: type(algorithm).__name__)
+def test_every_algorithm_can_be_written_and_is_read_as_it_was(algorithm: Agent) -> None:
+    arrays: dict[str, Any] = {}
+    tree = json.loads(json.dumps(algorithm_to_tree(algorithm, arrays)))
+    assert fingerprint(algorithm_from_tree(tree, arrays)) == fingerprint(algorithm)
+
+
+def test_an_algorithm_that_no_file_can_hold_has_to_be_given_again(tmp_path: Path) -> None:
+    told = orl.Optimal(mdp=MDP)
+    orl.Agent(told, Plant(), known=MDP.known).learn(3).save(tmp_path / "a.npz")
+    with pytest.raises(CheckpointError, match="the same algorithm, given to load"):
+        orl.Agent.load(tmp_path / "a.npz")
+    with pytest.raises(CheckpointError, match="agent"):
+        orl.Agent.load(tmp_path / "a.npz", algorithm=learner())
+    loaded = orl.Agent.load(tmp_path / "a.npz", algorithm=told)
+    assert loaded.result is not None
+    assert loaded.result.total_episodes == 3
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path = tmp_path_factory.mktemp("saved") / "agent.npz"
+    orl.Agent(learner(), Plant(), known=MDP.known).learn(3).save(path)
+    return path.read_bytes()
+
+
+def test_any_changed_or_missing_byte_is_found(saved: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "agent.npz"
+    generator = np.random.default_rng(0)
+    for place in generator.integers(len(saved), size=40).tolist():
+        changed = bytearray(saved)
+        changed[place] ^= 1 << int(generator.integers(8))
+        for content in (bytes(changed), saved[:place]):
+            path.write_bytes(content)
+            with pytest.raises(CheckpointError, match=r"agent\.npz"):
+                orl.Agent.load(path)
+    path.write_bytes(saved)
+    orl.Agent.load(path)  # the control: as it was
+
+
+def test_pickled_content_is_refused_and_not_executed(tmp_path: Path) -> None:
+    touched = tmp_path / "touched"
+
+    class Trap:
+        def __reduce__(self) -> Any:
+            return (os.mkdir, (str(touched),))
+
+    one, two = tmp_path / "agent.npz", tmp_path / "agent.pkl"
+    two.write_bytes(pickle.dumps(Trap()))
+    np.savez(one, document=np.array([Trap()], dtype=object))
+    three = tmp_path / "sealed.npz"
+    write_document(three, {"format": 1}, {"a": np.array([Trap()], dtype=object)})  # with a digest that is right
+    for path in (one, two, three):
+        with pytest.raises(CheckpointError, match=path.name):
+            orl.Agent.load(path)
+    assert not touched.exists()
+
+
+def forged(change: Callable[[dict[str, Any], dict[str, Any]], Any], saved: bytes, path: Path) -> None:
+    """Write a file whose digest is right and whose content is not."""
+    path.write_bytes(saved)
+    document, arrays = read_document(path)
+    change(document, arrays)
+    write_document(path, document, arrays)
+
+
+FORGERIES: dict[str, Callable[[dict[str, Any], dict[str, Any]], Any]] = {
+    "another kind": lambda document, _: document.update(kind="x"),
+    "a function instead of a class": lambda document, _: document["algorithm"].update(algorithm="os:system"),
+    "a class that is no agent": lambda document, _: document["algorithm"].update(algorithm="fractions:Fraction"),
+    "a module not imported": lambda document, _: document["algorithm"].update(algorithm="antigravity:X"),
+    "counts that are no numbers": lambda document, _: document["tree"]["dict"]["walk"]["dict"].update(
+        played={"value": "x"}
+    ),
+    "sizes of another problem": lambda document, _: document["known"]["dict"]["sizes"].update(
+        list=[{"value": 9}, {"value": 2}, {"value": 6}]
+    ),
+    "another horizon": lambda document, _: document["known"]["dict"]["sizes"]["list"].__setitem__(2, {"value": 7}),
+    "nonsense spaces": lambda document, _: document.update(observation={"kind": "range", "size": -1, "start": 0}),
+    "next states beyond the last": lambda _, arrays: [
+        array.__iadd__(1000) for array in arrays.values() if array.dtype == np.int64 and array.size > 10
+    ],
+    "no seed": lambda document, _: document.pop("seed"),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forged_file_is_refused_by_name(name: str, saved: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "forged.npz"
+    forged(FORGERIES[name], saved, path)
+    with pytest.raises(CheckpointError, match=r"forged\.npz"):
+        orl.Agent.load(path)
+
+
+def test_an_agent_without_environment_says_so(saved: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "agent.npz"
+    path.write_bytes(saved)
+    agent = orl.Agent.load(path)
+    assert agent.predict(0)[0] in (0, 1)  # predicting needs none
+    with pytest.raises(orl.OccamRLError, match="no environment"):
+        agent.learn(1)
+    agent.set_env(Plant())
+    agent.learn(1)
+    with pytest.raises(orl.OccamRLError, match="nothing learned"):
+        orl.Agent(learner()).predict(0)

@@ -1,0 +1,143 @@
+"""Ladders in TOML files: what is read, and what is refused by name."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import occamrl as orl
+from occamrl.environments.ladder_spec import LadderSpecError, shipped_ladders
+from occamrl.environments.tables import table_of
+from tests.environments.misbehaving import CASE, MDP
+
+RUNGS = """
+horizon = 6
+reward = "reward.npz"
+[[rungs]]
+name = "one"
+kernels = "one.npz"
+[[rungs]]
+name = "more"
+kernels = ["more.npz:a", "more.npz:b"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    np.savez(tmp_path / "reward.npz", r=CASE.reward)
+    np.savez(tmp_path / "one.npz", CASE.kernels[0])
+    np.savez(tmp_path / "more.npz", a=CASE.kernels[1:4], b=CASE.kernels[4])
+    return tmp_path
+
+
+def read(folder: Path, text: str, **options: Any) -> orl.LadderSpec:
+    path = folder / "ladder.toml"
+    path.write_text(text)
+    return orl.read_ladder(path, **options)
+
+
+def test_rungs_of_kernels_add_up(folder: Path) -> None:
+    spec = read(folder, RUNGS)
+    assert spec.names == ("one", "more")
+    assert spec.ladder.sizes == [1, 5]
+    assert spec.horizon == 6
+    np.testing.assert_array_equal(spec.reward, CASE.reward)
+    for i, kernel in enumerate(CASE.kernels):
+        np.testing.assert_array_equal(spec.ladder.family.kernel(i), kernel)
+    assert spec.ladder.class_of(MDP) == 1
+    assert read(folder, RUNGS, horizon=3).horizon == 3
+
+
+def test_rewards_in_another_unit_are_mapped(folder: Path) -> None:
+    np.savez(folder / "reward.npz", r=10.0 * CASE.reward - 4.0)
+    spec = read(folder, "reward_range = [-4.0, 6.0]\n" + RUNGS)
+    np.testing.assert_allclose(spec.reward, CASE.reward, rtol=0, atol=1e-12)
+    assert spec.rewards.scale == 10.0
+
+
+def test_a_problem_brings_its_ladder(folder: Path) -> None:
+    spec = read(folder, 'problem = "frozen-lake"\nparameters = { slip = [3, 3] }\n', horizon=12)
+    assert spec.ladder.sizes == [1, 11, 231]
+    assert spec.horizon == 12
+    assert spec.names[1] == "the same to both sides"
+
+
+@pytest.mark.parametrize("name", shipped_ladders())
+def test_shipped_ladders_hold_gymnasiums_environments_in_the_right_class(name: str) -> None:
+    spec = orl.read_ladder(name)
+    pairs: dict[str, list[tuple[str, dict[str, Any], int]]] = {
+        "frozen-lake-4x4": [("FrozenLake-v1", {}, 2), ("FrozenLake-v1", {"is_slippery": False}, 1)],
+        "frozen-lake-8x8": [("FrozenLake-v1", {"map_name": "8x8", "success_rate": 0.8}, 2)],
+        "cliff-walking": [("CliffWalking-v1", {"is_slippery": slip}, 1 + slip) for slip in (False, True)],
+        "taxi": [("Taxi-v4", {}, 1), ("Taxi-v4", {"is_rainy": True, "rainy_probability": 0.9}, 3)],
+    }
+    for environment, options, right in pairs[name]:
+        table = table_of(gym.make(environment, **options), horizon=spec.horizon, reward_range=tuple(spec.rewards))
+        assert spec.ladder.class_of(table.mdp) == right
+
+
+def test_mixtures_lie_between_environments(folder: Path) -> None:
+    text = 'horizon = 5\n[[rungs]]\nenvironments = ["CliffWalking-v1", {id = "CliffWalking-v1", is_slippery = true}]\n'
+    spec = read(folder, text + "[[rungs]]\nmixtures = 4\n")
+    assert spec.ladder.sizes == [2, 5]
+    members = [spec.ladder.family.kernel(i) for i in range(5)]
+    weights = {
+        round(float((members[i] - members[0])[0, 0].max() / (members[1] - members[0])[0, 0].max()), 9) for i in range(5)
+    }
+    assert weights == {0.0, 0.25, 0.5, 0.75, 1.0}
+
+
+BAD = [
+    ("", "`problem`, or"),
+    ('problem = "x"\n[[rungs]]\n', "`problem`, or"),
+    ("horizons = 3", "did you mean 'horizon'"),
+    ('problem = "frozen-lak"', "did you mean 'FrozenLake'"),
+    ('problem = "river-swim"', "brings a ladder along"),
+    ('problem = "frozen-lake"\nreward = "r.npz"', "the problem has its own"),
+    ("[[rungs]]\nkernels = 'one.npz'", "horizon"),
+    ("horizon = 3\nrungs = []", "at least one"),
+    ("horizon = 0\n[[rungs]]\nkernels = 'one.npz'", "integer >= 1"),
+    ("horizon = 3\n[[rungs]]\nkernels = 'one.npz'", "reward: got nothing"),
+    ("horizon = 3\n[[rungs]]\nname = 'x'", r"rungs\[1\]"),
+    ("horizon = 3\n[[rungs]]\nkernel = 'one.npz'", "did you mean 'kernels'"),
+    ("horizon = 3\nreward = 'reward.npz'\n[[rungs]]\nkernels = 'two.npz'", "two.npz"),
+    ("horizon = 3\nreward = 'reward.npz'\n[[rungs]]\nkernels = 'more.npz'", "file:array"),
+    ("horizon = 3\nreward = 'reward.npz'\n[[rungs]]\nkernels = 'more.npz:c'", "'c'"),
+    ("horizon = 3\n[[rungs]]\nmixtures = 3", "in all"),
+    ("horizon = 3\n[[rungs]]\nenvironments = ['os:Thing-v0']", "a registered environment"),
+    ("horizon = 3\n[[rungs]]\nenvironments = ['Nothing-v0']", "Nothing"),
+    ("horizon = 3\n[[rungs]]\nenvironments = [{id = 'FrozenLake-v1', slippery = true}]", "slippery"),
+    ("horizon = 3\n[[rungs]]\nenvironments = ['Blackjack-v1']", "no table"),
+    ("horizon = ", "TOML"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), BAD)
+def test_what_is_wrong_is_named(folder: Path, text: str, message: str) -> None:
+    with pytest.raises(orl.InvalidInput, match=message):
+        read(folder, text)
+
+
+def test_pickled_arrays_are_not_loaded(folder: Path) -> None:
+    touched = folder / "touched"
+
+    class Trap:
+        def __reduce__(self) -> Any:
+            return (Path.touch, (touched,))
+
+    np.savez(folder / "reward.npz", r=np.array([Trap()], dtype=object))
+    (folder / "one.npz").write_bytes(pickle.dumps(Trap()))
+    for text in (RUNGS, RUNGS.replace("reward.npz", "one.npz")):
+        with pytest.raises(LadderSpecError, match=r"\.npz"):
+            read(folder, text)
+    assert not touched.exists()
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LadderSpecError, match=r"none\.toml"):
+        orl.read_ladder(tmp_path / "none.toml")

@@ -1,0 +1,163 @@
+"""Finite spaces as integers and back; Boxes through cells, and what cells hide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+from hypothesis import given
+from hypothesis import strategies as st
+
+import occamrl as orl
+from occamrl.environments.discretiser import Discretiser, inconsistency
+from occamrl.environments.misbehaviour import SpaceError
+from occamrl.environments.spaces import codec_from_plain, codec_of
+from occamrl.errors import ParameterError
+
+SIMPLE = st.one_of(
+    st.builds(lambda n, start: spaces.Discrete(n, start=start), st.integers(1, 5), st.integers(-3, 3)),
+    st.builds(
+        lambda nvec, start: spaces.MultiDiscrete(nvec, start=[start] * len(nvec)),
+        st.lists(st.integers(1, 3), min_size=1, max_size=3),
+        st.integers(-2, 2),
+    ),
+    st.builds(spaces.MultiBinary, st.one_of(st.integers(1, 3), st.tuples(st.integers(1, 2), st.integers(1, 2)))),
+)
+FINITE = st.one_of(
+    SIMPLE,
+    st.builds(lambda parts: spaces.Tuple(parts), st.lists(SIMPLE, min_size=1, max_size=2)),
+    st.builds(lambda a, b: spaces.Dict({"x": a, "y": b}), SIMPLE, SIMPLE),
+)
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
+    return bool(np.array_equal(one, other))
+
+
+@given(FINITE)
+def test_every_point_has_one_number_and_every_number_one_point(space: Any) -> None:
+    codec = codec_of(space)
+    points = [codec.decode(i) for i in range(codec.size)]
+    assert [codec.encode(point) for point in points] == list(range(codec.size))
+    assert all(space.contains(point) for point in points)
+    space.seed(0)
+    for _ in range(5):
+        sample = space.sample()
+        assert same(codec.decode(codec.encode(sample)), sample)
+    assert codec_from_plain(codec.to_plain()) == codec
+
+
+@pytest.mark.parametrize(
+    ("space", "bad"),
+    [
+        (spaces.Discrete(3, start=5), [4, 8, 5.0, "5", True, None]),
+        (spaces.MultiDiscrete([2, 3]), [[0, 3], [0], [[0, 1]], [-1, 0], [0.0, 1.0], 1]),
+        (spaces.MultiBinary(2), [[0, 2], [0, 1, 1]]),
+        (spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3)]), [(0,), (0, 3), (0, 1, 2), 0]),
+        (spaces.Dict({"x": spaces.Discrete(2)}), [{"y": 0}, {"x": 2}, {"x": 0, "y": 0}, 0]),
+    ],
+)
+def test_what_is_outside_a_space_is_refused(space: Any, bad: list[Any]) -> None:
+    codec = codec_of(space)
+    for value in bad:
+        with pytest.raises(SpaceError):
+            codec.encode(value)
+
+
+def test_spaces_that_are_not_finite_are_refused() -> None:
+    for space in (spaces.Box(0.0, 1.0), spaces.Text(3), spaces.Tuple([spaces.Box(0.0, 1.0)])):
+        with pytest.raises(SpaceError):
+            codec_of(space)
+    with pytest.raises(SpaceError, match="at most"):
+        codec_of(spaces.MultiBinary(40))
+    with pytest.raises(SpaceError, match="only a Box"):
+        codec_of(spaces.Discrete(2), Discretiser([[0.0, 1.0]]))
+
+
+@given(st.lists(st.floats(0.0, 1.0), min_size=2, max_size=2))
+def test_a_point_lies_in_its_cell(point: list[float]) -> None:
+    cells = Discretiser.uniform(spaces.Box(0.0, 1.0, (2,), dtype=np.float64), [4, 5])
+    assert cells.size == 20
+    row, column = divmod(cells.encode(point), 5)
+    for x, cell, count in ((point[0], row, 4), (point[1], column, 5)):
+        edges = np.linspace(0.0, 1.0, count + 1)
+        assert edges[cell] <= x
+        assert x < edges[cell + 1] or (x == 1.0 and cell == count - 1)
+    assert cells.encode(cells.decode(5 * row + column)) == 5 * row + column
+    assert codec_from_plain(cells.to_plain()).encode(point) == 5 * row + column
+
+
+def test_edges_of_ones_own_may_reach_to_infinity() -> None:
+    cells = Discretiser([[-np.inf, 0.0, np.inf], [0.0, 1.0, 3.0]])
+    assert [cells.encode(point) for point in ([-9.0, 0.5], [-9.0, 1.0], [0.0, 0.5], [7.0, 3.0])] == [0, 1, 2, 3]
+    assert cells.widths[1] == 2.0
+    with pytest.raises(SpaceError, match=r"\[0.0, 3.0\]"):
+        cells.encode([0.0, 3.1])
+    with pytest.raises(SpaceError):
+        cells.encode([0.0, np.nan])
+
+
+def test_bad_edges_are_refused() -> None:
+    for edges in ([], [[0.0]], [[0.0, 0.0]], [[1.0, 0.0]], [[0.0, np.nan, 1.0]]):
+        with pytest.raises(ParameterError, match="edges"):
+            Discretiser(edges)
+    with pytest.raises(SpaceError, match="without bounds"):
+        Discretiser.uniform(spaces.Box(-np.inf, np.inf, (1,)), 3)
+    with pytest.raises(SpaceError, match="shape"):
+        codec_of(spaces.Box(0.0, 1.0, (2,)), Discretiser([[0.0, 1.0]]))
+
+
+class Slide(gym.Env[Any, Any]):
+    """A place in [0, 1) that jumps anew (memoryless), or moves on by 0.13 (which the cell does not tell)."""
+
+    def __init__(self, memoryless: bool) -> None:
+        self.observation_space = spaces.Box(0.0, 1.0, (1,), dtype=np.float64)
+        self.action_space = spaces.Discrete(1)
+        self.memoryless, self.x = memoryless, 0.0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.x = float(self.np_random.random())
+        return np.array([self.x]), {}
+
+    def step(self, action: Any) -> Any:
+        before = self.x
+        self.x = float(self.np_random.random()) if self.memoryless else (self.x + 0.13) % 1.0
+        return np.array([self.x]), before if self.memoryless else 0.0, False, not self.memoryless, {}
+
+
+def test_what_cells_hide_is_measured() -> None:
+    """Moving on by 0.13 in cells of 0.25: from the upper half (0.125) one always leaves the cell, from the lower
+    only from its last 0.005: the halves differ by 0.96. Jumping anew, they do not differ at all."""
+    cells = Discretiser.uniform(Slide(True).observation_space, 4)
+    hidden = inconsistency(Slide(False), cells, steps=4000)
+    assert hidden.lost[0] == pytest.approx(0.96, abs=0.07)
+    assert hidden.reward_spread == 0.0
+    clean = inconsistency(Slide(True), cells, steps=4000)
+    assert abs(clean.lost[0]) < 0.05
+    assert clean.reward_spread == pytest.approx(0.25, abs=0.01)
+    assert clean.widths == (0.25,)
+    assert "0.25" in str(clean)
+
+
+def test_learning_in_cells() -> None:
+    """A place that jumps anew earns, in every step, the same whatever is known of its kernel."""
+
+    class Earning(Slide):
+        def step(self, action: Any) -> Any:
+            observation, _, _, _, info = super().step(action)
+            return observation, 0.5, False, False, info
+
+    cells = Discretiser.uniform(Slide(True).observation_space, 4)
+    mdp = orl.FiniteMDP(transition=np.full((4, 1, 4), 0.25), reward=np.full((4, 1), 0.5), horizon=3)
+    result = orl.learn(orl.UniformRandom(), Earning(True), episodes=5, known=mdp.known, discretiser=cells)
+    np.testing.assert_array_equal(result.returns, 1.5)
+    with pytest.raises(SpaceError, match="Discretiser"):
+        orl.learn(orl.UniformRandom(), Earning(True), episodes=5, known=mdp.known)

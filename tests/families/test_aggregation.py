@@ -1,0 +1,184 @@
+"""State aggregations: what they contain, least squares per block, and one-hot features as the finest of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+import occamrl as orl
+from occamrl.errors import FamilyError, InvalidInput, ShapeError
+from occamrl.families.aggregation import AggregationFamily
+from occamrl.families.regression import Rows, design, ellipsoid_values, sample_rows, simplex_least_squares
+from occamrl.problems.memory import MemoryWalk
+from occamrl.problems.river_swim import RiverSwim
+from occamrl.problems.river_zones import RiverZones
+
+RIVER = RiverZones(states=6, horizon=5, zones=3, partitions=(1, 3, 6))
+
+
+def river(zones: int, problem: RiverZones = RIVER) -> AggregationFamily:
+    return AggregationFamily(partition=problem.partition(zones), moves=problem.moves)
+
+
+def test_a_kernel_of_three_zones_is_in_the_partitions_that_refine_them() -> None:
+    kernel = RIVER.mdp.kernel()
+    assert [river(zones).contains(kernel) for zones in (1, 2, 3, 6)] == [False, False, True, True]
+    theta = river(3).member_of(kernel)
+    assert theta is not None
+    np.testing.assert_allclose(river(3).kernel(theta), kernel, atol=1e-9)
+
+
+def test_the_river_of_24_states_is_at_eight_blocks() -> None:
+    problem = RiverZones()
+    kernel = problem.mdp.kernel()
+    assert [river(z, problem).contains(kernel) for z in problem.partitions] == [False, False, True, True]
+    assert [river(z, problem).features.dimension for z in problem.partitions] == [8, 16, 32, 96]
+
+
+@pytest.mark.parametrize(
+    ("variant", "needed"),
+    # At the ends, moves beyond them stay: (.05, .35, .6) is (.4, .6) at the first state and (.05, .95) at the last.
+    [("statistical", [0] * 6), ("ayoub", [0, 1, 1, 1, 1, 1]), ("osband", [0, 1, 1, 1, 1, 2])],
+)
+def test_published_rivers_are_aggregations(variant: str, needed: list[int]) -> None:
+    kernel = RiverSwim(states=6, variant=variant).mdp.kernel()
+    for blocks in ([0] * 6, [0, 1, 1, 1, 1, 1], [0, 1, 1, 1, 1, 2]):
+        enough = len(set(blocks)) >= len(set(needed))
+        assert AggregationFamily(partition=blocks, moves=RIVER.moves).contains(kernel) == enough
+
+
+def test_absolute_moves_are_kernels_of_the_block() -> None:
+    law = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 3))
+    family = AggregationFamily(partition=[7, 3, 3, 7], actions=3)
+    assert family.contains(law[[1, 0, 0, 1]])
+    assert not family.contains(law[[1, 0, 1, 1]])
+    assert family.blocks == 2
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_the_order_of_memory_is_an_aggregation(order: int) -> None:
+    walk = MemoryWalk(places=3, order=order)
+    classes = [AggregationFamily(partition=walk.partition(k), moves=walk.moves) for k in range(3)]
+    kernel = walk.mdp.kernel()
+    assert [family.contains(kernel) for family in classes] == [k >= order for k in range(3)]
+    assert orl.Ladder(classes).class_of(walk.mdp) == order + 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), count=st.integers(1, 12), width=st.integers(1, 5))
+def test_least_squares_on_the_simplex_meets_the_optimality_conditions(seed: int, count: int, width: int) -> None:
+    draw = np.random.default_rng(seed)
+    x, y = draw.normal(size=(count, width)), draw.normal(size=count)
+    p = simplex_least_squares(x, y)
+    assert p.min() >= 0.0
+    assert p.sum() == pytest.approx(1.0)
+    slope = 2.0 * x.T @ (x @ p - y)  # no direction towards a vertex goes down
+    assert slope.min() >= slope @ p - 1e-8 * max(1.0, float(np.abs(slope).max()))
+
+
+def test_the_estimate_is_that_of_a_general_optimiser() -> None:
+    family, known = river(2), RIVER.mdp.known
+    draw = np.random.default_rng(3)
+    rows, _ = sample_rows(family.features, known, family.members(draw, 1)[0], draw, 200)
+    best = family.loss(known, family.estimate(known, rows), rows)
+    parts = family.parts()
+
+    def loss(free: Any) -> float:
+        theta = np.concatenate([np.exp(free[part]) / np.exp(free[part]).sum() for part in parts])
+        return family.loss(known, theta, rows)
+
+    found = minimize(loss, np.zeros(family.features.dimension), method="L-BFGS-B", options={"maxiter": 3000})
+    assert best <= found.fun + 1e-9
+    assert best == pytest.approx(found.fun, rel=1e-3)
+
+
+def test_statistics_of_blocks_give_the_same_loss_as_rows() -> None:
+    family, known = river(3), RIVER.mdp.known
+    draw = np.random.default_rng(5)
+    rows, _ = sample_rows(family.features, known, family.members(draw, 1)[0], draw, 150)
+    x, y = design(family.features, known, rows)
+    gram, xy = x.T @ x, x.T @ y
+    packed = np.concatenate([gram[part, part].ravel() for part in family.parts()])
+    best = family.loss(known, family.estimate(known, rows), rows)
+    assert family.smallest_loss(packed, xy) + y @ y == pytest.approx(best)
+
+
+def test_one_hot_linear_features_are_the_tabular_class() -> None:
+    states, actions = 3, 2
+    tabular = AggregationFamily.tabular(states=states, actions=actions)
+    phi = np.zeros((states, actions, states, 18))
+    phi.reshape(18, 18)[:] = np.eye(18)
+    linear = orl.LinearFamily(features=orl.FeatureMap(phi), norm_bound=tabular.norm_bound)
+    draw = np.random.default_rng(1)
+    truth = tabular.members(draw, 1)[0]
+    mdp = orl.FiniteMDP(transition=tabular.kernel(truth), reward=draw.uniform(size=(3, 2)), horizon=4)
+    rows, _ = sample_rows(tabular.features, mdp.known, truth, draw, 80)
+    for theta in tabular.members(draw, 3):
+        assert linear.contains(tabular.kernel(theta))
+        assert tabular.loss(mdp.known, theta, rows) == pytest.approx(linear.loss(mdp.known, theta, rows))
+    plans = [family.optimistic_values(mdp.known, rows, delta=0.1) for family in (tabular, linear)]
+    np.testing.assert_allclose(plans[0], plans[1], atol=1e-10)
+    # The finest partition without moves of its own is FeatureMap.tabular.
+    plain = orl.FeatureMap.tabular(states=states, actions=actions)
+    options: dict[str, Any] = {"norm_bound": tabular.norm_bound, "delta": 0.1}
+    np.testing.assert_allclose(ellipsoid_values(plain, mdp.known, rows, **options), plans[0], atol=1e-10)
+
+
+def test_the_learner_plans_what_the_formulas_say() -> None:
+    family, known = river(2), RIVER.mdp.known
+    learner = orl.UCRLVTRLin(features=family.features, norm_bound=family.norm_bound, replan=0.0)
+    seen: list[tuple[int, Any, float]] = []
+    state, s = orl.Interaction(learner, known, seed=0), 0
+    draw = np.random.default_rng(0)
+    for _ in range(30):
+        s = 0
+        state.begin(s)
+        planned = state.walk.state.values
+        rows = Rows(
+            np.array([pair for pair, _, _ in seen], dtype=np.int64),
+            np.array([v for _, v, _ in seen]).reshape(-1, 6),
+            np.array([y for _, _, y in seen]),
+        )
+        if seen:
+            expected = family.optimistic_values(known, rows, delta=0.05)
+            np.testing.assert_allclose(planned, expected, atol=1e-9)
+        for h in range(known.horizon):
+            a = state.act()
+            s2 = int(draw.choice(6, p=RIVER.mdp.kernel()[s, a]))
+            if h < known.horizon - 1:
+                seen.append((s * 2 + a, planned[h + 1].copy(), float(planned[h + 1, s2])))
+            state.record_bonus(0.0, s2)
+            s = s2
+
+
+BAD: dict[str, tuple[dict[str, Any], type[InvalidInput], str]] = {
+    "no states": ({"partition": []}, ShapeError, "partition"),
+    "blocks that are not numbers": ({"partition": [0.5, 1.0]}, ShapeError, "partition"),
+    "no actions": ({"partition": [0, 1]}, FamilyError, "actions"),
+    "moves of other states": ({"partition": [0, 1], "moves": np.zeros((3, 1, 1), int)}, ShapeError, "moves"),
+    "a move to nowhere": ({"partition": [0, 1], "moves": np.full((2, 1, 1), 5)}, FamilyError, "moves"),
+    "no move at all": ({"partition": [0, 1], "moves": np.full((2, 1, 1), -1)}, FamilyError, "moves"),
+    "blocks with different moves": ({"partition": [0, 0], "moves": [[[0, 1]], [[0, -1]]]}, FamilyError, "moves"),
+    "moves that are not numbers": ({"partition": [0], "moves": np.full((1, 1, 1), np.nan)}, ShapeError, "moves"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused(name: str) -> None:
+    arguments, kind, field = BAD[name]
+    with pytest.raises(kind) as caught:
+        AggregationFamily(**arguments)
+    assert caught.value.field == field
+
+
+def test_a_kernel_that_is_not_one_is_not_contained() -> None:
+    broken = RIVER.mdp.kernel().copy()
+    broken[2, 1, 2] = np.nan
+    assert not river(6).contains(broken)
+    with pytest.raises(FamilyError, match="kernel"):
+        river(6).contains(broken[:2])

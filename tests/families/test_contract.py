@@ -1,0 +1,103 @@
+"""The contract of families: what is broken on purpose is caught; covering numbers and eluder bounds by brute force."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import occamrl as orl
+from occamrl.checks import check_family
+from occamrl.confidence.complexity import eluder_dimension, family_eluder_bound, metric_entropy, predictions
+from occamrl.contracts import Floats
+from occamrl.errors import ContractError, FamilyError, ParameterError
+from occamrl.families.aggregation import AggregationFamily
+from occamrl.families.cover import CoverFamily
+from occamrl.families.linear import LinearFamily
+
+BROKEN: dict[str, tuple[type[Any], str, Callable[..., Any], str]] = {
+    "a loss that is too small": (AggregationFamily, "loss", lambda self, *a: 0.0, "loss of a loop"),
+    "a distance that is none": (LinearFamily, "distance", lambda self, *a: 1.0, "as far as a loop"),
+    "a poor estimate": (
+        AggregationFamily,
+        "estimate",
+        lambda self, known, rows: np.concatenate([np.eye(part.stop - part.start)[0] for part in self.parts()]),
+        "smaller loss than the estimate",
+    ),
+    "a plan without optimism": (
+        LinearFamily,
+        "optimistic_values",
+        lambda self, known, rows, **o: np.zeros((known.horizon + 1, known.states)),
+        "optimistic",
+    ),
+    "a growing covering number": (AggregationFamily, "log_covering_number", lambda self, alpha: alpha, "covering"),
+    "members elsewhere": (AggregationFamily, "contains", lambda self, kernel: False, "is contained"),
+    "members that are no kernels": (LinearFamily, "members", lambda self, draw, n: [np.full(3, 5.0)], "is a kernel"),
+    "no members": (LinearFamily, "members", lambda self, draw, n: [], "is a kernel"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_family_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, method, wrong, clause = BROKEN[name]
+    monkeypatch.setattr(kind, method, wrong)
+    with pytest.raises(ContractError, match=clause):
+        check_family(kind.examples()[0])
+
+
+def test_a_linear_class_without_a_kernel_says_so() -> None:
+    kernels = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 3, 2))
+    features = orl.FeatureMap([kernels[0], kernels[1] - kernels[0]])
+    with pytest.raises(FamilyError, match="no kernel"):
+        orl.LinearFamily(features=features, norm_bound=1.0, coordinates=[1]).check(np.random.default_rng(0))
+
+
+def coin(p: Any) -> Floats:
+    return np.array([[[1.0 - p, p]], [[1.0, 0.0]]])
+
+
+def test_covering_numbers_are_no_smaller_than_the_smallest_cover() -> None:
+    # One coin: sum |P - P'| = 2 |p - p'|, so an alpha-ball covers alpha of [0, 1] and ceil(1/alpha) are needed.
+    family = AggregationFamily(partition=[0, 1], moves=[[[0, 1]], [[0, -1]]])
+    for alpha in (0.05, 0.3, 0.5, 0.9):
+        assert metric_entropy(family, alpha) >= math.log(math.ceil(1.0 / alpha - 1e-9))
+    assert metric_entropy(family, 1.0) == 0.0  # p = 1/2 is enough
+    two = AggregationFamily(partition=[0, 1], actions=1)
+    assert metric_entropy(two, 0.1) == pytest.approx(2.0 * metric_entropy(family, 0.1))
+    # theta = (1, t) with |theta| <= b over "heads never" and "what p changes".
+    linear = orl.LinearFamily(features=orl.FeatureMap([coin(0.0), coin(1.0) - coin(0.0)]), norm_bound=math.sqrt(2.0))
+    for alpha in (0.05, 0.3, 0.5):
+        assert metric_entropy(linear, alpha) >= math.log(math.ceil(1.0 / alpha - 1e-9))
+
+
+def test_eluder_bounds_hold_for_small_families() -> None:
+    kernels = np.random.default_rng(1).dirichlet(np.ones(2), size=(4, 2, 1))
+    family = orl.FiniteFamily(kernels)
+    mdp = orl.FiniteMDP(transition=kernels[0], reward=[[0.0], [1.0]], horizon=3)
+    functions = predictions(family, mdp.known)[:, :12]
+    assert 1 <= eluder_dimension(functions, 0.01) <= family_eluder_bound(family, 0.01) == 6.0
+    # Independent points of indicators: the tabular class of S*A distributions over two states has dimension >= S*A.
+    assert family_eluder_bound(AggregationFamily.tabular(states=2, actions=1), 0.1) >= 2
+    assert family_eluder_bound(LinearFamily.examples()[0], 0.1) >= 3
+    with pytest.raises(ParameterError):
+        family_eluder_bound("family", 0.1)  # type: ignore[arg-type]
+
+
+def test_the_preflight_judges_the_grid() -> None:
+    known = orl.FiniteMDP(transition=coin(0.5), reward=[[0.0], [1.0]], horizon=10).known
+    for step, verdict in ((0.1, "too coarse"), (0.001, "fine enough")):
+        small = CoverFamily(lambda p: coin(p[0]), low=[0.0], high=[0.2], step=step)
+        large = CoverFamily(lambda p: coin(p[0]), low=[0.0], high=[0.4], step=step)
+        ladder = orl.Ladder([small, large])
+        assert ladder.grid == pytest.approx(step)  # half of 2 step
+        report = orl.preflight(ladder, known, episodes=5000, truths=3, members=3)
+        assert verdict in str(report)
+        # 2.91 log(n/delta) over 9 rows an episode of at most (step/2)^2 each
+        assert report.grid_episodes == pytest.approx(2.91 * math.log(large.size / 0.05) / (9 * step**2 / 4))
+    with pytest.raises(ParameterError):
+        orl.preflight(ladder, known, episodes=0)
+    with pytest.raises(ParameterError):
+        orl.preflight("ladder", known, episodes=10)  # type: ignore[arg-type]

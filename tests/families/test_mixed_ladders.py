@@ -1,0 +1,122 @@
+"""Ladders of different kinds of classes: nested where it can be verified, refused with what shows it where not."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import occamrl as orl
+from occamrl.errors import FamilyError, NestingError, ShapeError
+from occamrl.families.aggregation import AggregationFamily
+from occamrl.families.finite import FiniteFamily
+from occamrl.families.regression import design, sample_rows
+from occamrl.problems.river_zones import RiverZones
+
+RIVER = RiverZones(states=6, horizon=5, zones=3, partitions=(1, 3, 6))
+DRAW = np.random.default_rng(0)
+KERNELS = DRAW.dirichlet(np.ones(3), size=(4, 3, 2))
+FEATURES = orl.FeatureMap(list(KERNELS))
+
+
+def river(zones: Any) -> AggregationFamily:
+    blocks = RIVER.partition(zones) if isinstance(zones, int) else zones
+    return AggregationFamily(partition=blocks, moves=RIVER.moves)
+
+
+def linear(**options: Any) -> orl.LinearFamily:
+    return orl.LinearFamily(features=FEATURES, **{"norm_bound": 2.0, **options})
+
+
+TABULAR = AggregationFamily.tabular(states=3, actions=2)
+FINITE = orl.FiniteFamily(KERNELS[:2])
+RIVER_KERNELS = np.stack([river(1).kernel(theta) for theta in river(1).members(np.random.default_rng(1), 3)])
+
+NESTED: dict[str, list[Any]] = {
+    "finite inside linear": [FINITE, linear()],
+    "finite inside coordinates inside all, inside tabular": [FINITE, linear(coordinates=[0, 1]), linear(), TABULAR],
+    "coordinates inside coordinates and norm": [linear(coordinates=[0]), linear(coordinates=[0, 1], norm_bound=3.0)],
+    "partitions": [river(1), river(3), river(6)],
+    "finite inside aggregation": [orl.FiniteFamily(RIVER_KERNELS), river(1), river(2), river(6)],
+    "aggregation inside tabular": [river(2), river(6), AggregationFamily.tabular(states=6, actions=2)],
+    "absolute aggregation inside tabular": [AggregationFamily(partition=[0, 0, 1], actions=2), TABULAR],
+    "aggregation inside linear": [
+        AggregationFamily(partition=[0, 0, 0], actions=2),
+        orl.LinearFamily(features=orl.FeatureMap(np.eye(18).reshape(3, 2, 3, 18)), norm_bound=10.0),
+    ],
+    "other features of the same kernels": [
+        orl.LinearFamily(features=orl.FeatureMap([KERNELS[0], KERNELS[1] - KERNELS[0]]), norm_bound=0.5),
+        linear(norm_bound=2.0),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_nested_classes_make_a_ladder_whose_losses_fall(name: str) -> None:
+    ladder: Any = orl.Ladder(NESTED[name])
+    assert isinstance(ladder, orl.LinearLadder)
+    assert len(ladder) == len(NESTED[name])
+    top, draw = ladder.rungs[-1], np.random.default_rng(2)
+    states, actions = top.features.states, top.features.actions
+    known = orl.FiniteMDP(
+        transition=np.full((states, actions, states), 1.0 / states), reward=np.full((states, actions), 0.5), horizon=4
+    ).known
+    truth = top.members(draw, 1)[0]
+    rows, _ = sample_rows(top.features, known, top.parameters_of(truth), draw, 60)
+    x, y = design(top.features, known, rows)
+    gram, blocks = x.T @ x, top.features.blocks
+    parts = [slice(a, a + n) for a, n in zip(blocks.vector_start[:-1], blocks.size, strict=True)]
+    packed = np.concatenate([gram[part, part].ravel() for part in parts])
+    losses = [ladder.smallest_loss(m, packed, x.T @ y) + y @ y for m in range(1, ladder.classes + 1)]
+    assert all(one >= other - 1e-9 for one, other in itertools.pairwise(losses))
+    for m, rung in enumerate(ladder.rungs, start=1):
+        for member in rung.members(draw, 5):  # each is a kernel of the largest class, and loses no less than the best
+            kernel = rung.kernel(member)
+            assert top.contains(kernel)
+            own = float(((y - x @ top.member_of(kernel)) ** 2).sum())
+            assert losses[m - 1] <= own + 1e-7
+
+
+NOT_NESTED: dict[str, tuple[list[Any], int | None, str]] = {
+    "a member outside the linear class": ([orl.FiniteFamily(KERNELS[1:3]), linear(coordinates=[0, 1])], 1, "member 1"),
+    "a member that is too long": ([orl.FiniteFamily(KERNELS[:1]), linear(norm_bound=0.9)], 0, "member 0"),
+    "partitions that cross": ([river([0, 0, 1, 1, 1, 1]), river([0, 0, 0, 1, 1, 2])], 0, "states 0 and 2"),
+    "a coarser partition on top": ([river(3), river(1)], 0, "share a block"),
+    "a move that is lost": (
+        [river(6), AggregationFamily.tabular(states=6, actions=2, support=np.eye(6, dtype=bool)[:, None].repeat(2, 1))],
+        0,
+        "move 2",  # at the source, down and stay lead to the same state
+    ),
+    "norms that fall": ([linear(coordinates=[0, 1]), linear(norm_bound=1.0)], None, "norm bounds"),
+    "directions that are lost": ([linear(coordinates=[0, 3]), linear(coordinates=[0, 1, 2])], 1, "direction 1"),
+    "equal partitions": ([river(3), river([5, 5, 2, 2, 9, 9])], None, "two equal classes"),
+    "equal linear classes": ([linear(), linear()], None, "two equal classes"),
+    "what cannot be verified": ([linear(), AggregationFamily(partition=[0, 0, 1], actions=2)], None, "verified"),
+    "an infinite class below a finite one": ([TABULAR, FINITE, TABULAR], None, "verified"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_NESTED)
+def test_what_is_not_nested_is_refused_with_the_pair_and_what_shows_it(name: str) -> None:
+    rungs, member, message = NOT_NESTED[name]
+    with pytest.raises(NestingError, match=message) as caught:
+        orl.Ladder(rungs)
+    assert caught.value.rungs == (1, 2)
+    assert caught.value.member == member
+
+
+def test_other_mistakes_are_named() -> None:
+    with pytest.raises(ShapeError, match="S=3"):
+        orl.Ladder([FINITE, river(3)])
+    with pytest.raises(FamilyError, match="FiniteFamily"):
+        orl.Ladder([linear(), FINITE])
+    with pytest.raises(FamilyError, match="family of kernels"):
+        orl.Ladder(["coarse", linear()])  # type: ignore[list-item]
+    with pytest.raises(FamilyError, match="linear class on top"):
+        orl.LinearLadder([FINITE])
+    broken = KERNELS[:2].copy()
+    broken[1, 0, 0, 0] = np.nan
+    with pytest.raises(FamilyError, match="not a finite number"):
+        orl.Ladder([FiniteFamily(broken), linear()])

@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from typer.testing import CliRunner
+
+from occamrl.cli import app
+from occamrl.contracts import Floats
+from occamrl.environments.ladder_spec import ladder_of_environments, ladder_of_problem
+from occamrl.environments.simulators import Simulators
+from occamrl.environments.tables import RewardMap
+from occamrl.families.finite import FiniteFamily
+from occamrl.families.ladder import Ladder
+from occamrl.families.linear import LinearFamily
+from occamrl.families.linear_ladder import LinearLadder
+from occamrl.logs.episodes import Log, LogError
+from occamrl.logs.matching import match_rows
+from occamrl.logs.parquet import write_parquet
+from occamrl.logs.replay import mixture_statistics, replay_finite, stretches
+from occamrl.logs.selection import select
+from occamrl.logs.simulated import simulate_log
+from occamrl.logs.verdict import AT_LEAST, DECIDED, NOT_ENOUGH, OUTSIDE
+from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.problems.frozen_lake import FrozenLake
+from occamrl.report.supports import supports
+from tests import cases
+
+DELTA = 0.2
+
+
+def small(seed: int = 0) -> tuple[Ladder, FiniteMDP]:
+    """A ladder of 1 < 3 < 6 kernels that are not far apart; the truth is the third."""
+    rng = np.random.default_rng(seed)
+    base = rng.dirichlet(np.ones(3), size=(3, 2))
+    stack = np.array([0.7 * base + 0.3 * rng.dirichlet(np.ones(3), size=(3, 2)) for _ in range(6)])
+    mdp = FiniteMDP(transition=stack[2], reward=rng.random((3, 2)), horizon=5, initial_state=[0.5, 0.5, 0.0])
+    return Ladder([FiniteFamily(stack[:size]) for size in (1, 3, 6)]), mdp
+
+
+def plain_losses(log: Log, ladder: Ladder, mdp: FiniteMDP, delta: float) -> tuple[Floats, float, Any]:
+    """The replay in plain NumPy, row by row: losses, the right side of M22, and which kernels were never above it."""
+    known, n = mdp.known, ladder.family.size
+    values, kernels = ladder.family.optimal_values(known), [ladder.family.kernel(i) for i in range(n)]
+    loss, alive, bound = np.zeros(n), np.ones(n, dtype=bool), math.inf
+    for first, last in stretches(log.episodes, 0.1):
+        size = ladder.sizes[min(int(ladder.level[i]) for i in range(n) if alive[i])]
+        start = log.state[log.begin[first]]
+        member = max((i for i in range(size) if alive[i]), key=lambda i: values[i, 0, start])
+        for row in range(log.begin[first], log.begin[last]):
+            h, s, a = int(log.step[row]), log.state[row], log.action[row]
+            target = values[member, h + 1]
+            low, high = target.min(), target.max()  # every state can follow
+            if high > low:
+                y = (target[log.next_state[row]] - 0.5 * (low + high)) / (high - low)
+                z = np.array([(kernel[s, a] @ target - 0.5 * (low + high)) / (high - low) for kernel in kernels])
+                loss += (y - z) ** 2 - y**2
+        bound = -0.5 * math.log(float(ladder.prior @ np.exp(-2.0 * loss))) + 0.5 * math.log(1.0 / delta)
+        alive &= loss <= bound
+    return loss, bound, alive
+
+
+def test_losses_are_those_of_a_loop_over_rows(test_seed: int) -> None:
+    ladder, mdp = small(test_seed)
+    log = simulate_log(mdp, episodes=40, seed=test_seed)
+    rows = match_rows(log, mdp.known, ladder.family.features.attach(mdp.known).outcomes, RewardMap())
+    about: dict[str, Any] = {"delta": DELTA, "growth": 0.1, "slack": 1.0, "tell": lambda done: None}
+    found = replay_finite(rows, ladder, mdp.known, **about)
+    loss, bound, alive = plain_losses(log, ladder, mdp, DELTA)
+    assert found.loss == pytest.approx(loss, abs=1e-9)
+    assert found.bound == pytest.approx(bound, abs=1e-9)
+    assert (found.alive == alive).all()
+
+
+def test_stretches_cover_all_episodes_once() -> None:
+    for episodes in (1, 2, 17, 1_000):
+        pieces = list(stretches(episodes, 0.1))
+        assert [k for first, last in pieces for k in range(first, last)] == list(range(episodes))
+
+
+def false_rejections(seed: int, slack: float) -> int:
+    """Logs, of 400 by a policy that learns as it goes, on which the class of the truth is rejected."""
+    ladder, mdp = small(1)
+    count = 0
+    for run in range(400):
+        log = learning_log(mdp, 30, 1_000 * seed + run)
+        found = select(log, ladder, mdp.known, delta=DELTA, slack=slack, progress=False)
+        count += found.rungs[1].rejected_after is not None
+    return count
+
+
+def learning_log(mdp: FiniteMDP, episodes: int, seed: int) -> Log:
+    """A log whose policy depends on the past: the action whose sum of values of next states is largest so far."""
+    parts, liking = [], np.zeros((3, 2))
+    for k in range(0, episodes, 10):
+        policy = np.full((mdp.horizon, 3, 2), 0.2)
+        policy[:, np.arange(3), liking.argmax(axis=1)] = 0.8
+        parts.append(simulate_log(mdp, episodes=10, seed=100_000 * seed + k, policy=policy))
+        np.add.at(liking, (parts[-1].state, parts[-1].action), parts[-1].next_state - 1.0)
+    names = ("state", "action", "reward", "next_state", "terminated", "truncated")
+    joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return Log(**joined, begin=np.arange(episodes + 1) * mdp.horizon)
+
+
+def test_the_right_class_is_rejected_no_more_often_than_delta(test_seed: int) -> None:
+    most = int(binom.isf(1e-5, 400, DELTA))  # right tests pass this but once in 100,000
+    assert false_rejections(test_seed, 1.0) <= most
+    assert false_rejections(test_seed, 0.02) > most
+
+
+@pytest.mark.parametrize(("slip", "rung"), [((0, 0), 1), ((10, 10), 2), ((3, 9), 3)])
+def test_a_random_policy_finds_the_rung_and_a_few_episodes_do_not(
+    slip: tuple[int, int], rung: int, test_seed: int
+) -> None:
+    problem = FrozenLake(slip=slip)
+    spec = ladder_of_problem(problem)
+    log = simulate_log(problem.mdp, episodes=3_000, seed=test_seed)
+    late, early = select(log, spec, progress=False), select(log.head(1), spec, progress=False)
+    assert (late.chosen, late.verdict) == (rung, DECIDED)
+    assert early.verdict in (NOT_ENOUGH, AT_LEAST)
+    assert early.more is not None
+    assert early.more.half >= 1.0
+    if rung == 1:
+        assert early.verdict == NOT_ENOUGH
+        middle = select(log.head(300), spec, progress=False)
+        assert middle.verdict == NOT_ENOUGH
+        assert middle.more is not None
+        assert 300 <= middle.more.all <= 10_000  # 3,000 were enough
+    assert f"-> {rung}. {spec.names[rung - 1]}" in str(late)
+
+
+def test_transitions_that_no_model_allows_are_a_verdict() -> None:
+    ladder, mdp = small()
+    stack = np.array([ladder.family.kernel(i) for i in range(6)])
+    stack[:, 1, 0, :] = [0.5, 0.5, 0.0]  # from state 1 by action 0 nobody gets to state 2
+    narrow = Ladder([FiniteFamily(stack[:3]), FiniteFamily(stack)])
+    log = simulate_log(mdp, episodes=50, seed=1)
+    bad = np.flatnonzero((log.state == 1) & (log.action == 0) & (log.next_state == 2))[0]
+    found = select(log, narrow, mdp.known, progress=False)
+    assert found.verdict == OUTSIDE
+    assert f"Row {bad} goes from state 1 by action 0 to 2" in found.why
+    first = select(log.head(1), narrow, mdp.known, progress=False) if bad < 5 else found  # nothing before it
+    assert first.verdict == OUTSIDE
+
+
+def test_a_truth_outside_the_ladder_is_noticed(test_seed: int) -> None:
+    ladder, mdp = small()
+    far = FiniteMDP(transition=np.roll(mdp.kernel(), 1, axis=2), reward=mdp.known.base_reward, horizon=5)
+    assert (
+        select(simulate_log(far, episodes=2_000, seed=test_seed), ladder, mdp.known, progress=False).verdict == OUTSIDE
+    )
+
+
+def test_an_end_in_a_state_that_goes_on_is_the_end_of_the_models() -> None:
+    gym = pytest.importorskip("gymnasium")
+    cliff = [gym.make("CliffWalking-v1", is_slippery=flag) for flag in (False, True)]
+    spec = ladder_of_environments(cliff, [1, 2], horizon=20)
+    assert spec.known.states == 49  # the goal is no self-loop in the table: an end was added
+    env = cliff[0]
+    rows: list[tuple[Any, ...]] = []
+    for k, actions in enumerate(([0, *[1] * 11, 2], [0, 1, 2, 1])):  # along the cliff to the goal; over the cliff
+        state = env.reset(seed=0)[0]
+        for h, action in enumerate(actions):
+            after, reward, terminated, truncated, _ = env.step(action)
+            rows.append((k, h, state, action, reward, after, terminated, truncated))
+            state = after
+    names = ("episode", "step", "state", "action", "reward", "next_state", "terminated", "truncated")
+    log = Log.of_columns({name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)})
+    assert log.terminated[12]
+    outcomes = spec.ladder.family.features.attach(spec.known).outcomes
+    matched = match_rows(log, spec.known, outcomes, spec.rewards)
+    assert (matched.outcome >= 0).all()
+    assert outcomes.next_state[matched.outcome[12]] == 48
+    assert select(log, spec, progress=False).verdict != OUTSIDE
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "value", "field"),
+    [
+        ("action", 2, 7, "action"),
+        ("reward", 3, 0.123, "reward"),
+        ("terminated", 4, True, "terminated"),
+    ],
+)
+def test_rows_that_contradict_what_is_known_are_named(column: str, row: int, value: Any, field: str) -> None:
+    ladder, mdp = small()
+    columns = simulate_log(mdp, episodes=3, seed=1).columns()
+    columns[column][row] = value
+    with pytest.raises(LogError) as caught:
+        select(Log.of_columns(columns), ladder, mdp.known)
+    assert (caught.value.field, caught.value.index) == (field, (row,))
+
+
+def test_linear_classes_are_tested_in_their_own_form(test_seed: int) -> None:
+    problem = cases.mixture(3, dimension=3, full_support=True, horizon=6)
+    features = problem.features
+    truth = features.kernel([0.5, 0.5, 0.0])
+    mdp = FiniteMDP(transition=truth, reward=problem.reward, horizon=6)
+    rungs = [LinearFamily(features=features, norm_bound=1.5, coordinates=range(m)) for m in (1, 2, 3)]
+    ladder = LinearLadder(rungs)
+    log = simulate_log(mdp, episodes=4_000, seed=test_seed)
+    found = select(log, ladder, mdp.known, progress=False)
+    assert (found.chosen, found.verdict) == (2, AT_LEAST)
+    assert select(log.head(2), ladder, mdp.known, progress=False).verdict == NOT_ENOUGH
+
+
+def test_linear_rows_are_those_of_a_loop() -> None:
+    problem = cases.mixture(3, dimension=3, full_support=True, horizon=6)
+    known, log = problem.mdp.known, simulate_log(problem.mdp, episodes=1, seed=4)
+    rows = match_rows(log, known, problem.features.attach(known).outcomes, RewardMap())
+    statistics, values = mixture_statistics(rows, problem.features, known)  # one episode: one plan, before any data
+    gram, xy = np.zeros((3, 3)), np.zeros(3)
+    for h, (s, a, s2) in enumerate(zip(log.state, log.action, log.next_state, strict=True)):
+        target = values[h + 1]
+        low, high = target.min(), target.max()
+        if high > low:
+            weighted = (target - 0.5 * (low + high)) / (high - low)
+            x = weighted @ problem.phi[s, a]
+            gram, xy = gram + np.outer(x, x), xy + weighted[s2] * x
+    assert np.trace(gram) > 0.0
+    assert statistics.gram.reshape(3, 3) == pytest.approx(gram, abs=1e-12)
+    assert statistics.xy == pytest.approx(xy, abs=1e-12)
+
+
+def test_supports_are_read_off_a_log(test_seed: int) -> None:
+    rng = np.random.default_rng(6)
+    kernels = list(rng.dirichlet(np.full(5, 0.5), size=(4, 5, 2)))
+    sims = Simulators(kernels)
+    mdp = FiniteMDP(transition=0.6 * kernels[1] + 0.4 * kernels[3], reward=rng.random((5, 2)), horizon=10)
+    log = simulate_log(mdp, episodes=2_000, seed=test_seed)
+    rows = match_rows(log, mdp.known, sims.features.attach(mdp.known).outcomes, RewardMap())
+    statistics, values = mixture_statistics(rows, sims.features, mdp.known)
+    report = supports(statistics, sims, known=mdp.known, values=values)
+    assert [each.members for each in report.sets] == [("2", "4")]
+
+
+def test_the_command_prints_and_exits_by_verdict(tmp_path: Path) -> None:
+    problem = FrozenLake(slip=(10, 10))
+    spec = tmp_path / "ladder.toml"
+    spec.write_text('problem = "frozen-lake"\n')
+    write_parquet(simulate_log(problem.mdp, episodes=400, seed=2), tmp_path / "long.parquet")
+    write_parquet(simulate_log(FrozenLake(slip=(0, 0)).mdp, episodes=2, seed=2), tmp_path / "short.parquet")
+    runner = CliRunner()
+    found = runner.invoke(app, ["select", str(tmp_path / "long.parquet"), "--ladder", str(spec), "--json"])
+    assert found.exit_code == 0, found.output
+    data = json.loads(found.stdout)
+    assert data["chosen"] == 2
+    assert [rung["size"] for rung in data["rungs"]] == [1, 11, 231]
+    short = runner.invoke(app, ["select", str(tmp_path / "short.parquet"), "--ladder", str(spec)])
+    assert short.exit_code == 3
+    assert "not enough data" in short.stdout
+    broken = runner.invoke(app, ["select", str(tmp_path / "no.parquet"), "--ladder", str(spec)])
+    assert broken.exit_code == 2
