@@ -43,7 +43,7 @@ class RewardsPerPair:
     ----------
     bound : "bernstein" | "hoeffding"
         The width of the estimate; see :mod:`occamrl.confidence.radii`. Bernstein is the smaller of both, each at half
-        of the level: rewards that hardly vary are known after a few visits.
+        of the level: its part for rewards that do not vary falls like log(n)/n.
     share : float
         The part of delta that pays for the rewards, divided evenly among the (s, a).
     per_step : bool
