@@ -40,23 +40,27 @@ class Spectrum(NamedTuple):
         return float(np.log1p(self.eigenvalues / lam).sum())
 
 
-def spectra(learner: UCRLVTRLin, known: Known, statistics: LinearStatistics) -> list[Spectrum]:
-    """Return the rows of each step along the axes of their matrix, of one step at least.
-
-    A step that gives no rows (the last, without rewards on transitions) has a parameter that no plan looks at: its norm
-    is nothing to bound.
-    """
+def spectra(statistics: LinearStatistics) -> list[Spectrum]:
+    """Return the rows of each step along the axes of their matrix."""
     found = []
-    for gram, xy, *_ in statistics.by_step()[: max(1, learner.steps_with_rows(known))]:
+    for gram, xy, *_ in statistics.by_step():
         eigenvalues, axes = np.linalg.eigh(gram.reshape(xy.size, xy.size))
         found.append(Spectrum(np.maximum(eigenvalues, 0.0), axes.T @ xy, statistics.episodes))
     return found
 
 
+def that_matter(every: list[Spectrum], learner: UCRLVTRLin, known: Known) -> list[Spectrum]:
+    """Return the steps that give rows, or the only one there is.
+
+    The last step gives none without rewards on transitions, and no plan looks at its parameter: no norm to bound.
+    """
+    return every[: max(1, learner.steps_with_rows(known))]
+
+
 def refined_norm(learner: UCRLVTRLin, known: Known, statistics: LinearStatistics) -> float:
     """Return the largest norm in a learner's confidence ellipsoid with these rows (M19), or in those of all steps."""
     norms = []
-    for rows in spectra(learner, known, statistics):
+    for rows in that_matter(spectra(statistics), learner, known):
         beta = squared_radius(learner, known, rows.xy.size, rows.logdet(learner.lam), rows.episodes)
         norms.append(_farthest_norm(learner.lam, rows, beta))
     return max(norms)
@@ -115,7 +119,8 @@ def refine(
 
     With one kernel per step the bound is for all of them: the largest that any step allows.
     """
-    steps = spectra(learners[0], known, statistics)
+    every = spectra(statistics)
+    steps = that_matter(every, learners[0], known)
     lams = np.array([learner.lam for learner in learners])
     contradicted = False
     for _ in range(_MOST_ROUNDS):
@@ -143,7 +148,8 @@ def refine(
     if shape == event:
         return Refinement(chosen, contradicted)
     # Both log-determinants grow with the rows, and their difference shrinks: its present value bounds it from now on.
-    slack = max(rows.logdet(float(lams[event])) - rows.logdet(float(lams[shape])) for rows in steps)
+    # A learner has one slack for all steps, those without rows among them.
+    slack = max(rows.logdet(float(lams[event])) - rows.logdet(float(lams[shape])) for rows in every)
     return Refinement(dataclasses.replace(chosen, event=(float(lams[event]), slack)), contradicted)
 
 
