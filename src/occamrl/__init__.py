@@ -35,6 +35,10 @@ _HOMES = {
     "preflight": "occamrl.confidence.preflight",
     "UCRLVTRLin": "occamrl.learners.ucrl_vtr_lin",
     "LinearStatistics": "occamrl.learners.ucrl_vtr_lin",
+    "RewardsPerPair": "occamrl.learners.rewards",
+    "RewardsLinear": "occamrl.learners.rewards",
+    "BernoulliRewards": "occamrl.problems.noise",
+    "BetaRewards": "occamrl.problems.noise",
     "Optimal": "occamrl.learners.optimal",
     "UniformRandom": "occamrl.learners.uniform_random",
     "Greedy": "occamrl.learners.greedy",
@@ -99,6 +103,8 @@ __all__ = [  # spelled out, so that tools can read it
     "Agent",
     "AggregationFamily",
     "Anchored",
+    "BernoulliRewards",
+    "BetaRewards",
     "Callback",
     "CoverFamily",
     "Density",
@@ -137,6 +143,8 @@ __all__ = [  # spelled out, so that tools can read it
     "Phase",
     "PhaseOutcome",
     "Result",
+    "RewardsLinear",
+    "RewardsPerPair",
     "Rows",
     "Sampled",
     "Selection",
@@ -195,6 +203,7 @@ if TYPE_CHECKING:
     from occamrl.learners.greedy import Greedy
     from occamrl.learners.ladder_references import LadderNonAdaptive, LadderOracle, LadderSmallest
     from occamrl.learners.optimal import Optimal
+    from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
     from occamrl.learners.ucrl_vtr import UCRLVTR
     from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
     from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
@@ -203,6 +212,7 @@ if TYPE_CHECKING:
     from occamrl.logs.reading import read_log
     from occamrl.logs.selection import Selection, select
     from occamrl.problems.finite_mdp import FiniteMDP
+    from occamrl.problems.noise import BernoulliRewards, BetaRewards
     from occamrl.registry import make_problem
     from occamrl.report.diagnosis import Diagnosis, diagnose
     from occamrl.report.supports import Supports, supports

@@ -7,23 +7,26 @@ The project's own tests apply them to everything the registries find.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import itertools
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from occamrl import seeding
 from occamrl.contracts import Agent, Floats, Known, Learner, Problem, Selector
-from occamrl.errors import ContractError, FamilyError
+from occamrl.errors import ContractError, FamilyError, ParameterError
 from occamrl.families.family import Family
 from occamrl.families.finite import FiniteFamily
 from occamrl.families.regression import Rows, sample_rows
 from occamrl.kernels.episodes import draw_outcome, draw_start
+from occamrl.kernels.noise import draw_reward
 from occamrl.kernels.philox import fill_uniforms
 from occamrl.kernels.row_table import RowTable
+from occamrl.learners.rewards import RewardsPerPair
 from occamrl.problems.finite_mdp import FiniteMDP, as_mdp
 from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
 from occamrl.runs.interaction import Interaction
@@ -37,24 +40,46 @@ def check_learner(learner: Learner, mdp: FiniteMDP | Problem, *, episodes: int =
     """Check a learner on a problem.
 
     Its state is a NamedTuple of arrays; the same seed gives the same bits; one run equals two halves; the fused loop
-    equals the step-by-step interaction; regret is never negative; a checkpoint restores everything.
+    equals the step-by-step interaction; regret is never negative; a checkpoint restores everything. A learner that
+    offers unknown rewards and one kernel per step is checked with these as well.
     """
     mdp = as_mdp(mdp)
     _require(isinstance(learner, Learner), "a learner has model(known), begin(known) and reserve(state, episodes)")
-    state = learner.begin(mdp.known)
-    _require(all(True for _ in _arrays(state)), "a state is a NamedTuple of arrays")
-    _check_agent(learner, mdp, episodes, seed)
+    for each in (learner, *extensions(learner)):
+        state = each.begin(mdp.known)
+        _require(all(True for _ in _arrays(state)), "a state is a NamedTuple of arrays")
+        _check_agent(each, mdp, episodes, seed)
 
 
 def check_selector(selector: Selector, mdp: FiniteMDP | Problem, *, episodes: int = _EPISODES, seed: int = 0) -> None:
     """Check a selector on a problem: its phases cover the run, and it keeps the clauses of a learner."""
     mdp = as_mdp(mdp)
     _require(isinstance(selector, Selector), "a selector has start, next_phase and finish_phase")
-    result = run(selector, mdp, episodes=episodes, seed=seed, progress=False)
-    phases = result.phases
-    _require(sum(phases["episodes"].to_pylist()) == episodes, "the phases cover all episodes")
-    _require(np.isclose(sum(phases["regret"].to_pylist()), result.total_regret), "the phases cover the regret")
-    _check_agent(selector, mdp, episodes, seed)
+    for each in (selector, *extensions(selector)):
+        result = run(each, mdp, episodes=episodes, seed=seed, progress=False)
+        phases = result.phases
+        _require(sum(phases["episodes"].to_pylist()) == episodes, "the phases cover all episodes")
+        _require(np.isclose(sum(phases["regret"].to_pylist()), result.total_regret), "the phases cover the regret")
+        _check_agent(each, mdp, episodes, seed)
+
+
+AnyAgent = TypeVar("AnyAgent", Learner, Selector)
+
+
+def extensions(agent: AnyAgent) -> Iterator[AnyAgent]:
+    """Yield the agent with one kernel per step, and with that and unknown rewards, as far as it offers them.
+
+    An agent offers them by the fields ``rewards`` and ``kernel``; what it refuses beside its other parameters is left
+    out.
+    """
+    names = set(getattr(agent, "__dataclass_fields__", {}))
+    if not {"rewards", "kernel"} <= names or vars(agent)["rewards"] != "known" or vars(agent)["kernel"] != "stationary":
+        return
+    for changes in ({"kernel": "per_step"}, {"kernel": "per_step", "rewards": RewardsPerPair()}):
+        try:
+            yield dataclasses.replace(agent, **changes)  # type: ignore[type-var]  # is_dataclass has looked
+        except ParameterError:
+            continue
 
 
 def check_problem(problem: Problem) -> None:
@@ -195,16 +220,18 @@ def step_by_step(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> Inte
     """Play by hand what ``run`` plays in one loop: same random numbers, one call at a time."""
     truth = mdp.truth
     interaction = Interaction(agent, mdp.known, seed=seed)
+    environment_key = seeding.key(seed, "environment")
     uniforms = np.zeros(mdp.horizon + 1 + (mdp.horizon + 1) % 2)
     for episode in range(episodes):
-        fill_uniforms(seeding.key(seed, "environment"), episode, uniforms)
+        fill_uniforms(environment_key, episode, uniforms)
         s = int(draw_start(truth, uniforms[0]))
         interaction.begin(s)
         for h in range(mdp.horizon):
             pair = s * mdp.actions + interaction.act()
             o = draw_outcome(truth, h, pair, uniforms[h + 1])
-            s = int(truth.outcomes.next_state[o])
-            interaction.record_bonus(float(truth.outcomes.bonus[o]), s)
+            s, bonus = int(truth.outcomes.next_state[o]), float(truth.outcomes.bonus[o])
+            reward = draw_reward(truth.noise, o, truth.base_reward[pair] + bonus, environment_key, episode, h)
+            interaction.record_bonus(bonus, s, reward=float(reward))
     return interaction
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -29,6 +30,10 @@ class Outcomes(NamedTuple):
     bonus: Floats  # [O] the part of the reward that depends on the outcome; reward = base_reward[s, a] + bonus
 
 
+class NoNoise(NamedTuple):
+    """Rewards are their means; other kinds of noise are in ``occamrl.kernels.noise``."""
+
+
 class Truth(NamedTuple):
     """A problem as the simulator needs it: arrays only, with the exact optimum beside it."""
 
@@ -38,6 +43,7 @@ class Truth(NamedTuple):
     base_reward: Floats  # [S*A]
     initial_cumulative: Floats  # [1, S] running sums of the initial distribution; 1 from the last possible state on
     optimal_values: Floats  # [H + 1, S] V*_h, row H is V*_{H+1} = 0
+    noise: Any = NoNoise()  # how a reward is drawn around its mean
 
 
 @dataclass(frozen=True, eq=False)  # compared by identity, so that solved families can be remembered by it
@@ -45,7 +51,8 @@ class Known:
     """What an agent may know of a problem: its size and its rewards, never its kernel.
 
     ``transition_rewards`` is None when the reward is a function of (s, a) alone; otherwise it lists, by (s, a), the
-    next states and bonuses that the reward table defines (for a table of outcomes: those of the table).
+    next states and bonuses that the reward table defines (for a table of outcomes: those of the table). Where
+    ``rewards_known`` is False the arrays say nothing, and the agent has to estimate the rewards.
     """
 
     states: int
@@ -53,6 +60,19 @@ class Known:
     horizon: int
     base_reward: Floats  # [S, A]
     transition_rewards: Outcomes | None = None
+    rewards_known: bool = True
+
+    @classmethod
+    def of_sizes(cls, *, states: int, actions: int, horizon: int) -> Known:
+        """Return what is known of a problem whose rewards are not."""
+        return cls(states, actions, horizon, np.zeros((states, actions)), rewards_known=False)
+
+    @cached_property
+    def without_rewards(self) -> Known:
+        """The same, seen by an agent that estimates the rewards."""
+        if not self.rewards_known:
+            return self
+        return Known.of_sizes(states=self.states, actions=self.actions, horizon=self.horizon)
 
 
 class LearnerState(Protocol):
@@ -67,7 +87,7 @@ class Learner(Protocol):
     """An algorithm = frozen parameters (this object) + a state of arrays + compiled functions.
 
     The functions ``plan``, ``act``, ``observe`` and ``planned_value`` of ``occamrl.kernels.episodes`` are overloaded on
-    the type of the state, in the learner's own file.
+    the type of the state, in the learner's own file; ``hear`` too, where rewards are to be estimated.
     """
 
     def model(self, known: Known) -> Any:

@@ -125,3 +125,30 @@ def test_thresholds_and_counts() -> None:
     assert log_price(4, 4) == pytest.approx(np.log(2))
     parts = sum(np.exp(-log_price(6, m)) * c for m, c in enumerate((1, 6, 15, 20, 15, 6)))
     assert parts == pytest.approx(6 / 7)  # every size the same
+
+
+def test_with_several_steps_the_search_finds_the_best_set_for_all_of_them(test_seed: int) -> None:
+    """J of a set is a sum over the steps; what is missed is small at each of them."""
+    draw = np.random.default_rng(test_seed)
+    missed = 0
+    for count in (0, 3, 10, 30, 100) * 5:
+        sigma, xy, _ = (np.stack(parts) for parts in zip(*(rows(draw, 6, count, 1) for _ in range(3)), strict=True))
+        found = sharp_support(sigma, xy, regularization=1.0, last=range(6))
+        everything = (s for m in range(1, 7) for s in itertools.combinations(range(6), m))
+        missed += loss(sigma, xy, found) > min(loss(sigma, xy, s) for s in everything) + 1e-9
+        theta = np.linalg.solve(sigma, xy[:, :, None])[:, :, 0]
+        outside = [j for j in range(6) if j not in found]
+        limits = missed_limits(sigma, found, regularization=1.0, unit=1.0)
+        assert (np.abs(theta) <= limits + 1e-9)[:, outside].all()
+    assert missed <= 1
+
+
+def test_a_coordinate_that_changes_its_sign_from_step_to_step_is_found_by_steps_only(test_seed: int) -> None:
+    draw = np.random.default_rng(test_seed)
+    x = 0.4 * draw.normal(size=(2, 300, 4))
+    theta = np.array([[0.6, 0.0, 0.5, 0.0], [0.6, 0.0, -0.5, 0.0]])
+    y = np.einsum("tnj,tj->tn", x, theta) + draw.uniform(-0.1, 0.1, size=(2, 300))
+    sigma, xy = np.eye(4) + np.einsum("tni,tnj->tij", x, x), np.einsum("tni,tn->ti", x, y)
+    assert sharp_support(sigma, xy, regularization=1.0, unit=0.2) == [0, 2]
+    pooled = np.eye(4) + np.einsum("tni,tnj->ij", x, x)  # one regression on all rows
+    assert np.abs(np.linalg.solve(pooled, xy.sum(axis=0)))[2] < 0.2

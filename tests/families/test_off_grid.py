@@ -131,3 +131,9 @@ def test_a_cover_keeps_its_reach_where_it_goes() -> None:
     assert again.rung(1).reach == made.reach[0]
     assert again.family.reach == made.grid
     assert cover(0.0).fingerprint != cover(0.0, reach=0.0).fingerprint
+
+
+@pytest.mark.parametrize("options", [{"rewards": orl.RewardsPerPair()}, {"kernel": "per_step"}])
+def test_options_without_the_term_refuse_a_cover(options: dict[str, Any]) -> None:
+    with pytest.raises(orl.InvalidInput, match="a cover of a box"):
+        orl.UCRLVTR(family=cover(0.6), **options)

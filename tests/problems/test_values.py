@@ -81,7 +81,7 @@ def test_hot_loop_kernels_agree_with_evaluate(horizon: int, per_step: bool) -> N
     shape = (horizon, states, actions) if per_step else (states, actions)
     transition = draw.dirichlet(np.ones(states), shape)
     mdp = FiniteMDP(transition=transition, reward=draw.random((states, actions, states)), horizon=horizon)
-    outcomes, probability, _, base_reward, _, _ = mdp.truth
+    outcomes, probability, _, base_reward, *_ = mdp.truth
     policy = draw.integers(0, actions, (horizon, states))
 
     out = np.full((2, states), np.nan)  # whatever the scratch held before must not matter

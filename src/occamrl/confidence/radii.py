@@ -23,6 +23,16 @@ unweighted form is the usual self-normalised bound, larger by the cross term.
 
 Finite classes: ``sharp`` keeps P while its loss is at most the mixture's (M24); ``unweighted`` (M7) and ``paper`` (M6)
 keep P within a squared distance of the least-squares estimate (M4).
+
+Mean rewards in [0, 1] from n draws, for all n at once, with :math:`\ell = \log(1/\delta)`:
+
+============  ============================================================================  ==========================
+hoeffding     :math:`\tfrac1n\sqrt{\tfrac{n+1}{4}(\log(n+1) + 2\ell)}`                      the sharp form, d = 1
+bernstein     :math:`\sqrt{2 v \ell_n/n} + \tfrac{7\ell_n}{3(n-1)}`, v the sample variance    Maurer and Pontil 2009
+============  ============================================================================  ==========================
+
+with :math:`\ell_n = \log(2n(n-1)/\delta)`: their theorem 4 for every n >= 2 at level :math:`\delta/(n(n-1))`, which
+sums to delta. Hoeffding's is the Gaussian mixture above for one coordinate, lambda = 1 and no bias.
 """
 
 from __future__ import annotations
@@ -73,3 +83,18 @@ def squared_distance_radius(kind: str, *, size: int, delta: float, horizon: int,
     if kind == "paper":
         return 8.0 * (1.0 if weighted else float(horizon)) ** 2 * level
     return 2.0 * unit**2 * level
+
+
+@hot
+def hoeffding_width(n: int, level: float) -> float:
+    """Return how far the mean of ``n`` >= 1 rewards can be from what it estimates; ``level`` is log(1/delta)."""
+    return math.sqrt(0.25 * (n + 1.0) * (math.log(n + 1.0) + 2.0 * level)) / n
+
+
+@hot
+def bernstein_width(n: int, variance: float, level: float) -> float:
+    """Return the same by the sample variance of ``n`` >= 2 rewards, as a bound from above; infinite for fewer."""
+    if n < 2:
+        return math.inf
+    level += math.log(2.0 * n * (n - 1.0))
+    return math.sqrt(2.0 * variance * level / n) + 7.0 * level / (3.0 * (n - 1.0))

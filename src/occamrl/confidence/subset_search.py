@@ -9,6 +9,9 @@ explain the rows together are local minima that single steps do not leave.
 
 Sweeping the matrix of the normal equations on a coordinate moves that coordinate into the regression (or out again),
 after which the gain of every addition, removal and exchange is read off its entries.
+
+``sigma`` and ``xy`` are those of one regression, [d, d] and [d], or of one for each of T steps, [T, d, d] and [T, d]:
+then the same coordinates are inside at all steps, and gains are summed over them.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ def forward_path(sigma: Floats, xy: Floats, regularization: float, unit: float) 
     regression = _Swept(sigma, xy, regularization, unit, ())
     order: list[int] = []
     value, best, length = 0.0, math.inf, 1
-    for m in range(xy.size):
+    for m in range(xy.shape[-1]):
         outside = np.flatnonzero(~regression.inside)
         gains = regression.additions(outside)
         at = int(np.argmin(gains))
@@ -55,13 +58,14 @@ def forward_path(sigma: Floats, xy: Floats, regularization: float, unit: float) 
 
 def beam(sigma: Floats, xy: Floats, regularization: float, unit: float, width: int = _WIDTH) -> list[int]:
     """Add every coordinate to each of the ``width`` best sets of a size, and keep the best; return the best met."""
-    d, quarter, price = xy.size, 0.25 * unit**2, _prices(xy.size)
+    d, quarter = xy.shape[-1], 0.25 * unit**2
+    price = _prices(d)
     tables, inside, values = _table(sigma, xy)[None], np.zeros((1, d), dtype=bool), np.zeros(1)
     best, chosen, waiting = math.inf, np.zeros(d, dtype=bool), 0
     for m in range(d):
-        left = np.maximum(np.diagonal(tables, axis1=1, axis2=2)[:, :d], regularization)
-        rest = tables[:, :d, d]
-        gain = rest**2 / left - quarter * (np.log(left / regularization) + price[m + 1] - price[m])
+        left = np.maximum(np.diagonal(tables, axis1=2, axis2=3)[..., :d], regularization)  # [sets, T, d]
+        rest, grown = tables[..., :d, d], np.log(left / regularization).sum(axis=1)
+        gain = (rest**2 / left).sum(axis=1) - quarter * (grown + price[m + 1] - price[m])
         after = values[:, None] - gain
         after[inside] = math.inf
         parent, coordinate = _distinct(after, inside, width)
@@ -94,11 +98,11 @@ def _distinct(after: Floats, inside: NDArray[np.bool_], width: int) -> tuple[Int
 def _swept(tables: Floats, coordinate: Ints) -> Floats:
     """Move one coordinate into each of several regressions (:meth:`_Swept.toggle`)."""
     each = np.arange(coordinate.size)
-    pivot, column = tables[each, coordinate, coordinate][:, None], tables[each, :, coordinate]
-    scaled = column / pivot
-    tables -= scaled[:, :, None] * column[:, None, :]
-    tables[each, :, coordinate], tables[each, coordinate, :] = scaled, scaled
-    tables[each, coordinate, coordinate] = -1.0 / pivot[:, 0]
+    pivot, column = tables[each, :, coordinate, coordinate][..., None], tables[each, :, :, coordinate]
+    scaled = column / pivot  # [sets, T, d + 1]
+    tables -= scaled[..., :, None] * column[..., None, :]
+    tables[each, :, :, coordinate], tables[each, :, coordinate, :] = scaled, scaled
+    tables[each, :, coordinate, coordinate] = -1.0 / pivot[..., 0]
     return tables
 
 
@@ -108,9 +112,9 @@ def descend(sigma: Floats, xy: Floats, regularization: float, unit: float, start
 
 
 def _table(sigma: Floats, xy: Floats) -> Floats:
-    d = xy.size
-    table = np.zeros((d + 1, d + 1))
-    table[:d, :d], table[:d, d], table[d, :d] = sigma, xy, xy
+    d = xy.shape[-1]
+    table = np.zeros((xy.size // d, d + 1, d + 1))
+    table[:, :d, :d], table[:, :d, d], table[:, d, :d] = sigma, xy, xy
     return table
 
 
@@ -121,13 +125,13 @@ def _prices(d: int) -> Floats:
 class _Swept:
     """The normal equations swept on the coordinates inside; scratch of one search.
 
-    With A = [[Sigma, xy], [xy', 0]] swept on D: outside, A[j, j] is what is left of Sigma_jj given D and A[j, y] what
-    is left of xy_j; inside, -A[k, k] is the entry of Sigma_DD^{-1} and A[k, y] the estimate theta_k. What is left is at
-    least lambda and an entry of the inverse at most 1/lambda, whatever rounding makes of them.
+    With A = [[Sigma, xy], [xy', 0]] of each step swept on D: outside, A[j, j] is what is left of Sigma_jj given D and
+    A[j, y] what is left of xy_j; inside, -A[k, k] is the entry of Sigma_DD^{-1} and A[k, y] the estimate theta_k. What
+    is left is at least lambda and an entry of the inverse at most 1/lambda, whatever rounding makes of them.
     """
 
     def __init__(self, sigma: Floats, xy: Floats, regularization: float, unit: float, start: Iterable[int]) -> None:
-        d = xy.size
+        d = xy.shape[-1]
         self.d, self.lam, self.quarter = d, regularization, 0.25 * unit**2
         self.table = _table(sigma, xy)
         self.inside = np.zeros(d, dtype=bool)
@@ -138,13 +142,13 @@ class _Swept:
     def toggle(self, k: int) -> None:
         """Move coordinate ``k`` in or out."""
         table, sign = self.table, -1.0 if self.inside[k] else 1.0
-        pivot, column, row = table[k, k], table[:, k].copy(), table[k, :].copy()
-        table -= np.outer(column / pivot, row)
-        table[:, k], table[k, :], table[k, k] = sign * column / pivot, sign * row / pivot, -1.0 / pivot
+        pivot, column, row = table[:, k, k, None].copy(), table[:, :, k].copy(), table[:, k, :].copy()
+        table -= (column / pivot)[:, :, None] * row[:, None, :]
+        table[:, :, k], table[:, k, :], table[:, k, k] = sign * column / pivot, sign * row / pivot, -1.0 / pivot[:, 0]
         self.inside[k] = not self.inside[k]
 
     def _spread(self, inside: Ints) -> Floats:
-        spread: Floats = np.clip(-self.table[inside, inside], np.finfo(float).tiny, 1.0 / self.lam)
+        spread: Floats = np.clip(-self.table[:, inside, inside], np.finfo(float).tiny, 1.0 / self.lam)
         return spread
 
     def _step(self, by: int) -> float:
@@ -153,25 +157,25 @@ class _Swept:
 
     def additions(self, outside: Ints) -> Floats:
         """Return the change of J for each coordinate that could come in."""
-        left, rest = np.maximum(self.table[outside, outside], self.lam), self.table[outside, self.d]
-        changes: Floats = -(rest**2) / left + self.quarter * np.log(left / self.lam) + self._step(1)
-        return changes
+        left, rest = np.maximum(self.table[:, outside, outside], self.lam), self.table[:, outside, self.d]
+        changes: Floats = -(rest**2) / left + self.quarter * np.log(left / self.lam)
+        return np.asarray(changes.sum(axis=0) + self._step(1))
 
     def removals(self, inside: Ints) -> Floats:
         """Return the change of J for each coordinate that could go."""
-        spread, theta = self._spread(inside), self.table[inside, self.d]
-        changes: Floats = theta**2 / spread + self.quarter * np.log(spread * self.lam) + self._step(-1)
-        return changes
+        spread, theta = self._spread(inside), self.table[:, inside, self.d]
+        changes: Floats = theta**2 / spread + self.quarter * np.log(spread * self.lam)
+        return np.asarray(changes.sum(axis=0) + self._step(-1))
 
     def exchanges(self, outside: Ints, inside: Ints) -> Floats:
         """Return the change of J for each pair, one coming in and one going."""
-        spread, theta = self._spread(inside), self.table[inside, self.d]
-        cross = self.table[np.ix_(outside, inside)]
-        left = np.maximum(self.table[outside, outside][:, None] + cross**2 / spread, self.lam)
-        rest = self.table[outside, self.d][:, None] + cross * (theta / spread)
+        spread, theta = self._spread(inside)[:, None], self.table[:, inside, self.d][:, None]
+        cross = self.table[:, outside[:, None], inside]  # [T, outside, inside]
+        left = np.maximum(self.table[:, outside, outside][:, :, None] + cross**2 / spread, self.lam)
+        rest = self.table[:, outside, self.d][:, :, None] + cross * (theta / spread)
         going = theta**2 / spread + self.quarter * np.log(spread * self.lam)
         changes: Floats = going - rest**2 / left + self.quarter * np.log(left / self.lam)
-        return changes
+        return np.asarray(changes.sum(axis=0))
 
     def descend(self) -> list[int]:
         """Take the best step until none helps; return the set."""

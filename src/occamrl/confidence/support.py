@@ -23,6 +23,9 @@ a direction was not excited, :math:`(\Sigma^{-1})_{jj}` is large and the stateme
 phases exist. That a coordinate too many is never kept is not proved.
 
 The search itself is in :mod:`occamrl.confidence.subset_search`.
+
+With one kernel per step there is a regression for each and one set D for all: the coordinates that matter at some step.
+Losses and log-determinants are summed over the steps, and the statement above holds at each of them.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from occamrl.confidence.subset_search import beam, descend, forward_path, log_price
 from occamrl.contracts import Floats
@@ -40,47 +44,64 @@ def thresholded(theta: Floats, level: float) -> list[int]:
     return np.flatnonzero(np.abs(theta) >= level).tolist()
 
 
+def _by_step(sigma: Floats, xy: Floats) -> tuple[Floats, Floats]:
+    """Return the regressions with the number T of steps in front; without it they are one."""
+    d = xy.shape[-1]
+    return sigma.reshape(-1, d, d), xy.reshape(-1, d)
+
+
 def penalised_loss(
     sigma: Floats, xy: Floats, coordinates: Iterable[int], *, regularization: float, unit: float
 ) -> float:
     """Return J(D) up to the constant sum of y^2, computed afresh."""
     chosen = np.asarray(list(coordinates), dtype=np.int64)
-    block, rhs = sigma[np.ix_(chosen, chosen)], xy[chosen]
-    loss = -float(rhs @ np.linalg.solve(block, rhs)) if chosen.size else 0.0
-    logdet = float(np.linalg.slogdet(block / regularization)[1]) if chosen.size else 0.0
-    return loss + 0.25 * unit**2 * (logdet + 2.0 * log_price(xy.size, chosen.size))
+    loss = logdet = 0.0
+    if chosen.size:
+        for matrix, right in zip(*_by_step(sigma, xy), strict=True):
+            block, rhs = matrix[np.ix_(chosen, chosen)], right[chosen]
+            loss -= float(rhs @ np.linalg.solve(block, rhs))
+            logdet += float(np.linalg.slogdet(block / regularization)[1])
+    return loss + 0.25 * unit**2 * (logdet + 2.0 * log_price(xy.shape[-1], chosen.size))
 
 
 def detection_limits(sigma: Floats, coordinates: Iterable[int], *, regularization: float, unit: float) -> Floats:
     """Return, for every coordinate outside D, the magnitude from which on the sharp rule would take it in [d].
 
-    What is left of Sigma_jj given D times theta_j^2 has to pay for the larger penalty. Zero for coordinates inside D.
+    What is left of Sigma_jj given D times theta_j^2 has to pay for the larger penalty; with several steps the magnitude
+    is that of a coordinate which is equal at all of them. Zero for coordinates inside D.
     """
-    d = sigma.shape[0]
+    d = sigma.shape[-1]
     inside = np.zeros(d, dtype=bool)
     inside[list(coordinates)] = True
     m, limits = int(inside.sum()), np.zeros(d)
     if m == d:
         return limits
-    cross = sigma[np.ix_(inside, ~inside)]
-    left = np.diag(sigma)[~inside] - np.sum(cross * np.linalg.solve(sigma[np.ix_(inside, inside)], cross), axis=0)
-    left = np.maximum(left, regularization)  # as it is, rounding aside
-    price = np.log(left / regularization) + 2.0 * (log_price(d, m + 1) - log_price(d, m))
-    limits[~inside] = np.sqrt(0.25 * unit**2 * np.maximum(price, 0.0) / left)
+    left = np.stack([_left(matrix, inside, regularization) for matrix in sigma.reshape(-1, d, d)])
+    price = np.log(left / regularization).sum(axis=0) + 2.0 * (log_price(d, m + 1) - log_price(d, m))
+    limits[~inside] = np.sqrt(0.25 * unit**2 * np.maximum(price, 0.0) / left.sum(axis=0))
     return limits
+
+
+def _left(sigma: Floats, inside: NDArray[np.bool_], regularization: float) -> Floats:
+    """Return what is left of Sigma_jj given D, for every j outside D."""
+    cross = sigma[np.ix_(inside, ~inside)]
+    fitted = np.sum(cross * np.linalg.solve(sigma[np.ix_(inside, inside)], cross), axis=0)
+    return np.asarray(np.maximum(np.diag(sigma)[~inside] - fitted, regularization))  # as it is, rounding aside
 
 
 def missed_limits(sigma: Floats, coordinates: Iterable[int], *, regularization: float, unit: float) -> Floats:
     """Return, for every coordinate outside D, what its estimate in all coordinates is at most if J(D) <= J([d]) [d].
 
-    That is so for the D of :func:`sharp_support`. Zero for coordinates inside D.
+    That is so for the D of :func:`sharp_support`; with several steps, for the estimate of any of them. Zero for
+    coordinates inside D.
     """
-    d, chosen = sigma.shape[0], list(coordinates)
-    nothing = np.zeros(d)
+    d, chosen = sigma.shape[-1], list(coordinates)
+    nothing = np.zeros(sigma.shape[:-1])
     whole, part = (
         penalised_loss(sigma, nothing, some, regularization=regularization, unit=unit) for some in (range(d), chosen)
     )
-    limits: Floats = np.sqrt(max(0.0, whole - part) * np.diag(np.linalg.inv(sigma)))
+    spread = np.diagonal(np.linalg.inv(sigma.reshape(-1, d, d)), axis1=1, axis2=2).max(axis=0)
+    limits: Floats = np.sqrt(max(0.0, whole - part) * spread)
     limits[chosen] = 0.0
     return limits
 
@@ -95,7 +116,8 @@ def sharp_support(
     Parameters
     ----------
     sigma, xy
-        The regression matrix [d, d], lambda I included, and its right-hand side [d].
+        The regression matrix [d, d], lambda I included, and its right-hand side [d]; or those of T steps, [T, d, d]
+        and [T, d], for which one set is found: losses and log-determinants are then sums over the steps.
     regularization
         lambda.
     unit

@@ -236,7 +236,7 @@ class FeatureMap:
                     expected=f"the problem's S={known.states}, A={known.actions}",
                 )
             outcomes = self.layout.outcomes
-            if self.rewards is None:
+            if self.rewards is None or not known.rewards_known:
                 outcomes = _with_bonus(outcomes, known)
             else:
                 outcomes = outcomes._replace(bonus=self.rewards - known.base_reward.ravel()[pair_of_outcome(outcomes)])

@@ -89,6 +89,7 @@ _SHORT: Any = {**_HOT, "forceinline": True}
 
 
 _NumbaCache: Any = FunctionCache  # Numba has no types
+_IMPLEMENTED: dict[Any, set[type]] = {}  # by generic function: the kinds that have a version of it
 _OUTSIDE: dict[Any, dict[str, bytes]] = {}  # by NamedTuple: the files outside this package that implement it
 
 
@@ -201,6 +202,7 @@ def implements(
     """
 
     def register(function: Function) -> Function:
+        _IMPLEMENTED.setdefault(generic, set()).add(kind)
         path = Path(function.__code__.co_filename)
         if path.exists() and not path.resolve().is_relative_to(PACKAGE):
             _OUTSIDE.setdefault(kind, {})[str(path)] = path.read_bytes()
@@ -210,6 +212,21 @@ def implements(
 
         choose.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]  # Numba compares the two
         overload(generic, jit_options=_SHORT if inline else _HOT)(choose)
+        return function
+
+    return register
+
+
+def otherwise(generic: Callable[..., Any], argument: int = 0) -> Callable[[Function], Function]:
+    """Make the decorated function the version of ``generic`` for every NamedTuple that has none of its own."""
+
+    def register(function: Function) -> Function:
+        def choose(*arguments: Any) -> Function | None:
+            kind = getattr(arguments[argument], "instance_class", None)
+            return None if kind in _IMPLEMENTED.get(generic, ()) else function
+
+        choose.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]  # Numba compares the two
+        overload(generic, jit_options=_SHORT)(choose)
         return function
 
     return register

@@ -1,6 +1,6 @@
 """THE episode loop: one, for every learner.
 
-The five functions below are what an algorithm consists of. A learner's file gives its own version of each for the type
+The functions below are what an algorithm consists of. A learner's file gives its own version of each for the type
 of its state (``occamrl.kernels.compile.implements``), and ``play`` is compiled once per type. The same functions are
 driven step by step from Python by ``occamrl.runs.interaction``.
 """
@@ -13,7 +13,8 @@ import numpy as np
 
 from occamrl.contracts import Floats, Truth
 from occamrl.kernels.bellman import policy_values
-from occamrl.kernels.compile import hot, hot_inline, implements
+from occamrl.kernels.compile import hot, hot_inline, implements, otherwise
+from occamrl.kernels.noise import realised
 from occamrl.kernels.philox import fill_uniforms
 
 PLANNED = 1  # a plan was made
@@ -33,6 +34,16 @@ def act(model: Any, state: Any, h: int, s: int) -> int:
 def observe(model: Any, state: Any, h: int, s: int, a: int, bonus: float, s2: int) -> None:
     """Learn from one transition; ``bonus`` is the reward less base_reward[s, a] (zero when that is all of it)."""
     raise TypeError(f"no learner with states of type {type(state).__name__}")
+
+
+def hear(model: Any, state: Any, h: int, s: int, a: int, reward: float) -> None:
+    """Learn from the reward of a step, before its transition is observed; for learners that estimate rewards."""
+    raise TypeError(f"no learner with states of type {type(state).__name__}")
+
+
+@otherwise(hear, argument=1)
+def hear_nothing(model: Any, state: Any, h: int, s: int, a: int, reward: float) -> None:
+    """``hear`` of learners that know the rewards."""
 
 
 def planned_value(model: Any, state: Any, s: int) -> float:
@@ -133,8 +144,11 @@ def play(
             o = draw(truth.cumulative, h % kernels, outcomes.start[sa], outcomes.start[sa + 1], uniforms[h + 1])
             bonus = outcomes.bonus[o]
             s2 = outcomes.next_state[o]
+            mean = truth.base_reward[sa] + bonus
+            reward = realised(truth.noise, o, mean, environment_key, first_episode + k, h)
+            hear(model, state, h, s, a, reward)
             observe(model, state, h, s, a, bonus, s2)
-            total += truth.base_reward[sa] + bonus
+            total += reward
             s = s2
         returns[k] = total
     return plans, pessimistic

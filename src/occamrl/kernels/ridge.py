@@ -14,6 +14,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from occamrl.contracts import Floats, Ints
 from occamrl.kernels.compile import hot, hot_inline, view
 
@@ -23,10 +25,19 @@ _EPSILON = 2.0**-52
 class Blocks(NamedTuple):
     """Where the coordinates of each (s, a) live."""
 
-    of: Ints  # [S*A] the block of (s, a)
-    size: Ints  # [B] coordinates of a block
+    of: Ints  # [S*A] the block of (s, a), among those of one step
+    size: Ints  # [B] coordinates of a block; [T*B] with one kernel per step, a step's blocks together
     vector_start: Ints  # [B + 1]
     matrix_start: Ints  # [B + 1]
+
+
+def stacked(blocks: Blocks, steps: int) -> Blocks:
+    """Return the blocks of ``steps`` regressions of the same kind, one after the other."""
+    if steps == 1:
+        return blocks
+    size = np.tile(blocks.size, steps)
+    starts = (np.concatenate([[0], np.cumsum(n)]).astype(np.int64) for n in (size, size * size))
+    return Blocks(blocks.of, size, *starts)
 
 
 @view

@@ -1,7 +1,8 @@
 """A learner whose rows are also kept in the largest class of a ladder, so that every class can be tested.
 
 The learner in play sees features of its own class; its values and policy define the rows (s, a, V, y), and these give
-x = phi_V(s, a) in all d coordinates as well (M17). Rows are counted by (h, s) while a plan stays in play.
+x = phi_V(s, a) in all d coordinates as well (M17). Rows are counted by (h, s) while a plan stays in play. With one
+kernel per step every step has sums of its own, T = H of them one after the other; otherwise T = 1.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import numpy as np
 
 from occamrl.contracts import Floats, Ints, Known, Learner
 from occamrl.kernels.compile import compiled, hot, implements
-from occamrl.kernels.episodes import follows_policy, observe, plan, planned_value
+from occamrl.kernels.episodes import follows_policy, hear, observe, plan, planned_value
 from occamrl.kernels.ridge import add_row, block_matrix, block_vector
 from occamrl.learners.finite_rows import MEMBER, FiniteModel, FiniteState
 from occamrl.learners.linear import LinearModel, LinearState, row_of
+from occamrl.learners.reward_rows import in_target
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 
@@ -32,10 +34,10 @@ class RecordedState(NamedTuple):
     """The inner learner's state, and the rows in the largest class."""
 
     inner: Any  # LinearState or FiniteState
-    gram: Floats  # [blocks' matrices] sum x x^T
-    xy: Floats  # [d] sum y x
+    gram: Floats  # [T * blocks' matrices] sum x x^T
+    xy: Floats  # [T*d] sum y x
     squares: Floats  # [1] sum y^2
-    pairs: Floats  # [S*A, 2 + largest block] of each (s, a): number of rows, sum y, sum x
+    pairs: Floats  # [T*S*A, 2 + largest block] of each (s, a): number of rows, sum y, sum x
     values: Floats  # [H + 1, S] in play
     policy: Ints  # [H, S] in play
     visits: Ints  # [H, S] rows under this plan
@@ -64,13 +66,13 @@ class Recorded(Learner):
 
     def around(self, known: Known, inner: Any) -> RecordedState:
         """Return a state without rows around one of the learner."""
-        features, shape = self.full.features, (known.horizon, known.states)
+        features, shape, steps = self.full.features, (known.horizon, known.states), self.full.steps(known)
         return RecordedState(
             inner=inner,
-            gram=np.zeros(int(features.blocks.matrix_start[-1])),
-            xy=np.zeros(features.dimension),
+            gram=np.zeros(steps * int(features.blocks.matrix_start[-1])),
+            xy=np.zeros(steps * features.dimension),
             squares=np.zeros(1),
-            pairs=np.zeros((known.states * known.actions, 2 + int(features.blocks.size.max()))),
+            pairs=np.zeros((steps * known.states * known.actions, 2 + int(features.blocks.size.max()))),
             values=np.zeros((known.horizon + 1, known.states)),
             policy=np.zeros(shape, dtype=np.int64),
             visits=np.zeros(shape, dtype=np.int64),
@@ -106,9 +108,10 @@ def value_in_play_finite(model: FiniteModel, state: FiniteState, h: int, s: int)
 def record(model: RecordedModel, state: RecordedState) -> None:
     """Enter the rows of the plan that is in play."""
     horizon, states = state.policy.shape
-    actions = model.full.base_reward.size // states
+    actions, steps = model.full.actions, model.full.steps
     target, x = model.full.scratch.target, model.full.scratch.x
     blocks = model.full.blocks
+    per_step = blocks.size.size // steps
     for h in range(horizon):
         for s in range(states):
             count = state.visits[h, s]
@@ -125,14 +128,16 @@ def record(model: RecordedModel, state: RecordedState) -> None:
             shift = state.first_target[h, s] - middle
             y = (total + count * shift) / spread
             state.squares[0] += (squares + shift * (2.0 * total + count * shift)) / (spread * spread)
-            b = blocks.of[sa]
+            t = h % steps
+            b = t * per_step + blocks.of[sa]
+            row = t * states * actions + sa
             add_row(block_matrix(state.gram, blocks, b), count, x)
             xy = block_vector(state.xy, blocks, b)
-            state.pairs[sa, 0] += count
-            state.pairs[sa, 1] += y
+            state.pairs[row, 0] += count
+            state.pairs[row, 1] += y
             for i in range(xy.size):
                 xy[i] += y * x[i]
-                state.pairs[sa, 2 + i] += count * x[i]
+                state.pairs[row, 2 + i] += count * x[i]
 
 
 @compiled
@@ -155,11 +160,17 @@ def plan_recorded(model: RecordedModel, state: RecordedState, start: int, key: n
     return news
 
 
+@implements(hear, RecordedState, argument=1, inline=True)
+def hear_recorded(model: RecordedModel, state: RecordedState, h: int, s: int, a: int, reward: float) -> None:
+    """Let the inner learner hear a reward."""
+    hear(model.inner, state.inner, h, s, a, reward)
+
+
 @implements(observe, RecordedState, argument=1, inline=True)
 def observe_recorded(model: RecordedModel, state: RecordedState, h: int, s: int, a: int, bonus: float, s2: int) -> None:
     """Count a row, here and in the inner learner."""
     if h < model.full.rows:
-        target = bonus + state.values[h + 1, s2]
+        target = in_target(model.full.rewards, bonus) + state.values[h + 1, s2]
         if state.visits[h, s] == 0:
             state.first_target[h, s] = target
         gap = target - state.first_target[h, s]

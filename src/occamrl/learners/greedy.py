@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from occamrl.contracts import Known, Learner
 from occamrl.families.features import FeatureMap
 from occamrl.learners.linear import LinearModel, LinearState
+from occamrl.learners.rewards import Rewards, require_rewards
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 
 
@@ -20,11 +21,15 @@ class Greedy(Learner):
     weights: str = "range"
     replan: float = 0.2
     regularization: float = 1.0
+    rewards: Rewards = "known"
+    kernel: str = "stationary"
 
     def __post_init__(self) -> None:
+        require_rewards(self.rewards)
         self._without_bonus()
 
     def _without_bonus(self) -> UCRLVTRLin:
+        rewards = self.rewards if isinstance(self.rewards, str) else replace(self.rewards, scale=0.0)
         return UCRLVTRLin(
             features=self.features,
             norm_bound=1.0,
@@ -32,6 +37,8 @@ class Greedy(Learner):
             weights=self.weights,
             replan=self.replan,
             regularization=self.regularization,
+            rewards=rewards,
+            kernel=self.kernel,
         )
 
     def model(self, known: Known) -> LinearModel:

@@ -9,7 +9,7 @@ from typing import Any
 from occamrl.contracts import Known, Learner
 from occamrl.errors import ParameterError
 from occamrl.families.ladder import Ladder
-from occamrl.learners.finite_rows import FiniteModel, FiniteState
+from occamrl.learners.rewards import Rewards
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_nested import example_ladder
 
@@ -24,6 +24,8 @@ class _OnRung(Learner):
     weights: str = "range"
     replan: float = 0.0
     scale: float = 1.0
+    rewards: Rewards = "known"
+    kernel: str = "stationary"
 
     def __post_init__(self) -> None:
         if not isinstance(self.ladder, Ladder):
@@ -43,17 +45,19 @@ class _OnRung(Learner):
             weights=self.weights,
             replan=self.replan,
             scale=self.scale,
+            rewards=self.rewards,
+            kernel=self.kernel,
         )
 
-    def model(self, known: Known) -> FiniteModel:
+    def model(self, known: Known) -> Any:
         """Return the constants of the compiled functions."""
         return self._base.model(known)
 
-    def begin(self, known: Known) -> FiniteState:
+    def begin(self, known: Known) -> Any:
         """Return a fresh state."""
         return self._base.begin(known)
 
-    def reserve(self, state: FiniteState, episodes: int) -> FiniteState:
+    def reserve(self, state: Any, episodes: int) -> Any:
         """Return a state whose table of rows has room for ``episodes`` more episodes."""
         return self._base.reserve(state, episodes)
 

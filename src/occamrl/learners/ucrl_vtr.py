@@ -17,6 +17,8 @@ from occamrl.kernels.compile import compiled
 from occamrl.kernels.features import fill_target
 from occamrl.kernels.row_table import row_table, with_room
 from occamrl.learners import finite as _compiled_functions  # noqa: F401  (registers plan, observe, ...)
+from occamrl.learners._planned import is_planned, planned_model, planned_state
+from occamrl.learners.finite_planned import PlannedState
 from occamrl.learners.finite_rows import (
     ALIVE,
     COUNTERS,
@@ -32,6 +34,7 @@ from occamrl.learners.finite_rows import (
     Pending,
     Scratch,
 )
+from occamrl.learners.rewards import Rewards, require_rewards
 
 _COLUMN_NUMBERS = 2**23  # at most 64 MiB of cached columns
 
@@ -56,6 +59,12 @@ class UCRLVTR(Learner):
         Multiplies the slack of the confidence set. Below 1 the guarantee is lost.
     prior : array [n], optional
         Weights of the members in M22, for the sharp set; uniform by default.
+    rewards : "known", RewardsPerPair or RewardsLinear
+        Rewards that are not known are estimated (:mod:`occamrl.learners.rewards`), for a share of delta.
+    kernel : "stationary" | "per_step"
+        One member for all steps, or one for each, with losses and a set of its own at an even part of delta. This and
+        unknown rewards need the sharp set, and values are solved when a plan is due: see
+        :mod:`occamrl.learners.finite_planned`.
     """
 
     family: FiniteFamily
@@ -65,12 +74,22 @@ class UCRLVTR(Learner):
     replan: float = 0.0
     scale: float = 1.0
     prior: Floats | None = None
+    rewards: Rewards = "known"
+    kernel: str = "stationary"
 
     def __post_init__(self) -> None:
+        require_rewards(self.rewards)
+        require_choice("kernel", self.kernel, ("stationary", "per_step"))
+        if self._planned and self.radius != "sharp":
+            got = f"{self.radius!r} with unknown rewards or one kernel per step"
+            raise ParameterError("radius", got=got, expected='"sharp"')
         require_choice("radius", self.radius, FINITE_SETS)
         require_choice("weights", self.weights, ("range", "none"))
         if not isinstance(self.family, FiniteFamily):
             raise ParameterError("family", got=type(self.family).__name__, expected="a FiniteFamily")
+        if self._planned and self.family.reach > 0.0:  # the term of `occamrl.families.off_grid` is not in its test
+            expected = "a list of kernels with unknown rewards or one kernel per step"
+            raise ParameterError("family", got="a cover of a box", expected=expected)
         require_number("delta", self.delta, 1e-100, 1.0)
         require_number("replan", self.replan, 0.0, 1e100)
         require_number("scale", self.scale, 0.0, 1e100)
@@ -81,8 +100,27 @@ class UCRLVTR(Learner):
             if not (weights > 0.0).all() or weights.sum() > 1.0 + 1e-9:
                 raise ParameterError("prior", got="weights", expected="positive numbers with a sum of at most 1")
 
-    def model(self, known: Known) -> FiniteModel:
-        """Return the constants of the compiled functions; value functions are solved once per family and problem."""
+    @property
+    def _planned(self) -> bool:
+        return is_planned(self.rewards, self.kernel)
+
+    def model(self, known: Known) -> Any:
+        """Return the constants of the compiled functions: a FiniteModel, or a PlannedModel if values change.
+
+        A FiniteModel's value functions are solved once per family and problem.
+        """
+        if self._planned:
+            return planned_model(
+                self.family,
+                known,
+                delta=float(self.delta),
+                weights=self.weights,
+                replan=float(self.replan),
+                scale=float(self.scale),
+                rewards=self.rewards,
+                kernel=self.kernel,
+                prior=self.prior,
+            )
         features = self.family.features
         layout = features.attach(known)
         values = self.family.optimal_values(known)
@@ -129,8 +167,10 @@ class UCRLVTR(Learner):
             ),
         )
 
-    def begin(self, known: Known) -> FiniteState:
-        """Return a fresh state."""
+    def begin(self, known: Known) -> Any:
+        """Return a fresh state: a FiniteState, or a PlannedState."""
+        if self._planned:
+            return planned_state(self.family, known, self.rewards, self.kernel)
         n, horizon, states = self.family.size, known.horizon, known.states
         cells = horizon * states
         counters = np.zeros(COUNTERS, dtype=np.int64)
@@ -156,8 +196,10 @@ class UCRLVTR(Learner):
             counters=counters,
         )
 
-    def reserve(self, state: FiniteState, episodes: int) -> FiniteState:
+    def reserve(self, state: Any, episodes: int) -> Any:
         """Return a state whose table of rows has room for ``episodes`` more episodes."""
+        if isinstance(state, PlannedState):
+            return state
         horizon = state.policy.shape[0]
         distinct = state.policy.size * self.family.size
         return state._replace(table=with_room(state.table, min((episodes + 1) * horizon, distinct)))

@@ -15,27 +15,46 @@ from occamrl.errors import ParameterError, ShapeError, require_choice, require_n
 from occamrl.families.features import FeatureMap
 from occamrl.kernels.batch import MOST_COORDINATES, Batch, dense_batch, empty_batch, tabular_batch
 from occamrl.kernels.features import DenseFeatures, TabularFeatures
+from occamrl.kernels.ridge import stacked
 from occamrl.learners.linear import LinearModel, LinearState, Scratch, absorb, linear_state, refactor
+from occamrl.learners.reward_rows import RewardRows
+from occamrl.learners.rewards import (
+    Rewards,
+    copy_rewards,
+    kernel_share,
+    require_rewards,
+    rewards_model,
+    rewards_state,
+    seen_by,
+)
 
 SMALLEST, LARGEST = 1e-100, 1e100  # parameters between these keep every formula finite
 SMALLEST_LEVEL = 1e-300  # of delta, which enters by its logarithm
+KERNELS = ("stationary", "per_step")
 
 
 class LinearStatistics(NamedTuple):
     """What was learned, apart from any plan: enough for another learner to go on from (M17)."""
 
-    gram: Floats  # [blocks' matrices] sum x x^T, without lambda I
-    xy: Floats  # [d] sum y x
+    gram: Floats  # [T * blocks' matrices] sum x x^T, without lambda I
+    xy: Floats  # [T*d] sum y x
     episodes: int
+    steps: int = 1  # T: 1, or H with one kernel per step
+    rewards: RewardRows | None = None  # what was heard of rewards that are estimated
 
     def restrict(self, coordinates: Sequence[int]) -> LinearStatistics:
-        """Return the [D, D] and [D] blocks, for one dense block of coordinates."""
-        d = self.xy.size
-        if self.gram.size != d * d:
+        """Return the [D, D] and [D] blocks of every step, for one dense block of coordinates."""
+        d = self.xy.size // self.steps
+        if self.gram.size != self.steps * d * d:
             raise ShapeError("statistics", got="several blocks", expected="one dense block to restrict")
         chosen = np.asarray(coordinates, dtype=np.int64)
-        block = self.gram.reshape(d, d)[np.ix_(chosen, chosen)]
-        return LinearStatistics(np.ascontiguousarray(block).ravel(), self.xy[chosen], self.episodes)
+        block = self.gram.reshape(-1, d, d)[:, chosen[:, None], chosen]
+        return self._replace(gram=np.ascontiguousarray(block).ravel(), xy=self.xy.reshape(-1, d)[:, chosen].ravel())
+
+    def by_step(self) -> list[LinearStatistics]:
+        """Return the statistics of each step as those of a regression of its own."""
+        grams, vectors = np.split(self.gram, self.steps), np.split(self.xy, self.steps)
+        return [LinearStatistics(gram, xy, self.episodes) for gram, xy in zip(grams, vectors, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,6 +94,11 @@ class UCRLVTRLin(Learner):
         lambda' ||theta||^2 } + (1/4)(logdet(Sigma'/lambda') + 2 log(1/delta)), bounded from above at theta_k. It is
         (1/4)(logdet(Sigma/lambda) + slack + 2 log(1/delta)) + lambda b^2 + (lambda' - lambda) ||theta_k||^2. The pair
         is (lambda', slack), slack being at least the difference of the two log-determinants at any time.
+    rewards : "known", RewardsPerPair or RewardsLinear
+        Rewards that are not known are estimated (:mod:`occamrl.learners.rewards`), for a share of delta.
+    kernel : "stationary" | "per_step"
+        One parameter for all steps, or one for each with statistics and an ellipsoid of its own; ``norm_bound`` bounds
+        every one of them, and delta is divided evenly among the steps that give rows.
     """
 
     features: FeatureMap
@@ -90,6 +114,8 @@ class UCRLVTRLin(Learner):
     clip: str | None = None
     active: Sequence[int] | None = None
     event: tuple[float, float] | None = None
+    rewards: Rewards = "known"
+    kernel: str = "stationary"
 
     def __post_init__(self) -> None:
         require_linear_parameters(self)
@@ -113,10 +139,26 @@ class UCRLVTRLin(Learner):
             return (self.features.dimension if self.active is None else len(self.active)) / (4.0 * self.norm_bound**2)
         return float(self.regularization)
 
+    def steps(self, known: Known) -> int:
+        """Return how many parameters there are: T = 1, or one per step."""
+        return known.horizon if self.kernel == "per_step" else 1
+
+    def level(self, known: Known) -> float:
+        """Return the level of one ellipsoid: delta less what pays for rewards, divided among the steps with rows."""
+        level = self.delta if isinstance(self.rewards, str) else kernel_share(self.rewards) * self.delta
+        if self.kernel == "stationary":
+            return float(level)
+        return max(SMALLEST_LEVEL, float(level) / max(1, self.steps_with_rows(known)))
+
+    def steps_with_rows(self, known: Known) -> int:
+        """Return how many steps give a row: H - 1, or H when rewards come on transitions (M20)."""
+        return known.horizon - (seen_by(self.rewards, known).transition_rewards is None)
+
     def model(self, known: Known) -> LinearModel:
         """Return the constants of the compiled functions."""
-        active, planned = self._active(), self.planned
-        layout, blocks = planned.attach(known), planned.blocks
+        known = seen_by(self.rewards, known)
+        active, planned, steps = self._active(), self.planned, self.steps(known)
+        layout, blocks = planned.attach(known), stacked(planned.blocks, steps)
         outcomes, largest = layout.outcomes, int(blocks.size.max())
         chosen = np.zeros(0, dtype=np.int64) if active is None else active
         rows = known.horizon if outcomes.bonus.any() else known.horizon - 1
@@ -130,15 +172,17 @@ class UCRLVTRLin(Learner):
             blocks=blocks,
             row_features=self.features.attach(known),
             active=chosen,
-            base_reward=known.base_reward.flatten(),
+            rewards=rewards_model(self.rewards, known, float(self.delta), float(self.replan)),
+            actions=known.actions,
             horizon=known.horizon,
             rows=rows,
+            steps=steps,
             dimension=planned.dimension,
             batch=batch_of(planned, outcomes),
             radius=ELLIPSOIDS[self.radius],
             weighted=self.weights == "range",
             unit=1.0 if self.weights == "range" else float(plain_range),
-            delta=float(self.delta),
+            delta=self.level(known),
             norm_bound=float(self.norm_bound),
             regularization=self.lam,
             paper_constant=float(self.paper_constant),
@@ -161,10 +205,13 @@ class UCRLVTRLin(Learner):
             ),
         )
 
+    def _fresh(self, known: Known) -> LinearState:
+        rewards = rewards_state(self.rewards, known)
+        return linear_state(self.features, known, self.lam, self._active(), steps=self.steps(known), rewards=rewards)
+
     def begin(self, known: Known, statistics: LinearStatistics | None = None) -> LinearState:
         """Return a fresh state, or one that continues from statistics gathered elsewhere."""
-        active = self._active()
-        state = linear_state(self.features, known, self.lam, active)
+        state = self._fresh(known)
         if statistics is not None:
             if statistics.gram.size != state.sigma.size or statistics.xy.size != state.xy.size:
                 got, expected = (f"{gram.size} and {xy.size} entries" for gram, xy in (statistics[:2], state[:2]))
@@ -172,7 +219,9 @@ class UCRLVTRLin(Learner):
             state.sigma[:] += statistics.gram
             state.xy[:] = statistics.xy
             state.counters[0] = statistics.episodes
-            refactor(self.features.blocks, self.lam, state, active)
+            if statistics.rewards is not None and isinstance(state.rewards, RewardRows):
+                copy_rewards(statistics.rewards, state.rewards)
+            refactor(stacked(self.features.blocks, self.steps(known)), self.lam, state, self._active())
         return state
 
     def reserve(self, state: LinearState, episodes: int) -> LinearState:
@@ -183,8 +232,9 @@ class UCRLVTRLin(Learner):
         """Return the rows seen so far as statistics; rows that wait for a plan are entered first."""
         state = copy.deepcopy(state)  # asking must not change what follows
         absorb(self.model(known), state)
-        gram = state.sigma - linear_state(self.features, known, self.lam, self._active()).sigma
-        return LinearStatistics(gram, state.xy.copy(), int(state.counters[0]))
+        heard = state.rewards if isinstance(state.rewards, RewardRows) else None
+        gram = state.sigma - self._fresh(known).sigma
+        return LinearStatistics(gram, state.xy, int(state.counters[0]), self.steps(known), heard)
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
@@ -227,6 +277,8 @@ def require_linear_parameters(learner: Any) -> None:
     """Refuse parameters outside their range, by name."""
     require_choice("radius", learner.radius, ELLIPSOIDS)
     require_choice("weights", learner.weights, ("range", "none"))
+    require_choice("kernel", learner.kernel, KERNELS)
+    require_rewards(learner.rewards)
     if learner.clip is not None:
         require_choice("clip", learner.clip, ("step", "horizon"))
     if not isinstance(learner.features, FeatureMap):

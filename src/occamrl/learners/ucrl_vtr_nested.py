@@ -12,7 +12,9 @@ from occamrl.contracts import Known, Learner
 from occamrl.errors import ParameterError
 from occamrl.families.finite import FiniteFamily
 from occamrl.families.ladder import Ladder
-from occamrl.learners.finite_rows import CLASS, CURRENT, NEXT_TEST, FiniteModel, FiniteState
+from occamrl.learners._planned import is_planned
+from occamrl.learners.finite_rows import CLASS, CURRENT, NEXT_TEST
+from occamrl.learners.rewards import Rewards
 from occamrl.learners.ucrl_vtr import UCRLVTR, pending_rows
 
 
@@ -25,8 +27,9 @@ class UCRLVTRNested(Learner):
     ladder : Ladder
     delta : float
         The true kernel stays in B at all times, hence its class is never rejected, with probability 1 - delta.
-    weights, replan, scale
-        As in :class:`UCRLVTR`.
+    weights, replan, scale, rewards, kernel
+        As in :class:`UCRLVTR`. With unknown rewards or one kernel per step the classes are tested with every plan, and
+        the first class is 1.
     test : float
         The classes are tested when the data have grown by the factor 1 + test; 0: before every episode.
     start : int
@@ -46,6 +49,8 @@ class UCRLVTRNested(Learner):
     start: int = 1
     safe: bool = False
     guard: bool = False
+    rewards: Rewards = "known"
+    kernel: str = "stationary"
 
     def __post_init__(self) -> None:
         if not isinstance(self.ladder, Ladder):
@@ -55,6 +60,12 @@ class UCRLVTRNested(Learner):
         if self.start not in (1, self.ladder.classes):
             raise ParameterError("start", got=self.start, expected=f"1 or M = {self.ladder.classes}")
         self.base  # noqa: B018  (checks the other parameters)
+        if self._planned and self.start != 1:
+            raise ParameterError("start", got=self.start, expected="1 with unknown rewards or one kernel per step")
+
+    @property
+    def _planned(self) -> bool:
+        return is_planned(self.rewards, self.kernel)
 
     @property
     def base(self) -> UCRLVTR:
@@ -66,24 +77,32 @@ class UCRLVTRNested(Learner):
             replan=self.replan,
             scale=self.scale,
             prior=self.ladder.prior,
+            rewards=self.rewards,
+            kernel=self.kernel,
         )
 
-    def model(self, known: Known) -> FiniteModel:
-        """Return the constants of the compiled functions."""
+    def model(self, known: Known) -> Any:
+        """Return the constants of the compiled functions: a FiniteModel, or a PlannedModel."""
+        if self._planned:
+            return self.base.model(known)._replace(
+                level=self.ladder.level, restrict=not self.safe, guard=bool(self.guard)
+            )
         return self.base.model(known)._replace(
             level=self.ladder.level, restrict=not self.safe, test=float(self.test), guard=bool(self.guard)
         )
 
-    def begin(self, known: Known) -> FiniteState:
-        """Return a fresh state."""
+    def begin(self, known: Known) -> Any:
+        """Return a fresh state: a FiniteState, or a PlannedState."""
         state = self.base.begin(known)
+        if self._planned:
+            return state
         cells = known.horizon * known.states
         state.counters[[CLASS, NEXT_TEST]] = self.start - 1, 1 if self.start == 1 else 2
         if not self.safe:
             state.counters[CURRENT] = self.ladder.sizes[self.start - 1]
         return state._replace(pending=pending_rows(2 * cells, known.horizon, known.states))
 
-    def reserve(self, state: FiniteState, episodes: int) -> FiniteState:
+    def reserve(self, state: Any, episodes: int) -> Any:
         """Return a state whose table of rows has room for ``episodes`` more episodes."""
         return self.base.reserve(state, episodes)
 

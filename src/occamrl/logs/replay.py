@@ -118,10 +118,10 @@ def replay_linear(
         memory["squares"] += _enter(model.full, phase.state.values, rows, first, last, counts, memory)
         memory["episodes"] = last
         losses, unit = test.losses(memory), float(model.full.unit)
-        bound = test.bound(memory, losses, last * known.horizon, unit)
-        tests = zip(rejected, losses, bound + test.off_grid(memory, unit), strict=True)
+        bound = test.bound(memory, losses, last * known.horizon, unit, delta)
+        tests = zip(rejected, losses, bound + test.off_grid(memory, unit, delta), strict=True)
         rejected = [last if at is None and each > most else at for at, each, most in tests]
-        outside = outside or (test.misfit(memory, float(losses[-1]), unit) or 0.0) > 0.0
+        outside = outside or (test.misfit(memory, float(losses[-1]), unit, delta) or 0.0) > 0.0
         tell(last)
     empty = np.zeros(0)
     squares = memory["squares"]

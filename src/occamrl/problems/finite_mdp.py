@@ -15,13 +15,14 @@ from typing import NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from occamrl.contracts import Floats, Ints, Known, Truth
+from occamrl.contracts import Floats, Ints, Known, NoNoise, Truth
 from occamrl.errors import HorizonError, ParameterError
 from occamrl.kernels import bellman
 from occamrl.problems import listing as outcome_list
 from occamrl.problems.checks import require_integer
 from occamrl.problems.distributions import initial_distribution, mixed_policy
 from occamrl.problems.listing import Listing, read_only
+from occamrl.problems.noise import BernoulliRewards, BetaRewards, RewardNoise
 from occamrl.problems.reading import Sparse, read_kernel, with_rewards
 from occamrl.problems.tables import Table, read_table
 
@@ -50,6 +51,9 @@ class FiniteMDP:
         A state, or a distribution over states [S].
     absorbing
         States to be made absorbing: under every action they stay, with reward 0, whatever the arrays say there.
+    reward_noise
+        How rewards scatter around the means that ``reward`` states: ``BernoulliRewards()`` or ``BetaRewards()``. Values
+        and regret are those of the means, and an agent that knows the rewards knows the means.
 
     Examples
     --------
@@ -63,6 +67,7 @@ class FiniteMDP:
     actions: int
     horizon: int
     initial_distribution: Floats
+    reward_noise: RewardNoise | None
     _listing: Listing
 
     def __init__(
@@ -74,7 +79,10 @@ class FiniteMDP:
         horizon: int,
         initial_state: int | ArrayLike = 0,
         absorbing: Sequence[int] | Ints = (),
+        reward_noise: RewardNoise | None = None,
     ) -> None:
+        if not (reward_noise is None or isinstance(reward_noise, (BernoulliRewards, BetaRewards))):
+            raise ParameterError("reward_noise", got=repr(reward_noise), expected="BernoulliRewards or BetaRewards")
         horizon = require_integer("horizon", horizon, 1, HorizonError)
         if outcomes is not None:
             if transition is not None or reward is not None:
@@ -94,7 +102,8 @@ class FiniteMDP:
                 raise ParameterError("absorbing", got=s, expected=f"states in 0..{listed - 1}")
         listing = outcome_list.absorb(listing, np.array(absorbing, np.int64), states, actions)
         outcome_list.validate(listing, states, actions, fields, reward_of_pair)
-        self._set(states, actions, horizon, initial_distribution(initial_state, listed, states), listing)
+        initial = initial_distribution(initial_state, listed, states)
+        self._set(states, actions, horizon, initial, listing, reward_noise)
 
     @classmethod
     def from_outcomes(
@@ -126,18 +135,26 @@ class FiniteMDP:
         mdp._set(states, actions, horizon, initial_distribution(initial_state, listed, states), listing)
         return mdp
 
-    def _set(self, states: int, actions: int, horizon: int, initial: Floats, listing: Listing) -> None:
-        fields = ("states", "actions", "horizon", "initial_distribution", "_listing")
-        frozen = outcome_list.freeze(listing)
-        self.__dict__.update(zip(fields, (states, actions, horizon, read_only(initial), frozen), strict=True))
+    def _set(
+        self,
+        states: int,
+        actions: int,
+        horizon: int,
+        initial: Floats,
+        listing: Listing,
+        reward_noise: RewardNoise | None = None,
+    ) -> None:
+        fields = ("states", "actions", "horizon", "initial_distribution", "_listing", "reward_noise")
+        parts = (states, actions, horizon, read_only(initial), outcome_list.freeze(listing), reward_noise)
+        self.__dict__.update(zip(fields, parts, strict=True))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise FrozenInstanceError(f"FiniteMDP cannot be changed (attribute {name!r})")
 
-    def __getstate__(self) -> tuple[int, int, int, Floats, Listing]:
-        return self.states, self.actions, self.horizon, self.initial_distribution, self._listing
+    def __getstate__(self) -> tuple[int, int, int, Floats, Listing, RewardNoise | None]:
+        return self.states, self.actions, self.horizon, self.initial_distribution, self._listing, self.reward_noise
 
-    def __setstate__(self, state: tuple[int, int, int, Floats, Listing]) -> None:
+    def __setstate__(self, state: tuple[int, int, int, Floats, Listing, RewardNoise | None]) -> None:
         self._set(*state)  # arrays come back writeable from a pickle; compiled code tells the two apart
 
     def __repr__(self) -> str:
@@ -146,7 +163,8 @@ class FiniteMDP:
         return (
             f"FiniteMDP(states={self.states}, actions={self.actions}, horizon={self.horizon}, "
             f"{'one kernel' if self.stationary else 'a kernel per step'} with {count} outcomes, "
-            f"rewards {'r[s, a]' if self.known.transition_rewards is None else 'on transitions'}, "
+            f"rewards {'r[s, a]' if self.known.transition_rewards is None else 'on transitions'}"
+            f"{'' if self.reward_noise is None else f' with {self.reward_noise!r}'}, "
             f"initial_state={start[0] if start.size == 1 else f'a distribution over {start.size} states'})"
         )
 
@@ -175,6 +193,7 @@ class FiniteMDP:
             base_reward=base_reward,
             initial_cumulative=read_only(initial),
             optimal_values=read_only(values),
+            noise=NoNoise() if self.reward_noise is None else self.reward_noise.compiled(happens.reward),
         )
 
     @cached_property
@@ -184,6 +203,8 @@ class FiniteMDP:
         truth = self.truth
         for array in (*truth.outcomes, truth.probability, truth.base_reward, truth.initial_cumulative):
             digest.update(np.ascontiguousarray(array).tobytes())
+        if self.reward_noise is not None:
+            digest.update(repr(self.reward_noise).encode())
         return digest.hexdigest()
 
     @cached_property

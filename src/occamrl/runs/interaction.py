@@ -14,7 +14,7 @@ from occamrl import seeding
 from occamrl.contracts import Agent, Known
 from occamrl.errors import OccamRLError, ParameterError, RewardError
 from occamrl.kernels.compile import hot
-from occamrl.kernels.episodes import PLANNED, act, observe, plan, planned_value
+from occamrl.kernels.episodes import PLANNED, act, hear, observe, plan, planned_value
 from occamrl.runs.phases import PhaseWalk
 
 _ROOM = 64  # episodes reserved at a time
@@ -37,6 +37,11 @@ def _observe(model: Any, state: Any, h: int, s: int, a: int, bonus: float, s2: i
 
 
 @hot
+def _hear(model: Any, state: Any, h: int, s: int, a: int, reward: float) -> None:
+    hear(model, state, h, s, a, reward)
+
+
+@hot
 def _planned_value(model: Any, state: Any, s: int) -> float:
     return planned_value(model, state, s)
 
@@ -45,7 +50,8 @@ class Interaction:
     """An agent at work on an environment that someone else steps.
 
     Call ``begin(state)``, then ``act()`` and ``record(reward, next_state)`` H times, then ``begin`` again. An episode
-    that ends early is closed by ``begin`` as well: steps that were not taken give no rows.
+    that ends early is closed by ``begin`` as well: steps that were not taken give no rows. An environment whose rewards
+    are not known is given as ``Known.of_sizes(...)``, to an agent that estimates them.
     """
 
     def __init__(self, agent: Agent, known: Known, *, seed: int = 0) -> None:
@@ -84,18 +90,23 @@ class Interaction:
             raise RewardError("reward", index=(self.episode, h), got=repr(reward), expected="a number in [0, 1]")
         base = float(self.known.base_reward[self._state, self.act()])
         bonus = float(reward) - base
-        if self.known.transition_rewards is None:
+        if not self.known.rewards_known:
+            bonus = 0.0
+        elif self.known.transition_rewards is None:
             if abs(bonus) > _ROUNDING:
                 at = (self.episode, h)
                 raise RewardError("reward", index=at, got=reward, expected=f"{base}, the known reward of (s, a)")
             bonus = 0.0  # rounding in an environment's own sum must not become a target
-        self.record_bonus(bonus, next_state)
+        self.record_bonus(bonus, next_state, reward=float(reward))
 
-    def record_bonus(self, bonus: float, next_state: int) -> None:
-        """Learn from a transition whose reward was base_reward[s, a] + bonus."""
+    def record_bonus(self, bonus: float, next_state: int, *, reward: float | None = None) -> None:
+        """Learn from a transition whose mean reward is base_reward[s, a] + bonus; ``reward`` came, if not that one."""
         h, a, s2 = self._open_step(), self.act(), self._valid(next_state)
+        mean = float(self.known.base_reward[self._state, a]) + bonus
+        came = mean if reward is None else reward
+        _hear(self.walk.model, self.walk.state, h, self._state, a, came)
         _observe(self.walk.model, self.walk.state, h, self._state, a, bonus, s2)
-        self._returned += float(self.known.base_reward[self._state, a]) + bonus
+        self._returned += came
         self._state = s2
         self._step = h + 1
         if self._step == self.known.horizon:

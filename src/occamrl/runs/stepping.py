@@ -2,7 +2,7 @@
 
 A learner's policy is fixed before the episode (its value V^{pi_k} is evaluated then), and rows enter the statistics in
 the order of the steps. So the actions of all (h, s) are written out when the episode begins, and all transitions are
-observed when it is over: the same five functions as in the fused loop, in the same order, without passing a learner's
+observed when it is over: the same functions as in the fused loop, in the same order, without passing a learner's
 arrays from Python to compiled code and back at every step.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from occamrl.contracts import Floats, Ints, Truth
 from occamrl.kernels.compile import hot
-from occamrl.kernels.episodes import act, evaluate, observe, plan
+from occamrl.kernels.episodes import act, evaluate, hear, observe, plan
 
 
 @hot
@@ -43,8 +43,10 @@ def close_episode(
             s2, extra = path[h + 1], bonus[h]
         else:
             s2, extra = s, 0.0
+        reward = base_reward[s * (base_reward.size // actions.shape[1]) + a] + extra
+        hear(model, state, h, s, a, reward)
         observe(model, state, h, s, a, extra, s2)
-        total += base_reward[s * (base_reward.size // actions.shape[1]) + a] + extra
+        total += reward
         s = s2
     return total
 

@@ -14,6 +14,7 @@ from occamrl.confidence.radii import ELLIPSOIDS, ellipsoid_width
 from occamrl.contracts import Floats, Known
 from occamrl.errors import ParameterError
 from occamrl.families.features import FeatureMap
+from occamrl.learners.rewards import Rewards, seen_by
 from occamrl.learners.ucrl_vtr_lin import SMALLEST_LEVEL, LinearStatistics, UCRLVTRLin
 
 LONGEST = 1e18  # episodes: longer than any run
@@ -35,6 +36,8 @@ class LinearBase:
     paper_constant: float = 1.0
     target_range: float | None = None
     clip: str | None = None
+    rewards: Rewards = "known"
+    kernel: str = "stationary"
 
     def base(self, **changes: Any) -> UCRLVTRLin:
         """Return UCRL-VTR-LIN with these parameters, some of them changed."""
@@ -56,37 +59,47 @@ class LinearBase:
 
 
 class Regression(NamedTuple):
-    """A full regression read from pooled statistics."""
+    """A full regression read from pooled statistics, for each of T steps (T = 1: one kernel for all)."""
 
-    sigma: Floats  # [d, d] lambda I + sum x x^T
-    xy: Floats  # [d]
-    theta: Floats  # [d] the ridge estimate
+    sigma: Floats  # [T, d, d] lambda I + sum x x^T
+    xy: Floats  # [T, d]
+    theta: Floats  # [T, d] the ridge estimate
     episodes: int
+
+    @property
+    def estimate(self) -> Floats:
+        """The estimate [d]; with one kernel per step each coordinate's largest, in magnitude, over the steps."""
+        largest = np.argmax(np.abs(self.theta), axis=0)
+        return np.asarray(np.take_along_axis(self.theta, largest[np.newaxis], axis=0)[0], dtype=np.float64)
 
     def excitation(self, horizon: int) -> dict[str, Any]:
         """Return the facts that tell how well every direction is explored; None before any data.
 
         ``excitation`` is lambda_min(Sigma)/(kH), ``weakest`` the coordinate that lies most in that direction, ``seen``
-        the number k of episodes behind it.
+        the number k of episodes behind it. With one kernel per step there are k rows instead of kH, and the step that
+        is explored least counts among those that give rows.
         """
         if self.episodes == 0:
             return {"excitation": None, "weakest": None, "seen": 0}
         s, axes = np.linalg.eigh(self.sigma)
-        weakest = int(np.argmax(np.abs(axes[:, 0])))
-        return {"excitation": float(s[0]) / (self.episodes * horizon), "weakest": weakest, "seen": self.episodes}
+        steps = len(self.sigma)
+        least = int(np.argmin(s[: max(1, steps - 1), 0]))  # the last step has targets of range zero
+        weakest = int(np.argmax(np.abs(axes[least, :, 0])))
+        rows = self.episodes * (horizon if steps == 1 else 1)
+        return {"excitation": float(s[least, 0]) / rows, "weakest": weakest, "seen": self.episodes}
 
 
-def nothing(d: int) -> LinearStatistics:
-    """Return the statistics before any data, for one dense block of d coordinates."""
-    return LinearStatistics(np.zeros(d * d), np.zeros(d), 0)
+def nothing(d: int, steps: int) -> LinearStatistics:
+    """Return the statistics before any data, for one dense block of d coordinates at each of T steps."""
+    return LinearStatistics(np.zeros(steps * d * d), np.zeros(steps * d), 0, steps)
 
 
 def regression(statistics: LinearStatistics, regularization: float) -> Regression:
     """Return the ridge regression on all rows of the statistics (M8)."""
-    d = statistics.xy.size
-    sigma = statistics.gram.reshape(d, d) + regularization * np.eye(d)
-    theta = np.asarray(np.linalg.solve(sigma, statistics.xy), dtype=np.float64)
-    return Regression(sigma, statistics.xy, theta, statistics.episodes)
+    steps, d = statistics.steps, statistics.xy.size // statistics.steps
+    sigma, xy = statistics.gram.reshape(steps, d, d) + regularization * np.eye(d), statistics.xy.reshape(steps, d)
+    theta = np.asarray(np.linalg.solve(sigma, xy[:, :, np.newaxis])[:, :, 0], dtype=np.float64)
+    return Regression(sigma, xy, theta, statistics.episodes)
 
 
 def squared_radius(learner: UCRLVTRLin, known: Known, dimension: int, logdet: float, episodes: int) -> float:
@@ -100,7 +113,7 @@ def squared_radius(learner: UCRLVTRLin, known: Known, dimension: int, logdet: fl
         episodes,
         dimension,
         logdet,
-        float(learner.delta),
+        learner.level(known),
         learner.lam,
         float(learner.norm_bound),
         float(learner.paper_constant),
@@ -115,7 +128,7 @@ def target_unit(learner: LinearBase | UCRLVTRLin, known: Known) -> float:
     if learner.target_range is not None:
         return float(learner.target_range)
     at_horizon = learner.clip == "horizon" or (learner.clip is None and learner.radius == "ayoub")
-    return float(known.horizon - (known.transition_rewards is None) + at_horizon)
+    return float(known.horizon - (seen_by(learner.rewards, known).transition_rewards is None) + at_horizon)
 
 
 def decayed_level(delta: float, decay: float, epoch: int) -> float:

@@ -40,18 +40,30 @@ class Spectrum(NamedTuple):
         return float(np.log1p(self.eigenvalues / lam).sum())
 
 
-def spectrum(statistics: LinearStatistics) -> Spectrum:
-    """Return the rows along the axes of their matrix."""
-    d = statistics.xy.size
-    eigenvalues, axes = np.linalg.eigh(statistics.gram.reshape(d, d))
-    return Spectrum(np.maximum(eigenvalues, 0.0), axes.T @ statistics.xy, statistics.episodes)
+def spectra(statistics: LinearStatistics) -> list[Spectrum]:
+    """Return the rows of each step along the axes of their matrix."""
+    found = []
+    for gram, xy, *_ in statistics.by_step():
+        eigenvalues, axes = np.linalg.eigh(gram.reshape(xy.size, xy.size))
+        found.append(Spectrum(np.maximum(eigenvalues, 0.0), axes.T @ xy, statistics.episodes))
+    return found
+
+
+def that_matter(every: list[Spectrum], learner: UCRLVTRLin, known: Known) -> list[Spectrum]:
+    """Return the steps that give rows, or the only one there is.
+
+    The last step gives none without rewards on transitions, and no plan looks at its parameter: no norm to bound.
+    """
+    return every[: max(1, learner.steps_with_rows(known))]
 
 
 def refined_norm(learner: UCRLVTRLin, known: Known, statistics: LinearStatistics) -> float:
-    """Return the largest norm in a learner's confidence ellipsoid with these rows (M19)."""
-    rows = spectrum(statistics)
-    beta = squared_radius(learner, known, rows.xy.size, rows.logdet(learner.lam), rows.episodes)
-    return _farthest_norm(learner.lam, rows, beta)
+    """Return the largest norm in a learner's confidence ellipsoid with these rows (M19), or in those of all steps."""
+    norms = []
+    for rows in that_matter(spectra(statistics), learner, known):
+        beta = squared_radius(learner, known, rows.xy.size, rows.logdet(learner.lam), rows.episodes)
+        norms.append(_farthest_norm(learner.lam, rows, beta))
+    return max(norms)
 
 
 def _farthest_norm(lam: float, rows: Spectrum, beta: float) -> float:
@@ -104,31 +116,40 @@ def refine(
     A negative beta leaves no theta within the bound, and a bound under ``least`` no kernel: either the features or the
     bound that was given are wrong, or this is the run in delta^-1 in which an event failed. Nothing can be refined
     then. The learner has the bound that was given, and its own event alone, with which beta is never negative.
+
+    With one kernel per step the bound is for all of them: the largest that any step allows.
     """
-    rows = spectrum(statistics)
+    every = spectra(statistics)
+    steps = that_matter(every, learners[0], known)
     lams = np.array([learner.lam for learner in learners])
     contradicted = False
     for _ in range(_MOST_ROUNDS):
-        smallest = _radii(learners, known, rows, bound).min(axis=1)
-        contradicted = bool((smallest < 0.0).any()) or bound < (1.0 - _ROUNDING) * least
+        smallest = [_radii(learners, known, rows, bound).min(axis=1) for rows in steps]
+        contradicted = any(bool((each < 0.0).any()) for each in smallest) or bound < (1.0 - _ROUNDING) * least
         if contradicted:
             bound = float(learners[0].norm_bound)
             break
-        smaller = min(_farthest_norm(lam, rows, beta) for lam, beta in zip(lams, smallest, strict=True))
+        smaller = max(
+            min(_farthest_norm(lam, rows, beta) for lam, beta in zip(lams, each, strict=True))
+            for rows, each in zip(steps, smallest, strict=True)
+        )
         if smaller > (1.0 - _WORTHWHILE) * bound:
             break
         bound = smaller
-    radii = _radii(learners, known, rows, bound, playing=True)
+    volume = np.zeros((lams.size, lams.size))
     other = lams[:, np.newaxis] != lams if contradicted else lams[:, np.newaxis] > lams
-    radii[other] = np.inf  # while it plays, a learner can only follow the event of a larger lambda
-    volume = rows.xy.size * np.log(radii)
-    volume -= np.log(rows.eigenvalues + lams[:, np.newaxis]).sum(axis=1)[:, np.newaxis]
+    for rows in steps:
+        radii = _radii(learners, known, rows, bound, playing=True)
+        radii[other] = np.inf  # while it plays, a learner can only follow the event of a larger lambda
+        volume += rows.xy.size * np.log(radii)
+        volume -= np.log(rows.eigenvalues + lams[:, np.newaxis]).sum(axis=1)[:, np.newaxis]
     shape, event = divmod(int(np.argmin(volume)), lams.size)
     chosen = dataclasses.replace(learners[shape], norm_bound=bound)
     if shape == event:
         return Refinement(chosen, contradicted)
     # Both log-determinants grow with the rows, and their difference shrinks: its present value bounds it from now on.
-    slack = rows.logdet(float(lams[event])) - rows.logdet(float(lams[shape]))
+    # A learner has one slack for all steps, those without rows among them.
+    slack = max(rows.logdet(float(lams[event])) - rows.logdet(float(lams[shape])) for rows in every)
     return Refinement(dataclasses.replace(chosen, event=(float(lams[event]), slack)), contradicted)
 
 
@@ -148,7 +169,7 @@ def _radii(
     lams = np.array([each.lam for each in learners])
     centers = np.stack([rows.center(float(lam)) for lam in lams])
     unit = target_unit(learners[0], known)
-    noise = np.array([rows.logdet(each.lam) + 2.0 * math.log(1.0 / each.delta) for each in learners])
+    noise = np.array([rows.logdet(each.lam) + 2.0 * math.log(1.0 / each.level(known)) for each in learners])
     # L'(theta') - L(theta) = (lambda' - lambda) <theta, theta'>: both are quadratic forms of xy on the same axes
     products = np.sum(centers**2, axis=1)[:, np.newaxis] if playing else centers @ centers.T
     losses = (lams - lams[:, np.newaxis]) * products

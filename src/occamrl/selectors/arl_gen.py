@@ -12,12 +12,16 @@ import numpy as np
 from occamrl.confidence.preflight import Preflight, preflight
 from occamrl.contracts import Known, Phase, PhaseOutcome, Selector
 from occamrl.errors import ParameterError, require_choice
+from occamrl.families.finite import FiniteFamily
 from occamrl.families.ladder import Ladder
 from occamrl.families.linear_ladder import LinearLadder
+from occamrl.learners._planned import is_planned
+from occamrl.learners.rewards import Rewards, require_rewards
 from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested, example_ladder
 from occamrl.selectors._ladder_anytime import LadderAnytime
 from occamrl.selectors._ladder_epochs import LadderEpochs
 from occamrl.selectors._ladder_linear import LadderLinear
+from occamrl.selectors._ladder_planned import LadderPlanned
 
 RULES = ("paper", "sharp")
 DATA = ("fresh", "pooled")
@@ -64,6 +68,10 @@ class ARLGen(Selector):
         Of the base learner; by default 0, on a LinearLadder 0.2.
     scale, slack : float
         Multiply the slack of the confidence set, and that of the test at epochs. Below 1 the guarantee is lost.
+    rewards, kernel
+        Of the base learner: unknown rewards, and one kernel per step, the true class then being the smallest that holds
+        all of them. On a Ladder either needs the sharp set (``radius`` "sharp", also its default then), and the run
+        begins with class 1 at any time. On a LinearLadder neither goes with finite classes.
 
     Notes
     -----
@@ -87,9 +95,13 @@ class ARLGen(Selector):
     replan: float | None = None
     scale: float = 1.0
     slack: float = 1.0
+    rewards: Rewards = "known"
+    kernel: str = "stationary"
 
     def __post_init__(self) -> None:
         require_choice("rule", self.rule, RULES)
+        require_rewards(self.rewards)
+        require_choice("kernel", self.kernel, ("stationary", "per_step"))
         if not isinstance(self.ladder, (Ladder, LinearLadder)):
             raise ParameterError("ladder", got=type(self.ladder).__name__, expected="a Ladder or LinearLadder")
         if self.data is not None:
@@ -106,7 +118,7 @@ class ARLGen(Selector):
         if self.start_class not in (1, self.ladder.classes):
             raise ParameterError("start_class", got=self.start_class, expected=f"1 or M = {self.ladder.classes}")
         if isinstance(self.ladder, LinearLadder):
-            self._require_sense_of_linear()
+            self._require_sense_of_linear(self.ladder)
             return
         if self._anytime:
             if self.rule == "paper":
@@ -118,9 +130,14 @@ class ARLGen(Selector):
         elif self.safe or self.guard:
             raise ParameterError("safe or guard", got=True, expected='False with test "epoch"')
 
-    def _require_sense_of_linear(self) -> None:
+    def _require_sense_of_linear(self, ladder: LinearLadder) -> None:
         if self.safe:
             raise ParameterError("safe", got=True, expected="False on a LinearLadder; play F_M, or use the guard")
+        finite = [m for m, rung in enumerate(ladder.rungs, start=1) if isinstance(rung, FiniteFamily)]
+        if finite and is_planned(self.rewards, self.kernel):
+            name, got = ("kernel", self.kernel) if isinstance(self.rewards, str) else ("rewards", repr(self.rewards))
+            expected = f"known rewards and a stationary kernel on a LinearLadder with a finite class (F_{finite[0]})"
+            raise ParameterError(name, got=got, expected=expected)
         if self._anytime and self.rule == "paper":
             raise ParameterError("test", got="anytime", expected='"epoch" with rule "paper"')
         if self._anytime and self.data == "fresh":
@@ -133,7 +150,7 @@ class ARLGen(Selector):
         return (self.test or ("epoch" if self.rule == "paper" else "anytime")) == "anytime"
 
     @cached_property
-    def _parts(self) -> LadderAnytime | LadderEpochs | LadderLinear:
+    def _parts(self) -> LadderAnytime | LadderEpochs | LadderLinear | LadderPlanned:
         paper = self.rule == "paper"
         weights = self.weights or ("none" if paper else "range")
         replan = (0.2 if isinstance(self.ladder, LinearLadder) else 0.0) if self.replan is None else self.replan
@@ -155,10 +172,14 @@ class ARLGen(Selector):
                 radius=self.radius or ("paper" if paper else "sharp"),
                 weights=weights,
                 slack=self.slack,
+                rewards=self.rewards,
+                kernel=self.kernel,
             )
             for m in range(1, self.ladder.classes + 1):
                 linear._recorded(m, self.delta)  # checks the other parameters
             return linear
+        if is_planned(self.rewards, self.kernel):
+            return self._planned(common, weights)
         if self._anytime:
             learner = UCRLVTRNested(
                 **common,
@@ -180,6 +201,29 @@ class ARLGen(Selector):
         )
         epochs._learner(1, self.delta)
         return epochs
+
+    def _planned(self, common: dict[str, Any], weights: str) -> LadderPlanned:
+        """Return the parts with unknown rewards or one kernel per step."""
+        if self.radius not in (None, "sharp"):
+            raise ParameterError("radius", got=self.radius, expected='"sharp" with unknown rewards or per-step kernels')
+        if self._anytime and self.start_class != 1:
+            expected = "1 at any time with unknown rewards or per-step kernels"
+            raise ParameterError("start_class", got=self.start_class, expected=expected)
+        parts = LadderPlanned(
+            **common,
+            rule=self.rule,
+            data=self.data or ("fresh" if self.rule == "paper" else "pooled"),
+            test="anytime" if self._anytime else "epoch",
+            start_class=self.start_class,
+            weights=weights,
+            slack=self.slack,
+            safe=self.safe,
+            guard=self.guard,
+            rewards=self.rewards,
+            kernel=self.kernel,
+        )
+        parts._nested()
+        return parts
 
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data."""

@@ -72,6 +72,9 @@ class ARLLinDim(LinearBase, Selector):
     ----------
     features, norm_bound, delta, radius, weights, replan, regularization, scale, paper_constant, target_range, clip
         Of the base algorithm, :class:`~occamrl.learners.ucrl_vtr_lin.UCRLVTRLin`.
+    rewards, kernel
+        Of the base algorithm too. With one kernel per step there is one support: of the coordinates that matter at
+        some step.
     rule : "sharp" | "paper"
         Keep the coordinates of the smallest penalised loss (M18 c), or those of at least threshold^i (M16).
     data : "pooled" | "fresh"
@@ -153,7 +156,7 @@ class ARLLinDim(LinearBase, Selector):
             "label": EXPLOITATION,
             "active": list(range(d)),
             "stretched": 1.0,
-            "statistics": nothing(d),  # of the rows that the support is chosen from
+            "statistics": nothing(d, self.base().steps(known)),  # of the rows that the support is chosen from
             "estimator": None,  # the state of the one learner that estimates on fresh data
         }
 
@@ -202,7 +205,7 @@ class ARLLinDim(LinearBase, Selector):
             return
         fit = regression(memory["statistics"], self.support_lam)
         if self.rule == "paper":
-            active = thresholded(fit.theta, self.threshold ** memory["epoch"])
+            active = thresholded(fit.estimate, self.threshold ** memory["epoch"])
         else:
             lam, unit = self.support_lam, target_unit(self, known)
             active = sharp_support(fit.sigma, fit.xy, regularization=lam, unit=unit, last=memory["active"])
@@ -223,7 +226,7 @@ class ARLLinDim(LinearBase, Selector):
         full = memory["label"] == ESTIMATION
         return {
             "active": list(range(self.features.dimension)) if full else list(memory["active"]),
-            "estimate": (np.ones_like(fit.theta) if fit.episodes == 0 else fit.theta).tolist(),
+            "estimate": (np.ones_like(fit.estimate) if fit.episodes == 0 else fit.estimate).tolist(),
             "threshold": self._current_threshold(known, memory, fit),
             "norm_bound": float(learner.norm_bound),
             "level": float(learner.delta),

@@ -62,6 +62,8 @@ class ARLLinNorm(LinearBase, Selector):
     features, norm_bound, delta, radius, weights, replan, regularization, scale, paper_constant, target_range, clip
         Of the base algorithm, :class:`~occamrl.learners.ucrl_vtr_lin.UCRLVTRLin`. ``norm_bound`` is b_1, and
         ``regularization`` is by default "scaled", or 1 with the paper's radius.
+    rewards, kernel
+        Of the base algorithm too. With one kernel per step the bound is for the largest of their norms.
     data : "pooled" | "fresh"
         Keep the rows of all epochs, or begin each epoch without any, as the paper does.
     initial_episodes : int
@@ -101,7 +103,8 @@ class ARLLinNorm(LinearBase, Selector):
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data: epoch 1, the bound that was given."""
         d, least = self.features.dimension, require_possible(self.features, self.norm_bound)
-        return {"epoch": 1, "norm_bound": float(self.norm_bound), "statistics": nothing(d), "least": least}
+        rows = nothing(d, self.base().steps(known))
+        return {"epoch": 1, "norm_bound": float(self.norm_bound), "statistics": rows, "least": least}
 
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Play an epoch with the present bound."""
@@ -117,7 +120,7 @@ class ARLLinNorm(LinearBase, Selector):
         event = (learner.lam, 0.0) if learner.event is None else learner.event
         facts = {
             "norm_bound": memory["norm_bound"],
-            "estimate": fit.theta.tolist(),
+            "estimate": fit.estimate.tolist(),
             "regularization": [learner.lam, event[0]],
             "level": float(learner.delta),
             "contradicted": contradicted,

@@ -1,0 +1,140 @@
+"""UCRL-VTR with unknown rewards and one kernel per step: against plain NumPy, and against the plain learner."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import occamrl as orl
+from benchmarks import plain_numpy
+from occamrl.contracts import Floats
+from occamrl.errors import ParameterError
+from occamrl.families.finite import FiniteFamily
+from occamrl.families.ladder import Ladder
+from occamrl.learners._planned import PlannedRung
+from occamrl.learners.rewards import RewardsPerPair
+from occamrl.learners.ucrl_vtr import UCRLVTR
+from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
+from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.problems.noise import BernoulliRewards
+from tests.cases import Player, environment_uniforms, stack
+from tests.learners import extended_reference as reference
+
+CASE = stack(3, members=6)
+DELTA = 0.2
+
+
+@pytest.mark.parametrize("weights", ["range", "none"])
+@pytest.mark.parametrize("replan", [0.0, 0.3])
+def test_with_neither_it_plays_plain_ucrl_vtr(weights: str, replan: float) -> None:
+    """Known rewards and one kernel through the same code: every episode is that of the plain NumPy algorithm."""
+    case = stack(0, members=8, horizon=5)
+    learner = PlannedRung(
+        ladder=Ladder([case.family]), m=1, delta=DELTA, weights=weights, replan=replan, scale=1.0, rewards="known",
+        kernel="stationary",
+    )  # fmt: skip
+    player = Player(learner, case.mdp, seed=2)
+    if weights == "none":  # who solves beforehand knows the largest range of a value; this learner takes H - 1
+        unit = _largest_range(case.family, case.mdp)
+        player.model = player.model._replace(unit=unit, slack=player.model.slack * (unit / player.model.unit) ** 2)
+    uniforms = environment_uniforms(2, 300, 5)[:, 1:]
+    options: Any = {"weights": weights, "replan": replan, "delta": DELTA, "radius": "sharp"}
+    expected = plain_numpy.ucrl_vtr(
+        case.kernels, case.reward, case.kernels[0], 5, 0, episodes=300, uniforms=uniforms, **options
+    )
+    played = player.play(300)
+    np.testing.assert_allclose(played.regret, expected["regret"], rtol=0, atol=1e-9)
+    assert played.plans == expected["plans"]
+    assert played.regret.max() > 0.0
+    assert (player.state.inside == 0).any()
+
+
+def _largest_range(family: FiniteFamily, mdp: FiniteMDP) -> float:
+    values = family.optimal_values(mdp.known)[:, 1:]
+    return float((values.max(axis=2) - values.min(axis=2)).max())
+
+
+def plan(steps: list[reference.Step], reward: Floats, kernels: Floats, *, delta: float, per_step: bool) -> Floats:
+    """Return the optimistic values [H + 1, S] from all rows, by definition (range weights, uniform prior)."""
+    n, states = kernels.shape[:2]
+    horizon = reward.shape[0]
+    inside = np.ones((horizon, n), dtype=bool)
+    for h in range(horizon):
+        losses = np.zeros(n)
+        for step in steps:
+            spread = np.ptp(step.values)
+            if step.h < horizon - 1 and (step.h == h or not per_step) and spread > 0.0:
+                target = (step.values - 0.5 * (step.values.max() + step.values.min())) / spread
+                losses += (target[step.s2] - kernels[:, step.s, step.a] @ target) ** 2
+        level = delta / (horizon - 1) if per_step else delta
+        inside[h] = losses <= 0.5 * (math.log(1 / level) - math.log(np.exp(-2 * losses).mean()))
+
+    def backwards(choose: Any) -> Floats:
+        values = np.zeros((horizon + 1, states))
+        for h in reversed(range(horizon)):
+            values[h] = (reward[h] + choose(h, kernels @ values[h + 1])).max(axis=1)
+        return values
+
+    if per_step:
+        return backwards(lambda h, expected: expected[inside[h]].max(axis=0))
+    solved = [backwards(lambda h, expected, i=i: expected[i]) for i in range(n) if inside[0, i]]
+    return max(solved, key=lambda values: float(values[0, 0]))
+
+
+@pytest.mark.parametrize("kernel", ["stationary", "per_step"])
+@pytest.mark.parametrize("known", [True, False])
+def test_every_plan_is_that_of_plain_numpy(kernel: str, known: bool) -> None:
+    per_step = kernel == "per_step"
+    if known and not per_step:
+        pytest.skip("the plain learner")
+    transition = CASE.kernels[[0, 2, 1, 0]] if per_step else CASE.kernels[0]
+    mdp = FiniteMDP(transition=transition, reward=CASE.reward, horizon=4, reward_noise=BernoulliRewards())
+    rewards: Any = "known" if known else RewardsPerPair(scale=0.2)
+    learner = UCRLVTR(family=CASE.family, delta=DELTA, rewards=rewards, kernel=kernel)
+    player, steps, dropped = Player(learner, mdp, seed=3), list[reference.Step](), 0
+    for episode in range(60):
+        reward, level = np.broadcast_to(CASE.reward, (4, *CASE.reward.shape)), DELTA
+        if not isinstance(rewards, str):
+            reward = reference.optimistic_rewards(rewards, steps, CASE.reward.shape, 4, DELTA)
+            level = DELTA * (1.0 - rewards.share)
+        expected = plan(steps, reward, CASE.kernels, delta=level, per_step=per_step)
+        player.play()
+        np.testing.assert_allclose(player.state.values, expected, rtol=0, atol=1e-9)
+        dropped += int((player.state.inside == 0).any())
+        policy, values = player.state.policy, player.state.values
+        steps += reference.walk(policy, values, transition, CASE.reward, seed=3, episode=episode, coin=True)
+    assert dropped > 0  # the data have excluded somebody
+
+
+def ladder() -> Ladder:
+    """Return three classes; members 0 and 2 are first held together by the second."""
+    return Ladder([FiniteFamily(CASE.kernels[members]) for members in ([4], [4, 0, 2], [4, 0, 2, 1, 3, 5])])
+
+
+@pytest.mark.parametrize("test", ["anytime", "epoch"])
+@pytest.mark.parametrize("rewards", ["known", RewardsPerPair()])
+def test_the_class_of_all_steps_together_is_found(test: str, rewards: Any) -> None:
+    """Steps take turns between two kernels that only class 2 holds both of."""
+    transition = CASE.kernels[[0, 2, 0, 2]]
+    mdp = FiniteMDP(transition=transition, reward=CASE.reward, horizon=4, reward_noise=BernoulliRewards())
+    agent = orl.ARLGen(ladder=ladder(), test=test, rewards=rewards, kernel="per_step", replan=0.1)
+    result = orl.run(agent, mdp, episodes=8190, progress=False)
+    assert result.phases["chosen"].to_pylist()[-1] == 2
+    assert result.phases["chosen"].to_pylist()[0] == 1
+    assert max(result.phases["chosen"].to_pylist()) == 2
+    wrong = orl.ARLGen(ladder=ladder(), test=test, rewards=rewards, replan=0.1)  # one kernel: no member fits
+    if rewards != "known":
+        assert orl.run(wrong, mdp, episodes=8190, progress=False).total_regret > result.total_regret
+
+
+def test_what_does_not_go_together() -> None:
+    for radius in ("paper", "unweighted"):
+        with pytest.raises(ParameterError, match="radius"):
+            UCRLVTR(family=CASE.family, kernel="per_step", radius=radius)
+    with pytest.raises(ParameterError, match="start"):
+        UCRLVTRNested(ladder=ladder(), start=3, kernel="per_step")
+    with pytest.raises(ParameterError, match="radius"):
+        orl.ARLGen(ladder=ladder(), rule="paper", radius="paper", rewards=RewardsPerPair())

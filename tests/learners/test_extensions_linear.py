@@ -1,0 +1,165 @@
+"""UCRL-VTR-LIN with unknown rewards and one kernel per step: against plain NumPy, and where the answer is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import occamrl as orl
+from occamrl.checks import check_learner
+from occamrl.contracts import Known
+from occamrl.errors import InvalidInput, RewardError
+from occamrl.families.features import FeatureMap
+from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.problems.noise import BernoulliRewards
+from tests.cases import Mixture, Player, mixture
+from tests.learners import extended_reference as reference
+
+CASE = mixture(4)
+NOISY = FiniteMDP(transition=CASE.transition, reward=CASE.reward, horizon=4, reward_noise=BernoulliRewards())
+PSI = np.random.default_rng(5).normal(size=(4, 2, 3))
+REWARDS: dict[str, Any] = {
+    "hoeffding": RewardsPerPair(bound="hoeffding", scale=0.3),
+    "bernstein": RewardsPerPair(scale=0.1, share=0.3),
+    "every step its own": RewardsPerPair(scale=0.1, per_step=True),
+    "linear": RewardsLinear(features=PSI, norm_bound=1.5, regularization=0.5, scale=0.2),
+    "linear, every step its own": RewardsLinear(features=PSI, norm_bound=1.5, scale=0.2, per_step=True),
+}
+
+
+def compare(case: Mixture, mdp: FiniteMDP, transition: Any, episodes: int = 25, **options: Any) -> None:
+    """Play episode by episode; every plan is the one that NumPy makes from all that was seen before."""
+    bound, delta, kernel = 1.2, 0.1, options.get("kernel", "stationary")
+    told, rewards = options.pop("expected_kernel", kernel), options.pop("expected_rewards", options["rewards"])
+    learner = UCRLVTRLin(features=case.features, norm_bound=bound, delta=delta, replan=0.0, **options)
+    player, steps, horizon = Player(learner, mdp, seed=6), list[reference.Step](), mdp.horizon
+    for episode in range(episodes):
+        reward = reference.optimistic_rewards(rewards, steps, case.reward.shape, horizon, delta)
+        level, per_step = delta * (1.0 - rewards.share), told == "per_step"
+        expected = reference.plan(case.phi, reward, steps, horizon, norm_bound=bound, delta=level, per_step=per_step)
+        player.play()
+        np.testing.assert_allclose(player.state.values, expected, rtol=0, atol=1e-9)
+        coin = mdp.reward_noise is not None
+        policy, values = player.state.policy, player.state.values
+        steps += reference.walk(policy, values, transition, case.reward, seed=6, episode=episode, coin=coin)
+
+
+@pytest.mark.parametrize("kernel", ["stationary", "per_step"])
+@pytest.mark.parametrize("name", REWARDS)
+def test_every_plan_is_that_of_plain_numpy(name: str, kernel: str) -> None:
+    compare(CASE, NOISY, CASE.transition, rewards=REWARDS[name], kernel=kernel)
+
+
+def test_every_plan_on_a_kernel_that_changes_with_the_step() -> None:
+    rng = np.random.default_rng(0)
+    transition = np.stack([CASE.phi @ rng.dirichlet(np.ones(3)) for _ in range(4)])
+    mdp = FiniteMDP(transition=transition, reward=CASE.reward, horizon=4, reward_noise=BernoulliRewards())
+    rewards, wider = RewardsPerPair(scale=0.3), RewardsPerPair(scale=0.31)
+    compare(CASE, mdp, transition, kernel="per_step", rewards=rewards)
+    with pytest.raises(AssertionError):  # the comparison can tell one kernel per step from one for all
+        compare(CASE, mdp, transition, expected_kernel="stationary", kernel="per_step", rewards=rewards)
+    with pytest.raises(AssertionError):  # and one width from another
+        compare(CASE, mdp, transition, expected_rewards=wider, kernel="per_step", rewards=rewards)
+
+
+def results_of(mdp: FiniteMDP, features: FeatureMap, **options: Any) -> tuple[Any, ...]:
+    result = orl.run(UCRLVTRLin(features=features, norm_bound=1.5, **options), mdp, episodes=300, progress=False)
+    return result.regret.tobytes(), result.state.values.tobytes(), result.state.policy.tobytes(), result.plans
+
+
+@pytest.mark.parametrize("replan", [0.0, 0.2])
+def test_with_two_steps_one_kernel_per_step_is_one_kernel_bit_for_bit(replan: float) -> None:
+    """Only the first step of two gives rows, so the statistics, their level and every plan are the same."""
+    case = mixture(7, horizon=2, full_support=True)
+    for features in (case.features, FeatureMap.tabular(states=4, actions=2)):
+        plain = results_of(case.mdp, features, replan=replan)
+        assert results_of(case.mdp, features, replan=replan, kernel="per_step") == plain
+        assert results_of(case.mdp, features, replan=replan, kernel="per_step", delta=0.04) != plain
+
+
+def test_noise_changes_returns_and_nothing_else_for_those_who_know_the_means() -> None:
+    learner = UCRLVTRLin(features=CASE.features, norm_bound=1.0)
+    plain, noisy = (orl.run(learner, mdp, episodes=300, progress=False) for mdp in (CASE.mdp, NOISY))
+    assert plain.regret.tobytes() == noisy.regret.tobytes()
+    assert plain.returns.tobytes() != noisy.returns.tobytes()
+    assert set(np.unique(noisy.returns)) <= {0.0, 1.0, 2.0, 3.0, 4.0}
+
+
+@pytest.mark.parametrize("rewards", [RewardsPerPair(), REWARDS["linear"]])
+def test_the_contract_holds_with_noise(rewards: Any) -> None:
+    check_learner(UCRLVTRLin(features=CASE.features, norm_bound=1.0, rewards=rewards), NOISY, episodes=60)
+
+
+def test_statistics_carry_the_rewards_over() -> None:
+    """A learner that goes on from statistics plans as the one that gathered them."""
+    learner = UCRLVTRLin(
+        features=CASE.features, norm_bound=1.0, rewards=RewardsPerPair(), kernel="per_step", replan=0.0
+    )
+    player = Player(learner, NOISY, seed=1)
+    player.play(50)
+    statistics = learner.statistics(NOISY.known, player.state)
+    other = Player(learner, NOISY, seed=1, state=learner.begin(NOISY.known, statistics))
+    other.episode = 50
+    player.play()
+    other.play()
+    np.testing.assert_allclose(other.state.values, player.state.values, rtol=0, atol=1e-9)
+    assert other.state.rewards.visits.sum() == 51 * 4
+
+
+def test_a_reward_out_of_range_on_the_hundredth_episode_leaves_the_state_as_it_was() -> None:
+    learner = UCRLVTRLin(features=CASE.features, norm_bound=1.0, rewards=RewardsPerPair())
+    interaction = orl.Interaction(learner, Known.of_sizes(states=4, actions=2, horizon=4))
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        interaction.begin(0)
+        for _ in range(4 if interaction.episode < 99 else 2):
+            interaction.record(float(rng.random() < 0.4), int(rng.integers(4)))
+    assert interaction.episode == 99
+    before = [np.array(array) for array in _arrays(interaction.walk.state)]
+    for bad in (1.5, -1e-9, float("nan"), float("inf"), None, True):
+        with pytest.raises(RewardError, match=r"reward\[99, 2\]: got .*, expected a number in \[0, 1\]"):
+            interaction.record(bad, 0)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="state"):
+        interaction.record(0.5, 4)
+    for one, other in zip(before, _arrays(interaction.walk.state), strict=True):
+        assert one.tobytes() == other.tobytes()
+    interaction.record(0.5, 1)  # and on it goes
+    interaction.record(1.0, 1)
+    assert interaction.episode == 100
+    assert interaction.walk.state.rewards.visits.sum() == 400
+
+
+def _arrays(state: Any) -> list[Any]:
+    return [part for field in state for part in (field if isinstance(field, tuple) else [field])]
+
+
+def test_bad_parameters() -> None:
+    features = CASE.features
+    for options, message in (
+        ({"kernel": "weekly"}, "kernel"),
+        ({"rewards": "unknown"}, "rewards"),
+        ({"rewards": None}, "rewards"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            UCRLVTRLin(features=features, norm_bound=1.0, **options)
+    for wrong in ({"bound": "chernoff"}, {"share": 1.0}, {"share": 0.0}, {"scale": -1.0}):
+        with pytest.raises(InvalidInput, match=next(iter(wrong))):
+            RewardsPerPair(**wrong)
+    with pytest.raises(InvalidInput, match=r"features\[0, 0, 0\]: got nan"):
+        RewardsLinear(features=np.full((4, 2, 1), np.nan), norm_bound=1.0)
+    with pytest.raises(InvalidInput, match="features"):
+        RewardsLinear(features=np.ones((4, 2)), norm_bound=1.0)
+    with pytest.raises(InvalidInput, match="features"):
+        orl.run(
+            UCRLVTRLin(
+                features=features, norm_bound=1.0, rewards=RewardsLinear(features=np.ones((3, 2, 1)), norm_bound=1.0)
+            ),
+            CASE.mdp,
+            episodes=1,
+        )
+    with pytest.raises(InvalidInput, match="does not tell its rewards"):
+        orl.Interaction(UCRLVTRLin(features=features, norm_bound=1.0), CASE.mdp.known.without_rewards)
