@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,9 @@ from occamrl.confidence.complexity import (
     separation,
 )
 from occamrl.errors import ParameterError
+from occamrl.families.aggregation import AggregationFamily
 from occamrl.problems.pricing import Pricing
+from occamrl.problems.river_zones import RiverZones
 from occamrl.problems.sparse_ladder import SparseLadder
 
 
@@ -119,3 +122,28 @@ def test_the_preflight_finds_blind_pairs_where_there_are_some() -> None:
     report = orl.preflight(orl.Ladder.of_problem(sparse), sparse.mdp.known, episodes=10_000, truths=10, members=10)
     assert not report.safe
     assert "no blind pairs" in str(report)
+
+
+@pytest.mark.parametrize("kind", ["finite", "aggregation"])
+def test_what_a_preflight_counts_as_much_does_not_depend_on_where_rewards_begin(kind: str) -> None:
+    """Money mapped onto [0, 1] by another origin: r/4 and r/4 + 3/4 are the same account."""
+    P, rng = RiverZones(states=4, horizon=6, zones=2, partitions=(1, 2, 4)), np.random.default_rng(0)
+    families = [AggregationFamily(partition=P.partition(zones), moves=P.moves) for zones in (1, 2)]
+    rungs: list[Any] = list(families)
+    if kind == "finite":
+        one = [families[0].kernel(member) for member in families[0].members(rng, 3)]
+        rungs = [orl.FiniteFamily(one), orl.FiniteFamily([*one, *map(families[1].kernel, families[1].members(rng, 5))])]
+    ladder = orl.Ladder(rungs)
+    reward = np.zeros((4, 2))
+    reward[0, 0], reward[-1, 1] = 0.2, 1.0
+    found = []
+    for origin in (0.0, 0.75):
+        known = orl.FiniteMDP(transition=P.mdp.kernel(), reward=origin + 0.25 * reward, horizon=6).known
+        report = orl.preflight(ladder, known, episodes=5)
+        found.append([(pair.rung, pair.member, pair.truth) for pair in report.blind])
+        agent, again = orl.ARLGen.after_preflight(ladder, known, episodes=5, least_loss=100.0)
+        assert not again.blind
+        assert not agent.safe
+        assert not agent.guard
+    assert found[0] == found[1]
+    assert found[0]  # with 1% of the value itself, the second list is empty: losses are below 0.01 * (0.75 * 6)
