@@ -17,6 +17,7 @@ from occamrl.cli import app
 from occamrl.environments.ladder_spec import LadderSpecError, read_ladder, shipped_ladders
 from occamrl.environments.misbehaviour import TableError
 from occamrl.errors import ParameterError
+from tests.cases import corridor
 from tests.environments.misbehaving import MDP, Plant, learner
 
 
@@ -190,15 +191,6 @@ class Corridor(gymnasium.Env):
 
 gymnasium.register("Corridor-v0", entry_point=Corridor)
 """
-
-
-def corridor(first: float, second: float) -> Any:
-    P = np.zeros((8, 2, 8))
-    for s in range(8):
-        for a, luck in enumerate((0.6, 1 - (first if s < 4 else second))):
-            P[s, a, min(s + 1, 7)] += luck
-            P[s, a, max(s - 2 * a, 0)] += 1 - luck
-    return P
 
 
 def test_the_command_warns_of_a_ladder_that_can_be_fooled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,12 @@ class FiniteEnvironment:
             raise ShapeError("known", got=got, expected="as many: one more than observations if an end is added")
 
     def _resting_states(self) -> frozenset[int]:
-        """States of the environment itself where, by the known rewards, nothing more is earned, whatever is done."""
+        """States of the environment itself where, by the known rewards, nothing more is earned, whatever is done.
+
+        None where there is no table but a state for the end: then every termination leads there.
+        """
+        if self.mdp is None and self.end >= 0:
+            return frozenset()
         zero = self.rewards.to_unit(0.0)
         quiet = np.abs(self.known.base_reward - zero).max(axis=1) <= ROUNDING
         table = self.known.transition_rewards
