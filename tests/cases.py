@@ -136,3 +136,13 @@ class Player:
         )
         self.episode += episodes
         return Played(plans, pessimistic, regret, returns)
+
+
+def corridor(first: float, second: float) -> Floats:
+    """The kernel of the tutorial's corridor: a brisk step slips back with these probabilities, by halves."""
+    P = np.zeros((8, 2, 8))
+    for s in range(8):
+        for a, luck in enumerate((0.6, 1 - (first if s < 4 else second))):
+            P[s, a, min(s + 1, 7)] += luck
+            P[s, a, max(s - 2 * a, 0)] += 1 - luck
+    return P

@@ -135,7 +135,7 @@ def verify(
 @app.command()
 def select(
     log: Annotated[str, typer.Argument(help="A Parquet file, or minari:ID for a local Minari dataset.")],
-    ladder: Annotated[Path, typer.Option(metavar="SPEC", help="The ladder of models, a TOML file.")],
+    ladder: Annotated[Path, typer.Option(metavar="SPEC", help="A TOML file of models, or a shipped ladder.")],
     delta: Annotated[float, typer.Option(help="Probability of rejecting the right class, at most.")] = 0.05,
     horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the spec's.")] = None,
     as_json: Json = False,
@@ -188,13 +188,14 @@ def demo(
 
 @app.command("list")
 def list_names(as_json: Json = False) -> None:
-    """List the problems, families, learners, selectors and specs that are found."""
+    """List the problems, families, learners, selectors, specs and ladders that are found."""
     from occamrl import registry
+    from occamrl.environments.ladder_spec import shipped_ladders
     from occamrl.runs.spec import shipped
 
     kinds = ("problems", "families", "learners", "selectors")
     found: dict[str, list[str]] = {kind: sorted(getattr(registry, kind)()) for kind in kinds}
-    found["specs"] = shipped()
+    found["specs"], found["ladders"] = shipped(), shipped_ladders()
     if as_json:
         typer.echo(json.dumps(found))
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,8 +24,11 @@ from occamrl.confidence.complexity import (
     separation,
 )
 from occamrl.errors import ParameterError
+from occamrl.families.aggregation import AggregationFamily
 from occamrl.problems.pricing import Pricing
+from occamrl.problems.river_zones import RiverZones
 from occamrl.problems.sparse_ladder import SparseLadder
+from tests import cases
 
 
 def longest_by_permutations(functions: np.ndarray, scale: float) -> int:
@@ -119,3 +123,36 @@ def test_the_preflight_finds_blind_pairs_where_there_are_some() -> None:
     report = orl.preflight(orl.Ladder.of_problem(sparse), sparse.mdp.known, episodes=10_000, truths=10, members=10)
     assert not report.safe
     assert "no blind pairs" in str(report)
+
+
+def corridor_ladder() -> tuple[Any, Any]:
+    slips = [0.0, 0.1, 0.3, 0.5]
+    alike, halves = ([cases.corridor(p, q) for p in slips for q in slips if (p == q) == same] for same in (True, False))
+    return orl.Ladder([orl.FiniteFamily(alike), orl.FiniteFamily([*alike, *halves])]), alike[0]
+
+
+def river_ladder() -> tuple[Any, Any]:
+    river = RiverZones(states=4, horizon=6, zones=2, partitions=(1, 2, 4))
+    rungs = [AggregationFamily(partition=river.partition(zones), moves=river.moves) for zones in (1, 2)]
+    return orl.Ladder(rungs), river.mdp.kernel()
+
+
+@pytest.mark.parametrize(("make", "horizon", "episodes"), [(corridor_ladder, 25, 20), (river_ladder, 6, 5)])
+def test_what_a_preflight_counts_as_much_does_not_depend_on_where_rewards_begin(
+    make: Any, horizon: int, episodes: int
+) -> None:
+    """Money mapped onto [0, 1] by another origin: r/4 and r/4 + 3/4 are the same account."""
+    ladder, kernel = make()
+    reward = np.zeros(kernel.shape[:2])
+    reward[0, 0], reward[-1] = 0.01, 1.0
+    found = []
+    for origin in (0.0, 0.75):
+        known = orl.FiniteMDP(transition=kernel, reward=origin + 0.25 * reward, horizon=horizon).known
+        report = orl.preflight(ladder, known, episodes=episodes)
+        found.append([(pair.rung, pair.member, pair.truth) for pair in report.blind])
+        agent, again = orl.ARLGen.after_preflight(ladder, known, episodes=episodes, least_loss=100.0)
+        assert not again.blind
+        assert not agent.safe
+        assert not agent.guard
+    assert found[0] == found[1]
+    assert found[0]

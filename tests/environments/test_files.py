@@ -15,6 +15,7 @@ import pytest
 import occamrl as orl
 from occamrl.contracts import Agent
 from occamrl.errors import CheckpointError
+from occamrl.families.aggregation import AggregationFamily
 from occamrl.registry import learners, selectors
 from occamrl.runs.checkpoint import read_document, write_document
 from occamrl.runs.identity import fingerprint
@@ -31,7 +32,16 @@ def every_algorithm() -> list[Agent]:
     sparse = orl.FeatureMap.of_simulators([MDP])
     family = orl.FiniteFamily(parameters=[[1.0]], features=sparse)
     portable = [each for each in found if not isinstance(each, orl.Optimal)]  # which is told the problem itself
-    return [*portable, orl.ARLGen(ladder=orl.LinearLadder(rungs)), orl.UCRLVTR(family=family)]
+    return [*portable, orl.ARLGen(ladder=orl.LinearLadder(rungs)), orl.UCRLVTR(family=family), *aggregating()]
+
+
+def aggregating() -> list[Agent]:
+    """A finite class below an aggregation below the table, and a learner on the features of an aggregation."""
+    s, a = MDP.states, MDP.actions
+    whole = AggregationFamily(partition=np.arange(s) // 2, actions=a)
+    alike = [np.broadcast_to(row, (s, a, s)) for row in np.random.default_rng(0).dirichlet(np.ones(s), size=2)]
+    ladder = orl.LinearLadder([orl.FiniteFamily(alike), whole, AggregationFamily.tabular(states=s, actions=a)])
+    return [orl.ARLGen(ladder=ladder), orl.UCRLVTRLin(features=whole.features, norm_bound=whole.norm_bound)]
 
 
 @pytest.mark.parametrize("algorithm", every_algorithm(), ids=lambda algorithm: type(algorithm).__name__)
@@ -39,6 +49,22 @@ def test_every_algorithm_can_be_written_and_is_read_as_it_was(algorithm: Agent) 
     arrays: dict[str, Any] = {}
     tree = json.loads(json.dumps(algorithm_to_tree(algorithm, arrays)))
     assert fingerprint(algorithm_from_tree(tree, arrays)) == fingerprint(algorithm)
+
+
+@pytest.mark.parametrize("algorithm", aggregating(), ids=lambda algorithm: type(algorithm).__name__)
+def test_an_agent_on_aggregations_goes_on_from_its_file_to_the_bit(algorithm: Agent, tmp_path: Path) -> None:
+    whole = orl.Agent(algorithm, Plant(), known=MDP.known).learn(30)
+    orl.Agent(algorithm, Plant(), known=MDP.known).learn(12).save(tmp_path / "a.npz")
+    loaded = orl.Agent.load(tmp_path / "a.npz", Plant()).learn(18)
+    loaded.save(tmp_path / "b.npz")
+    whole.save(tmp_path / "c.npz")
+    arrays, again = (read_document(tmp_path / name)[1] for name in ("b.npz", "c.npz"))
+    assert set(arrays) == set(again)
+    for name, array in arrays.items():
+        assert array.tobytes() == again[name].tobytes(), name
+    assert whole.result is not None
+    assert loaded.result is not None
+    assert (loaded.result.returns == whole.result.returns).all()
 
 
 def test_an_algorithm_that_no_file_can_hold_has_to_be_given_again(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from occamrl.environments.simulators import Simulators
-from occamrl.errors import InvalidInput
+from occamrl.errors import InvalidInput, ProbabilityError
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.problems.finite_mdp import FiniteMDP
 from occamrl.problems.frozen_lake import FrozenLake
@@ -94,6 +94,13 @@ def test_the_ladder_holds_mixtures_of_one_then_two_simulators() -> None:
         (list(kernels(2)), {"names": ["a", "a"]}),
         ([kernels(1)[0]], {"draws": 0}),
         ([gym.make("CartPole-v1")], {}),
+        (None, {}),
+        ([lambda s, a, rng: 0], {"states": 0, "actions": 1}),
+        ([lambda s, a, rng: 0], {"states": "x", "actions": 1}),
+        ([lambda s, a: 0], {"states": 2, "actions": 1, "draws": 2}),
+        ([lambda s, a, rng: 1 // 0], {"states": 2, "actions": 1, "draws": 2}),
+        ([sp.csr_array(np.eye(3)[:2])], {}),
+        ([np.full((2, 2, 2), np.nan)], {}),
     ],
 )
 def test_bad_candidates_are_refused(candidates: list[Any], options: dict[str, Any]) -> None:
@@ -105,3 +112,21 @@ def test_bad_candidates_are_refused(candidates: list[Any], options: dict[str, An
 def test_ladders_that_cannot_be_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(InvalidInput):
         Simulators(kernels()).ladder(**options)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("row", [[1.5, -0.5], [0.5, 0.6]])
+def test_what_is_no_kernel_is_refused_with_its_place(row: list[float], sparse: bool) -> None:
+    kernel = np.full((2, 3, 2), 0.5)
+    kernel[1, 2] = row
+    given: Any = sp.csr_array(kernel.reshape(6, 2)) if sparse else kernel
+    with pytest.raises(ProbabilityError) as caught:
+        Simulators([np.full((2, 3, 2), 0.5), given])
+    assert caught.value.index == (1, 1, 2)
+
+
+@pytest.mark.parametrize("episodes", [0, -5, "x"])
+def test_a_run_that_cannot_be_is_not_widened_for(episodes: Any) -> None:
+    sims = Simulators([lambda s, a, rng: 0], states=2, actions=1, draws=5)
+    with pytest.raises(InvalidInput, match="episodes"):
+        sims.widen_mixture(episodes=episodes, horizon=3)

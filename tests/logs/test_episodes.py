@@ -104,6 +104,10 @@ def test_files_that_are_no_logs_are_refused_by_name(tmp_path: Path) -> None:
     pq.write_table(pa.table({"episode": [0]}), path)
     with pytest.raises(LogError, match="step: got no such column"):
         read_parquet(path)
+    names = [*columns(), "state"]
+    pq.write_table(pa.table([pa.array(columns()[name]) for name in names], names=names), path)
+    with pytest.raises(LogError, match="state: got 2 columns of that name"):
+        read_parquet(path)
     pq.write_table(pa.table(columns() | {"reward": [0.0, None, 1.0, 0.0, 0.25]}), path)
     with pytest.raises(LogError, match=r"reward\[1\]: got null"):
         read_parquet(path)

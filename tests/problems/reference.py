@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
+import pytest
 
 from occamrl.contracts import Floats, Ints
+from occamrl.errors import InvalidInput
 
 Reward = Callable[[int, int, int], float]
 
@@ -41,3 +44,11 @@ def deterministic_policies(horizon: int, states: int, actions: int) -> Iterator[
 def one_hot(policy: Ints, actions: int) -> Floats:
     """Return a deterministic policy as probabilities."""
     return np.eye(actions)[policy]
+
+
+def require_named_error(kind: Any, parameters: dict[str, Any], error: type[InvalidInput], field: str) -> None:
+    """Assert that these parameters are refused by an error of exactly this type, which names the field."""
+    with pytest.raises(error) as caught:
+        kind(**parameters)
+    assert type(caught.value) is error
+    assert caught.value.field == field

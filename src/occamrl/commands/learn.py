@@ -40,5 +40,6 @@ def learn(
             safe=safe,
             compare=compare,
             checkpoint=checkpoint,
+            tell=None if as_json else lambda line: typer.echo(line, err=True),
         ):
             print_lines(found if as_json else lines(found))

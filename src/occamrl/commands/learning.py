@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
+from occamrl.confidence.preflight import Preflight, preflight
 from occamrl.contracts import Agent
 from occamrl.environments.finite import FiniteEnvironment
 from occamrl.environments.ladder_spec import LadderSpec, read_ladder
@@ -19,16 +22,19 @@ from occamrl.runs.learned import Learned
 from occamrl.runs.learning import learn
 from occamrl.selectors.arl_gen import ARLGen
 
+_FEW = 12  # kernels of each class that the preflight tries: a second or two at most
+
 
 def import_modules(names: Sequence[str]) -> None:
-    """Import the modules that the user named, which may register environments."""
+    """Import the modules that the user named, which may register environments; also from the current folder."""
+    if names and "" not in sys.path:  # the installed command does not look there, `python -m occamrl` does
+        sys.path.insert(0, "")
     for name in names:
         try:
             importlib.import_module(name)
-        except ImportError as error:
-            raise ParameterError(
-                "--import", got=f"{name}: {error}", expected="a module that can be imported"
-            ) from error
+        except (Exception, SystemExit) as error:  # whatever the user's code raises
+            got = f"{name!r}: {type(error).__name__}: {error}"
+            raise ParameterError("--import", got=got, expected="a module that can be imported") from error
 
 
 def make_environment(identifier: str, options: Sequence[str]) -> gym.Env[Any, Any]:
@@ -46,9 +52,12 @@ def make_environment(identifier: str, options: Sequence[str]) -> gym.Env[Any, An
             parameters[key] = value
     try:
         return gym.make(identifier, **parameters)
-    except (gym.error.Error, TypeError, ModuleNotFoundError) as error:
+    except gym.error.Error as error:
         expected = "a registered environment (--import names a module that registers it)"
         raise ParameterError("ENV_ID", got=f"{identifier}: {error}", expected=expected) from error
+    except Exception as error:  # whatever its constructor raises
+        got = f"{type(error).__name__}: {error}, from {identifier} with {parameters}"
+        raise ParameterError("ENV_ID", got=got, expected="options that the environment takes") from error
 
 
 def agents(
@@ -79,16 +88,45 @@ def learn_and_tell(
     compare: bool = False,
     checkpoint: Path | None = None,
     progress: bool | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Learn, and yield what came of each agent as plain data."""
+    """Learn, and yield what came of each agent as plain data; ``tell`` is given the preflight's verdict before."""
     import_modules(modules)
     spec = read_ladder(ladder, horizon=horizon)
     env = make_environment(identifier, options)
     environment = FiniteEnvironment(env, known=spec.known, reward_range=tuple(spec.rewards))
-    for name, agent in agents(spec, environment, delta=delta, safe=safe, compare=compare).items():
+    everybody = agents(spec, environment, delta=delta, safe=safe, compare=compare)  # checks delta
+    found = look_ahead(spec, environment, episodes=episodes, delta=delta)
+    if tell is not None:
+        tell(forecast(found, spec, environment, safe=safe))
+    for name, agent in everybody.items():
         path = checkpoint if name == "ARL-GEN" else None
         result = learn(agent, environment, episodes=episodes, seed=seed, checkpoint=path, progress=progress)
-        yield {"agent": name, **told(result, spec)}
+        about = {"blind_pairs": len(found.blind), "pairs_tried": found.pairs_tried} if name == "ARL-GEN" else {}
+        yield {"agent": name, **told(result, spec), **about}
+
+
+def look_ahead(spec: LadderSpec, environment: FiniteEnvironment, *, episodes: int, delta: float) -> Preflight:
+    """Return a quick preflight: a few kernels of each class, from the most likely first state (0 if unknown)."""
+    start = 0
+    if environment.mdp is not None:
+        start = int(np.argmax(environment.mdp.initial_distribution))
+    few = {"truths": _FEW, "members": _FEW}
+    return preflight(spec.ladder, spec.known, episodes=episodes, delta=delta, start=start, **few)
+
+
+def forecast(found: Preflight, spec: LadderSpec, environment: FiniteEnvironment, *, safe: bool) -> str:
+    """Return what the preflight says, in a line."""
+    if not found.blind:
+        return f"preflight: no blind pairs among {found.pairs_tried:,} tried; a wrong class would be noticed"
+    worst = max(found.blind, key=lambda pair: pair.loss_per_episode)
+    loss = found.worst_loss * environment.rewards.scale
+    advice = "--safe was chosen" if safe else "--safe avoids it, at some cost in regret"
+    return (
+        f"preflight: {len(found.blind):,} blind pairs among {found.pairs_tried:,} tried: "
+        f"{spec.names[worst.rung - 1]!r}, though wrong, could go unnoticed in {found.episodes:,} episodes "
+        f"and lose {loss:.3g} in each; {advice}"
+    )
 
 
 def told(result: Learned, spec: LadderSpec) -> dict[str, Any]:

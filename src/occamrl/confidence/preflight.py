@@ -48,7 +48,8 @@ def preflight(
         How many kernels outside and inside each class to try, drawn at random where there are more; 64 of a finite
         class, 6 of one that is not.
     least_loss : float, optional
-        What counts as much, per episode; by default 1% of the largest optimal value.
+        What counts as much, per episode; by default 1% of what is at stake: the most that the best policy earns above
+        the worst, over the kernels tried as truths. Adding a constant to all rewards does not change it.
     seed : int
         Of these draws.
     """

@@ -14,11 +14,12 @@ from occamrl.confidence.preflight_report import BlindPair, Preflight, Search
 from occamrl.contracts import Floats, Known, Outcomes
 from occamrl.families.ladder import Ladder
 from occamrl.families.off_grid import level
-from occamrl.kernels.bellman import backup, optimal_policy
+from occamrl.kernels.bellman import backup, optimal_policy, optimal_values
 from occamrl.kernels.compile import compiled
 from occamrl.kernels.features import fill_target
 from occamrl.seeding import stream
 
+SHARE = 0.01  # of what is at stake: losing less is not much
 # A class is rejected once its nearest kernel is 2.91 log(|F_M|/delta) away (M15). On a cover with the term E of
 # off_grid: by M21, (1 - c/2) L(P*, P) > (1/c + 1/2) log(2|F_M|/delta) + 2 E with c = 0.83, where the first is 2.91.
 REJECTION = 2.91
@@ -34,13 +35,16 @@ def finite_preflight(ladder: Ladder, known: Known, search: Search) -> Preflight:
     rows = known.horizon if outcomes.bonus.any() else known.horizon - 1
     hidden = 0.5 * ladder.grid**2 * rows  # what the term grows by in an episode
     needed = REJECTION * noise + (_OFF_GRID * 0.5 * math.log(2.0 / delta) if ladder.grid else 0.0)
-    much = 0.01 * float(values[:, 0, start].max()) if least_loss is None else least_loss
+    samples = [(_sample(draw, 0, n, members), _sample(draw, n, family.size, truths)) for n in ladder.sizes[:-1]]
+    much = least_loss
+    if much is None:
+        tries = sorted({int(q) for _, outside in samples for q in outside})
+        stakes = [stake(outcomes, _kernels(family, np.array([q])), base, values[q], start) for q in tries]
+        much = SHARE * max(stakes, default=0.0)
     blind: list[BlindPair] = []
     typical: list[float] = []
     tried = 0
-    for m in range(1, ladder.classes):
-        inside, size = _sample(draw, 0, ladder.sizes[m - 1], members), ladder.sizes[m - 1]
-        outside = _sample(draw, size, family.size, truths)
+    for m, (inside, outside) in enumerate(samples, start=1):
         # Of the class, the kernels nearest to being believed count: all of it if it is small.
         rivals = _kernels(family, inside)
         times = []
@@ -73,6 +77,16 @@ def finite_preflight(ladder: Ladder, known: Known, search: Search) -> Preflight:
         grid=ladder.grid,
         grid_episodes=grid_episodes,
     )
+
+
+def stake(outcomes: Outcomes, kernel: Floats, base: Floats, values: Floats, start: int) -> float:
+    """Return how much more the best policy earns than the worst under a kernel [1, O] with optimal ``values``.
+
+    Whatever is added to all rewards cancels out, so that costs turned into rewards count as what they are.
+    """
+    horizon, states = values.shape[0] - 1, values.shape[1]
+    mirrored = outcomes._replace(bonus=-outcomes.bonus)
+    return float(values[0, start] + optimal_values(mirrored, kernel, -base, states, horizon)[0, start])
 
 
 def _sample(draw: np.random.Generator, first: int, last: int, most: int) -> Any:

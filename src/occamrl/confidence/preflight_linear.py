@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.confidence.preflight_finite import policy_value
+from occamrl.confidence.preflight_finite import SHARE, policy_value, stake
 from occamrl.confidence.preflight_report import BlindPair, Preflight, Search
 from occamrl.contracts import Floats, Known
 from occamrl.families.linear_ladder import LinearLadder, describe
@@ -32,23 +32,29 @@ def linear_preflight(ladder: LinearLadder, known: Known, search: Search) -> Pref
     draw, outcomes = stream(seed, "preflight"), ladder.features.attach(known).outcomes
     base = known.base_reward.flatten()
     drawn = [_parameters(ladder, m, draw, max(truths, members)) for m in range(1, ladder.classes + 1)]
+
+    def solved(theta: Floats) -> tuple[Floats, Floats]:
+        kernel = np.ascontiguousarray(ladder.features.probabilities(theta))[None]
+        return kernel, optimal_values(outcomes, kernel, base, known.states, known.horizon)
+
+    much = least_loss
+    if much is None:
+        every = [solved(theta) for parameters in drawn[1:] for theta in parameters]
+        much = SHARE * max((stake(outcomes, kernel, base, values, start) for kernel, values in every), default=0.0)
     blind: list[BlindPair] = []
     typical, tried = [], 0
     for m in range(1, ladder.classes):
         times = []
         for i, theta in enumerate(drawn[m - 1][:members]):
-            kernel = np.ascontiguousarray(ladder.features.probabilities(theta))[None]
-            values = optimal_values(outcomes, kernel, base, known.states, known.horizon)
+            kernel, values = solved(theta)
             policy = optimal_policy(outcomes, kernel, base, values)
             x = _rows(ladder, known, policy, values)
             for m2 in range(m + 1, ladder.classes + 1):
                 for j, other in enumerate(drawn[m2 - 1][: max(1, truths // (ladder.classes - m))]):
-                    truth = np.ascontiguousarray(ladder.features.probabilities(other))
-                    best = optimal_values(outcomes, truth[None], base, known.states, known.horizon)
+                    (truth,), best = solved(other)
                     loss = float(best[0, start]) - float(policy_value(outcomes, truth, base, policy, start))
                     gram = (x.T * reach(outcomes, truth, policy, start).ravel()) @ x
                     time, own = _rejection(ladder, m, gram, theta - other, other, delta)
-                    much = 0.01 * float(best[0, start]) if least_loss is None else least_loss
                     times.append(time)
                     tried += 1
                     if loss > much and time > episodes and own > episodes:

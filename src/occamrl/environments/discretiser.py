@@ -44,9 +44,12 @@ class Discretiser:
         if len(self.edges) == 0 or (self.shape is not None and int(np.prod(self.shape)) != len(self.edges)):
             raise ParameterError("edges", got=f"{len(self.edges)} dimensions", expected=f"those of shape {self.shape}")
         for i, row in enumerate(self.edges):
-            array = np.asarray(row, dtype=np.float64)
+            try:
+                array = np.asarray(row, dtype=np.float64)
+            except (TypeError, ValueError):
+                array = np.zeros(0)
             if array.ndim != 1 or array.size < 2 or not (np.diff(array) > 0.0).all():  # false where not a number
-                raise ParameterError("edges", index=(i,), got=list(row), expected="two or more increasing numbers")
+                raise ParameterError("edges", index=(i,), got=row, expected="two or more increasing numbers")
 
     @classmethod
     def uniform(cls, space: spaces.Space[Any], cells: int | Sequence[int]) -> Discretiser:

@@ -78,6 +78,8 @@ class FiniteEnvironment:
     ) -> None:
         if not isinstance(env, gym.Env):
             raise ParameterError("env", got=type(env).__name__, expected="a Gymnasium environment")
+        if known is not None and not isinstance(known, Known):
+            raise ParameterError("known", got=type(known).__name__, expected="what a learner knows: `mdp.known`")
         self.env = env
         self.name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
         self.observation = codec_of(env.observation_space, discretiser)
@@ -99,6 +101,8 @@ class FiniteEnvironment:
         self.end = self.observation.size if known.states > self.observation.size else -1
         self.resting = self._resting_states()
         self._remembered: dict[tuple[int, int, Any, float, bool], Transition] = {}
+        self._left: set[int] = set()  # states that a step was made from
+        self._ended: set[int] = set()  # states of the environment's own where an episode ended
 
     def _horizon(self, known: Known | None, horizon: int | None) -> int:
         limits = [layer._max_episode_steps for layer in _layers(self.env) if isinstance(layer, wrappers.TimeLimit)]
@@ -141,7 +145,12 @@ class FiniteEnvironment:
             raise ShapeError("known", got=got, expected="as many: one more than observations if an end is added")
 
     def _resting_states(self) -> frozenset[int]:
-        """States of the environment itself where, by the known rewards, nothing more is earned, whatever is done."""
+        """States of the environment itself where, by the known rewards, nothing more is earned, whatever is done.
+
+        None where there is no table but a state for the end: then every termination leads there.
+        """
+        if self.mdp is None and self.end >= 0:
+            return frozenset()
         zero = self.rewards.to_unit(0.0)
         quiet = np.abs(self.known.base_reward - zero).max(axis=1) <= ROUNDING
         table = self.known.transition_rewards
@@ -178,6 +187,13 @@ class FiniteEnvironment:
         low, high = self.rewards
         if not low <= reward <= high:  # not a number is neither
             raise EnvironmentReward("reward", got=reward, expected=f"a number in [{low:g}, {high:g}]")
+        self._left.add(s)
+        if terminated and s2 in self.resting:
+            self._ended.add(s2)
+        if self.mdp is None and not self._left.isdisjoint(self._ended):
+            state = min(self._left & self._ended)
+            got = f"state {state}, where an episode ended and another one went on"
+            raise TableError(self.name, got=got, expected="`known` with one state more, for the end of an episode")
         if terminated and s2 not in self.resting:
             if self.end < 0:
                 got = f"an episode that ended in state {s2}, where by the known rewards more can be earned"

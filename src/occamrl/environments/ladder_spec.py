@@ -184,11 +184,16 @@ def _of_kernels(
 ) -> LadderSpec:
     if "reward" not in data:
         raise LadderSpecError(f"{path}: reward", got="nothing", expected="an NPZ file with r[s, a] or r[s, a, s']")
-    stacks = []
+    stacks: list[Floats] = []
     for m, rung in enumerate(rungs, start=1):
-        files = [rung["kernels"]] if isinstance(rung["kernels"], str) else list(rung["kernels"])
-        parts = [read_array(path, file, f"{path}: rungs[{m}].kernels") for file in files]
-        stacks.append(np.concatenate([part[np.newaxis] if part.ndim == 3 else part for part in parts]))
+        files, field = rung["kernels"], f"{path}: rungs[{m}].kernels"
+        parts = [read_array(path, file, field) for file in (files if isinstance(files, list) else [files])]
+        parts = [part[np.newaxis] if part.ndim == 3 else part for part in parts]
+        for part in parts:
+            size = (stacks[0] if stacks else parts[0]).shape[1:]
+            if part.ndim != 4 or part.shape[1:] != size:
+                raise LadderSpecError(field, got=f"a kernel {list(part.shape[1:])}", expected=f"[S, A, S] = {size}")
+        stacks.append(np.concatenate(parts))
     rewards = reward_map(data.get("reward_range"))
     reward = rewards.to_unit(read_array(path, data["reward"], f"{path}: reward"))  # type: ignore[arg-type]
     mdp = FiniteMDP(transition=stacks[0][0], reward=reward, horizon=horizon)
@@ -243,7 +248,7 @@ def _make(field: str, entry: Any) -> gym.Env[Any, Any]:
         raise LadderSpecError(field, got=repr(entry), expected="{ id = ..., options } of a registered environment")
     try:
         return gym.make(name, **about)
-    except (gym.error.Error, TypeError) as error:
+    except Exception as error:  # whatever its constructor raises
         raise LadderSpecError(field, got=f"{type(error).__name__}: {error}", expected="an environment") from error
 
 

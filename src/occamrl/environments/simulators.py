@@ -18,7 +18,7 @@ the value at each step, at most e H^2/2 an episode: the price of planning with a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import combinations
 from typing import Any
@@ -29,7 +29,7 @@ import scipy.sparse as sp
 
 from occamrl.contracts import Floats
 from occamrl.environments.tables import has_table, smallest_range, table_of
-from occamrl.errors import FamilyError, ParameterError, ShapeError, require_number
+from occamrl.errors import FamilyError, ParameterError, ProbabilityError, ShapeError, require_number
 from occamrl.families.features import FeatureMap
 from occamrl.families.ladder import Ladder
 from occamrl.families.monte_carlo import estimate_kernel, variation_errors
@@ -37,6 +37,7 @@ from occamrl.problems.checks import require_integer
 from occamrl.problems.finite_mdp import FiniteMDP, as_mdp
 
 _MOST_MIXTURES = 200_000
+_ROUNDING = 1e-6  # of probabilities
 
 
 class Simulators:
@@ -72,9 +73,9 @@ class Simulators:
         draws: int = 10_000,
         seed: int = 0,
     ) -> None:
-        given = list(candidates)
+        given = list(candidates) if isinstance(candidates, Iterable) else []
         if not given:
-            raise FamilyError("candidates", got="an empty list", expected="at least one simulator")
+            raise FamilyError("candidates", got=repr(candidates), expected="a list of at least one simulator")
         self.names = tuple(str(j + 1) for j in range(len(given))) if names is None else tuple(map(str, names))
         if len(self.names) != len(given) or len(set(self.names)) != len(given):
             raise FamilyError("names", got=list(self.names), expected=f"{len(given)} different names")
@@ -82,7 +83,8 @@ class Simulators:
         shared = smallest_range([env for env in given if isinstance(env, gym.Env) and has_table(env)])
         read = [_read(j, candidate, shared) for j, candidate in enumerate(given)]
         sizes = {_size(kernel) for kernel in read if kernel is not None}
-        sizes |= {(int(states), int(actions))} if states is not None and actions is not None else set()
+        if states is not None and actions is not None:
+            sizes |= {(require_integer("states", states, 1), require_integer("actions", actions, 1))}
         if len(sizes) != 1:
             got = "functions only" if not sizes else " and ".join(f"S={s}, A={a}" for s, a in sorted(sizes))
             raise ShapeError("candidates", got=got, expected="one S and A, given by a kernel or by states and actions")
@@ -130,7 +132,7 @@ class Simulators:
         ``UCRLVTRLin(features=sims.features, **sims.widen_mixture(episodes=1000, horizon=20))``
         """
         common = {"norm_bound": norm_bound, "regularization": regularization}
-        error, rows = self.error(delta / 2.0), episodes * horizon
+        error, rows = self.error(delta / 2.0), _rows(episodes, horizon)
         if error == 0.0:
             return {**common, "delta": delta}
         d = len(self)
@@ -146,7 +148,7 @@ class Simulators:
         Both keep P while L(P) <= -(1/2) log sum w exp(-2L) + scale (1/2) log(1/delta). The first term is at least the
         smallest loss, so scale (1/2) log(1/delta) = (sqrt B + sqrt E)^2 with B = (1/2) log(1/(delta min w)) is enough.
         """
-        error, rows = self.error(delta / 2.0), episodes * horizon
+        error, rows = self.error(delta / 2.0), _rows(episodes, horizon)
         if error == 0.0:
             return {"delta": delta}
         level = math.log(2.0 / delta)
@@ -179,6 +181,10 @@ class Simulators:
         return f"Simulators({len(self)}, S={self.states}, A={self.actions}{about})"
 
 
+def _rows(episodes: int, horizon: int) -> int:
+    return require_integer("episodes", episodes, 1) * require_integer("horizon", horizon, 1)
+
+
 def _mixtures(d: int, m: int, grid: int) -> list[Floats]:
     """Return the weights with exactly m of d non-zero, multiples of 1/grid."""
     found = []
@@ -198,7 +204,7 @@ def _read(j: int, candidate: Any, reward_range: tuple[float, float]) -> Any:
         return as_mdp(candidate)
     sparse: Any = candidate if sp.issparse(candidate) else None
     if sparse is not None:
-        return sp.csr_array(sparse)
+        return _require_kernel(j, sp.csr_array(sparse))
     if callable(candidate):
         return None
     try:
@@ -208,7 +214,23 @@ def _read(j: int, candidate: Any, reward_range: tuple[float, float]) -> Any:
     if dense.ndim != 3 or dense.shape[0] != dense.shape[2]:
         expected = "a kernel [S, A, S], a problem, an environment with a table, or simulate(s, a, rng)"
         raise ShapeError("candidates", index=(j,), got=type(candidate).__name__, expected=expected)
-    return sp.csr_array(dense.reshape(-1, dense.shape[2]))
+    return _require_kernel(j, sp.csr_array(dense.reshape(-1, dense.shape[2])))
+
+
+def _require_kernel(j: int, kernel: Any) -> Any:
+    """Refuse what is no kernel (S*A, S): an estimate or a mixture of it would be none either."""
+    rows, states = kernel.shape
+    if states == 0 or rows == 0 or rows % states:
+        raise ShapeError("candidates", index=(j,), got=f"shape {kernel.shape}", expected="(S*A, S)")
+    sums = np.asarray(kernel.sum(axis=1)).ravel()
+    for values, row in ((kernel.data, np.repeat(np.arange(rows), np.diff(kernel.indptr))), (sums - 1.0, None)):
+        fine = values >= -_ROUNDING if row is not None else np.abs(values) <= _ROUNDING  # false where not a number
+        if not fine.all():
+            worst = int(np.argmin(fine))
+            s, a = divmod(int(worst if row is None else row[worst]), rows // states)
+            got = f"a probability of {values[worst]:g}" if row is not None else f"a sum of {sums[worst]:g}"
+            raise ProbabilityError("candidates", index=(j, s, a), got=got, expected="numbers >= 0 that sum to 1")
+    return kernel
 
 
 def _size(kernel: Any) -> tuple[int, int]:

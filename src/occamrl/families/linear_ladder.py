@@ -103,12 +103,16 @@ class LinearLadder:
         parts = rung.parts() if isinstance(rung, AggregationFamily) else [slice(0, right.size)]
         return np.concatenate([own[part, part].ravel() for part in parts]), right
 
+    def member_losses(self, m: int, gram: Floats, xy: Floats) -> Floats:
+        """Return L, less sum y^2, of every kernel of a finite class."""
+        theta = self.embeddings[m - 1]
+        return np.asarray((theta * (self.unpacked(gram) @ theta) - 2.0 * xy[:, None] * theta).sum(axis=0))
+
     def smallest_loss(self, m: int, gram: Floats, xy: Floats) -> float:
         """Return min over F_m of L, less sum y^2, from the packed statistics of all rows (M15)."""
         rung = self.rung(m)
         if isinstance(rung, FiniteFamily):
-            theta = self.embeddings[m - 1]
-            return float((theta * (self.unpacked(gram) @ theta) - 2.0 * xy[:, None] * theta).sum(axis=0).min())
+            return float(self.member_losses(m, gram, xy).min())
         own, right = self.statistics(m, gram, xy)
         if isinstance(rung, AggregationFamily):
             return rung.smallest_loss(own, right)

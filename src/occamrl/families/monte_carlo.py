@@ -47,7 +47,12 @@ def estimate_kernel(
     for pair in range(pairs):
         s, a = divmod(pair, actions)
         rng = stream(seed, "simulator", *path, s, a)
-        found = np.bincount([_next(simulate(s, a, rng), s, a, states) for _ in range(draws)], minlength=states)
+        try:
+            drawn = [simulate(s, a, rng) for _ in range(draws)]
+        except Exception as error:
+            got = f"{type(error).__name__}: {error}"
+            raise ProbabilityError("simulate", index=(s, a), got=got, expected="a next state") from error
+        found = np.bincount([_next(each, s, a, states) for each in drawn], minlength=states)
         for s2 in np.flatnonzero(found):
             counts[pair, s2] = found[s2] / draws
     return sp.csr_array(counts)

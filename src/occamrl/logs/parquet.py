@@ -34,9 +34,11 @@ def read_parquet(path: str | Path) -> Log:
             file = pq.ParquetFile(stream)
             if file.metadata.num_rows > MOST_ROWS:
                 raise LogError(str(path), got=f"{file.metadata.num_rows:,} rows", expected=f"at most {MOST_ROWS:,}")
-            missing = [name for name in COLUMNS if name not in file.schema_arrow.names]
-            if missing:
-                raise LogError(missing[0], got="no such column", expected=f"the columns {', '.join(COLUMNS)}")
+            for name in COLUMNS:
+                count = file.schema_arrow.names.count(name)
+                if count != 1:
+                    got = f"{count} columns of that name" if count else "no such column"
+                    raise LogError(name, got=got, expected=f"the columns {', '.join(COLUMNS)}")
             table = file.read(columns=list(COLUMNS))
     except OSError as error:
         raise LogError(str(path), got=error.strerror or error, expected="a Parquet file") from error

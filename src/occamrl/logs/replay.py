@@ -18,6 +18,7 @@ import numpy as np
 
 from occamrl.contracts import Floats, Known
 from occamrl.families.features import FeatureMap
+from occamrl.families.finite import FiniteFamily
 from occamrl.families.ladder import Ladder
 from occamrl.families.linear_ladder import LinearLadder
 from occamrl.kernels.row_table import RowTable, row_table, with_room
@@ -114,6 +115,9 @@ def replay_linear(
     for first, last in stretches(rows.start.size, growth):
         phase = test.next_phase(known, memory)
         model = phase.learner.model(known)
+        m = memory["chosen"]
+        if isinstance(ladder.rung(m), FiniteFamily):  # its plan is made from all rows, as a linear one's is
+            phase.state.inner.loss[:] = ladder.member_losses(m, memory["gram"], memory["xy"])
         plan_now(model, phase.state, int(rows.start[first]))
         memory["squares"] += _enter(model.full, phase.state.values, rows, first, last, counts, memory)
         memory["episodes"] = last

@@ -30,7 +30,7 @@ class Rung:
 
     name: str
     size: int  # kernels; dimensions of a linear class
-    statistic: float  # T_m (M13) of range-weighted rows: smallest loss over all steps
+    statistic: float  # T_m (M13) of range-weighted rows: smallest loss over the number of rows
     rejected_after: int | None  # episodes; None: not rejected
     left: int | None  # kernels that the data have not rejected; None for a linear class
 
@@ -140,7 +140,7 @@ def select(
             more = more_data(replay, ladder, chosen, log.episodes, pairs)
         finite = isinstance(ladder, Ladder)
         verdict, why = judge(chosen, more, finite=finite, classes=ladder.classes, name=names[chosen - 1])
-    steps = max(1, whole.start.size * known.horizon)
+    steps = max(1, whole.pair.size)
     unvisited = int((np.bincount(rows.pair, minlength=pairs) == 0).sum())
     size: dict[str, Any] = {"episodes": log.episodes, "rows": log.rows, "unvisited": unvisited, "pairs": pairs}
     answer: dict[str, Any] = {"chosen": chosen, "verdict": verdict, "why": why, "more": more}

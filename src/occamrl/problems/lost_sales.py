@@ -9,10 +9,10 @@ from typing import ClassVar, Self
 import numpy as np
 
 from occamrl.contracts import Floats
-from occamrl.errors import HorizonError, ParameterError, require_choice
-from occamrl.problems.checks import require_integer, require_number
+from occamrl.errors import ParameterError, require_choice
 from occamrl.problems.demand import negative_binomial, on_a_grid, poisson, two_kinds_of_day
-from occamrl.problems.practical import Entry, PracticalProblem
+from occamrl.problems.practical import Entry
+from occamrl.problems.shelf import ShelfProblem
 
 DEMANDS = ("poisson", "negative-binomial", "bimodal", "other")
 _MEANS = np.arange(2, 21) / 2.0  # 1, 1.5, ..., 10 units a day
@@ -22,7 +22,7 @@ _PARTS = 8  # the laws of the last class have probabilities k/8
 
 
 @dataclass(frozen=True, kw_only=True)
-class LostSales(PracticalProblem):
+class LostSales(ShelfProblem):
     """Order in the evening, delivered in the morning; a customer who finds the shelf empty is lost, and unseen.
 
     The state is the stock in the evening. The account of a day is margin times sales, less holding for what is left in
@@ -54,40 +54,24 @@ class LostSales(PracticalProblem):
     rung_names: ClassVar[tuple[str, ...]] = ("Poisson", "+ negative binomial", "+ two kinds of day", "+ any on a grid")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_choice("demand", self.demand, DEMANDS)
-        if require_integer("shelf", self.shelf, 5) % 5:
+        if self.shelf % 5:
             raise ParameterError("shelf", got=self.shelf, expected="a multiple of 5")
-        if require_integer("order_step", self.order_step, 1) > self.shelf:
-            raise ParameterError("order_step", got=self.order_step, expected=f"at most the shelf, {self.shelf}")
-        require_integer("horizon", self.horizon, 1, HorizonError)
-        for name in ("margin", "holding", "fixed"):
-            require_number(name, getattr(self, name), 0.0, np.inf)
 
     @property
     def states(self) -> int:
         """Stocks 0 ... shelf."""
         return self.shelf + 1
 
-    @property
-    def actions(self) -> int:
-        """Orders of 0, 1, ... steps up to the shelf."""
-        return self.shelf // self.order_step + 1
-
-    @property
-    def steps(self) -> int:
-        """Days."""
-        return self.horizon
-
     def entries(self) -> Iterable[Entry]:
         """Return what a demand of d units does; coordinate d of theta is its probability."""
         for stock in range(self.states):
             for order in range(self.actions):
-                filled = min(stock + order * self.order_step, self.shelf)
+                filled = self.filled(stock, order)
                 for demand in range(self.shelf + 1):
-                    sold = min(demand, filled)
-                    left = filled - sold
-                    amount = self.margin * sold - self.holding * left - self.fixed * (order > 0)
-                    yield Entry(stock, order, left, demand, 1.0, amount)
+                    left = max(filled - demand, 0)
+                    yield Entry(stock, order, left, demand, 1.0, self.earned(filled, left, order))
 
     def classes(self) -> Sequence[Floats]:
         """Return the laws of the demand that each class adds."""

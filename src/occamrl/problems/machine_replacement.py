@@ -74,11 +74,6 @@ class MachineReplacement(PracticalProblem):
         """Keep and replace."""
         return 2
 
-    @property
-    def steps(self) -> int:
-        """Months."""
-        return self.horizon
-
     def entries(self) -> Iterable[Entry]:
         """Return what can happen; theta = (1, hazards by age)."""
         for age, action in itertools.product(range(self.states), (KEEP, REPLACE)):

@@ -7,7 +7,7 @@ kernel is linear in theta; a class of models is a list of parameters, and the cl
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,10 +19,8 @@ import scipy.sparse as sp
 from occamrl.contracts import Floats
 from occamrl.errors import ParameterError
 from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.problems.listing import read_only
+from occamrl.problems.nested import NestedClasses
 from occamrl.problems.units import Unit
-
-_DIGITS = 12  # parameters that agree to this many digits are one hypothesis
 
 
 class Entry(NamedTuple):
@@ -37,12 +35,14 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PracticalProblem(ABC):
+class PracticalProblem(NestedClasses):
     """A problem from practice with its ladder of plausible models.
 
     A subclass says what can happen (:meth:`entries`), which laws each class holds (:meth:`classes`), and which one is
     true (:attr:`theta`). ``Ladder.of_problem`` makes the ladder.
     """
+
+    horizon: int
 
     unit_name: ClassVar[str] = "EUR"
     rung_names: ClassVar[tuple[str, ...]]
@@ -58,11 +58,6 @@ class PracticalProblem(ABC):
         """A."""
 
     @property
-    @abstractmethod
-    def steps(self) -> int:
-        """H."""
-
-    @property
     def initial_state(self) -> int:
         """Where episodes start."""
         return 0
@@ -75,10 +70,6 @@ class PracticalProblem(ABC):
     @abstractmethod
     def entries(self) -> Iterable[Entry]:
         """Return everything that can happen."""
-
-    @abstractmethod
-    def classes(self) -> Sequence[Floats]:
-        """Return the parameters [n, d] that each class adds to those before it; repetitions are dropped."""
 
     @classmethod
     @abstractmethod
@@ -106,23 +97,6 @@ class PracticalProblem(ABC):
         return Unit.spanning(self.unit_name, self._columns[-1])
 
     @cached_property
-    def _ordered(self) -> tuple[Floats, list[int]]:
-        stacked = np.concatenate(self.classes())
-        _, first = np.unique(np.round(stacked, _DIGITS), axis=0, return_index=True)
-        kept, ends = np.sort(first), np.cumsum([len(part) for part in self.classes()])
-        return read_only(stacked[kept]), [int(size) for size in np.searchsorted(kept, ends)]
-
-    @property
-    def hypotheses(self) -> Floats:
-        """All parameters [n, d], each once, by the first class that holds them."""
-        return self._ordered[0]
-
-    @property
-    def sizes(self) -> list[int]:
-        """|F_1|, ..., |F_M|."""
-        return self._ordered[1]
-
-    @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem; a reward is what the move earns, mapped onto [0, 1]."""
         s, a, s2, j, weight, amount = self._columns
@@ -134,4 +108,4 @@ class PracticalProblem(ABC):
             raise ParameterError("entries", got="two amounts for one move", expected="one per (s, a, s')")
         place = (cell // self.states, cell % self.states)
         reward = sp.csr_array((self.unit.reward(amount[first]), place), shape=shape)
-        return FiniteMDP(transition=kernel, reward=reward, horizon=self.steps, initial_state=self.initial_state)
+        return FiniteMDP(transition=kernel, reward=reward, horizon=self.horizon, initial_state=self.initial_state)

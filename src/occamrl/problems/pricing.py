@@ -14,12 +14,13 @@ from occamrl.errors import HorizonError, ParameterError
 from occamrl.problems.checks import require_integer
 from occamrl.problems.finite_mdp import FiniteMDP
 from occamrl.problems.listing import read_only
+from occamrl.problems.nested import NestedClasses
 
 LEVELS = (0.05, 0.3, 0.6, 0.9)  # the probabilities of a sale that curves are made of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pricing:
+class Pricing(NestedClasses):
     """Each step a price is asked, and one unit is sold at it with a probability that depends on the price alone.
 
     Classes of demand curves over the prices, all with values in LEVELS: exponential < logit < falling < any. The first
@@ -63,9 +64,8 @@ class Pricing:
                 phi[s, a, s, 1 + a] = -1.0
         return read_only(phi)
 
-    @cached_property
-    def _classes(self) -> list[Floats]:
-        """The curves of each class, not yet nested in order."""
+    def classes(self) -> Sequence[Floats]:
+        """Return the curves of each class, theta = (1, probability of a sale at each price)."""
         price = self.price
         grid = np.linspace(0.1, 12.0, 240)
         exponential = np.exp(-grid[:, None] * price)
@@ -73,31 +73,8 @@ class Pricing:
         logit = 1.0 / (1.0 + np.exp(np.clip(grid[:, None, None] * (price - middle[:, None]), -50.0, 50.0)))
         falling = list(itertools.combinations_with_replacement(sorted(LEVELS, reverse=True), self.prices))
         every = list(itertools.product(LEVELS, repeat=self.prices))
-        return [_rounded(exponential), _rounded(logit.reshape(-1, self.prices)), np.array(falling), np.array(every)]
-
-    @cached_property
-    def _ordered(self) -> tuple[Floats, list[int]]:
-        seen: set[tuple[float, ...]] = set()
-        curves: list[tuple[float, ...]] = []
-        sizes = []
-        for members in self._classes:
-            for curve in map(tuple, members.tolist()):
-                if curve not in seen:
-                    seen.add(curve)
-                    curves.append(curve)
-            sizes.append(len(curves))
-        parameters = np.concatenate([np.ones((len(curves), 1)), np.array(curves)], axis=1)
-        return read_only(parameters), sizes
-
-    @property
-    def hypotheses(self) -> Floats:
-        """All parameters [n, 1 + A], theta = (1, probability of a sale at each price), by class."""
-        return self._ordered[0]
-
-    @property
-    def sizes(self) -> list[int]:
-        """|F_1|, ..., |F_4|."""
-        return self._ordered[1]
+        rounded = [_rounded(exponential), _rounded(logit.reshape(-1, self.prices))]
+        return [np.insert(curves, 0, 1.0, axis=1) for curves in (*rounded, np.array(falling), np.array(every))]
 
     @property
     def theta(self) -> Floats:

@@ -78,11 +78,6 @@ class QueueAdmission(PracticalProblem):
         """Closed and open."""
         return 2
 
-    @property
-    def steps(self) -> int:
-        """Minutes."""
-        return self.horizon
-
     def entries(self) -> Iterable[Entry]:
         """Return what can happen; theta = (1, arrivals by phase, services by phase)."""
         size = self.room + 1

@@ -10,10 +10,10 @@ from typing import ClassVar, Self
 import numpy as np
 
 from occamrl.contracts import Floats
-from occamrl.errors import HorizonError, ParameterError
-from occamrl.problems.checks import require_integer, require_number
+from occamrl.errors import ParameterError
 from occamrl.problems.demand import poisson
-from occamrl.problems.practical import Entry, PracticalProblem
+from occamrl.problems.practical import Entry
+from occamrl.problems.shelf import ShelfProblem
 
 DAYS = 7  # Monday is 0
 _PATTERNS = (  # by class: which of its means each day has
@@ -25,7 +25,7 @@ _PATTERNS = (  # by class: which of its means each day has
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeekdayInventory(PracticalProblem):
+class WeekdayInventory(ShelfProblem):
     """Order in the evening for the next morning; demand is Poisson with the mean of the day; what is not there is lost.
 
     The state is (weekday, stock in the morning before the delivery); the account of a day is that of
@@ -53,12 +53,7 @@ class WeekdayInventory(PracticalProblem):
     rung_names: ClassVar[tuple[str, ...]] = ("one mean", "weekend", "Saturday, Sunday", "Monday, Friday too")
 
     def __post_init__(self) -> None:
-        require_integer("shelf", self.shelf, 1)
-        if require_integer("order_step", self.order_step, 1) > self.shelf:
-            raise ParameterError("order_step", got=self.order_step, expected=f"at most the shelf, {self.shelf}")
-        require_integer("horizon", self.horizon, 1, HorizonError)
-        for name in ("margin", "holding", "fixed"):
-            require_number(name, getattr(self, name), 0.0, np.inf)
+        super().__post_init__()
         if not self.levels or len(set(self.levels)) != len(self.levels) or min(self.levels) <= 0.0:
             raise ParameterError("levels", got=self.levels, expected="different numbers > 0")
         if len(self.means) != DAYS or not set(self.means) <= set(self.levels):
@@ -69,23 +64,13 @@ class WeekdayInventory(PracticalProblem):
         """Weekday times stock: state = weekday * (shelf + 1) + stock."""
         return DAYS * (self.shelf + 1)
 
-    @property
-    def actions(self) -> int:
-        """Orders of 0, 1, ... steps up to the shelf."""
-        return self.shelf // self.order_step + 1
-
-    @property
-    def steps(self) -> int:
-        """Days."""
-        return self.horizon
-
     def entries(self) -> Iterable[Entry]:
         """Return what each demand does; coordinate day * L + i of theta says that the day has the mean levels[i]."""
         size, laws = self.shelf + 1, [poisson(mean, self.shelf) for mean in self.levels]
         for day, stock, order in itertools.product(range(DAYS), range(size), range(self.actions)):
-            filled = min(stock + order * self.order_step, self.shelf)
+            filled = self.filled(stock, order)
             for left in range(filled + 1):
-                amount = self.margin * (filled - left) - self.holding * left - self.fixed * (order > 0)
+                amount = self.earned(filled, left, order)
                 after = (day + 1) % DAYS * size + left
                 for i, law in enumerate(laws):
                     chance = law[filled - left] if left else law[filled:].sum()

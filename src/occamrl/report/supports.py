@@ -22,6 +22,7 @@ from occamrl.confidence.resolution import (
 from occamrl.contracts import Floats, Known
 from occamrl.environments.simulators import Simulators
 from occamrl.errors import ParameterError
+from occamrl.families.features import FeatureMap
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.runs.result import Result
 
@@ -172,8 +173,17 @@ def _rows_of(source: Any, simulators: Simulators | None, known: Known | None, va
     if not isinstance(learner, UCRLVTRLin) or learner.weights != "range":
         got = f"a run of {source.label}"
         raise ParameterError("source", got=got, expected="one of UCRLVTRLin, or built on it, with range weights")
+    if simulators is not None and not _same_kernels(learner.features, simulators.features):
+        raise ParameterError("simulators", got="other kernels", expected="those whose features the run learned with")
     statistics = learner.statistics(source.walk.known, source.state)
     return statistics, learner.features, source.walk.known, source.state.values
+
+
+def _same_kernels(one: FeatureMap, other: FeatureMap) -> bool:
+    if one is other:
+        return True
+    mine, theirs = stack_of(one), stack_of(other)
+    return mine.shape == theirs.shape and bool(np.allclose(mine, theirs, rtol=0.0, atol=1e-9))
 
 
 def _same(kernels: Sequence[Floats]) -> list[int]:

@@ -49,7 +49,11 @@ class Agent:
         """Take another environment of the same kind, or the first."""
         about = dict(self._about)
         if self.result is not None and not isinstance(env, FiniteEnvironment) and "known" not in about:
-            about.update(known=self.result.place.known, reward_range=tuple(self.result.place.rewards))
+            place = self.result.place
+            about.update(known=place.known, reward_range=tuple(place.rewards))
+            for name, codec in (("discretiser", place.observation), ("action_discretiser", place.action)):
+                if isinstance(codec, Discretiser):
+                    about.setdefault(name, codec)
         self._environment = require_finite(env, **about)
 
     def learn(self, episodes: int, env: Any = None, **options: Any) -> Agent:
@@ -99,7 +103,7 @@ class Agent:
     def _predict(self, observation: Any, state: Any) -> tuple[Any, Any]:
         place = self._learned().place
         s = place.observation.encode(observation)
-        h, start = (0, s) if state is None else (int(part) for part in state)
+        h, start = (0, s) if state is None else _carried(state)
         if not 0 <= h < place.known.horizon or not 0 <= start < place.known.states:
             expected = f"None, or what predict returned, for one of the {place.known.horizon} steps of an episode"
             raise ParameterError("state", got=state, expected=expected)
@@ -146,6 +150,15 @@ class Agent:
 
     def __repr__(self) -> str:
         return f"Agent({type(self.algorithm).__name__}, {self.result!r})"
+
+
+def _carried(state: Any) -> tuple[int, int]:
+    """Return the step and the first state that a state of ``predict`` carries; a step of -1 if it is none."""
+    try:
+        h, start = (int(part) for part in state)
+    except (TypeError, ValueError):
+        return -1, -1
+    return h, start
 
 
 def _is_batch(codec: Any, observation: Any) -> bool:

@@ -16,6 +16,7 @@ from occamrl.contracts import Agent, Ints
 from occamrl.environments.finite import FiniteEnvironment
 from occamrl.environments.misbehaviour import EnvironmentFailure, EnvironmentFault, EpisodeCutShort, SeedIgnored
 from occamrl.kernels.episodes import CHANGED, PLANNED
+from occamrl.problems.checks import require_integer
 from occamrl.runs.learned import Learned, Place
 from occamrl.runs.phases import PhaseWalk
 from occamrl.runs.recording import Recorder
@@ -43,7 +44,7 @@ class Session:
     """An agent at work in an environment."""
 
     def __init__(self, agent: Agent, environment: FiniteEnvironment, seed: int, earlier: Learned | None = None) -> None:
-        self.agent, self.environment, self.seed = agent, environment, int(seed)
+        self.agent, self.environment, self.seed = agent, environment, require_integer("seed", seed, 0)
         known = environment.known
         self.key = seeding.key(seed, "agent")
         if earlier is None:

@@ -246,14 +246,17 @@ class ARLGen(Selector):
         episodes: int,
         initial_state: int = 0,
         delta: float = 0.05,
+        least_loss: float | None = None,
         **parameters: Any,
     ) -> tuple[ARLGen, Preflight]:
         """Return the agent with the remedy that the preflight chose (M26), and its report to be shown before the run.
 
+        ``least_loss`` is what :func:`occamrl.preflight` counts as much to lose per episode, in rewards of [0, 1].
         ``parameters`` are those of the class; ``safe``, or on a LinearLadder ``guard``, is set where there are blind
         pairs.
         """
-        report = preflight(ladder, known, episodes=episodes, delta=delta, start=initial_state)
+        about: dict[str, Any] = {"delta": delta, "start": initial_state, "least_loss": least_loss}
+        report = preflight(ladder, known, episodes=episodes, **about)
         return cls(ladder=ladder, delta=delta, **{**report.options, **parameters}), report
 
     @classmethod
