@@ -46,6 +46,9 @@ def test_bad_rungs_are_refused() -> None:
         orl.Ladder([])
     with pytest.raises(FamilyError):
         orl.Ladder([STACK])  # type: ignore[list-item]
+    for wrong in (None, orl.FiniteFamily(STACK), "ladder"):
+        with pytest.raises(FamilyError, match="a list of families"):
+            orl.Ladder(wrong)  # type: ignore[arg-type]
     other = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 4, 2))
     with pytest.raises(ShapeError):
         orl.Ladder([orl.FiniteFamily(STACK), orl.FiniteFamily(other)])

@@ -197,6 +197,12 @@ def test_a_truth_outside_the_ladder_is_reported() -> None:
         {"start_class": 2},
         {"delta": 0.0},
         {"test_growth": -1.0},
+        {"test_growth": "often"},
+        {"slack": "much"},
+        {"start_class": 1.0},
+        {"start_class": True},
+        {"safe": "yes"},
+        {"delta": 1e-90, "test": "epoch", "data": "fresh"},  # delta / 2^i would leave the numbers allowed
         {"slack": float("nan")},
         {"radius": "paper"},
         {"weights": "some"},
@@ -208,6 +214,33 @@ def test_bad_parameters_are_refused(wrong: dict[str, Any]) -> None:
         orl.ARLGen(ladder=ladder, **wrong)
     with pytest.raises(InvalidInput):
         orl.ARLGen(ladder="ladder")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("test", ["anytime", "epoch"])
+def test_what_no_kernel_allows_is_reported_as_outside(test: str) -> None:
+    """Both kernels are deterministic, so that no row has a range; the truth moves elsewhere."""
+    kernels = np.zeros((2, 3, 2, 3))
+    kernels[0, :, 0, 0] = kernels[0, :, 1, 1] = kernels[1, :, 0, 0] = kernels[1, :, 1, 1] = 1.0
+    kernels[1, 2, 1] = [0.0, 0.5, 0.5]
+    truth = kernels[0].copy()
+    ladder = orl.Ladder([orl.FiniteFamily(kernels[:1]), orl.FiniteFamily(kernels)])
+    for move, outside in ((1, False), (2, True)):
+        truth[0, 1] = np.eye(3)[move]
+        mdp = orl.FiniteMDP(transition=truth, reward=[[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]], horizon=4)
+        result = orl.run(orl.ARLGen(ladder=ladder, test=test), mdp, episodes=14, progress=False)
+        assert result.phases["outside"].to_pylist()[-1] is outside
+
+
+@pytest.mark.parametrize("options", [{"rule": "paper"}, {"test": "epoch", "weights": "none"}])
+def test_one_step_leaves_nothing_to_learn(options: dict[str, Any]) -> None:
+    ladder, kernels = ladder_and_kernels()
+    states, actions = kernels.shape[1:3]
+    reward = np.random.default_rng(0).uniform(size=(states, actions))
+    mdp = orl.FiniteMDP(transition=kernels[0], reward=reward, horizon=1)
+    result = orl.run(orl.ARLGen(ladder=ladder, **options), mdp, episodes=30, progress=False)
+    assert set(result.phases["chosen"].to_pylist()) == {1}
+    assert not any(result.phases["outside"].to_pylist())
+    assert result.total_regret == 0.0
 
 
 def test_step_by_step_and_fused_make_the_same_phases() -> None:

@@ -36,6 +36,27 @@ def test_the_contract_is_kept() -> None:
     check_selector(fresh, PROBLEM.mdp, episodes=40)
 
 
+@pytest.mark.parametrize("guard", [False, True])
+def test_continuing_after_any_episode_gives_the_same_bits(guard: bool) -> None:
+    agent = orl.ARLGen(ladder=coordinate_ladder(), guard=guard)
+    whole = orl.run(agent, PROBLEM, episodes=24, seed=5, progress=False)
+    for k in (1, 2, 9, 10, 17, 23):
+        first = orl.run(agent, PROBLEM, episodes=k, seed=5, progress=False)
+        rest = orl.run(agent, PROBLEM, episodes=24 - k, progress=False, continue_from=first)
+        assert whole.regret.tobytes() == rest.regret.tobytes()
+        for fact in ("chosen", "statistics", "threshold", "episodes"):
+            assert whole.phases[fact].to_pylist() == rest.phases[fact].to_pylist()
+
+
+def test_one_step_leaves_nothing_to_learn() -> None:
+    truth = PROBLEM.mdp.kernel()
+    mdp = orl.FiniteMDP(transition=truth, reward=np.arange(8.0).reshape(4, 2) / 8, horizon=1)
+    ladder = coordinate_ladder()
+    for agent in (orl.ARLGen(ladder=ladder, rule="paper"), orl.ARLGen(ladder=ladder, weights="none")):
+        result = orl.run(agent, mdp, episodes=14, progress=False)
+        assert set(result.phases["chosen"].to_pylist()) == {1}
+
+
 def test_losses_are_those_of_least_squares() -> None:
     draw = np.random.default_rng(0)
     x, y = draw.normal(size=(50, 4)), draw.normal(size=50)

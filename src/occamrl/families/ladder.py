@@ -43,6 +43,8 @@ class Ladder:
 
     def __new__(cls, rungs: Sequence[Family] = ()) -> Any:
         """Return a ladder of the kind that the largest class asks for."""
+        if not isinstance(rungs, Sequence) or isinstance(rungs, str):
+            raise FamilyError("rungs", got=type(rungs).__name__, expected="a list of families")
         last = rungs[-1] if len(rungs) else None
         if isinstance(last, Family) and not isinstance(last, FiniteFamily):
             return LinearLadder(rungs)

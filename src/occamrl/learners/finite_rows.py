@@ -37,8 +37,9 @@ from occamrl.kernels.row_table import RowTable, add_rows
     NEXT_TEST,
     PENDING,
     ROWS,
-) = range(15)
-COUNTERS = 15
+    IMPOSSIBLE,
+) = range(16)
+COUNTERS = 16
 FIRST_LOOK = 64  # episodes before dropped kernels are looked at again for the first time
 NEVER = 2**62
 
@@ -107,7 +108,7 @@ class FiniteState(NamedTuple):
     table: RowTable  # all rows in the losses, by (member, h, s)
     pending: Pending
     squares: Floats  # [1] sum of y^2 over all rows in the table: what the losses leave out
-    counters: Ints  # [15]
+    counters: Ints  # [16]
 
 
 @hot
@@ -193,15 +194,19 @@ def absorb(model: FiniteModel, state: FiniteState) -> None:
                 state.counters[COLUMNS] += 1
                 state.slot[h, s] = slot
             middle, spread = expected_targets(model, member, h, s, a, state.alive, n, state.column[slot])
+        shift = state.first_target[h, s] - middle
+        squares += shift * (2.0 * total + count * shift)
+        # beyond the range that the kernels allow, or off the one value where they allow no other
+        if model.weighted and squares > count * (0.25 * spread * spread * (1.0 + 1e-9) + 1e-12):
+            state.counters[IMPOSSIBLE] += count
         if spread <= 0.0:
             continue
-        shift = state.first_target[h, s] - middle
         y = (total + count * shift) / spread
         add_to_losses(state, n, state.counters[BEST], state.column[slot], count, y, model.ball)
         key = (member * horizon + h) * states + s
         add_rows(state.table, key, count, y)
         state.counters[ROWS] += count
-        state.squares[0] += (squares + shift * (2.0 * total + count * shift)) / (spread * spread)
+        state.squares[0] += squares / (spread * spread)
         if n < state.counters[ALIVE]:
             put_off(model, state, key, h, s, count, y)
     state.counters[TOUCHED] = 0

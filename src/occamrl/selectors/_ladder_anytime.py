@@ -10,7 +10,7 @@ import numpy as np
 from occamrl.contracts import Known, Phase, PhaseOutcome
 from occamrl.families.ladder import Ladder
 from occamrl.learners.finite_report import losses_of, smallest_losses, test_now
-from occamrl.learners.finite_rows import CLASS, CLASS_SINCE, EPISODES
+from occamrl.learners.finite_rows import CLASS, CLASS_SINCE, EPISODES, IMPOSSIBLE
 from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
 from occamrl.selectors._ladder_facts import Test, facts
 
@@ -52,6 +52,7 @@ class LadderAnytime:
             beta=slack if episodes else float(model.slack),
             since=max(1, int(state.counters[CLASS_SINCE])),
             first=not episodes,
+            impossible=bool(state.counters[IMPOSSIBLE] > 0),
         )
         found = facts(test, model, state.table, self.ladder.sizes, self.learner.delta)
         return Phase(self.learner, state, 2**i, epoch=i, label=f"F_{chosen}", facts=found)

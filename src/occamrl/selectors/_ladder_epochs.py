@@ -13,7 +13,7 @@ from occamrl.families.ladder import Ladder
 from occamrl.families.off_grid import level, off_grid
 from occamrl.kernels.row_table import RowTable, copy_rows, row_table, with_room
 from occamrl.learners.finite_report import enter_rows, losses_of, start_from_rows
-from occamrl.learners.finite_rows import ROWS, FiniteModel
+from occamrl.learners.finite_rows import IMPOSSIBLE, ROWS, FiniteModel
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.selectors._ladder_facts import Test, facts
 
@@ -35,7 +35,15 @@ class LadderEpochs:
 
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data: all rows of earlier epochs, by (member, h, s)."""
-        return {"epoch": 1, "episodes": 0, "table": row_table(256), "squares": 0.0, "chosen": 0, "since": 1}
+        return {
+            "epoch": 1,
+            "episodes": 0,
+            "table": row_table(256),
+            "squares": 0.0,
+            "chosen": 0,
+            "since": 1,
+            "impossible": 0,
+        }
 
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Test the classes on all rows so far, and play the smallest that is accepted."""
@@ -62,6 +70,7 @@ class LadderEpochs:
         enter_rows(phase.learner.model(known), state)
         memory["epoch"] += 1
         memory["episodes"] += outcome.episodes
+        memory["impossible"] = max(memory["impossible"], int(state.counters[IMPOSSIBLE]))
         if self.data == "pooled":
             memory["table"], memory["squares"], memory["state"] = state.table, float(state.squares[0]), state
             return
@@ -89,7 +98,17 @@ class LadderEpochs:
         bound = losses[-1] + self.slack * self.allowance(model, memory["epoch"], steps, rows)
         chosen = 1 + int(np.argmax(losses <= bound))
         since = memory["since"] if chosen == memory["chosen"] else memory["episodes"] + 1
-        return Test(losses, float(bound), chosen, best, memory["squares"], steps, math.nan, since)
+        return Test(
+            losses,
+            float(bound),
+            chosen,
+            best,
+            memory["squares"],
+            steps,
+            math.nan,
+            since,
+            impossible=memory["impossible"] > 0,
+        )
 
     def smallest_losses(self, model: FiniteModel, table: RowTable) -> tuple[Floats, int]:
         """Return min over F_m of L(P) (less sum y^2) for every m, and the best kernel of all (M13)."""

@@ -26,6 +26,7 @@ class Test:
     beta: float  # width of the learner's confidence set
     since: int  # the episode (from 1) since which this class is in play
     first: bool = False  # no data yet
+    impossible: bool = False  # a target was seen that no kernel of the ladder can produce
 
 
 def facts(test: Test, model: FiniteModel, table: RowTable, sizes: list[int], delta: float) -> dict[str, object]:
@@ -33,7 +34,8 @@ def facts(test: Test, model: FiniteModel, table: RowTable, sizes: list[int], del
 
     ``margin`` is by how much the loss of the class chosen is below the threshold. ``separation`` is the mean squared
     distance, over all rows and steps, between the best kernel and the nearest one of the largest class rejected.
-    ``outside`` says that no kernel of F_M explains the data, with confidence 1 - delta (``misfit`` > 0).
+    ``outside`` says that no kernel of F_M explains the data, with confidence 1 - delta (``misfit`` > 0), or that
+    something happened that none of them allows.
     """
     if test.first:
         zeros: dict[str, object] = {
@@ -49,7 +51,7 @@ def facts(test: Test, model: FiniteModel, table: RowTable, sizes: list[int], del
     separation = None
     if test.chosen > 1:
         separation = float(scale * losses_of(model, table, sizes[test.chosen - 2], test.best)[1].min())
-    unit = max(model.unit, 1e-300) ** 2
+    unit = model.unit**2 if model.unit > 0.0 else 1.0  # without any range there are no rows
     scaled = table._replace(target_sum=table.target_sum / model.unit) if model.unit > 0.0 else table
     rows = float(table.visits.sum())
     misfit = unexplained(scaled, float(test.losses[-1]) / unit, level(model.reach, delta))
@@ -61,7 +63,7 @@ def facts(test: Test, model: FiniteModel, table: RowTable, sizes: list[int], del
         "margin": _plain(test.threshold - test.losses[test.chosen - 1]),
         "separation": separation,
         "misfit": misfit,
-        "outside": bool(misfit > 0.0),
+        "outside": bool(misfit > 0.0) or test.impossible,
         "beta": _plain(test.beta),
         "since": test.since,
     }

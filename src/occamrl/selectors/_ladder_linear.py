@@ -176,7 +176,7 @@ class LadderLinear:
         """
         features, (pairs, width) = self.ladder.features, memory["pairs"].shape
         d, of = features.dimension, features.blocks.of
-        if d + pairs > _MOST_COORDINATES:
+        if d + pairs > _MOST_COORDINATES or unit <= 0.0:  # without any range there are no rows
             return None
         cross = np.zeros((d, pairs))
         for sa in range(pairs):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from occamrl.confidence.preflight import Preflight, preflight
 from occamrl.contracts import Known, Phase, PhaseOutcome, Selector
-from occamrl.errors import ParameterError, require_choice
+from occamrl.errors import ParameterError, require_choice, require_number
 from occamrl.families.finite import FiniteFamily
 from occamrl.families.ladder import Ladder
 from occamrl.families.linear_ladder import LinearLadder
@@ -108,14 +109,20 @@ class ARLGen(Selector):
             require_choice("data", self.data, DATA)
         if self.test is not None:
             require_choice("test", self.test, TESTS)
-        if not (self.slack >= 0.0 and np.isfinite(self.slack)):
-            raise ParameterError("slack", got=self.slack, expected="a finite number >= 0")
+        require_number("slack", self.slack, 0.0, 1e100)
+        require_number("test_growth", self.test_growth, 0.0, 1e100)
+        for name in ("safe", "guard"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise ParameterError(name, got=getattr(self, name), expected="True or False")
+        if self._data == "fresh":  # epoch i has delta / 2^i
+            require_number("delta", self.delta, 1e-80, 1.0)
         self._require_sense()
         self._parts  # noqa: B018  (checks the other parameters)
 
     def _require_sense(self) -> None:
         """Refuse choices that do not go together."""
-        if self.start_class not in (1, self.ladder.classes):
+        whole = isinstance(self.start_class, Integral) and not isinstance(self.start_class, bool)
+        if not whole or self.start_class not in (1, self.ladder.classes):
             raise ParameterError("start_class", got=self.start_class, expected=f"1 or M = {self.ladder.classes}")
         if isinstance(self.ladder, LinearLadder):
             self._require_sense_of_linear(self.ladder)
@@ -146,6 +153,10 @@ class ARLGen(Selector):
             raise ParameterError("test_growth", got=self.test_growth, expected="a finite number > 0 on a LinearLadder")
 
     @property
+    def _data(self) -> str:
+        return self.data or ("fresh" if self.rule == "paper" else "pooled")
+
+    @property
     def _anytime(self) -> bool:
         return (self.test or ("epoch" if self.rule == "paper" else "anytime")) == "anytime"
 
@@ -164,7 +175,7 @@ class ARLGen(Selector):
             linear = LadderLinear(
                 **common,
                 rule=self.rule,
-                data=self.data or ("fresh" if paper else "pooled"),
+                data=self._data,
                 anytime=self._anytime,
                 test_growth=self.test_growth,
                 guard=self.guard,
@@ -193,7 +204,7 @@ class ARLGen(Selector):
         epochs = LadderEpochs(
             **common,
             rule=self.rule,
-            data=self.data or ("fresh" if paper else "pooled"),
+            data=self._data,
             start_class=self.start_class,
             radius=self.radius or ("paper" if paper else "sharp"),
             weights=weights,
