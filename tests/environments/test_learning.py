@@ -15,14 +15,12 @@ import pytest
 import occamrl as orl
 from occamrl.errors import CheckpointError, HorizonError, Interrupted, ParameterError, ShapeError
 from occamrl.runs.callbacks import Callback, EpisodeReport
-from occamrl.runs.trees import take_apart
 from tests.environments.misbehaving import CASE, MDP, Plant, Scripted, learner
+from tests.states import bits as state_bits
 
 
 def bits(walk: Any) -> dict[str, bytes]:
-    arrays: dict[str, Any] = {}
-    skeleton = take_apart(walk.to_tree(), arrays)
-    return {"skeleton": repr(skeleton).encode(), **{name: array.tobytes() for name, array in arrays.items()}}
+    return state_bits(walk.to_tree())
 
 
 def frozen_lake(**options: Any) -> orl.FiniteEnvironment:
