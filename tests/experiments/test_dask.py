@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -19,8 +18,8 @@ from occamrl.errors import ParameterError
 from occamrl.runs.executors import environment
 from occamrl.runs.experiment import Experiment, Options, execute
 from occamrl.runs.folder import Folder
-from occamrl.runs.records import load
-from tests.experiments.common import COMMAND, Event, play, slow, write
+from occamrl.runs.records import load, read_progress
+from tests.experiments.common import COMMAND, play, slow, write
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'occamrl[dask]'")
 
@@ -61,22 +60,32 @@ def cluster() -> Iterator[tuple[str, list[subprocess.Popen[str]]]]:
         process.wait()
 
 
+def kill_one_at_work(folder: Folder, workers: list[subprocess.Popen[str]], over: threading.Event) -> None:
+    """Kill the first worker that has left a checkpoint, in the middle of its cell: a cell has many of them."""
+    while not over.wait(0.005):
+        for path in folder.cells.glob("*/checkpoint.npz"):
+            pid = (read_progress(path.parent) or {}).get("pid")
+            for worker in workers:
+                if worker.pid == pid:
+                    worker.kill()
+                    worker.wait()
+                    return
+
+
 @pytest.mark.filterwarnings("ignore")  # what Dask and its event loop leave open is not ours
 def test_cells_on_a_cluster_of_which_a_worker_is_killed(
     tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[str]]]
 ) -> None:
     address, workers = cluster
-    experiment = Experiment.from_toml(write(tmp_path, slow(200_000)))
-    folder, heard = Folder(tmp_path / "out"), list[Event]()
-
-    def listen(event: Event) -> None:
-        heard.append(event)
-        victim = next((worker for worker in workers if worker.pid == event.get("pid")), None)
-        if victim is not None and all(worker.poll() is None for worker in workers):
-            os.kill(victim.pid, signal.SIGKILL)
-            victim.wait()
-
-    tally = execute(folder, Options(scheduler=address, checkpoint_seconds=0.1), listen, experiment)
+    experiment = Experiment.from_toml(write(tmp_path, slow(1_500_000)))
+    folder, over = Folder(tmp_path / "out"), threading.Event()
+    killer = threading.Thread(target=kill_one_at_work, args=(folder, workers, over))
+    killer.start()
+    try:
+        tally = execute(folder, Options(scheduler=address, checkpoint_seconds=0.1), lambda event: None, experiment)
+    finally:
+        over.set()
+        killer.join()
     assert sum(worker.poll() is not None for worker in workers) == 1
     assert (tally.done, tally.failed) == (4, ())
     whole = play(experiment, tmp_path / "whole")
