@@ -11,7 +11,8 @@ import pytest
 from occamrl.contracts import Floats
 from occamrl.families.features import FeatureMap
 from occamrl.kernels.ridge import invert_factor, solve
-from occamrl.learners.linear import TOUCHED, absorb
+from occamrl.learners.linear_regression import absorb
+from occamrl.learners.linear_state import TOUCHED
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.problems.finite_mdp import FiniteMDP
 from occamrl.runs.interaction import Interaction

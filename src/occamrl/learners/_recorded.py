@@ -17,7 +17,8 @@ from occamrl.kernels.compile import compiled, hot, implements
 from occamrl.kernels.episodes import follows_policy, hear, observe, plan, planned_value
 from occamrl.kernels.ridge import add_row, block_matrix, block_vector
 from occamrl.learners.finite_rows import MEMBER, FiniteModel, FiniteState
-from occamrl.learners.linear import LinearModel, LinearState, row_of
+from occamrl.learners.linear_regression import row_of
+from occamrl.learners.linear_state import LinearModel, LinearState
 from occamrl.learners.reward_rows import in_target
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
@@ -42,7 +43,7 @@ class RecordedState(NamedTuple):
     policy: Ints  # [H, S] in play
     visits: Ints  # [H, S] rows under this plan
     first_target: Floats  # [H, S] of the first of them
-    target_sum: Floats  # [H, S] sum of W(o) - first_target, as in `occamrl.learners.linear`
+    target_sum: Floats  # [H, S] sum of W(o) - first_target, as in `occamrl.learners.linear_regression`
     square_sum: Floats  # [H, S] sum of their squares
 
 
@@ -95,13 +96,13 @@ def value_in_play(model: Any, state: Any, h: int, s: int) -> float:
 @implements(value_in_play, LinearState, argument=1)
 def value_in_play_linear(model: LinearModel, state: LinearState, h: int, s: int) -> float:
     """``value_in_play`` for plans over an ellipsoid."""
-    return state.values[h, s]  # type: ignore[no-any-return]
+    return float(state.values[h, s])
 
 
 @implements(value_in_play, FiniteState, argument=1)
 def value_in_play_finite(model: FiniteModel, state: FiniteState, h: int, s: int) -> float:
     """``value_in_play`` for a member in play."""
-    return model.values[state.counters[MEMBER], h, s]  # type: ignore[no-any-return]
+    return float(model.values[state.counters[MEMBER], h, s])
 
 
 @hot

@@ -100,7 +100,7 @@ class FiniteState(NamedTuple):
     policy: Ints  # [H, S] of the member in play
     visits: Ints  # [H, S] rows under this member that are not in the losses yet
     first_target: Floats  # [H, S] W(o) of the first of them
-    target_sum: Floats  # [H, S] sum of W(o) - first_target, as in `occamrl.learners.linear`
+    target_sum: Floats  # [H, S] sum of W(o) - first_target, as in `occamrl.learners.linear_regression`
     square_sum: Floats  # [H, S] sum of their squares
     touched: Ints  # [H*S]
     slot: Ints  # [H, S] column of a cell, -1: none yet

@@ -8,7 +8,7 @@ from typing import Any
 
 from occamrl.contracts import Known, Learner
 from occamrl.families.features import FeatureMap
-from occamrl.learners.linear import LinearModel, LinearState
+from occamrl.learners.linear_state import LinearModel, LinearState
 from occamrl.learners.rewards import Rewards, require_rewards
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 

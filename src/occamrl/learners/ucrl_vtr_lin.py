@@ -16,7 +16,9 @@ from occamrl.families.features import FeatureMap
 from occamrl.kernels.batch import MOST_COORDINATES, Batch, dense_batch, empty_batch, tabular_batch
 from occamrl.kernels.features import DenseFeatures, TabularFeatures
 from occamrl.kernels.ridge import stacked
-from occamrl.learners.linear import LinearModel, LinearState, Scratch, absorb, linear_state, refactor
+from occamrl.learners import linear as _compiled_functions  # noqa: F401  (registers plan, observe, ...)
+from occamrl.learners.linear_regression import absorb, linear_state, refactor
+from occamrl.learners.linear_state import LinearModel, LinearState, Scratch
 from occamrl.learners.reward_rows import RewardRows
 from occamrl.learners.rewards import (
     Rewards,

@@ -2,7 +2,7 @@
 
 The rows of a learner's own play follow its policy, so that (h, s) fixes the action; those of a log do not. Apart from
 that the formulas are those of the learners: targets, their range weights and expectations come from
-:mod:`occamrl.learners.finite_rows` and :mod:`occamrl.learners.linear`.
+:mod:`occamrl.learners.finite_rows` and :mod:`occamrl.learners.linear_regression`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from occamrl.kernels.ridge import add_row, block_matrix, block_vector
 from occamrl.kernels.row_table import RowTable, add_rows
 from occamrl.learners.finite_rows import FiniteModel, FiniteState, expected_targets
 from occamrl.learners.finite_sets import most_optimistic, threshold
-from occamrl.learners.linear import LinearModel, row_of
+from occamrl.learners.linear_regression import row_of
+from occamrl.learners.linear_state import LinearModel
 
 
 class Counts(NamedTuple):
@@ -26,7 +27,7 @@ class Counts(NamedTuple):
 
     visits: Ints  # [H, S*A]
     first_target: Floats  # [H, S*A] W(o) of the first of them
-    target_sum: Floats  # [H, S*A] sum of W(o) - first_target, as in `occamrl.learners.linear`
+    target_sum: Floats  # [H, S*A] sum of W(o) - first_target, as in `linear_regression`
     square_sum: Floats  # [H, S*A] sum of their squares
 
 
