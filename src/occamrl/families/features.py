@@ -18,23 +18,26 @@ from numpy.typing import ArrayLike
 
 from occamrl.contracts import Floats, Ints, Known, Outcomes
 from occamrl.errors import FeatureError, ShapeError
+from occamrl.families.feature_layouts import (
+    Layout,
+    dense_layout,
+    layout_of_sparse,
+    require_some_kernel,
+    shared_blocks,
+    sparse_layout,
+    stacked_kernels,
+    with_bonus,
+)
 from occamrl.families.simulators import (
-    Entries,
     any_sparse,
     outcomes_of,
     pair_of_outcome,
-    read_kernels,
     read_problems,
     running,
 )
 from occamrl.kernels.features import DenseFeatures, SparseFeatures, TabularFeatures, kernel_of
 from occamrl.kernels.ridge import Blocks
 from occamrl.problems.finite_mdp import FiniteMDP
-
-Layout = DenseFeatures | SparseFeatures | TabularFeatures
-
-_TOLERANCE = 1e-8  # for sums that should be one, as in FiniteMDP but for d-term sums
-_INFEASIBLE = 2  # linprog's status
 
 
 class FeatureMap:
@@ -55,13 +58,13 @@ class FeatureMap:
 
     def __init__(self, phi: ArrayLike | Sequence[Any]) -> None:
         if any_sparse(phi):
-            layout, states, actions, dimension = _from_sparse(cast(Sequence[Any], phi))
+            layout, states, actions, dimension = layout_of_sparse(cast(Sequence[Any], phi))
         elif isinstance(phi, Sequence) and len(phi) and np.ndim(phi[0]) == 3:
-            layout, states, actions, dimension = _from_dense(_stack(phi))
+            layout, states, actions, dimension = dense_layout(stacked_kernels(phi))
         else:
-            layout, states, actions, dimension = _from_dense(np.asarray(phi, dtype=np.float64))
+            layout, states, actions, dimension = dense_layout(np.asarray(phi, dtype=np.float64))
         self._set(layout, states, actions, dimension, None)
-        _check_some_kernel(self)
+        require_some_kernel(layout, actions, self.matrix)
 
     def _set(
         self,
@@ -141,7 +144,7 @@ class FeatureMap:
         Needed where (s, a, s') does not fix the reward; P_theta is then a mixture of the problems' outcome tables.
         """
         entries, rewards = read_problems(simulators)
-        return cls._make(*_sparse_layout(entries, len(simulators)), rewards)
+        return cls._make(*sparse_layout(entries, len(simulators)), rewards)
 
     @property
     def is_tabular(self) -> bool:
@@ -237,7 +240,7 @@ class FeatureMap:
                 )
             outcomes = self.layout.outcomes
             if self.rewards is None or not known.rewards_known:
-                outcomes = _with_bonus(outcomes, known)
+                outcomes = with_bonus(outcomes, known)
             else:
                 outcomes = outcomes._replace(bonus=self.rewards - known.base_reward.ravel()[pair_of_outcome(outcomes)])
             self._attached[known] = self.layout._replace(outcomes=outcomes)
@@ -264,122 +267,3 @@ class FeatureMap:
         kind = type(self.layout).__name__.removesuffix("Features").lower()
         kind = kind if self._shared is None else "aggregated"
         return f"FeatureMap({kind}, S={self.states}, A={self.actions}, d={self.dimension})"
-
-
-def _stack(kernels: Sequence[Any]) -> Floats:
-    arrays = [np.asarray(kernel, dtype=np.float64) for kernel in kernels]
-    for j, array in enumerate(arrays):
-        if array.shape != arrays[0].shape:
-            raise ShapeError("phi", index=(j,), got=array.shape, expected=arrays[0].shape)
-    return np.stack(arrays, axis=-1)
-
-
-def shared_blocks(of: Ints, sizes: Ints) -> Blocks:
-    """Return the blocks of coordinates where (s, a) uses block ``of[s*A + a]``, which has as many as its outcomes."""
-    size = np.zeros(int(of.max()) + 1, dtype=np.int64)
-    size[of] = sizes
-    return Blocks(of, size, running(size), running(size * size))
-
-
-def _from_dense(phi: Floats) -> tuple[Layout, int, int, int]:
-    if phi.ndim != 4 or phi.shape[0] != phi.shape[2] or 0 in phi.shape:
-        raise ShapeError("phi", got=phi.shape, expected="[S, A, S, d], or a list of kernels [S, A, S]")
-    bad = np.argwhere(~np.isfinite(phi))
-    if bad.size:
-        at = tuple(int(i) for i in bad[0])
-        raise FeatureError("phi", index=at, got=phi[at], expected="a finite number")
-    states, actions, _, dimension = phi.shape
-    rows = phi.reshape(states * actions, states, dimension)
-    possible = (rows != 0.0).any(axis=2)
-    pair, next_state = np.nonzero(possible)
-    outcomes = outcomes_of("phi", pair, next_state, states * actions)
-    return DenseFeatures(outcomes, np.ascontiguousarray(rows[possible])), states, actions, dimension
-
-
-def _from_sparse(kernels: Sequence[Any]) -> tuple[Layout, int, int, int]:
-    """List the non-zero entries of each (s, a), coordinate by coordinate."""
-    return _sparse_layout(read_kernels("phi", kernels), len(kernels))
-
-
-def _sparse_layout(entries: Entries, dimension: int) -> tuple[Layout, int, int, int]:
-    outcomes = entries.outcomes
-    pair = pair_of_outcome(outcomes)[entries.outcome]
-    order = np.argsort(pair, kind="stable")
-    layout = SparseFeatures(
-        outcomes,
-        running(np.bincount(pair, minlength=entries.states * entries.actions)),
-        (entries.outcome - outcomes.start[pair])[order],
-        entries.kernel[order],
-        entries.value[order],
-    )
-    return layout, entries.states, entries.actions, dimension
-
-
-def _check_some_kernel(features: FeatureMap) -> None:
-    """Refuse features for which no theta makes a kernel: <phi_1(s, a), theta> = 1 and <phi, theta> >= 0."""
-    layout = features.layout
-    pairs = features.states * features.actions
-    entries: Any  # [O, d]
-    if isinstance(layout, DenseFeatures):
-        entries = layout.phi
-        sums = np.add.reduceat(layout.phi, layout.outcomes.start[:-1], axis=0)
-    elif isinstance(layout, SparseFeatures):
-        pair, entries = np.repeat(np.arange(pairs), np.diff(layout.start)), features.matrix
-        sums = sp.coo_array((layout.entry, (pair, layout.coordinate)), shape=(pairs, features.dimension)).toarray()
-    else:
-        return
-    distinct = np.unique(np.round(sums, 12), axis=0)
-    theta = np.linalg.lstsq(distinct, np.ones(len(distinct)), rcond=None)[0]
-    gaps = np.abs(sums @ theta - 1.0)
-    worst = int(np.argmax(gaps))
-    if gaps[worst] > _TOLERANCE:
-        raise FeatureError(
-            "phi",
-            index=divmod(worst, features.actions),
-            got="features for which no theta makes the probabilities of every (s, a) sum to one",
-            expected="some theta with sum over s' of <phi(s, a, s'), theta> = 1 for all (s, a)",
-        )
-    if (entries @ theta).min() >= -_TOLERANCE:  # the smallest theta that sums to one: nearly always a kernel
-        return
-    from scipy.optimize import linprog  # slow to import, and seldom needed
-
-    found: Any = linprog(
-        np.zeros(features.dimension),
-        A_ub=-entries,
-        b_ub=np.full(entries.shape[0], _TOLERANCE),
-        A_eq=distinct,
-        b_eq=np.ones(len(distinct)),
-        bounds=(None, None),
-    )
-    if found.status == _INFEASIBLE:
-        raise FeatureError(
-            "phi",
-            got="features for which no theta makes all probabilities >= 0",
-            expected="some theta for which <phi(s, a, .), theta> is a distribution for all (s, a)",
-        )
-
-
-def _with_bonus(outcomes: Outcomes, known: Known) -> Outcomes:
-    """Look up the bonus of every outcome in the reward table of the problem."""
-    table = known.transition_rewards
-    if table is None:
-        return outcomes._replace(bonus=np.zeros(outcomes.next_state.size))
-    ours = pair_of_outcome(outcomes) * known.states + outcomes.next_state
-    theirs = pair_of_outcome(table) * known.states + table.next_state
-    order = np.argsort(theirs, kind="stable")
-    keys = theirs[order]
-    at = np.searchsorted(keys, ours)
-    found = at < keys.size
-    found[found] = keys[at[found]] == ours[found]
-    twice = found & (np.searchsorted(keys, ours, side="right") - at > 1)
-    for problem, what in ((~found, "no known reward"), (twice, "several rewards for one next state")):
-        if problem.any():
-            o = int(np.argmax(problem))
-            pair, s2 = divmod(int(ours[o]), known.states)
-            raise FeatureError(
-                "features",
-                index=(*divmod(pair, known.actions), s2),
-                got=what,
-                expected="a reward fixed by (s, a, s') for every outcome of the features",
-            )
-    return outcomes._replace(bonus=table.bonus[order][at])

@@ -72,7 +72,8 @@ class LinearLadder:
     @property
     def features(self) -> FeatureMap:
         """The features of the largest class, in which rows are kept."""
-        return self.rungs[-1].features  # type: ignore[no-any-return]
+        features: FeatureMap = self.rungs[-1].features
+        return features
 
     def rung(self, m: int) -> Any:
         """Return F_m, m = 1 ... M."""

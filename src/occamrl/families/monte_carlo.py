@@ -49,7 +49,7 @@ def estimate_kernel(
         rng = stream(seed, "simulator", *path, s, a)
         try:
             drawn = [simulate(s, a, rng) for _ in range(draws)]
-        except Exception as error:
+        except Exception as error:  # of the user's function, which may raise anything
             got = f"{type(error).__name__}: {error}"
             raise ProbabilityError("simulate", index=(s, a), got=got, expected="a next state") from error
         found = np.bincount([_next(each, s, a, states) for each in drawn], minlength=states)

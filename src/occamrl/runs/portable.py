@@ -18,7 +18,8 @@ import numpy as np
 from occamrl.contracts import Ints, Learner, Outcomes, Selector
 from occamrl.errors import CheckpointError
 from occamrl.families.aggregation import AggregationFamily
-from occamrl.families.features import FeatureMap, shared_blocks
+from occamrl.families.feature_layouts import shared_blocks
+from occamrl.families.features import FeatureMap
 from occamrl.families.finite import FiniteFamily
 from occamrl.families.ladder import Ladder
 from occamrl.families.linear import LinearFamily
