@@ -39,18 +39,16 @@ def looks(episodes: int) -> list[int]:
 
 def play(agent: Any, problem: Pendulum, sims: Any, episodes: int, seed: int, asked: bool) -> dict[str, Any]:
     """Run one agent; ask for the compatible sets on the way."""
-    orl.run(agent, problem, episodes=2, seed=seed, progress=False)  # compiles
-    result, reports, spent = None, [], 0.0
+    result = orl.run(agent, problem, episodes=2, seed=seed, progress=False)  # compiles
+    reports, spent = [], 0.0
     for k in looks(episodes) if asked else [episodes]:
-        done = 0 if result is None else result.total_episodes
-        begun = time.perf_counter()
-        result = orl.run(agent, problem, episodes=k - done, seed=seed, progress=False, continue_from=result)
+        before, begun = result.total_episodes, time.perf_counter()
+        result = orl.run(agent, problem, episodes=k - before, seed=seed, progress=False, continue_from=result)
         spent += time.perf_counter() - begun
         if asked:
             report = orl.supports(result, sims)
             reports.append({"episodes": k, "sets": [s.members for s in report.sets], "text": str(report)})
     at = np.unique(np.round(np.geomspace(1, episodes, 120)).astype(int))
-    assert result is not None  # noqa: S101  (there is at least one look)
     return {
         "at": at.tolist(),
         "regret": np.asarray(result.cumulative_regret)[at - 1].tolist(),

@@ -71,7 +71,8 @@ def study(case: Case, seeds: int, episodes: int | None) -> None:
     spec = read_ladder(case.ladder)
     env = gym.make(case.environment, **case.options)
     environment = FiniteEnvironment(env, known=spec.known, reward_range=tuple(spec.rewards))
-    assert environment.mdp is not None  # noqa: S101  (these environments expose their tables)
+    if environment.mdp is None:
+        raise SystemExit(f"{case.name}: {environment.why_not}")
     right = spec.ladder.class_of(environment.mdp)
     print(f"\n{case.name}: classes of {spec.ladder.sizes} models, the right one is {right}\n  {case.command}")
     for name, agent in agents(spec, environment, delta=0.05, safe=False, compare=case.regret).items():

@@ -15,7 +15,6 @@ import contextlib
 import errno
 import json
 import os
-import random
 import resource
 import signal
 import subprocess
@@ -36,6 +35,7 @@ from occamrl.runs.files import PARTIAL
 from occamrl.runs.folder import Folder
 from occamrl.runs.player import Settings, Stop, play_cell
 from occamrl.runs.records import check_cell, load, verify
+from occamrl.seeding import stream
 
 SPEC = """
 name = "robust"
@@ -81,7 +81,7 @@ class Killer:
     """Starts runs and kills them or their workers until a number of kills is reached."""
 
     def __init__(self, spec: Path, work: Path, seed: int) -> None:
-        self.spec, self.work, self.draw = spec, work, random.Random(seed)  # noqa: S311  # moments, not secrets
+        self.spec, self.work, self.draw = spec, work, stream(seed, "kills")
         self.kills: Counter[str] = Counter()
         self.runs = self.folders = 0
         self.pace = 3.0
@@ -100,11 +100,11 @@ class Killer:
 
     def attempt(self, folder: Path, *, more: bool) -> bool:
         """Run once, with a kill somewhere if ``more`` are wanted; return whether the experiment finished."""
-        environment, mode = {**os.environ}, self.draw.choice(("fault", "parent", "all", "worker")) if more else ""
+        environment, mode = {**os.environ}, str(self.draw.choice(("fault", "parent", "all", "worker"))) if more else ""
         once = self.work / f"once-{self.runs}"
         if mode == "fault":
-            point, name = self.draw.choice(faults.POINTS), self.draw.choice(("*.npz", "*.parquet", "*.json"))
-            environment[faults.VARIABLE] = f"{point} {name} kill {self.draw.randint(1, 6)} {once}"
+            point, name = (str(self.draw.choice(each)) for each in (faults.POINTS, ("*.npz", "*.parquet", "*.json")))
+            environment[faults.VARIABLE] = f"{point} {name} kill {self.draw.integers(1, 7)} {once}"
         self.runs += 1
         options = ["--out", str(folder), "--workers", "2", "--checkpoint-every", "0.02", "--json"]
         began = time.monotonic()
@@ -186,16 +186,16 @@ def sample_folder(work: Path) -> tuple[Path, Cell]:
 def damage_study(work: Path, count: int, seed: int = 0) -> dict[str, Any]:
     """Flip a bit or cut a file, ``count`` times; raise if it goes unnoticed or the error does not name the file."""
     folder, _ = sample_folder(work)
-    place, draw = Folder(folder), random.Random(seed)  # noqa: S311  # positions, not secrets
+    place, draw = Folder(folder), stream(seed, "damage")
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     cases: Counter[str] = Counter()
     for number in range(count):
         path = paths[number % len(paths)]
         before = path.read_bytes()
         cut = number % 5 == 4
-        at = draw.randrange(len(before))
+        at = int(draw.integers(len(before)))
         path.write_bytes(
-            before[:at] if cut else before[:at] + bytes([before[at] ^ (1 << draw.randrange(8))]) + before[at + 1 :]
+            before[:at] if cut else before[:at] + bytes([before[at] ^ (1 << int(draw.integers(8)))]) + before[at + 1 :]
         )
         noticed = _notice(place, path)
         path.write_bytes(before)
@@ -276,7 +276,7 @@ def many_study(work: Path, cells: int, workers: int = 2) -> dict[str, Any]:
     began = time.monotonic()
     Experiment.from_toml(spec).run(work / "warm", workers=workers) if cells <= 4 else None
     options = ["--out", str(folder), "--workers", str(workers)]
-    process = subprocess.Popen([*COMMAND, "run", str(spec), *options], stderr=subprocess.DEVNULL)  # noqa: S603
+    process = subprocess.Popen([*COMMAND, "run", str(spec), *options], stderr=subprocess.DEVNULL)  # noqa: S603  # our own command line
     peak = 0
     while process.poll() is None:
         peak = max(peak, _memory(process.pid))
@@ -289,7 +289,7 @@ def many_study(work: Path, cells: int, workers: int = 2) -> dict[str, Any]:
     facts["memory of the parent, MB"] = round(peak / 2**20)
     for command in ("status", "verify"):
         began = time.monotonic()
-        subprocess.run([*COMMAND, command, str(folder)], stdout=subprocess.DEVNULL, check=True)  # noqa: S603
+        subprocess.run([*COMMAND, command, str(folder)], stdout=subprocess.DEVNULL, check=True)  # noqa: S603  # our own command line
         facts[f"{command}, seconds"] = round(time.monotonic() - began, 2)
     began = time.monotonic()
     rows = load(folder).curves.num_rows

@@ -49,14 +49,13 @@ def main() -> None:
             run = orl.run(agent, case.mdp, episodes=options.episodes, seed=seed, progress=False)
             told.append(run.total_regret)
             agent = orl.UCRLVTRLin(features=sims.features, norm_bound=1.0)
-            result, first = None, None
+            result, first = orl.run(agent, case.mdp, episodes=1, seed=seed, progress=False), None
             for k in [2**i for i in range(4, 30) if 2**i < options.episodes] + [options.episodes]:
-                done = 0 if result is None else result.total_episodes
-                result = orl.run(agent, case.mdp, episodes=k - done, seed=seed, progress=False, continue_from=result)
+                left_over = k - result.total_episodes
+                result = orl.run(agent, case.mdp, episodes=left_over, seed=seed, progress=False, continue_from=result)
                 report = orl.supports(result, sims)
                 covered += compatible(report)
                 first = k if first is None and named(report) else first if named(report) else None
-            assert result is not None  # noqa: S101  (there is at least one length)
             all_twelve.append(result.total_regret)
             alone += named(report)
             since.append(first)

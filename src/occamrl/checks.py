@@ -7,7 +7,6 @@ The project's own tests apply them to everything the registries find.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import itertools
 import tempfile
 from collections.abc import Callable, Iterator
@@ -72,12 +71,12 @@ def extensions(agent: AnyAgent) -> Iterator[AnyAgent]:
     An agent offers them by the fields ``rewards`` and ``kernel``; what it refuses beside its other parameters is left
     out.
     """
-    names = set(getattr(agent, "__dataclass_fields__", {}))
-    if not {"rewards", "kernel"} <= names or vars(agent)["rewards"] != "known" or vars(agent)["kernel"] != "stationary":
+    fields = {name: vars(agent)[name] for name, each in getattr(agent, "__dataclass_fields__", {}).items() if each.init}
+    if fields.get("rewards") != "known" or fields.get("kernel") != "stationary":
         return
     for changes in ({"kernel": "per_step"}, {"kernel": "per_step", "rewards": RewardsPerPair()}):
         try:
-            yield dataclasses.replace(agent, **changes)  # type: ignore[type-var]  # is_dataclass has looked
+            yield type(agent)(**fields | changes)
         except ParameterError:
             continue
 

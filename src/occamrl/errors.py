@@ -115,8 +115,10 @@ def require_choice(field: str, value: object, choices: Iterable[str]) -> None:
 
 def require_number(field: str, value: object, low: float, high: float, *, open_low: bool = False) -> None:
     """Refuse what is not a real number in [low, high], or in (low, high]."""
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    inside = number and (float(value) > low if open_low else float(value) >= low) and float(value) <= high  # type: ignore[arg-type]  # a Real
+    inside = False
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        number = float(value)
+        inside = (number > low if open_low else number >= low) and number <= high
     if not inside:
         bracket = "(" if open_low else "["
         raise ParameterError(field, got=repr(value), expected=f"a number in {bracket}{low:g}, {high:g}]")

@@ -55,7 +55,7 @@ def make_environment(identifier: str, options: Sequence[str]) -> gym.Env[Any, An
     except gym.error.Error as error:
         expected = "a registered environment (--import names a module that registers it)"
         raise ParameterError("ENV_ID", got=f"{identifier}: {error}", expected=expected) from error
-    except Exception as error:  # whatever its constructor raises
+    except Exception as error:  # of someone else's constructor, which may raise anything
         got = f"{type(error).__name__}: {error}, from {identifier} with {parameters}"
         raise ParameterError("ENV_ID", got=got, expected="options that the environment takes") from error
 

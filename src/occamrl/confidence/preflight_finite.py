@@ -108,7 +108,7 @@ def policy_value(outcomes: Outcomes, kernel: Floats, base: Floats, policy: Any, 
     for h in range(horizon - 1, -1, -1):
         for s in range(states):
             values[h, s] = backup(outcomes, kernel, base, s * actions + policy[h, s], values[h + 1])
-    return values[0, start]  # type: ignore[no-any-return]
+    return float(values[0, start])
 
 
 @compiled

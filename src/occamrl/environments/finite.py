@@ -88,17 +88,15 @@ class FiniteEnvironment:
         self.mdp, self.why_not = None, ""
         self.rewards = reward_map(reward_range)
         try:
-            self.mdp, self.rewards = self._truth(steps, reward_range)
+            truth, self.rewards = self._truth(steps, reward_range)
+            self.mdp = truth
+            self.known: Known = truth.known if known is None else known
         except TableError as error:
             if known is None:
                 raise
-            self.why_not = str(error)
-        if known is None:
-            assert self.mdp is not None  # noqa: S101  (otherwise a TableError was raised)
-            known = self.mdp.known
-        self.known = known
+            self.known, self.why_not = known, str(error)
         self._require_sizes()
-        self.end = self.observation.size if known.states > self.observation.size else -1
+        self.end = self.observation.size if self.known.states > self.observation.size else -1
         self.resting = self._resting_states()
         self._remembered: dict[tuple[int, int, Any, float, bool], Transition] = {}
         self._left: set[int] = set()  # states that a step was made from
@@ -123,7 +121,7 @@ class FiniteEnvironment:
             raise HorizonError("horizon", got=horizon, expected=expected)
         return int(horizon)
 
-    def _truth(self, horizon: int, reward_range: Sequence[float] | None) -> tuple[FiniteMDP | None, RewardMap]:
+    def _truth(self, horizon: int, reward_range: Sequence[float] | None) -> tuple[FiniteMDP, RewardMap]:
         own = getattr(self.env.unwrapped, "mdp", None)
         if isinstance(own, FiniteMDP) and not has_table(self.env):
             require_harmless_wrappers(self.env)

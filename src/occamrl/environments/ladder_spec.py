@@ -195,7 +195,7 @@ def _of_kernels(
                 raise LadderSpecError(field, got=f"a kernel {list(part.shape[1:])}", expected=f"[S, A, S] = {size}")
         stacks.append(np.concatenate(parts))
     rewards = reward_map(data.get("reward_range"))
-    reward = rewards.to_unit(read_array(path, data["reward"], f"{path}: reward"))  # type: ignore[arg-type]
+    reward = rewards.to_unit(read_array(path, data["reward"], f"{path}: reward"))
     mdp = FiniteMDP(transition=stacks[0][0], reward=reward, horizon=horizon)
     return LadderSpec(ladder=ladder_of_additions(stacks), names=names, known=mdp.known, rewards=rewards)
 
@@ -248,7 +248,7 @@ def _make(field: str, entry: Any) -> gym.Env[Any, Any]:
         raise LadderSpecError(field, got=repr(entry), expected="{ id = ..., options } of a registered environment")
     try:
         return gym.make(name, **about)
-    except Exception as error:  # whatever its constructor raises
+    except Exception as error:  # of someone else's constructor, which may raise anything
         raise LadderSpecError(field, got=f"{type(error).__name__}: {error}", expected="an environment") from error
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -35,6 +35,9 @@ HARMLESS = (
 )
 
 
+Reward = TypeVar("Reward", float, Floats)
+
+
 class RewardMap(NamedTuple):
     """The affine map (r - low) / (high - low) of an environment's rewards onto [0, 1]."""
 
@@ -46,7 +49,7 @@ class RewardMap(NamedTuple):
         """What a difference of 1 in the learner's unit is in the environment's own."""
         return self.high - self.low
 
-    def to_unit(self, reward: float) -> float:
+    def to_unit(self, reward: Reward) -> Reward:
         """Return a reward as the learner sees it."""
         return (reward - self.low) / (self.high - self.low)
 
@@ -141,7 +144,8 @@ def smallest_range(environments: Iterable[gym.Env[Any, Any]]) -> tuple[float, fl
     """Return the smallest range of rewards that holds those of all tables, and the 0 earned after an episode's end."""
     low = high = 0.0
     for env in environments:
-        table: Any = env.unwrapped.P  # type: ignore[attr-defined]  # has_table was asked before
+        unwrapped: Any = env.unwrapped
+        table = unwrapped.P
         for row in table.values() if isinstance(table, dict) else table:
             for outcomes in row.values() if isinstance(row, dict) else row:
                 for entry in outcomes:

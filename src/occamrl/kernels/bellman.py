@@ -30,7 +30,7 @@ def backup(outcomes: Outcomes, probability: Floats, base_reward: Floats, pair: i
     total = 0.0
     for o in range(np.uint64(outcomes.start[q]), np.uint64(outcomes.start[q + _ONE])):
         total += probability[o] * (outcomes.bonus[o] + values[np.uint64(outcomes.next_state[o])])
-    return base_reward[q] + total  # type: ignore[no-any-return]  # compiled: the sum is a float
+    return float(base_reward[q] + total)
 
 
 @compiled

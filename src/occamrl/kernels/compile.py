@@ -189,6 +189,12 @@ def view(function: Function) -> Function:
     return _compile(function, **_HOT, inline="always")
 
 
+def _with_signature(choose: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``choose`` with the signature of the function it may choose: Numba compares the two."""
+    vars(choose)["__signature__"] = inspect.signature(function)
+    return choose
+
+
 def implements(
     generic: Callable[..., Any], kind: type, argument: int = 0, *, inline: bool = True
 ) -> Callable[[Function], Function]:
@@ -210,8 +216,7 @@ def implements(
         def choose(*arguments: Any) -> Function | None:
             return function if getattr(arguments[argument], "instance_class", None) is kind else None
 
-        choose.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]  # Numba compares the two
-        overload(generic, jit_options=_SHORT if inline else _HOT)(choose)
+        overload(generic, jit_options=_SHORT if inline else _HOT)(_with_signature(choose, function))
         return function
 
     return register
@@ -225,8 +230,7 @@ def otherwise(generic: Callable[..., Any], argument: int = 0) -> Callable[[Funct
             kind = getattr(arguments[argument], "instance_class", None)
             return None if kind in _IMPLEMENTED.get(generic, ()) else function
 
-        choose.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]  # Numba compares the two
-        overload(generic, jit_options=_SHORT)(choose)
+        overload(generic, jit_options=_SHORT)(_with_signature(choose, function))
         return function
 
     return register

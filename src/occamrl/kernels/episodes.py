@@ -60,7 +60,7 @@ def follows_policy(kind: type) -> None:
     """Give states of class ``kind`` the usual ``act`` and ``evaluate``: follow the table ``state.policy`` [H, S]."""
 
     def act_on_policy(model: Any, state: Any, h: int, s: int) -> int:
-        return state.policy[h, s]  # type: ignore[no-any-return]
+        return int(state.policy[h, s])
 
     def evaluate_policy(model: Any, state: Any, truth: Truth, out: Floats) -> None:
         policy_values(truth.outcomes, truth.probability, truth.base_reward, state.policy, out)

@@ -59,7 +59,7 @@ def realised_flip(noise: CoinFlips, o: int, mean: float, key: np.uint64, episode
 @implements(realised, Atoms)
 def realised_atom(noise: Atoms, o: int, mean: float, key: np.uint64, episode: int, h: int) -> float:
     """``realised`` by one of the outcome's atoms."""
-    return noise.values[o, int(reward_uniform(key, episode, h) * noise.values.shape[1])]  # type: ignore[no-any-return]
+    return float(noise.values[o, int(reward_uniform(key, episode, h) * noise.values.shape[1])])
 
 
 @hot

@@ -102,4 +102,4 @@ def observe_finite(model: FiniteModel, state: FiniteState, h: int, s: int, a: in
 @implements(planned_value, FiniteState, argument=1, inline=True)
 def planned_value_finite(model: FiniteModel, state: FiniteState, s: int) -> float:
     """V*_{P_k,1}(s) of the member in play."""
-    return model.values[state.counters[MEMBER], 0, s]  # type: ignore[no-any-return]
+    return float(model.values[state.counters[MEMBER], 0, s])

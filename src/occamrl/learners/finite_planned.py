@@ -282,7 +282,7 @@ def observe_planned(model: PlannedModel, state: PlannedState, h: int, s: int, a:
 @implements(planned_value, PlannedState, argument=1, inline=True)
 def planned_value_planned(model: PlannedModel, state: PlannedState, s: int) -> float:
     """V^k_1(s)."""
-    return state.values[0, s]  # type: ignore[no-any-return]
+    return float(state.values[0, s])
 
 
 @compiled

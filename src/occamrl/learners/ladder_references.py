@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,11 +31,12 @@ class _OnRung(Learner):
     def __post_init__(self) -> None:
         if not isinstance(self.ladder, Ladder):
             raise ParameterError("ladder", got=type(self.ladder).__name__, expected="a Ladder")
-        self._base  # noqa: B018  (checks the other parameters)
+        _ = self._base  # checks the other parameters
 
     @property
+    @abstractmethod
     def _rung(self) -> int:
-        raise NotImplementedError
+        """The class that is played, from 1."""
 
     @property
     def _base(self) -> UCRLVTR:

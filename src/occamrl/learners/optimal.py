@@ -78,4 +78,4 @@ def observe_optimal(model: OptimalModel, state: OptimalState, h: int, s: int, a:
 @implements(planned_value, OptimalState, argument=1, inline=True)
 def planned_value_optimal(model: OptimalModel, state: OptimalState, s: int) -> float:
     """V*_1(s)."""
-    return model.values[0, s]  # type: ignore[no-any-return]
+    return float(model.values[0, s])

@@ -99,7 +99,7 @@ def in_target_known(rewards: KnownRewards, bonus: float) -> float:
 @implements(reward_of, KnownRewards)
 def reward_known(rewards: KnownRewards, h: int, sa: int) -> float:
     """``reward_of`` known rewards."""
-    return rewards.reward[sa]  # type: ignore[no-any-return]
+    return float(rewards.reward[sa])
 
 
 @implements(rewards_due, KnownRewards)
@@ -133,13 +133,13 @@ def in_target_estimated(rewards: EstimatedRewards, bonus: float) -> float:
 @implements(reward_of, EstimatedRewards)
 def reward_estimated(rewards: EstimatedRewards, h: int, sa: int) -> float:
     """``reward_of`` rewards to be estimated: what was imagined."""
-    return rewards.reward[h % rewards.reward.shape[0], sa]  # type: ignore[no-any-return]
+    return float(rewards.reward[h % rewards.reward.shape[0], sa])
 
 
 @implements(rewards_due, EstimatedRewards)
 def due_by_visits(rewards: EstimatedRewards, rows: RewardRows) -> bool:
     """``rewards_due`` of rewards to be estimated."""
-    return rows.due[0] == 1  # type: ignore[no-any-return]
+    return bool(rows.due[0] == 1)
 
 
 @implements(imagine, EstimatedRewards)

@@ -59,7 +59,7 @@ class UCRLVTRNested(Learner):
             raise ParameterError("test", got=self.test, expected="a finite number >= 0")
         if self.start not in (1, self.ladder.classes):
             raise ParameterError("start", got=self.start, expected=f"1 or M = {self.ladder.classes}")
-        self.base  # noqa: B018  (checks the other parameters)
+        _ = self.base  # checks the other parameters
         if self._planned and self.start != 1:
             raise ParameterError("start", got=self.start, expected="1 with unknown rewards or one kernel per step")
 

@@ -54,7 +54,8 @@ class Selection:
 
     def as_data(self) -> dict[str, Any]:
         """Return plain data, as JSON takes it; infinite numbers become None."""
-        return _plain(asdict(self))  # type: ignore[no-any-return]
+        plain: dict[str, Any] = _plain(asdict(self))
+        return plain
 
     def __str__(self) -> str:
         covered = f"{self.pairs - self.unvisited} of {self.pairs} state-action pairs met"

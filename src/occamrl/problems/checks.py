@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def require_integer(field: str, value: object, least: int, error: type[InvalidIn
     if isinstance(value, (bool, np.bool_)):
         raise error(field, got=repr(value), expected=expected)
     try:
-        number = operator.index(value)  # type: ignore[arg-type]  # what is no integer raises
+        number = operator.index(cast(SupportsIndex, value))  # what is no integer raises
     except TypeError:
         raise error(field, got=repr(value), expected=expected) from None
     if number < least:

@@ -50,7 +50,7 @@ class SparseLadder:
             raise ParameterError("nonzero", got=self.nonzero, expected=f"at most most = {self.most}")
         if self.most >= self.dimension:
             raise ParameterError("most", got=self.most, expected=f"below dimension = {self.dimension}")
-        self.mixture  # noqa: B018  (checks the other parameters)
+        _ = self.mixture  # checks the other parameters
 
     @cached_property
     def mixture(self) -> SparseMixture:

@@ -69,10 +69,9 @@ def diagnose(result: Result) -> Diagnosis:
     ``print(diagnose(run(ARLLinDim(features=features, norm_bound=b), mdp, episodes=10_000)))``
     """
     rows = result.phases.to_pylist()
-    if not rows or "excitation" not in rows[0]:
-        raise ParameterError("result", got=result.label, expected="a run of ARLLinDim, ARLLinNorm or ARLLin")
     known, selector = result.walk.known, result.walk.selector
-    assert isinstance(selector, LinearBase)  # noqa: S101  (no other has these facts)
+    if not rows or "excitation" not in rows[0] or not isinstance(selector, LinearBase):
+        raise ParameterError("result", got=result.label, expected="a run of ARLLinDim, ARLLinNorm or ARLLin")
     seen = [row for row in rows if row["excitation"] is not None]
     explored = [(row["seen"], row["excitation"] * row["seen"] * known.horizon - _lambda(row)) for row in seen]
     growth = _power(explored)

@@ -211,10 +211,9 @@ class Anchored:
 
     def act(self) -> int:
         """Return the number of the best action at the true state, by its own optimistic value (M11)."""
-        if self._step is None:
-            raise OccamRLError("no episode is under way; call begin(state) first")
+        step = self._begun()
         if self._chosen is None:
-            values = self.values[self._step + 1]
+            values = self.values[step + 1]
             middle, spread = 0.5 * float(values.max() + values.min()), float(np.ptp(values))
             best, kept = -math.inf, (0, np.zeros(len(self.models)))
             for a, action in enumerate(self.actions):
@@ -227,6 +226,12 @@ class Anchored:
                     best, kept = q, (a, x)
             self._chosen = (*kept, middle, spread)
         return int(self._chosen[0])
+
+    def _begun(self) -> int:
+        """Return the step of the episode under way."""
+        if self._step is None:
+            raise OccamRLError("no episode is under way; call begin(state) first")
+        return int(self._step)
 
     def _integrals(self, values: Floats, a: int) -> Floats:
         """Return phi_V(s, a) at the true state, one integral per candidate [d]."""
@@ -246,16 +251,15 @@ class Anchored:
         """Learn from the state that followed the action."""
         self.act()
         after = self._inside(next_state, "next_state")
-        assert self._step is not None  # noqa: S101  (act has checked it)
-        assert self._chosen is not None  # noqa: S101
+        step = self._begun()
         _, x, middle, spread = self._chosen
         if spread > 0.0:
-            target = (float(self.grid.interpolate(self.values[self._step + 1], after)[0]) - middle) / spread
+            target = (float(self.grid.interpolate(self.values[step + 1], after)[0]) - middle) / spread
             self.rows += 1
             self.gram += np.outer(x, x)
             self.xy += target * x
             self.squared_errors += self.row_error(self.rows) ** 2
-        self._state, self._step, self._chosen = after, self._step + 1, None
+        self._state, self._step, self._chosen = after, step + 1, None
         if self._step == self.horizon:
             self._step, self.episode = None, self.episode + 1
 

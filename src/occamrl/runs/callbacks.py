@@ -8,6 +8,7 @@ occamrl[tensorboard]``, ``[mlflow]``, ``[wandb]``.
 from __future__ import annotations
 
 import importlib
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -83,9 +84,9 @@ class _Scalars(Callback):
         self._total_regret = 0.0
         self._steps = 0
 
+    @abstractmethod
     def write(self, scalars: Mapping[str, float], episode: int) -> None:
         """Write some numbers at an episode."""
-        raise NotImplementedError
 
     def on_episode(self, report: EpisodeReport) -> None:
         """Collect, and write when it is time to."""

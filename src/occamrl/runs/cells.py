@@ -117,7 +117,7 @@ def _problems(spec: Spec, faults: list[Fault]) -> Iterator[tuple[ProblemEntry, D
             try:
                 canonical(parameters)
                 problem = _problem(name, json.dumps(parameters))
-                problem.mdp  # noqa: B018  # built here, so that what is wrong with it shows now
+                _ = problem.mdp  # built here, so that what is wrong with it shows now
             except (OccamRLError, TypeError, ValueError) as error:
                 faults.append(_fault(error, key, entry.sweep))
             else:

@@ -76,7 +76,7 @@ class DaskExecutor:
                     yield from self._progress(waiting.values(), reported)
                     look = time.monotonic() + _PROGRESS_SECONDS
                 if self._stopping is not None:
-                    yield from self._let_go(waiting)
+                    yield from self._let_go(waiting, since=self._stopping)
                 for future in [future for future in waiting if future.done()]:
                     cell = waiting.pop(future)
                     event = self._outcome(future, cell)
@@ -97,10 +97,9 @@ class DaskExecutor:
         self._stopping = self._stopping or time.monotonic()
         self.lock.revoke()
 
-    def _let_go(self, waiting: dict[Any, Cell]) -> Iterator[Event]:
+    def _let_go(self, waiting: dict[Any, Cell], since: float) -> Iterator[Event]:
         """Take back the cells that no worker has begun, and in the end those of workers that do not answer."""
-        assert self._stopping is not None  # noqa: S101  # called when somebody asked to stop
-        patient = not self._abandoned and time.monotonic() - self._stopping < _GRACE
+        patient = not self._abandoned and time.monotonic() - since < _GRACE
         at_work = {key for keys in self.client.processing().values() for key in keys} if patient else set()
         left = [future for future in waiting if not future.done() and future.key not in at_work]
         self.client.cancel(left)

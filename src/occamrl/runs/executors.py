@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, cast
 
 from occamrl.runs.cells import Cell
 from occamrl.runs.folder import Folder
@@ -119,10 +119,10 @@ class LocalPool:
             worker, cell = idle[0], waiting.popleft()
             worker.cell, worker.heard = cell, time.monotonic()
             yield {"event": "begin", "cell": cell.id, "pid": worker.process.pid}
-            assert worker.process.stdin is not None  # noqa: S101  # a pipe was asked for
+            pipe = cast(IO[bytes], worker.process.stdin)  # asked for in _start
             with contextlib.suppress(OSError):  # it died; its reader will say so, and the cell is tried again
-                worker.process.stdin.write(json.dumps(cell.content).encode() + b"\n")
-                worker.process.stdin.flush()
+                pipe.write(json.dumps(cell.content).encode() + b"\n")
+                pipe.flush()
 
     def _start(self) -> _Worker:
         process = subprocess.Popen(  # noqa: S603  # this package's own module

@@ -105,7 +105,7 @@ class Session:
             return self.environment.reset(self.reset_seed(episode))
         except EnvironmentFault as error:
             raise located(error, (episode,)) from error
-        except Exception as error:
+        except Exception as error:  # of someone else's environment, which may raise anything
             raise failure(error, self.environment.name, (episode,)) from error
         finally:
             self.waiting = False
@@ -148,7 +148,7 @@ class Session:
             return path, bonus, realised, False, located(error, (k, h))
         except KeyboardInterrupt as error:  # a second Ctrl-C: the environment may hang
             return path, bonus, realised, False, error
-        except Exception as error:
+        except Exception as error:  # of someone else's environment, which may raise anything
             return path, bonus, realised, False, failure(error, environment.name, (k, h))
         finally:
             self.waiting = False
@@ -176,7 +176,7 @@ class Session:
                 again.append(environment.translate(int(path[h]), a, observation, float(reward), bool(terminated))[0])
                 if again[-1] != path[h + 1]:
                     break
-        except Exception as error:
+        except Exception as error:  # of someone else's environment, which may raise anything
             raise failure(error, environment.name, (k,)) from error
         finally:
             self.waiting = False

@@ -58,7 +58,7 @@ def answer(folder: Folder, cell: Cell, say: Any, stop: Stop, settings: Settings)
     except StorageError as error:
         _not_running(folder, cell)
         return {"event": "storage", "cell": cell.id, "path": error.path, "errno": error.errno, "text": str(error)}
-    except Exception as error:
+    except Exception as error:  # a cell that fails, for whatever reason, must not take the worker along
         _not_running(folder, cell)
         lines = traceback.format_exception(error)
         return {"event": "error", "cell": cell.id, "text": f"{type(error).__name__}: {error}", "trace": "".join(lines)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -49,9 +50,9 @@ class LinearBase:
         """What ``regularization`` stands for: itself, or this selector's own choice where it was left open."""
         return 1.0 if self.regularization is None else self.regularization
 
+    @abstractmethod
     def told(self, theta: Sequence[float] | Floats) -> UCRLVTRLin:
         """Return the learner that was told what this selector looks for."""
-        raise NotImplementedError
 
     def everything(self) -> UCRLVTRLin:
         """Return the learner that takes all that this selector could leave out."""

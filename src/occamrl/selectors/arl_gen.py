@@ -117,7 +117,7 @@ class ARLGen(Selector):
         if self._data == "fresh":  # epoch i has delta / 2^i
             require_number("delta", self.delta, 1e-80, 1.0)
         self._require_sense()
-        self._parts  # noqa: B018  (checks the other parameters)
+        _ = self._parts  # checks the other parameters
 
     def _require_sense(self) -> None:
         """Refuse choices that do not go together."""

@@ -37,7 +37,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -176,8 +176,7 @@ class ARLLinDim(LinearBase, Selector):
 
     def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
         """Take over what was learned, and go on to the other kind of phase."""
-        learner = phase.learner
-        assert isinstance(learner, UCRLVTRLin)  # noqa: S101  (this selector hands out no other)
+        learner = cast(UCRLVTRLin, phase.learner)  # this selector hands out no other
         if self.data == "pooled" or phase.label == ESTIMATION:
             memory["statistics"] = learner.statistics(known, outcome.state)
         if phase.label == EXPLOITATION:

@@ -32,7 +32,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -132,8 +132,7 @@ class ARLLinNorm(LinearBase, Selector):
 
     def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
         """Take the largest norm that is still possible as the next bound."""
-        learner = phase.learner
-        assert isinstance(learner, UCRLVTRLin)  # noqa: S101  (this selector hands out no other)
+        learner = cast(UCRLVTRLin, phase.learner)  # this selector hands out no other
         memory["statistics"] = learner.statistics(known, outcome.state)
         if self.data == "fresh":
             largest = refined_norm(learner, known, memory["statistics"])

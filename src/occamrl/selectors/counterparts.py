@@ -5,6 +5,7 @@ Both are learners with the selector's own parameters; with the same seed they me
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,9 +28,9 @@ class _Stands(Learner):
     """A learner that stands in for a selector."""
 
     @property
+    @abstractmethod
     def learner(self) -> Learner:
         """The learner that plays."""
-        raise NotImplementedError
 
     def model(self, known: Known) -> Any:
         """Return the constants of the compiled functions."""
