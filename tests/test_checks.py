@@ -175,14 +175,14 @@ class Given(NamedTuple):
     ],
 )
 def test_a_problem_that_lies_about_its_optimum_is_caught(change: Callable[[Floats], Floats], clause: str) -> None:
-    check_problem(Given(RANDOM_START))  # type: ignore[arg-type]
+    check_problem(Given(RANDOM_START))  # type: ignore[arg-type]  # not a Problem by type: it gives what it was given
     with pytest.raises(ContractError, match=clause):
-        check_problem(Given(with_values(RANDOM_START, change)))  # type: ignore[arg-type]
+        check_problem(Given(with_values(RANDOM_START, change)))  # type: ignore[arg-type]  # the same
 
 
 def test_a_problem_without_a_problem_is_caught() -> None:
     with pytest.raises(ContractError, match="has an mdp"):
-        check_problem(Given(None))  # type: ignore[arg-type]
+        check_problem(Given(None))  # type: ignore[arg-type]  # the same
 
 
 class Forged(FiniteFamily):
@@ -258,4 +258,4 @@ def test_broken_selectors_are_caught() -> None:
     with pytest.raises(CheckpointError, match="Generator"):
         check_selector(Objects(), RANDOM_START)
     with pytest.raises(ContractError, match="a selector has"):
-        check_selector(UniformRandom(), RANDOM_START)  # type: ignore[arg-type]
+        check_selector(UniformRandom(), RANDOM_START)  # type: ignore[arg-type]  # wrong on purpose

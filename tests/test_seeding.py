@@ -46,8 +46,8 @@ def test_addresses_that_look_alike_are_told_apart() -> None:
 @given(number=st.integers(0, 2**31 - 1))
 def test_a_numpy_integer_is_the_integer_it_is(number: int) -> None:
     for kind in (np.int32, np.int64, np.uint64):
-        assert seeding.key(0, kind(number)) == seeding.key(0, number)  # type: ignore[arg-type]
-        assert seeding.key(kind(number)) == seeding.key(number)  # type: ignore[arg-type]
+        assert seeding.key(0, kind(number)) == seeding.key(0, number)  # type: ignore[arg-type]  # NumPy's integers too
+        assert seeding.key(kind(number)) == seeding.key(number)  # type: ignore[arg-type]  # NumPy's integers too
 
 
 def test_keys_are_the_same_in_every_process() -> None:

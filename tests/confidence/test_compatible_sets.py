@@ -181,4 +181,4 @@ def test_a_search_that_was_cut_says_so() -> None:
 )
 def test_bad_input_is_refused(evidence: Evidence, options: dict[str, object]) -> None:
     with pytest.raises(InvalidInput):
-        compatible_sets(evidence, **options)  # type: ignore[arg-type]
+        compatible_sets(evidence, **options)  # type: ignore[arg-type]  # options of all types

@@ -36,15 +36,15 @@ class Tally(NamedTuple):
     pessimistic: int
 
 
-def play(learner: Learner, mdp: FiniteMDP, covered: Callable[[Any], bool], seed: int) -> Tally:
-    """Play the runs; ``covered`` looks at the state that an episode was planned with."""
+def play(learner: Learner, mdp: FiniteMDP, covered: Callable[[Player], bool], seed: int) -> Tally:
+    """Play the runs; ``covered`` looks at the player whose state an episode was planned with."""
     left, broken, pessimistic = 0, 0, 0
     for number in range(RUNS):
         player = Player(learner, mdp, seed=RUNS * seed + number)
         always = True
         for _ in range(EPISODES):
             short = player.play().pessimistic
-            inside = covered(player.state)
+            inside = covered(player)
             always &= inside
             pessimistic += short
             broken += short if inside else 0
@@ -57,7 +57,7 @@ def p_value(left: int, delta: float) -> float:
     return float(binom.sf(left - 1, RUNS, delta))
 
 
-def ellipsoid(learner: UCRLVTRLin, mdp: FiniteMDP, theta: Floats) -> Callable[[Any], bool]:
+def ellipsoid(learner: UCRLVTRLin, mdp: FiniteMDP, theta: Floats) -> Callable[[Player], bool]:
     """Return the test whether theta* lies in the ellipsoid of a state, with the radius of the plain formulas."""
     blocks = learner.features.blocks
     radius: Any = learner.radius
@@ -65,7 +65,8 @@ def ellipsoid(learner: UCRLVTRLin, mdp: FiniteMDP, theta: Floats) -> Callable[[A
     # With rewards on transitions plain targets have range H instead of H - 1 (M20).
     horizon = mdp.horizon if mdp.known.transition_rewards is None else mdp.horizon + 1
 
-    def covered(state: Any) -> bool:
+    def covered(player: Player) -> bool:
+        state: Any = player.state
         error, distance, logdet = state.theta - theta, 0.0, 0.0
         for b, n in enumerate(blocks.size):
             sigma = state.sigma[blocks.matrix_start[b] : blocks.matrix_start[b + 1]].reshape(n, n)
@@ -138,8 +139,9 @@ def near_truth() -> Stack:
     return Stack(0.7 * case.kernels[0] + 0.3 * case.kernels, case.reward, case.mdp)
 
 
-def truth_is_in(state: Any) -> bool:
+def truth_is_in(player: Player) -> bool:
     """Whether member 0 is in the confidence set."""
+    state: Any = player.state
     at = np.flatnonzero(state.alive[: state.counters[ALIVE]] == 0)
     if at.size == 0:
         return False

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from benchmarks import plain_numpy
-from occamrl.contracts import Floats, Learner
+from occamrl.contracts import Floats
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.problems.finite_mdp import FiniteMDP
 from occamrl.problems.noise import BernoulliRewards
 from tests.cases import Player, mixture
-from tests.confidence.test_coverage import DELTA, EPISODES, FINITE_DELTA, LEVEL, RUNS, Tally, near_truth, p_value
+from tests.confidence.test_coverage import DELTA, FINITE_DELTA, LEVEL, Tally, near_truth, p_value, play
 
 CASE = mixture(1, full_support=True)
 PSI = np.concatenate([CASE.reward[..., None], np.random.default_rng(0).normal(size=(4, 2, 2))], axis=-1)
@@ -30,21 +30,6 @@ def problem(per_step: bool) -> tuple[FiniteMDP, Floats]:
     noise = BernoulliRewards()
     given: Any = transition if per_step else transition[0]
     return FiniteMDP(transition=given, reward=CASE.reward, horizon=4, reward_noise=noise), thetas
-
-
-def play(learner: Learner, mdp: FiniteMDP, covered: Callable[[Player], bool], seed: int) -> Tally:
-    left, broken, pessimistic = 0, 0, 0
-    for number in range(RUNS):
-        player = Player(learner, mdp, seed=RUNS * seed + number)
-        always = True
-        for _ in range(EPISODES):
-            short = player.play().pessimistic
-            inside = covered(player)
-            always &= inside
-            pessimistic += short
-            broken += short if inside else 0
-        left += not always
-    return Tally(left, broken, pessimistic)
 
 
 def everything(learner: UCRLVTRLin, mdp: FiniteMDP, thetas: Floats) -> Callable[[Player], bool]:

@@ -223,4 +223,4 @@ def test_the_command_warns_of_a_ladder_that_can_be_fooled(tmp_path: Path, monkey
 
 def test_a_vector_environment_is_refused() -> None:
     with pytest.raises(ParameterError, match="SyncVectorEnv"):
-        orl.learn(learner(), gym.make_vec("FrozenLake-v1", 2), episodes=2)  # type: ignore[arg-type]
+        orl.learn(learner(), gym.make_vec("FrozenLake-v1", 2), episodes=2)  # type: ignore[arg-type]  # wrong on purpose

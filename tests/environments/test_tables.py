@@ -102,7 +102,7 @@ def test_returns_and_regret_are_in_the_environments_own_unit() -> None:
         values = np.array(
             [np.mean([row[a][0][2] + (0.0 if row[a][0][3] else values[row[a][0][1]]) for a in row]) for row in rows]
         )
-    np.testing.assert_allclose(random.regret, -13.0 - values[36], rtol=1e-9)  # type: ignore[arg-type]
+    np.testing.assert_allclose(random.regret, -13.0 - values[36], rtol=1e-9)  # type: ignore[arg-type]  # known here, so not None
     assert random.phases["realised_return"].to_pylist() == [random.returns.sum()]
 
 

@@ -143,7 +143,7 @@ def watched(tmp_path: Path, act: object, text: str, silence: float = 600.0) -> t
 
     def listen(event: Event) -> None:
         heard.append(event)
-        act(event)  # type: ignore[operator]
+        act(event)  # type: ignore[operator]  # any callable
 
     options = Options(workers=1, checkpoint_seconds=0.05, silence_seconds=silence)
     execute(folder, options, listen, Experiment.from_toml(write(tmp_path, text)))
@@ -381,7 +381,7 @@ def test_runs_outside_the_main_thread(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [{"workers": 0}, {"workers": True}, {"checkpoint_seconds": 0.0}])
 def test_options_are_checked(options: dict[str, float]) -> None:
     with pytest.raises(ParameterError):
-        Options(**options)  # type: ignore[arg-type]
+        Options(**options)  # type: ignore[arg-type]  # options of all types
 
 
 def test_a_pool_without_cells_does_nothing(tmp_path: Path) -> None:

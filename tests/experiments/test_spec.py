@@ -157,16 +157,16 @@ def test_words_stand_for_what_the_problem_knows() -> None:
 
     norm = float(np.linalg.norm(mixture.theta))
     assert getattr(made(norm_bound="true"), "norm_bound") == norm  # noqa: B009  # typed as an object
-    assert getattr(made(norm_bound="4 * true"), "norm_bound") == 4 * norm  # noqa: B009
-    assert getattr(made(norm_bound=2.0), "features").dimension == 6  # noqa: B009
-    assert getattr(made(norm_bound=2.0, features="support"), "features").dimension == 3  # noqa: B009
-    assert getattr(made(norm_bound=2.0, features={"restrict": [0, 2]}), "features").dimension == 2  # noqa: B009
+    assert getattr(made(norm_bound="4 * true"), "norm_bound") == 4 * norm  # noqa: B009  # the same
+    assert getattr(made(norm_bound=2.0), "features").dimension == 6  # noqa: B009  # the same
+    assert getattr(made(norm_bound=2.0, features="support"), "features").dimension == 3  # noqa: B009  # the same
+    assert getattr(made(norm_bound=2.0, features={"restrict": [0, 2]}), "features").dimension == 2  # noqa: B009  # the same
     tabular = made(norm_bound="true", features="tabular")
     kernel = mixture.phi @ mixture.theta
-    assert getattr(tabular, "norm_bound") == pytest.approx(np.linalg.norm(kernel))  # noqa: B009
+    assert getattr(tabular, "norm_bound") == pytest.approx(np.linalg.norm(kernel))  # noqa: B009  # the same
     family = make_agent("UCRLVTR", {"family": {"random": 4}}, mixture, 10)
-    assert getattr(family, "family").size == 5  # noqa: B009
-    assert np.allclose(getattr(family, "family").kernel(0), kernel)  # noqa: B009
+    assert getattr(family, "family").size == 5  # noqa: B009  # the same
+    assert np.allclose(getattr(family, "family").kernel(0), kernel)  # noqa: B009  # the same
 
 
 @pytest.mark.parametrize(

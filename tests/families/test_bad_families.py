@@ -98,7 +98,7 @@ BAD: dict[str, Case] = {
     "a coordinate too large": (lambda: MAP.restrict([1]), ShapeError, "coordinates", None, r"\[0, 1\)"),
     "a negative coordinate": (lambda: MAP.restrict([-1]), ShapeError, "coordinates", None, r"\[0, 1\)"),
     "a coordinate twice": (lambda: MAP.restrict([0, 0]), ShapeError, "coordinates", None, "different integers"),
-    "half a coordinate": (lambda: MAP.restrict([0.5]), ShapeError, "coordinates", None, "integers"),  # type: ignore[list-item]
+    "half a coordinate": (lambda: MAP.restrict([0.5]), ShapeError, "coordinates", None, "integers"),  # type: ignore[list-item]  # wrong on purpose
     "restricting a one-hot map": (lambda: tabular().restrict([0]), FeatureError, "coordinates", None, "dense or"),
     "no states": (lambda: tabular(states=0), ShapeError, "states, actions", None, "at least 1"),
     "a support of another shape": (
@@ -170,7 +170,7 @@ BAD: dict[str, Case] = {
     "neither": (lambda: FiniteFamily(), FamilyError, "kernels", None, "parameters with features"),
     "parameters alone": (lambda: FiniteFamily(parameters=[[1.0]]), FamilyError, "kernels", None, "with features"),
     "features that are none": (
-        lambda: FiniteFamily(parameters=[[1.0]], features=UNIFORM),  # type: ignore[arg-type]
+        lambda: FiniteFamily(parameters=[[1.0]], features=UNIFORM),  # type: ignore[arg-type]  # wrong on purpose
         FamilyError,
         "features",
         None,

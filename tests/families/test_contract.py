@@ -83,7 +83,7 @@ def test_eluder_bounds_hold_for_small_families() -> None:
     assert family_eluder_bound(AggregationFamily.tabular(states=2, actions=1), 0.1) >= 2
     assert family_eluder_bound(LinearFamily.examples()[0], 0.1) >= 3
     with pytest.raises(ParameterError):
-        family_eluder_bound("family", 0.1)  # type: ignore[arg-type]
+        family_eluder_bound("family", 0.1)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_the_preflight_judges_the_grid() -> None:
@@ -100,4 +100,4 @@ def test_the_preflight_judges_the_grid() -> None:
     with pytest.raises(ParameterError):
         orl.preflight(ladder, known, episodes=0)
     with pytest.raises(ParameterError):
-        orl.preflight("ladder", known, episodes=10)  # type: ignore[arg-type]
+        orl.preflight("ladder", known, episodes=10)  # type: ignore[arg-type]  # wrong on purpose

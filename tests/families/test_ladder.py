@@ -45,10 +45,10 @@ def test_bad_rungs_are_refused() -> None:
     with pytest.raises(FamilyError, match="empty ladder"):
         orl.Ladder([])
     with pytest.raises(FamilyError):
-        orl.Ladder([STACK])  # type: ignore[list-item]
+        orl.Ladder([STACK])  # type: ignore[list-item]  # wrong on purpose
     for wrong in (None, orl.FiniteFamily(STACK), "ladder"):
         with pytest.raises(FamilyError, match="a list of families"):
-            orl.Ladder(wrong)  # type: ignore[arg-type]
+            orl.Ladder(wrong)  # type: ignore[arg-type]  # wrong on purpose
     other = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 4, 2))
     with pytest.raises(ShapeError):
         orl.Ladder([orl.FiniteFamily(STACK), orl.FiniteFamily(other)])
@@ -92,7 +92,7 @@ def test_a_hundred_thousand_members_are_compared() -> None:
 def test_problems_bring_their_ladders(problem: object, sizes: list[int], m: int) -> None:
     ladder = orl.Ladder.of_problem(problem)
     assert ladder.sizes == sizes
-    assert ladder.class_of(problem.mdp) == m  # type: ignore[attr-defined]
+    assert ladder.class_of(problem.mdp) == m  # type: ignore[attr-defined]  # a problem of its ladder
 
 
 def test_frozen_lake_is_a_case_of_patchy_ice() -> None:

@@ -113,7 +113,7 @@ def test_other_mistakes_are_named() -> None:
     with pytest.raises(FamilyError, match="FiniteFamily"):
         orl.Ladder([linear(), FINITE])
     with pytest.raises(FamilyError, match="family of kernels"):
-        orl.Ladder(["coarse", linear()])  # type: ignore[list-item]
+        orl.Ladder(["coarse", linear()])  # type: ignore[list-item]  # wrong on purpose
     with pytest.raises(FamilyError, match="linear class on top"):
         orl.LinearLadder([FINITE])
     broken = KERNELS[:2].copy()

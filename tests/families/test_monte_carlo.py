@@ -49,7 +49,7 @@ def test_an_estimate_is_made_of_frequencies_at_addresses() -> None:
 @pytest.mark.parametrize("value", [3, -1, 0.5, None, True, "0"])
 def test_what_is_no_state_is_refused_with_its_pair(value: object) -> None:
     def simulate(s: int, a: int, rng: np.random.Generator) -> int:
-        return value if (s, a) == (1, 1) else 0  # type: ignore[return-value]
+        return value if (s, a) == (1, 1) else 0  # type: ignore[return-value]  # wrong on purpose
 
     with pytest.raises(InvalidInput, match=r"simulate\[1, 1\]"):
         estimate_kernel(simulate, states=3, actions=2, draws=2, seed=0)

@@ -168,7 +168,7 @@ def test_a_run_is_continued_by_its_own_agent_on_its_own_problem_with_its_own_see
         with pytest.raises(ParameterError):
             run(agent, mdp, episodes=1, progress=False, continue_from=earlier, **options)
     with pytest.raises(ParameterError):
-        run(UniformRandom(), MDP, episodes=1, continue_from=3)  # type: ignore[arg-type]
+        run(UniformRandom(), MDP, episodes=1, continue_from=3)  # type: ignore[arg-type]  # wrong on purpose
     lin = UCRLVTRLin(features=FEATURES, norm_bound=1.0)
     played = run(lin, MDP, episodes=2, progress=False)
     with pytest.raises(ParameterError):  # the same class with another parameter is another agent

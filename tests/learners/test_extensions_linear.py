@@ -122,7 +122,7 @@ def test_a_reward_out_of_range_on_the_hundredth_episode_leaves_the_state_as_it_w
     before = [np.array(array) for array in _arrays(interaction.walk.state)]
     for bad in (1.5, -1e-9, float("nan"), float("inf"), None, True):
         with pytest.raises(RewardError, match=r"reward\[99, 2\]: got .*, expected a number in \[0, 1\]"):
-            interaction.record(bad, 0)  # type: ignore[arg-type]
+            interaction.record(bad, 0)  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(InvalidInput, match="state"):
         interaction.record(0.5, 4)
     for one, other in zip(before, _arrays(interaction.walk.state), strict=True):

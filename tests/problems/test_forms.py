@@ -124,7 +124,7 @@ def test_an_agent_knows_the_whole_reward_table_and_nothing_of_the_kernel() -> No
         assert (table.bonus >= 0.0).all()
         rebuilt = np.repeat(each.base_reward.ravel(), S) + table.bonus
         np.testing.assert_allclose(rebuilt, reward.ravel(), rtol=0, atol=1e-15)
-    np.testing.assert_array_equal(known[0].transition_rewards[2], known[1].transition_rewards[2])  # type: ignore[index]
+    np.testing.assert_array_equal(known[0].transition_rewards[2], known[1].transition_rewards[2])  # type: ignore[index]  # not None here
 
 
 def test_rewards_that_no_next_state_changes_are_rewards_of_pairs() -> None:

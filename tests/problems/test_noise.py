@@ -65,6 +65,6 @@ def test_returns_are_random_and_regret_is_not(test_seed: int) -> None:
 def test_noise_that_is_none_is_refused() -> None:
     for bad in ("bernoulli", 0.5):
         with pytest.raises(ParameterError, match="reward_noise"):
-            FiniteMDP(transition=CASE.transition, reward=CASE.reward, horizon=4, reward_noise=bad)  # type: ignore[arg-type]
+            FiniteMDP(transition=CASE.transition, reward=CASE.reward, horizon=4, reward_noise=bad)  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(ParameterError, match="concentration"):
         BetaRewards(concentration=0.0)

@@ -142,7 +142,7 @@ def test_what_is_no_run_on_simulators_is_refused() -> None:
     with pytest.raises(InvalidInput, match="statistics alone"):
         supports(statistics)
     with pytest.raises(InvalidInput, match="source"):
-        supports("run")  # type: ignore[arg-type]
+        supports("run")  # type: ignore[arg-type]  # wrong on purpose
     learned = run(UCRLVTRLin(features=problem.features, norm_bound=1.0), problem.mdp, episodes=3, progress=False)
     strangers = np.random.default_rng(0).dirichlet(
         np.ones(problem.mdp.states), size=(problem.features.dimension, problem.mdp.states, problem.mdp.actions)

@@ -90,7 +90,7 @@ def test_it_belongs_to_one_problem_and_one_kind_of_agent(checkpoint: Path) -> No
     with pytest.raises(FileNotFoundError):
         load_checkpoint(learner(), PROBLEM, checkpoint.with_name("none.npz"))
     with pytest.raises(ParameterError):
-        load_checkpoint(learner(), 3, checkpoint)  # type: ignore[arg-type]
+        load_checkpoint(learner(), 3, checkpoint)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_other_npz_files_are_no_checkpoints(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_states_are_integers_in_range(bad: Any) -> None:
     with pytest.raises(ParameterError, match=r"an integer in \[0, 3\)") as caught:
         interaction.begin(bad)
     assert caught.value.field == "state"
-    interaction.begin(np.int64(2))  # type: ignore[arg-type]
+    interaction.begin(np.int64(2))  # type: ignore[arg-type]  # NumPy's integers too
     with pytest.raises(ParameterError):
         step(interaction, bad)
     step(interaction, 2)  # the refused transition left the step open
@@ -80,7 +80,7 @@ def test_a_reward_that_contradicts_the_known_one_is_refused() -> None:
 def test_who_is_no_agent_cannot_interact() -> None:
     for wrong in ("x", 3, UniformRandom, None):
         with pytest.raises(ParameterError) as caught:
-            Interaction(wrong, MDP.known)  # type: ignore[arg-type]
+            Interaction(wrong, MDP.known)  # type: ignore[arg-type]  # wrong on purpose
         assert caught.value.field == "agent"
 
 

@@ -131,7 +131,7 @@ def test_a_comparison_draws_mean_and_band_of_several_runs() -> None:
     assert ((low <= mean + 1e-12) & (mean <= high + 1e-12)).all()
     figure = compare({"river": {"uniform": results, "optimal": results[:1]}, "other": {"uniform": results}})
     left, right = figure.axes
-    assert [text.get_text() for text in left.get_legend().get_texts()] == ["uniform", "optimal"]  # type: ignore[union-attr]
+    assert [text.get_text() for text in left.get_legend().get_texts()] == ["uniform", "optimal"]  # type: ignore[union-attr]  # there is a legend
     assert (left.get_title(loc="left"), right.get_title(loc="left")) == ("river", "other")
     assert len(left.get_lines()) == 2
 

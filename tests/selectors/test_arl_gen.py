@@ -213,7 +213,7 @@ def test_bad_parameters_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         orl.ARLGen(ladder=ladder, **wrong)
     with pytest.raises(InvalidInput):
-        orl.ARLGen(ladder="ladder")  # type: ignore[arg-type]
+        orl.ARLGen(ladder="ladder")  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.parametrize("test", ["anytime", "epoch"])

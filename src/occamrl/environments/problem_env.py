@@ -31,7 +31,7 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
     """
 
     # A mutable default of the class is what Gymnasium reads; its base declares it without ClassVar.
-    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012  # Gymnasium's
 
     def __init__(self, problem: Any, render_mode: str | None = None, **parameters: Any) -> None:
         if render_mode is not None:

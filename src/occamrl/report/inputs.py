@@ -16,12 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class StatusLike(Protocol):
-    """How far an experiment has come. ``occamrl.runs.records.status`` gives this."""
-
-    @property
-    def done(self) -> Sequence[Any]:
-        """Finished cells."""
+class Unfinished(Protocol):
+    """What is left of an experiment: of its records and of its status."""
 
     @property
     def running(self) -> Collection[Any]:
@@ -36,7 +32,15 @@ class StatusLike(Protocol):
         """Cells that were given up: manifests with a reason, or ids."""
 
 
-class RecordsLike(Protocol):
+class StatusLike(Unfinished, Protocol):
+    """How far an experiment has come. ``occamrl.runs.records.status`` gives this."""
+
+    @property
+    def done(self) -> Sequence[Any]:
+        """Finished cells."""
+
+
+class RecordsLike(Unfinished, Protocol):
     """The records of an experiment, as far as a report needs them. ``occamrl.runs.records.load`` gives these."""
 
     @property
@@ -50,18 +54,6 @@ class RecordsLike(Protocol):
     @property
     def cells(self) -> Sequence[Mapping[str, Any]]:
         """The manifests of finished cells."""
-
-    @property
-    def running(self) -> Collection[Any]:
-        """As of a status."""
-
-    @property
-    def missing(self) -> Collection[Any]:
-        """As of a status."""
-
-    @property
-    def failed(self) -> Sequence[Any]:
-        """As of a status."""
 
     @property
     def curves(self) -> pa.Table:

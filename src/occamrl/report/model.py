@@ -14,7 +14,7 @@ from occamrl.errors import UnknownName
 from occamrl.report import toml
 from occamrl.report.curves import mean_curve
 from occamrl.report.decision_tables import decisions
-from occamrl.report.inputs import Group, RecordsLike, StatusLike, groups
+from occamrl.report.inputs import Group, RecordsLike, Unfinished, groups
 from occamrl.report.numbers import plain, plains
 from occamrl.report.statistics import (
     CONFIDENCE,
@@ -177,7 +177,7 @@ def _variants(manifests: Sequence[Mapping[str, Any]], name: str) -> list[dict[st
 _PROGRESS = ("episodes", "total", "regret", "rate")
 
 
-def standing(done: int, now: StatusLike | RecordsLike) -> dict[str, Any]:
+def standing(done: int, now: Unfinished) -> dict[str, Any]:
     """Return how far an experiment has come, with the progress of running cells and the reasons of failed ones."""
     counts = {name: len(getattr(now, name)) for name in ("running", "missing", "failed")}
     running = now.running if isinstance(now.running, Mapping) else {}
