@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
@@ -23,6 +23,8 @@ CASE = mixture(0)
 
 
 @given(st.floats(0.0, 1.0), st.floats(0.1, 100.0), st.integers(1, 100))
+@example(5e-324, 0.5, 1)
+@example(1.0 - 2.0**-53, 0.5, 3)
 def test_beta_atoms_have_the_mean_that_was_stated(mean: float, concentration: float, atoms: int) -> None:
     values = BetaRewards(concentration=concentration, atoms=atoms).compiled(np.array([mean])).values[0]
     assert values.mean() == pytest.approx(mean, abs=1e-9)

@@ -25,6 +25,9 @@ class BernoulliRewards:
         return CoinFlips()
 
 
+_LEAST_MEAN = 1e-200  # of a distribution whose quantiles are numbers
+
+
 @dataclass(frozen=True, kw_only=True)
 class BetaRewards:
     """A reward follows a Beta distribution around its mean, Beta(c m, c (1 - m)), of variance m (1 - m)/(1 + c).
@@ -49,7 +52,7 @@ class BetaRewards:
     def compiled(self, means: Floats) -> Atoms:
         """Return what the simulator draws with, for outcomes with these mean rewards."""
         values = np.repeat(means[:, np.newaxis], self.atoms, axis=1)
-        inside = (means > 0.0) & (means < 1.0)
+        inside = (means > _LEAST_MEAN) & (means < 1.0)  # elsewhere the mean itself
         one, other = self.concentration * means[inside], self.concentration * (1.0 - means[inside])
         cuts = betaincinv(one[:, np.newaxis], other[:, np.newaxis], np.linspace(0.0, 1.0, self.atoms + 1))
         # The mean over a slice is m times the share of Beta(c m + 1, c (1 - m)) in it, over that of Beta(c m, ...).
