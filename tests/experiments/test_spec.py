@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -167,6 +168,19 @@ def test_words_stand_for_what_the_problem_knows() -> None:
     family = make_agent("UCRLVTR", {"family": {"random": 4}}, mixture, 10)
     assert getattr(family, "family").size == 5  # noqa: B009  # the same
     assert np.allclose(getattr(family, "family").kernel(0), kernel)  # noqa: B009  # the same
+
+
+def test_ladders_and_their_true_class_are_words_too() -> None:
+    own = registry.make_problem("SparseLadder", dimension=4, most=2, nonzero=1, states=4)
+    told: Any = make_agent("LadderOracle", {"m": "true"}, own, 10)
+    assert (told.ladder.sizes, told.m) == (own.sizes, 2)
+    river = registry.make_problem("RiverSwim", states=3)
+    drawn: Any = make_agent("LadderOracle", {"m": "true", "ladder": {"sizes": [1, 3, 9], "true": 3}}, river, 10)
+    assert (drawn.ladder.sizes, drawn.m) == ([1, 3, 9], 3)
+    with pytest.raises(InvalidInput, match="brings no ladder along"):
+        make_agent("ARLGen", {"ladder": "problem"}, river, 10)
+    with pytest.raises(InvalidInput, match='or "true"'):
+        make_agent("LadderOracle", {"m": "tru"}, own, 10)
 
 
 @pytest.mark.parametrize(

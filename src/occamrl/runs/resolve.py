@@ -11,15 +11,16 @@ norm_bound             "true": the norm of the parameter of these features; "sqr
 delta                  "1/K"
 of type FiniteMDP      "problem" (the default)
 of type FiniteFamily   { random = n, seed = 0 }: the problem's kernel and n random ones
-of type Ladder         { sizes = [2, 8, 32], true = 2, seed = 0 }: nested finite families; the problem's kernel joins
-                       in class ``true``, counted from 1
+of type Ladder         "problem": the ladder that the problem brings along; { sizes = [2, 8, 32], true = 2, seed = 0 }:
+                       nested finite families of random kernels, which the problem's kernel joins in class ``true``,
+                       counted from 1. By default "problem" if it has one
+m                      "true": the smallest class that holds the problem's kernel
 =====================  =================================================================================================
 """
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
 import re
 from collections.abc import Callable
@@ -32,6 +33,7 @@ from occamrl.contracts import Agent, Floats
 from occamrl.errors import InvalidInput, OccamRLError, ParameterError, UnknownName
 from occamrl.families.features import FeatureMap
 from occamrl.families.finite import FiniteFamily
+from occamrl.families.ladder import Ladder
 
 _PRODUCT = re.compile(r"(?:\s*([0-9.eE+-]+)\s*\*)?\s*(true|sqrt\(SA\))\s*")
 _FEATURES = ("problem", "tabular", "support")
@@ -79,11 +81,13 @@ def _resolve(name: str, kind: str, made: dict[str, Any], problem: Any, episodes:
         table = _table(name, made.get(name, {"random": 7}), ("random", "seed"))
         made[name] = FiniteFamily(_kernels(problem, _count(name, table, "random", 7) + 1, _seed(name, table)))
     elif "Ladder" in kind:
-        made[name] = _ladder(name, made.get(name, {}), problem)
+        made[name] = _ladder(name, made.get(name), problem)
     elif name not in made:
         raise ParameterError(name, got="nothing", expected="a value: it is required")
     elif name == "norm_bound" and isinstance(made[name], str):
         made[name] = _norm(made[name], made.get("features"), problem)
+    elif name == "m" and isinstance(made[name], str):
+        made[name] = _true_class(made[name], made.get("ladder"), problem)
     elif name == "delta" and isinstance(made[name], str):
         if made[name].replace(" ", "") != "1/K":
             raise ParameterError(name, got=repr(made[name]), expected='a number in (0, 1), or "1/K"')
@@ -143,8 +147,14 @@ def _kernels(problem: Any, count: int, seed: int, first: int = 0) -> Floats:
     return kernels
 
 
-def _ladder(name: str, value: Any, problem: Any) -> Any:
-    table = _table(name, value, ("sizes", "true", "seed"))
+def _ladder(name: str, value: Any, problem: Any) -> Ladder:
+    own = hasattr(problem, "hypotheses")
+    if value == "problem" or (value is None and own):
+        if not own:
+            expected = f"a table with sizes, true, seed: {type(problem).__name__} brings no ladder along"
+            raise ParameterError(name, got=repr(value), expected=expected)
+        return Ladder.of_problem(problem)
+    table = _table(name, {} if value is None else value, ("sizes", "true", "seed"))
     sizes = table.get("sizes", [2, 8, 32])
     good = isinstance(sizes, list) and all(type(size) is int and size > 0 for size in sizes)
     if not good or not sizes or sizes != sorted(set(sizes)):
@@ -154,15 +164,16 @@ def _ladder(name: str, value: Any, problem: Any) -> Any:
         raise ParameterError(f"{name}.true", got=joins, expected=f"a class from 1 to {len(sizes)}")
     first = 0 if joins == 1 else sizes[joins - 2]
     kernels = _kernels(problem, sizes[-1], _seed(name, table), first)
-    kind = registry.find(name, "Ladder", _ladder_class())
-    return _call(lambda: kind([FiniteFamily(kernels[:size]) for size in sizes]), name)
+    return Ladder([FiniteFamily(kernels[:size]) for size in sizes])
 
 
-def _ladder_class() -> dict[str, type[Any]]:
-    try:
-        return {"Ladder": importlib.import_module("occamrl.families.ladder").Ladder}
-    except (ImportError, AttributeError):
-        return {}
+def _true_class(word: str, ladder: Any, problem: Any) -> int:
+    if word != "true" or not isinstance(ladder, Ladder):
+        raise ParameterError("m", got=repr(word), expected='a class, from 1, or "true"')
+    found: int | None = ladder.class_of(problem.mdp)
+    if found is None:
+        raise ParameterError("m", got=repr(word), expected="a class: none of the ladder holds the problem's kernel")
+    return found
 
 
 def _table(name: str, value: Any, keys: tuple[str, ...]) -> dict[str, Any]:
