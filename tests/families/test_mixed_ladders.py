@@ -116,6 +116,9 @@ def test_other_mistakes_are_named() -> None:
         orl.Ladder(["coarse", linear()])  # type: ignore[list-item]  # wrong on purpose
     with pytest.raises(FamilyError, match="linear class on top"):
         orl.LinearLadder([FINITE])
+    for wrong in (None, linear(), "ladder"):
+        with pytest.raises(FamilyError, match="a list of families"):
+            orl.LinearLadder(wrong)  # type: ignore[arg-type]  # wrong on purpose
     broken = KERNELS[:2].copy()
     broken[1, 0, 0, 0] = np.nan
     with pytest.raises(FamilyError, match="not a finite number"):

@@ -13,7 +13,7 @@ from occamrl.errors import FamilyError, ParameterError
 from occamrl.families.family import Family
 from occamrl.families.features import FeatureMap
 from occamrl.families.finite import FiniteFamily
-from occamrl.families.linear_ladder import LinearLadder
+from occamrl.families.linear_ladder import LinearLadder, require_list
 from occamrl.families.nesting import match, nest, outcome_keys
 from occamrl.problems.finite_mdp import FiniteMDP
 
@@ -43,9 +43,7 @@ class Ladder:
 
     def __new__(cls, rungs: Sequence[Family] = ()) -> Any:
         """Return a ladder of the kind that the largest class asks for."""
-        if not isinstance(rungs, Sequence) or isinstance(rungs, str):
-            raise FamilyError("rungs", got=type(rungs).__name__, expected="a list of families")
-        last = rungs[-1] if len(rungs) else None
+        last = next(reversed(require_list(rungs)), None)
         if isinstance(last, Family) and not isinstance(last, FiniteFamily):
             return LinearLadder(rungs)
         return super().__new__(cls)

@@ -44,7 +44,7 @@ class LinearLadder:
     """
 
     def __init__(self, rungs: Sequence[Family]) -> None:
-        self.rungs: list[Any] = list(rungs)
+        self.rungs: list[Any] = require_list(rungs)
         if not self.rungs:
             raise FamilyError("rungs", got="an empty ladder", expected="at least one class")
         for m, rung in enumerate(self.rungs, start=1):
@@ -62,7 +62,9 @@ class LinearLadder:
         self.embeddings.append(own_parameters(top))
         finite = [rung.reach if isinstance(rung, FiniteFamily) else 0.0 for rung in self.rungs]
         most = np.maximum.accumulate(finite)
-        self.reach = [float(r) if isinstance(rung, FiniteFamily) else 0.0 for r, rung in zip(most, rungs, strict=True)]
+        self.reach = [
+            float(r) if isinstance(rung, FiniteFamily) else 0.0 for r, rung in zip(most, self.rungs, strict=True)
+        ]
 
     @property
     def classes(self) -> int:
@@ -126,6 +128,13 @@ class LinearLadder:
 
     def __repr__(self) -> str:
         return f"LinearLadder({' < '.join(describe(rung) for rung in self.rungs)}, {self.features!r})"
+
+
+def require_list(rungs: Any) -> list[Any]:
+    """Return the classes of a ladder as a list."""
+    if not isinstance(rungs, Sequence) or isinstance(rungs, str):
+        raise FamilyError("rungs", got=type(rungs).__name__, expected="a list of families")
+    return list(rungs)
 
 
 def dense(matrix: Any) -> Floats:
