@@ -84,10 +84,12 @@ class Killer:
         self.spec, self.work, self.draw = spec, work, stream(seed, "kills")
         self.kills: Counter[str] = Counter()
         self.runs = self.folders = 0
-        self.pace = 3.0
+        self.pace = 0.0  # seconds that a whole run takes
 
     def study(self, count: int, reference: dict[str, bytes]) -> None:
         """Kill ``count`` times; compare every folder with the reference once it is finished."""
+        if not self.attempt(self.work / "timed", more=False):
+            raise AssertionError("a run that nobody killed did not finish")
         while self.kills.total() < count:
             folder = self.work / f"killed-{self.folders}"
             self.folders += 1
@@ -126,11 +128,12 @@ class Killer:
 
     def _kill_later(self, process: subprocess.Popen[bytes], output: Any, mode: str) -> None:
         deadline = time.monotonic() + self.draw.uniform(0.0, 1.2 * self.pace)
-        while time.monotonic() < deadline and process.poll() is None:
-            time.sleep(0.005)
-        if process.poll() is not None:
-            return
-        workers = _workers(output)
+        workers: list[int] = []
+        while time.monotonic() < deadline or (mode == "worker" and not workers):
+            if process.poll() is not None:
+                return
+            time.sleep(0.02)
+            workers = _workers(output)
         victims = {"parent": [process.pid], "all": [process.pid, *workers], "worker": workers[-1:]}[mode]
         for pid in victims:
             try:
