@@ -101,7 +101,7 @@ def selection_holds(agent: Anchored) -> bool:
 
 def test_selection_by_dimension_and_norm_keeps_its_promise(test_seed: int) -> None:
     agent = build("20 nodes", agent=ARLLin, norm_bound=4.0)
-    assert p_value(broken(agent, selection_holds, test_seed, RUNS, EPISODES), RUNS) > LEVEL
+    assert p_value(broken(agent, selection_holds, test_seed, 200, EPISODES), 200) > LEVEL
 
 
 def test_selection_that_takes_a_draw_for_exact_breaks_it(test_seed: int) -> None:

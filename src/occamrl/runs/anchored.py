@@ -42,6 +42,7 @@ from occamrl.contracts import Floats, Known
 from occamrl.errors import OccamRLError, ParameterError, RewardError, require_number
 from occamrl.families.features import FeatureMap
 from occamrl.kernels.episodes import PLANNED
+from occamrl.learners.linear_state import PLANS
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.problems.checks import require_integer
 from occamrl.runs.anchored_files import load_anchored, save_anchored
@@ -199,8 +200,12 @@ class Anchored:
 
     @property
     def values(self) -> Floats:
-        """The values of the plan in play, at the anchors [H + 1, S]."""
-        return np.asarray(self.walk.state.planning.values)
+        """The values of the plan in play, at the anchors [H + 1, S]; of a phase without one yet, its first."""
+        state: InexactState = self.walk.state
+        if not state.planning.counters[PLANS]:
+            state = copy.deepcopy(state)
+            self._plan(state)
+        return state.planning.values
 
     @property
     def phases(self) -> pa.Table:
@@ -257,12 +262,17 @@ class Anchored:
         """Begin an episode; replan when the log-determinant has grown enough (M12)."""
         first = self._inside(state, "state")
         self.end()
-        self._learner.refresh(self.walk.state)
+        news = self._plan(self.walk.state)
         self._arm()
-        news = open_episode(self._model, self.walk.state.planning, 0, self._key, self.episode, self._policy)
         self._planned = int(bool(news & PLANNED))
         self.plans += self._planned
         self._state, self._step, self._chosen, self._returned = first, 0, None, 0.0
+
+    def _plan(self, state: InexactState) -> int:
+        """Enter the rows so far, and plan if it is time to; return PLANNED | CHANGED bits."""
+        self._learner.refresh(state)
+        model = self._learner.armed(self.walk.model, state)
+        return int(open_episode(model, state.planning, 0, self._key, self.episode, self._policy))
 
     def planned_value(self, state: ArrayLike) -> float:
         """Return V_1 of the plan in play, interpolated."""
