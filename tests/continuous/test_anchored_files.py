@@ -41,7 +41,8 @@ def make(name: str = "dim", **changes: Any) -> Anchored:
 
 def everything(agent: Anchored) -> Any:
     where = agent.position()
-    return bits(agent.walk.state), repr(agent.walk.rows), where.pop("state").tobytes(), where
+    arrays = [where.pop(name).tobytes() for name in ("state", "returns")]
+    return bits(agent.walk.state), repr(agent.walk.rows), arrays, where
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -129,7 +130,15 @@ def test_a_file_of_another_kind_is_refused(saved: Path) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("step", 3), ("step", -1), ("episode", "x"), ("plans", 1.5), ("state", np.zeros((2, 1))), ("returned", "much")],
+    [
+        ("step", 3),
+        ("step", -1),
+        ("episode", "x"),
+        ("plans", 1.5),
+        ("state", np.zeros((2, 1))),
+        ("returned", "much"),
+        ("returns", np.zeros(2)),
+    ],
 )
 def test_a_document_that_was_rewritten_is_refused(saved: Path, field: str, value: Any) -> None:
     document, arrays = read_document(saved)

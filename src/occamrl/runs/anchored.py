@@ -147,6 +147,7 @@ class Anchored:
         self.episode, self.plans = 0, 0  # finished ones; made
         self._step: int | None = None
         self._state, self._returned, self._planned = np.zeros((1, self.grid.dimensions)), 0.0, 0
+        self._returns: list[float] = []
         self._chosen: Choice | None = None
         self._key, self._policy = seeding.key(self.seed, "agent"), np.zeros((self.horizon, self.grid.size), np.int64)
         self._arm()
@@ -212,6 +213,11 @@ class Anchored:
         """One row per phase: epoch, label, episodes, plans, realised return, and what was decided."""
         kept = [{name: fact for name, fact in row.items() if name != "regret"} for row in self.walk.rows]
         return table_of_rows(kept)
+
+    @property
+    def returns(self) -> Floats:
+        """The realised sum of rewards of every episode."""
+        return np.array(self._returns)
 
     def row_error(self, t: int) -> float:
         """Return e_t of row t, from 1."""
@@ -284,6 +290,12 @@ class Anchored:
             self._chosen = self._choose(self._begun())
         return self._chosen.action
 
+    @property
+    def reward_in_play(self) -> float:
+        """The known reward of the action at the current state."""
+        self.act()
+        return 0.0 if self._chosen is None else self._chosen.reward
+
     def _choose(self, step: int) -> Choice:
         values, learner, state = self.values[step + 1], self._learner, self.walk.state.planning
         middle, spread = 0.5 * float(values.max() + values.min()), float(np.ptp(values))
@@ -337,6 +349,7 @@ class Anchored:
         """Close the episode under way, if there is one; steps that were not taken give no rows."""
         if self._step is not None:
             self._step, self._chosen, self.episode = None, None, self.episode + 1
+            self._returns.append(self._returned)
             self.walk.advance(self._planned, np.array([self._returned]), np.array([np.nan]))
 
     def _inside(self, state: ArrayLike, field: str) -> Floats:
@@ -364,11 +377,13 @@ class Anchored:
     def position(self) -> dict[str, Any]:
         """Return where the agent is, apart from what it has learned."""
         where = {"episode": self.episode, "step": self._step, "state": self._state.copy()}
-        return {**where, "plans": self.plans, "planned": self._planned, "returned": self._returned}
+        counts = {"plans": self.plans, "planned": self._planned, "returned": self._returned}
+        return {**where, **counts, "returns": self.returns}
 
     def go_on(self, walk: PhaseWalk, position: dict[str, Any]) -> None:
         """Take over what was learned, and where."""
         self.walk, self.episode, self.plans = walk, position["episode"], position["plans"]
         self._step, self._state, self._chosen = position["step"], position["state"], None
         self._planned, self._returned = position["planned"], position["returned"]
+        self._returns = position["returns"].tolist()
         self._arm()

@@ -67,6 +67,9 @@ def load_anchored(agent: Anchored, path: str | Path) -> None:
                 raise CheckpointError(f"{path}: {name}", got=position[name], expected="an integer")
         if step is not None and not 0 <= step < agent.horizon:
             raise CheckpointError(f"{path}: step", got=step, expected=f"0 to {agent.horizon - 1}")
+        returns = position["returns"]
+        if not isinstance(returns, np.ndarray) or returns.shape != (position["episode"],) or returns.dtype != float:
+            raise CheckpointError(f"{path}: returns", got=np.shape(returns), expected=(position["episode"],))
         position["returned"] = float(position["returned"])
         walk = PhaseWalk.from_tree(agent.walk.selector, agent.known, tree["walk"])
     except (LookupError, TypeError, ValueError, AttributeError, ImportError, RecursionError) as error:
