@@ -28,7 +28,7 @@ def played(models: Any, episodes: int = 40, **changes: Any) -> Anchored:
 
 def test_exact_integrals_give_the_report_of_the_same_statistics() -> None:
     agent = played([driven(turn, 10) for turn in TURNS])
-    sims = Simulators([agent.features.kernel(unit) for unit in np.eye(3)], names=NAMES)
+    sims = Simulators([agent.system.features.kernel(unit) for unit in np.eye(3)], names=NAMES)
     statistics = LinearStatistics(agent.seen.gram.ravel(), agent.seen.xy, agent.episode)
     found = supports(agent)
     assert found == supports(statistics, sims, known=agent.known, values=agent.values)
@@ -56,7 +56,7 @@ def test_bad_questions_are_refused() -> None:
     agent = played([sampled(turn, 60) for turn in TURNS], episodes=1)
     with pytest.raises(ParameterError, match=r"delta.*more than 0\.15"):
         supports(agent, delta=0.1)
-    sims = Simulators([agent.features.kernel(unit) for unit in np.eye(3)])
+    sims = Simulators([agent.system.features.kernel(unit) for unit in np.eye(3)])
     with pytest.raises(ParameterError, match="simulators"):
         supports(agent, sims)
     with pytest.raises(ParameterError, match="source"):

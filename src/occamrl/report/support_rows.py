@@ -72,7 +72,14 @@ def _of_box(agent: Anchored, simulators: Simulators | None, delta: float) -> Sup
     statistics = LinearStatistics(agent.seen.gram.ravel(), agent.seen.xy, agent.episode)
     worst = agent.row_error(max(1, agent.rows))
     return SupportRows(
-        statistics, agent.features, agent.known, agent.values, agent.names, level, agent.squared_errors, worst
+        statistics,
+        agent.system.features,
+        agent.known,
+        agent.values,
+        agent.system.candidates,
+        level,
+        agent.squared_errors,
+        worst,
     )
 
 

@@ -9,13 +9,9 @@ is an integral at the *true* state s, wherever it is. With y = V(s'), rows obey 
 \theta^*\rangle` without any error of discretisation: the grid enters the plans, not the confidence set.
 
 **Integrals that are not exact.** Rows are range-weighted by the range of V over all anchors, so targets have range 1.
-Let e_t bound the error of every coordinate of row t, known before its target. Because theta* is on the simplex the mean
-is off by at most e_t, which is what :mod:`occamrl.runs.inexact` carries into every radius and every decision.
-
-- *Quadrature*: e_t = ``error``, a bound on the total variation error of a candidate's law over the anchors.
-- *Draws*: M fresh draws per candidate and action at every state met, independent of V, which was fixed before. By
-  Hoeffding's inequality :math:`e_t^2 = \log(2 d A\, \pi^2 t^2/(6\,\delta/2))/(2M)` serves all coordinates and actions
-  of all rows t = 1, 2, ... with probability 1 - delta/2; the agent takes the other half.
+Let e_t bound the error of every coordinate of row t (:mod:`occamrl.runs.box_system`). Because theta* is on the simplex
+the mean is off by at most e_t, which is what :mod:`occamrl.runs.inexact` carries into every radius and every decision.
+Draws take half of delta, the agent the other half.
 
 **Plans** are those of :class:`UCRLVTRLin` on the candidates' kernels over the anchors. They are optimistic up to the
 errors of interpolation, :math:`\sum_h \|(1 - I) V^*_h\|`, and of the integrals at the anchors, at most their total
@@ -34,18 +30,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from occamrl import contracts, seeding
-from occamrl.continuous.discretise import as_actions, discretise
-from occamrl.continuous.grid import Grid, StateError
-from occamrl.continuous.integrals import integrals
-from occamrl.continuous.transitions import Sampled, Transition
-from occamrl.contracts import Floats, Known
-from occamrl.errors import OccamRLError, ParameterError, RewardError, require_number
-from occamrl.families.features import FeatureMap
+from occamrl.continuous.grid import Grid
+from occamrl.continuous.transitions import Transition
+from occamrl.contracts import Floats
+from occamrl.errors import OccamRLError, RewardError, require_number
 from occamrl.kernels.episodes import PLANNED
 from occamrl.learners.linear_state import PLANS
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.problems.checks import require_integer
 from occamrl.runs.anchored_files import load_anchored, save_anchored
+from occamrl.runs.box_system import BoxSystem
 from occamrl.runs.inexact import ERRORS, ROWS, Inexact, InexactLearner, InexactState, Seen, spent, width
 from occamrl.runs.interaction import ROUNDING
 from occamrl.runs.phases import PhaseWalk
@@ -54,8 +48,6 @@ from occamrl.runs.stepping import open_episode
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_DENSE = 2**20  # entries of a feature map that is kept dense
 
 
 class Choice(NamedTuple):
@@ -117,33 +109,22 @@ class Anchored:
         names: Sequence[str] | None = None,
         seed: int = 0,
     ) -> None:
-        if not models:
-            raise ParameterError("models", got="none", expected="at least one candidate")
-        d = len(models)
-        self.names = tuple(str(j + 1) for j in range(d)) if names is None else tuple(names)
-        if len(self.names) != d:
-            raise ParameterError("names", got=f"{len(self.names)} names", expected=f"one for each of {d} candidates")
+        self.system = BoxSystem(
+            models=models, grid=grid, actions=actions, reward=reward, horizon=horizon, error=error, names=names
+        )
         require_number("delta", delta, 0.0, 1.0, open_low=True)
-        require_number("error", error, 0.0, 1.0)
-        self.models, self.grid, self.actions = list(models), grid, as_actions(actions)
         self.seed, self.delta = require_integer("seed", seed, 0), delta
-        self.horizon, self._reward = require_integer("horizon", horizon, 1), reward
-        self.drawn = all(isinstance(model, Sampled) for model in models)
-        if self.drawn and error:
-            raise ParameterError("error", got=error, expected="0 with sampled models: draws have their own")
-        self.error, self.level = float(error), delta / 2.0 if self.drawn else delta
+        self.level = delta / 2.0 if self.system.drawn else delta  # of the agent, and of the draws where there are some
+        self.temperature = self.system.temperature(require_integer("episodes", episodes, 1) * horizon, self.level)
         self.norm_bound, self.lam = norm_bound, 1.0 if regularization is None else regularization
-        self.temperature = self._temperature(require_integer("episodes", episodes, 1) * self.horizon)
-        features = self._features()
         given = {} if regularization is None else {"regularization": regularization}
-        made = agent(features=features, norm_bound=norm_bound, delta=self.level, replan=replan, **given)
-        self.features, self.agent = features, made
-        rewards = np.stack([self._rewards(grid.vertices, action) for action in self.actions], axis=1)
-        self.known = Known(states=grid.size, actions=len(self.actions), horizon=self.horizon, base_reward=rewards)
+        shared = {"features": self.system.features, "norm_bound": norm_bound, "delta": self.level, "replan": replan}
+        self.agent = agent(**shared, **given)
+        self.known = self.system.known
         self._start()
 
     def _start(self) -> None:
-        self.walk = PhaseWalk(Inexact(self.agent, len(self.models), self.temperature), self.known)
+        self.walk = PhaseWalk(Inexact(self.agent, self.system.dimension, self.temperature), self.known)
         self.episode, self.plans = 0, 0  # finished ones; made
         self._step: int | None = None
         self._state, self._returned, self._planned = np.zeros((1, self.grid.dimensions)), 0.0, 0
@@ -158,6 +139,21 @@ class Anchored:
         made.seed = require_integer("seed", seed, 0)
         made._start()
         return made
+
+    @property
+    def grid(self) -> Grid:
+        """The anchors."""
+        return self.system.grid
+
+    @property
+    def actions(self) -> Floats:
+        """The actions [A, m]."""
+        return self.system.action_grid
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return self.system.horizon
 
     # What was learned -------------------------------------------------------------------------------------------------
 
@@ -180,12 +176,12 @@ class Anchored:
     @property
     def regularization(self) -> float:
         """The lambda of the ellipsoid of all candidates."""
-        return len(self.models) / (4.0 * self.norm_bound**2) if isinstance(self.lam, str) else float(self.lam)
+        return self.system.dimension / (4.0 * self.norm_bound**2) if isinstance(self.lam, str) else float(self.lam)
 
     @property
     def sigma(self) -> Floats:
         """The regression matrix of all rows so far, weighted by c."""
-        return np.asarray(self.temperature * self.seen.gram + self.regularization * np.eye(len(self.models)))
+        return np.asarray(self.temperature * self.seen.gram + self.regularization * np.eye(self.system.dimension))
 
     @property
     def theta(self) -> Floats:
@@ -221,35 +217,7 @@ class Anchored:
 
     def row_error(self, t: int) -> float:
         """Return e_t of row t, from 1."""
-        if not self.drawn:
-            return self.error
-        draws = min(model.draws for model in self.models if isinstance(model, Sampled))
-        cases = 2.0 * len(self.models) * len(self.actions) * math.pi**2 * t**2 / 6.0
-        return min(1.0, math.sqrt(math.log(cases / self.level) / (2.0 * draws)))
-
-    def _temperature(self, rows: int) -> float:
-        """Return c: 1 with exact integrals, else sqrt(B)/(sqrt(B) + sqrt(E)) for typical B and the E of all rows."""
-        total = rows * self.row_error(rows) ** 2
-        if total == 0.0:
-            return 1.0
-        d = len(self.models)
-        typical = math.sqrt(0.25 * (d * math.log1p(rows / (4.0 * d)) + 2.0 * math.log(1.0 / self.level)))
-        return typical / (typical + math.sqrt(total))
-
-    def _features(self) -> FeatureMap:
-        kernels = [discretise(model, self.grid, self.actions) for model in self.models]
-        shape = (self.grid.size, len(self.actions), self.grid.size)
-        dense = math.prod(shape) * len(kernels) <= _DENSE
-        return FeatureMap([kernel.toarray().reshape(shape) for kernel in kernels] if dense else kernels)
-
-    def _rewards(self, states: Floats, action: Floats) -> Floats:
-        found = np.asarray(self._reward(states, action), dtype=np.float64)
-        bad = ~((found >= 0.0) & (found <= 1.0))
-        if found.shape != (len(states),) or bad.any():
-            s = int(bad.argmax()) if bad.ndim == 1 else 0
-            got = f"{found[s] if bad.ndim == 1 else found.shape} in state {states[s].tolist()}"
-            raise RewardError("reward", index=(s,), got=got, expected="a number in [0, 1] for each state")
-        return found
+        return self.system.row_error(t, self.level)
 
     # An episode -------------------------------------------------------------------------------------------------------
 
@@ -266,7 +234,7 @@ class Anchored:
 
     def begin(self, state: ArrayLike) -> None:
         """Begin an episode; replan when the log-determinant has grown enough (M12)."""
-        first = self._inside(state, "state")
+        first = self.system.inside(state, "state")
         self.end()
         news = self._plan(self.walk.state)
         self._arm()
@@ -282,7 +250,7 @@ class Anchored:
 
     def planned_value(self, state: ArrayLike) -> float:
         """Return V_1 of the plan in play, interpolated."""
-        return float(self.grid.interpolate(self.values[0], self._inside(state, "state"))[0])
+        return float(self.grid.interpolate(self.values[0], self.system.inside(state, "state"))[0])
 
     def act(self) -> int:
         """Return the number of the best action at the true state, by its own optimistic value (M11)."""
@@ -302,11 +270,11 @@ class Anchored:
         factor = state.factor.reshape(state.theta.size, state.theta.size)  # W with Sigma^-1 = W W^T
         best, chosen = -math.inf, None
         for a, action in enumerate(self.actions):
-            reward, x = float(self._rewards(self._state, action)[0]), np.zeros(len(self.models))
+            reward, x = float(self.system.rewards(self._state, action)[0]), np.zeros(self.system.dimension)
             q = reward + middle
             if spread > 0.0:
-                rng = seeding.stream(self.seed, "anchored", self.episode, step, a) if self.drawn else None
-                x = (integrals(self.models, self.grid, values, self._state, action, rng) - middle) / spread
+                rng = seeding.stream(self.seed, "anchored", self.episode, step, a) if self.system.drawn else None
+                x = (self.system.integrals(values, self._state, a, rng) - middle) / spread
                 own = learner.own(x)
                 bonus = self._width * float(np.linalg.norm(own @ factor))
                 q += spread * min(0.5, max(-0.5, float(own @ state.theta) + bonus))
@@ -325,7 +293,7 @@ class Anchored:
     def record(self, next_state: ArrayLike, reward: float | None = None) -> None:
         """Learn from the state that followed the action; ``reward``, if given, must be the known one."""
         self.act()
-        step, chosen, after = self._begun(), self._chosen, self._inside(next_state, "next_state")
+        step, chosen, after = self._begun(), self._chosen, self.system.inside(next_state, "next_state")
         if chosen is None:
             raise OccamRLError("no action was chosen")
         if reward is not None:
@@ -351,12 +319,6 @@ class Anchored:
             self._step, self._chosen, self.episode = None, None, self.episode + 1
             self._returns.append(self._returned)
             self.walk.advance(self._planned, np.array([self._returned]), np.array([np.nan]))
-
-    def _inside(self, state: ArrayLike, field: str) -> Floats:
-        point = self.grid.as_points(np.asarray(state, dtype=np.float64)[None], field)
-        if self.grid.outside(point).any():
-            raise StateError(field, got=point[0].tolist(), expected=self.grid.described, state=point[0].tolist())
-        return point
 
     # Files ------------------------------------------------------------------------------------------------------------
 

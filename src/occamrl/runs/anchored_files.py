@@ -28,12 +28,12 @@ def identity(agent: Anchored) -> dict[str, str]:
     """Return what has to be the same in a file and in the agent that goes on from it."""
     grid = agent.grid
     box = [list(map(float, grid.low)), list(map(float, grid.high)), list(map(int, grid.points)), list(grid.periodic)]
-    draws = [getattr(model, "draws", 0) for model in agent.models] if agent.drawn else []
+    system = agent.system
     return {
         "agent": fingerprint(agent.agent),  # its features are the candidates at the anchors
         "known": known_fingerprint(agent.known),
         "box": fingerprint([box, agent.actions]),
-        "integrals": fingerprint([agent.error, agent.temperature, draws]),
+        "integrals": fingerprint([float(system.error), agent.temperature, system.draws]),
         "seed": str(agent.seed),
     }
 
