@@ -1,4 +1,4 @@
-"""Integrals of V over the next state, at any state: closed forms, kernels over the vertices, and models of all kinds."""
+"""Integrals of V over the next state, at any state: closed forms, kernels over vertices, and models of all kinds."""
 
 from __future__ import annotations
 
