@@ -35,9 +35,21 @@ def driven(turn: float, nodes: int, sigma: float = SIGMA) -> Driven:
     return Driven(step=lambda s, a, w: s + turn * a[0] + w, rule=lambda n: normal_rule([sigma], n), nodes=nodes)
 
 
-def learner(models: list[Transition], seed: int = 0, **changes: Any) -> Anchored:
+class Careless(Anchored):
+    """Takes every integral for exact."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.temperature = 1.0
+        self._start()
+
+    def row_error(self, t: int) -> float:
+        return 0.0
+
+
+def learner(models: list[Transition], seed: int = 0, kind: type[Anchored] = Anchored, **changes: Any) -> Anchored:
     options: dict[str, Any] = {"actions": [1.0], "horizon": HORIZON, "episodes": 60, "delta": DELTA, "seed": seed}
-    return Anchored(**{**options, "models": models, "grid": grid(), "reward": reward, **changes})
+    return kind(**{**options, "models": models, "grid": grid(), "reward": reward, **changes})
 
 
 def start(agent: Anchored, rng: np.random.Generator) -> Floats:
@@ -65,13 +77,6 @@ def holds(agent: Anchored) -> bool:
     """Say whether the ellipsoid of all candidates holds the truth."""
     gap = agent.theta - THETA
     return bool(gap @ agent.sigma @ gap <= agent.squared_radius)
-
-
-class Careless(Anchored):
-    """Takes every integral for exact."""
-
-    def row_error(self, t: int) -> float:
-        return 0.0
 
 
 # A chain that jumps between the vertices alone, so that the box and the finite problem are one and the same. Together

@@ -38,15 +38,11 @@ def rule_error(nodes: int) -> float:
     return min(1.0, worst)
 
 
-def build(name: str, careless: bool = False, **changes: Any) -> Anchored:
+def build(name: str, kind: type[Anchored] = Anchored, **changes: Any) -> Anchored:
     make, size = CASES[name]
-    error = rule_error(size) if make is driven and not careless else 0.0
+    error = rule_error(size) if make is driven and kind is Anchored else 0.0
     options: dict[str, Any] = {"grid": grid(5), "horizon": 2, "episodes": EPISODES, "error": error, **changes}
-    made = learner([make(turn, size) for turn in TURNS], **options)
-    if careless:
-        made.__class__ = Careless
-        made.temperature = 1.0
-    return made
+    return learner([make(turn, size) for turn in TURNS], kind=kind, **options)
 
 
 def broken(agent: Anchored, keeps: Any, test_seed: int, runs: int, episodes: int) -> int:
@@ -75,7 +71,7 @@ def test_the_ellipsoid_holds_theta(name: str, runs: int, test_seed: int) -> None
 
 @pytest.mark.parametrize("name", ["one draw", "one node"])
 def test_errors_that_are_not_carried_void_the_promise(name: str, test_seed: int) -> None:
-    assert p_value(broken(build(name, careless=True), holds, test_seed, 15, 200), 15) < LEVEL
+    assert p_value(broken(build(name, kind=Careless), holds, test_seed, 15, 200), 15) < LEVEL
 
 
 def selection_holds(agent: Anchored) -> bool:
@@ -105,5 +101,5 @@ def test_selection_by_dimension_and_norm_keeps_its_promise(test_seed: int) -> No
 
 
 def test_selection_that_takes_a_draw_for_exact_breaks_it(test_seed: int) -> None:
-    agent = build("one draw", careless=True, agent=ARLLin, norm_bound=4.0)
+    agent = build("one draw", kind=Careless, agent=ARLLin, norm_bound=4.0)
     assert p_value(broken(agent, selection_holds, test_seed, 15, 200), 15) < LEVEL
