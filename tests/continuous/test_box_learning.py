@@ -108,6 +108,14 @@ def test_ctrl_c_and_the_same_command_again_lose_nothing(tmp_path: Path) -> None:
     assert path.read_bytes() == content
 
 
+def test_progress_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    agent = learn_on_box(make(), Circle(), episodes=4, reward_range=(10.0, 30.0), progress=True)
+    told = capsys.readouterr().err
+    assert "ARLLinDim: 2 of 4 episodes (50%), realised return" in told
+    mean = float(told.split("realised return ")[1].split(",")[0]) / 2
+    assert mean == pytest.approx(30.0 + 20.0 * agent.returns[:2].mean(), abs=0.1)  # three steps of 10 to 30
+
+
 def test_a_second_ctrl_c_does_not_wait() -> None:
     def press(answer: tuple[Any, ...]) -> Any:
         signal.raise_signal(signal.SIGINT)

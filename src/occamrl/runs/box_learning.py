@@ -93,7 +93,7 @@ def learn_on_box(
                 if path is not None and time.monotonic() - saved >= checkpoint_every:
                     agent.save(path)
                     saved = time.monotonic()
-                bar.update(agent.episode - first, float(agent.returns[first:].sum()))
+                bar.update(agent.episode - first, player.realised)
     except EnvironmentFault as error:
         error.result = agent
         raise
@@ -133,6 +133,7 @@ class _Player:
         self.name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
         self.rewards = reward_map(reward_range)
         self.waiting = False  # for the environment
+        self.realised = 0.0  # the sum of all rewards, in the environment's unit
         if state_of is None and not isinstance(env.observation_space, spaces.Box):
             raise SpaceError("observation_space", got=f"{env.observation_space}", expected="a Box, or state_of")
         self.actions = self._actions(env.action_space)
@@ -163,6 +164,7 @@ class _Player:
                 observation, reward, terminated, truncated, _ = self._ask(step)
                 self._require_known(reward)
                 agent.record(self._state(observation))
+                self.realised += float(reward)
                 h += 1
                 if (terminated or truncated) and h < agent.horizon:
                     got, expected = f"an episode of {h} steps", f"{agent.horizon} steps, or allow_truncation=True"
