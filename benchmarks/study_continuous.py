@@ -1,9 +1,10 @@
-"""A pendulum on grids of three resolutions: which friction models remain, what learning costs, how wrong a grid is.
+"""Problems on boxes, on grids: which candidate models remain, what learning costs, how wrong a grid is.
 
-    PYTHONPATH=. python benchmarks/study_continuous.py [--seeds 5] [--episodes 2000] [--out DIR] [--figure FILE]
+    PYTHONPATH=. python benchmarks/study_continuous.py [pendulum car inventory] [--seeds 10 10 5] [--episodes 2000]
+        [--resolutions 12 24 48] [--out DIR] [--figure FILE]
 
-Ten candidate models, two mixed in truth. What is finished is kept in DIR, one file per resolution and truth; the same
-command goes on from there.
+Ten candidate models, two mixed in truth; the pendulum at three resolutions, the others at one. What is finished is kept
+in DIR, one file per problem and resolution; the same command goes on from there.
 """
 
 from __future__ import annotations
@@ -12,16 +13,33 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import occamrl as orl
+from occamrl.problems.continuous import ContinuousProblem
+from occamrl.problems.continuous_inventory import ContinuousInventory
+from occamrl.problems.mountain_car import MountainCar
 from occamrl.problems.pendulum import Pendulum
 
-RESOLUTIONS, FINEST = (12, 24, 48), 192
-TRUTHS = {"dry 2.4 and below 1.5": ((6, 0.6), (9, 0.4)), "viscous .3 and viscous 1.2": ((2, 0.6), (4, 0.4))}
+
+class Case(NamedTuple):
+    """A problem, the resolutions it is played at, that which stands for the box, and the truths to find."""
+
+    problem: Callable[..., ContinuousProblem]
+    resolutions: tuple[int, ...]
+    finest: int
+    truths: tuple[tuple[tuple[int, float], ...], ...]
+
+
+CASES = {
+    "pendulum": Case(Pendulum, (12, 24, 48), 192, (((6, 0.6), (9, 0.4)), ((2, 0.6), (4, 0.4)))),
+    "car": Case(MountainCar, (24,), 192, (((6, 0.6), (8, 0.4)),)),
+    "inventory": Case(ContinuousInventory, (20,), 640, (((3, 0.6), (4, 0.4)),)),
+}
 TOLD, SELECTED, FULL = "told the pair", "ARL-LIN(dim)", "all ten"
 
 
@@ -37,13 +55,13 @@ def looks(episodes: int) -> list[int]:
     return [2**i for i in range(3, 30) if 2**i < episodes] + [episodes]
 
 
-def play(agent: Any, problem: Pendulum, sims: Any, episodes: int, seed: int, asked: bool) -> dict[str, Any]:
+def play(agent: Any, problem: ContinuousProblem, sims: Any, episodes: int, seed: int, asked: bool) -> dict[str, Any]:
     """Run one agent; ask for the compatible sets on the way."""
-    result = orl.run(agent, problem, episodes=2, seed=seed, progress=False)  # compiles
+    result = orl.run(agent, problem.mdp, episodes=2, seed=seed, progress=False)  # compiles
     reports, spent = [], 0.0
     for k in looks(episodes) if asked else [episodes]:
         before, begun = result.total_episodes, time.perf_counter()
-        result = orl.run(agent, problem, episodes=k - before, seed=seed, progress=False, continue_from=result)
+        result = orl.run(agent, problem.mdp, episodes=k - before, seed=seed, progress=False, continue_from=result)
         spent += time.perf_counter() - begun
         if asked:
             report = orl.supports(result, sims)
@@ -59,7 +77,7 @@ def play(agent: Any, problem: Pendulum, sims: Any, episodes: int, seed: int, ask
     }
 
 
-def measure(problem: Pendulum, episodes: int, seeds: int) -> dict[str, Any]:
+def measure(problem: ContinuousProblem, finest: int, episodes: int, seeds: int) -> dict[str, Any]:
     """Return what one truth gave at one resolution."""
     features, sims = orl.FeatureMap(problem.phi), orl.Simulators(problem.phi, names=problem.names)
     selector = orl.ARLLinDim(features=features, norm_bound=1.0)
@@ -76,15 +94,15 @@ def measure(problem: Pendulum, episodes: int, seeds: int) -> dict[str, Any]:
         "features_megabytes": megabytes(tuple(features.layout)),
         "error": str(error),
         "estimated": [error.errors[0], error.at_start[0]],
-        "true": true_error(problem),
+        "true": true_error(problem, finest),
         "quadrature": problem.quadrature_error(),
         "runs": runs,
     }
 
 
-def true_error(problem: Pendulum) -> list[float]:
+def true_error(problem: ContinuousProblem, finest: int) -> list[float]:
     """Return the largest error at this grid's vertices and that at the start, against the finest grid."""
-    fine = problem.refined(FINEST // problem.resolution)
+    fine = problem.refined(finest // problem.resolution)
     there = np.concatenate([[problem.start], problem.grid.vertices])
     gap = problem.grid.interpolate(problem.mdp.optimal_values[0], there)
     gap = gap - fine.grid.interpolate(fine.mdp.optimal_values[0], there)
@@ -114,7 +132,7 @@ def show(found: dict[str, Any], pair: set[str]) -> None:
 
 
 def draw(found: dict[int, dict[str, Any]], path: Path) -> None:
-    """Draw regret and the number of compatible sets, one panel per resolution."""
+    """Draw regret and the number of compatible sets of the pendulum, one panel per resolution."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 5.6), layout="constrained")
@@ -144,32 +162,44 @@ def looks_of(runs: list[Any]) -> list[int]:
     return [report["episodes"] for report in runs[0]["reports"]]
 
 
+def found_in(folder: Path, problem: ContinuousProblem, finest: int, episodes: int, seeds: int) -> dict[str, Any]:
+    """Return what a problem gave, measured now if it is not in the folder."""
+    path = folder / f"{problem.mdp.fingerprint[:12]}-{episodes}-{seeds}.json"
+    if not path.exists():
+        measured = measure(problem, finest, episodes, seeds)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(measured))
+        part.replace(path)
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
 def main() -> None:
     """Measure, print and draw."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("parts", nargs="*", default=["pendulum"], help=f"of {', '.join(CASES)}")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[5], help="one number, or one for each resolution")
     parser.add_argument("--episodes", type=int, default=2_000)
-    parser.add_argument("--resolutions", type=int, nargs="+", default=RESOLUTIONS)
+    parser.add_argument("--resolutions", type=int, nargs="+")
     parser.add_argument("--out", type=Path, default=Path("study-continuous"))
-    parser.add_argument("--figure", type=Path)
+    parser.add_argument("--figure", type=Path, help="of the pendulum")
     options = parser.parse_args()
-    for title, mixture in TRUTHS.items():
-        found = {}
-        for resolution in options.resolutions:
-            problem = Pendulum(resolution=resolution, mixture=mixture)
-            path = options.out / f"{problem.mdp.fingerprint[:12]}-{options.episodes}-{options.seeds}.json"
-            if not path.exists():
-                measured = measure(problem, options.episodes, options.seeds)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                part = path.with_suffix(".part")
-                part.write_text(json.dumps(measured))
-                part.replace(path)
-            found[resolution] = json.loads(path.read_text())
-            print(f"\ntruth {title}, resolution {resolution}")
-            show(found[resolution], {problem.names[j - 1] for j, _ in mixture})
-            print(found[resolution]["runs"][SELECTED][0]["reports"][-1]["text"], flush=True)
-        if options.figure and title == next(iter(TRUTHS)):
-            draw(found, options.figure)
+    for part in options.parts:
+        case = CASES[part]
+        resolutions = options.resolutions or case.resolutions
+        seeds = options.seeds * len(resolutions) if len(options.seeds) == 1 else options.seeds
+        for number, mixture in enumerate(case.truths):
+            found = {}
+            for resolution, count in zip(resolutions, seeds, strict=True):
+                problem = case.problem(resolution=resolution, mixture=mixture)
+                found[resolution] = found_in(options.out, problem, case.finest, options.episodes, count)
+                pair = {problem.names[j - 1] for j, _ in mixture}
+                print(f"\n{part}, resolution {resolution}, {count} seeds; truth {' and '.join(sorted(pair))}")
+                show(found[resolution], pair)
+                print(found[resolution]["runs"][SELECTED][0]["reports"][-1]["text"], flush=True)
+            if options.figure and part == "pendulum" and number == 0:
+                draw(found, options.figure)
 
 
 if __name__ == "__main__":

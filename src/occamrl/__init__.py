@@ -65,6 +65,7 @@ _HOMES = {
     "load_checkpoint": "occamrl.runs.checkpoint",
     "Anchored": "occamrl.runs.anchored",
     "learn": "occamrl.runs.learning",
+    "learn_on_box": "occamrl.runs.box_learning",
     "Agent": "occamrl.runs.agent",
     "Learned": "occamrl.runs.learned",
     "FiniteEnvironment": "occamrl.environments.finite",
@@ -165,6 +166,7 @@ __all__ = [  # spelled out, so that tools can read it
     "discretise",
     "inconsistency",
     "learn",
+    "learn_on_box",
     "load",
     "load_checkpoint",
     "make_problem",
@@ -218,6 +220,7 @@ if TYPE_CHECKING:
     from occamrl.report.supports import Supports, supports
     from occamrl.runs.agent import Agent
     from occamrl.runs.anchored import Anchored
+    from occamrl.runs.box_learning import learn_on_box
     from occamrl.runs.callbacks import Callback, MLflow, TensorBoard, WeightsAndBiases
     from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
     from occamrl.runs.experiment import Experiment

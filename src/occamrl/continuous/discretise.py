@@ -133,12 +133,3 @@ def quadrature_error(transition: Transition, grid: Grid, actions: ArrayLike) -> 
     """
     gap: Any = discretise(transition, grid, actions) - discretise(transition.finer(), grid, actions)
     return 0.5 * float(abs(gap).sum(axis=1).max())
-
-
-def expectations(transition: Transition, grid: Grid, values: Floats, states: Floats, action: Floats) -> Floats:
-    """Return the integrals of the interpolated V over the next state, from any states [N, n]; all must stay inside."""
-    atoms = list(transition.atoms(states, action))
-    for points, weight in atoms:
-        require_inside(points, grid.outside(points) & (weight != 0.0), states, action, grid.described)
-    found = grid.interpolate(values, grid.clip(np.concatenate([points for points, _ in atoms])))
-    return np.asarray((found.reshape(len(atoms), -1) * [weight for _, weight in atoms]).sum(axis=0))

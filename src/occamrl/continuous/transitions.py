@@ -18,6 +18,7 @@ import itertools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -121,9 +122,13 @@ class Driven:
     rule: Callable[[int], Rule]
     nodes: int = 5
 
+    @cached_property
+    def _rule(self) -> Rule:
+        return self.rule(self.nodes)
+
     def atoms(self, states: Floats, action: Floats) -> Iterator[Atom]:
         """Move all states with each noise of the rule."""
-        nodes, weights = self.rule(self.nodes)
+        nodes, weights = self._rule
         count = len(states)
         together = max(1, _AT_ONCE // count)  # nodes of one call
         for first in range(0, len(nodes), together):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,8 +22,9 @@ from occamrl.confidence.resolution import (
 from occamrl.contracts import Floats, Known
 from occamrl.environments.simulators import Simulators
 from occamrl.errors import ParameterError
-from occamrl.families.features import FeatureMap
-from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl.learners.ucrl_vtr_lin import LinearStatistics
+from occamrl.report.support_rows import rows_of
+from occamrl.runs.anchored import Anchored
 from occamrl.runs.result import Result
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Supports:
     dependences: tuple[Dependence, ...]
     directions: Directions
     alike: tuple[tuple[tuple[str, ...], str], ...]
-    error: float  # in total variation, of simulators that are estimated
+    error: float  # of the rows, at most: of estimated simulators in total variation, or of integrals on a box
 
     @property
     def smallest(self) -> tuple[SupportSet, ...]:
@@ -91,7 +92,7 @@ class Supports:
 
 
 def supports(
-    source: Result | LinearStatistics,
+    source: Result | LinearStatistics | Anchored,
     simulators: Simulators | None = None,
     *,
     delta: float = 0.05,
@@ -103,9 +104,10 @@ def supports(
 
     Parameters
     ----------
-    source : Result or LinearStatistics
+    source : Result, Anchored or LinearStatistics
         A run of :class:`UCRLVTRLin` (or of a selector built on it, with pooled data) on the features of the simulators,
-        with range weights; or the statistics of such rows, with ``known`` and ``values``.
+        with range weights; an agent on a box, the errors of its integrals included; or the statistics of such rows,
+        with ``known`` and ``values``.
     simulators : Simulators, optional
         For names, and for the error of those that are estimated: half of delta then goes to their estimation. By
         default coordinates are called "1", "2", ... and taken as exact kernels.
@@ -121,17 +123,14 @@ def supports(
     --------
     ``print(supports(run(UCRLVTRLin(features=sims.features, norm_bound=1.0), mdp, episodes=2_000), sims))``
     """
-    statistics, features, known, values = _rows_of(source, simulators, known, values)
+    rows = rows_of(source, simulators, known, values, delta)
+    statistics, features, names = rows.statistics, rows.features, rows.names
     d = statistics.xy.size
-    names = tuple(str(j + 1) for j in range(d)) if simulators is None else simulators.names
     if len(names) != d or statistics.gram.size != d * d:
         raise ParameterError("source", got=f"rows of {d} features", expected=f"one for each of {len(names)} simulators")
-    estimated = simulators is not None and bool(simulators.estimated)
-    error = simulators.error(delta / 2.0) if simulators is not None and estimated else 0.0
-    bias = statistics.episodes * known.horizon * error**2
-    evidence = Evidence(statistics.gram.reshape(d, d), statistics.xy, bias)
-    found = compatible_sets(evidence, delta=delta / 2.0 if estimated else delta, weights=weights)
-    stack, possible = stack_of(features), possible_rows(features, known, values)
+    evidence = Evidence(statistics.gram.reshape(d, d), statistics.xy, rows.bias)
+    found = compatible_sets(evidence, delta=rows.level, weights=weights)
+    stack, possible = stack_of(features), possible_rows(features, rows.known, rows.values)
     rank, dependent = dependences(stack)
     fits = [set_weights(evidence, members, positive=weights == "simplex") for members in found.minimal]
     predicted = [stack[:, list(members)] @ fit for members, fit in zip(found.minimal, fits, strict=True)]
@@ -157,33 +156,8 @@ def supports(
         dependences=tuple(dependent),
         directions=directions(evidence.gram, rank, possible, found.allowance),
         alike=tuple((tuple(names[j] for j in group), reason) for group, reason in groups),
-        error=error,
+        error=rows.error,
     )
-
-
-def _rows_of(source: Any, simulators: Simulators | None, known: Known | None, values: Floats | None) -> Any:
-    """Return (statistics, features, known, values), whatever they come from."""
-    if isinstance(source, LinearStatistics):
-        if simulators is None or known is None or values is None:
-            raise ParameterError("source", got="statistics alone", expected="simulators, known and values as well")
-        return source, simulators.features, known, values
-    if not isinstance(source, Result):
-        raise ParameterError("source", got=type(source).__name__, expected="a Result or LinearStatistics")
-    learner = source.walk.phase.learner
-    if not isinstance(learner, UCRLVTRLin) or learner.weights != "range":
-        got = f"a run of {source.label}"
-        raise ParameterError("source", got=got, expected="one of UCRLVTRLin, or built on it, with range weights")
-    if simulators is not None and not _same_kernels(learner.features, simulators.features):
-        raise ParameterError("simulators", got="other kernels", expected="those whose features the run learned with")
-    statistics = learner.statistics(source.walk.known, source.state)
-    return statistics, learner.features, source.walk.known, source.state.values
-
-
-def _same_kernels(one: FeatureMap, other: FeatureMap) -> bool:
-    if one is other:
-        return True
-    mine, theirs = stack_of(one), stack_of(other)
-    return mine.shape == theirs.shape and bool(np.allclose(mine, theirs, rtol=0.0, atol=1e-9))
 
 
 def _same(kernels: Sequence[Floats]) -> list[int]:
@@ -199,7 +173,7 @@ def _lines(report: Supports) -> list[str]:
     d, level = len(report.names), 1.0 - report.delta
     lines = [f"{d} simulators after {report.episodes:,} episodes, confidence {level:.3g}:"]
     if report.error:
-        lines.append(f"  estimated     rows are within {report.error:.3g} (total variation) of the simulators' own")
+        lines.append(f"  estimated     rows are within {report.error:.3g} of the simulators' own")
     if not report.sets:
         lines.append("  compatible    no mixture of these simulators explains the data: the truth is none of them")
         return lines + _why(report)

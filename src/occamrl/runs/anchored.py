@@ -1,4 +1,4 @@
-r"""Learning on the box itself: UCRL-VTR-LIN with values at anchor states, acting and regressing where the system is.
+r"""Learning on the box itself: values at anchor states, acting and regressing where the system is.
 
 The truth is :math:`P^* = \sum_j \theta^*_j P_j` on a box. Values are kept at the vertices of a grid, the anchors, and
 continued by interpolation, so every V in play is one fixed function on the box and
@@ -9,16 +9,9 @@ is an integral at the *true* state s, wherever it is. With y = V(s'), rows obey 
 \theta^*\rangle` without any error of discretisation: the grid enters the plans, not the confidence set.
 
 **Integrals that are not exact.** Rows are range-weighted by the range of V over all anchors, so targets have range 1.
-Let e_t bound the error of every coordinate of row t, known before its target. Because theta* is on the simplex the mean
-is off by at most e_t, and :mod:`occamrl.confidence.compatible_sets` shows, for any fixed c in (0, 1),
-
-.. math:: \beta = \tfrac1{4c}\big(\log\det(\Sigma/\lambda) + 2\log\tfrac1\delta\big) + \frac{\sum_t e_t^2}{1-c}
-          + \lambda b^2 .
-
-- *Quadrature*: e_t = ``error``, a bound on the total variation error of a candidate's law over the anchors.
-- *Draws*: M fresh draws per candidate and action at every state met, independent of V, which was fixed before. By
-  Hoeffding's inequality :math:`e_t^2 = \log(2 d A\, \pi^2 t^2/(6\,\delta/2))/(2M)` serves all coordinates and actions
-  of all rows t = 1, 2, ... with probability 1 - delta/2; the ellipsoid takes the other half.
+Let e_t bound the error of every coordinate of row t (:mod:`occamrl.runs.box_system`). Because theta* is on the simplex
+the mean is off by at most e_t, which is what :mod:`occamrl.runs.inexact` carries into every radius and every decision.
+Draws take half of delta, the agent the other half.
 
 **Plans** are those of :class:`UCRLVTRLin` on the candidates' kernels over the anchors. They are optimistic up to the
 errors of interpolation, :math:`\sum_h \|(1 - I) V^*_h\|`, and of the integrals at the anchors, at most their total
@@ -27,31 +20,48 @@ variation times the range of V at each step. Both vanish as the grid and the rul
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from occamrl import seeding
-from occamrl.continuous.discretise import as_actions, discretise, expectations
-from occamrl.continuous.grid import Grid, StateError
-from occamrl.continuous.transitions import Sampled, Transition, require_inside
-from occamrl.contracts import Floats, Known
-from occamrl.errors import OccamRLError, ParameterError, RewardError, require_number
-from occamrl.families.features import FeatureMap
-from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl import contracts, seeding
+from occamrl.continuous.grid import Grid
+from occamrl.continuous.transitions import Transition
+from occamrl.contracts import Floats
+from occamrl.errors import OccamRLError, RewardError, require_number
+from occamrl.kernels.episodes import PLANNED
+from occamrl.learners.linear_state import PLANS
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.problems.checks import require_integer
+from occamrl.runs.anchored_files import load_anchored, save_anchored
+from occamrl.runs.box_system import BoxSystem
+from occamrl.runs.inexact import ERRORS, ROWS, Inexact, InexactLearner, InexactState, Seen, spent, width
+from occamrl.runs.interaction import ROUNDING
+from occamrl.runs.phases import PhaseWalk
+from occamrl.runs.result import table_of_rows
 from occamrl.runs.stepping import open_episode
 
-_DENSE = 2**20  # entries of a feature map that is kept dense
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Choice(NamedTuple):
+    """An action at the current state, and the row that it gives."""
+
+    action: int
+    reward: float
+    x: Floats  # [d]
+    middle: float  # of the range of V
+    spread: float
 
 
 class Anchored:
-    """A learner on a box that someone else steps: ``begin(state)``, then ``act()`` and ``record(next_state)`` H times.
+    """An agent on a box that someone else steps: ``begin(state)``, then ``act()`` and ``record(next_state)`` H times.
 
     Parameters
     ----------
@@ -67,10 +77,16 @@ class Anchored:
         H.
     episodes : int
         How many are planned; with inexact integrals c is chosen for them. Fewer or more are as valid.
+    agent : callable
+        What learns, called with ``features`` over the anchors (one coordinate per candidate), ``norm_bound``, ``delta``
+        and ``replan``: UCRLVTRLin, ARLLinDim, ARLLinNorm or ARLLin, ``partial(ARLLinDim, ...)``, or a function that
+        returns one of these or an ARLGen on a LinearLadder over the features.
     delta, norm_bound, regularization, replan
-        As in :class:`UCRLVTRLin`.
+        Of the agent; ``regularization`` only where it is given.
     error : float
         Of the rules, in total variation over the anchors (``quadrature_error`` estimates it).
+    names : sequence of str, optional
+        Of the candidates, for reports.
     seed : int
         Of the draws.
     """
@@ -84,189 +100,252 @@ class Anchored:
         reward: Callable[[Floats, Floats], Floats],
         horizon: int,
         episodes: int,
+        agent: Callable[..., contracts.Agent] = UCRLVTRLin,
         delta: float = 0.05,
         norm_bound: float = 1.0,
-        regularization: float = 1.0,
+        regularization: float | str | None = None,
         replan: float = 0.2,
         error: float = 0.0,
+        names: Sequence[str] | None = None,
         seed: int = 0,
     ) -> None:
-        if not models:
-            raise ParameterError("models", got="none", expected="at least one candidate")
-        require_number("delta", delta, 0.0, 1.0, open_low=True)
-        require_number("error", error, 0.0, 1.0)
-        self.models, self.grid, self.actions, self.seed = list(models), grid, as_actions(actions), seed
-        self.horizon, self._reward = require_integer("horizon", horizon, 1), reward
-        self.drawn = all(isinstance(model, Sampled) for model in models)
-        if self.drawn and error:
-            raise ParameterError("error", got=error, expected="0 with sampled models: draws have their own")
-        self._error, self._delta = float(error), delta / 2.0 if self.drawn else delta
-        self.learner = UCRLVTRLin(
-            features=self._features(),
-            norm_bound=norm_bound,
-            delta=self._delta,
-            regularization=regularization,
-            replan=replan,
+        self.system = BoxSystem(
+            models=models, grid=grid, actions=actions, reward=reward, horizon=horizon, error=error, names=names
         )
-        self.temperature = self._temperature(require_integer("episodes", episodes, 1) * self.horizon)
-        d = len(models)
-        self.gram, self.xy, self.squared_errors = np.zeros((d, d)), np.zeros(d), 0.0
-        self.rows, self.episode, self.plans = 0, 0, 0
-        self._planned_at = -math.inf
-        self._step: int | None = None
+        require_number("delta", delta, 0.0, 1.0, open_low=True)
+        self.seed, self.delta = require_integer("seed", seed, 0), delta
+        self.level = delta / 2.0 if self.system.drawn else delta  # of the agent, and of the draws where there are some
+        self.temperature = self.system.temperature(require_integer("episodes", episodes, 1) * horizon, self.level)
+        self.norm_bound, self.lam = norm_bound, 1.0 if regularization is None else regularization
+        given = {} if regularization is None else {"regularization": regularization}
+        shared = {"features": self.system.features, "norm_bound": norm_bound, "delta": self.level, "replan": replan}
+        self.agent = agent(**shared, **given)
+        self.known = self.system.known
+        self._start()
 
-    # The confidence set -----------------------------------------------------------------------------------------------
+    def _start(self) -> None:
+        self.walk = PhaseWalk(Inexact(self.agent, self.system.dimension, self.temperature), self.known)
+        self.episode, self.plans = 0, 0  # finished ones; made
+        self._step: int | None = None
+        self._state, self._returned, self._planned = np.zeros((1, self.grid.dimensions)), 0.0, 0
+        self._returns: list[float] = []
+        self._chosen: Choice | None = None
+        self._key, self._policy = seeding.key(self.seed, "agent"), np.zeros((self.horizon, self.grid.size), np.int64)
+        self._arm()
+
+    def fresh(self, seed: int) -> Self:
+        """Return an agent with the same parameters that has seen nothing, without taking the integrals again."""
+        made = copy.copy(self)
+        made.seed = require_integer("seed", seed, 0)
+        made._start()
+        return made
+
+    @property
+    def grid(self) -> Grid:
+        """The anchors."""
+        return self.system.grid
+
+    @property
+    def actions(self) -> Floats:
+        """The actions [A, m]."""
+        return self.system.action_grid
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return self.system.horizon
+
+    # What was learned -------------------------------------------------------------------------------------------------
+
+    @property
+    def seen(self) -> Seen:
+        """All rows so far."""
+        state: InexactState = self.walk.state
+        return state.seen
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return int(self.seen.sums[ROWS])
+
+    @property
+    def squared_errors(self) -> float:
+        """The sum of e_t^2."""
+        return float(self.seen.sums[ERRORS])
+
+    @property
+    def regularization(self) -> float:
+        """The lambda of the ellipsoid of all candidates."""
+        return self.system.dimension / (4.0 * self.norm_bound**2) if isinstance(self.lam, str) else float(self.lam)
 
     @property
     def sigma(self) -> Floats:
-        """The regression matrix of all rows so far."""
-        return np.asarray(self.gram + self.learner.lam * np.eye(len(self.models)))
+        """The regression matrix of all rows so far, weighted by c."""
+        return np.asarray(self.temperature * self.seen.gram + self.regularization * np.eye(self.system.dimension))
 
     @property
     def theta(self) -> Floats:
         """The ridge estimate of all rows so far (M8)."""
-        return np.asarray(np.linalg.solve(self.sigma, self.xy))
+        return np.asarray(np.linalg.solve(self.sigma, self.temperature * self.seen.xy))
 
     @property
     def squared_radius(self) -> float:
-        """The radius beta after all rows so far."""
-        c, b = self.temperature, self.learner.norm_bound
-        logdet = float(np.linalg.slogdet(self.sigma / self.learner.lam)[1])
-        noise = 0.25 / c * (logdet + 2.0 * math.log(1.0 / self._delta))
-        return noise + (self.squared_errors / (1.0 - c) if c < 1.0 else 0.0) + self.learner.lam * b**2
+        """The radius beta after all rows so far, of the ellipsoid of all candidates."""
+        logdet = float(np.linalg.slogdet(self.sigma / self.regularization)[1])
+        noise = 0.25 * (logdet + 2.0 * math.log(1.0 / self.level))
+        return noise + spent(self.temperature, self.squared_errors) + self.regularization * self.norm_bound**2
+
+    @property
+    def values(self) -> Floats:
+        """The values of the plan in play, at the anchors [H + 1, S]; of a phase without one yet, its first."""
+        state: InexactState = self.walk.state
+        if not state.planning.counters[PLANS]:
+            state = copy.deepcopy(state)
+            self._plan(state)
+        return state.planning.values
+
+    @property
+    def phases(self) -> pa.Table:
+        """One row per phase: epoch, label, episodes, plans, realised return, and what was decided."""
+        kept = [{name: fact for name, fact in row.items() if name != "regret"} for row in self.walk.rows]
+        return table_of_rows(kept)
+
+    @property
+    def returns(self) -> Floats:
+        """The realised sum of rewards of every episode."""
+        return np.array(self._returns)
 
     def row_error(self, t: int) -> float:
         """Return e_t of row t, from 1."""
-        if not self.drawn:
-            return self._error
-        draws = min(model.draws for model in self.models if isinstance(model, Sampled))
-        cases = 2.0 * len(self.models) * len(self.actions) * math.pi**2 * t**2 / 6.0
-        return min(1.0, math.sqrt(math.log(cases / self._delta) / (2.0 * draws)))
-
-    def _temperature(self, rows: int) -> float:
-        """Return c: 1 with exact integrals, else sqrt(B)/(sqrt(B) + sqrt(E)) for typical B and the E of all rows."""
-        total = rows * self.row_error(rows) ** 2
-        if total == 0.0:
-            return 1.0
-        d = len(self.models)
-        typical = math.sqrt(0.25 * (d * math.log1p(rows / (4.0 * d)) + 2.0 * math.log(1.0 / self._delta)))
-        return typical / (typical + math.sqrt(total))
-
-    # Planning ---------------------------------------------------------------------------------------------------------
-
-    def _features(self) -> FeatureMap:
-        kernels = [discretise(model, self.grid, self.actions) for model in self.models]
-        shape = (self.grid.size, len(self.actions), self.grid.size)
-        dense = math.prod(shape) * len(kernels) <= _DENSE
-        return FeatureMap([kernel.toarray().reshape(shape) for kernel in kernels] if dense else kernels)
-
-    @cached_property
-    def known(self) -> Known:
-        """The problem at the anchors, as a learner knows it."""
-        rewards = np.stack([self._rewards(self.grid.vertices, action) for action in self.actions], axis=1)
-        return Known(states=self.grid.size, actions=len(self.actions), horizon=self.horizon, base_reward=rewards)
-
-    def _rewards(self, states: Floats, action: Floats) -> Floats:
-        found = np.asarray(self._reward(states, action), dtype=np.float64)
-        bad = ~((found >= 0.0) & (found <= 1.0))
-        if found.shape != (len(states),) or bad.any():
-            s = int(bad.argmax()) if bad.ndim == 1 else 0
-            got = f"{found[s] if bad.ndim == 1 else found.shape} in state {states[s].tolist()}"
-            raise RewardError("reward", index=(s,), got=got, expected="a number in [0, 1] for each state")
-        return found
-
-    def _plan(self) -> None:
-        c, b, lam = self.temperature, self.learner.norm_bound, self.learner.lam
-        # what turns the learner's radius, times its scale, into beta
-        slack = 4.0 * c * self.squared_errors / (1.0 - c) - 4.0 * (1.0 - c) * lam * b**2 if c < 1.0 else 0.0
-        learner = replace(self.learner, scale=1.0 / math.sqrt(c), event=(lam, slack))
-        state = learner.begin(self.known, LinearStatistics(self.gram.ravel(), self.xy, self.episode))
-        policy = np.zeros((self.horizon, self.grid.size), dtype=np.int64)
-        open_episode(learner.model(self.known), state, 0, seeding.key(self.seed, "agent"), self.episode, policy)
-        self.values = state.values.copy()  # [H + 1, S]
-        self._inverse, self._estimate = np.linalg.inv(self.sigma), self.theta
-        self._width = math.sqrt(self.squared_radius)
-        self.plans += 1
+        return self.system.row_error(t, self.level)
 
     # An episode -------------------------------------------------------------------------------------------------------
 
+    @property
+    def _learner(self) -> InexactLearner:
+        learner: Any = self.walk.phase.learner  # Inexact hands out no other
+        return learner  # type: ignore[no-any-return]
+
+    def _arm(self) -> None:
+        """Make ready what an episode needs beside the state."""
+        state: InexactState = self.walk.state
+        self._model = self._learner.armed(self.walk.model, state)
+        self._width = width(self._model, state.planning)
+
     def begin(self, state: ArrayLike) -> None:
         """Begin an episode; replan when the log-determinant has grown enough (M12)."""
-        first = self._inside(state, "state")
-        logdet = float(np.linalg.slogdet(self.sigma)[1])
-        if (
-            self.plans == 0
-            or self.learner.replan == 0.0
-            or logdet >= self._planned_at + math.log1p(self.learner.replan)
-        ):
-            self._plan()
-            self._planned_at = logdet
-        if self._step is not None:
-            self.episode += 1
-        self._state, self._step, self._chosen = first, 0, None
+        first = self.system.inside(state, "state")
+        self.end()
+        news = self._plan(self.walk.state)
+        self._arm()
+        self._planned = int(bool(news & PLANNED))
+        self.plans += self._planned
+        self._state, self._step, self._chosen, self._returned = first, 0, None, 0.0
+
+    def _plan(self, state: InexactState) -> int:
+        """Enter the rows so far, and plan if it is time to; return PLANNED | CHANGED bits."""
+        self._learner.refresh(state)
+        model = self._learner.armed(self.walk.model, state)
+        return int(open_episode(model, state.planning, 0, self._key, self.episode, self._policy))
 
     def planned_value(self, state: ArrayLike) -> float:
         """Return V_1 of the plan in play, interpolated."""
-        return float(self.grid.interpolate(self.values[0], self._inside(state, "state"))[0])
+        return float(self.grid.interpolate(self.values[0], self.system.inside(state, "state"))[0])
 
     def act(self) -> int:
         """Return the number of the best action at the true state, by its own optimistic value (M11)."""
-        step = self._begun()
         if self._chosen is None:
-            values = self.values[step + 1]
-            middle, spread = 0.5 * float(values.max() + values.min()), float(np.ptp(values))
-            best, kept = -math.inf, (0, np.zeros(len(self.models)))
-            for a, action in enumerate(self.actions):
-                q, x = float(self._rewards(self._state, action)[0]) + middle, np.zeros(len(self.models))
-                if spread > 0.0:
-                    x = (self._integrals(values, a) - middle) / spread
-                    bonus = self._width * math.sqrt(max(0.0, float(x @ self._inverse @ x)))
-                    q += spread * min(0.5, max(-0.5, float(x @ self._estimate) + bonus))
-                if q > best:
-                    best, kept = q, (a, x)
-            self._chosen = (*kept, middle, spread)
-        return int(self._chosen[0])
+            self._chosen = self._choose(self._begun())
+        return self._chosen.action
+
+    @property
+    def reward_in_play(self) -> float:
+        """The known reward of the action at the current state."""
+        self.act()
+        return 0.0 if self._chosen is None else self._chosen.reward
+
+    def _choose(self, step: int) -> Choice:
+        values, learner, state = self.values[step + 1], self._learner, self.walk.state.planning
+        middle, spread = 0.5 * float(values.max() + values.min()), float(np.ptp(values))
+        factor = state.factor.reshape(state.theta.size, state.theta.size)  # W with Sigma^-1 = W W^T
+        best, chosen = -math.inf, None
+        for a, action in enumerate(self.actions):
+            reward, x = float(self.system.rewards(self._state, action)[0]), np.zeros(self.system.dimension)
+            q = reward + middle
+            if spread > 0.0:
+                rng = seeding.stream(self.seed, "anchored", self.episode, step, a) if self.system.drawn else None
+                x = (self.system.integrals(values, self._state, a, rng) - middle) / spread
+                own = learner.own(x)
+                bonus = self._width * float(np.linalg.norm(own @ factor))
+                q += spread * min(0.5, max(-0.5, float(own @ state.theta) + bonus))
+            if chosen is None or q > best:
+                best, chosen = q, Choice(a, reward, x, middle, spread)
+        if chosen is None:  # as_actions refuses an empty grid
+            raise OccamRLError("no actions")
+        return chosen
 
     def _begun(self) -> int:
         """Return the step of the episode under way."""
         if self._step is None:
             raise OccamRLError("no episode is under way; call begin(state) first")
-        return int(self._step)
+        return self._step
 
-    def _integrals(self, values: Floats, a: int) -> Floats:
-        """Return phi_V(s, a) at the true state, one integral per candidate [d]."""
-        found = []
-        rng = seeding.stream(self.seed, "anchored", self.episode, int(self._step or 0), a)
-        for model in self.models:
-            if self.drawn and isinstance(model, Sampled):
-                many = np.repeat(self._state, model.draws, axis=0)
-                fresh = self.grid.as_points(model.sample(many, self.actions[a], rng), "next states")
-                require_inside(fresh, self.grid.outside(fresh), many, self.actions[a], self.grid.described)
-                found.append(float(self.grid.interpolate(values, fresh).mean()))
-            else:
-                found.append(float(expectations(model, self.grid, values, self._state, self.actions[a])[0]))
-        return np.array(found)
-
-    def record(self, next_state: ArrayLike) -> None:
-        """Learn from the state that followed the action."""
+    def record(self, next_state: ArrayLike, reward: float | None = None) -> None:
+        """Learn from the state that followed the action; ``reward``, if given, must be the known one."""
         self.act()
-        after = self._inside(next_state, "next_state")
-        step = self._begun()
-        _, x, middle, spread = self._chosen
-        if spread > 0.0:
-            target = (float(self.grid.interpolate(self.values[step + 1], after)[0]) - middle) / spread
-            self.rows += 1
-            self.gram += np.outer(x, x)
-            self.xy += target * x
-            self.squared_errors += self.row_error(self.rows) ** 2
+        step, chosen, after = self._begun(), self._chosen, self.system.inside(next_state, "next_state")
+        if chosen is None:
+            raise OccamRLError("no action was chosen")
+        if reward is not None:
+            self._require_known(reward, chosen.reward, step)
+        if chosen.spread > 0.0:
+            target = float(self.grid.interpolate(self.values[step + 1], after)[0])
+            target = (target - chosen.middle) / chosen.spread
+            self._learner.enter(self.walk.state, chosen.x, target, self.row_error(self.rows + 1))
+        self._returned += chosen.reward
         self._state, self._step, self._chosen = after, step + 1, None
         if self._step == self.horizon:
-            self._step, self.episode = None, self.episode + 1
+            self.end()
 
-    _chosen: Any = None  # (action, its row, the middle and the range of V) at the current state
+    def _require_known(self, reward: float, known: float, step: int) -> None:
+        number = isinstance(reward, (int, float, np.integer, np.floating)) and not isinstance(reward, bool)
+        if not (number and 0.0 <= reward <= 1.0 and abs(reward - known) <= ROUNDING):
+            expected = f"{known:.6g}, the known reward of state {self._state[0].tolist()}"
+            raise RewardError("reward", index=(self.episode, step), got=repr(reward), expected=expected)
 
-    def _inside(self, state: ArrayLike, field: str) -> Floats:
-        point = self.grid.as_points(np.asarray(state, dtype=np.float64)[None], field)
-        if self.grid.outside(point).any():
-            raise StateError(field, got=point[0].tolist(), expected=self.grid.described, state=point[0].tolist())
-        return point
+    def end(self) -> None:
+        """Close the episode under way, if there is one; steps that were not taken give no rows."""
+        if self._step is not None:
+            self._step, self._chosen, self.episode = None, None, self.episode + 1
+            self._returns.append(self._returned)
+            self.walk.advance(self._planned, np.array([self._returned]), np.array([np.nan]))
+
+    # Files ------------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write everything learned to one file, without pickle; :meth:`load` reads it."""
+        save_anchored(self, path)
+
+    def load(self, path: str | Path) -> None:
+        """Go on from a file written by an agent with the same parameters; what follows is the same to the bit.
+
+        Raises
+        ------
+        CheckpointError
+            Naming the file: truncated, changed, of another kind, or of another agent. This one is then as it was.
+        """
+        load_anchored(self, path)
+
+    def position(self) -> dict[str, Any]:
+        """Return where the agent is, apart from what it has learned."""
+        where = {"episode": self.episode, "step": self._step, "state": self._state.copy()}
+        counts = {"plans": self.plans, "planned": self._planned, "returned": self._returned}
+        return {**where, **counts, "returns": self.returns}
+
+    def go_on(self, walk: PhaseWalk, position: dict[str, Any]) -> None:
+        """Take over what was learned, and where."""
+        self.walk, self.episode, self.plans = walk, position["episode"], position["plans"]
+        self._step, self._state, self._chosen = position["step"], position["state"], None
+        self._planned, self._returned = position["planned"], position["returned"]
+        self._returns = position["returns"].tolist()
+        self._arm()

@@ -18,7 +18,7 @@ from occamrl.kernels.episodes import PLANNED, act, hear, observe, plan, planned_
 from occamrl.runs.phases import PhaseWalk
 
 _ROOM = 64  # episodes reserved at a time
-_ROUNDING = 1e-6  # how far a reward may be from the known one
+ROUNDING = 1e-6  # how far a reward may be from the known one
 
 
 @hot
@@ -93,7 +93,7 @@ class Interaction:
         if not self.known.rewards_known:
             bonus = 0.0
         elif self.known.transition_rewards is None:
-            if abs(bonus) > _ROUNDING:
+            if abs(bonus) > ROUNDING:
                 at = (self.episode, h)
                 raise RewardError("reward", index=at, got=reward, expected=f"{base}, the known reward of (s, a)")
             bonus = 0.0  # rounding in an environment's own sum must not become a target
