@@ -13,7 +13,11 @@ of type FiniteMDP      "problem" (the default)
 of type FiniteFamily   { random = n, seed = 0 }: the problem's kernel and n random ones
 of type Ladder         { sizes = [2, 8, 32], true = 2, seed = 0 }: nested finite families; the problem's kernel joins
                        in class ``true``, counted from 1
+of type Rewards        "known", { per_pair = "bernstein" }, { linear = [[[...]]], norm_bound = 1.0 }: see
+                       :mod:`occamrl.learners.reward_words`
 =====================  =================================================================================================
+A problem's own parameters are as in Python; beside them any problem takes ``reward_noise = "bernoulli"``, ``"beta"`` or
+``{ beta = 50.0 }`` (:mod:`occamrl.problems.noisy`).
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ from occamrl.contracts import Agent, Floats
 from occamrl.errors import InvalidInput, OccamRLError, ParameterError, UnknownName
 from occamrl.families.features import FeatureMap
 from occamrl.families.finite import FiniteFamily
+from occamrl.learners.reward_words import rewards_of
 
 _PRODUCT = re.compile(r"(?:\s*([0-9.eE+-]+)\s*\*)?\s*(true|sqrt\(SA\))\s*")
 _FEATURES = ("problem", "tabular", "support")
@@ -80,6 +85,8 @@ def _resolve(name: str, kind: str, made: dict[str, Any], problem: Any, episodes:
         made[name] = FiniteFamily(_kernels(problem, _count(name, table, "random", 7) + 1, _seed(name, table)))
     elif "Ladder" in kind:
         made[name] = _ladder(name, made.get(name, {}), problem)
+    elif kind == "Rewards":
+        made[name] = rewards_of(made[name], name)
     elif name not in made:
         raise ParameterError(name, got="nothing", expected="a value: it is required")
     elif name == "norm_bound" and isinstance(made[name], str):
