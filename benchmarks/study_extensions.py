@@ -4,7 +4,8 @@ Regret does not depend on the machine. Every line is a mean over seeds with a 95
 means, seeds drawn in pairs.
 
     python benchmarks/study_extensions.py                  all parts
-    python benchmarks/study_extensions.py --part rewards   one of rewards, noise, steps, changing, selectors, families
+    python benchmarks/study_extensions.py --part rewards   one of rewards, noise, steps, lengths, changing,
+                                                           selectors, families
 """
 
 from __future__ import annotations
@@ -91,6 +92,41 @@ def steps() -> None:
         line(f"H = {horizon:2d}, one kernel per step", each, plain)
 
 
+def lengths() -> None:
+    """Measure the ratio of `steps` after 10^4, 10^5 and 10^6 episodes, and without the split of delta; 5 seeds."""
+    for horizon in (3, 6, 12):
+        problem = SparseMixture(seed=0, horizon=horizon)
+        features, mdp = orl.FeatureMap(problem.phi), problem.mdp
+        agents = {
+            "stationary": orl.UCRLVTRLin(features=features, norm_bound=1.3),
+            "per step": orl.UCRLVTRLin(features=features, norm_bound=1.3, kernel="per_step"),
+            "per step, each at delta": orl.UCRLVTRLin(
+                features=features, norm_bound=1.3, kernel="per_step", delta=0.05 * (horizon - 1)
+            ),
+        }
+        after = {name: growth(agent, mdp) for name, agent in agents.items()}
+        for length, column in enumerate(LENGTHS):
+            for name, found in after.items():
+                against = None if name == "stationary" else after["stationary"][length]
+                line(f"H = {horizon:2d}, {column:9,d} episodes, {name}", found[length], against)
+
+
+LENGTHS = (10_000, 100_000, 1_000_000)
+
+
+def growth(agent: Agent, mdp: orl.FiniteMDP) -> Floats:
+    """Return the regret after each of LENGTHS, for each of five seeds."""
+    found = np.zeros((len(LENGTHS), 5))
+    for seed in range(5):
+        result: Any = None
+        for i, length in enumerate(LENGTHS):
+            more = length if result is None else length - LENGTHS[i - 1]
+            start: dict[str, Any] = {"seed": seed} if result is None else {"continue_from": result}
+            result = orl.run(agent, mdp, episodes=more, progress=False, **start)
+            found[i, seed] = result.total_regret
+    return found
+
+
 def moving_mixture(seed: int) -> tuple[orl.FiniteMDP, orl.FeatureMap]:
     """Return a mixture of four kernels, each step near another one of them, and its features."""
     rng = np.random.default_rng(seed)
@@ -160,6 +196,7 @@ PARTS: dict[str, Callable[[], None]] = {
     "rewards": rewards,
     "noise": noise,
     "steps": steps,
+    "lengths": lengths,
     "changing": changing,
     "selectors": selectors,
     "families": families,

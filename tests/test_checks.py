@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from occamrl import registry
-from occamrl.checks import check_family, check_learner, check_problem, check_selector
+from occamrl.checks import check_family, check_learner, check_problem, check_selector, extensions
 from occamrl.contracts import Floats, Known, Phase, PhaseOutcome, Selector
 from occamrl.errors import CheckpointError, ContractError
 from occamrl.families.features import FeatureMap
 from occamrl.families.finite import FiniteFamily
 from occamrl.learners.greedy import Greedy
 from occamrl.learners.optimal import Optimal
+from occamrl.learners.rewards import RewardsPerPair
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.learners.uniform_random import UniformRandom
 from occamrl.problems.finite_mdp import FiniteMDP
@@ -37,6 +38,39 @@ def test_every_learner_keeps_the_contract(name: str, problem: str) -> None:
     assert examples
     for learner in examples:
         check_learner(learner, mdp, episodes=40)
+
+
+NOTHING_TO_LEARN = {"Optimal": "is told the problem", "UniformRandom": "looks at nothing"}
+
+
+class Plain(Turning):
+    """A learner without options, with an example."""
+
+    @classmethod
+    def examples(cls, mdp: Any) -> list[Plain]:
+        return [cls()]
+
+
+def without_options(registered: dict[str, Any]) -> list[str]:
+    """Return who has no example that offers one kernel per step, unknown rewards, and both together."""
+    found = []
+    for name, kind in registered.items():
+        offered = [[(each.kernel, each.rewards) for each in extensions(one)] for one in kind.examples(RANDOM_START)]
+        complete = [
+            [kernel for kernel, _ in variants] == ["per_step", "stationary", "per_step"]
+            and [isinstance(rewards, RewardsPerPair) for _, rewards in variants] == [False, True, True]
+            for variants in offered
+        ]
+        if not any(complete):
+            found.append(name)
+    return found
+
+
+def test_every_learner_and_selector_that_learns_offers_both_options_and_so_is_checked_with_them() -> None:
+    """A new one without them fails here: give it the fields ``rewards`` and ``kernel``, or a reason above."""
+    everyone = registry.learners() | registry.selectors()
+    assert without_options(everyone) == list(NOTHING_TO_LEARN)
+    assert without_options({"Plain": Plain}) == ["Plain"]  # a learner without them
 
 
 def test_the_learners_that_are_to_be_found_are_found() -> None:

@@ -66,7 +66,7 @@ AnyAgent = TypeVar("AnyAgent", Learner, Selector)
 
 
 def extensions(agent: AnyAgent) -> Iterator[AnyAgent]:
-    """Yield the agent with one kernel per step, and with that and unknown rewards, as far as it offers them.
+    """Yield the agent with one kernel per step, with unknown rewards, and with both, as far as it offers them.
 
     An agent offers them by the fields ``rewards`` and ``kernel``; what it refuses beside its other parameters is left
     out.
@@ -74,7 +74,8 @@ def extensions(agent: AnyAgent) -> Iterator[AnyAgent]:
     fields = {name: vars(agent)[name] for name, each in getattr(agent, "__dataclass_fields__", {}).items() if each.init}
     if fields.get("rewards") != "known" or fields.get("kernel") != "stationary":
         return
-    for changes in ({"kernel": "per_step"}, {"kernel": "per_step", "rewards": RewardsPerPair()}):
+    each_step, unknown = {"kernel": "per_step"}, {"rewards": RewardsPerPair()}
+    for changes in (each_step, unknown, {**each_step, **unknown}):
         try:
             yield type(agent)(**fields | changes)
         except ParameterError:

@@ -103,7 +103,7 @@ def find(kind: str, name: object, known: dict[str, type[Any]]) -> type[Any]:
 
 
 def _require_parameters(kind: type[Any], given: Iterable[str]) -> None:
-    valid = list(inspect.signature(kind).parameters)
+    valid = [*inspect.signature(kind).parameters, "reward_noise"]
     for name in given:
         if name not in valid:
             raise UnknownName(f"{kind.__name__} parameter", got=name, known=valid)
@@ -112,6 +112,8 @@ def _require_parameters(kind: type[Any], given: Iterable[str]) -> None:
 def make_problem(name: str, **parameters: Any) -> Any:
     """Return the problem called ``name`` with these parameters.
 
+    ``reward_noise``, of any problem, lets rewards scatter around their means: see :mod:`occamrl.problems.noisy`.
+
     Examples
     --------
     >>> make_problem("river-swim", states=5).mdp.horizon
@@ -119,4 +121,7 @@ def make_problem(name: str, **parameters: Any) -> Any:
     """
     kind = find("problem", name, problems())
     _require_parameters(kind, parameters)
-    return kind(**parameters)
+    noise = parameters.pop("reward_noise", None)
+    if noise is None:
+        return kind(**parameters)
+    return importlib.import_module("occamrl.problems.noisy").NoisyProblem(kind(**parameters), noise)

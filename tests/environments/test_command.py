@@ -6,10 +6,13 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from occamrl.cli import app
+from occamrl.registry import make_problem
+from occamrl.runs.agent import Agent
 
 LAKE = ["learn", "FrozenLake-v1", "--ladder", "frozen-lake-4x4", "--horizon", "12"]
 
@@ -87,3 +90,33 @@ def test_what_is_wrong_is_told_in_one_line(change: list[str], message: str) -> N
     assert code == 2
     assert message in error
     assert "Traceback" not in error
+
+
+def test_unknown_rewards_and_one_kernel_per_step(tmp_path: Path) -> None:
+    """Coins for rewards: who counts on known ones knows their means, who estimates learns them."""
+    problem = make_problem("RandomMDP", states=3, actions=2, horizon=4)
+    others = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 3, 2))
+    np.savez(tmp_path / "one.npz", others[:1])
+    np.savez(tmp_path / "more.npz", np.concatenate([problem.mdp.kernel()[None], others[1:]]))
+    (tmp_path / "ladder.toml").write_text(
+        'horizon = 4\nrewards = { per_pair = "hoeffding" }\n'
+        '[[rungs]]\nname = "one"\nkernels = "one.npz"\n[[rungs]]\nname = "more"\nkernels = "more.npz"\n'
+    )
+    sizes = [word for each in ("states=3", "actions=2", "horizon=4") for word in ("--with", each)]
+    words = ["learn", "occamrl/RandomMDP-v0", *sizes, "--with", "reward_noise=bernoulli", "--episodes", "3000"]
+    words += ["--ladder", str(tmp_path / "ladder.toml"), "--json", "--checkpoint", str(tmp_path / "a.npz")]
+    code, out, _ = call(*words, "--rewards", "bernstein", "--kernel", "per_step")
+    told = json.loads(out)
+    assert code == 0
+    assert told["rung"] == "more"
+    assert told["regret"] > 0.0  # exact: the environment shows its truth
+    assert told["outside"] is None
+    kept = Agent.load(tmp_path / "a.npz").algorithm
+    assert (vars(kept)["kernel"], vars(kept)["rewards"].bound) == ("per_step", "bernstein")
+    for change, message in (
+        (["--rewards", "bernoulli"], "--rewards"),
+        (["--kernel", "step"], "did you mean 'per_step'"),
+    ):
+        code, _, error = call(*words, *change)
+        assert code == 2
+        assert message in error

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import occamrl as orl
+from occamrl.checks import extensions
 from occamrl.contracts import Agent
 from occamrl.errors import CheckpointError
 from occamrl.families.aggregation import AggregationFamily
@@ -32,6 +33,9 @@ def every_algorithm() -> list[Agent]:
     sparse = orl.FeatureMap.of_simulators([MDP])
     family = orl.FiniteFamily(parameters=[[1.0]], features=sparse)
     portable = [each for each in found if not isinstance(each, orl.Optimal)]  # which is told the problem itself
+    portable += [other for each in portable for other in extensions(each)]
+    psi = orl.RewardsLinear(features=np.ones((4, 2, 1)), norm_bound=1.0, per_step=True)
+    portable.append(orl.UCRLVTRLin(features=linear, norm_bound=1.0, rewards=psi, kernel="per_step"))
     return [*portable, orl.ARLGen(ladder=orl.LinearLadder(rungs)), orl.UCRLVTR(family=family), *aggregating()]
 
 

@@ -141,3 +141,44 @@ def test_pickled_arrays_are_not_loaded(folder: Path) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(LadderSpecError, match=r"none\.toml"):
         orl.read_ladder(tmp_path / "none.toml")
+
+
+UNKNOWN = 'rewards = { per_pair = "hoeffding" }\nkernel = "per_step"\n' + RUNGS.replace('reward = "reward.npz"\n', "")
+
+
+def test_rewards_may_be_unknown_and_each_step_have_its_kernel(folder: Path) -> None:
+    spec = read(folder, UNKNOWN)
+    rewards: Any = spec.options["rewards"]
+    assert rewards.bound == "hoeffding"
+    assert spec.options["kernel"] == "per_step"
+    assert not spec.known.rewards_known
+    assert (spec.known.states, spec.known.actions, spec.horizon) == (4, 2, 6)
+    np.savez(folder / "psi.npz", CASE.reward[..., None])
+    linear: Any = read(folder, RUNGS, rewards="known").options
+    assert linear == {"rewards": "known", "kernel": "stationary"}
+    text = UNKNOWN.replace('{ per_pair = "hoeffding" }', '{ linear = "psi.npz", norm_bound = 1.0 }')
+    linear = read(folder, text, kernel="stationary").options
+    assert linear["rewards"].features.shape == (4, 2, 1)
+    assert linear["kernel"] == "stationary"
+    lake = read(folder, 'problem = "frozen-lake"\nrewards = { per_pair = "bernstein" }\n', horizon=12)
+    assert not lake.known.rewards_known  # a problem's own rewards are then nobody's to look at
+    log: Any = None  # refused before it is looked at
+    for refused, field in ((spec, "kernel"), (lake, "known")):
+        with pytest.raises(orl.InvalidInput) as caught:
+            orl.select(log, refused)
+        assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (('"hoeffding"', '"hoefding"'), r"rewards.per_pair: .* did you mean 'hoeffding'"),
+        (('"per_step"', '"each"'), r"kernel: got 'each'"),
+        (("horizon = 6", 'horizon = 6\nreward = "reward.npz"'), r"reward: got a value, expected none: rewards are est"),
+        (('{ per_pair = "hoeffding" }', '"known"'), r"reward: got nothing, expected an NPZ file .*, or `rewards`"),
+        (('{ per_pair = "hoeffding" }', '{ linear = "no.npz", norm_bound = 1.0 }'), r"rewards.linear: got no.npz"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused_by_key(folder: Path, change: tuple[str, str], expected: str) -> None:
+    with pytest.raises(orl.InvalidInput, match=expected):
+        read(folder, UNKNOWN.replace(*change))

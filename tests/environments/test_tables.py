@@ -81,9 +81,9 @@ def test_terminal_states_that_go_on_get_an_end_whose_zero_is_in_the_map(name: st
 def test_the_end_of_an_episode_in_the_environment_is_the_added_state() -> None:
     environment = orl.FiniteEnvironment(gym.make("CliffWalking-v1"), horizon=20)
     environment.reset(0)
-    assert environment.translate(35, 2, 47, -1.0, True) == (48, 0.0)  # down, into the goal
+    assert environment.translate(35, 2, 47, -1.0, True)[:2] == (48, 0.0)  # down, into the goal
     lake = orl.FiniteEnvironment(gym.make("FrozenLake-v1"), horizon=20)
-    assert lake.translate(14, 2, 15, 1.0, True) == (15, 1.0)  # the goal is an end already
+    assert lake.translate(14, 2, 15, 1.0, True) == (15, 1.0, 1.0)  # the goal is an end already
 
 
 def test_returns_and_regret_are_in_the_environments_own_unit() -> None:

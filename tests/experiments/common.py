@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from occamrl.runs.experiment import Experiment
+from occamrl.runs.failures import Stopped
 from occamrl.runs.folder import Folder
 from occamrl.runs.player import Settings, Stop, play_cell
 
@@ -59,3 +63,37 @@ def slow(episodes: int) -> str:
 
 
 Event = dict[str, Any]
+
+
+def after(pieces: int) -> Stop:
+    """Return a request to stop after so many pieces."""
+    answers = iter([False] * pieces + [True])
+    return Stop(lambda: next(answers))
+
+
+def play_in_pieces(experiment: Experiment, out: Path, pieces: tuple[int, ...]) -> Folder:
+    """Play every cell, stopped after each of so many pieces; the last time it must not begin anew."""
+    folder = Folder(out)
+    out.mkdir()
+    experiment.settle(folder)
+    for cell in experiment.cells:
+        for count in pieces:
+            with pytest.raises(Stopped, match="stopped"):
+                play_cell(folder, cell, lambda news: None, after(count), QUICK)
+        heard: list[Event] = []
+        play_cell(folder, cell, heard.append, Stop(), QUICK)
+        assert heard[0]["episodes"] > 16
+    return folder
+
+
+class Killer:
+    """Kills the first worker that is past so many episodes."""
+
+    def __init__(self, episodes: int, by: signal.Signals = signal.SIGKILL) -> None:
+        self.episodes, self.by = episodes, by
+        self.killed: list[int] = []
+
+    def __call__(self, event: Event) -> None:
+        if event["event"] == "progress" and event["episodes"] > self.episodes and not self.killed:
+            os.kill(event["pid"], self.by)
+            self.killed.append(event["pid"])

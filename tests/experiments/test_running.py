@@ -23,19 +23,25 @@ from occamrl.runs.folder import Folder
 from occamrl.runs.locks import FolderLock
 from occamrl.runs.player import Settings, Stop, play_cell
 from occamrl.runs.records import load, status, verify
-from tests.experiments.common import COMMAND, QUICK, SMALL, Event, command, play, slow, write
+from tests.experiments.common import (
+    COMMAND,
+    QUICK,
+    SMALL,
+    Event,
+    Killer,
+    after,
+    command,
+    play,
+    play_in_pieces,
+    slow,
+    write,
+)
 
 LONG = 300_000
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.parquet"))}
-
-
-def after(pieces: int) -> Stop:
-    """Return a request to stop after so many pieces."""
-    answers = iter([False] * pieces + [True])
-    return Stop(lambda: next(answers))
 
 
 def test_one_worker_or_two_or_none_give_the_same_bytes(tmp_path: Path) -> None:
@@ -85,16 +91,7 @@ def test_cells_can_be_added_and_finished_ones_stay(tmp_path: Path) -> None:
 def test_a_stopped_cell_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     experiment = Experiment.from_toml(write(tmp_path, slow(20_000)))
     whole = play(experiment, tmp_path / "whole")
-    folder = Folder(tmp_path / "out")
-    folder.path.mkdir()
-    experiment.settle(folder)
-    for cell in experiment.cells:
-        for pieces in (1, 3, 2):
-            with pytest.raises(Stopped, match="stopped"):
-                play_cell(folder, cell, lambda news: None, after(pieces), QUICK)
-        heard: list[Event] = []
-        play_cell(folder, cell, heard.append, Stop(), QUICK)
-        assert heard[0]["episodes"] > 16  # not from the beginning
+    folder = play_in_pieces(experiment, tmp_path / "out", (1, 3, 2))
     assert contents(folder.path) == contents(whole.path)
     assert not list(folder.path.rglob("*.npz"))
 
@@ -154,31 +151,17 @@ ONE = slow(LONG).replace("seeds = 2", "seeds = 1").replace('[[agent]]\nname = "O
 
 
 def test_a_killed_worker_costs_its_cell_a_retry_from_the_checkpoint(tmp_path: Path) -> None:
-    killed: list[int] = []
-
-    def act(event: Event) -> None:
-        if event["event"] == "progress" and event["episodes"] > 10_000 and not killed:
-            os.kill(event["pid"], signal.SIGKILL)
-            killed.append(event["pid"])
-
-    heard, folder = watched(tmp_path, act, ONE)
+    heard, folder = watched(tmp_path, Killer(10_000), ONE)
     (retry,) = (event for event in heard if event["event"] == "retry")
     assert "SIGKILL" in retry["text"]
-    after = heard[heard.index(retry) :]
-    assert next(event for event in after if event["event"] == "progress")["episodes"] > 16  # not anew
+    later = heard[heard.index(retry) :]
+    assert next(event for event in later if event["event"] == "progress")["episodes"] > 16  # not anew
     assert len(load(folder.path).cells) == 1
 
 
 def test_a_hung_worker_is_ended_and_its_cell_tried_again(tmp_path: Path) -> None:
-    hung: list[int] = []
-
-    def act(event: Event) -> None:
-        if event["event"] == "progress" and event["episodes"] > 10_000 and not hung:
-            os.kill(event["pid"], signal.SIGSTOP)
-            hung.append(event["pid"])
-
     # Compiling is silent too: generous enough for a cold start, and the cell above has warmed the cache.
-    heard, _ = watched(tmp_path, act, ONE, silence=20.0)
+    heard, _ = watched(tmp_path, Killer(10_000, signal.SIGSTOP), ONE, silence=20.0)
     assert next(event["text"] for event in heard if event["event"] == "retry").endswith("was ended")
     assert heard[-1]["event"] == "done"
 

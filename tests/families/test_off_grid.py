@@ -15,6 +15,7 @@ import occamrl as orl
 from occamrl.contracts import Floats
 from occamrl.families.cover import CoverFamily
 from occamrl.families.off_grid import off_grid
+from occamrl.learners.finite_planned import thresholds
 from occamrl.learners.finite_rows import ALIVE, ROWS
 from occamrl.logs.rows import right_side
 from occamrl.runs.portable import algorithm_from_tree, algorithm_to_tree
@@ -41,9 +42,10 @@ def problem(*truth: float) -> orl.FiniteMDP:
     return orl.FiniteMDP(transition=kernel(truth), reward=[[0.0], [1.0]], horizon=HORIZON)
 
 
-def rejections(agent: Any) -> int:
+def rejections(agent: Any, mdp: orl.FiniteMDP | None = None, runs: int = RUNS, episodes: int = EPISODES) -> int:
     """Return in how many runs q = 0 is rejected, the truth halfway between two of its points."""
-    results = [orl.run(agent, problem(0.3, 0.0), episodes=EPISODES, seed=i, progress=False) for i in range(RUNS)]
+    mdp = problem(0.3, 0.0) if mdp is None else mdp
+    results = [orl.run(agent, mdp, episodes=episodes, seed=i, progress=False) for i in range(runs)]
     return sum(max(result.phases["chosen"].to_pylist()) > 1 for result in results)
 
 
@@ -133,7 +135,35 @@ def test_a_cover_keeps_its_reach_where_it_goes() -> None:
     assert cover(0.0).fingerprint != cover(0.0, reach=0.0).fingerprint
 
 
-@pytest.mark.parametrize("options", [{"rewards": orl.RewardsPerPair()}, {"kernel": "per_step"}])
-def test_options_without_the_term_refuse_a_cover(options: dict[str, Any]) -> None:
-    with pytest.raises(orl.InvalidInput, match="a cover of a box"):
-        orl.UCRLVTR(family=cover(0.6), **options)
+OPTIONS: dict[str, Any] = {"rewards": orl.RewardsPerPair(), "kernel": "per_step"}
+
+
+@pytest.mark.parametrize("options", [{"rewards": orl.RewardsPerPair()}, OPTIONS])
+def test_with_options_each_step_has_the_threshold_of_the_definition(options: dict[str, Any]) -> None:
+    """M22 at half of the step's part of delta and the term for the rows of that step."""
+    family, mdp = cover(0.6), problem(0.3, 0.1).with_reward_noise(orl.BernoulliRewards())
+    learner = orl.UCRLVTR(family=family, delta=DELTA, **options)
+    state, model = orl.run(learner, mdp, episodes=201, progress=False).state, learner.model(mdp.known)
+    found = thresholds(model, state.loss, state.rows)
+    level = 0.5 * DELTA / (HORIZON - 1 if "kernel" in options else 1)
+    assert (state.rows > 0).sum() == (HORIZON - 1 if "kernel" in options else 1)
+    for losses, rows, bound in zip(state.loss, state.rows, found, strict=True):
+        mixture = losses.min() - 0.5 * math.log(np.exp(-2 * (losses - losses.min())).mean())
+        exact = mixture + 0.5 * math.log(2 / level) + off_grid(family.reach, float(rows), level)
+        assert bound == pytest.approx(exact, abs=1e-9)
+    assert (found[state.rows > 0] != found.min()).any() or "kernel" not in options
+    listed = thresholds(model._replace(reach=0.0), state.loss, state.rows)
+    assert (listed[state.rows > 0] < found[state.rows > 0]).all()
+
+
+@pytest.mark.parametrize("test", ["anytime", "epoch"])
+@pytest.mark.parametrize("kernel", ["stationary", "per_step"])
+def test_with_options_a_truth_between_grid_points_keeps_its_class(test: str, kernel: str) -> None:
+    """And loses it without the term: the negative control. A step by itself sees a tenth of the rows: longer runs."""
+    runs, episodes = (RUNS, EPISODES) if kernel == "stationary" else (40, 4094)
+    options: dict[str, Any] = {**OPTIONS, "kernel": kernel, "test": test, "delta": DELTA, "replan": 0.2}
+    noisy = problem(0.3, 0.0).with_reward_noise(orl.BernoulliRewards())
+    kept, lost = (
+        rejections(orl.ARLGen(ladder=ladder(reach), **options), noisy, runs, episodes) for reach in (None, 0.0)
+    )
+    assert kept <= binom.ppf(1 - 1e-5, runs, DELTA) < lost

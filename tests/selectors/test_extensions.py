@@ -6,11 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 import occamrl as orl
 from occamrl.errors import ParameterError
 from tests.cases import mixture
+from tests.confidence.test_coverage import near_truth
 
+DELTA = 0.01
 CASE = mixture(4)
 WEIGHTS = np.array([[0.8, 0.2, 0.0], [0.2, 0.8, 0.0], [0.2, 0.8, 0.0], [0.8, 0.2, 0.0]])
 
@@ -50,14 +53,29 @@ def test_on_a_linear_ladder_with_two_steps_one_kernel_per_step_is_one_kernel_bit
     assert plain.phases["beta"].to_pylist() != other.phases["beta"].to_pylist()
 
 
-def test_a_linear_ladder_with_a_finite_class_refuses_both_options() -> None:
+def mixed() -> Any:
+    """Return two kernels below all mixtures of three."""
     kernels = [CASE.phi @ w for w in np.eye(3)[:2]]
-    mixed = orl.Ladder([orl.FiniteFamily(kernels), orl.LinearFamily(features=CASE.features, norm_bound=1.2)])
-    assert orl.ARLGen(ladder=mixed).kernel == "stationary"
-    with pytest.raises(ParameterError, match=r"kernel: got .*per_step.*, expected .*finite class \(F_1\)"):
-        orl.ARLGen(ladder=mixed, kernel="per_step")
-    with pytest.raises(ParameterError, match=r"rewards: got .*RewardsPerPair.*, expected .*finite class \(F_1\)"):
-        orl.ARLGen(ladder=mixed, rewards=orl.RewardsPerPair())
+    return orl.Ladder([orl.FiniteFamily(kernels), orl.LinearFamily(features=CASE.features, norm_bound=1.2)])
+
+
+@pytest.mark.parametrize("kernel", ["stationary", "per_step"])
+def test_a_finite_class_below_a_linear_one_is_kept_if_it_holds_the_truth_and_left_if_not(kernel: str) -> None:
+    agent = orl.ARLGen(ladder=mixed(), kernel=kernel, rewards=orl.RewardsPerPair())
+    turns = np.eye(3)[[0, 1, 1, 0]] if kernel == "per_step" else np.eye(3)[[1, 1, 1, 1]]
+    between = WEIGHTS if kernel == "per_step" else np.array([[0.5, 0.5, 0.0]] * 4)
+    for weights, expected in ((turns, 1), (between, 2)):
+        result = orl.run(agent, changing(weights), episodes=6_000, progress=False)
+        chosen = result.phases["chosen"].to_pylist()
+        assert chosen[0] == 1
+        assert chosen[-1] == max(chosen) == expected
+        assert result.state.inner.rewards.visits.sum() == 4 * 6_000  # rewards are heard in every phase, and kept
+
+
+def test_finite_classes_need_the_sharp_set_with_either_option() -> None:
+    for options in ({"kernel": "per_step"}, {"rewards": orl.RewardsPerPair()}):
+        with pytest.raises(ParameterError, match="radius: got 'paper' with unknown rewards or one kernel per step"):
+            orl.ARLGen(ladder=mixed(), rule="paper", **options)
 
 
 def test_the_support_is_that_of_all_steps() -> None:
@@ -83,3 +101,41 @@ def test_the_norm_bound_shrinks_to_one_that_holds_at_every_step(data: str) -> No
     assert moved[0] == slow[0] == 50.0
     assert np.linalg.norm(WEIGHTS, axis=1).max() <= moved[-1] < 10.0
     assert slow[-1] > 2.0 * moved[-1]
+
+
+# ------------------------------------------------------------------------------------------------- false rejections
+# 400 runs each. If the true class is rejected with probability at most delta, the exact test at level 0.001 fails with
+# a probability of at most 0.1 %. With less slack it must fail, in fewer runs. What the optimistic rewards are
+# does not matter to the tests, so their widths are small here: with large ones values are all alike for long, and
+# rows that say nothing reject nobody.
+RUNS, LEVEL = 400, 1e-3
+
+
+def p_value(kind: str, seed: int, runs: int, **variant: Any) -> float:
+    """Return the probability of as many runs, or more, that ever chose above the true class, the second of three."""
+    if kind == "linear ladder":
+        classes, mdp = ladder(), changing(WEIGHTS)
+    else:
+        case, noise = near_truth(), orl.BernoulliRewards()
+        members: list[list[int]] = [[7], [7, 0, 3], list(range(8))]
+        classes = orl.Ladder([orl.FiniteFamily(case.kernels[each]) for each in members])
+        transition = case.kernels[[0, 3, 0, 3, 0, 3]]
+        mdp = orl.FiniteMDP(transition=transition, reward=case.reward, horizon=6, reward_noise=noise)
+    options: dict[str, Any] = {"rewards": orl.RewardsPerPair(scale=0.1, share=0.1), "kernel": "per_step", "replan": 0.1}
+    test = "anytime" if kind == "anytime" else "epoch"
+    agent = orl.ARLGen(ladder=classes, delta=DELTA, test=test, **options, **variant)
+    results = (orl.run(agent, mdp, episodes=62, seed=RUNS * seed + i, progress=False) for i in range(runs))
+    rejected = sum(max(result.phases["chosen"].to_pylist()) > 2 for result in results)
+    return float(binom.sf(rejected - 1, runs, DELTA))
+
+
+@pytest.mark.parametrize("kind", ["anytime", "epoch", "linear ladder"])
+def test_the_true_class_is_rejected_in_at_most_delta_of_runs(kind: str, test_seed: int) -> None:
+    assert p_value(kind, test_seed, RUNS) >= LEVEL
+
+
+@pytest.mark.parametrize("kind", ["anytime", "epoch", "linear ladder"])
+def test_negative_control_too_little_slack_rejects_the_true_class(kind: str, test_seed: int) -> None:
+    """A twentieth at epochs. At any time none at all: the weights of the mixture (M25) make up for some of it."""
+    variant = {"scale": 0.0} if kind == "anytime" else {"slack": 0.05}
+    assert p_value(kind, test_seed, 40, **variant) < LEVEL

@@ -16,8 +16,9 @@ from occamrl.confidence.preflight import Preflight, preflight
 from occamrl.contracts import Agent
 from occamrl.environments.finite import FiniteEnvironment
 from occamrl.environments.ladder_spec import LadderSpec, read_ladder
-from occamrl.errors import ParameterError
+from occamrl.errors import ParameterError, require_choice
 from occamrl.learners.ladder_references import LadderNonAdaptive, LadderOracle, LadderSmallest
+from occamrl.learners.rewards import BOUNDS
 from occamrl.runs.learned import Learned
 from occamrl.runs.learning import learn
 from occamrl.selectors.arl_gen import ARLGen
@@ -64,13 +65,14 @@ def agents(
     spec: LadderSpec, environment: FiniteEnvironment, *, delta: float, safe: bool, compare: bool
 ) -> dict[str, Agent]:
     """Return who is to learn, by name: ARL-GEN, and what it is compared with."""
-    found: dict[str, Agent] = {"ARL-GEN": ARLGen(ladder=spec.ladder, delta=delta, safe=safe)}
+    options: dict[str, Any] = {"delta": delta, **spec.options}
+    found: dict[str, Agent] = {"ARL-GEN": ARLGen(ladder=spec.ladder, safe=safe, **options)}
     if compare:
         right = None if environment.mdp is None else spec.ladder.class_of(environment.mdp)
         if right is not None:
-            found[f"told the class ({spec.names[right - 1]})"] = LadderOracle(ladder=spec.ladder, m=right, delta=delta)
-        found["largest class"] = LadderNonAdaptive(ladder=spec.ladder, delta=delta)
-        found["smallest class"] = LadderSmallest(ladder=spec.ladder, delta=delta)
+            found[f"told the class ({spec.names[right - 1]})"] = LadderOracle(ladder=spec.ladder, m=right, **options)
+        found["largest class"] = LadderNonAdaptive(ladder=spec.ladder, **options)
+        found["smallest class"] = LadderSmallest(ladder=spec.ladder, **options)
     return found
 
 
@@ -84,6 +86,8 @@ def learn_and_tell(
     options: Sequence[str] = (),
     modules: Sequence[str] = (),
     delta: float = 0.05,
+    rewards: str | None = None,
+    kernel: str | None = None,
     safe: bool = False,
     compare: bool = False,
     checkpoint: Path | None = None,
@@ -92,7 +96,10 @@ def learn_and_tell(
 ) -> Iterator[dict[str, Any]]:
     """Learn, and yield what came of each agent as plain data; ``tell`` is given the preflight's verdict before."""
     import_modules(modules)
-    spec = read_ladder(ladder, horizon=horizon)
+    if rewards is not None:
+        require_choice("--rewards", rewards, ("known", *BOUNDS))
+    estimate = {"per_pair": rewards} if rewards in BOUNDS else rewards
+    spec = read_ladder(ladder, horizon=horizon, rewards=estimate, kernel=kernel)
     env = make_environment(identifier, options)
     environment = FiniteEnvironment(env, known=spec.known, reward_range=tuple(spec.rewards))
     everybody = agents(spec, environment, delta=delta, safe=safe, compare=compare)  # checks delta
@@ -102,12 +109,19 @@ def learn_and_tell(
     for name, agent in everybody.items():
         path = checkpoint if name == "ARL-GEN" else None
         result = learn(agent, environment, episodes=episodes, seed=seed, checkpoint=path, progress=progress)
-        about = {"blind_pairs": len(found.blind), "pairs_tried": found.pairs_tried} if name == "ARL-GEN" else {}
+        about: dict[str, Any] = {}
+        if name == "ARL-GEN" and found is not None:
+            about = {"blind_pairs": len(found.blind), "pairs_tried": found.pairs_tried}
         yield {"agent": name, **told(result, spec), **about}
 
 
-def look_ahead(spec: LadderSpec, environment: FiniteEnvironment, *, episodes: int, delta: float) -> Preflight:
-    """Return a quick preflight: a few kernels of each class, from the most likely first state (0 if unknown)."""
+def look_ahead(spec: LadderSpec, environment: FiniteEnvironment, *, episodes: int, delta: float) -> Preflight | None:
+    """Return a quick preflight: a few kernels of each class, from the most likely first state (0 if unknown).
+
+    None where rewards are unknown or each step has its own kernel: it looks at plans for known rewards and one kernel.
+    """
+    if spec.options != {"rewards": "known", "kernel": "stationary"}:
+        return None
     start = 0
     if environment.mdp is not None:
         start = int(np.argmax(environment.mdp.initial_distribution))
@@ -115,8 +129,10 @@ def look_ahead(spec: LadderSpec, environment: FiniteEnvironment, *, episodes: in
     return preflight(spec.ladder, spec.known, episodes=episodes, delta=delta, start=start, **few)
 
 
-def forecast(found: Preflight, spec: LadderSpec, environment: FiniteEnvironment, *, safe: bool) -> str:
+def forecast(found: Preflight | None, spec: LadderSpec, environment: FiniteEnvironment, *, safe: bool) -> str:
     """Return what the preflight says, in a line."""
+    if found is None:
+        return "preflight: none, since it looks at plans for known rewards and one kernel for all steps"
     if not found.blind:
         return f"preflight: no blind pairs among {found.pairs_tried:,} tried; a wrong class would be noticed"
     worst = max(found.blind, key=lambda pair: pair.loss_per_episode)
@@ -149,7 +165,7 @@ def told(result: Learned, spec: LadderSpec) -> dict[str, Any]:
             "sizes": spec.ladder.sizes,
             "statistics": list(verdict["statistics"]),
             "threshold": verdict["threshold"],
-            "outside": verdict["outside"],
+            "outside": verdict.get("outside"),  # None: not tested
         }
     return about
 

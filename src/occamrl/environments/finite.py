@@ -1,22 +1,20 @@
 """An environment as a learner sees it: states, actions and steps are integers, rewards lie in [0, 1].
 
-``reset`` and ``step`` are Gymnasium's. Termination leads to a state where nothing more is earned: the environment's own
-if the model has the end there, otherwise one that is added, the last. Truncation is no termination: it only cuts an
-episode short. Every kind of transition is translated and checked once, then looked up.
+``reset`` and ``step`` are Gymnasium's; what a step means is in :mod:`occamrl.environments.translation`. Truncation is
+no termination: it only cuts an episode short.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
-import numpy as np
 from gymnasium import wrappers
 
-from occamrl.contracts import Floats, Known
+from occamrl.contracts import Known
 from occamrl.environments.discretiser import Discretiser
-from occamrl.environments.misbehaviour import EnvironmentReward, TableError
+from occamrl.environments.misbehaviour import TableError
 from occamrl.environments.spaces import codec_of
 from occamrl.environments.tables import (
     RewardMap,
@@ -26,19 +24,10 @@ from occamrl.environments.tables import (
     rewards_of_problem,
     table_of,
 )
+from occamrl.environments.translation import Translation
 from occamrl.errors import HorizonError, ParameterError, ShapeError
 from occamrl.problems.checks import require_integer
 from occamrl.problems.finite_mdp import FiniteMDP
-
-ROUNDING = 1e-9  # how far a reward may be from the known one, in the learner's unit
-_MOST_REMEMBERED = 2**18
-
-
-class Transition(NamedTuple):
-    """One step, as the learner sees it."""
-
-    next_state: int
-    bonus: float  # reward less base_reward[s, a], in [0, 1]
 
 
 class FiniteEnvironment:
@@ -49,12 +38,14 @@ class FiniteEnvironment:
     env : gymnasium.Env
     known : Known, optional
         What the learner knows: sizes, horizon and rewards (``mdp.known``, ``LadderSpec.known``). By default read from
-        the environment's table. It must cover every outcome that some model of the learner thinks possible.
+        the environment's table. It must cover every outcome that some model of the learner thinks possible. For agents
+        that estimate the rewards: ``Known.of_sizes(states=..., actions=..., horizon=...)``; rewards may then be random,
+        and all that is asked of one is to lie in ``reward_range``.
     horizon : int, optional
         H; by default that of ``known``, otherwise the environment's time limit.
     reward_range : (low, high), optional
         Mapped onto [0, 1] for the learner. By default the smallest that holds the table's rewards and 0; without a
-        table (0, 1).
+        table (0, 1). Rewards that are not known have to keep to it: state it.
     discretiser, action_discretiser : Discretiser, optional
         For Box spaces.
 
@@ -64,6 +55,8 @@ class FiniteEnvironment:
         The truth, where the environment exposes it: exact regret can then be told.
     why_not : str
         Why it is not, if so.
+    translate : Translation
+        From what ``env.step`` reports to what the learner is told.
     """
 
     def __init__(
@@ -96,11 +89,7 @@ class FiniteEnvironment:
                 raise
             self.known, self.why_not = known, str(error)
         self._require_sizes()
-        self.end = self.observation.size if self.known.states > self.observation.size else -1
-        self.resting = self._resting_states()
-        self._remembered: dict[tuple[int, int, Any, float, bool], Transition] = {}
-        self._left: set[int] = set()  # states that a step was made from
-        self._ended: set[int] = set()  # states of the environment's own where an episode ended
+        self.translate = Translation(self.name, self.observation, self.known, self.rewards, self.mdp)
 
     def _horizon(self, known: Known | None, horizon: int | None) -> int:
         limits = [layer._max_episode_steps for layer in _layers(self.env) if isinstance(layer, wrappers.TimeLimit)]
@@ -142,102 +131,10 @@ class FiniteEnvironment:
             got = f"{self.known.states} states, but the table needs {self.mdp.states}"
             raise ShapeError("known", got=got, expected="as many: one more than observations if an end is added")
 
-    def _resting_states(self) -> frozenset[int]:
-        """States of the environment itself where, by the known rewards, nothing more is earned, whatever is done.
-
-        None where there is no table but a state for the end: then every termination leads there.
-        """
-        if self.mdp is None and self.end >= 0:
-            return frozenset()
-        zero = self.rewards.to_unit(0.0)
-        quiet = np.abs(self.known.base_reward - zero).max(axis=1) <= ROUNDING
-        table = self.known.transition_rewards
-        if table is not None:
-            pair = np.repeat(np.arange(table.start.size - 1), np.diff(table.start))
-            quiet[np.unique(pair[table.bonus > ROUNDING] // self.known.actions)] = False
-        if self.mdp is not None:
-            outcomes = self.mdp.truth.outcomes
-            state = np.repeat(np.arange(outcomes.start.size - 1), np.diff(outcomes.start)) // self.known.actions
-            quiet[np.unique(state[outcomes.next_state != state])] = False
-        return frozenset(np.flatnonzero(quiet[: self.observation.size]).tolist())
-
     def reset(self, seed: int) -> int:
         """Begin an episode and return its state."""
         observation, _ = self.env.reset(seed=seed)
         return self.observation.encode(observation)
-
-    def translate(self, s: int, a: int, observation: Any, reward: float, terminated: bool) -> Transition:
-        """Return what the learner is told of a step that ``env.step`` reported; ``reward`` is in its own unit."""
-        key = (s, a, observation, reward, terminated)
-        try:
-            found = self._remembered.get(key)
-        except TypeError:  # an array: no key
-            key = (s, a, self.observation.encode(observation), reward, terminated)
-            found = self._remembered.get(key)
-        if found is None:
-            found = self._translate(s, a, self.observation.encode(observation), reward, terminated)
-            if len(self._remembered) >= _MOST_REMEMBERED:  # rewards of a continuum
-                self._remembered.clear()
-            self._remembered[key] = found
-        return found
-
-    def _translate(self, s: int, a: int, s2: int, reward: float, terminated: bool) -> Transition:
-        low, high = self.rewards
-        if not low <= reward <= high:  # not a number is neither
-            raise EnvironmentReward("reward", got=reward, expected=f"a number in [{low:g}, {high:g}]")
-        self._left.add(s)
-        if terminated and s2 in self.resting:
-            self._ended.add(s2)
-        if self.mdp is None and not self._left.isdisjoint(self._ended):
-            state = min(self._left & self._ended)
-            got = f"state {state}, where an episode ended and another one went on"
-            raise TableError(self.name, got=got, expected="`known` with one state more, for the end of an episode")
-        if terminated and s2 not in self.resting:
-            if self.end < 0:
-                got = f"an episode that ended in state {s2}, where by the known rewards more can be earned"
-                raise TableError(self.name, got=got, expected="`known` with one state more, for the end of an episode")
-            s2 = self.end
-        bonus = self._known_bonus(s, a, s2, self.rewards.to_unit(reward))
-        self._require_possible(s, a, s2, bonus)
-        return Transition(s2, bonus)
-
-    def _known_bonus(self, s: int, a: int, s2: int, mapped: float) -> float:
-        """Return the bonus as the known rewards have it, so that rounding does not become a target."""
-        base = float(self.known.base_reward[s, a])
-        table = self.known.transition_rewards
-        if table is None:
-            if abs(mapped - base) > ROUNDING:
-                got, expected = (self.rewards.total(each, 1) for each in (mapped, base))
-                raise EnvironmentReward("reward", got=got, expected=f"{expected:g}, the known reward of ({s}, {a})")
-            return 0.0
-        at = slice(table.start[s * self.known.actions + a], table.start[s * self.known.actions + a + 1])
-        listed = table.bonus[at][table.next_state[at] == s2]
-        if listed.size == 0:  # no model knows this outcome: what was seen is what it pays
-            return mapped - base
-        nearest = float(listed[np.abs(listed - (mapped - base)).argmin()])
-        if abs(nearest - (mapped - base)) > ROUNDING:
-            known = [round(self.rewards.total(base + float(each), 1), 9) for each in listed]
-            got = self.rewards.total(mapped, 1)
-            raise EnvironmentReward("reward", got=got, expected=f"one of {known}, those known of ({s}, {a}, {s2})")
-        return nearest
-
-    def _require_possible(self, s: int, a: int, s2: int, bonus: float) -> None:
-        """Refuse what the environment's own table excludes."""
-        if self.mdp is None:
-            return
-        truth = self.mdp.truth
-        pair = s * self.known.actions + a
-        at = slice(truth.outcomes.start[pair], truth.outcomes.start[pair + 1])
-        reward = truth.base_reward[pair] + truth.outcomes.bonus[at]
-        seen = float(self.known.base_reward[s, a]) + bonus
-        if not ((truth.outcomes.next_state[at] == s2) & (np.abs(reward - seen) <= ROUNDING)).any():
-            got = f"state {s2} with reward {self.rewards.total(seen, 1):g} after ({s}, {a})"
-            raise TableError(self.name, got=got, expected="an outcome of the environment's own table")
-
-    @property
-    def base_reward(self) -> Floats:
-        """base_reward as a flat array [S*A]."""
-        return np.ascontiguousarray(self.known.base_reward).reshape(-1)
 
     def __repr__(self) -> str:
         regret = "exact regret" if self.mdp is not None else "no table"

@@ -24,6 +24,11 @@ nested as they stand: kernels in NPZ files, or Gymnasium environments that expos
     name = "anything between"
     mixtures = 10                         # of the environments above, with weights that are multiples of 1/10
 
+With either form the rewards may be unknown, or each step have a kernel of its own::
+
+    rewards = { per_pair = "bernstein" }  # "hoeffding"; { linear = "psi.npz", norm_bound = 1.0 }; no `reward` then
+    kernel = "per_step"                   # the class looked for then holds the kernels of all steps
+
 Some ladders come with the package and are called by their names: ``frozen-lake-4x4``, ``frozen-lake-8x8``,
 ``cliff-walking``, ``taxi``. Files are looked for beside the TOML file and never unpickled. Environments must be
 registered already: an id that would import a module ("module:id") is refused.
@@ -31,12 +36,12 @@ registered already: an id that would import a module ("module:id") is refused.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import tomllib
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +58,19 @@ from occamrl.environments.tables import (
     smallest_range,
     table_of,
 )
-from occamrl.errors import InvalidInput, ParameterError, UnknownName
+from occamrl.errors import InvalidInput, ParameterError, UnknownName, require_choice
 from occamrl.families.features import FeatureMap
 from occamrl.families.finite import FiniteFamily
 from occamrl.families.ladder import Ladder
+from occamrl.learners.reward_words import rewards_of
+from occamrl.learners.rewards import Rewards, require_rewards
+from occamrl.learners.ucrl_vtr_lin import KERNELS
 from occamrl.problems.checks import require_integer
 from occamrl.problems.finite_mdp import FiniteMDP, as_mdp
 from occamrl.registry import make_problem
 
 LARGEST = 2**20
-_KEYS = ("problem", "parameters", "horizon", "reward", "reward_range", "rungs")
+_KEYS = ("problem", "parameters", "horizon", "reward", "reward_range", "rungs", "rewards", "kernel")
 _RUNG_KEYS = ("name", "kernels", "environments", "mixtures")
 _MOST_MIXTURES = 100_000
 
@@ -71,7 +79,7 @@ class LadderSpecError(InvalidInput):
     """A ladder's TOML file, or a file it names, cannot be used."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LadderSpec:
     """A ladder with what is needed to play or test it."""
 
@@ -79,6 +87,19 @@ class LadderSpec:
     names: tuple[str, ...]  # of the rungs
     known: Known  # sizes, horizon and rewards
     rewards: RewardMap  # the known rewards are the environment's own mapped by this
+    estimate: Rewards = "known"  # how an agent comes to know the rewards
+    kernel: str = "stationary"
+
+    def __post_init__(self) -> None:
+        require_rewards(self.estimate)
+        require_choice("kernel", self.kernel, KERNELS)
+        if not isinstance(self.estimate, str):
+            object.__setattr__(self, "known", self.known.without_rewards)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What an agent on the ladder is told beside it: ``rewards`` and ``kernel``."""
+        return {"rewards": self.estimate, "kernel": self.kernel}
 
     @property
     def horizon(self) -> int:
@@ -87,12 +108,14 @@ class LadderSpec:
 
     @property
     def reward(self) -> Floats:
-        """r[s, a], in [0, 1]; where rewards depend on the outcome, the part that does not (see ``known``)."""
+        """r[s, a], in [0, 1]; where rewards depend on the outcome, the part that does not; 0 if unknown."""
         return self.known.base_reward
 
 
-def read_ladder(path: str | Path, *, horizon: int | None = None) -> LadderSpec:
-    """Return the ladder that a TOML file states; ``horizon`` takes the place of the file's.
+def read_ladder(
+    path: str | Path, *, horizon: int | None = None, rewards: object = None, kernel: str | None = None
+) -> LadderSpec:
+    """Return the ladder that a TOML file states; ``horizon``, ``rewards`` and ``kernel`` take the place of the file's.
 
     Raises
     ------
@@ -111,11 +134,16 @@ def read_ladder(path: str | Path, *, horizon: int | None = None) -> LadderSpec:
     for key in data:
         if key not in _KEYS:
             raise UnknownName(f"{path}: key", got=key, known=_KEYS)
-    if horizon is not None:
-        data["horizon"] = horizon
+    given = {"horizon": horizon, "rewards": rewards, "kernel": kernel}
+    data |= {key: value for key, value in given.items() if value is not None}
     if ("problem" in data) == ("rungs" in data):
         raise LadderSpecError(str(path), got="both or neither", expected="`problem`, or [[rungs]]")
-    return _of_problem(path, data) if "problem" in data else _of_rungs(path, data)
+    data["rewards"] = rewards_of(
+        data.get("rewards", "known"), f"{path}: rewards", lambda file, field: read_array(path, file, field)
+    )
+    require_choice(f"{path}: kernel", data.get("kernel", "stationary"), KERNELS)
+    spec = _of_problem(path, data) if "problem" in data else _of_rungs(path, data)
+    return dataclasses.replace(spec, estimate=data["rewards"], kernel=data.get("kernel", "stationary"))
 
 
 def _shipped(name: str | Path) -> Path:
@@ -182,8 +210,10 @@ def _of_rungs(path: Path, data: dict[str, Any]) -> LadderSpec:
 def _of_kernels(
     path: Path, data: dict[str, Any], rungs: list[dict[str, Any]], names: tuple[str, ...], horizon: int
 ) -> LadderSpec:
-    if "reward" not in data:
-        raise LadderSpecError(f"{path}: reward", got="nothing", expected="an NPZ file with r[s, a] or r[s, a, s']")
+    estimated = not isinstance(data["rewards"], str)
+    if ("reward" in data) == estimated:
+        wanted = "none: rewards are estimated" if estimated else "an NPZ file with r[s, a] or r[s, a, s'], or `rewards`"
+        raise LadderSpecError(f"{path}: reward", got="a value" if estimated else "nothing", expected=wanted)
     stacks: list[Floats] = []
     for m, rung in enumerate(rungs, start=1):
         files, field = rung["kernels"], f"{path}: rungs[{m}].kernels"
@@ -195,7 +225,9 @@ def _of_kernels(
                 raise LadderSpecError(field, got=f"a kernel {list(part.shape[1:])}", expected=f"[S, A, S] = {size}")
         stacks.append(np.concatenate(parts))
     rewards = reward_map(data.get("reward_range"))
-    reward = rewards.to_unit(read_array(path, data["reward"], f"{path}: reward"))
+    reward = np.zeros(stacks[0].shape[1:3])  # stands for nothing where rewards are estimated
+    if not estimated:
+        reward = rewards.to_unit(read_array(path, data["reward"], f"{path}: reward"))
     mdp = FiniteMDP(transition=stacks[0][0], reward=reward, horizon=horizon)
     return LadderSpec(ladder=ladder_of_additions(stacks), names=names, known=mdp.known, rewards=rewards)
 

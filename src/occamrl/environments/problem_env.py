@@ -1,8 +1,8 @@
 """A problem with a known optimum as a Gymnasium environment, drawn from the environment's own stream.
 
 An episode has H steps and is then truncated, as Gymnasium calls an end that lies outside the problem; a problem's own
-absorbing states are ordinary states. Rewards are in the problem's own unit where it has one (money, minutes), otherwise
-in [0, 1]. The problem itself is ``env.unwrapped.mdp``.
+absorbing states are ordinary states. Rewards scatter where the problem says so (``reward_noise``). They are in the
+problem's own unit where it has one (money, minutes), otherwise in [0, 1]. The problem itself is ``env.unwrapped.mdp``.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
         row = truth.cumulative[self._step % truth.cumulative.shape[0], first:last]
         outcome = first + int(np.searchsorted(row[:-1], self.np_random.random(), side="right"))
         reward = float(truth.base_reward[pair] + truth.outcomes.bonus[outcome])
+        if self.mdp.reward_noise is not None:
+            reward = self.mdp.reward_noise.drawn(truth.noise, outcome, reward, self.np_random.random())
         reward = self._rewards.total(reward, 1)
         self._state = int(truth.outcomes.next_state[outcome])
         self._step += 1

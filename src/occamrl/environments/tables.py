@@ -123,7 +123,8 @@ def table_of(env: gym.Env[Any, Any], *, horizon: int, reward_range: Sequence[flo
 def require_whole_truth(env: gym.Env[Any, Any]) -> None:
     """Refuse an environment whose table is missing or is not all there is to it."""
     if not has_table(env):
-        raise TableError(_name(env), got="no table env.unwrapped.P", expected="an environment that exposes one")
+        expected = "an environment that exposes one, or `known` (Known.of_sizes(...) if rewards are to be estimated)"
+        raise TableError(_name(env), got="no table env.unwrapped.P", expected=expected)
     require_harmless_wrappers(env)
     if getattr(env.unwrapped, "fickle_passenger", False):
         got = "fickle_passenger=True: the passenger's change of mind is not in the table"

@@ -10,6 +10,7 @@ import numpy as np
 from occamrl.contracts import Floats, Ints, Known, Learner
 from occamrl.families.finite import FiniteFamily
 from occamrl.families.ladder import Ladder
+from occamrl.families.off_grid import level as level_left
 from occamrl.learners.finite_planned import COUNTERS, EVERYONE, MEMBER, PlannedModel, PlannedState
 from occamrl.learners.rewards import Rewards, kernel_share, rewards_model, rewards_state, seen_by
 
@@ -26,17 +27,18 @@ def planned_model(
     kernel: str,
     prior: Floats | None = None,
     size: int | None = None,
+    reach: float | None = None,
     level: Ints | None = None,
     restrict: bool = False,
     guard: bool = False,
 ) -> PlannedModel:
-    """Return the constants of the compiled functions; the first ``size`` members play."""
+    """Return the constants of the compiled functions; the first ``size`` members, a cover of this reach, play."""
     known = seen_by(rewards, known)
     layout, blocks, n = family.features.attach(known), family.features.blocks, family.size
     rows = known.horizon if layout.outcomes.bonus.any() else known.horizon - 1
     unit = 1.0 if weights == "range" else float(rows)
     of_one = kernel_share(rewards) * delta / (max(1, rows) if kernel == "per_step" else 1)
-    playing = n if size is None else size
+    playing, off = n if size is None else size, family.reach if reach is None else reach
     weight = np.full(n, 1.0 / playing) if prior is None else np.asarray(prior, dtype=np.float64)
     return PlannedModel(
         features=layout,
@@ -53,7 +55,10 @@ def planned_model(
         rows=rows,
         weighted=weights == "range",
         unit=unit,
-        slack=scale * 0.5 * unit**2 * float(np.log(1.0 / of_one)),
+        slack=scale * 0.5 * unit**2 * float(np.log(1.0 / level_left(off, of_one))),
+        reach=float(off),
+        delta=float(of_one),
+        stretch=float(scale * unit**2),
         replan=float(replan),
         target=np.zeros(int(np.diff(layout.outcomes.start).max())),
         x=np.zeros(int(blocks.size.max())),
@@ -70,6 +75,7 @@ def planned_state(family: FiniteFamily, known: Known, rewards: Rewards, kernel: 
     return PlannedState(
         loss=np.zeros((steps, n)),
         squares=np.zeros(steps),
+        rows=np.zeros(steps, dtype=np.int64),
         inside=np.ones((steps, n), dtype=np.int64),
         solved=np.zeros((n if steps == 1 else 0, horizon + 1, states)),
         values=np.zeros((horizon + 1, states)),
@@ -105,8 +111,8 @@ class PlannedRung(Learner):
     def model(self, known: Known) -> PlannedModel:
         """Return the constants of the compiled functions."""
         options: dict[str, Any] = {name: getattr(self, name) for name in ("delta", "weights", "replan", "scale")}
-        size = self.ladder.sizes[self.m - 1]
-        return planned_model(self.ladder.family, known, rewards=self.rewards, kernel=self.kernel, size=size, **options)
+        options |= {"size": self.ladder.sizes[self.m - 1], "reach": self.ladder.reach[self.m - 1]}
+        return planned_model(self.ladder.family, known, rewards=self.rewards, kernel=self.kernel, **options)
 
     def begin(self, known: Known) -> PlannedState:
         """Return a fresh state."""

@@ -16,6 +16,7 @@ from occamrl.contracts import Floats, Ints, Known, Learner
 from occamrl.kernels.compile import compiled, hot, implements
 from occamrl.kernels.episodes import follows_policy, hear, observe, plan, planned_value
 from occamrl.kernels.ridge import add_row, block_matrix, block_vector
+from occamrl.learners.finite_planned import PlannedModel, PlannedState
 from occamrl.learners.finite_rows import MEMBER, FiniteModel, FiniteState
 from occamrl.learners.linear_regression import row_of
 from occamrl.learners.linear_state import LinearModel, LinearState
@@ -27,14 +28,14 @@ from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 class RecordedModel(NamedTuple):
     """The models of the class in play and of the largest."""
 
-    inner: Any  # LinearModel or FiniteModel
+    inner: Any  # LinearModel, FiniteModel or PlannedModel
     full: LinearModel
 
 
 class RecordedState(NamedTuple):
     """The inner learner's state, and the rows in the largest class."""
 
-    inner: Any  # LinearState or FiniteState
+    inner: Any  # LinearState, FiniteState or PlannedState
     gram: Floats  # [T * blocks' matrices] sum x x^T
     xy: Floats  # [T*d] sum y x
     squares: Floats  # [1] sum y^2
@@ -103,6 +104,12 @@ def value_in_play_linear(model: LinearModel, state: LinearState, h: int, s: int)
 def value_in_play_finite(model: FiniteModel, state: FiniteState, h: int, s: int) -> float:
     """``value_in_play`` for a member in play."""
     return float(model.values[state.counters[MEMBER], h, s])
+
+
+@implements(value_in_play, PlannedState, argument=1)
+def value_in_play_planned(model: PlannedModel, state: PlannedState, h: int, s: int) -> float:
+    """``value_in_play`` for plans over a family with unknown rewards or one kernel per step."""
+    return float(state.values[h, s])
 
 
 @hot

@@ -5,6 +5,9 @@ read off them when a plan is due:
 
     B_t = {P : L_t(P) <= -(U^2/2) log sum_P w(P) exp(-2 L_t(P)/U^2) + (U^2/2) log(T/delta)}.
 
+Of a cover the member nearest to the truth of step t stays in B_t: the bound has U^2 times the term of
+:mod:`occamrl.families.off_grid` for the rows of that step, and T/delta is 2 T/delta.
+
 One kernel for all steps: every member of B is solved for the rewards that the plan counts on, and the one with the
 largest value at the start is played (M5). One per step: (P_1, ..., P_H) is any choice from B_1 x ... x B_H, of which
 there are too many to list; the plan takes the largest expectation at every (s, a) by itself,
@@ -23,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from occamrl.contracts import Floats, Ints
+from occamrl.families.off_grid import off_grid
 from occamrl.kernels.compile import compiled, hot, implements
 from occamrl.kernels.episodes import CHANGED, PLANNED, follows_policy, hear, observe, plan, planned_value
 from occamrl.kernels.features import contract, fill_target
@@ -51,6 +55,9 @@ class PlannedModel(NamedTuple):
     weighted: bool
     unit: float  # U, the range of a target
     slack: float  # (U^2/2) log(T/delta)
+    reach: float  # how far the truth may be from the nearest member; 0: it is a member
+    delta: float  # of one step
+    stretch: float  # U^2, times what the slack is scaled by
     replan: float
     target: Floats  # [most outcomes of an (s, a)] scratch, as what follows
     x: Floats  # [largest block]
@@ -62,6 +69,7 @@ class PlannedState(NamedTuple):
 
     loss: Floats  # [T, n] L_t(P) less the sum of y^2
     squares: Floats  # [T] sum of y^2
+    rows: Ints  # [T] how many rows these are
     inside: Ints  # [T, n] whether P was in the set when the plan was made
     solved: Floats  # [n, H + 1, S] V*_{P,h} of the members in the set; empty with one kernel per step
     values: Floats  # [H + 1, S] in play
@@ -118,11 +126,12 @@ def absorb(model: PlannedModel, state: PlannedState) -> None:
             z = model.z[p]
             state.loss[t, p] += z * (count * z - 2.0 * y)
         state.squares[t] += (squares + shift * (2.0 * total + count * shift)) / (spread * spread)
+        state.rows[t] += count
     state.counters[TOUCHED] = 0
 
 
 @hot
-def threshold(model: PlannedModel, losses: Floats) -> float:
+def threshold(model: PlannedModel, losses: Floats, rows: int) -> float:
     """Return the right side of M22 for the losses of one step, at least the smallest of them."""
     if model.unit <= 0.0:
         return np.inf
@@ -133,7 +142,8 @@ def threshold(model: PlannedModel, losses: Floats) -> float:
     total = 0.0
     for i in range(model.size):
         total += np.exp(model.log_prior[i] - rate * losses[i] - top)
-    return max(least, float(-(top + np.log(total)) / rate + model.slack))
+    between = model.stretch * off_grid(model.reach, rows, model.delta)
+    return max(least, float(-(top + np.log(total)) / rate + model.slack + between))
 
 
 @hot
@@ -141,7 +151,7 @@ def update_sets(model: PlannedModel, state: PlannedState) -> None:
     """Find who is in the set of each step, and the smallest class that meets all of them (M25)."""
     smallest = 0
     for t in range(state.loss.shape[0]):
-        bound, first = threshold(model, state.loss[t]), 2**62
+        bound, first = threshold(model, state.loss[t], state.rows[t]), 2**62
         for i in range(model.size):
             state.inside[t, i] = 1 if state.loss[t, i] <= bound else 0
             if state.inside[t, i]:
@@ -292,9 +302,9 @@ def enter_rows(model: PlannedModel, state: PlannedState) -> None:
 
 
 @compiled
-def thresholds(model: PlannedModel, losses: Floats) -> Floats:
-    """Return the right side of M22 for the losses [T, n] of every step."""
+def thresholds(model: PlannedModel, losses: Floats, rows: Ints) -> Floats:
+    """Return the right side of M22 for the losses [T, n] and the number of rows [T] of every step."""
     found = np.empty(losses.shape[0])
     for t in range(losses.shape[0]):
-        found[t] = threshold(model, losses[t])
+        found[t] = threshold(model, losses[t], rows[t])
     return found

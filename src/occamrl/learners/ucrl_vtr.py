@@ -87,9 +87,6 @@ class UCRLVTR(Learner):
         require_choice("weights", self.weights, ("range", "none"))
         if not isinstance(self.family, FiniteFamily):
             raise ParameterError("family", got=type(self.family).__name__, expected="a FiniteFamily")
-        if self._planned and self.family.reach > 0.0:  # the term of `occamrl.families.off_grid` is not in its test
-            expected = "a list of kernels with unknown rewards or one kernel per step"
-            raise ParameterError("family", got="a cover of a box", expected=expected)
         require_number("delta", self.delta, 1e-100, 1.0)
         require_number("replan", self.replan, 0.0, 1e100)
         require_number("scale", self.scale, 0.0, 1e100)

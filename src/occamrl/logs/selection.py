@@ -110,11 +110,15 @@ def select(
         Show progress on standard error; by default only when it takes longer than a second.
     """
     if isinstance(ladder, LadderSpec):
+        if ladder.kernel != "stationary":
+            raise ParameterError("kernel", got=repr(ladder.kernel), expected='"stationary": a log is tested for one')
         known, rewards, names, ladder = ladder.known, ladder.rewards, ladder.names, ladder.ladder
     if not isinstance(ladder, (Ladder, LinearLadder)):
         raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder, LinearLadder or LadderSpec")
     if known is None:
         raise ParameterError("known", got=None, expected="mdp.known: sizes, horizon and rewards")
+    if not known.rewards_known:
+        raise ParameterError("known", got="sizes alone", expected="rewards too: values are planned for them")
     require_number("delta", delta, 1e-300, 1.0)
     require_number("growth", growth, 0.0, 1e6)
     require_number("slack", slack, 0.0, 1e6)

@@ -81,8 +81,7 @@ class FiniteMDP:
         absorbing: Sequence[int] | Ints = (),
         reward_noise: RewardNoise | None = None,
     ) -> None:
-        if not (reward_noise is None or isinstance(reward_noise, (BernoulliRewards, BetaRewards))):
-            raise ParameterError("reward_noise", got=repr(reward_noise), expected="BernoulliRewards or BetaRewards")
+        _require_noise(reward_noise)
         horizon = require_integer("horizon", horizon, 1, HorizonError)
         if outcomes is not None:
             if transition is not None or reward is not None:
@@ -133,6 +132,14 @@ class FiniteMDP:
         outcome_list.validate(listing, states, actions, ("outcomes", "outcomes"), reward_of_pair=False)
         mdp = cls.__new__(cls)
         mdp._set(states, actions, horizon, initial_distribution(initial_state, listed, states), listing)
+        return mdp
+
+    def with_reward_noise(self, reward_noise: RewardNoise | None) -> FiniteMDP:
+        """Return the same problem with rewards that scatter around their means; without noise for None."""
+        _require_noise(reward_noise)
+        mdp = FiniteMDP.__new__(FiniteMDP)
+        parts = self.states, self.actions, self.horizon, self.initial_distribution, self._listing
+        mdp._set(*parts, reward_noise)
         return mdp
 
     def _set(
@@ -261,6 +268,11 @@ class FiniteMDP:
             np.add.at(dense[t], cell, listing.probability[t])
         sizes = (self.states, self.actions, self.states)
         return dense.reshape(sizes if self.stationary else (steps, *sizes))
+
+
+def _require_noise(reward_noise: object) -> None:
+    if not (reward_noise is None or isinstance(reward_noise, (BernoulliRewards, BetaRewards))):
+        raise ParameterError("reward_noise", got=repr(reward_noise), expected="BernoulliRewards or BetaRewards")
 
 
 def as_mdp(problem: object) -> FiniteMDP:

@@ -24,6 +24,10 @@ class BernoulliRewards:
         """Return what the simulator draws with, for outcomes with these mean rewards."""
         return CoinFlips()
 
+    def drawn(self, noise: CoinFlips, outcome: int, mean: float, uniform: float) -> float:
+        """Return the reward that a number in [0, 1) decides."""
+        return 1.0 if uniform < mean else 0.0
+
 
 _LEAST_MEAN = 1e-200  # of a distribution whose quantiles are numbers
 
@@ -59,6 +63,10 @@ class BetaRewards:
         slices = np.diff(betainc(one[:, np.newaxis] + 1.0, other[:, np.newaxis], cuts), axis=1)
         values[inside] = _with_mean(np.clip(means[inside, np.newaxis] * slices * self.atoms, 0.0, 1.0), means[inside])
         return Atoms(np.ascontiguousarray(values))
+
+    def drawn(self, noise: Atoms, outcome: int, mean: float, uniform: float) -> float:
+        """Return the reward that a number in [0, 1) decides."""
+        return float(noise.values[outcome, int(uniform * self.atoms)])
 
 
 def _with_mean(values: Floats, means: Floats) -> Floats:

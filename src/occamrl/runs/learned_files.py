@@ -145,6 +145,7 @@ def known_to_tree(known: Known) -> dict[str, Any]:
         "sizes": [known.states, known.actions, known.horizon],
         "base_reward": known.base_reward,
         "transition_rewards": None if rewards is None else Outcomes(*rewards),
+        "rewards_known": known.rewards_known,
     }
 
 
@@ -159,7 +160,10 @@ def known_from_tree(tree: Any) -> Known:
         fine = fine and bool((rewards.next_state >= 0).all() and (rewards.next_state < states).all())
         if not (fine and rewards.start[0] == 0 and rewards.start[-1] == size and (np.diff(rewards.start) >= 0).all()):
             raise CheckpointError("known", got="rewards that do not fit together", expected="a table of rewards")
-    return Known(states=states, actions=actions, horizon=horizon, base_reward=base, transition_rewards=rewards)
+    told = tree.get("rewards_known", True)  # files from before rewards could be unknown
+    if not isinstance(told, bool):
+        raise CheckpointError("known", got=f"rewards_known {told!r}", expected="true or false")
+    return Known(states, actions, horizon, base, rewards, told)
 
 
 def known_fingerprint(known: Known) -> str:

@@ -1,8 +1,9 @@
 """Algorithms as plain data and arrays, so that a file can hold one without pickle.
 
 What can be written: learners and selectors that are dataclasses, with parameters that are plain data, arrays, feature
-maps, families and ladders. When one is read, its class is looked up by name - in this package, or in a module that the
-user has imported already - and must be a learner or selector; arrays are checked before compiled code may see them.
+maps, families, ladders and ways to estimate rewards. When one is read, its class is looked up by name - in this
+package, or in a module that the user has imported already - and must be a learner or selector; arrays are checked
+before compiled code may see them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from occamrl.families.ladder import Ladder
 from occamrl.families.linear import LinearFamily
 from occamrl.families.linear_ladder import LinearLadder
 from occamrl.kernels.features import DenseFeatures, SparseFeatures, TabularFeatures
+from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
 from occamrl.registry import satisfies
 from occamrl.runs.trees import Arrays, put_together, take_apart
 
@@ -132,6 +134,8 @@ def _class(name: str) -> Any:
         raise CheckpointError("algorithm", got=f"one of {module}", expected="a module that is imported already")
     for part in qualified.split("."):
         found = getattr(found, part, None)
+    if found in (RewardsPerPair, RewardsLinear):
+        return found
     sound = isinstance(found, type) and dataclasses.is_dataclass(found)
     if not sound or not (satisfies(found, Learner) or satisfies(found, Selector)):
         raise CheckpointError("algorithm", got=name, expected="the name of a learner or selector")

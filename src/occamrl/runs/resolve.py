@@ -15,7 +15,11 @@ of type Ladder         "problem": the ladder that the problem brings along; { si
                        nested finite families of random kernels, which the problem's kernel joins in class ``true``,
                        counted from 1. By default "problem" if it has one
 m                      "true": the smallest class that holds the problem's kernel
+of type Rewards        "known", { per_pair = "bernstein" }, { linear = [[[...]]], norm_bound = 1.0 }: see
+                       :mod:`occamrl.learners.reward_words`
 =====================  =================================================================================================
+A problem's own parameters are as in Python; beside them any problem takes ``reward_noise = "bernoulli"``, ``"beta"`` or
+``{ beta = 50.0 }`` (:mod:`occamrl.problems.noisy`).
 """
 
 from __future__ import annotations
@@ -34,6 +38,7 @@ from occamrl.errors import InvalidInput, OccamRLError, ParameterError, UnknownNa
 from occamrl.families.features import FeatureMap
 from occamrl.families.finite import FiniteFamily
 from occamrl.families.ladder import Ladder
+from occamrl.learners.reward_words import rewards_of
 
 _PRODUCT = re.compile(r"(?:\s*([0-9.eE+-]+)\s*\*)?\s*(true|sqrt\(SA\))\s*")
 _FEATURES = ("problem", "tabular", "support")
@@ -82,6 +87,8 @@ def _resolve(name: str, kind: str, made: dict[str, Any], problem: Any, episodes:
         made[name] = FiniteFamily(_kernels(problem, _count(name, table, "random", 7) + 1, _seed(name, table)))
     elif "Ladder" in kind:
         made[name] = _ladder(name, made.get(name), problem)
+    elif kind == "Rewards":
+        made[name] = rewards_of(made[name], name)
     elif name not in made:
         raise ParameterError(name, got="nothing", expected="a value: it is required")
     elif name == "norm_bound" and isinstance(made[name], str):

@@ -59,9 +59,10 @@ class Session:
         self.began = time.perf_counter()
         self._truth = None if environment.mdp is None else environment.mdp.truth
         self._actions = np.zeros((known.horizon, known.states), dtype=np.int64)
-        self._path, self._bonus = np.zeros(known.horizon + 1, dtype=np.int64), np.zeros(known.horizon)
+        self._path = np.zeros(known.horizon + 1, dtype=np.int64)
+        self._bonus, self._reward = np.zeros(known.horizon), np.zeros(known.horizon)
         self._achieved = np.zeros((2, known.states))
-        self._base_reward = environment.base_reward
+        self._at_rest = environment.translate.at_rest
         size = environment.action.size
         self._decoded = [environment.action.decode(a) for a in range(size)] if size <= _MOST_DECODED else None
         self._block, self._seeds = -1, np.zeros(0, dtype=np.int64)
@@ -85,13 +86,9 @@ class Session:
             walk.reserve(ROOM)
         news = open_episode(walk.model, walk.state, start, self.key, k, self._actions)
         regret = self._regret(start, bool(news & CHANGED))
-        path, bonus, realised, ended, fault = self._steps(start, allow_truncation)
-        steps = len(bonus)
-        self._path[: steps + 1] = path
-        self._bonus[:steps] = bonus
-        mapped = close_episode(
-            walk.model, walk.state, self._base_reward, self._path, self._bonus, self._actions, steps, ended
-        )
+        steps, realised, ended, fault = self._steps(start, allow_truncation)
+        rows = self._at_rest, self._path, self._bonus, self._reward, self._actions
+        mapped = close_episode(walk.model, walk.state, *rows, steps, ended)
         self.episode += 1
         self._noted_later += 1
         self.steps += steps
@@ -110,11 +107,12 @@ class Session:
         finally:
             self.waiting = False
 
-    def _steps(
-        self, s: int, allow_truncation: bool
-    ) -> tuple[list[int], list[float], float, bool, BaseException | None]:
-        """Step through an episode; return states, bonuses, the sum of rewards, whether it ended, what cut it short."""
-        environment, actions = self.environment, self._actions
+    def _steps(self, s: int, allow_truncation: bool) -> tuple[int, float, bool, BaseException | None]:
+        """Step through an episode; return the number of steps, the sum of rewards, whether it ended, what cut it short.
+
+        Only what passed every check is entered: a step that is refused leaves no trace.
+        """
+        environment, actions, path = self.environment, self._actions, self._path
         step, translate, decoded, decode = (
             environment.env.step,
             environment.translate,
@@ -122,20 +120,19 @@ class Session:
             environment.action.decode,
         )
         horizon, k = actions.shape[0], self.episode
-        path, bonus, realised = [s], [], 0.0
-        h, self.waiting = 0, True
+        realised, h, self.waiting = 0.0, 0, True
+        path[0] = s
         try:
             while h < horizon:
                 a = actions.item(h, s)
                 observation, reward, terminated, truncated, _ = step(decode(a) if decoded is None else decoded[a])
                 reward = float(reward)
-                s, extra = translate(s, a, observation, reward, bool(terminated))
-                path.append(s)
-                bonus.append(extra)
-                realised += reward
+                s, self._bonus[h], self._reward[h] = translate(s, a, observation, reward, bool(terminated))
                 h += 1
+                path[h] = s
+                realised += reward
                 if terminated:
-                    return path, bonus, realised, True, None
+                    return h, realised, True, None
                 if truncated and h < horizon:
                     short = EpisodeCutShort(
                         environment.name,
@@ -143,16 +140,16 @@ class Session:
                         got=f"an episode truncated after {h} steps",
                         expected=f"{horizon} steps or termination; allow_truncation=True learns from such episodes",
                     )
-                    return path, bonus, realised, False, None if allow_truncation else short
+                    return h, realised, False, None if allow_truncation else short
         except EnvironmentFault as error:
-            return path, bonus, realised, False, located(error, (k, h))
+            return h, realised, False, located(error, (k, h))
         except KeyboardInterrupt as error:  # a second Ctrl-C: the environment may hang
-            return path, bonus, realised, False, error
+            return h, realised, False, error
         except Exception as error:  # of someone else's environment, which may raise anything
-            return path, bonus, realised, False, failure(error, environment.name, (k, h))
+            return h, realised, False, failure(error, environment.name, (k, h))
         finally:
             self.waiting = False
-        return path, bonus, realised, False, None
+        return h, realised, False, None
 
     def _regret(self, start: int, changed: bool) -> float:
         if self._truth is None:

@@ -29,24 +29,32 @@ def open_episode(model: Any, state: Any, start: int, key: np.uint64, episode: in
 
 @hot
 def close_episode(
-    model: Any, state: Any, base_reward: Floats, path: Ints, bonus: Floats, actions: Ints, steps: int, ended: bool
+    model: Any,
+    state: Any,
+    at_rest: Floats,
+    path: Ints,
+    bonus: Floats,
+    reward: Floats,
+    actions: Ints,
+    steps: int,
+    ended: bool,
 ) -> float:
-    """Learn from the first ``steps`` transitions path[h] -> path[h + 1]; return the sum of their rewards in [0, 1].
+    """Learn from the first ``steps`` transitions path[h] -> path[h + 1]; return the sum of rewards in [0, 1].
 
-    After an episode that ``ended`` the end state is kept for the rest of the horizon, as the model has it.
+    After an episode that ``ended`` the end state is kept for the rest of the horizon, as the model has it, and earns
+    ``at_rest`` [S*A].
     """
     total = 0.0
     s = path[0]
     for h in range(actions.shape[0] if ended else steps):
         a = actions[h, s]
         if h < steps:
-            s2, extra = path[h + 1], bonus[h]
+            s2, extra, came = path[h + 1], bonus[h], reward[h]
         else:
-            s2, extra = s, 0.0
-        reward = base_reward[s * (base_reward.size // actions.shape[1]) + a] + extra
-        hear(model, state, h, s, a, reward)
+            s2, extra, came = s, 0.0, at_rest[s * (at_rest.size // actions.shape[1]) + a]
+        hear(model, state, h, s, a, came)
         observe(model, state, h, s, a, extra, s2)
-        total += reward
+        total += came
         s = s2
     return total
 

@@ -17,7 +17,7 @@ from occamrl.families.linear import LinearFamily
 from occamrl.families.linear_ladder import LinearLadder, dense
 from occamrl.learners._recorded import Recorded, record_now
 from occamrl.learners.reward_rows import RewardRows
-from occamrl.learners.rewards import Rewards
+from occamrl.learners.rewards import Rewards, copy_rewards
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 
@@ -85,7 +85,7 @@ class LadderLinear:
         memory["xy"] = memory["xy"] + state.xy
         memory["squares"] += float(state.squares[0])
         memory["pairs"] = memory["pairs"] + state.pairs
-        heard = getattr(state.inner, "rewards", None)  # a finite class knows the rewards
+        heard = getattr(state.inner, "rewards", None)  # a finite class that knows the rewards keeps none
         memory["rewards"] = heard if isinstance(heard, RewardRows) else None
         memory["episodes"] += outcome.episodes
         memory["epoch"] += 1
@@ -97,7 +97,11 @@ class LadderLinear:
         inner = learner.learner
         if isinstance(inner, UCRLVTR):
             kept = memory.pop(f"state {m}", None) if self.data == "pooled" else None
-            return learner.around(known, inner.begin(known) if kept is None else kept)
+            state = inner.begin(known) if kept is None else kept
+            if self.data == "pooled" and memory["rewards"] is not None:
+                copy_rewards(memory["rewards"], state.rewards)  # rewards are those of all phases
+                state.rewards.due[0] = 1
+            return learner.around(known, state)
         own = None
         if self.data == "pooled" and memory["episodes"]:
             rows = self._by_step(known, memory)
@@ -233,7 +237,7 @@ class LadderLinear:
         linear: dict[str, Any] = {**common, **options, "radius": self.radius, "regularization": self.regularization}
         rung, full = self.ladder.rung(m), self.ladder.rungs[-1]
         if isinstance(rung, FiniteFamily):
-            learner: UCRLVTR | UCRLVTRLin = UCRLVTR(family=rung, radius=self.radius, **common)
+            learner: UCRLVTR | UCRLVTRLin = UCRLVTR(family=rung, radius=self.radius, **common, **options)
         else:
             own = rung.own_features if isinstance(rung, LinearFamily) else rung.features
             learner = UCRLVTRLin(features=own, norm_bound=rung.norm_bound, **linear)

@@ -15,6 +15,7 @@ import numpy as np
 
 from occamrl.contracts import Floats, Known, Phase, PhaseOutcome
 from occamrl.families.ladder import Ladder
+from occamrl.families.off_grid import level, off_grid
 from occamrl.learners._planned import PlannedRung
 from occamrl.learners.finite_planned import CLASS, CLASS_SINCE, EPISODES, enter_rows, thresholds
 from occamrl.learners.reward_rows import RewardRows
@@ -44,7 +45,7 @@ class LadderPlanned:
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data."""
         state = self._rung(1, self.delta).begin(known)
-        rows = {"losses": state.loss, "squares": 0.0, "rewards": None}
+        rows = {"losses": state.loss, "rows": state.rows, "squares": 0.0, "rewards": None}
         anytime = {"state": self._nested().begin(known)} if self.test == "anytime" else {}
         return {"epoch": 1, "episodes": 0, "chosen": 0, "since": 1, **rows, **anytime}
 
@@ -67,7 +68,7 @@ class LadderPlanned:
             learner = self._rung(chosen, self.delta / 2**i if self.data == "fresh" else self.delta)
             state = learner.begin(known)
             if self.data == "pooled" and tau:
-                state.loss[:] = memory["losses"]
+                state.loss[:], state.rows[:] = memory["losses"], memory["rows"]
                 state.counters[EPISODES] = tau
                 if isinstance(state.rewards, RewardRows):
                     copy_rewards(memory["rewards"], state.rewards)
@@ -89,6 +90,7 @@ class LadderPlanned:
         enter_rows(phase.learner.model(known), state)
         fresh = self.data == "fresh"
         memory["losses"] = memory["losses"] + state.loss if fresh else np.array(state.loss)
+        memory["rows"] = memory["rows"] + state.rows if fresh else np.array(state.rows)
         memory["squares"] = float(state.squares.sum()) + (0.0 if self.test == "anytime" else memory["squares"])
         memory["rewards"] = state.rewards if isinstance(state.rewards, RewardRows) else None
         memory["episodes"] += outcome.episodes
@@ -106,14 +108,13 @@ class LadderPlanned:
         """Return what a class may lose at each step: M14, M15, or M22 of the set at any time."""
         model = self._rung(self.ladder.classes, self.delta).model(known)
         if self.test == "anytime":
-            return thresholds(self._nested().model(known), memory["losses"])
+            return thresholds(self._nested().model(known), memory["losses"], memory["rows"])
         if self.rule == "paper":
             return np.asarray(least[-1] + self.slack * steps * math.sqrt(epoch) / 2 ** (epoch / 2) / least.shape[1])
-        # (U^2/2) log(|F_M| T/delta): the learner's own slack is the same without the number of members
-        allowance = float(model.slack) / self.scale if self.scale > 0.0 else math.inf
-        return np.asarray(
-            least[-1] + self.slack * (allowance + 0.5 * model.unit**2 * math.log(self.ladder.family.size))
-        )
+        # (U^2/2) log(|F_M| T/delta), and the term of a cover for the rows of each step
+        noise = 0.5 * math.log(self.ladder.family.size / level(model.reach, model.delta))
+        between = np.array([off_grid(model.reach, float(rows), model.delta) for rows in memory["rows"]])
+        return np.asarray(least[-1] + self.slack * model.unit**2 * (noise + between))
 
     def _rung(self, m: int, delta: float) -> PlannedRung:
         return PlannedRung(

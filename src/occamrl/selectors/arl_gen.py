@@ -13,7 +13,6 @@ import numpy as np
 from occamrl.confidence.preflight import Preflight, preflight
 from occamrl.contracts import Known, Phase, PhaseOutcome, Selector
 from occamrl.errors import ParameterError, require_choice, require_number
-from occamrl.families.finite import FiniteFamily
 from occamrl.families.ladder import Ladder
 from occamrl.families.linear_ladder import LinearLadder
 from occamrl.learners._planned import is_planned
@@ -71,8 +70,8 @@ class ARLGen(Selector):
         Multiply the slack of the confidence set, and that of the test at epochs. Below 1 the guarantee is lost.
     rewards, kernel
         Of the base learner: unknown rewards, and one kernel per step, the true class then being the smallest that holds
-        all of them. On a Ladder either needs the sharp set (``radius`` "sharp", also its default then), and the run
-        begins with class 1 at any time. On a LinearLadder neither goes with finite classes.
+        all of them. For finite classes either needs the sharp set (``radius`` "sharp", on a Ladder also its default
+        then), and on a Ladder the run begins with class 1 at any time.
 
     Notes
     -----
@@ -125,7 +124,7 @@ class ARLGen(Selector):
         if not whole or self.start_class not in (1, self.ladder.classes):
             raise ParameterError("start_class", got=self.start_class, expected=f"1 or M = {self.ladder.classes}")
         if isinstance(self.ladder, LinearLadder):
-            self._require_sense_of_linear(self.ladder)
+            self._require_sense_of_linear()
             return
         if self._anytime:
             if self.rule == "paper":
@@ -137,14 +136,9 @@ class ARLGen(Selector):
         elif self.safe or self.guard:
             raise ParameterError("safe or guard", got=True, expected='False with test "epoch"')
 
-    def _require_sense_of_linear(self, ladder: LinearLadder) -> None:
+    def _require_sense_of_linear(self) -> None:
         if self.safe:
             raise ParameterError("safe", got=True, expected="False on a LinearLadder; play F_M, or use the guard")
-        finite = [m for m, rung in enumerate(ladder.rungs, start=1) if isinstance(rung, FiniteFamily)]
-        if finite and is_planned(self.rewards, self.kernel):
-            name, got = ("kernel", self.kernel) if isinstance(self.rewards, str) else ("rewards", repr(self.rewards))
-            expected = f"known rewards and a stationary kernel on a LinearLadder with a finite class (F_{finite[0]})"
-            raise ParameterError(name, got=got, expected=expected)
         if self._anytime and self.rule == "paper":
             raise ParameterError("test", got="anytime", expected='"epoch" with rule "paper"')
         if self._anytime and self.data == "fresh":
