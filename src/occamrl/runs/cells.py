@@ -64,6 +64,7 @@ class Cell:
             value = getattr(made, name)
             if not isinstance(value, dict) or {key: type(part) for key, part in value.items()} != _NAMED:
                 raise ParameterError(name, got=str(value)[:60], expected=f"an object with {', '.join(_NAMED)}")
+            value["label"].encode()  # half of a surrogate pair is no text: a ValueError
         return made
 
     def make(self) -> tuple[Any, Agent]:

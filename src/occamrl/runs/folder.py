@@ -22,6 +22,7 @@ from typing import Any
 from occamrl.runs.cells import Cell, require_id
 from occamrl.runs.failures import RecordError, StorageError
 from occamrl.runs.files import (
+    LARGEST_JSON,
     make_folder,
     read_plain,
     read_sealed,
@@ -57,7 +58,8 @@ class Folder:
 
     def create(self, name: str, spec: dict[str, Any], source: bytes, cells: list[Cell]) -> None:
         """Make the folder, or add the cells of a larger spec to it."""
-        make_folder(self.cells)
+        if not self.exists() and not there(self.cells) and there(self.spec_file) and not _holds(self.spec_file, source):
+            raise RecordError(self.spec_file, got="a file of no experiment", expected="a folder without one")
         document = {
             "format": FORMAT,
             "name": name,
@@ -66,7 +68,14 @@ class Folder:
             "contents": [cell.content for cell in cells],
             "files": {"spec.toml": sha256(source)},
         }
-        for path, content in ((self.spec_file, source), (self.experiment_file, seal(document))):
+        sealed = seal(document)
+        if len(sealed) > LARGEST_JSON:
+            got = f"cells that take {len(sealed):,} bytes to describe"
+            raise RecordError(
+                self.experiment_file, got=got, expected=f"at most {LARGEST_JSON:,}: fewer cells in one spec"
+            )
+        make_folder(self.cells)
+        for path, content in ((self.spec_file, source), (self.experiment_file, sealed)):
             if not _holds(path, content):
                 write_whole(path, content)
 
@@ -85,6 +94,11 @@ class Folder:
             raise RecordError(path, got="cells twice, or not as many as contents", expected="one content per cell")
         for cell, content in zip(ids, contents, strict=True):
             require_content(require_id(cell, path), content, path)
+        places = {(content["problem"]["label"], content["agent"]["label"], content["seed"]) for content in contents}
+        if len(places) < len(contents):
+            raise RecordError(
+                path, got="two cells of one problem, agent and seed", expected="one, so that it counts once"
+            )
         require_folder(self.cells)
         return document
 

@@ -28,6 +28,7 @@ except ImportError:  # Windows: folders can be read there (list, status, report,
 
 _WAIT = 20.0  # seconds given to the workers of a dead process to notice and to end
 _LARGEST = 10_000
+_LATEST = 1e11  # the year 5138: a time beyond it is none
 
 
 class FolderLock:
@@ -59,8 +60,11 @@ class FolderLock:
                 time.sleep(0.05)
                 continue
             if self._is_current(handle):
-                self.handle = handle
                 self.recovered = holder_of(self.path)
+                if self.recovered is None and os.fstat(handle).st_size:  # somebody's file, not to be written over
+                    os.close(handle)
+                    raise RecordError(self.path, got="a file that is no lock", expected="none, or one of an experiment")
+                self.handle = handle
                 try:
                     self._write(self.token)
                 except OSError as error:
@@ -120,7 +124,8 @@ def describe(holder: dict[str, Any] | None) -> str:
     if holder is None or type(holder.get("pid")) is not int:
         return "another process"
     since = holder.get("since")
-    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since)) if isinstance(since, (int, float)) else "?"
+    known = isinstance(since, (int, float)) and 0 <= since < _LATEST
+    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since)) if known else "?"
     return f"process {holder['pid']} on {str(holder.get('host'))[:100]!r}, since {began}"
 
 
