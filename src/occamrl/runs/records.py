@@ -19,6 +19,7 @@ from occamrl.runs.locks import is_gone
 from occamrl.runs.tables import SCHEMAS, from_parquet
 
 LARGEST_TABLE = 8 * 2**30
+_LARGEST_NUMBER = 1e18  # of a progress: no run has more of anything
 _LIVE_SECONDS = 60.0  # progress older than this is of a process that is gone, on whatever machine it was
 
 
@@ -98,7 +99,7 @@ def read_progress(cell: Path) -> dict[str, Any] | None:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) < 1e300
+    return type(value) in (int, float) and abs(value) < _LARGEST_NUMBER
 
 
 def load(folder: str | Path) -> Records:
