@@ -361,3 +361,76 @@ def test_an_experiment_too_large_to_be_read_again_is_not_written(
     with pytest.raises(RecordError, match="fewer cells"):
         Experiment.from_toml(write(tmp_path)).settle(Folder(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
+
+
+GAPS: list[tuple[str, str, object]] = [
+    ("curve.parquet", "episode", None),
+    ("curve.parquet", "episode", 0),
+    ("curve.parquet", "episode", 2**62),
+    ("curve.parquet", "cumulative_regret", float("nan")),
+    ("curve.parquet", "cumulative_regret", 1e308),
+    ("curve.parquet", "regret", None),
+    ("curve.parquet", "agent", "another"),
+    ("curve.parquet", "seed", 7),
+    ("phases.parquet", "phase", None),
+    ("phases.parquet", "phase", 3),
+    ("phases.parquet", "episodes", -(2**62)),
+    ("phases.parquet", "epoch", None),
+    ("phases.parquet", "regret", float("inf")),
+    ("phases.parquet", "facts", None),
+]
+
+
+@pytest.mark.parametrize(("name", "column", "value"), GAPS)
+def test_rows_that_do_not_add_up(folder: Folder, name: str, column: str, value: object) -> None:
+    path = manifest(folder)
+    table = pq.read_table(path.parent / name)
+    columns = {**table.to_pydict(), column: [value] * table.num_rows}
+    replace(path, name, to_parquet(pa.table(columns, schema=SCHEMAS[name])))
+    with pytest.raises(RecordError, match=name):
+        load(folder.path)
+    (damage,) = verify(folder.path)
+    assert damage.cell == path.parent.name
+
+
+def test_episodes_in_disorder(folder: Folder) -> None:
+    path = manifest(folder)
+    table = pq.read_table(path.parent / "curve.parquet")
+    columns = {name: values[::-1] for name, values in table.to_pydict().items()}
+    replace(path, "curve.parquet", to_parquet(pa.table(columns, schema=SCHEMAS["curve.parquet"])))
+    with pytest.raises(RecordError, match="do not add up"):
+        load(folder.path)
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [
+        '{"episodes": 0, "total": 9e299, "regret": 0, "rate": 0, "time": 1}',
+        '{"episodes": 0, "total": -9e299, "regret": 0, "rate": -1, "time": 1}',
+        '{"episodes": 0, "total": 1, "regret": NaN, "rate": 1, "time": 1}',
+    ],
+)
+def test_a_progress_beyond_all_bounds_is_none(folder: Folder, progress: str) -> None:
+    path = manifest(folder)
+    path.unlink()
+    path.with_name("progress.json").write_text(progress)
+    assert "0 running" in lines(status(folder.path), None)[0]
+
+
+def test_what_to_do_about_damage_is_said(folder: Folder) -> None:
+    manifest(folder).write_text("{")
+    answer = command("resume", folder.path)
+    assert answer.returncode == 1
+    assert "see `occamrl verify`" in answer.stderr
+    folder.experiment_file.write_text("{}")
+    with pytest.raises(RecordError, match="run the spec again: finished cells stay"):
+        status(folder.path)
+
+
+def test_a_decision_that_is_none_is_not_drawn(folder: Folder, tmp_path: Path) -> None:
+    path = manifest(folder)
+    table = pq.read_table(path.parent / "phases.parquet")
+    columns = {**table.to_pydict(), "facts": ['{"chosen": true, "active": "all"}'] * table.num_rows}
+    replace(path, "phases.parquet", to_parquet(pa.table(columns, schema=SCHEMAS["phases.parquet"])))
+    write_report(folder.path, tmp_path / "page.html", tmp_path / "figures")
+    assert not list((tmp_path / "figures").glob("*decisions*"))

@@ -24,6 +24,7 @@ PARTIAL = ".partial"
 _PARTIAL = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.partial")  # as write_whole makes them, and nobody else's
 LARGEST_JSON = 64 * 2**20
 DEEPEST_JSON = 64
+LARGEST_NUMBER = 1e300  # sums of larger ones overflow
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 

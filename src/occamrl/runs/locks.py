@@ -60,11 +60,8 @@ class FolderLock:
                 time.sleep(0.05)
                 continue
             if self._is_current(handle):
-                self.recovered = holder_of(self.path)
-                if self.recovered is None and os.fstat(handle).st_size:  # somebody's file, not to be written over
-                    os.close(handle)
-                    raise RecordError(self.path, got="a file that is no lock", expected="none, or one of an experiment")
                 self.handle = handle
+                self.recovered = holder_of(self.path)
                 try:
                     self._write(self.token)
                 except OSError as error:
