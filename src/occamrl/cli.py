@@ -7,7 +7,7 @@ by Ctrl-C. `select` also has 3 (not enough data) and 4 (no class of the ladder e
 from __future__ import annotations
 
 import importlib
-import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +15,7 @@ import typer
 
 from occamrl import __version__
 from occamrl.commands.learn import learn
-from occamrl.commands.telling import FAILED, INTERRUPTED, Json, print_lines, told
+from occamrl.commands.telling import FAILED, INTERRUPTED, Json, open_standard_streams, print_lines, tell, told
 from occamrl.errors import OccamRLError
 
 if TYPE_CHECKING:
@@ -84,13 +84,14 @@ def _execute(
         tally = execute(Folder(path), options, display, experiment)
         counts = {"finished": tally.done + tally.earlier, "failed": len(tally.failed), "stopped": tally.stopped}
         display({"event": "end", **counts})
+    name = shlex.quote(str(path))  # to be pasted into a shell
     if tally.stopped:
-        typer.echo(f"Stopped. Go on with: occamrl resume {path}", err=True)
+        tell(f"Stopped. Go on with: occamrl resume {name}")
         raise typer.Exit(INTERRUPTED)
     if not as_json:
-        typer.echo(f"{tally.done + tally.earlier} cells finished, {len(tally.failed)} failed: {path}", err=True)
+        tell(f"{tally.done + tally.earlier} cells finished, {len(tally.failed)} failed: {path}")
     if tally.failed:
-        typer.echo(f"See why with: occamrl status {path}; try again with: occamrl resume {path}", err=True)
+        tell(f"See why with: occamrl status {name}; try again with: occamrl resume {name}")
         raise typer.Exit(FAILED)
 
 
@@ -179,34 +180,33 @@ def demo(
     show: Annotated[bool, typer.Option(help="Open the figure when there is a desktop.")] = True,
 ) -> None:
     """Run the learners on built-in problems; print a table and draw a figure."""
-    from occamrl.demo import demonstrate, open_file
+    with told():
+        from occamrl.demo import demonstrate, open_file
 
-    path = demonstrate(out, typer.echo)
-    if show:
-        open_file(path)
+        path = demonstrate(out, typer.echo)
+        if show:
+            open_file(path)
 
 
 @app.command("list")
 def list_names(as_json: Json = False) -> None:
     """List the problems, families, learners, selectors, specs and ladders that are found."""
-    from occamrl import registry
-    from occamrl.environments.ladder_spec import shipped_ladders
-    from occamrl.runs.spec import shipped
+    with told():
+        from occamrl import registry
+        from occamrl.environments.ladder_spec import shipped_ladders
+        from occamrl.runs.spec import shipped
 
-    kinds = ("problems", "families", "learners", "selectors")
-    found: dict[str, list[str]] = {kind: sorted(getattr(registry, kind)()) for kind in kinds}
-    found["specs"], found["ladders"] = shipped(), shipped_ladders()
-    if as_json:
-        typer.echo(json.dumps(found))
-        return
-    for kind, names in found.items():
-        typer.echo(f"{kind}: {', '.join(names) or '(none yet)'}")
+        kinds = ("problems", "families", "learners", "selectors")
+        found: dict[str, list[str]] = {kind: sorted(getattr(registry, kind)()) for kind in kinds}
+        found["specs"], found["ladders"] = shipped(), shipped_ladders()
+        print_lines(found if as_json else [f"{kind}: {', '.join(names)}" for kind, names in found.items()])
 
 
 @app.command()
 def version() -> None:
     """Print the version."""
-    typer.echo(__version__)
+    with told():
+        typer.echo(__version__)
 
 
 def _later(module: str) -> Any:
@@ -219,4 +219,5 @@ def _later(module: str) -> Any:
 
 def main() -> None:
     """Entry point of the ``occamrl`` command."""
+    open_standard_streams()
     app()

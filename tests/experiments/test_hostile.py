@@ -16,14 +16,16 @@ import pytest
 
 from occamrl.errors import CheckpointError, InvalidInput
 from occamrl.report.page import write_report
+from occamrl.runs.cells import Cell
 from occamrl.runs.checkpoint import _with_digest, read_arrays
 from occamrl.runs.display import PlainLines, printable
 from occamrl.runs.experiment import Experiment
-from occamrl.runs.failures import RecordError
+from occamrl.runs.failures import RecordError, StorageError
 from occamrl.runs.files import parse_json, seal, sha256
 from occamrl.runs.folder import Folder
-from occamrl.runs.locks import FolderLock
+from occamrl.runs.locks import FolderLock, holder_of
 from occamrl.runs.records import load, status, verify
+from occamrl.runs.summary import lines
 from occamrl.runs.tables import MOST_ROWS, SCHEMAS, to_parquet
 from tests.experiments.common import command, play, write
 
@@ -303,3 +305,132 @@ def test_names_do_not_steer_the_terminal() -> None:
     event = {"event": "failed", "cell": "x", "problem": "\x1b]0;title\x07", "agent": "b", "seed": 0, "text": "t\x1b[2J"}
     PlainLines(stream)(event)
     assert "\x1b" not in stream.getvalue()
+
+
+@pytest.mark.parametrize("name", ["spec.toml", "lock"])
+def test_files_of_somebody_else_stay_as_they_are(tmp_path: Path, name: str) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / name).write_text("mine")
+    (out / ".notes.partial").write_text("mine, too")
+    answer = command("run", write(tmp_path), "--out", out)
+    assert answer.returncode == 1
+    assert f"{name}: got a file" in answer.stderr
+    assert (out / name).read_text() == "mine"
+    assert sorted(path.name for path in out.iterdir()) == [".notes.partial", name]
+
+
+def test_what_is_no_file_is_not_replaced_by_a_report(folder: Folder, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(StorageError, match="no file has this name"):
+        write_report(folder.path, pipe)
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("since", ["1e300", "NaN", "Infinity", "-1e18", "9" * 30, '"yesterday"'])
+def test_a_lock_of_no_time(folder: Folder, since: str) -> None:
+    folder.lock_file.write_text(f'{{"pid": 999999999, "host": "elsewhere", "since": {since}}}')
+    assert "since ?" in "".join(lines(status(folder.path), holder_of(folder.lock_file)))
+
+
+@pytest.mark.parametrize("change", [{"thinning": 7}, {"episodes": 7}])
+def test_a_seed_counts_once_for_a_problem_and_an_agent(folder: Folder, change: dict[str, int]) -> None:
+    document = folder.experiment()
+    other = Cell.of({**document["contents"][0], **change})
+    cells, contents = [*document["cells"], other.id], [*document["contents"], other.content]
+    rewrite(folder.experiment_file, cells=cells, contents=contents)
+    with pytest.raises(RecordError, match="two cells of one problem, agent and seed"):
+        status(folder.path)
+
+
+def test_a_label_that_is_no_text(folder: Folder) -> None:
+    content = folder.experiment()["contents"][0]
+    content["agent"]["label"] = "\ud800"
+    with pytest.raises(ValueError, match="surrogates"):
+        Cell.of(content)
+    rewrite(folder.experiment_file, contents=[content], cells=["0" * 16])
+    with pytest.raises(RecordError, match=r"experiment\.json"):
+        status(folder.path)
+
+
+def test_an_experiment_too_large_to_be_read_again_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("occamrl.runs.folder.LARGEST_JSON", 500)
+    with pytest.raises(RecordError, match="fewer cells"):
+        Experiment.from_toml(write(tmp_path)).settle(Folder(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+GAPS: list[tuple[str, str, object]] = [
+    ("curve.parquet", "episode", None),
+    ("curve.parquet", "episode", 0),
+    ("curve.parquet", "episode", 2**62),
+    ("curve.parquet", "cumulative_regret", float("nan")),
+    ("curve.parquet", "cumulative_regret", 1e308),
+    ("curve.parquet", "regret", None),
+    ("curve.parquet", "agent", "another"),
+    ("curve.parquet", "seed", 7),
+    ("phases.parquet", "phase", None),
+    ("phases.parquet", "phase", 3),
+    ("phases.parquet", "episodes", -(2**62)),
+    ("phases.parquet", "epoch", None),
+    ("phases.parquet", "regret", float("inf")),
+    ("phases.parquet", "facts", None),
+]
+
+
+@pytest.mark.parametrize(("name", "column", "value"), GAPS)
+def test_rows_that_do_not_add_up(folder: Folder, name: str, column: str, value: object) -> None:
+    path = manifest(folder)
+    table = pq.read_table(path.parent / name)
+    columns = {**table.to_pydict(), column: [value] * table.num_rows}
+    replace(path, name, to_parquet(pa.table(columns, schema=SCHEMAS[name])))
+    with pytest.raises(RecordError, match=name):
+        load(folder.path)
+    (damage,) = verify(folder.path)
+    assert damage.cell == path.parent.name
+
+
+def test_episodes_in_disorder(folder: Folder) -> None:
+    path = manifest(folder)
+    table = pq.read_table(path.parent / "curve.parquet")
+    columns = {name: values[::-1] for name, values in table.to_pydict().items()}
+    replace(path, "curve.parquet", to_parquet(pa.table(columns, schema=SCHEMAS["curve.parquet"])))
+    with pytest.raises(RecordError, match="do not add up"):
+        load(folder.path)
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [
+        '{"episodes": 0, "total": 9e299, "regret": 0, "rate": 0, "time": 1}',
+        '{"episodes": 0, "total": -9e299, "regret": 0, "rate": -1, "time": 1}',
+        '{"episodes": 0, "total": 1, "regret": NaN, "rate": 1, "time": 1}',
+    ],
+)
+def test_a_progress_beyond_all_bounds_is_none(folder: Folder, progress: str) -> None:
+    path = manifest(folder)
+    path.unlink()
+    path.with_name("progress.json").write_text(progress)
+    assert "0 running" in lines(status(folder.path), None)[0]
+
+
+def test_what_to_do_about_damage_is_said(folder: Folder) -> None:
+    manifest(folder).write_text("{")
+    answer = command("resume", folder.path)
+    assert answer.returncode == 1
+    assert "see `occamrl verify`" in answer.stderr
+    folder.experiment_file.write_text("{}")
+    with pytest.raises(RecordError, match="run the spec again: finished cells stay"):
+        status(folder.path)
+
+
+def test_a_decision_that_is_none_is_not_drawn(folder: Folder, tmp_path: Path) -> None:
+    path = manifest(folder)
+    table = pq.read_table(path.parent / "phases.parquet")
+    columns = {**table.to_pydict(), "facts": ['{"chosen": true, "active": "all"}'] * table.num_rows}
+    replace(path, "phases.parquet", to_parquet(pa.table(columns, schema=SCHEMAS["phases.parquet"])))
+    write_report(folder.path, tmp_path / "page.html", tmp_path / "figures")
+    assert not list((tmp_path / "figures").glob("*decisions*"))

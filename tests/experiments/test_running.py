@@ -361,10 +361,43 @@ def test_runs_outside_the_main_thread(tmp_path: Path) -> None:
     assert len(found[0].cells) == 4
 
 
-@pytest.mark.parametrize("options", [{"workers": 0}, {"workers": True}, {"checkpoint_seconds": 0.0}])
+@pytest.mark.parametrize(
+    "options", [{"workers": 0}, {"workers": True}, {"checkpoint_seconds": 0.0}, {"silence_seconds": float("nan")}]
+)
 def test_options_are_checked(options: dict[str, float]) -> None:
     with pytest.raises(ParameterError):
         Options(**options)  # type: ignore[arg-type]  # options of all types
+
+
+def test_no_cell_is_begun_after_the_request_to_stop(tmp_path: Path) -> None:
+    """Ctrl-C while workers are being started: those that come later would not have heard it."""
+    experiment = Experiment.from_toml(write(tmp_path, slow(100_000_000)))
+    folder = Folder(tmp_path / "out")
+    folder.path.mkdir()
+    experiment.settle(folder)
+    with FolderLock(folder.lock_file) as lock:
+        pool = LocalPool(folder, 2, QUICK, lock.handle)
+        events = []
+        for event in pool.play(experiment.cells):
+            events.append(event["event"])
+            if event["event"] == "begin":
+                pool.stop()
+    assert events.count("begin") == 1
+    assert events.count("stopped") == len(experiment.cells)
+
+
+def test_a_run_that_finished_all_the_same_was_not_stopped(tmp_path: Path) -> None:
+    """Ctrl-C when nothing is left to stop."""
+
+    def press(event: Event) -> None:
+        if event["event"] == "done":
+            signal.raise_signal(signal.SIGINT)
+
+    experiment = Experiment.from_toml(
+        write(tmp_path, SMALL.replace("seeds = 2", "seeds = 1").split('[[agent]]\nname = "Opt')[0])
+    )
+    tally = execute(Folder(tmp_path / "out"), Options(workers=1), press, experiment)
+    assert (tally.done, tally.stopped) == (1, False)
 
 
 def test_a_pool_without_cells_does_nothing(tmp_path: Path) -> None:

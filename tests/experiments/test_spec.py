@@ -18,6 +18,17 @@ from tests.experiments.common import SMALL, write
 
 NEEDS = {"dimension": {"ARLLinDim"}, "norm": {"ARLLinNorm"}, "ladder": {"ARLGen"}}
 
+MANY = ", ".join(f"x{i} = {list(range(100))}" for i in range(6))  # 10^12 combinations
+MIXTURE = """
+name = "mixture"
+episodes = 100
+seeds = 1
+[[problem]]
+name = "SparseMixture"
+parameters = { dimension = 8 }
+[[agent]]
+name = "UCRLVTRLin"
+parameters = { norm_bound = 1.0, features = """
 WRONG = """
 name = ""
 episodes = 0
@@ -40,7 +51,7 @@ def faults(folder: Path, text: str) -> dict[str, tuple[str, str]]:
 
 def test_every_fault_of_the_form_is_told_at_once(tmp_path: Path) -> None:
     found = faults(tmp_path, WRONG)
-    assert set(found) == {"name", "episodes", "seeds", "seeds[1]", "thining", "problem[0].parameter", "agent[0].name"}
+    assert set(found) == {"name", "episodes", "seeds[1]", "thining", "problem[0].parameter", "agent[0].name"}
     assert "did you mean 'thinning'?" in found["thining"][1]
     assert "did you mean 'parameters'?" in found["problem[0].parameter"][1]
     assert found["episodes"] == ("0", "greater than or equal to 1")
@@ -79,18 +90,46 @@ def test_every_fault_of_the_content_is_told_at_once(tmp_path: Path) -> None:
         (SMALL.replace('name = "small"', 'name = "small"\nbaseline = "optimal"'), "baseline"),
         (SMALL.replace("{ states = 3 }", "{ states = 3 }\nsweep = { states = [3] }"), "problem[0].sweep.states"),
         (SMALL.replace("{ states = 3 }", "{ states = 1979-05-27 }"), "problem[0].parameters"),
-        (SMALL.replace("seeds = 2", "seeds = 1_000_000"), "cells"),
+        (SMALL.replace("seeds = 2", "seeds = 1_000_000"), "seeds"),
+        (SMALL.replace("seeds = 2", "seeds = 60_000"), "cells"),
+        (SMALL.replace("seeds = 2", "seeds = 1_000_000_000_000"), "seeds"),
+        (SMALL.replace("episodes = 500", "episodes = " + "9" * 5_000), "file"),
+        (SMALL.replace("episodes = 500", "episodes = 0x" + "f" * 5_000), "episodes"),
+        (SMALL.replace("{ states = 3 }", "{ states = 1_000_000 }"), "problem[0].parameters"),
+        (SMALL.replace("{ states = 3 }", f"{{ }}\nsweep = {{ {MANY} }}"), "problem.sweep"),
+        (SMALL + f"sweep = {{ {MANY} }}", "agent.sweep"),
+        (MIXTURE + "{ restrict = 5 } }", "agent[0].parameters.features.restrict"),
+        (MIXTURE + "{ restrict = [] } }", "agent[0].parameters.features.restrict"),
+        (MIXTURE + "{ restrict = [" + "9" * 30 + "] } }", "agent[0].parameters"),
+        (
+            SMALL + '[[agent]]\nname = "ARLGen"\nparameters.ladder.sizes = [1_000_000_000_000]',
+            "agent[2].parameters.ladder.sizes",
+        ),
     ],
 )
 def test_faults_name_their_key(tmp_path: Path, text: str, key: str) -> None:
     assert key in faults(tmp_path, text)
 
 
+@pytest.mark.parametrize("seeds", ["0", "-1", "true", '"2"', "2.0", "[]", "{ a = 1 }"])
+def test_one_mistake_is_told_once(tmp_path: Path, seeds: str) -> None:
+    assert set(faults(tmp_path, SMALL.replace("seeds = 2", f"seeds = {seeds}"))) == {"seeds"}
+    with pytest.raises(SpecError, match=r": 1 thing\(s\) to mend"):
+        Experiment.from_toml(tmp_path / "spec.toml")
+
+
+def test_a_mark_of_the_encoding_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "spec.toml"
+    path.write_text(SMALL, encoding="utf-8-sig")
+    assert len(Experiment.from_toml(path).cells) == 4
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="did you mean 'demo'"):
         Experiment.from_toml("dmeo")
-    with pytest.raises(SpecError, match="nothing there"):
-        Experiment.from_toml(tmp_path / "no.toml")
+    for name in ("no.toml", "n" * 300):  # more than a file system takes
+        with pytest.raises(SpecError, match="nothing there"):
+            Experiment.from_toml(tmp_path / name)
 
 
 def test_sweeps_expand_to_every_combination() -> None:

@@ -33,7 +33,7 @@ class Step:
 def choice_of(cells: Sequence[Cell]) -> str | None:
     """Return which kind of decision the phases of these cells carry; None if none."""
     for name in CHOICES:
-        if any(phase["facts"].get(name) is not None for cell in cells for phase in cell.phases):
+        if any(plain_choice(name, phase["facts"].get(name)) is not None for cell in cells for phase in cell.phases):
             return name
     return None
 

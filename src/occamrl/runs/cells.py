@@ -21,6 +21,7 @@ from occamrl.runs.spec import MOST_CELLS, MOST_EPISODES, MOST_POINTS, AgentEntry
 ID = re.compile(r"[0-9a-f]{16}")
 FORMAT = 1
 _RANGES = {"seed": (0, 2**63 - 1), "episodes": (1, MOST_EPISODES), "thinning": (0, MOST_POINTS)}
+_OF_PARAMETERS = (OccamRLError, TypeError, ValueError, ArithmeticError, LookupError, MemoryError)  # what they can raise
 _NAMED = {"name": str, "label": str, "parameters": dict}
 
 
@@ -63,6 +64,7 @@ class Cell:
             value = getattr(made, name)
             if not isinstance(value, dict) or {key: type(part) for key, part in value.items()} != _NAMED:
                 raise ParameterError(name, got=str(value)[:60], expected=f"an object with {', '.join(_NAMED)}")
+            value["label"].encode()  # half of a surrogate pair is no text: a ValueError
         return made
 
     def make(self) -> tuple[Any, Agent]:
@@ -86,19 +88,30 @@ def _problem(name: str, parameters: str) -> Any:
 
 def expand(spec: Spec, path: str | Path) -> list[Cell]:
     """Return the cells of a spec, after building every problem and agent once; all that is wrong is told at once."""
+    seeds = spec.seed_list
+    count = _pairs_of_labels(spec) * len(seeds)
+    if not 0 < count <= MOST_CELLS:  # before any of them is built
+        raise SpecError(path, [Fault("cells", f"{count:,}", f"from 1 to {MOST_CELLS:,}")])
     faults: list[Fault] = []
     problems = list(_problems(spec, faults))
     pairs = list(_pairs(spec, problems, faults))
     if faults:
         raise SpecError(path, list(dict.fromkeys(faults)))
-    count = len(pairs) * len(spec.seed_list)
-    if not 0 < count <= MOST_CELLS:
-        raise SpecError(path, [Fault("cells", f"{count:,}", f"from 1 to {MOST_CELLS:,}")])
     return [
         Cell(problem=problem, agent=agent, seed=seed, episodes=episodes, thinning=spec.thinning)
         for problem, agent, episodes in pairs
-        for seed in spec.seed_list
+        for seed in seeds
     ]
+
+
+def _plays(agent: AgentEntry, problem: ProblemEntry, label: str) -> bool:
+    return not agent.only or not {problem.name, label}.isdisjoint(agent.only)
+
+
+def _pairs_of_labels(spec: Spec) -> int:
+    """Return how many (problem, agent) there are."""
+    labels = [(problem, label) for problem in spec.problem for label, _ in problem.variants()]
+    return sum(agent.size * sum(_plays(agent, *each) for each in labels) for agent in spec.agent)
 
 
 Described = dict[str, Any]
@@ -118,7 +131,7 @@ def _problems(spec: Spec, faults: list[Fault]) -> Iterator[tuple[ProblemEntry, D
                 canonical(parameters)
                 problem = _problem(name, json.dumps(parameters))
                 _ = problem.mdp  # built here, so that what is wrong with it shows now
-            except (OccamRLError, TypeError, ValueError) as error:
+            except _OF_PARAMETERS as error:
                 faults.append(_fault(error, key, entry.sweep))
             else:
                 yield entry, described, problem
@@ -137,9 +150,8 @@ def _pairs(
         episodes = entry.episodes or spec.episodes
         for number, name in names.items():
             agent = spec.agent[number]
-            if agent.only and not {entry.name, described["label"]} & set(agent.only):
-                continue
-            yield from _agents(agent, number, name, described, problem, episodes, faults)
+            if _plays(agent, entry, described["label"]):
+                yield from _agents(agent, number, name, described, problem, episodes, faults)
 
 
 def _agents(
@@ -149,7 +161,7 @@ def _agents(
         try:
             canonical(parameters)
             make_agent(name, parameters, made, episodes)
-        except (OccamRLError, TypeError, ValueError) as error:
+        except _OF_PARAMETERS as error:
             faults.append(_fault(error, f"agent[{number}]", entry.sweep))
         else:
             yield problem, {"name": name, "label": label, "parameters": parameters}, episodes
@@ -159,7 +171,7 @@ def _fault(error: Exception, key: str, sweep: dict[str, Any]) -> Fault:
     """Return what is wrong with a parameter, under the key where the user wrote it."""
     if not isinstance(error, InvalidInput):
         return Fault(
-            f"{key}.parameters", f"{type(error).__name__}: {error}", "numbers, strings, booleans, lists, tables"
+            f"{key}.parameters", f"{type(error).__name__}: {error}", "values of valid kinds and sizes, none of them nan"
         )
     name = error.field.split()[0] if " " in error.field else error.field
     if isinstance(error, UnknownName) and error.field.endswith(" parameter"):

@@ -5,6 +5,7 @@ Names come from specs and are shown, never obeyed: control characters are made v
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -55,6 +56,14 @@ def quiet(stream: TextIO | None = None) -> Display:
     return LiveTable(stream) if stream.isatty() else FewLines(stream)
 
 
+def _write(stream: TextIO, line: str) -> None:
+    """Write a line, unless it is empty; that nobody can read it, on a full disk, is no reason to end a run."""
+    if line:
+        with contextlib.suppress(OSError):
+            stream.write(printable(line) + "\n")
+            stream.flush()
+
+
 class _Context:
     def __enter__(self) -> Self:
         return self
@@ -94,10 +103,7 @@ class PlainLines(_Context):
             if now - self.told.setdefault(event["cell"], now) < PLAIN_EVERY:
                 return
             self.told[event["cell"]] = now
-        line = describe(event, self.count)
-        if line:
-            self.stream.write(printable(line) + "\n")
-            self.stream.flush()
+        _write(self.stream, describe(event, self.count))
 
 
 class FewLines(_Context):
@@ -124,8 +130,7 @@ class FewLines(_Context):
             line = self.count.line() + (f"; running: {under_way}" if under_way else "")
         if line:
             self.told = now
-            self.stream.write(printable(line) + "\n")
-            self.stream.flush()
+        _write(self.stream, line)
 
 
 class LiveTable:
@@ -144,7 +149,8 @@ class LiveTable:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.live.stop()
+        with contextlib.suppress(OSError):
+            self.live.stop()
 
     def __call__(self, event: Event) -> None:
         """Take note of an event."""
@@ -155,7 +161,8 @@ class LiveTable:
         self.running.pop(event.get("cell", ""), None)
         line = describe(event, self.count)
         if line and event["event"] != "done":
-            self.console.print(Text(printable(line)))
+            with contextlib.suppress(OSError):
+                self.console.print(Text(printable(line)))
 
     def _table(self) -> Table:
         table = Table(title=Text(self.count.line()), title_justify="left", box=None, padding=(0, 2, 0, 0))

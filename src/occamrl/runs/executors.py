@@ -50,7 +50,13 @@ class _Worker:
     heard: float
     cell: Cell | None = None
     hung: bool = False
+    asked: bool = False  # to stop
     last_words: deque[str] = field(default_factory=lambda: deque(maxlen=20))
+
+    def ask_to_stop(self) -> None:
+        self.asked = True
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
 
 
 class LocalPool:
@@ -85,7 +91,7 @@ class LocalPool:
                     yield from ({"event": "stopped", "cell": cell.id, "text": "not begun"} for cell in waiting)
                     waiting.clear()
                 yield from self._assign(waiting)
-                self._end_the_silent()
+                self._look_after_workers()
                 try:
                     worker, line = self._news.get(timeout=0.2)
                 except queue.Empty:
@@ -98,19 +104,16 @@ class LocalPool:
             self._close()
 
     def stop(self) -> None:
-        """Ask the workers to stop; asked a second time, end them."""
+        """Have the workers asked to stop; asked a second time, end them."""
         if self._stopping is not None:
             for worker in self._workers:
                 worker.process.kill()
             return
-        self._stopping = time.monotonic()
-        for worker in self._workers:
-            if worker.process.poll() is None:
-                worker.process.send_signal(signal.SIGINT)
+        self._stopping = time.monotonic()  # a signal can come anywhere, also while a worker is started: see play
 
     def _assign(self, waiting: deque[Cell]) -> Iterator[Event]:
         """Give waiting cells to idle workers, starting some if there are too few."""
-        while waiting:
+        while waiting and self._stopping is None:
             idle = [worker for worker in self._workers if worker.cell is None]
             if not idle:
                 if len(self._workers) >= self.size:
@@ -158,13 +161,16 @@ class LocalPool:
             for line in stream:
                 worker.last_words.append(line.decode(errors="replace"))
 
-    def _end_the_silent(self) -> None:
+    def _look_after_workers(self) -> None:
+        """End those that are silent, or that do not stop; ask the others to stop if it is time to."""
         now = time.monotonic()
         for worker in self._workers:
             silent = worker.cell is not None and now - worker.heard > self.silence
             if silent or (self._stopping is not None and now - self._stopping > _GRACE):
                 worker.hung = silent
                 worker.process.kill()
+            elif self._stopping is not None and not worker.asked:
+                worker.ask_to_stop()
 
     def _take(self, worker: _Worker, line: bytes | None, tries: dict[str, int]) -> Iterator[Event]:
         """Turn a line from a worker, or its end, into events."""

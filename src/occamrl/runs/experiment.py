@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from occamrl.errors import ParameterError
+from occamrl.errors import ParameterError, require_number
 from occamrl.runs.cells import Cell, expand
 from occamrl.runs.display import quiet
 from occamrl.runs.executors import SILENCE_SECONDS, Event, Executor, LocalPool
@@ -57,8 +58,7 @@ class Options:
         if self.workers is not None and (type(self.workers) is not int or self.workers < 1):
             raise ParameterError("workers", got=self.workers, expected="a whole number >= 1")
         for name in ("checkpoint_seconds", "silence_seconds"):
-            if not getattr(self, name) > 0:
-                raise ParameterError(name, got=getattr(self, name), expected="a number > 0")
+            require_number(name, getattr(self, name), 0.0, math.inf, open_low=True)
 
     @property
     def pool_size(self) -> int:
@@ -148,6 +148,7 @@ def execute(folder: Folder, options: Options, listen: Listener, experiment: Expe
         folder.experiment()
     else:
         make_folder(folder.path)
+        folder.require_unclaimed(experiment.source)
     with FolderLock(folder.lock_file) as lock:
         if lock.recovered is not None:
             listen({"event": "warning", "text": f"the lock of {describe(lock.recovered)} was left behind; recovered"})
@@ -159,8 +160,8 @@ def execute(folder: Folder, options: Options, listen: Listener, experiment: Expe
         if not todo:
             return Tally(done=0, earlier=finished, failed=(), stopped=False)
         executor = _executor(folder, options, lock)
-        with _interruptions(executor) as interrupted:
-            return _follow(folder, executor, todo, finished, listen, interrupted)
+        with _interruptions(executor):
+            return _follow(folder, executor, todo, finished, listen)
 
 
 def _sort(folder: Folder) -> tuple[list[Cell], int]:
@@ -168,7 +169,10 @@ def _sort(folder: Folder) -> tuple[list[Cell], int]:
     todo = []
     planned = folder.planned()
     for cell in planned:
-        manifest = folder.manifest(cell.id)
+        try:
+            manifest = folder.manifest(cell.id)
+        except RecordError as error:
+            raise error.with_advice() from error
         if manifest is None or manifest["status"] != "done":
             if manifest is not None:
                 try:
@@ -188,14 +192,7 @@ def _executor(folder: Folder, options: Options, lock: FolderLock) -> Executor:
     return LocalPool(folder, options.pool_size, settings, lock.handle, options.silence_seconds)
 
 
-def _follow(
-    folder: Folder,
-    executor: Executor,
-    todo: list[Cell],
-    finished: int,
-    listen: Listener,
-    interrupted: threading.Event,
-) -> Tally:
+def _follow(folder: Folder, executor: Executor, todo: list[Cell], finished: int, listen: Listener) -> Tally:
     """Hand on what happens, write down failures, and stop everything when nothing can be written."""
     cells = {cell.id: cell for cell in todo}
     done, failed, trouble = 0, [], None
@@ -218,7 +215,7 @@ def _follow(
         listen(event if cell is None else {**event, **named(cell)})
     if trouble is not None:
         raise trouble
-    return Tally(done=done, earlier=finished, failed=tuple(failed), stopped=interrupted.is_set())
+    return Tally(done=done, earlier=finished, failed=tuple(failed), stopped=done + len(failed) < len(todo))
 
 
 def named(cell: Cell) -> dict[str, Any]:
@@ -227,22 +224,20 @@ def named(cell: Cell) -> dict[str, Any]:
 
 
 @contextmanager
-def _interruptions(executor: Executor) -> Iterator[threading.Event]:
+def _interruptions(executor: Executor) -> Iterator[None]:
     """Turn Ctrl-C and SIGTERM into a request to stop (in the main thread, the only one that gets signals)."""
-    asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield
         return
 
     def ask(*_: object) -> None:
-        asked.set()
         executor.stop()
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number in before:
         signal.signal(number, ask)
     try:
-        yield asked
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -40,6 +40,10 @@ class RecordError(InvalidInput):
         self.path = str(path)
         super().__init__(str(path), got=got, expected=expected)
 
+    def with_advice(self) -> RecordError:
+        """Return the error with what to do about a damaged cell."""
+        return RecordError(self.path, got=self.got, expected=f"{self.expected}; see `occamrl verify`")
+
 
 class StorageError(OccamRLError, OSError):
     """A file could not be written: no room, no permission, a read-only folder."""

@@ -7,6 +7,7 @@ depth only. Sealed JSON carries a digest of itself in its one canonical form, so
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -20,8 +21,10 @@ from occamrl.runs.failures import RecordError, StorageError
 from occamrl.runs.faults import reach
 
 PARTIAL = ".partial"
+_PARTIAL = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.partial")  # as write_whole makes them, and nobody else's
 LARGEST_JSON = 64 * 2**20
 DEEPEST_JSON = 64
+LARGEST_NUMBER = 1e300  # sums of larger ones overflow
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -32,11 +35,14 @@ def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
     Raises
     ------
     StorageError
-        Naming the file, with the system's reason; a file that was there before is as it was.
+        Naming the file, with the system's reason; a file that was there before is as it was. What has the name and is
+        no file (a pipe, a device, a folder) is left alone.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}{PARTIAL}")
     try:
         try:
+            if path.exists() and not path.is_file():
+                raise FileExistsError(errno.EEXIST, "something that is no file has this name")
             reach("open", path)
             with partial.open("xb") as file:
                 half = len(content) // 2
@@ -78,14 +84,10 @@ def sync_folder(folder: Path) -> None:
 
 def sweep(folder: Path) -> int:
     """Remove temporary files that a killed process left in a folder; return how many there were."""
-    found = [Path(entry.path) for entry in os.scandir(folder) if _is_partial(entry.name)]
+    found = [Path(entry.path) for entry in os.scandir(folder) if _PARTIAL.fullmatch(entry.name)]
     for path in found:
         path.unlink(missing_ok=True)
     return len(found)
-
-
-def _is_partial(name: str) -> bool:
-    return name.startswith(".") and name.endswith(PARTIAL)
 
 
 def read_plain(path: Path, largest: int) -> bytes:

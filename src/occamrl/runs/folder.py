@@ -22,6 +22,8 @@ from typing import Any
 from occamrl.runs.cells import Cell, require_id
 from occamrl.runs.failures import RecordError, StorageError
 from occamrl.runs.files import (
+    LARGEST_JSON,
+    LARGEST_NUMBER,
     make_folder,
     read_plain,
     read_sealed,
@@ -32,6 +34,7 @@ from occamrl.runs.files import (
     there,
     write_whole,
 )
+from occamrl.runs.locks import holder_of
 
 FORMAT = 1
 LARGEST_MANIFEST = 2**20
@@ -55,9 +58,19 @@ class Folder:
         """Say whether there is an experiment."""
         return there(self.experiment_file)
 
+    def require_unclaimed(self, source: bytes) -> None:
+        """Refuse a folder of no experiment in which our files would take the place of somebody else's."""
+        if self.exists() or there(self.cells):  # the first thing that is made
+            return
+        foreign = {
+            self.spec_file: there(self.spec_file) and not _holds(self.spec_file, source),
+            self.lock_file: not _holds(self.lock_file, b"") and there(self.lock_file) and not holder_of(self.lock_file),
+        }
+        for path in (path for path, found in foreign.items() if found):
+            raise RecordError(path, got="a file of no experiment", expected="a folder without one")
+
     def create(self, name: str, spec: dict[str, Any], source: bytes, cells: list[Cell]) -> None:
         """Make the folder, or add the cells of a larger spec to it."""
-        make_folder(self.cells)
         document = {
             "format": FORMAT,
             "name": name,
@@ -66,7 +79,14 @@ class Folder:
             "contents": [cell.content for cell in cells],
             "files": {"spec.toml": sha256(source)},
         }
-        for path, content in ((self.spec_file, source), (self.experiment_file, seal(document))):
+        sealed = seal(document)
+        if len(sealed) > LARGEST_JSON:
+            got = f"cells that take {len(sealed):,} bytes to describe"
+            raise RecordError(
+                self.experiment_file, got=got, expected=f"at most {LARGEST_JSON:,}: fewer cells in one spec"
+            )
+        make_folder(self.cells)
+        for path, content in ((self.spec_file, source), (self.experiment_file, sealed)):
             if not _holds(path, content):
                 write_whole(path, content)
 
@@ -75,7 +95,11 @@ class Folder:
         path = self.experiment_file
         if not self.exists():
             raise RecordError(self.path, got="no experiment.json", expected="a folder written by `occamrl run`")
-        document = read_sealed(path)
+        try:
+            document = read_sealed(path)
+        except RecordError as error:
+            mend = f"{error.expected}; remove it and run the spec again: finished cells stay"
+            raise RecordError(path, got=error.got, expected=mend) from error
         require_format(document, path)
         for key, kind in _EXPERIMENT.items():
             if not isinstance(document.get(key), kind):
@@ -85,6 +109,11 @@ class Folder:
             raise RecordError(path, got="cells twice, or not as many as contents", expected="one content per cell")
         for cell, content in zip(ids, contents, strict=True):
             require_content(require_id(cell, path), content, path)
+        places = {(content["problem"]["label"], content["agent"]["label"], content["seed"]) for content in contents}
+        if len(places) < len(contents):
+            raise RecordError(
+                path, got="two cells of one problem, agent and seed", expected="one, so that it counts once"
+            )
         require_folder(self.cells)
         return document
 
@@ -196,7 +225,6 @@ def require_content(cell: str, content: Any, path: Path) -> None:
 
 
 _NUMBERS = ("total_regret", "total_return", "wall_time", "plans", "pessimistic_episodes")
-_LARGEST_NUMBER = 1e300
 
 
 def require_manifest(document: dict[str, Any], path: Path) -> None:
@@ -205,7 +233,7 @@ def require_manifest(document: dict[str, Any], path: Path) -> None:
         raise RecordError(path, got=f"status {str(document.get('status'))[:20]!r}", expected="'done' or 'failed'")
     for key in _NUMBERS if document["status"] == "done" else ():
         value: Any = document.get(key)
-        if type(value) not in (int, float) or not abs(value) <= _LARGEST_NUMBER:
+        if type(value) not in (int, float) or not abs(value) <= LARGEST_NUMBER:
             raise RecordError(path, got=f"{key}: {str(value)[:60]!r}", expected="a finite number")
     for key in ("files", "versions", "machine"):
         if not isinstance(document.get(key), dict) or not all(isinstance(v, str) for v in document[key].values()):

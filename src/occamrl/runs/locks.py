@@ -28,6 +28,7 @@ except ImportError:  # Windows: folders can be read there (list, status, report,
 
 _WAIT = 20.0  # seconds given to the workers of a dead process to notice and to end
 _LARGEST = 10_000
+_LATEST = 1e11  # the year 5138: a time beyond it is none
 
 
 class FolderLock:
@@ -120,7 +121,8 @@ def describe(holder: dict[str, Any] | None) -> str:
     if holder is None or type(holder.get("pid")) is not int:
         return "another process"
     since = holder.get("since")
-    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since)) if isinstance(since, (int, float)) else "?"
+    known = isinstance(since, (int, float)) and 0 <= since < _LATEST
+    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since)) if known else "?"
     return f"process {holder['pid']} on {str(holder.get('host'))[:100]!r}, since {began}"
 
 

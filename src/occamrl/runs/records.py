@@ -16,9 +16,10 @@ from occamrl.runs.failures import RecordError
 from occamrl.runs.files import read_json, read_plain, real_folder, sha256, there
 from occamrl.runs.folder import TABLES, Folder
 from occamrl.runs.locks import is_gone
-from occamrl.runs.tables import SCHEMAS, from_parquet
+from occamrl.runs.tables import SCHEMAS, from_parquet, require_rows
 
 LARGEST_TABLE = 8 * 2**30
+_LARGEST_NUMBER = 1e18  # of a progress: no run has more of anything
 _LIVE_SECONDS = 60.0  # progress older than this is of a process that is gone, on whatever machine it was
 
 
@@ -98,7 +99,7 @@ def read_progress(cell: Path) -> dict[str, Any] | None:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) < 1e300
+    return type(value) in (int, float) and abs(value) < _LARGEST_NUMBER
 
 
 def load(folder: str | Path) -> Records:
@@ -111,7 +112,7 @@ def load(folder: str | Path) -> Records:
     """
     now = status(folder)
     for wrong in now.damaged.values():
-        raise RecordError(wrong.path, got=wrong.got, expected=f"{wrong.expected}; see `occamrl verify`")
+        raise wrong.with_advice()
     place = Folder(folder)
     tables: dict[str, list[pa.Table]] = {name: [SCHEMAS[name].empty_table()] for name in TABLES}
     for manifest in now.done:
@@ -140,8 +141,7 @@ def read_table(place: Folder, manifest: dict[str, Any], name: str) -> pa.Table:
             path, got=f"SHA-256 {found[:12]}...", expected=f"{str(expected)[:12]}..., as its manifest says"
         )
     table = from_parquet(content, name, path)
-    if set(table.column("cell").unique().to_pylist()) != {manifest["cell"]}:
-        raise RecordError(path, got="rows of another cell", expected=f"rows of {manifest['cell']}")
+    require_rows(table, name, manifest, path)
     return table
 
 

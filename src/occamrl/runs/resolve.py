@@ -114,7 +114,10 @@ def _features(name: str, word: Any, problem: Any) -> FeatureMap:
             return FeatureMap(own)
         if word == "support":
             return FeatureMap(own).restrict(np.flatnonzero(problem.theta).tolist())
-        return FeatureMap(own).restrict(_table(name, word, ("restrict",)).get("restrict", []))
+        chosen = _table(name, word, ("restrict",)).get("restrict")
+        if not isinstance(chosen, list) or not chosen:
+            raise ParameterError(f"{name}.restrict", got=repr(chosen), expected="a list of coordinates")
+        return FeatureMap(own).restrict(chosen)
     raise UnknownName(name, got=word, known=_FEATURES)
 
 
@@ -163,7 +166,7 @@ def _ladder(name: str, value: Any, problem: Any) -> Ladder:
         return Ladder.of_problem(problem)
     table = _table(name, {} if value is None else value, ("sizes", "true", "seed"))
     sizes = table.get("sizes", [2, 8, 32])
-    good = isinstance(sizes, list) and all(type(size) is int and size > 0 for size in sizes)
+    good = isinstance(sizes, list) and all(type(size) is int and 0 < size <= 10**6 for size in sizes)
     if not good or not sizes or sizes != sorted(set(sizes)):
         raise ParameterError(f"{name}.sizes", got=sizes, expected="increasing whole numbers")
     joins = _count(name, table, "true", 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 from occamrl.contracts import Ints
 from occamrl.runs.cells import Cell
 from occamrl.runs.failures import RecordError
+from occamrl.runs.files import LARGEST_NUMBER
 from occamrl.runs.result import Result
 
 _ABOUT = [("cell", pa.string()), ("problem", pa.string()), ("agent", pa.string()), ("seed", pa.int64())]
@@ -113,6 +115,28 @@ def to_parquet(table: pa.Table) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd", row_group_size=max(table.num_rows, 1), store_schema=False)
     return buffer.getvalue()
+
+
+def require_rows(table: pa.Table, name: str, manifest: Mapping[str, Any], path: Path) -> None:
+    """Refuse rows that are not those of the manifest's cell: gaps, infinite numbers, episodes out of order or count."""
+    about = (manifest["cell"], manifest["problem"]["label"], manifest["agent"]["label"], manifest["seed"])
+    for (column, _), value in zip(_ABOUT, about, strict=True):
+        if table.column(column).unique().to_pylist() != [value]:
+            raise RecordError(path, got=f"rows of another cell, by their {column}", expected=f"rows of {about[0]}")
+    for column in table.column_names:
+        values = table.column(column)
+        infinite = values.type == pa.float64() and not (np.abs(values.to_numpy()) <= LARGEST_NUMBER).all()
+        if values.null_count or infinite:
+            raise RecordError(path, got=f"{column}: a row without a finite number", expected="one in each")
+    episodes = table.column("episode" if name == "curve.parquet" else "episodes").to_numpy()
+    if name == "curve.parquet":
+        sound = episodes[0] >= 1 and (np.diff(episodes) > 0).all() and episodes[-1] == manifest["episodes"]
+        sound = sound and table.column("cumulative_regret")[-1].as_py() == manifest["total_regret"]
+    else:
+        sound = (episodes >= 1).all() and int(episodes.astype(object).sum()) == manifest["episodes"]
+        sound = sound and table.column("phase").to_pylist() == list(range(table.num_rows))
+    if not sound:
+        raise RecordError(path, got="episodes or totals that do not add up", expected="those that its manifest says")
 
 
 def from_parquet(content: bytes, name: str, path: Path) -> pa.Table:
