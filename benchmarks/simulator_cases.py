@@ -9,9 +9,9 @@ import numpy as np
 
 from occamrl.contracts import Floats
 from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.problems.river_swim import LEFT, RIGHT
 
 PAIR, WEIGHTS = (3, 8), (0.6, 0.4)
-LEFT, RIGHT = 0, 1
 
 
 class Case(NamedTuple):

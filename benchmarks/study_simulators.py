@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose name contains this")
     options = parser.parse_args()
     shown = []
+    marks = [*(2**i for i in range(4, 30) if 2**i < options.episodes), options.episodes]
     print("case | told the pair | all twelve | pair compatible | the only smallest set | since | sets left")
     for name, make in CASES.items():
         if options.only not in name:
@@ -50,7 +51,7 @@ def main() -> None:
             told.append(run.total_regret)
             agent = orl.UCRLVTRLin(features=sims.features, norm_bound=1.0)
             result, first = orl.run(agent, case.mdp, episodes=1, seed=seed, progress=False), None
-            for k in [2**i for i in range(4, 30) if 2**i < options.episodes] + [options.episodes]:
+            for k in marks:
                 left_over = k - result.total_episodes
                 result = orl.run(agent, case.mdp, episodes=left_over, seed=seed, progress=False, continue_from=result)
                 report = orl.supports(result, sims)
@@ -60,10 +61,10 @@ def main() -> None:
             alone += named(report)
             since.append(first)
             left.append(len(report.sets))
-        looks = len([2**i for i in range(4, 30) if 2**i < options.episodes]) + 1
         times = sorted(k for k in since if k is not None)
         print(
-            f"{name} | {np.mean(told):.1f} | {np.mean(all_twelve):.1f} | {covered} of {options.seeds * looks} reports"
+            f"{name} | {np.mean(told):.1f} | {np.mean(all_twelve):.1f}"
+            f" | {covered} of {options.seeds * len(marks)} reports"
             f" | {alone} of {options.seeds} | {times} | {min(left)} to {max(left)}",
             flush=True,
         )

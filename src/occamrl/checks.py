@@ -116,9 +116,7 @@ def check_family(family: Family, mdp: FiniteMDP | None = None, *, rows: int = 60
         _require(family.contains(family.kernel(member)), f"member {i} is contained")
     states, actions = family.features.states, family.features.actions
     if mdp is None:
-        kernel = np.clip(family.kernel(members[0]), 0.0, None)
-        reward = draw.uniform(size=(states, actions))
-        mdp = FiniteMDP(transition=kernel / kernel.sum(axis=2, keepdims=True), reward=reward, horizon=4)
+        mdp = _problem_of(family.kernel(members[0]), draw.uniform(size=(states, actions)), 4)
     _check_regression(family, mdp, members, draw, rows)
     scales = [family.log_covering_number(alpha) for alpha in (0.01, 0.1, 0.5, 2.0)]
     falling = all(one >= other for one, other in itertools.pairwise(scales))
@@ -144,11 +142,8 @@ def _check_regression(
             bool(np.isclose(gap, ((z[i] - z[0]) ** 2).sum())), f"member {i} is as far as a loop over the rows says"
         )
         _require(best <= loss + 1e-7, "no member has a smaller loss than the estimate")
-    kernel = np.clip(family.kernel(truth), 0.0, None)
     if known.transition_rewards is None and family.features.rewards is None:
-        alone = FiniteMDP(
-            transition=kernel / kernel.sum(axis=2, keepdims=True), reward=known.base_reward, horizon=known.horizon
-        )
+        alone = _problem_of(family.kernel(truth), known.base_reward, known.horizon)
         for start in range(mdp.states):  # fails with probability 1e-9 where all is well
             plan = family.optimistic_values(known, rows, delta=1e-9, start=start)
             _require(plan.shape == alone.optimal_values.shape, "plans are values [H + 1, S]")
@@ -188,12 +183,14 @@ def _check_finite(family: FiniteFamily, mdp: FiniteMDP) -> None:
         kernel = family.kernel(member)
         _require(np.allclose(kernel.sum(axis=2), 1.0) and kernel.min() >= -1e-9, f"member {member} is a kernel")
         if mdp.known.transition_rewards is None:
-            alone = FiniteMDP(
-                transition=np.clip(kernel, 0.0, None) / kernel.sum(axis=2, keepdims=True),
-                reward=mdp.known.base_reward,
-                horizon=mdp.horizon,
-            )
+            alone = _problem_of(kernel, mdp.known.base_reward, mdp.horizon)
             _require(np.allclose(alone.optimal_values, values[member], atol=1e-7), f"member {member} has its own V*")
+
+
+def _problem_of(kernel: Floats, reward: Floats, horizon: int) -> FiniteMDP:
+    """Return the problem of a member, whose probabilities may be off by rounding."""
+    clipped = np.clip(kernel, 0.0, None)
+    return FiniteMDP(transition=clipped / clipped.sum(axis=2, keepdims=True), reward=reward, horizon=horizon)
 
 
 def _check_agent(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> None:

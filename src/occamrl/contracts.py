@@ -75,13 +75,6 @@ class Known:
         return Known.of_sizes(states=self.states, actions=self.actions, horizon=self.horizon)
 
 
-class LearnerState(Protocol):
-    """A learner's state is a NamedTuple of arrays, changed in place; nothing else is needed to go on."""
-
-    @property
-    def _fields(self) -> tuple[str, ...]: ...
-
-
 @runtime_checkable
 class Learner(Protocol):
     """An algorithm = frozen parameters (this object) + a state of arrays + compiled functions.

@@ -7,6 +7,7 @@ the four facts as attributes, so that a program can act on them, and put them in
 from __future__ import annotations
 
 import difflib
+import math
 import numbers
 from collections.abc import Iterable
 
@@ -113,12 +114,11 @@ def require_choice(field: str, value: object, choices: Iterable[str]) -> None:
         raise UnknownName(field, got=value, known=names)
 
 
-def require_number(field: str, value: object, low: float, high: float, *, open_low: bool = False) -> None:
-    """Refuse what is not a real number in [low, high], or in (low, high]."""
-    inside = False
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        number = float(value)
-        inside = (number > low if open_low else number >= low) and number <= high
-    if not inside:
-        bracket = "(" if open_low else "["
-        raise ParameterError(field, got=repr(value), expected=f"a number in {bracket}{low:g}, {high:g}]")
+def require_number(field: str, value: object, low: float, high: float, *, open_low: bool = False) -> float:
+    """Return ``value`` as a float in [low, high], or in (low, high] if ``open_low``; an infinite end is never met."""
+    number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
+    if not (math.isfinite(number) and low <= number <= high) or (open_low and number == low):
+        first = "(" if open_low or math.isinf(low) else "["
+        last = ")" if math.isinf(high) else "]"
+        raise ParameterError(field, got=repr(value), expected=f"a number in {first}{low:g}, {high:g}{last}")
+    return number

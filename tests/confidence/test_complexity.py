@@ -12,11 +12,9 @@ import pytest
 import occamrl as orl
 from occamrl.confidence.complexity import (
     box_log_covering,
-    covering_number,
     eluder_dimension,
     eluder_lower_bound,
     linear_eluder_bound,
-    linear_log_covering,
     metric_entropy,
     predictions,
     regret_bound,
@@ -72,12 +70,11 @@ def test_covering_numbers() -> None:
     stack[:, 0, 0, 0], stack[:, 0, 0, 1] = 1.0 - p, p
     stack[:, 1, 0, 1] = 1.0
     family = orl.FiniteFamily(stack)
-    assert covering_number(family, 0.0) == 5
-    assert covering_number(family, 0.11) == 3  # the distance is 2 |p - p'|
-    assert covering_number(family, 2.0) == 1
+    assert family.covering_number(0.0) == 5
+    assert family.covering_number(0.11) == 3  # the distance is 2 |p - p'|
+    assert family.covering_number(2.0) == 1
     assert metric_entropy(family, 0.0) == pytest.approx(math.log(5))
     assert box_log_covering(np.array([1.0, 0.5]), 1.0, 0.1) == pytest.approx(math.log(5 * 3))
-    assert linear_log_covering(3, 1.0, 2.0, 0.5) == pytest.approx(3 * math.log(9))
 
 
 def test_separation_by_hand() -> None:

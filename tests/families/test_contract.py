@@ -71,6 +71,9 @@ def test_covering_numbers_are_no_smaller_than_the_smallest_cover() -> None:
     linear = orl.LinearFamily(features=orl.FeatureMap([coin(0.0), coin(1.0) - coin(0.0)]), norm_bound=math.sqrt(2.0))
     for alpha in (0.05, 0.3, 0.5):
         assert metric_entropy(linear, alpha) >= math.log(math.ceil(1.0 / alpha - 1e-9))
+        # |phi| of (0, 0): sqrt(2), of (0, 1): 1; two dimensions
+        lipschitz = 1.0 + math.sqrt(2.0)
+        assert metric_entropy(linear, alpha) == pytest.approx(2 * math.log1p(2 * math.sqrt(2.0) * lipschitz / alpha))
 
 
 def test_eluder_bounds_hold_for_small_families() -> None:

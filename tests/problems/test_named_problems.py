@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from occamrl.errors import HorizonError, InvalidInput, ParameterError, UnknownName
 from occamrl.problems.deep_sea import DeepSea
 from occamrl.problems.hard_linear_mixture import HardLinearMixture
+from occamrl.problems.memory import MemoryWalk
 from occamrl.problems.random_mdp import RandomMDP
 from occamrl.problems.river_swim import RiverSwim
+from occamrl.problems.river_zones import RiverZones
 from occamrl.problems.sparse_mixture import SparseMixture
 from occamrl.problems.wide_tree import WideTree
 from tests.problems.reference import require_named_error
@@ -239,6 +241,12 @@ BAD: list[tuple[type[Any], dict[str, Any], type[InvalidInput], str]] = [
     (RandomMDP, {"concentration": math.nan}, ParameterError, "concentration"),
     (RandomMDP, {"successors": 7}, ParameterError, "successors"),
     (RandomMDP, {"seed": -1}, ParameterError, "seed"),
+    (MemoryWalk, {"order": 3}, ParameterError, "order"),
+    (MemoryWalk, {"seed": -1}, ParameterError, "seed"),
+    (RiverZones, {"zones": 5}, ParameterError, "zones"),
+    (RiverZones, {"partitions": (0, 24)}, ParameterError, "partitions"),
+    (RiverZones, {"partitions": (2, 3)}, ParameterError, "partitions"),
+    (RiverZones, {"seed": -1}, ParameterError, "seed"),
     (SparseMixture, {"states": 1}, ParameterError, "states"),
     (SparseMixture, {"nonzero": 17}, ParameterError, "nonzero"),
     (SparseMixture, {"nonzero": 0}, ParameterError, "nonzero"),

@@ -70,3 +70,6 @@ def test_noise_that_is_none_is_refused() -> None:
             FiniteMDP(transition=CASE.transition, reward=CASE.reward, horizon=4, reward_noise=bad)  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(ParameterError, match="concentration"):
         BetaRewards(concentration=0.0)
+    for atoms in (0, 2.5, 2**17):
+        with pytest.raises(ParameterError, match="atoms"):
+            BetaRewards(atoms=atoms)  # type: ignore[arg-type]  # wrong on purpose

@@ -63,15 +63,16 @@ def test_losses_are_those_of_least_squares() -> None:
     features = orl.FeatureMap(PROBLEM.phi)
     gram, xy = x.T @ x, x.T @ y
     basis = draw.normal(size=(4, 2))
-    free = orl.LinearFamily(features=features, norm_bound=100.0, basis=basis)
+    packed = gram.ravel()  # one block
+    free = orl.LinearLadder([orl.LinearFamily(features=features, norm_bound=100.0, basis=basis)])
     residual = np.linalg.lstsq(x @ basis, y, rcond=None)[1][0]
-    assert free.smallest_loss(gram, xy) + y @ y == pytest.approx(residual)
-    short = orl.LinearFamily(features=features, norm_bound=0.05)
+    assert free.smallest_loss(1, packed, xy) + y @ y == pytest.approx(residual)
+    short = orl.LinearLadder([orl.LinearFamily(features=features, norm_bound=0.05)])
     angles = draw.normal(size=(200_000, 4))
     ball = 0.05 * angles / np.linalg.norm(angles, axis=1, keepdims=True)
     brute = (np.einsum("ni,ij,nj->n", ball, gram, ball) - 2 * ball @ xy).min()
-    assert short.smallest_loss(gram, xy) <= brute + 1e-12
-    assert short.smallest_loss(gram, xy) == pytest.approx(brute, rel=1e-2)
+    assert short.smallest_loss(1, packed, xy) <= brute + 1e-12
+    assert short.smallest_loss(1, packed, xy) == pytest.approx(brute, rel=1e-2)
 
 
 def test_bad_linear_ladders_are_refused() -> None:

@@ -111,7 +111,7 @@ def compatible_sets(evidence: Evidence, *, delta: float = 0.05, weights: str = "
     bound = threshold(fits, d, delta, evidence.bias)
     best = float(fits.least.min())
     inside = fits.least <= bound
-    found = sorted(_minimal(inside, d, fits.largest), key=lambda mask: (mask.bit_count(), fits.least[mask]))
+    found = sorted(_minimal(inside, d), key=lambda mask: (mask.bit_count(), fits.least[mask]))
     return CompatibleSets(
         minimal=[members_of(mask) for mask in found],
         excess=[float(fits.least[mask]) - best for mask in found],
@@ -205,13 +205,10 @@ def members_of(mask: int) -> tuple[int, ...]:
     return tuple(j for j in range(int(mask).bit_length()) if int(mask) >> j & 1)
 
 
-def _minimal(inside: Any, d: int, largest: int) -> list[int]:
+def _minimal(inside: Any, d: int) -> list[int]:
     """Return the compatible sets without compatible subsets; compatibility passes from sets to supersets."""
-    candidates: list[int] = []
-    for mask in np.flatnonzero(inside).tolist():
-        if mask.bit_count() <= largest and not any(mask >> j & 1 and inside[mask ^ (1 << j)] for j in range(d)):
-            candidates.append(mask)
-    return candidates
+    compatible = np.flatnonzero(inside).tolist()
+    return [mask for mask in compatible if not any(mask >> j & 1 and inside[mask ^ (1 << j)] for j in range(d))]
 
 
 def set_weights(evidence: Evidence, members: Sequence[int], *, positive: bool) -> Floats:

@@ -17,11 +17,6 @@ from occamrl.families.linear import LinearFamily
 _MOST_POINTS = 20  # for the exact search
 
 
-def covering_number(family: FiniteFamily, alpha: float) -> int:
-    """Return the size of an alpha-cover in sup over (s, a) of sum over s' |P - P'|, found greedily (an upper bound)."""
-    return family.covering_number(alpha)
-
-
 def metric_entropy(family: Family, alpha: float) -> float:
     """Return a bound on log N(F, alpha) of any family, in sup over (s, a) of sum over s' |P - P'|."""
     return family.log_covering_number(alpha)
@@ -30,11 +25,6 @@ def metric_entropy(family: Family, alpha: float) -> float:
 def box_log_covering(widths: Floats, lipschitz: float, alpha: float) -> float:
     """Return the log covering number of kernel(parameters) on a box, ||P - P'|| <= lipschitz * max |difference|."""
     return float(np.log(np.maximum(1.0, np.ceil(lipschitz * np.asarray(widths) / (2.0 * alpha)))).sum())
-
-
-def linear_log_covering(dimension: int, norm_bound: float, lipschitz: float, alpha: float) -> float:
-    """Return d log(1 + 2 b L / alpha) for theta in a ball of radius b, ||P - P'|| <= L ||theta - theta'||."""
-    return dimension * math.log1p(2.0 * norm_bound * lipschitz / alpha)
 
 
 def predictions(family: FiniteFamily, known: Known) -> Floats:

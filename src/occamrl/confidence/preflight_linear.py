@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.confidence.preflight_finite import SHARE, policy_value, stake
+from occamrl.confidence.preflight_policies import much, policy_value, stake, visits
 from occamrl.confidence.preflight_report import BlindPair, Preflight, Search
 from occamrl.contracts import Floats, Known
 from occamrl.families.linear_ladder import LinearLadder, describe
-from occamrl.families.regression import centred
+from occamrl.families.regression import weighted
 from occamrl.kernels.bellman import optimal_policy, optimal_values
 from occamrl.seeding import stream
 
@@ -37,10 +37,9 @@ def linear_preflight(ladder: LinearLadder, known: Known, search: Search) -> Pref
         kernel = np.ascontiguousarray(ladder.features.probabilities(theta))[None]
         return kernel, optimal_values(outcomes, kernel, base, known.states, known.horizon)
 
-    much = least_loss
-    if much is None:
-        every = [solved(theta) for parameters in drawn[1:] for theta in parameters]
-        much = SHARE * max((stake(outcomes, kernel, base, values, start) for kernel, values in every), default=0.0)
+    if least_loss is None:
+        every = (solved(theta) for parameters in drawn[1:] for theta in parameters)
+        least_loss = much(stake(outcomes, kernel, base, values, start) for kernel, values in every)
     blind: list[BlindPair] = []
     typical, tried = [], 0
     for m in range(1, ladder.classes):
@@ -51,13 +50,13 @@ def linear_preflight(ladder: LinearLadder, known: Known, search: Search) -> Pref
             x = _rows(ladder, known, policy, values)
             for m2 in range(m + 1, ladder.classes + 1):
                 for j, other in enumerate(drawn[m2 - 1][: max(1, truths // (ladder.classes - m))]):
-                    (truth,), best = solved(other)
-                    loss = float(best[0, start]) - float(policy_value(outcomes, truth, base, policy, start))
-                    gram = (x.T * reach(outcomes, truth, policy, start).ravel()) @ x
+                    truth, best = solved(other)
+                    loss = float(best[0, start]) - policy_value(outcomes, truth, base, policy, start)
+                    gram = (x.T * visits(outcomes, truth, policy, start).ravel()) @ x
                     time, own = _rejection(ladder, m, gram, theta - other, other, delta)
                     times.append(time)
                     tried += 1
-                    if loss > much and time > episodes and own > episodes:
+                    if loss > least_loss and time > episodes and own > episodes:
                         blind.append(BlindPair(m, i, j, m2, loss, time))
         typical.append(float(np.median(times)) if times else math.inf)
     return Preflight(
@@ -66,25 +65,10 @@ def linear_preflight(ladder: LinearLadder, known: Known, search: Search) -> Pref
         delta,
         tried,
         blind,
-        max((pair.loss_per_episode for pair in blind), default=0.0),
         typical,
-        "guard" if blind else "none",
-        [describe(rung) for rung in ladder.rungs],
+        remedy="guard" if blind else "none",
+        classes=[describe(rung) for rung in ladder.rungs],
     )
-
-
-def reach(outcomes: Any, kernel: Floats, policy: Any, start: int) -> Floats:
-    """Return the probability of being in s at step h [H, S], under a policy and a kernel [O]."""
-    horizon, states = policy.shape
-    actions = (outcomes.start.size - 1) // states
-    found = np.zeros((horizon, states))
-    found[0, start] = 1.0
-    for h in range(horizon - 1):
-        for s in np.flatnonzero(found[h]):
-            sa = s * actions + policy[h, s]
-            own = slice(outcomes.start[sa], outcomes.start[sa + 1])
-            np.add.at(found[h + 1], outcomes.next_state[own], found[h, s] * kernel[own])
-    return found
 
 
 def _parameters(ladder: LinearLadder, m: int, draw: np.random.Generator, count: int) -> list[Floats]:
@@ -99,12 +83,8 @@ def _parameters(ladder: LinearLadder, m: int, draw: np.random.Generator, count: 
 
 def _rows(ladder: LinearLadder, known: Known, policy: Any, values: Floats) -> Floats:
     """Return the range-weighted row x of every (h, s) under a plan [H*S, d]."""
-    outcomes, matrix, s = ladder.features.attach(known).outcomes, ladder.features.matrix, np.arange(known.states)
-    rows = []
-    for h in range(known.horizon):
-        found = centred(outcomes, s * known.actions + policy[h], values[h + 1])
-        rows.append(np.asarray((found.weights @ matrix).todense()))
-    return np.concatenate(rows)
+    pairs = np.arange(known.states) * known.actions + policy  # [H, S]
+    return np.concatenate([weighted(ladder.features, known, pairs[h], values[h + 1]).x for h in range(known.horizon)])
 
 
 def _rejection(

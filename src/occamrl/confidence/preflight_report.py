@@ -45,12 +45,16 @@ class Preflight:
     delta: float
     pairs_tried: int
     blind: list[BlindPair]
-    worst_loss: float  # per episode, over the blind pairs
-    rejection: list[float] = field(default_factory=list)  # median episodes to reject F_m when the truth is outside it
+    rejection: list[float]  # median episodes to reject F_m when the truth is outside it
     remedy: str = "none"  # "safe" or, on a LinearLadder, "guard" where there are blind pairs
     classes: list[str] = field(default_factory=list)  # in words
     grid: float = 0.0  # how far a kernel of the box may be from the nearest point of a cover
     grid_episodes: float = math.inf  # after which the grid's term in the test outweighs that of the noise
+
+    @property
+    def worst_loss(self) -> float:
+        """The most that a blind pair loses per episode."""
+        return max((pair.loss_per_episode for pair in self.blind), default=0.0)
 
     @property
     def safe(self) -> bool:

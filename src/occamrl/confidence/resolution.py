@@ -16,6 +16,7 @@ import scipy.linalg
 from occamrl.confidence.compatible_sets import plane
 from occamrl.contracts import Floats, Known
 from occamrl.families.features import FeatureMap
+from occamrl.families.regression import weighted
 
 _SAME = 1e-9  # kernels that differ by less are the same
 _FLAT = 1e-10  # of the largest eigenvalue: directions that are none
@@ -46,7 +47,7 @@ class Dependence(NamedTuple):
 
 def stack_of(features: FeatureMap) -> Floats:
     """Return the kernels of all simulators as columns [O, d]."""
-    return np.stack([features.probabilities(row) for row in np.eye(features.dimension)], axis=1)
+    return np.asarray(features.matrix.todense())
 
 
 def dependences(stack: Floats) -> tuple[int, list[Dependence]]:
@@ -65,16 +66,9 @@ def dependences(stack: Floats) -> tuple[int, list[Dependence]]:
 
 def possible_rows(features: FeatureMap, known: Known, values: Floats) -> Floats:
     """Return the range-weighted rows [n, d] of every (h, s, a) for given values [H + 1, S] (M23)."""
-    outcomes, phi = features.attach(known).outcomes, stack_of(features)
-    starts, counts = outcomes.start[:-1], np.diff(outcomes.start)
-    rows = [np.zeros((0, features.dimension))]
-    for h in range(known.horizon):
-        target = outcomes.bonus + values[h + 1][outcomes.next_state]
-        low, high = np.minimum.reduceat(target, starts), np.maximum.reduceat(target, starts)
-        spread = high - low
-        weighted = (target - np.repeat(0.5 * (low + high), counts)) / np.repeat(np.where(spread > 0, spread, 1), counts)
-        rows.append(np.add.reduceat(phi * weighted[:, None], starts, axis=0)[spread > 0.0])
-    return np.concatenate(rows)
+    pairs = np.arange(known.states * known.actions)
+    found = [weighted(features, known, pairs, values[h + 1]) for h in range(known.horizon)]
+    return np.concatenate([x[spread > 0.0] for x, _, spread in found])
 
 
 def directions(gram: Floats, rank: int, possible: Floats, allowance: float) -> Directions:

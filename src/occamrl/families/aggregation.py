@@ -69,7 +69,7 @@ class AggregationFamily(Family):
     def _check_blocks(self) -> None:
         """Refuse blocks whose states do not have the same moves."""
         there = self.moves >= 0
-        first = np.unique(self.partition, return_index=True)[1][self.partition]  # the first state of one's block
+        first = _first_of(self.partition)
         differs = (there != there[first]).any(axis=2)
         if differs.any():
             s, a = (int(i) for i in np.argwhere(differs)[0])

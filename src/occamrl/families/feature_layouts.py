@@ -29,8 +29,8 @@ def stacked_kernels(kernels: Sequence[Any]) -> Floats:
     return np.stack(arrays, axis=-1)
 
 
-def shared_blocks(of: Ints, sizes: Ints) -> Blocks:
-    """Return the blocks of coordinates where (s, a) uses block ``of[s*A + a]``, which has as many as its outcomes."""
+def shared_blocks(of: Ints, sizes: Ints | int) -> Blocks:
+    """Return the blocks of coordinates where (s, a) uses block ``of[s*A + a]``, which has ``sizes[s*A + a]``."""
     size = np.zeros(int(of.max()) + 1, dtype=np.int64)
     size[of] = sizes
     return Blocks(of, size, running(size), running(size * size))

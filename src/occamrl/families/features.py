@@ -163,10 +163,8 @@ class FeatureMap:
             return self._shared
         pairs = self.states * self.actions
         if self.is_tabular:
-            of, size = np.arange(pairs), np.diff(self.layout.outcomes.start)
-        else:
-            of, size = np.zeros(pairs, dtype=np.int64), np.array([self.dimension])
-        return Blocks(of, size, running(size), running(size * size))
+            return shared_blocks(np.arange(pairs), np.diff(self.layout.outcomes.start))
+        return shared_blocks(np.zeros(pairs, dtype=np.int64), self.dimension)
 
     @property
     def coordinate(self) -> Ints:

@@ -37,7 +37,7 @@ def embed(small: Family, large: Family, rungs: tuple[int, int]) -> Any:
     Parameters
     ----------
     small, large : Family
-        The larger one linear or an aggregation.
+        Two finite classes are compared, and the smaller one's own parameters returned.
     rungs : pair of int
         Their places in the ladder, for the error.
 
@@ -94,14 +94,19 @@ def _short_enough(large: LinearFamily | AggregationFamily, theta: Floats) -> Flo
     return theta if fits else None
 
 
+def _written_in(matrix: Floats, target: Floats) -> tuple[Floats, Any]:
+    """Return the columns of ``target`` as combinations of those of ``matrix``, and which of them are none."""
+    own = np.asarray(np.linalg.lstsq(matrix, target, rcond=None)[0], dtype=np.float64)
+    return own, np.abs(matrix @ own - target).max(axis=0) > TOLERANCE
+
+
 def _linear(small: LinearFamily, large: LinearFamily, rungs: tuple[int, int]) -> Floats:
     if same_features(small.features, large.features):
         target, matrix = small.basis, large.basis
     else:
         target = np.asarray(kernel_matrix(small.features) @ small.basis)
         matrix = np.asarray(kernel_matrix(large.features) @ large.basis)
-    own = np.linalg.lstsq(matrix, target, rcond=None)[0]
-    outside = np.abs(matrix @ own - target).max(axis=0) > TOLERANCE
+    own, outside = _written_in(matrix, target)
     if outside.any():
         direction = int(np.argmax(outside))
         got = f"direction {direction} of class {rungs[0]} is not in class {rungs[1]}"
@@ -169,8 +174,7 @@ def _into_tabular(small: LinearFamily, large: AggregationFamily, rungs: tuple[in
 def _aggregation_in_linear(small: AggregationFamily, large: LinearFamily, rungs: tuple[int, int]) -> Floats:
     target = np.asarray(kernel_matrix(small.features).todense())
     matrix = np.asarray(kernel_matrix(large.features) @ large.basis)
-    own = np.linalg.lstsq(matrix, target, rcond=None)[0]
-    outside = np.abs(matrix @ own - target).max(axis=0) > TOLERANCE
+    own, outside = _written_in(matrix, target)
     if outside.any():
         raise _unknown(small, large, rungs)
     # Longest image of a member: at most the sum over blocks of the longest image of one of their moves.

@@ -14,7 +14,8 @@ from occamrl.families.family import Family
 from occamrl.families.features import FeatureMap
 from occamrl.families.finite import FiniteFamily
 from occamrl.families.linear_ladder import LinearLadder, require_list
-from occamrl.families.nesting import match, nest, outcome_keys
+from occamrl.families.nesting import comparable, match, nest
+from occamrl.families.simulators import pair_of_outcome
 from occamrl.problems.finite_mdp import FiniteMDP
 
 
@@ -119,21 +120,11 @@ class Ladder:
         """Return m*, the first class that holds a problem's kernel; None if none does. For studies: an agent cannot."""
         if not mdp.stationary:
             return None
-        features, truth = self.family.features, mdp.truth
-        theirs: Any = FeatureMap.of_outcomes(
-            truth.outcomes,
-            mdp.states,
-            None
-            if features.rewards is None
-            else truth.base_reward[np.repeat(np.arange(truth.base_reward.size), np.diff(truth.outcomes.start))]
-            + truth.outcomes.bonus,
-        )
-        keys = [outcome_keys(features), outcome_keys(theirs)]
-        union, place = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
-        place = place.ravel()
-        members, kernel = np.zeros((len(union), self.family.size)), np.zeros((len(union), 1))
-        np.add.at(members, place[: len(keys[0])], self.family.probabilities())
-        np.add.at(kernel[:, 0], place[len(keys[0]) :], truth.probability[0])
+        truth, rewards = mdp.truth, None
+        if self.family.features.rewards is not None:
+            rewards = truth.base_reward[pair_of_outcome(truth.outcomes)] + truth.outcomes.bonus
+        features = FeatureMap.of_outcomes(truth.outcomes, mdp.states, rewards)
+        members, kernel = comparable([self.family, FiniteFamily(parameters=truth.probability, features=features)])
         found = int(match(kernel, members)[0])
         return None if found < 0 else int(self.level[found]) + 1
 

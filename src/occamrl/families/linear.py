@@ -86,11 +86,15 @@ class LinearFamily(Family):
         own = DenseFeatures(self.features.layout.outcomes, phi)
         return FeatureMap._make(own, self.features.states, self.features.actions, self.dimension, self.features.rewards)
 
+    def parts(self) -> list[slice]:
+        """Where the parameters of a regression of its own stand in eta: there is one."""
+        return [slice(0, self.dimension)]
+
     def smallest_loss(self, gram: Floats, xy: Floats) -> float:
-        """Return min over the class of L(theta) less sum y^2, without regularisation (M15); ``gram`` [d, d]."""
-        own, right = self.basis.T @ gram @ self.basis, self.basis.T @ xy
-        eta = ball_least_squares(own, right, self.norm_bound)
-        return float(eta @ own @ eta - 2.0 * right @ eta)
+        """Return min over the class of L less sum y^2, without regularisation (M15), from the statistics of eta."""
+        own = gram.reshape(xy.size, xy.size)
+        eta = ball_least_squares(own, xy, self.norm_bound)
+        return float(eta @ own @ eta - 2.0 * xy @ eta)
 
     def parameters_of(self, member: Floats) -> Floats:
         """Return theta [d]."""

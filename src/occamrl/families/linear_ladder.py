@@ -20,7 +20,6 @@ from occamrl.families.features import FeatureMap
 from occamrl.families.finite import FiniteFamily
 from occamrl.families.inclusion import embed, own_parameters
 from occamrl.families.linear import LinearFamily
-from occamrl.families.regression import ball_least_squares
 from occamrl.problems.finite_mdp import FiniteMDP
 
 
@@ -103,8 +102,7 @@ class LinearLadder:
         rung, matrix = self.rung(m), self.embeddings[m - 1]
         own = dense(matrix.T @ (self.unpacked(gram) @ matrix))
         right = np.asarray(matrix.T @ xy).ravel()
-        parts = rung.parts() if isinstance(rung, AggregationFamily) else [slice(0, right.size)]
-        return np.concatenate([own[part, part].ravel() for part in parts]), right
+        return np.concatenate([own[part, part].ravel() for part in rung.parts()]), right
 
     def member_losses(self, m: int, gram: Floats, xy: Floats) -> Floats:
         """Return L, less sum y^2, of every kernel of a finite class."""
@@ -116,12 +114,7 @@ class LinearLadder:
         rung = self.rung(m)
         if isinstance(rung, FiniteFamily):
             return float(self.member_losses(m, gram, xy).min())
-        own, right = self.statistics(m, gram, xy)
-        if isinstance(rung, AggregationFamily):
-            return rung.smallest_loss(own, right)
-        square = own.reshape(right.size, right.size)
-        eta = ball_least_squares(square, right, rung.norm_bound)
-        return float(eta @ square @ eta - 2.0 * right @ eta)
+        return float(rung.smallest_loss(*self.statistics(m, gram, xy)))
 
     def __len__(self) -> int:
         return self.classes

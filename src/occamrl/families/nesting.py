@@ -39,7 +39,7 @@ def nest(rungs: Sequence[FiniteFamily]) -> tuple[FiniteFamily, Ints]:
                 got=f"S={rung.features.states}, A={rung.features.actions}",
                 expected=f"S={first.states}, A={first.actions}, as in the first",
             )
-    columns = _comparable(rungs)
+    columns = comparable(rungs)
     level = np.full(rungs[-1].size, len(rungs) - 1, dtype=np.int64)
     place = np.arange(rungs[-1].size)  # where a member of rung m stands in the largest family
     for m in range(len(rungs) - 2, -1, -1):
@@ -81,7 +81,7 @@ def match(members: Floats, among: Floats) -> Ints:
     return found
 
 
-def outcome_keys(features: FeatureMap) -> Any:
+def _outcome_keys(features: FeatureMap) -> Any:
     """Return (s*A + a, s', reward) of every outcome, [O, 3]; the reward is 0 where the problem fixes it."""
     outcomes = features.layout.outcomes
     rewards = np.zeros(outcomes.next_state.size) if features.rewards is None else np.round(features.rewards, 12)
@@ -104,14 +104,14 @@ def _arrays(features: FeatureMap) -> list[Any]:
     return [*layout.outcomes[:2], *layout[1:], rewards, features.blocks.of]
 
 
-def _comparable(rungs: Sequence[FiniteFamily]) -> list[Floats]:
-    """Return each rung as columns that can be compared: parameters over one feature map, or probabilities."""
+def comparable(rungs: Sequence[FiniteFamily]) -> list[Floats]:
+    """Return each family as columns that can be compared: parameters over one feature map, or probabilities."""
     if all(same_features(rung.features, rungs[0].features) for rung in rungs):
         return [rung.theta for rung in rungs]
     fixed = {rung.features.rewards is None for rung in rungs}
     if len(fixed) > 1:
         raise FamilyError("rungs", got="rewards fixed by some classes only", expected="by all of them, or by none")
-    keys = [outcome_keys(rung.features) for rung in rungs]
+    keys = [_outcome_keys(rung.features) for rung in rungs]
     union, place = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
     columns, begin = [], 0
     for rung, own in zip(rungs, keys, strict=True):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from occamrl.contracts import Floats, Ints, Known, Outcomes
+from occamrl.contracts import Floats, Ints, Known
 from occamrl.families.features import FeatureMap
 from occamrl.families.simulators import pair_of_outcome
 
@@ -25,16 +25,17 @@ class Rows(NamedTuple):
     target: Floats  # [n] y
 
 
-class Centred(NamedTuple):
-    """Target functions W = bonus + V over the outcomes of some (s, a), as (W - c)/R (M23)."""
+class Weighted(NamedTuple):
+    """What rows are regressed on (M8, M23), the target function W = bonus + V over the outcomes having range R."""
 
-    weights: Any  # sparse [n, O], row t on the outcomes of its (s, a)
+    x: Floats  # [n, d] phi_(W - c)(s, a)/R
     middle: Floats  # [n] c
     spread: Floats  # [n] R; 0: W is constant and the row carries nothing
 
 
-def centred(outcomes: Outcomes, pair: Ints, values: Floats) -> Centred:
-    """Return the range-weighted target functions of rows; ``values`` is [n, S] or [S]."""
+def weighted(features: FeatureMap, known: Known, pair: Ints, values: Floats) -> Weighted:
+    """Return the range-weighted regressors of some (s, a); ``values`` is [n, S] or [S]."""
+    outcomes = features.attach(known).outcomes
     first, count = outcomes.start[pair], np.diff(outcomes.start)[pair]
     row = np.repeat(np.arange(pair.size), count)
     begins = np.concatenate([[0], np.cumsum(count)[:-1]]).astype(np.int64)
@@ -45,15 +46,15 @@ def centred(outcomes: Outcomes, pair: Ints, values: Floats) -> Centred:
     middle, spread = 0.5 * (low + high), high - low
     scaled = np.where(spread[row] > 0.0, (w - middle[row]) / np.where(spread > 0.0, spread, 1.0)[row], 0.0)
     shape = (pair.size, outcomes.next_state.size)
-    return Centred(sp.csr_array((scaled, (row, at)), shape=shape), middle, spread)
+    x = sp.csr_array((scaled, (row, at)), shape=shape) @ features.matrix
+    return Weighted(np.asarray(x.todense()), middle, spread)
 
 
 def design(features: FeatureMap, known: Known, rows: Rows) -> tuple[Floats, Floats]:
     """Return x_t = phi_(W - c)(s_t, a_t)/R [n, d] and y [n] on range-weighted rows (M8, M23)."""
-    found = centred(features.attach(known).outcomes, rows.pair, rows.values)
-    x = np.asarray((found.weights @ features.matrix).todense())
-    safe = np.where(found.spread > 0.0, found.spread, 1.0)
-    return x, np.where(found.spread > 0.0, (rows.target - found.middle) / safe, 0.0)
+    x, middle, spread = weighted(features, known, rows.pair, rows.values)
+    safe = np.where(spread > 0.0, spread, 1.0)
+    return x, np.where(spread > 0.0, (rows.target - middle) / safe, 0.0)
 
 
 def sample_rows(
@@ -125,13 +126,12 @@ def ellipsoid_values(
     theta = inverse @ (x.T @ y)
     logdet = float(np.linalg.slogdet(sigma / regularization)[1])
     width = math.sqrt(0.25 * (logdet + 2.0 * math.log(1.0 / delta)) + regularization * norm_bound**2)
-    outcomes, pairs = features.attach(known).outcomes, np.arange(known.states * known.actions)
+    pairs = np.arange(known.states * known.actions)
     values = np.zeros((known.horizon + 1, known.states))
     for h in range(known.horizon - 1, -1, -1):
-        found = centred(outcomes, pairs, values[h + 1])
-        phi = np.asarray((found.weights @ features.matrix).todense())
+        phi, middle, spread = weighted(features, known, pairs, values[h + 1])
         norm = np.sqrt(np.maximum(((phi @ inverse) * phi).sum(axis=1), 0.0))
         estimate = np.clip(phi @ theta + width * norm, -0.5, 0.5)
-        q = known.base_reward.ravel() + found.middle + found.spread * estimate
+        q = known.base_reward.ravel() + middle + spread * estimate
         values[h] = np.clip(q.reshape(known.states, known.actions).max(axis=1), 0.0, known.horizon - h)
     return values

@@ -21,7 +21,8 @@ from occamrl.errors import InvalidInput
 MOST_ROWS = 100_000_000
 _WHOLE = ("episode", "step", "state", "action", "next_state")
 _FLAGS = ("terminated", "truncated")
-COLUMNS = ("episode", "step", "state", "action", "reward", "next_state", "terminated", "truncated")
+_STORED = ("state", "action", "reward", "next_state", "terminated", "truncated")
+COLUMNS = ("episode", "step", *_STORED)
 
 Flags = NDArray[np.bool_]
 
@@ -65,14 +66,13 @@ class Log:
         """Return the first episodes."""
         begin = self.begin[: episodes + 1]
         part = slice(0, int(begin[-1]))
-        names = ("state", "action", "reward", "next_state", "terminated", "truncated")
-        columns = {name: getattr(self, name)[part] for name in names}
+        columns = {name: getattr(self, name)[part] for name in _STORED}
         return Log(**columns, begin=begin, source=self.source)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return the columns by name, as they are stored."""
-        own = {name: getattr(self, name) for name in COLUMNS if name != "episode"}
-        return {"episode": np.repeat(np.arange(self.episodes), np.diff(self.begin)), **own}
+        episode = np.repeat(np.arange(self.episodes), np.diff(self.begin))
+        return {"episode": episode, "step": self.step, **{name: getattr(self, name) for name in _STORED}}
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, Any], *, source: str = "log") -> Log:
@@ -87,19 +87,14 @@ class Log:
         sizes = {array.size for array in arrays.values()}
         if len(sizes) != 1 or 0 in sizes:
             raise LogError("rows", got=f"columns of {sorted(sizes)} rows", expected="as many in each, at least one")
-        _require_rows(max(sizes))
+        if max(sizes) > MOST_ROWS:
+            raise LogError("rows", got=f"{max(sizes):,}", expected=f"at most {MOST_ROWS:,}")
         episode, step = arrays["episode"], arrays["step"]
         new = np.concatenate([[True], np.diff(episode) != 0])
         begin = np.append(np.flatnonzero(new), episode.size)
         _require_order(episode, step, new)
         _require_chain(arrays, new)
-        rest = {name: arrays[name] for name in COLUMNS if name not in ("episode", "step")}
-        return cls(**rest, begin=begin, source=source)
-
-
-def _require_rows(rows: int) -> None:
-    if rows > MOST_ROWS:
-        raise LogError("rows", got=f"{rows:,}", expected=f"at most {MOST_ROWS:,}")
+        return cls(**{name: arrays[name] for name in _STORED}, begin=begin, source=source)
 
 
 def _array(columns: Mapping[str, Any], name: str) -> NDArray[Any]:
@@ -117,14 +112,14 @@ def _array(columns: Mapping[str, Any], name: str) -> NDArray[Any]:
         return array.astype(bool)
     if name in _WHOLE:
         whole = array.astype(np.int64)
-        _refuse_first(name, (whole < 0) | (whole > 2**62), array, "a whole number >= 0")
+        refuse_first(name, (whole < 0) | (whole > 2**62), array, "a whole number >= 0")
         return whole
     floats = array.astype(np.float64)
-    _refuse_first(name, ~np.isfinite(floats), array, "a finite number")
+    refuse_first(name, ~np.isfinite(floats), array, "a finite number")
     return floats
 
 
-def _refuse_first(name: str, bad: Flags, values: NDArray[Any], expected: object) -> None:
+def refuse_first(name: str, bad: Flags, values: NDArray[Any], expected: object) -> None:
     """Refuse the first row that is marked."""
     if bad.any():
         row = int(np.argmax(bad))

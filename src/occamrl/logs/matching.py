@@ -8,7 +8,8 @@ import numpy as np
 
 from occamrl.contracts import Floats, Ints, Known, Outcomes
 from occamrl.environments.tables import RewardMap
-from occamrl.logs.episodes import Log, LogError
+from occamrl.families.simulators import pair_of_outcome
+from occamrl.logs.episodes import Log, LogError, refuse_first
 
 _ROUNDING = 1e-6  # how far a reward may be from the known one, in the unit of [0, 1]
 
@@ -42,13 +43,12 @@ def match_rows(
     LogError
         A state or action that does not exist, a reward that is not the known one, an end where the models have none.
     """
-    _require_below("state", log.state, known.states)
-    _require_below("action", log.action, known.actions)
-    _require_below("next_state", log.next_state, known.states)
+    for name, limit in (("state", known.states), ("action", known.actions), ("next_state", known.states)):
+        column = getattr(log, name)
+        refuse_first(name, column >= limit, column, f"one of 0..{limit - 1}, as in the models")
     pair = log.state * known.actions + log.action
     target = _ends(log, known, outcomes)
-    owner = np.repeat(np.arange(outcomes.start.size - 1), np.diff(outcomes.start))
-    keys = owner * known.states + outcomes.next_state
+    keys = pair_of_outcome(outcomes) * known.states + outcomes.next_state
     order = np.lexsort((outcomes.bonus, keys))
     wanted = pair * known.states + target
     low, high = (np.searchsorted(keys[order], wanted, side=side) for side in ("left", "right"))
@@ -65,13 +65,6 @@ def match_rows(
     return Matched(log.step % known.horizon, pair, outcome, log.begin, log.state[log.begin[:-1]])
 
 
-def _require_below(name: str, column: Ints, limit: int) -> None:
-    bad = column >= limit
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise LogError(name, index=(row,), got=int(column[row]), expected=f"one of 0..{limit - 1}, as in the models")
-
-
 def _require_rewards(log: Log, bad: Any, due: Floats, rewards: RewardMap) -> None:
     if bad.any():
         row = int(np.argmax(bad))
@@ -86,7 +79,7 @@ def _ends(log: Log, known: Known, outcomes: Outcomes) -> Ints:
     """
     if not log.terminated.any():
         return log.next_state
-    owner = np.repeat(np.arange(outcomes.start.size - 1), np.diff(outcomes.start)) // known.actions
+    owner = pair_of_outcome(outcomes) // known.actions
     stirs = np.zeros(known.states, dtype=bool)
     stirs[owner[outcomes.next_state != owner]] = True
     moved = log.terminated & stirs[log.next_state]

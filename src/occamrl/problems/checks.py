@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from typing import Any, SupportsIndex, cast
 
@@ -23,18 +22,6 @@ def require_integer(field: str, value: object, least: int, error: type[InvalidIn
         raise error(field, got=repr(value), expected=expected) from None
     if number < least:
         raise error(field, got=number, expected=expected)
-    return number
-
-
-def require_number(field: str, value: object, low: float, high: float, *, open_low: bool = False) -> float:
-    """Return ``value`` as a float in [low, high], or in (low, high] if ``open_low``; an infinite end is never met."""
-    expected = f"a finite number in {'(' if open_low or math.isinf(low) else '['}{low}, {high}"
-    expected += ")" if math.isinf(high) else "]"
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise ParameterError(field, got=repr(value), expected=expected)
-    number = float(value)
-    if not math.isfinite(number) or not low <= number <= high or (open_low and number == low):
-        raise ParameterError(field, got=number, expected=expected)
     return number
 
 

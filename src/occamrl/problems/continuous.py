@@ -108,15 +108,19 @@ class ContinuousProblem(ABC):
         """One sparse kernel (S*A, S) per candidate."""
         return [self.kernel_of(j) for j in range(len(self.names))]
 
+    @property
+    def kernel(self) -> Any:
+        """The sparse kernel (S*A, S) of the mixture."""
+        return sum(share * self.kernel_of(j - 1) for j, share in self.mixture)
+
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The grid's problem; an episode that starts between vertices starts at one of the corners."""
-        truth: Any = sum(share * self.kernel_of(j - 1) for j, share in self.mixture)
         vertices, acts = self.grid.vertices, as_actions(self.action_grid)
         reward = np.stack([self.reward(vertices, action) for action in acts], axis=1)
         corner, weight = self.grid.corners([self.start])
         initial = np.bincount(corner[0], weights=weight[0], minlength=self.grid.size)
-        return FiniteMDP(transition=truth, reward=reward, horizon=self.horizon, initial_state=initial)
+        return FiniteMDP(transition=self.kernel, reward=reward, horizon=self.horizon, initial_state=initial)
 
     def refined(self, times: int = 2) -> Self:
         """Return the problem on a grid with cells ``times`` narrower."""

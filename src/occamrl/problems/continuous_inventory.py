@@ -12,7 +12,8 @@ import numpy as np
 from occamrl.continuous.grid import Grid
 from occamrl.continuous.transitions import Driven, Transition, quantile_rule
 from occamrl.contracts import Floats
-from occamrl.problems.checks import require_integer, require_number
+from occamrl.errors import require_number
+from occamrl.problems.checks import require_integer
 from occamrl.problems.continuous import ContinuousProblem
 from occamrl.problems.finite_mdp import FiniteMDP
 from occamrl.problems.units import Unit
@@ -125,8 +126,7 @@ class ContinuousInventory(ContinuousProblem):
         reward = np.zeros((states, self.orders, states))
         for a, order in enumerate(self.action_grid):
             reward[:, a] = np.clip(self._account(stock[:, None], order, stock[None]), 0.0, 1.0)
-        kernel: Any = sum(share * self.kernel_of(j - 1) for j, share in self.mixture)
-        return FiniteMDP(transition=kernel, reward=reward, horizon=self.horizon, initial_state=0)
+        return FiniteMDP(transition=self.kernel, reward=reward, horizon=self.horizon, initial_state=0)
 
     @classmethod
     def examples(cls) -> Sequence[Self]:

@@ -20,16 +20,9 @@ from occamrl.contracts import Floats
 from occamrl.errors import HorizonError, ParameterError, require_choice
 from occamrl.problems.checks import require_integer
 from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.problems.ice import MAPS, STEPS, walk
 from occamrl.problems.listing import read_only
-from occamrl.problems.patchy_ice import LAKE
 
-MAPS = {"4x4": ("SFFF", "FHFH", "FFFH", "HFFG"), "8x8": LAKE}  # Gymnasium's
-STEPS = (
-    (0, -1),
-    (1, 0),
-    (0, 1),
-    (-1, 0),
-)  # left, down, right, up: Gymnasium's order, each to the left of the one before
 PARTS = 30  # slips are multiples of 1/30
 MOST = 20  # l + r, so that one step in three goes where it was meant to, at the least
 _HORIZONS = {"4x4": 30, "8x8": 60}
@@ -71,7 +64,8 @@ class FrozenLake:
     @cached_property
     def phi(self) -> list[sp.csr_array]:
         """Three sparse kernels (S*A, S): the walk without slipping, and what a slip to each side changes."""
-        return [_walk(self.lake, 0), *(_walk(self.lake, turn) - _walk(self.lake, 0) for turn in (1, -1))]
+        ahead, left, right = (walk(self.lake, turn) for turn in (0, 1, -1))
+        return [sp.csr_array(part.reshape(-1, len(ahead))) for part in (ahead, left - ahead, right - ahead)]
 
     @cached_property
     def hypotheses(self) -> Floats:
@@ -113,15 +107,3 @@ class FrozenLake:
     def examples(cls) -> Sequence[FrozenLake]:
         """Small instances, for the contract checks."""
         return [cls(horizon=12), cls(slip=(3, 9), horizon=8)]
-
-
-def _walk(lake: Sequence[str], turn: int) -> sp.csr_array:
-    """Return the kernel of steps that are all turned by ``turn`` quarters; holes and the goal are not left."""
-    rows, columns = len(lake), len(lake[0])
-    kernel = np.zeros((rows * columns, len(STEPS), rows * columns))
-    for s, a in itertools.product(range(rows * columns), range(len(STEPS))):
-        row, column = divmod(s, columns)
-        down, right = (0, 0) if lake[row][column] in "HG" else STEPS[(a + turn) % len(STEPS)]
-        ahead = min(max(row + down, 0), rows - 1) * columns + min(max(column + right, 0), columns - 1)
-        kernel[s, a, ahead] = 1.0
-    return sp.csr_array(kernel.reshape(-1, rows * columns))

@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from occamrl.contracts import Floats
-from occamrl.errors import HorizonError, ParameterError
-from occamrl.problems.checks import require_integer, require_number
+from occamrl.errors import HorizonError, ParameterError, require_number
+from occamrl.problems.checks import require_integer
 from occamrl.problems.finite_mdp import FiniteMDP
 from occamrl.problems.listing import read_only
 from occamrl.seeding import stream

@@ -10,8 +10,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from occamrl.contracts import Floats
-from occamrl.errors import HorizonError, ParameterError
-from occamrl.problems.checks import require_integer, require_number
+from occamrl.errors import HorizonError, ParameterError, require_number
+from occamrl.problems.checks import require_integer
 from occamrl.problems.practical import Entry, PracticalProblem
 
 KEEP, REPLACE = 0, 1

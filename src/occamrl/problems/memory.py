@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from occamrl.contracts import Floats, Ints
-from occamrl.errors import HorizonError, ParameterError
-from occamrl.problems.checks import require_integer, require_number
+from occamrl.errors import HorizonError, ParameterError, require_number
+from occamrl.problems.checks import require_integer
 from occamrl.problems.finite_mdp import FiniteMDP
 from occamrl.problems.listing import read_only
 from occamrl.seeding import stream
@@ -48,6 +48,7 @@ class MemoryWalk:
         require_integer("actions", self.actions, 1)
         require_integer("horizon", self.horizon, 1, HorizonError)
         require_number("spread", self.spread, 0.0, 1e6, open_low=True)
+        require_integer("seed", self.seed, 0)
         if self.order not in (0, 1, 2):
             raise ParameterError("order", got=self.order, expected="0, 1 or 2")
 

@@ -17,7 +17,8 @@ import numpy as np
 from occamrl.continuous.grid import Grid
 from occamrl.continuous.transitions import Driven, Transition, normal_rule
 from occamrl.contracts import Floats
-from occamrl.problems.checks import require_integer, require_number
+from occamrl.errors import require_number
+from occamrl.problems.checks import require_integer
 from occamrl.problems.continuous import ContinuousProblem
 
 LEFT, RIGHT, SPEED, FORCE, GRAVITY, FLAG = -1.2, 0.6, 0.07, 0.001, 0.0025, 0.5  # MountainCar-v0

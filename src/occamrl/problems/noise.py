@@ -12,8 +12,12 @@ import numpy as np
 from scipy.special import betainc, betaincinv
 
 from occamrl.contracts import Floats
-from occamrl.errors import require_number
+from occamrl.errors import ParameterError, require_number
 from occamrl.kernels.noise import Atoms, CoinFlips
+from occamrl.problems.checks import require_integer
+
+_LEAST_MEAN = 1e-200  # of a distribution whose quantiles are numbers
+_MOST_ATOMS = 2**16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +31,6 @@ class BernoulliRewards:
     def drawn(self, noise: CoinFlips, outcome: int, mean: float, uniform: float) -> float:
         """Return the reward that a number in [0, 1) decides."""
         return 1.0 if uniform < mean else 0.0
-
-
-_LEAST_MEAN = 1e-200  # of a distribution whose quantiles are numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,8 @@ class BetaRewards:
 
     def __post_init__(self) -> None:
         require_number("concentration", self.concentration, 1e-2, 1e6)
-        require_number("atoms", self.atoms, 1, 2**16)
+        if require_integer("atoms", self.atoms, 1) > _MOST_ATOMS:
+            raise ParameterError("atoms", got=self.atoms, expected=f"at most {_MOST_ATOMS:,}")
 
     def compiled(self, means: Floats) -> Atoms:
         """Return what the simulator draws with, for outcomes with these mean rewards."""
@@ -62,7 +64,7 @@ class BetaRewards:
         # The mean over a slice is m times the share of Beta(c m + 1, c (1 - m)) in it, over that of Beta(c m, ...).
         slices = np.diff(betainc(one[:, np.newaxis] + 1.0, other[:, np.newaxis], cuts), axis=1)
         values[inside] = _with_mean(np.clip(means[inside, np.newaxis] * slices * self.atoms, 0.0, 1.0), means[inside])
-        return Atoms(np.ascontiguousarray(values))
+        return Atoms(values)
 
     def drawn(self, noise: Atoms, outcome: int, mean: float, uniform: float) -> float:
         """Return the reward that a number in [0, 1) decides."""

@@ -11,15 +11,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from occamrl.contracts import Floats
-from occamrl.errors import HorizonError, ParameterError
-from occamrl.problems.checks import require_integer, require_number
+from occamrl.errors import HorizonError, ParameterError, require_number
+from occamrl.problems.checks import require_integer
 from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.problems.ice import MAPS, STEPS, walk
 from occamrl.problems.listing import read_only
 
-LAKE = ("SFFFFFFF", "FFFFFFFF", "FFFHFFFF", "FFFFFHFF", "FFFHFFFF", "FHHFFFHF", "FHFFHFHF", "FFFHFFFG")
 SIDE = 8
-LEFT, DOWN, RIGHT, UP = range(4)  # Gymnasium's order
-_STEPS = {LEFT: (0, -1), DOWN: (1, 0), RIGHT: (0, 1), UP: (-1, 0)}
 _PARTS = (1, 2, 4, 8)  # everywhere, halves, four strips, columns
 
 
@@ -66,29 +64,20 @@ class PatchyIce:
     @property
     def lake(self) -> tuple[str, ...]:
         """The map, row by row."""
-        return LAKE[SIDE - self.rows :]
+        return MAPS["8x8"][SIDE - self.rows :]
 
     @cached_property
     def phi(self) -> list[sp.csr_array]:
         """Nine sparse kernels (S*A, S): the walk without slipping, and what a slip in each column changes per q."""
-        states, actions, lake = self.states, len(_STEPS), self.lake
-        entries: list[list[tuple[int, int, float]]] = [[] for _ in range(1 + SIDE)]
-        for s, a in itertools.product(range(states), range(actions)):
-            row = s * actions + a
-            if lake[s // SIDE][s % SIDE] in "HG":
-                entries[0].append((row, s, 1.0))
-                continue
-            ahead = self._move(s, a)
-            entries[0].append((row, ahead, 1.0))
-            column = entries[1 + s % SIDE]
-            column.append((row, ahead, -2.0))
-            column.extend((row, self._move(s, (a + turn) % 4), 1.0) for turn in (-1, 1))
-        return [_sparse(part, states * actions, states) for part in entries]
+        ahead, left, right = (walk(self.lake, turn) for turn in (0, 1, -1))
+        slip, column = left + right - 2.0 * ahead, np.arange(self.states) % SIDE
+        parts = [ahead, *(np.where((column == c)[:, None, None], slip, 0.0) for c in range(SIDE))]
+        return [sp.csr_array(part.reshape(-1, self.states)) for part in parts]
 
     @cached_property
     def reward(self) -> Floats:
         """r[s, a, s']: 1 for reaching the goal."""
-        reward = np.zeros((self.states, len(_STEPS), self.states))
+        reward = np.zeros((self.states, len(STEPS), self.states))
         reward[:-1, :, -1] = 1.0
         return read_only(reward)
 
@@ -117,20 +106,10 @@ class PatchyIce:
     def mdp(self) -> FiniteMDP:
         """The problem; episodes start in the upper left corner."""
         dense = np.stack([kernel.toarray() for kernel in self.phi], axis=-1) @ self.theta
-        transition = np.maximum(dense, 0.0).reshape(self.states, len(_STEPS), self.states)
+        transition = np.maximum(dense, 0.0).reshape(self.states, len(STEPS), self.states)
         return FiniteMDP(transition=transition, reward=self.reward, horizon=self.horizon)
 
     @classmethod
     def examples(cls) -> Sequence[PatchyIce]:
         """Small instances, for the contract checks."""
         return [cls(horizon=24, rows=4), cls(slip=(0.0, 1.0 / 3.0), horizon=30, rows=4)]
-
-    def _move(self, s: int, a: int) -> int:
-        down, right = _STEPS[a]
-        row, column = divmod(s, SIDE)
-        return min(max(row + down, 0), self.rows - 1) * SIDE + min(max(column + right, 0), SIDE - 1)
-
-
-def _sparse(entries: list[tuple[int, int, float]], rows: int, columns: int) -> sp.csr_array:
-    row, column, value = zip(*entries, strict=True)
-    return sp.csr_array(sp.coo_array((value, (row, column)), shape=(rows, columns)))

@@ -16,7 +16,8 @@ import numpy as np
 from occamrl.continuous.grid import Grid
 from occamrl.continuous.transitions import Driven, Transition, normal_rule
 from occamrl.contracts import Floats
-from occamrl.problems.checks import require_integer, require_number
+from occamrl.errors import require_number
+from occamrl.problems.checks import require_integer
 from occamrl.problems.continuous import ContinuousProblem
 
 GRAVITY, MASS, LENGTH, TIME_STEP, TORQUE, SPEED = 10.0, 1.0, 1.0, 0.05, 2.0, 8.0  # Pendulum-v1

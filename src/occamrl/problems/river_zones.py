@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from occamrl.contracts import Floats, Ints
-from occamrl.errors import HorizonError, ParameterError
-from occamrl.problems.checks import require_integer, require_number
+from occamrl.errors import HorizonError, ParameterError, require_number
+from occamrl.problems.checks import require_integer
 from occamrl.problems.finite_mdp import FiniteMDP
 from occamrl.problems.listing import read_only
 from occamrl.problems.river_swim import LEFT, RIGHT
@@ -30,7 +30,7 @@ class RiverZones:
     zones : int
         Number of zones of equal length with a current of their own; divides S.
     partitions : tuple of int
-        Numbers of zones of the classes of hypotheses; each divides the next, and the last is S.
+        Numbers of zones of the classes of hypotheses; each divides the next, and the last S.
     left_reward
         What swimming left in the first state pays. With 0.005 swimming up is nearly optimal whatever the currents are;
         with 0.03 it is not, and it takes knowledge of the currents to turn home in time.
@@ -51,7 +51,9 @@ class RiverZones:
         if require_integer("zones", self.zones, 1) and self.states % self.zones:
             raise ParameterError("zones", got=self.zones, expected=f"a divisor of states = {self.states}")
         require_number("left_reward", self.left_reward, 0.0, 1.0)
-        if any(b % a for a, b in zip(self.partitions, (*self.partitions[1:], self.states), strict=True)):
+        require_integer("seed", self.seed, 0)
+        parts = [require_integer("partitions", zones, 1) for zones in self.partitions]
+        if any(b % a for a, b in zip(parts, (*parts[1:], self.states), strict=True)):
             raise ParameterError("partitions", got=self.partitions, expected="numbers that divide the next, up to S")
 
     @cached_property

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from occamrl.errors import HorizonError, ParameterError
-from occamrl.problems.checks import require_integer, require_number
+from occamrl.errors import HorizonError, ParameterError, require_number
+from occamrl.problems.checks import require_integer
 from occamrl.problems.practical import PracticalProblem
 
 

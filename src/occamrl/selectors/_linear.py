@@ -15,6 +15,7 @@ from occamrl.confidence.radii import ELLIPSOIDS, ellipsoid_width
 from occamrl.contracts import Floats, Known
 from occamrl.errors import ParameterError
 from occamrl.families.features import FeatureMap
+from occamrl.families.simulators import pair_of_outcome
 from occamrl.learners.rewards import Rewards, seen_by
 from occamrl.learners.ucrl_vtr_lin import SMALLEST_LEVEL, LinearStatistics, UCRLVTRLin
 
@@ -170,7 +171,7 @@ def example_features(mdp: Any) -> FeatureMap:
     """Return features on a problem's own outcomes: its kernel, and two that tell it from an even one."""
     truth = mdp.truth
     outcomes, pairs = truth.outcomes, mdp.states * mdp.actions
-    pair = np.repeat(np.arange(pairs), np.diff(outcomes.start))
+    pair = pair_of_outcome(outcomes)
     kernel, even = np.zeros((2, pairs, mdp.states))
     np.add.at(kernel, (pair, outcomes.next_state), truth.probability[0])
     np.add.at(even, (pair, outcomes.next_state), (1.0 / np.diff(outcomes.start))[pair])
