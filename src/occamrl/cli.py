@@ -103,9 +103,8 @@ def status(folder: Folder_, as_json: Json = False) -> None:
         from occamrl.runs.locks import holder_of
         from occamrl.runs.records import status as read
 
-        now = read(folder)
-        lines = summary.as_data(now) if as_json else summary.lines(now, holder_of(folder / "lock"))
-        print_lines(lines)
+        now, holder = read(folder), holder_of(folder / "lock")
+        print_lines(summary.as_data(now, holder) if as_json else summary.lines(now, holder))
         if now.damaged:
             raise typer.Exit(FAILED)
 
