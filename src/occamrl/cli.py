@@ -45,7 +45,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run an experiment, or what is left of it."""
-    with told():
+    with told(as_json):
         from occamrl.runs.experiment import Experiment
 
         experiment = Experiment.from_toml(spec)
@@ -62,7 +62,7 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with an experiment that was stopped, killed, or had cells that failed."""
-    with told():
+    with told(as_json):
         _execute(folder, workers, scheduler, checkpoint_every, silence, as_json, None)
 
 
@@ -98,14 +98,13 @@ def _execute(
 @app.command()
 def status(folder: Folder_, as_json: Json = False) -> None:
     """Say how far an experiment is."""
-    with told():
+    with told(as_json):
         from occamrl.runs import summary
         from occamrl.runs.locks import holder_of
         from occamrl.runs.records import status as read
 
-        now = read(folder)
-        lines = summary.as_data(now) if as_json else summary.lines(now, holder_of(folder / "lock"))
-        print_lines(lines)
+        now, holder = read(folder), holder_of(folder / "lock")
+        print_lines(summary.as_data(now, holder) if as_json else summary.lines(now, holder))
         if now.damaged:
             raise typer.Exit(FAILED)
 
@@ -117,7 +116,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Compare every byte with its digest, put damaged cells aside and say how to run them again."""
-    with told():
+    with told(as_json):
         from contextlib import nullcontext
 
         from occamrl.runs import summary
@@ -142,7 +141,7 @@ def select(
     as_json: Json = False,
 ) -> None:
     """Say how rich a model logged episodes ask for. Exit code 3: not enough data; 4: no class explains them."""
-    with told():
+    with told(as_json):
         from occamrl.environments.ladder_spec import read_ladder
         from occamrl.logs.reading import read_log
         from occamrl.logs.selection import select as test
@@ -191,7 +190,7 @@ def demo(
 @app.command("list")
 def list_names(as_json: Json = False) -> None:
     """List the problems, families, learners, selectors, specs and ladders that are found."""
-    with told():
+    with told(as_json):
         from occamrl import registry
         from occamrl.environments.ladder_spec import shipped_ladders
         from occamrl.runs.spec import shipped

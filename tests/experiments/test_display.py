@@ -54,6 +54,19 @@ def test_the_live_table_shows_running_cells_and_obeys_no_name(monkeypatch: pytes
     assert "A\x1b[2J" not in text
 
 
+def test_a_narrow_terminal_shows_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    stream = Terminal()
+    with LiveTable(stream) as display:
+        for event in EVENTS[:3]:
+            display(event)
+        display.live.refresh()
+    lines = stream.getvalue().splitlines()
+    line = next(line for line in lines if "regret" in line)
+    assert "40%  3 s  regret 12.5  200/s  A\\x1b[" in line
+    assert all(len(line) < 80 for line in lines)  # with what steers the terminal
+
+
 def test_a_call_from_python_says_little() -> None:
     stream, now = io.StringIO(), iter([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     display = FewLines(stream, clock=lambda: next(now))

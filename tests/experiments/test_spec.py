@@ -19,16 +19,13 @@ from tests.experiments.common import SMALL, write
 NEEDS = {"dimension": {"ARLLinDim"}, "norm": {"ARLLinNorm"}, "ladder": {"ARLGen"}}
 
 MANY = ", ".join(f"x{i} = {list(range(100))}" for i in range(6))  # 10^12 combinations
-MIXTURE = """
-name = "mixture"
-episodes = 100
-seeds = 1
-[[problem]]
-name = "SparseMixture"
-parameters = { dimension = 8 }
+MIXTURE = (
+    SMALL.replace("RiverSwim", "SparseMixture").replace("states = 3", "dimension = 8")
+    + """
 [[agent]]
 name = "UCRLVTRLin"
 parameters = { norm_bound = 1.0, features = """
+)
 WRONG = """
 name = ""
 episodes = 0
@@ -98,9 +95,9 @@ def test_every_fault_of_the_content_is_told_at_once(tmp_path: Path) -> None:
         (SMALL.replace("{ states = 3 }", "{ states = 1_000_000 }"), "problem[0].parameters"),
         (SMALL.replace("{ states = 3 }", f"{{ }}\nsweep = {{ {MANY} }}"), "problem.sweep"),
         (SMALL + f"sweep = {{ {MANY} }}", "agent.sweep"),
-        (MIXTURE + "{ restrict = 5 } }", "agent[0].parameters.features.restrict"),
-        (MIXTURE + "{ restrict = [] } }", "agent[0].parameters.features.restrict"),
-        (MIXTURE + "{ restrict = [" + "9" * 30 + "] } }", "agent[0].parameters"),
+        (MIXTURE + "{ restrict = 5 } }", "agent[2].parameters.features.restrict"),
+        (MIXTURE + "{ restrict = [] } }", "agent[2].parameters.features.restrict"),
+        (MIXTURE + "{ restrict = [" + "9" * 30 + "] } }", "agent[2].parameters"),
         (
             SMALL + '[[agent]]\nname = "ARLGen"\nparameters.ladder.sizes = [1_000_000_000_000]',
             "agent[2].parameters.ladder.sizes",

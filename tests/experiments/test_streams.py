@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import subprocess
 from pathlib import Path
 
@@ -55,3 +56,17 @@ class Full(io.StringIO):
 @pytest.mark.parametrize("kind", [PlainLines, FewLines])
 def test_progress_that_cannot_be_written_ends_nothing(kind: type[PlainLines] | type[FewLines]) -> None:
     kind(Full())({"event": "failed", "cell": "x", "problem": "p", "agent": "a", "seed": 0, "text": "why"})
+
+
+def test_errors_are_objects_for_programs(out: Path) -> None:
+    answer = shell('"$@"', "status", out / "nowhere", "--json")
+    assert answer.returncode == 1
+    told = json.loads(answer.stdout)
+    assert (told["event"], told["kind"]) == ("error", "RecordError")
+    spec = out.with_name("bad.toml")
+    spec.write_text("nam = 1")
+    answer = shell('"$@"', "run", spec, "--out", out, "--json")
+    assert answer.returncode == 2
+    told = json.loads(answer.stdout)
+    assert {fault["key"] for fault in told["faults"]} == {"nam", "name", "episodes", "seeds", "problem", "agent"}
+    assert set(told["faults"][0]) == {"key", "got", "expected"}

@@ -30,7 +30,7 @@ def learn(
     as_json: Json = False,
 ) -> None:
     """Learn in a Gymnasium environment and say which rung of a ladder of models it needs."""
-    with told():
+    with told(as_json):
         from occamrl.commands.learning import learn_and_tell, lines
 
         for found in learn_and_tell(

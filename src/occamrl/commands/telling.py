@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,9 +22,9 @@ Json = Annotated[bool, typer.Option("--json", help="Machine-readable output, JSO
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Turn the package's errors into one message and an exit code."""
-    from occamrl.runs.failures import RecordError
+def told(as_json: bool = False) -> Iterator[None]:
+    """Turn the package's errors into one message and an exit code; for a program, also into a line of JSON."""
+    from occamrl.runs.failures import RecordError, SpecError
 
     try:
         yield
@@ -32,6 +33,10 @@ def told() -> Iterator[None]:
     except OccamRLError as error:
         for line in str(error).splitlines():
             tell(line)
+        if as_json:
+            faults = {"faults": [asdict(fault) for fault in error.faults]} if isinstance(error, SpecError) else {}
+            with contextlib.suppress(OSError):  # the message has been told, the code will be
+                print_lines({"event": "error", "kind": type(error).__name__, "text": str(error), **faults})
         bad = isinstance(error, InvalidInput) and not isinstance(error, RecordError)
         raise typer.Exit(BAD_INPUT if bad else FAILED) from error
     except OSError as error:  # of standard output; those of our own files are StorageErrors

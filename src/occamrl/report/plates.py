@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import re
+import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -43,6 +44,7 @@ _STYLE: Any = {
     "savefig.dpi": 300,
 }
 _SIZE = (3.4, 2.5)  # inches: one column
+_TITLE_WIDTH, _TITLE_LINES = 48, 3
 _ROWS = {"chosen": "class", "active": "coordinate"}
 
 
@@ -62,7 +64,8 @@ def _axes(title: str, size: tuple[float, float] = _SIZE) -> tuple[Figure, Axes]:
 
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots()
-    axes.set_title(title, loc="left", wrap=True).set_parse_math(False)  # a name may hold a dollar sign
+    lines = textwrap.wrap(title, _TITLE_WIDTH, max_lines=_TITLE_LINES, placeholder="…")
+    axes.set_title("\n".join(lines), loc="left").set_parse_math(False)  # a name may hold a dollar sign
     return figure, axes
 
 
@@ -90,6 +93,8 @@ def _regret(model: Mapping[str, Any], problem: Mapping[str, Any], logarithmic: b
             continue
         look = _look(one["agent"])
         x, mean = _floats(curve["episode"]), _floats(curve["mean"])
+        if x.size == 1:  # a point: its mark is all there is to see
+            look["markevery"] = None
         if logarithmic and not (mean > 0).any():
             continue
         handles += axes.plot(x, mean, **look)
@@ -104,6 +109,7 @@ def _regret(model: Mapping[str, Any], problem: Mapping[str, Any], logarithmic: b
         axes.set_yscale("log", nonpositive="clip")
     else:
         axes.locator_params(nbins=5)
+        axes.locator_params(axis="x", integer=True)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     if handles:

@@ -15,7 +15,7 @@ from typing import Any
 
 from occamrl.errors import OccamRLError, ParameterError
 from occamrl.runs.cells import Cell
-from occamrl.runs.executors import RETRIES, Event
+from occamrl.runs.executors import GRACE_SECONDS, RETRIES, Event
 from occamrl.runs.folder import Folder
 from occamrl.runs.locks import FolderLock, holder_of
 from occamrl.runs.player import Settings, Stop
@@ -25,7 +25,6 @@ from occamrl.runs.worker import answer
 _CONNECT_SECONDS = 15
 _POLL_SECONDS = 0.1
 _PROGRESS_SECONDS = 1.0
-_GRACE = 30.0  # seconds between the request to stop and the end of patience
 
 
 def play_remotely(folder: str, content: dict[str, Any], token: str, checkpoint_seconds: float) -> Event:
@@ -33,7 +32,7 @@ def play_remotely(folder: str, content: dict[str, Any], token: str, checkpoint_s
     place, cell = Folder(folder), Cell.of(content)
     if not place.exists():
         text = f"{folder}: not to be seen from this Dask worker, which needs the folder under the same path"
-        return {"event": "error", "cell": cell.id, "text": text}
+        return {"event": "failed", "cell": cell.id, "text": text}
 
     def revoked() -> bool:
         holder = holder_of(place.lock_file)
@@ -99,7 +98,7 @@ class DaskExecutor:
 
     def _let_go(self, waiting: dict[Any, Cell], since: float) -> Iterator[Event]:
         """Take back the cells that no worker has begun, and in the end those of workers that do not answer."""
-        patient = not self._abandoned and time.monotonic() - since < _GRACE
+        patient = not self._abandoned and time.monotonic() - since < GRACE_SECONDS
         at_work = {key for keys in self.client.processing().values() for key in keys} if patient else set()
         left = [future for future in waiting if not future.done() and future.key not in at_work]
         self.client.cancel(left)
@@ -115,14 +114,13 @@ class DaskExecutor:
     def _outcome(self, future: Any, cell: Cell) -> Event:
         if future.status == "finished":
             event: Event = future.result()
-            if event["event"] == "error":
-                event["event"] = "failed"
             return event
-        error = future.exception() if future.status == "error" else future.status
+        error = future.exception() if future.status == "error" else None
         kind = "retry" if self._stopping is None else "stopped"
         if type(error).__name__ == "KilledWorker":  # Dask has tried again by itself, as often as a cell may be
             kind = "failed"
-        return {"event": kind, "cell": cell.id, "text": f"{type(error).__name__}: {error}"}
+        text = f"the task was {future.status}" if error is None else f"{type(error).__name__}: {error}"
+        return {"event": kind, "cell": cell.id, "text": text}
 
     def _progress(self, cells: Any, reported: dict[str, float]) -> Iterator[Event]:
         """Read how far the running cells are from their files."""

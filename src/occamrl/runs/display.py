@@ -22,6 +22,7 @@ from occamrl.runs.tables import jsonable
 
 PLAIN_EVERY = 10.0
 _LIVE_ROWS = 40
+_NARROW = 80  # columns of a terminal: in fewer, a table would be cut everywhere
 
 Event = dict[str, Any]
 
@@ -166,6 +167,12 @@ class LiveTable:
 
     def _table(self) -> Table:
         table = Table(title=Text(self.count.line()), title_justify="left", box=None, padding=(0, 2, 0, 0))
+        if self.console.width < _NARROW:
+            table.show_header = False
+            table.add_column(no_wrap=True, overflow="ellipsis")
+            for event in list(self.running.values())[:_LIVE_ROWS]:
+                table.add_row(Text(printable(_in_few_columns(event))))
+            return table
         for name in ("problem", "agent", "seed", "episodes", "regret", "episodes/s", "left"):
             table.add_column(name, justify="left" if name in ("problem", "agent") else "right", no_wrap=True)
         for event in list(self.running.values())[:_LIVE_ROWS]:
@@ -216,6 +223,15 @@ def _pace(event: Event) -> tuple[str, str, str, str]:
     left = (event["total"] - event["episodes"]) / max(event["rate"], 1e-9)
     done = f"{event['episodes']:,} of {event['total']:,}"
     return done, f"{event['regret']:,.1f}", f"{event['rate']:,.0f}", duration(left)
+
+
+def _in_few_columns(event: Event) -> str:
+    """Return a running cell on one line that can be cut: the numbers first, then the names."""
+    who = f"{event.get('agent', '')}, seed {event.get('seed', '')}, {event.get('problem', '')}"
+    _, regret, rate, left = _pace(event)
+    if not left:
+        return f"starting  {who}"
+    return f"{event['episodes'] / event['total']:.0%}  {left}  regret {regret}  {rate}/s  {who}"
 
 
 def describe(event: Event, count: Count) -> str:

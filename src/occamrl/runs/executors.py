@@ -29,7 +29,7 @@ from occamrl.runs.player import Settings
 
 RETRIES = 3
 SILENCE_SECONDS = 600.0  # a worker that says nothing for so long is taken to hang; compiling is silent too
-_GRACE = 30.0  # seconds between the request to stop and the end of patience
+GRACE_SECONDS = 30.0  # seconds between the request to stop and the end of patience
 
 Event = dict[str, Any]
 
@@ -166,7 +166,7 @@ class LocalPool:
         now = time.monotonic()
         for worker in self._workers:
             silent = worker.cell is not None and now - worker.heard > self.silence
-            if silent or (self._stopping is not None and now - self._stopping > _GRACE):
+            if silent or (self._stopping is not None and now - self._stopping > GRACE_SECONDS):
                 worker.hung = silent
                 worker.process.kill()
             elif self._stopping is not None and not worker.asked:
@@ -186,10 +186,8 @@ class LocalPool:
             event: Event = json.loads(line)
         except ValueError:  # the last line of a worker that was killed while it spoke
             return
-        if event["event"] in ("done", "stopped", "storage", "error"):
+        if event["event"] in ("done", "stopped", "storage", "failed"):
             worker.cell = None
-        if event["event"] == "error":
-            event["event"] = "failed"
         yield event
 
     def _lost(self, cell: Cell, why: str, tries: dict[str, int]) -> Event:
@@ -214,7 +212,7 @@ class LocalPool:
             if worker.process.stdin is not None and not worker.process.stdin.closed:
                 with contextlib.suppress(OSError):
                     worker.process.stdin.close()
-        deadline = time.monotonic() + _GRACE
+        deadline = time.monotonic() + GRACE_SECONDS
         for worker in self._workers:
             try:
                 worker.process.wait(max(0.0, deadline - time.monotonic()))

@@ -241,13 +241,9 @@ def record_failure(folder: Folder, cell: Cell, reason: str) -> dict[str, Any]:
 def about(cell: Cell) -> dict[str, Any]:
     """Return what a manifest says about a cell whatever became of it."""
     return {
+        **cell.content,
         "format": FORMAT,
         "cell": cell.id,
-        "problem": cell.problem,
-        "agent": cell.agent,
-        "seed": cell.seed,
-        "episodes": cell.episodes,
-        "thinning": cell.thinning,
         "seed_address": [[cell.seed, "environment"], [cell.seed, "agent"]],
         "versions": versions(),
         "machine": machine(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -155,7 +154,7 @@ class Damage:
     moved_to: str | None
 
 
-def verify(folder: str | Path, *, quarantine: bool = True, say: Callable[[str], None] = lambda _: None) -> list[Damage]:
+def verify(folder: str | Path, *, quarantine: bool = True) -> list[Damage]:
     """Read every byte of every record and checkpoint; take damaged cells out of the way; return what was found.
 
     The caller holds the folder's lock if ``quarantine`` is on.
@@ -173,7 +172,6 @@ def verify(folder: str | Path, *, quarantine: bool = True, say: Callable[[str], 
         wrong = check_cell(place, cell)
         if wrong is None:
             continue
-        say(str(wrong))
         moved = str(place.put_aside(cell)) if quarantine else None
         found.append(Damage(wrong.field, str(wrong), cell, moved))
     return found

@@ -40,12 +40,13 @@ def lines(now: Status, holder: dict[str, Any] | None) -> list[str]:
     return text
 
 
-def as_data(now: Status) -> dict[str, Any]:
+def as_data(now: Status, holder: dict[str, Any] | None) -> dict[str, Any]:
     """Return where an experiment stands, as plain data."""
     data: dict[str, Any] = jsonable(
         {
             "name": now.name,
             "cells": len(now.order),
+            "lock": None if holder is None else {key: holder.get(key) for key in ("pid", "host", "since")},
             "finished": [manifest["cell"] for manifest in now.done],
             "failed": {manifest["cell"]: manifest.get("reason") for manifest in now.failed},
             "running": now.running,

@@ -61,7 +61,7 @@ def answer(folder: Folder, cell: Cell, say: Any, stop: Stop, settings: Settings)
     except Exception as error:  # a cell that fails, for whatever reason, must not take the worker along
         _not_running(folder, cell)
         lines = traceback.format_exception(error)
-        return {"event": "error", "cell": cell.id, "text": f"{type(error).__name__}: {error}", "trace": "".join(lines)}
+        return {"event": "failed", "cell": cell.id, "text": f"{type(error).__name__}: {error}", "trace": "".join(lines)}
     keys = ("total_regret", "wall_time", "episodes")
     return {"event": "done", "cell": cell.id, **{key: manifest[key] for key in keys}}
 
