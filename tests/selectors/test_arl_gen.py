@@ -13,6 +13,7 @@ from occamrl.checks import check_selector, step_by_step
 from occamrl.errors import InvalidInput
 from occamrl.kernels.episodes import draw_outcome, draw_start
 from occamrl.kernels.philox import fill_uniforms
+from occamrl.learners.finite_rows import ALIVE, CLASS, EPISODES, MEMBER
 from occamrl.problems.sparse_ladder import SparseLadder
 from occamrl.runs.interaction import Interaction
 from occamrl.seeding import key
@@ -40,9 +41,9 @@ def brute_force(agent: Any, episodes: int, seed: int, weighted: bool) -> list[di
         interaction.begin(s)
         losses = sum(((y - z) ** 2 for z, y in rows), np.zeros(len(kernels)))
         state = interaction.walk.state
-        member = int(state.counters[3])
+        member = int(state.counters[MEMBER])
         record.append({"losses": losses, "member": member, "state": state, "facts": dict(interaction.walk.rows[-1])})
-        record[-1]["class"] = int(state.counters[10])
+        record[-1]["class"] = int(state.counters[CLASS])
         for h in range(mdp.horizon):
             a = interaction.act()
             o = draw_outcome(truth, h, s * mdp.actions + a, uniforms[h + 1])
@@ -66,8 +67,8 @@ def test_the_anytime_class_is_that_of_brute_force_every_episode() -> None:
         losses = entry["losses"]
         bound = -0.5 * np.log(np.sum(ladder.prior[alive] * np.exp(-2 * losses[alive]))) + 0.5 * np.log(1 / 0.05)
         alive &= losses <= bound  # dropped kernels leave the mixture as well
-        if entry["state"].counters[0] - 1 in (64, 128):
-            alive[entry["state"].alive[: entry["state"].counters[2]]] = True  # looked at again
+        if entry["state"].counters[EPISODES] - 1 in (64, 128):
+            alive[entry["state"].alive[: entry["state"].counters[ALIVE]]] = True  # looked at again
         smallest = ladder.level[alive].min()
         assert entry["class"] == smallest
         inside = np.flatnonzero(alive & (ladder.level <= smallest))

@@ -107,6 +107,8 @@ def replay_linear(
         replan=0.0,
         scale=1.0,
         slack=slack,
+        rewards="known",
+        kernel="stationary",
     )
     memory = test.start(known)
     counts = no_counts(known.horizon, known.states * known.actions)

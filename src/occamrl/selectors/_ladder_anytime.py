@@ -12,7 +12,7 @@ from occamrl.families.ladder import Ladder
 from occamrl.learners.finite_report import losses_of, smallest_losses, test_now
 from occamrl.learners.finite_rows import CLASS, CLASS_SINCE, EPISODES, IMPOSSIBLE
 from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
-from occamrl.selectors._ladder_facts import Test, facts
+from occamrl.selectors._ladder_facts import Test, facts, plain
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,9 +29,9 @@ class LadderAnytime:
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Go on, for twice as many episodes as before."""
         i, state = memory["epoch"], memory.pop("state")
-        model, slack = self.learner.model(known), 0.0
+        model = self.learner.model(known)
         episodes = int(state.counters[EPISODES])
-        least, best, bound = np.zeros(self.ladder.classes), 0, float("nan")
+        least, best, bound, slack = np.zeros(self.ladder.classes), 0, float("nan"), float(model.slack)
         if episodes:
             bound = float(test_now(model, state))
             least, best = smallest_losses(state, self.ladder.level, self.ladder.classes)
@@ -49,12 +49,10 @@ class LadderAnytime:
             best=best,
             squares=float(state.squares[0]),
             steps=episodes * known.horizon,
-            beta=slack if episodes else float(model.slack),
-            since=max(1, int(state.counters[CLASS_SINCE])),
-            first=not episodes,
             impossible=bool(state.counters[IMPOSSIBLE] > 0),
         )
         found = facts(test, model, state.table, self.ladder.sizes, self.learner.delta)
+        found |= {"beta": plain(slack), "since": max(1, int(state.counters[CLASS_SINCE]))}
         return Phase(self.learner, state, 2**i, epoch=i, label=f"F_{chosen}", facts=found)
 
     def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:

@@ -58,10 +58,11 @@ class LadderEpochs:
             if self.data == "pooled" and memory["episodes"]:
                 state = learner.reserve(state, 0)._replace(table=table)
                 start_from_rows(learner.model(known), state, table, memory["squares"], memory["episodes"])
-        memory["chosen"], memory["since"] = test.chosen, test.since
-        found = facts(test, model, table, self.ladder.sizes, self.delta)
+        if test.chosen != memory["chosen"]:
+            memory["chosen"], memory["since"] = test.chosen, memory["episodes"] + 1
         mine = learner.model(known)
-        found["beta"] = mine.slack + mine.stretch * off_grid(mine.reach, float(state.counters[ROWS]), delta)
+        beta = mine.slack + mine.stretch * off_grid(mine.reach, float(state.counters[ROWS]), delta)
+        found = facts(test, model, table, self.ladder.sizes, self.delta) | {"beta": beta, "since": memory["since"]}
         return Phase(learner, state, 2**i, epoch=i, label=f"F_{test.chosen}", facts=found)
 
     def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
@@ -90,25 +91,13 @@ class LadderEpochs:
 
     def _test(self, model: FiniteModel, memory: dict[str, Any], horizon: int) -> Test:
         if not memory["episodes"]:
-            nothing = np.zeros(self.ladder.classes)
-            return Test(nothing, math.nan, self.start_class, 0, 0.0, 0, math.nan, 1, first=True)
+            return Test(np.zeros(self.ladder.classes), math.nan, self.start_class, best=0, squares=0.0, steps=0)
         losses, best = self.smallest_losses(model, memory["table"])
         steps = memory["episodes"] * horizon
         rows = float(memory["table"].visits.sum())
         bound = losses[-1] + self.slack * self.allowance(model, memory["epoch"], steps, rows)
         chosen = 1 + int(np.argmax(losses <= bound))
-        since = memory["since"] if chosen == memory["chosen"] else memory["episodes"] + 1
-        return Test(
-            losses,
-            float(bound),
-            chosen,
-            best,
-            memory["squares"],
-            steps,
-            math.nan,
-            since,
-            impossible=memory["impossible"] > 0,
-        )
+        return Test(losses, float(bound), chosen, best, memory["squares"], steps, memory["impossible"] > 0)
 
     def smallest_losses(self, model: FiniteModel, table: RowTable) -> tuple[Floats, int]:
         """Return min over F_m of L(P) (less sum y^2) for every m, and the best kernel of all (M13)."""

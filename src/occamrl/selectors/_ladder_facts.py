@@ -22,10 +22,7 @@ class Test:
     chosen: int  # from 1
     best: int  # the kernel with the smallest loss of all
     squares: float
-    steps: int  # tau * H, what the paper's averages divide by
-    beta: float  # width of the learner's confidence set
-    since: int  # the episode (from 1) since which this class is in play
-    first: bool = False  # no data yet
+    steps: int  # tau * H, what the paper's averages divide by; 0: no data yet
     impossible: bool = False  # a target was seen that no kernel of the ladder can produce
 
 
@@ -37,8 +34,9 @@ def facts(test: Test, model: FiniteModel, table: RowTable, sizes: list[int], del
     ``outside`` says that no kernel of F_M explains the data, with confidence 1 - delta (``misfit`` > 0), or that
     something happened that none of them allows.
     """
-    if test.first:
-        zeros: dict[str, object] = {
+    if not test.steps:
+        return {
+            "chosen": test.chosen,
             "statistics": [0.0] * len(sizes),
             "threshold": None,
             "margin": None,
@@ -46,7 +44,6 @@ def facts(test: Test, model: FiniteModel, table: RowTable, sizes: list[int], del
             "misfit": None,
             "outside": False,
         }
-        return {"chosen": test.chosen, **zeros, "beta": _plain(test.beta), "since": test.since}
     scale = 1.0 / test.steps
     separation = None
     if test.chosen > 1:
@@ -59,15 +56,14 @@ def facts(test: Test, model: FiniteModel, table: RowTable, sizes: list[int], del
     return {
         "chosen": test.chosen,
         "statistics": [float(scale * (loss + test.squares)) for loss in test.losses],
-        "threshold": _plain(scale * (test.threshold + test.squares)),
-        "margin": _plain(test.threshold - test.losses[test.chosen - 1]),
+        "threshold": plain(scale * (test.threshold + test.squares)),
+        "margin": plain(test.threshold - test.losses[test.chosen - 1]),
         "separation": separation,
         "misfit": misfit,
         "outside": bool(misfit > 0.0) or test.impossible,
-        "beta": _plain(test.beta),
-        "since": test.since,
     }
 
 
-def _plain(value: float) -> float | None:
+def plain(value: float) -> float | None:
+    """Return a number as it is written down; None for what is not finite."""
     return float(value) if np.isfinite(value) else None

@@ -21,6 +21,7 @@ from occamrl.learners.rewards import Rewards, copy_rewards
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 
+_LAMBDA = 1.0  # of all regressions
 _MOST_COORDINATES = 2000  # of the test for a truth outside F_M
 
 
@@ -36,18 +37,17 @@ class LadderLinear:
     delta: float
     data: str
     start_class: int
+    rule: str
+    slack: float
+    anytime: bool
+    test_growth: float
+    guard: bool
     replan: float
     scale: float
-    slack: float
-    rule: str = "sharp"
-    anytime: bool = False
-    test_growth: float = 0.1
-    guard: bool = False
-    radius: str = "sharp"
-    weights: str = "range"
-    regularization: float = 1.0
-    rewards: Rewards = "known"
-    kernel: str = "stationary"
+    radius: str
+    weights: str
+    rewards: Rewards
+    kernel: str
 
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data: the rows of all phases in the largest class, step after step."""
@@ -190,8 +190,8 @@ class LadderLinear:
             [[dense(self.ladder.unpacked(memory["gram"])), cross], [cross.T, np.diag(memory["pairs"][:, 0])]]
         )
         xy = np.concatenate([memory["xy"], memory["pairs"][:, 1]])
-        sigma = gram / self.regularization + np.eye(d + pairs)
-        fit = -float(xy @ np.linalg.solve(sigma, xy)) / self.regularization
+        sigma = gram / _LAMBDA + np.eye(d + pairs)
+        fit = -float(xy @ np.linalg.solve(sigma, xy)) / _LAMBDA
         logdet = float(np.linalg.slogdet(sigma)[1])
         return (least - fit) / unit**2 - 0.25 * (logdet + 2.0 * math.log(1.0 / level))
 
@@ -203,13 +203,11 @@ class LadderLinear:
 
     def _solve(self, m: int, gram: Floats, xy: Floats) -> tuple[Floats, float]:
         """Return Sigma^-1 xy and logdet(Sigma/lambda) of a class, block by block."""
-        rung, lam = self.ladder.rung(m), self.regularization
-        parts = [slice(0, xy.size)] if isinstance(rung, LinearFamily) else rung.parts()
         theta, logdet, begin = np.zeros(xy.size), 0.0, 0
-        for part in parts:
+        for part in self.ladder.rung(m).parts():
             n = part.stop - part.start
-            sigma = gram[begin : begin + n * n].reshape(n, n) / lam + np.eye(n)
-            theta[part] = np.linalg.solve(sigma, xy[part]) / lam
+            sigma = gram[begin : begin + n * n].reshape(n, n) / _LAMBDA + np.eye(n)
+            theta[part] = np.linalg.solve(sigma, xy[part]) / _LAMBDA
             logdet += float(np.linalg.slogdet(sigma)[1])
             begin += n * n
         return theta, logdet
@@ -221,7 +219,7 @@ class LadderLinear:
             return None
         logdet = self._solve(m, *self.ladder.statistics(m, memory["gram"], memory["xy"]))[1]
         noise = 0.25 * unit**2 * (logdet + 2.0 * math.log(1.0 / level))
-        return float(self.scale**2 * (noise + self.regularization * rung.norm_bound**2))
+        return float(self.scale**2 * (noise + _LAMBDA * rung.norm_bound**2))
 
     def _unit(self, known: Known) -> float:
         return float(self._full.model(known).unit)
@@ -234,7 +232,7 @@ class LadderLinear:
     def _recorded(self, m: int, delta: float) -> Recorded:
         common: dict[str, Any] = {"delta": delta, "replan": self.replan, "scale": self.scale, "weights": self.weights}
         options: dict[str, Any] = {"rewards": self.rewards, "kernel": self.kernel}
-        linear: dict[str, Any] = {**common, **options, "radius": self.radius, "regularization": self.regularization}
+        linear: dict[str, Any] = {**common, **options, "radius": self.radius, "regularization": _LAMBDA}
         rung, full = self.ladder.rung(m), self.ladder.rungs[-1]
         if isinstance(rung, FiniteFamily):
             learner: UCRLVTR | UCRLVTRLin = UCRLVTR(family=rung, radius=self.radius, **common, **options)

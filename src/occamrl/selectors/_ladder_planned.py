@@ -17,7 +17,7 @@ from occamrl.contracts import Floats, Known, Phase, PhaseOutcome
 from occamrl.families.ladder import Ladder
 from occamrl.families.off_grid import level, off_grid
 from occamrl.learners._planned import PlannedRung
-from occamrl.learners.finite_planned import CLASS, CLASS_SINCE, EPISODES, enter_rows, thresholds
+from occamrl.learners.finite_planned import CLASS, CLASS_SINCE, EPISODES, PlannedModel, enter_rows, thresholds
 from occamrl.learners.reward_rows import RewardRows
 from occamrl.learners.rewards import Rewards, copy_rewards
 from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
@@ -54,7 +54,7 @@ class LadderPlanned:
         i, tau = memory["epoch"], memory["episodes"]
         model = self._rung(self.ladder.classes, self.delta).model(known)
         least = self.smallest_losses(memory["losses"])
-        bounds = self._bounds(known, memory, least, i, tau * known.horizon)
+        bounds = self._bounds(known, model, memory, least)
         accepted = (least <= bounds).all(axis=1) if self.rule == "sharp" else least.sum(axis=1) <= bounds.sum()
         chosen = 1 + int(np.argmax(accepted)) if tau else self.start_class
         if self.test == "anytime":
@@ -104,12 +104,12 @@ class LadderPlanned:
         np.minimum.at(least, self.ladder.level, losses.T)
         return np.asarray(np.minimum.accumulate(least))
 
-    def _bounds(self, known: Known, memory: dict[str, Any], least: Floats, epoch: int, steps: int) -> Floats:
+    def _bounds(self, known: Known, model: PlannedModel, memory: dict[str, Any], least: Floats) -> Floats:
         """Return what a class may lose at each step: M14, M15, or M22 of the set at any time."""
-        model = self._rung(self.ladder.classes, self.delta).model(known)
         if self.test == "anytime":
             return thresholds(self._nested().model(known), memory["losses"], memory["rows"])
         if self.rule == "paper":
+            epoch, steps = memory["epoch"], memory["episodes"] * known.horizon
             return np.asarray(least[-1] + self.slack * steps * math.sqrt(epoch) / 2 ** (epoch / 2) / least.shape[1])
         # (U^2/2) log(|F_M| T/delta), and the term of a cover for the rows of each step
         noise = 0.5 * math.log(self.ladder.family.size / level(model.reach, model.delta))

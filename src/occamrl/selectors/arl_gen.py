@@ -49,7 +49,7 @@ class ARLGen(Selector):
         default "pooled", with the rule "paper" "fresh". The test always takes all rows.
     test : "anytime" | "epoch", optional
         By default "anytime", with the rule "paper" "epoch".
-    start : int
+    start_class : int
         The class of the first epoch, when there are no data: 1 or M.
     safe : bool
         Be optimistic over all of the confidence set, whatever the class (M25); ``chosen`` is then a report. Needs no
@@ -123,28 +123,29 @@ class ARLGen(Selector):
         whole = isinstance(self.start_class, Integral) and not isinstance(self.start_class, bool)
         if not whole or self.start_class not in (1, self.ladder.classes):
             raise ParameterError("start_class", got=self.start_class, expected=f"1 or M = {self.ladder.classes}")
-        if isinstance(self.ladder, LinearLadder):
-            self._require_sense_of_linear()
-            return
-        if self._anytime:
-            if self.rule == "paper":
-                raise ParameterError("test", got="anytime", expected='"epoch" with rule "paper"')
-            if self.data == "fresh":
-                raise ParameterError("data", got="fresh", expected='"pooled" with test "anytime"')
-            if self.radius not in (None, "sharp"):
-                raise ParameterError("radius", got=self.radius, expected='"sharp" with test "anytime"')
-        elif self.safe or self.guard:
-            raise ParameterError("safe or guard", got=True, expected='False with test "epoch"')
-
-    def _require_sense_of_linear(self) -> None:
-        if self.safe:
-            raise ParameterError("safe", got=True, expected="False on a LinearLadder; play F_M, or use the guard")
         if self._anytime and self.rule == "paper":
             raise ParameterError("test", got="anytime", expected='"epoch" with rule "paper"')
         if self._anytime and self.data == "fresh":
             raise ParameterError("data", got="fresh", expected='"pooled" with test "anytime"')
-        if not (self.test_growth > 0.0 and np.isfinite(self.test_growth)):
-            raise ParameterError("test_growth", got=self.test_growth, expected="a finite number > 0 on a LinearLadder")
+        if isinstance(self.ladder, LinearLadder):
+            self._require_sense_of_linear()
+            return
+        if self._anytime and self.radius not in (None, "sharp"):
+            raise ParameterError("radius", got=self.radius, expected='"sharp" with test "anytime"')
+        if not self._anytime and (self.safe or self.guard):
+            raise ParameterError("safe or guard", got=True, expected='False with test "epoch"')
+        if is_planned(self.rewards, self.kernel):
+            more = "with unknown rewards or per-step kernels"
+            if self.radius not in (None, "sharp"):
+                raise ParameterError("radius", got=self.radius, expected=f'"sharp" {more}')
+            if self._anytime and self.start_class != 1:
+                raise ParameterError("start_class", got=self.start_class, expected=f"1 at any time {more}")
+
+    def _require_sense_of_linear(self) -> None:
+        if self.safe:
+            raise ParameterError("safe", got=True, expected="False on a LinearLadder; play F_M, or use the guard")
+        if self.test_growth == 0.0:
+            raise ParameterError("test_growth", got=self.test_growth, expected="a number > 0 on a LinearLadder")
 
     @property
     def _data(self) -> str:
@@ -156,79 +157,41 @@ class ARLGen(Selector):
 
     @cached_property
     def _parts(self) -> LadderAnytime | LadderEpochs | LadderLinear | LadderPlanned:
-        paper = self.rule == "paper"
-        weights = self.weights or ("none" if paper else "range")
-        replan = (0.2 if isinstance(self.ladder, LinearLadder) else 0.0) if self.replan is None else self.replan
+        ladder, paper = self.ladder, self.rule == "paper"
+        lazy = 0.2 if isinstance(ladder, LinearLadder) else 0.0
         common: dict[str, Any] = {
-            "ladder": self.ladder,
             "delta": self.delta,
-            "replan": replan,
+            "weights": self.weights or ("none" if paper else "range"),
+            "replan": lazy if self.replan is None else self.replan,
             "scale": self.scale,
         }
-        if isinstance(self.ladder, LinearLadder):
-            linear = LadderLinear(
-                **common,
-                rule=self.rule,
-                data=self._data,
-                anytime=self._anytime,
-                test_growth=self.test_growth,
-                guard=self.guard,
-                start_class=self.start_class,
-                radius=self.radius or ("paper" if paper else "sharp"),
-                weights=weights,
-                slack=self.slack,
-                rewards=self.rewards,
-                kernel=self.kernel,
-            )
-            for m in range(1, self.ladder.classes + 1):
+        tests: dict[str, Any] = {
+            "rule": self.rule,
+            "data": self._data,
+            "start_class": self.start_class,
+            "slack": self.slack,
+        }
+        options: dict[str, Any] = {"rewards": self.rewards, "kernel": self.kernel}
+        audits: dict[str, Any] = {"safe": self.safe, "guard": self.guard}
+        radius = self.radius or ("paper" if paper else "sharp")
+        if isinstance(ladder, LinearLadder):
+            when: dict[str, Any] = {"anytime": self._anytime, "test_growth": self.test_growth, "guard": self.guard}
+            linear = LadderLinear(ladder=ladder, radius=radius, **common, **tests, **options, **when)
+            for m in range(1, ladder.classes + 1):
                 linear._recorded(m, self.delta)  # checks the other parameters
             return linear
         if is_planned(self.rewards, self.kernel):
-            return self._planned(common, weights)
+            test = "anytime" if self._anytime else "epoch"
+            planned = LadderPlanned(ladder=ladder, test=test, **common, **tests, **options, **audits)
+            planned._nested()  # likewise
+            return planned
         if self._anytime:
-            learner = UCRLVTRNested(
-                **common,
-                weights=weights,
-                test=self.test_growth,
-                start=self.start_class,
-                safe=self.safe,
-                guard=self.guard,
-            )
-            return LadderAnytime(ladder=self.ladder, learner=learner)
-        epochs = LadderEpochs(
-            **common,
-            rule=self.rule,
-            data=self._data,
-            start_class=self.start_class,
-            radius=self.radius or ("paper" if paper else "sharp"),
-            weights=weights,
-            slack=self.slack,
-        )
-        epochs._learner(1, self.delta)
+            first = self.start_class
+            learner = UCRLVTRNested(ladder=ladder, test=self.test_growth, start=first, **common, **audits)
+            return LadderAnytime(ladder=ladder, learner=learner)
+        epochs = LadderEpochs(ladder=ladder, radius=radius, **common, **tests)
+        epochs._learner(1, self.delta)  # likewise
         return epochs
-
-    def _planned(self, common: dict[str, Any], weights: str) -> LadderPlanned:
-        """Return the parts with unknown rewards or one kernel per step."""
-        if self.radius not in (None, "sharp"):
-            raise ParameterError("radius", got=self.radius, expected='"sharp" with unknown rewards or per-step kernels')
-        if self._anytime and self.start_class != 1:
-            expected = "1 at any time with unknown rewards or per-step kernels"
-            raise ParameterError("start_class", got=self.start_class, expected=expected)
-        parts = LadderPlanned(
-            **common,
-            rule=self.rule,
-            data=self.data or ("fresh" if self.rule == "paper" else "pooled"),
-            test="anytime" if self._anytime else "epoch",
-            start_class=self.start_class,
-            weights=weights,
-            slack=self.slack,
-            safe=self.safe,
-            guard=self.guard,
-            rewards=self.rewards,
-            kernel=self.kernel,
-        )
-        parts._nested()
-        return parts
 
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data."""
