@@ -20,6 +20,7 @@ from occamrl.families.aggregation import AggregationFamily
 from occamrl.registry import learners, selectors
 from occamrl.runs.checkpoint import read_document, write_document
 from occamrl.runs.identity import fingerprint
+from occamrl.runs.learned_files import known_fingerprint, known_from_tree, known_to_tree
 from occamrl.runs.portable import algorithm_from_tree, algorithm_to_tree
 from tests.environments.misbehaving import CASE, MDP, Plant, learner
 
@@ -69,6 +70,17 @@ def test_an_agent_on_aggregations_goes_on_from_its_file_to_the_bit(algorithm: Ag
     assert whole.result is not None
     assert loaded.result is not None
     assert (loaded.result.returns == whole.result.returns).all()
+
+
+def test_files_from_before_rewards_could_be_unknown_tell_known_ones() -> None:
+    for known in (MDP.known, MDP.known.without_rewards):
+        tree = known_to_tree(known)
+        assert known_from_tree(tree).rewards_known is known.rewards_known
+        with pytest.raises(CheckpointError, match="rewards_known 1"):
+            known_from_tree({**tree, "rewards_known": 1})
+        del tree["rewards_known"]
+        assert known_from_tree(tree).rewards_known
+    assert known_fingerprint(MDP.known) != known_fingerprint(MDP.known.without_rewards)
 
 
 def test_an_algorithm_that_no_file_can_hold_has_to_be_given_again(tmp_path: Path) -> None:

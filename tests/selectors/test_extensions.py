@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import binom
 
 import occamrl as orl
+from occamrl.checks import check_selector
 from occamrl.errors import ParameterError
 from tests.cases import mixture
 from tests.confidence.test_coverage import near_truth
@@ -70,6 +71,15 @@ def test_a_finite_class_below_a_linear_one_is_kept_if_it_holds_the_truth_and_lef
         assert chosen[0] == 1
         assert chosen[-1] == max(chosen) == expected
         assert result.state.inner.rewards.visits.sum() == 4 * 6_000  # rewards are heard in every phase, and kept
+
+
+def test_the_contract_is_kept_with_a_finite_class_below_a_linear_one() -> None:
+    """From class 1 to class 2 within the run, so that what is carried over is continued and resumed as well."""
+    agent = orl.ARLGen(ladder=mixed(), kernel="per_step", rewards=orl.RewardsPerPair(scale=0.1), slack=0.05, guard=True)
+    mdp = changing(WEIGHTS)
+    check_selector(agent, mdp, episodes=120)
+    labels = orl.run(agent, mdp, episodes=120, progress=False).phases["label"].to_pylist()
+    assert {"F_1", "F_2"} <= set(labels)
 
 
 def test_finite_classes_need_the_sharp_set_with_either_option() -> None:
