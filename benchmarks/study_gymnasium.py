@@ -19,7 +19,7 @@ import gymnasium as gym
 
 from occamrl.commands.learning import agents, told
 from occamrl.environments.finite import FiniteEnvironment
-from occamrl.environments.ladder_spec import read_ladder
+from occamrl.environments.ladder_file import read_ladder
 from occamrl.runs.learning import learn
 from occamrl.selectors.arl_gen import ARLGen
 

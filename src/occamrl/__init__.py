@@ -71,7 +71,7 @@ _HOMES = {
     "FiniteEnvironment": "occamrl.environments.finite",
     "Discretiser": "occamrl.environments.discretiser",
     "inconsistency": "occamrl.environments.discretiser",
-    "read_ladder": "occamrl.environments.ladder_spec",
+    "read_ladder": "occamrl.environments.ladder_file",
     "LadderSpec": "occamrl.environments.ladder_spec",
     "EnvironmentFault": "occamrl.environments.misbehaviour",
     "Callback": "occamrl.runs.callbacks",
@@ -189,7 +189,8 @@ if TYPE_CHECKING:
     from occamrl.contracts import Known, Learner, Phase, PhaseOutcome, Selector
     from occamrl.environments.discretiser import Discretiser, inconsistency
     from occamrl.environments.finite import FiniteEnvironment
-    from occamrl.environments.ladder_spec import LadderSpec, read_ladder
+    from occamrl.environments.ladder_file import read_ladder
+    from occamrl.environments.ladder_spec import LadderSpec
     from occamrl.environments.misbehaviour import EnvironmentFault
     from occamrl.environments.simulators import Simulators
     from occamrl.errors import Interrupted, InvalidInput, OccamRLError

@@ -142,7 +142,7 @@ def select(
 ) -> None:
     """Say how rich a model logged episodes ask for. Exit code 3: not enough data; 4: no class explains them."""
     with told(as_json):
-        from occamrl.environments.ladder_spec import read_ladder
+        from occamrl.environments.ladder_file import read_ladder
         from occamrl.logs.reading import read_log
         from occamrl.logs.selection import select as test
 
@@ -192,7 +192,7 @@ def list_names(as_json: Json = False) -> None:
     """List the problems, families, learners, selectors, specs and ladders that are found."""
     with told(as_json):
         from occamrl import registry
-        from occamrl.environments.ladder_spec import shipped_ladders
+        from occamrl.environments.ladder_file import shipped_ladders
         from occamrl.runs.spec import shipped
 
         kinds = ("problems", "families", "learners", "selectors")

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import occamrl as orl
 from occamrl.cli import app
-from occamrl.environments.ladder_spec import LadderSpecError, read_ladder, shipped_ladders
+from occamrl.environments.ladder_file import LadderSpecError, read_ladder, shipped_ladders
 from occamrl.environments.misbehaviour import TableError
 from occamrl.errors import ParameterError
 from tests.cases import corridor

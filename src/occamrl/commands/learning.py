@@ -15,7 +15,8 @@ import numpy as np
 from occamrl.confidence.preflight import Preflight, preflight
 from occamrl.contracts import Agent
 from occamrl.environments.finite import FiniteEnvironment
-from occamrl.environments.ladder_spec import LadderSpec, read_ladder
+from occamrl.environments.ladder_file import read_ladder
+from occamrl.environments.ladder_spec import LadderSpec
 from occamrl.errors import ParameterError, require_choice
 from occamrl.learners.ladder_references import LadderNonAdaptive, LadderOracle, LadderSmallest
 from occamrl.learners.rewards import BOUNDS

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import occamrl as orl
-from occamrl.environments.ladder_spec import LadderSpecError, shipped_ladders
+from occamrl.environments.ladder_file import LadderSpecError, shipped_ladders
 from occamrl.environments.tables import table_of
 from tests.environments.misbehaving import CASE, MDP
 
