@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from functools import partial
 from pathlib import Path
@@ -136,6 +137,8 @@ def test_a_file_of_another_kind_is_refused(saved: Path) -> None:
         ("episode", "x"),
         ("plans", 1.5),
         ("state", np.zeros((2, 1))),
+        ("state", np.array([[math.nan]])),
+        ("state", np.array([["here"]])),
         ("returned", "much"),
         ("returns", np.zeros(2)),
     ],
@@ -148,6 +151,17 @@ def test_a_document_that_was_rewritten_is_refused(saved: Path, field: str, value
     document["tree"] = take_apart(tree, kept)
     write_document(saved, document, kept)
     refused(make(), saved)
+
+
+@pytest.mark.parametrize(("field", "value"), [("played", 99), ("played", -1), ("played", "x"), ("plans", 1.5)])
+def test_counts_that_were_rewritten_are_refused(saved: Path, field: str, value: Any) -> None:
+    document, arrays = read_document(saved)
+    tree = put_together(document["tree"], arrays)
+    tree["walk"][field] = value
+    kept: Any = {}
+    document["tree"] = take_apart(tree, kept)
+    write_document(saved, document, kept)
+    refused(make(), saved, field)
 
 
 def test_a_state_of_other_sizes_is_refused(saved: Path) -> None:
