@@ -153,3 +153,10 @@ def test_what_a_preflight_counts_as_much_does_not_depend_on_where_rewards_begin(
         assert not agent.guard
     assert found[0] == found[1]
     assert found[0]
+
+
+def test_a_preflight_without_rewards_is_refused() -> None:
+    """Of zeros it would say that nothing is at stake."""
+    sparse = SparseLadder(states=4, actions=2, horizon=3, dimension=3, most=1, nonzero=1)
+    with pytest.raises(ParameterError, match="known: got sizes alone"):
+        orl.preflight(orl.Ladder.of_problem(sparse), sparse.mdp.known.without_rewards, episodes=10)

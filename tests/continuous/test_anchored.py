@@ -12,7 +12,8 @@ from occamrl.continuous.discretise import discretise, quadrature_error
 from occamrl.continuous.grid import Grid, StateError
 from occamrl.continuous.transitions import Driven, Sampled, normal_rule
 from occamrl.contracts import Floats
-from occamrl.errors import OccamRLError, ParameterError, RewardError, ShapeError
+from occamrl.errors import InvalidInput, OccamRLError, ParameterError, RewardError, ShapeError
+from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.problems.finite_mdp import FiniteMDP
 from occamrl.runs.anchored import Anchored
 from tests.continuous.circle import DELTA, HORIZON, SIGMA, TURNS, driven, episode, grid, learner, sampled
@@ -115,3 +116,36 @@ def test_bad_use_is_refused_and_nothing_is_lost() -> None:
         learner([sampled(turn, 5) for turn in TURNS], error=0.1)
     with pytest.raises(RewardError, match=r"reward\[3\].*state \[0.75\]"):
         Anchored(models=[stay], grid=box, actions=[0.0], reward=lambda s, a: 2 * s[:, 0], horizon=2, episodes=3)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"models": [1, 2]},
+        {"models": driven(0.3, 5)},
+        {"grid": None},
+        {"reward": 3},
+        {"reward": lambda s, a: "much"},
+        {"reward": lambda s, a: 1.0},
+        {"actions": "left"},
+        {"agent": None},
+        {"agent": UCRLVTR},
+    ],
+)
+def test_what_is_no_system_is_refused_by_name(changes: dict[str, Any]) -> None:
+    (name,) = changes
+    with pytest.raises(InvalidInput, match=name):
+        learner(**{"models": [driven(0.3, 5)], **changes})
+
+
+def test_what_is_no_state_is_refused_and_changes_nothing() -> None:
+    agent = learner([driven(turn, 5) for turn in TURNS])
+    agent.begin([0.0])
+    none: list[Any] = ["here", ["x"], [1j], {}, None]
+    for bad in none:
+        with pytest.raises(ShapeError, match="next_state"):
+            agent.record(bad)
+        with pytest.raises(ShapeError, match="state"):
+            agent.begin(bad)
+    assert agent.episode == agent.rows == 0
+    agent.record([0.1])

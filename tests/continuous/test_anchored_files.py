@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from functools import partial
 from pathlib import Path
@@ -128,6 +129,16 @@ def test_a_file_of_another_kind_is_refused(saved: Path) -> None:
     refused(make(), saved, "another kind")
 
 
+def rewrite(saved: Path, part: str, field: str, value: Any) -> None:
+    """Put another value into a file, with a digest to match."""
+    document, arrays = read_document(saved)
+    tree = put_together(document["tree"], arrays)
+    tree[part][field] = value
+    kept: Any = {}
+    document["tree"] = take_apart(tree, kept)
+    write_document(saved, document, kept)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -136,18 +147,21 @@ def test_a_file_of_another_kind_is_refused(saved: Path) -> None:
         ("episode", "x"),
         ("plans", 1.5),
         ("state", np.zeros((2, 1))),
+        ("state", np.array([[math.nan]])),
+        ("state", np.array([["here"]])),
         ("returned", "much"),
         ("returns", np.zeros(2)),
     ],
 )
 def test_a_document_that_was_rewritten_is_refused(saved: Path, field: str, value: Any) -> None:
-    document, arrays = read_document(saved)
-    tree = put_together(document["tree"], arrays)
-    tree["episode"][field] = value
-    kept: Any = {}
-    document["tree"] = take_apart(tree, kept)
-    write_document(saved, document, kept)
+    rewrite(saved, "episode", field, value)
     refused(make(), saved)
+
+
+@pytest.mark.parametrize(("field", "value"), [("played", 99), ("played", -1), ("played", "x"), ("plans", 1.5)])
+def test_counts_that_were_rewritten_are_refused(saved: Path, field: str, value: Any) -> None:
+    rewrite(saved, "walk", field, value)
+    refused(make(), saved, field)
 
 
 def test_a_state_of_other_sizes_is_refused(saved: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -151,10 +152,22 @@ def test_agents_without_a_promise_on_a_box_are_refused() -> None:
         learner(models, names=["one"])
 
 
-def test_errors_too_large_to_decide_anything_are_named() -> None:
+def test_errors_too_large_to_decide_anything_are_named(tmp_path: Path) -> None:
     agent, rng = learner([sampled(turn, 1) for turn in TURNS], agent=ARLLinDim, episodes=1), np.random.default_rng(0)
     agent.temperature = agent.walk.selector.temperature = 0.999  # type: ignore[attr-defined]  # far from a good choice
     for _ in range(3):
         episode(agent, rng)
     with pytest.raises(OccamRLError, match="finer rules, more draws"):
         episode(agent, rng)  # the fourth ends the first phase
+    known = agent.theta, agent.rows, agent.episode
+    for _ in range(2):  # it stays where it was, and says so again
+        with pytest.raises(OccamRLError, match="finer rules, more draws"):
+            episode(agent, rng)
+    assert (agent.theta == known[0]).all()
+    assert (agent.rows, agent.episode, agent.walk.remaining) == (*known[1:], 0)
+    agent.save(tmp_path / "a.npz")
+    again = agent.fresh(agent.seed)
+    again.load(tmp_path / "a.npz")
+    assert (again.theta == known[0]).all()
+    with pytest.raises(OccamRLError, match="finer rules, more draws"):
+        again.begin([0.0])

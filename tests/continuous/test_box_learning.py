@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from occamrl.continuous.grid import Grid
+from occamrl.continuous.transitions import Driven, normal_rule
 from occamrl.environments.misbehaviour import (
     EnvironmentFailure,
     EnvironmentFault,
@@ -233,3 +235,60 @@ def test_environments_that_do_not_fit_are_refused() -> None:
     env.observation_space = spaces.Discrete(3)
     with pytest.raises(SpaceError, match="observation_space"):
         play(make(), env, 1)
+
+
+class Wall(gym.Env[Any, Any]):
+    """A point that is pushed between two walls, in numbers of 32 bits: -1.2 is then a little less than -1.2."""
+
+    def __init__(self, action_space: Any) -> None:
+        self.observation_space = spaces.Box(-1.2, 0.6, (1,), np.float32)
+        self.action_space = action_space
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.state = np.zeros(1, np.float32)
+        return self.state, {}
+
+    def step(self, action: Any) -> Any:
+        reward = float(between_walls(self.state[None], np.zeros(1))[0])
+        pushed = self.state + np.float32(2.0 * self.np_random.normal())
+        self.state = np.clip(pushed, np.float32(-1.2), np.float32(0.6))
+        return self.state, reward, False, False, {}
+
+
+def between_walls(states: Any, action: Any) -> Any:
+    return (np.asarray(states[:, 0], dtype=float) + 1.2) / 1.8001 + 1e-5
+
+
+def pushed(**changes: Any) -> Anchored:
+    push = Driven(step=lambda s, a, w: np.clip(s + w, -1.2, 0.6), rule=lambda n: normal_rule([2.0], n), nodes=5)
+    walls = Grid(low=[-1.2], high=[0.6], points=[5])
+    options: dict[str, Any] = {"models": [push], "grid": walls, "actions": [0.0], "reward": between_walls}
+    return Anchored(**{**options, "horizon": 3, "episodes": 10, **changes})
+
+
+def test_a_state_on_the_edge_in_coarser_numbers_is_in_the_box() -> None:
+    agent = learn_on_box(pushed(), Wall(spaces.Discrete(1)), episodes=10, progress=False)
+    assert agent.rows == 20
+    assert float(np.float32(-1.2)) < -1.2 - 1e-9 * 1.8  # what the grid itself takes for rounding
+
+
+def test_a_state_beyond_the_edge_is_not() -> None:
+    class Beyond(Wall):
+        def step(self, action: Any) -> Any:
+            return np.array([-1.200001], np.float32), *super().step(action)[1:]
+
+    with pytest.raises(SpaceError, match=r"observation\[0, 0\]"):
+        learn_on_box(pushed(), Beyond(spaces.Discrete(1)), episodes=10, progress=False)
+
+
+def test_actions_that_integers_would_change_are_refused() -> None:
+    whole = spaces.Box(-1, 1, (1,), np.int64)
+    learn_on_box(pushed(actions=[-1.0, 1.0]), Wall(whole), episodes=1, progress=False)
+    with pytest.raises(SpaceError, match=r"actions\[1\]: got \[0.5\]"):
+        learn_on_box(pushed(actions=[-1.0, 0.5]), Wall(whole), episodes=1, progress=False)
+
+
+def test_what_turns_observations_into_states_is_a_function() -> None:
+    with pytest.raises(ParameterError, match="state_of"):
+        learn_on_box(pushed(), Wall(spaces.Discrete(1)), episodes=1, state_of=3)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ cos(x + kc), and V_1(x) = (H + sum_k exp(-k sigma^2/2) cos(x + kc))/2, k = 0 ...
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,19 @@ import pytest
 from occamrl.continuous.discretise import anchored, discretise, quadrature_error, reachable
 from occamrl.continuous.grid import Grid, StateError
 from occamrl.continuous.refinement import Solution, refinement
-from occamrl.continuous.transitions import Density, Driven, Sampled, Transition, drawn_rule, normal_rule
+from occamrl.continuous.transitions import (
+    Atom,
+    Density,
+    Driven,
+    Rule,
+    Sampled,
+    Transition,
+    drawn_rule,
+    normal_rule,
+    quantile_rule,
+)
 from occamrl.contracts import Floats
-from occamrl.errors import ParameterError, ProbabilityError, ShapeError
+from occamrl.errors import InvalidInput, ParameterError, ProbabilityError, ShapeError
 from occamrl.problems.finite_mdp import FiniteMDP
 
 TURN, SIGMA, HORIZON = 0.7, 0.5, 5
@@ -174,3 +185,62 @@ def test_a_state_between_vertices_has_a_law_of_its_own() -> None:
     kernel, left, _ = anchored(drift(0.0), line(), np.array([[0.3]]), np.array([1.0]))
     np.testing.assert_allclose(kernel.toarray(), [[0.0, 0.8, 0.2, 0.0, 0.0]], atol=1e-12)
     assert not left.any()
+
+
+def uniform(**changes: Any) -> Density:
+    options: dict[str, Any] = {"density": lambda s, a, y: np.ones(len(s)), "low": [0.0], "high": [1.0], "cells": [4]}
+    return Density(**{**options, **changes})
+
+
+def ruled(rule: Any, nodes: Any = 2) -> Driven:
+    return Driven(step=lambda s, a, w: s, rule=lambda n: rule, nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: ruled(Rule(np.zeros((2, 1)), np.array([1.5, -0.5]))), "rule.*-0.5"),
+        (lambda: ruled(Rule(np.zeros((3, 1)), np.array([0.5, 0.5]))), r"rule.*\(3, 1\) and weights \(2,\)"),
+        (lambda: ruled(Rule(np.zeros((2, 1)), np.array([math.nan, 1.0]))), "rule.*nan"),
+        (lambda: ruled(Rule(np.full((1, 1), math.nan), np.ones(1))), "rule.*not finite"),
+        (lambda: ruled(3), "rule"),
+        (lambda: ruled(None, nodes=0), "nodes"),
+        (lambda: ruled(None, nodes=2.5), "nodes"),
+        (lambda: ruled(quantile_rule(lambda u: u, 0)), "nodes"),
+        (lambda: ruled(drawn_rule(lambda rng, n: rng.normal(size=n), 0)), "draws"),
+        (lambda: Sampled(sample=lambda s, a, rng: s, draws=0), "draws"),
+        (lambda: Sampled(sample=lambda s, a, rng: s, draws=2.5), "draws"),  # type: ignore[arg-type]
+        (lambda: Sampled(sample=lambda s, a, rng: "next", draws=2), "next states"),
+        (lambda: uniform(density=lambda s, a, y: np.ones((len(s), 1))), r"density.*\(5,\)"),
+        (lambda: uniform(density=lambda s, a, y: np.ones(2)), r"density.*\(5,\)"),
+        (lambda: uniform(density=lambda s, a, y: "much"), "density"),
+        (lambda: uniform(cells=[0]), r"cells\[0\]"),
+        (lambda: uniform(cells=[4, 4]), "cells"),
+        (lambda: uniform(order=0), "order"),
+        (lambda: uniform(low=[1.0], high=[0.0]), r"low, high\[0\]"),
+        (lambda: uniform(high=[math.inf]), r"low, high\[0\]"),
+        (lambda: uniform(low=[0.0, 0.0], high=[1.0, 1.0], cells=[2, 2]), "2 dimensions"),
+    ],
+)
+def test_models_that_are_none_are_refused_by_name(make: Callable[[], Transition], told: str) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        discretise(make(), line(), [0.0])
+
+
+def test_a_model_of_ones_own_with_negative_weights_is_no_kernel() -> None:
+    class Odd:
+        def atoms(self, states: Floats, action: Floats) -> Iterator[Atom]:
+            yield Atom(states, np.full(len(states), 1.5))
+            yield Atom(np.zeros_like(states), np.full(len(states), -0.5))
+
+        def finer(self) -> Odd:
+            return self
+
+    with pytest.raises(ProbabilityError, match=r"weight -0\.5"):
+        discretise(Odd(), line(), [0.0])
+
+
+@pytest.mark.parametrize("start", [[[3.0]], [[math.nan]], [0.5], np.zeros((0, 1))])
+def test_a_start_outside_is_refused_though_no_state_leaves_the_box(start: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"start|states\[0\]"):
+        discretise(drift(0.0), line(), [0.0], start=start)

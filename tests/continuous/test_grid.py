@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from occamrl.continuous.grid import Grid, StateError
-from occamrl.errors import ParameterError, ShapeError
+from occamrl.errors import InvalidInput, ParameterError, ShapeError
 
 
 @st.composite
@@ -101,3 +102,37 @@ def test_bad_grids_and_points_are_refused_by_name() -> None:
         grid.corners([0.5])
     with pytest.raises(ShapeError, match="values"):
         grid.interpolate([0.0], [[0.5]])
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"points": [3.0]}, r"points\[0\]"),
+        ({"points": [True]}, r"points\[0\]"),
+        ({"points": ["3"]}, r"points\[0\]"),
+        ({"low": 0.0}, "low"),
+        ({"low": []}, "low"),
+        ({"low": ["a"]}, "low"),
+        ({"low": [None]}, "low"),
+        ({"low": [[0.0]], "high": [[1.0]]}, "low"),
+        ({"high": [0.0]}, r"low, high\[0\]"),
+        ({"high": [math.inf]}, r"low, high\[0\]"),
+        ({"low": [-1.7e308], "high": [1.7e308]}, r"low, high\[0\]"),
+        ({"high": [5e-324]}, "vertices that differ"),
+        ({"low": [1e16], "high": [1e16 + 4.0], "points": [50]}, "vertices that differ"),
+        ({"periodic": np.array([True, False])}, "periodic"),
+    ],
+)
+def test_boxes_without_a_grid_are_refused_by_name(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidInput, match=told):
+        Grid(**{"low": [0.0], "high": [1.0], "points": [3], **changes})
+
+
+def test_what_is_no_state_is_refused_by_name() -> None:
+    grid = Grid(low=[0.0], high=[1.0], points=[3])
+    for bad in ("x", [["x"]], [[1j]], [[0.0], [0.0, 1.0]]):
+        with pytest.raises(ShapeError, match="states"):
+            grid.corners(bad)
+    for times in (0, 1.5, "2"):
+        with pytest.raises(ParameterError, match="times"):
+            grid.refine(times)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from occamrl.continuous.grid import Grid, StateError
 from occamrl.continuous.integrals import integrals
 from occamrl.continuous.transitions import Density, Driven, Sampled, Transition, normal_rule
 from occamrl.contracts import Floats
+from occamrl.errors import ShapeError
 
 BOX = Grid(low=[-10.0], high=[10.0], points=[21])
 
@@ -56,3 +57,10 @@ def test_a_next_state_outside_is_named() -> None:
     with pytest.raises(StateError, match=r"from state \[9.9\] under action \[1.0\].*\[-10, 10\]") as caught:
         integrals([shifted(0.0), shifted(5.0)], BOX, np.zeros(21), np.array([[9.9]]), np.ones(1))
     assert caught.value.state == [9.9]
+
+
+def test_a_simulator_that_gives_fewer_draws_than_it_was_asked_for_is_refused() -> None:
+    """One next state for fifty would be taken for fifty draws that agree."""
+    lazy = Sampled(sample=lambda s, a, rng: s[:1], draws=50)
+    with pytest.raises(ShapeError, match=r"next states: got \(1, 1\), expected \(50, 1\)"):
+        integrals([lazy], BOX, np.zeros(21), np.zeros((1, 1)), np.zeros(1), np.random.default_rng(0))

@@ -127,6 +127,25 @@ def test_rewards_come_in_the_unit_of_the_environment() -> None:
         orl.learn(agent, Casino(problem(), low=-4.0, high=12.0), **options)
 
 
+class Coarse(Casino):
+    """The same with rewards in 32 bits: 0.3 is then a little more than 0.3."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, *rest = super().step(action)
+        return observation, np.float32(reward), *rest
+
+
+def test_rewards_may_come_in_32_bits() -> None:
+    known, agent = Known.of_sizes(**SIZES), linear()
+    options: Any = {"episodes": EPISODES, "seed": SEED, "replay": False}
+    plain = orl.learn(agent, Casino(problem()), known=known, **options)
+    coarse = orl.learn(agent, Coarse(problem(), high=0.3), known=known, reward_range=(0.0, 0.3), **options)
+    assert float(np.float32(0.3)) > 0.3 * (1.0 + 1e-9)
+    assert bits(coarse.state) == bits(plain.state)
+    told = orl.FiniteMDP(transition=CASE.transition, reward=CASE.reward, horizon=4)
+    orl.learn(orl.UniformRandom(), Coarse(told), known=told.known, **options)  # known ones may as well
+
+
 @pytest.mark.parametrize("bad", [1.5, -0.25, float("nan"), float("inf")])
 @pytest.mark.parametrize("name", ["both options", "ladder"])
 def test_a_reward_out_of_range_on_the_hundredth_episode(name: str, bad: float, tmp_path: Path) -> None:

@@ -20,8 +20,10 @@ from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
 from occamrl.problems.finite_mdp import FiniteMDP
 from occamrl.problems.noise import BernoulliRewards
+from occamrl.selectors.arl_gen import ARLGen
 from tests.cases import Player, environment_uniforms, stack
 from tests.learners import extended_reference as reference
+from tests.states import bits
 
 CASE = stack(3, members=6)
 DELTA = 0.2
@@ -138,3 +140,30 @@ def test_what_does_not_go_together() -> None:
         UCRLVTRNested(ladder=ladder(), start=3, kernel="per_step")
     with pytest.raises(ParameterError, match="radius"):
         orl.ARLGen(ladder=ladder(), rule="paper", radius="paper", rewards=RewardsPerPair())
+
+
+def near_members() -> tuple[FiniteMDP, Floats]:
+    """Return a problem with coins as rewards and four initial states, and kernels that hardly differ."""
+    rng = np.random.default_rng(0)
+    kernels = 0.93 * rng.dirichlet(np.ones(4), size=(4, 3)) + 0.07 * rng.dirichlet(np.full(4, 0.3), size=(5, 4, 3))
+    options: Any = {"initial_state": np.full(4, 0.25), "reward_noise": BernoulliRewards()}
+    return FiniteMDP(transition=kernels[2], reward=rng.random((4, 3)), horizon=5, **options), kernels
+
+
+def test_a_plan_for_another_start_counts_on_the_rewards_it_was_solved_for() -> None:
+    """A lazy plan outlives the arrays that it was made in: the next phase, and a resumed run, have new ones."""
+    mdp, kernels = near_members()
+    learner = UCRLVTR(family=FiniteFamily(kernels), rewards=RewardsPerPair(), replan=0.5)
+    whole, pieces = orl.run(learner, mdp, episodes=400, progress=False), None
+    for size in (18, 26, 39, 26, 13, 26, 26, 130, 96):
+        pieces = orl.run(learner, mdp, episodes=size, progress=False, continue_from=pieces)
+    assert pieces is not None
+    np.testing.assert_array_equal(pieces.regret, whole.regret)
+    assert bits(pieces.walk.state) == bits(whole.walk.state)
+    assert len(np.unique(whole.regret[-100:])) > 4  # who is in play depends on where the episode begins
+    ladder = Ladder([FiniteFamily(kernels[:2]), FiniteFamily(kernels)])
+    options: Any = {"ladder": ladder, "delta": DELTA, "replan": 0.5, "rewards": RewardsPerPair()}
+    phases = orl.run(ARLGen(test="anytime", data="pooled", **options), mdp, episodes=400, progress=False)
+    alone = orl.run(UCRLVTRNested(**options), mdp, episodes=400, progress=False)
+    assert phases.phases.num_rows > 4
+    np.testing.assert_array_equal(phases.regret, alone.regret)

@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import occamrl as orl
 from occamrl.checks import check_learner
 from occamrl.contracts import Known
-from occamrl.errors import InvalidInput, RewardError
+from occamrl.errors import InvalidInput, ParameterError, RewardError
 from occamrl.families.features import FeatureMap
-from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
+from occamrl.learners.reward_rows import EstimatedRewards, RewardRows, imagine_linear
+from occamrl.learners.rewards import RewardsLinear, RewardsPerPair, rewards_state
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.problems.finite_mdp import FiniteMDP
 from occamrl.problems.noise import BernoulliRewards
@@ -146,9 +149,13 @@ def test_bad_parameters() -> None:
     ):
         with pytest.raises(InvalidInput, match=message):
             UCRLVTRLin(features=features, norm_bound=1.0, **options)
-    for wrong in ({"bound": "chernoff"}, {"share": 1.0}, {"share": 0.0}, {"scale": -1.0}):
+    wrongs: list[dict[str, Any]] = [{"bound": "chernoff"}, {"share": 1.0}, {"share": 0.0}, {"scale": -1.0}]
+    for wrong in (*wrongs, {"per_step": "no"}):  # a word that Python takes for True
         with pytest.raises(InvalidInput, match=next(iter(wrong))):
             RewardsPerPair(**wrong)
+    for name, size in (("states", 0), ("states", 2.5), ("actions", True), ("horizon", "5"), ("horizon", 0)):
+        with pytest.raises(ParameterError, match=name):
+            Known.of_sizes(**{"states": 2, "actions": 2, "horizon": 2, name: size})  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=r"features\[0, 0, 0\]: got nan"):
         RewardsLinear(features=np.full((4, 2, 1), np.nan), norm_bound=1.0)
     with pytest.raises(InvalidInput, match="features"):
@@ -163,3 +170,60 @@ def test_bad_parameters() -> None:
         )
     with pytest.raises(InvalidInput, match="does not tell its rewards"):
         orl.Interaction(UCRLVTRLin(features=features, norm_bound=1.0), CASE.mdp.known.without_rewards)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.floats(0.0, 12.0), st.floats(-6.0, 2.0))
+def test_rewards_without_noise_are_never_underestimated(seed: int, p: int, large: float, lam: float) -> None:
+    """Every mean heard is <psi, omega> itself, so the ellipsoid holds omega, whatever the sizes of the features.
+
+    The large features are nearly orthogonal to omega: from them one learns nothing of the others.
+    """
+    rng = np.random.default_rng(seed)
+    omega = rng.normal(size=p)
+    omega -= omega.mean()
+    omega *= rng.uniform(0.5, 1.0) / np.abs(omega).max()
+    omega += 0.5 / (p * 10.0**large)
+    psi = np.concatenate([np.full((2, p), 10.0**large), np.eye(p)])[None]
+    psi[0, 1] *= 0.5
+    mean = (psi @ omega).ravel()
+    psi[0, mean < 0.0] *= -1.0
+    mean = np.abs(mean)
+    rewards = RewardsLinear(features=psi, norm_bound=float(np.linalg.norm(omega)), regularization=10.0**lam)
+    known = Known.of_sizes(states=1, actions=p + 2, horizon=1)
+    model, rows = rewards.model(known, 0.05, 1.0), rewards_state(rewards, known)
+    assert isinstance(model, EstimatedRewards)
+    assert isinstance(rows, RewardRows)
+    rows.visits[0, :2] = rng.choice([1, 100, 10**6], size=2)
+    rows.visits[0, 2:] = rng.choice([0, 0, 1, 10], size=p)
+    rows.total[0] = rows.visits[0] * mean
+    imagine_linear(model, rows, 0)
+    assert (model.reward[0] >= np.minimum(mean, 1.0) - 1e-6).all()
+    assert (model.reward[0] <= 1.0).all()
+
+
+def test_of_features_that_differ_by_nine_orders_the_small_one_stays_unknown() -> None:
+    """omega = (-.9, .9) up to 1e-9 gives rewards .5 and .9; after hearing the first only, .9 must stay possible."""
+    rewards = RewardsLinear(features=[[[1e9, 1e9], [0.0, 1.0]]], norm_bound=1.3)
+    known = Known.of_sizes(states=1, actions=2, horizon=1)
+    model, rows = rewards.model(known, 0.05, 1.0), rewards_state(rewards, known)
+    assert isinstance(model, EstimatedRewards)
+    assert isinstance(rows, RewardRows)
+    rows.visits[0, 0], rows.total[0, 0] = 100, 50.0
+    imagine_linear(model, rows, 0)
+    assert model.reward[0, 1] >= 0.9
+
+
+@pytest.mark.parametrize("share", [1e-300, 1.0 - 1e-15])
+def test_the_smallest_levels_leave_numbers(share: float) -> None:
+    """Neither part of a tiny delta becomes a zero whose logarithm is infinite: infinity times no uncertainty is NaN."""
+    rewards = RewardsLinear(features=np.zeros((4, 2, 1)), norm_bound=1.0, share=share)
+    learner = UCRLVTRLin(features=CASE.features, norm_bound=1.0, delta=1e-300, rewards=rewards)
+    state = orl.run(learner, NOISY, episodes=3, progress=False).walk.state
+    assert np.isfinite(state.values).all()
+    assert learner.level(NOISY.known) >= 1e-300
+
+
+def test_features_beyond_numbers_are_refused() -> None:
+    for bad in (1e200, -1e60, np.nan, np.inf):
+        with pytest.raises(ParameterError, match=r"features\[0, 1, 0\]"):
+            RewardsLinear(features=[[[1.0], [bad]]], norm_bound=1.0)

@@ -68,6 +68,17 @@ def test_rewards_are_in_the_unit_interval(bad: float) -> None:
     assert caught.value.index == (0, 1)  # episode and step
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -2.0, 2.0])
+def test_a_bonus_leaves_rewards_in_the_unit_interval(bad: float) -> None:
+    interaction = Interaction(learner(), MDP.known)
+    interaction.begin(0)
+    with pytest.raises(RewardError, match=r"bonus\[0, 0\]"):
+        interaction.record_bonus(bad, 1)
+    with pytest.raises(RewardError, match=r"bonus\[0, 0\]"):
+        interaction.record_bonus(0.0, 1, reward=bad)
+    interaction.record_bonus(0.0, 1)  # the step is still open
+
+
 def test_a_reward_that_contradicts_the_known_one_is_refused() -> None:
     interaction = Interaction(UniformRandom(), MDP.known)
     interaction.begin(0)

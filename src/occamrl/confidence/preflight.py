@@ -56,6 +56,8 @@ def preflight(
     require_integer("episodes", episodes, 1)
     if not isinstance(ladder, (Ladder, LinearLadder)):
         raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder or LinearLadder")
+    if not known.rewards_known:
+        raise ParameterError("known", got="sizes alone", expected="rewards too: policies are compared by them")
     few = 6 if isinstance(ladder, LinearLadder) else 64
     search = Search(episodes, delta, start, truths or few, members or few, least_loss, seed)
     if isinstance(ladder, LinearLadder):

@@ -26,6 +26,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
+from occamrl.continuous.arguments import numbers_of
 from occamrl.continuous.grid import Flags, Grid
 from occamrl.continuous.transitions import Transition, require_inside
 from occamrl.contracts import Floats
@@ -37,7 +38,7 @@ _SUM = 1e-9
 
 def as_actions(actions: ArrayLike) -> Floats:
     """Return a finite grid of actions [A, m]; plain numbers are actions of one dimension."""
-    found = np.asarray(actions, dtype=np.float64)
+    found = numbers_of("actions", actions, "[A, m], finite numbers")
     found = found[:, None] if found.ndim == 1 else found
     if found.ndim != 2 or 0 in found.shape or not np.isfinite(found).all():
         raise ShapeError("actions", got=found.shape, expected="[A, m], finite numbers")
@@ -57,6 +58,8 @@ def anchored(transition: Transition, grid: Grid, states: Floats, action: Floats)
     kept: list[Any] = []
     for points, weight in transition.atoms(states, action):
         require_inside(points, ~np.isfinite(points).all(axis=1), states, action, "finite numbers")
+        if not (weight >= 0.0).all():
+            raise ProbabilityError("transition", got=f"the weight {weight.min()}", expected="weights >= 0")
         out = grid.outside(points) & (weight > 0.0)
         example[out & ~left] = points[out & ~left]
         left |= out
@@ -97,6 +100,8 @@ def discretise(
         Where episodes begin. The grid has to cover what can be reached from there: a vertex in reach with a next state
         outside the box is refused, others are put on its edge. By default every vertex counts as in reach.
     """
+    if start is not None and not len(grid.corners(grid.as_points(start, "start")).vertex):  # outside: refused by these
+        raise ShapeError("start", got="no states", expected="at least one")
     acts = as_actions(actions)
     found = [anchored(transition, grid, grid.vertices, action) for action in acts]
     every: Any = sp.vstack([kernel for kernel, _, _ in found]).tocsr()  # row a*S + s

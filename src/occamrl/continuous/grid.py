@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from occamrl.continuous.arguments import numbers_of, require_box, require_count
 from occamrl.contracts import Floats, Ints
 from occamrl.errors import InvalidInput, ParameterError, ShapeError
 
@@ -32,6 +32,7 @@ Flags = NDArray[np.bool_]
 
 MOST_DIMENSIONS = 6  # a cell has 2^n corners
 MOST_VERTICES = 10_000_000
+_NARROWEST = 2.0**-44  # distance of neighbours, of the largest coordinate
 _ROUNDING = 1e-9  # of the width of the box: this far outside is rounding
 
 
@@ -89,19 +90,23 @@ class Grid:
     periodic: Sequence[bool] = ()
 
     def __post_init__(self) -> None:
-        n = len(self.low)
-        if not 1 <= n <= MOST_DIMENSIONS:
+        low, high = require_box(self.low, self.high)
+        n = low.size
+        if n > MOST_DIMENSIONS:
             raise ParameterError("low", got=f"{n} dimensions", expected=f"1 to {MOST_DIMENSIONS}")
-        for name in ("high", "points", "periodic"):
-            if len(getattr(self, name)) != n and not (name == "periodic" and not self.periodic):
-                raise ShapeError(name, got=f"{len(getattr(self, name))} numbers", expected=f"{n}, as many as low")
-        for i, (low, high, count) in enumerate(zip(self.low, self.high, self.points, strict=True)):
-            if not (math.isfinite(low) and math.isfinite(high) and low < high):
-                raise ParameterError("low, high", index=(i,), got=(low, high), expected="finite numbers, low < high")
-            if operator.index(count) < 2:
-                raise ParameterError("points", index=(i,), got=count, expected="an integer >= 2")
-        if math.prod(self.points) > MOST_VERTICES:
+        for name, least in (("points", n), ("periodic", 0)):
+            count = np.shape(getattr(self, name))
+            if count not in ((n,), (least,)):
+                raise ShapeError(name, got=count, expected=f"{n} of them, as many as low")
+        for i, count in enumerate(self.points):
+            require_count("points", count, 2, (i,))
+        if math.prod(map(int, self.points)) > MOST_VERTICES:
             raise ParameterError("points", got=f"{math.prod(self.points):,}", expected=f"at most {MOST_VERTICES:,}")
+        for narrow in np.flatnonzero(~(self.spacing > _NARROWEST * np.maximum(np.abs(low), np.abs(high)))):
+            got = f"neighbours {self.spacing[narrow]:g} apart at {high[narrow]:g}"
+            raise ParameterError(
+                "low, high", index=(int(narrow),), got=got, expected="vertices that differ: a wider box"
+            )
 
     @cached_property
     def _circle(self) -> tuple[bool, ...]:
@@ -132,6 +137,7 @@ class Grid:
 
     def refine(self, times: int = 2) -> Grid:
         """Return the grid with cells ``times`` narrower in every dimension; it contains this one's vertices."""
+        times = require_count("times", times, 1)
         finer = [
             m * times if circle else (m - 1) * times + 1 for m, circle in zip(self.points, self._circle, strict=True)
         ]
@@ -139,7 +145,7 @@ class Grid:
 
     def as_points(self, states: ArrayLike, field: str = "states") -> Floats:
         """Return states as an array [N, n], or refuse what has another shape."""
-        found = np.asarray(states, dtype=np.float64)
+        found = numbers_of(field, states, f"[N, {self.dimensions}]")
         if found.ndim != 2 or found.shape[1] != self.dimensions:
             raise ShapeError(field, got=found.shape, expected=f"[N, {self.dimensions}]")
         return found
@@ -188,7 +194,7 @@ class Grid:
 
     def interpolate(self, values: ArrayLike, states: ArrayLike) -> Floats:
         """Return (I f)(x) for values f(v) [S] at the vertices and states x [N, n]."""
-        known = np.asarray(values, dtype=np.float64)
+        known = numbers_of("values", values, (self.size,))
         if known.shape != (self.size,):
             raise ShapeError("values", got=known.shape, expected=(self.size,))
         vertex, weight = self.corners(states)

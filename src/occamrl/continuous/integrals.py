@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from occamrl.continuous.grid import Grid
-from occamrl.continuous.transitions import Sampled, Transition, require_inside
+from occamrl.continuous.transitions import Sampled, Transition, moved, require_inside
 from occamrl.contracts import Floats
 
 
@@ -35,7 +35,7 @@ def integrals(
     for model in models:
         if rng is not None and isinstance(model, Sampled):
             many = np.repeat(state, model.draws, axis=0)
-            points.append(grid.as_points(model.sample(many, action, rng), "next states"))
+            points.append(moved(model.sample(many, action, rng), many))
             weights.append(np.full(model.draws, 1.0 / model.draws))
         else:
             atoms = list(model.atoms(state, action))

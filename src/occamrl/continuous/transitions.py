@@ -15,7 +15,6 @@ Every form a model may come in answers :meth:`Transition.atoms`: it gives points
 from __future__ import annotations
 
 import itertools
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,6 +23,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from occamrl.continuous.arguments import numbers_of, require_box, require_count
 from occamrl.continuous.grid import StateError
 from occamrl.contracts import Floats
 from occamrl.errors import ParameterError, ProbabilityError, ShapeError
@@ -31,6 +31,7 @@ from occamrl.seeding import stream
 
 MOST_NODES = 100  # of Gauss-Hermite, per dimension: beyond, its weights underflow
 _AT_ONCE = 2**16  # states that a step is called with
+_SUM = 1e-9
 _MASS = 1e-3  # how far the integral of a density over its box may be from one
 
 
@@ -58,6 +59,22 @@ class Rule(NamedTuple):
     weights: Floats  # [Q], sum 1
 
 
+def require_rule(rule: Any) -> Rule:
+    """Return the nodes and weights of a rule, or refuse what is no law of noise."""
+    if not isinstance(rule, tuple) or len(rule) != 2:
+        raise ShapeError("rule", got=type(rule).__name__, expected="nodes [Q, q] and weights [Q]")
+    nodes, weights = (numbers_of("rule", part, "nodes [Q, q] and weights [Q]") for part in rule)
+    if nodes.ndim != 2 or weights.shape != (len(nodes),) or not len(nodes):
+        got = f"nodes {nodes.shape} and weights {weights.shape}"
+        raise ShapeError("rule", got=got, expected="nodes [Q, q] and weights [Q]")
+    if not np.isfinite(nodes).all():
+        raise ParameterError("rule", got="nodes that are not finite", expected="finite numbers")
+    if not ((weights >= 0.0).all() and abs(weights.sum() - 1.0) <= _SUM):
+        got = f"weights of at least {weights.min():g} that sum to {weights.sum():g}"
+        raise ProbabilityError("rule", got=got, expected="weights >= 0 that sum to 1")
+    return Rule(nodes, weights)
+
+
 def normal_rule(scale: ArrayLike, nodes: int) -> Rule:
     """Return Gauss-Hermite's rule for independent normal noise: exact for polynomials of degree 2 nodes - 1.
 
@@ -68,7 +85,7 @@ def normal_rule(scale: ArrayLike, nodes: int) -> Rule:
     48.0
     """
     scales = np.atleast_1d(np.asarray(scale, dtype=np.float64))
-    if not 1 <= operator.index(nodes) <= MOST_NODES or not (np.isfinite(scales) & (scales >= 0.0)).all():
+    if require_count("nodes", nodes, 1) > MOST_NODES or not (np.isfinite(scales) & (scales >= 0.0)).all():
         got, expected = (scales.tolist(), nodes), f"scales >= 0, and 1 to {MOST_NODES} nodes"
         raise ParameterError("scale, nodes", got=got, expected=expected)
     x, w = np.polynomial.hermite_e.hermegauss(nodes)
@@ -89,8 +106,8 @@ def quantile_rule(quantile: Callable[[Floats], ArrayLike], nodes: int) -> Rule:
     >>> quantile_rule(lambda u: 10.0 * u, 2).nodes.ravel().tolist()
     [2.5, 7.5]
     """
-    middles = (np.arange(operator.index(nodes)) + 0.5) / nodes
-    found = np.asarray(quantile(middles), dtype=np.float64)
+    middles = (np.arange(require_count("nodes", nodes, 1)) + 0.5) / nodes
+    found = numbers_of("quantile", quantile(middles), f"{nodes} finite numbers")
     if found.shape != (nodes,) or not np.isfinite(found).all():
         raise ShapeError("quantile", got=f"an array {found.shape}", expected=f"{nodes} finite numbers")
     return Rule(found[:, None], np.full(nodes, 1.0 / nodes))
@@ -98,7 +115,7 @@ def quantile_rule(quantile: Callable[[Floats], ArrayLike], nodes: int) -> Rule:
 
 def drawn_rule(law: Callable[[np.random.Generator, int], ArrayLike], draws: int, seed: int = 0) -> Rule:
     """Return a fixed set of draws with equal weights; ``law(rng, draws)`` gives them [Q, q]."""
-    nodes = np.asarray(law(stream(seed, "rule", draws), operator.index(draws)), dtype=np.float64)
+    nodes = numbers_of("law", law(stream(seed, "rule", require_count("draws", draws, 1)), draws), "finite draws")
     nodes = nodes[:, None] if nodes.ndim == 1 else nodes
     if nodes.ndim != 2 or len(nodes) != draws or not np.isfinite(nodes).all():
         raise ShapeError("law", got=f"an array {nodes.shape}", expected=f"{draws} finite draws")
@@ -122,9 +139,12 @@ class Driven:
     rule: Callable[[int], Rule]
     nodes: int = 5
 
+    def __post_init__(self) -> None:
+        require_count("nodes", self.nodes, 1)
+
     @cached_property
     def _rule(self) -> Rule:
-        return self.rule(self.nodes)
+        return require_rule(self.rule(self.nodes))
 
     def atoms(self, states: Floats, action: Floats) -> Iterator[Atom]:
         """Move all states with each noise of the rule."""
@@ -134,8 +154,8 @@ class Driven:
         for first in range(0, len(nodes), together):
             some = nodes[first : first + together]
             many = np.tile(states, (len(some), 1))
-            moved = _moved(self.step(many, action, np.repeat(some, count, axis=0)), many)
-            for i, points in enumerate(moved.reshape(len(some), count, -1)):
+            after = moved(self.step(many, action, np.repeat(some, count, axis=0)), many)
+            for i, points in enumerate(after.reshape(len(some), count, -1)):
                 yield Atom(points, np.full(count, weights[first + i]))
 
     def finer(self) -> Self:
@@ -161,12 +181,15 @@ class Sampled:
     draws: int = 1_000
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        require_count("draws", self.draws, 1)
+
     def atoms(self, states: Floats, action: Floats) -> Iterator[Atom]:
         """Draw once and again."""
-        weight = np.full(len(states), 1.0 / operator.index(self.draws))
+        weight = np.full(len(states), 1.0 / self.draws)
         where = [format(x, ".17g") for x in np.ravel(action)]
         for i in range(self.draws):
-            yield Atom(_moved(self.sample(states, action, stream(self.seed, "sampled", *where, i)), states), weight)
+            yield Atom(moved(self.sample(states, action, stream(self.seed, "sampled", *where, i)), states), weight)
 
     def finer(self) -> Self:
         """Return the model with twice the draws, the first half being the old ones."""
@@ -195,12 +218,22 @@ class Density:
     cells: Sequence[int]
     order: int = 3
 
+    def __post_init__(self) -> None:
+        low, _ = require_box(self.low, self.high)
+        if np.shape(self.cells) != low.shape:
+            raise ShapeError("cells", got=np.shape(self.cells), expected=f"{low.size} integers, as many as low")
+        for i, count in enumerate(self.cells):
+            require_count("cells", count, 1, (i,))
+        require_count("order", self.order, 1)
+
     def atoms(self, states: Floats, action: Floats) -> Iterator[Atom]:
         """Weight the points of the rule by the density; each row is divided by its sum, which has to be nearly one."""
+        if states.shape[1] != len(self.low):
+            raise ShapeError("low", got=f"a box of {len(self.low)} dimensions", expected=f"{states.shape[1]}")
         axes = [_legendre(*side, self.order) for side in zip(self.low, self.high, self.cells, strict=True)]
         points = np.array(list(itertools.product(*(x for x, _ in axes))))
         volumes = np.array([np.prod(each) for each in itertools.product(*(w for _, w in axes))])
-        rows = np.stack([np.broadcast_to(self._at(states, action, y), len(states)) for y in points], axis=1) * volumes
+        rows = np.stack([self._at(states, action, y) for y in points], axis=1) * volumes
         mass = rows.sum(axis=1)
         bad = np.abs(mass - 1.0) > _MASS
         if bad.any():
@@ -211,11 +244,14 @@ class Density:
             yield Atom(np.broadcast_to(y, states.shape), weight)
 
     def _at(self, states: Floats, action: Floats, y: Floats) -> Floats:
-        found = np.asarray(self.density(states, action, y), dtype=np.float64)
+        found = numbers_of("density", self.density(states, action, y), (len(states),))
+        if found.shape not in ((), (len(states),)):
+            raise ShapeError("density", got=found.shape, expected=(len(states),))
+        found = np.broadcast_to(found, len(states))
         bad = ~(np.isfinite(found) & (found >= 0.0))
         if bad.any():
             s = int(bad.argmax())
-            got = f"{found.ravel()[s]} at {y.tolist()}, from state {states[s].tolist()} under action {action.tolist()}"
+            got = f"{found[s]} at {y.tolist()}, from state {states[s].tolist()} under action {action.tolist()}"
             raise ProbabilityError("density", index=(s,), got=got, expected="a finite number >= 0")
         return found
 
@@ -231,8 +267,9 @@ def _legendre(low: float, high: float, cells: int, order: int) -> tuple[Floats, 
     return (starts[:, None] + 0.5 * width * (x + 1.0)).ravel(), np.tile(0.5 * width * w, cells)
 
 
-def _moved(found: Any, states: Floats) -> Floats:
-    points = np.asarray(found, dtype=np.float64)
+def moved(found: Any, states: Floats) -> Floats:
+    """Return what a step or a simulator gave for some states, one next state for each."""
+    points = numbers_of("next states", found, states.shape)
     if points.shape != states.shape:
         raise ShapeError("next states", got=points.shape, expected=states.shape)
     return points

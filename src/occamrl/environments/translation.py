@@ -19,7 +19,7 @@ from occamrl.environments.tables import RewardMap
 from occamrl.errors import ParameterError
 from occamrl.problems.finite_mdp import FiniteMDP
 
-ROUNDING = 1e-9  # how far a reward may be from the known one, in the learner's unit
+ROUNDING = 1e-6  # how far a reward may be from the known one, in the learner's unit: it may come in 32 bits
 _MOST_REMEMBERED = 2**18
 _ONE_MORE = "`known` with one state more, for the end of an episode"
 

@@ -78,6 +78,7 @@ def planned_state(family: FiniteFamily, known: Known, rewards: Rewards, kernel: 
         rows=np.zeros(steps, dtype=np.int64),
         inside=np.ones((steps, n), dtype=np.int64),
         solved=np.zeros((n if steps == 1 else 0, horizon + 1, states)),
+        greedy=np.zeros((n if steps == 1 else 0, horizon, states), dtype=np.int64),
         values=np.zeros((horizon + 1, states)),
         policy=np.zeros((horizon, states), dtype=np.int64),
         visits=np.zeros((horizon, states), dtype=np.int64),

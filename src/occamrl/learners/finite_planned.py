@@ -72,6 +72,7 @@ class PlannedState(NamedTuple):
     rows: Ints  # [T] how many rows these are
     inside: Ints  # [T, n] whether P was in the set when the plan was made
     solved: Floats  # [n, H + 1, S] V*_{P,h} of the members in the set; empty with one kernel per step
+    greedy: Ints  # [n, H, S] the actions that go with them: the rewards they were solved for are not kept
     values: Floats  # [H + 1, S] in play
     policy: Ints  # [H, S] in play
     visits: Ints  # [H, S] rows that are not in the losses yet
@@ -171,13 +172,16 @@ def plays(model: PlannedModel, state: PlannedState, t: int, i: int, everybody: b
 
 @hot
 def solve_member(model: PlannedModel, state: PlannedState, i: int) -> None:
-    """Write V*_{P,h} of a member, for the rewards that the plan counts on, into ``solved``."""
+    """Write V*_{P,h} of a member and its greedy actions, for the rewards that the plan counts on."""
     horizon, states = state.policy.shape
     for h in range(horizon - 1, -1, -1):
         for s in range(states):
             best = -np.inf
             for a in range(model.actions):
-                best = max(best, action_value(model, state, i, h, s * model.actions + a))
+                q = action_value(model, state, i, h, s * model.actions + a)
+                if q > best:
+                    best = q
+                    state.greedy[i, h, s] = a
             state.solved[i, h, s] = best
 
 
@@ -207,12 +211,7 @@ def choose_member(model: PlannedModel, state: PlannedState, start: int, everybod
     for h in range(horizon):
         for s in range(states):
             state.values[h, s] = state.solved[choice, h, s]
-            best = -np.inf
-            for a in range(model.actions):
-                q = action_value(model, state, choice, h, s * model.actions + a)
-                if q > best:
-                    best = q
-                    state.policy[h, s] = a
+            state.policy[h, s] = state.greedy[choice, h, s]
     return True
 
 

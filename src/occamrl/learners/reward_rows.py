@@ -17,6 +17,8 @@ from occamrl.kernels.compile import hot, implements
 from occamrl.kernels.ridge import add_row, dot, invert_factor, solve, squared_norm
 
 HOEFFDING, BERNSTEIN, LINEAR = range(3)
+_LOST = 2.0**-40  # of the largest diagonal entry: four thousand times what a sum next to it is rounded by
+_CARE = 1.0 + 2.0**-8  # more than that rounding then does to a norm
 
 
 class KnownRewards(NamedTuple):
@@ -175,7 +177,12 @@ def imagine_pairs(rewards: EstimatedRewards, rows: RewardRows, t: int) -> None:
 
 @hot
 def imagine_linear(rewards: EstimatedRewards, rows: RewardRows, t: int) -> None:
-    """Write <psi, omega> + sqrt(beta) ||psi|| of every (s, a), cut to [0, 1] (M8, M11 for targets of range 1)."""
+    """Write <psi, omega> + sqrt(beta) ||psi|| of every (s, a), cut to [0, 1] (M8, M11 for targets of range 1).
+
+    Beside features of very different sizes lambda would be lost to rounding, and with it what is not known of their
+    difference. Then it is raised to what numbers can hold: by any amount, chosen after the data, since the noise event
+    bounds L(omega*) by min { L(omega) + lambda ||omega||^2 }, which only grows, and the amount times b^2 joins beta.
+    """
     psi, sigma, xy = rewards.features, rewards.sigma, rewards.xy
     p = psi.shape[1]
     for i in range(p):
@@ -187,12 +194,19 @@ def imagine_linear(rewards: EstimatedRewards, rows: RewardRows, t: int) -> None:
             add_row(sigma, rows.visits[t, sa], psi[sa])
             for j in range(p):
                 xy[j] += rows.total[t, sa] * psi[sa, j]
+    lost = 0.0
+    for i in range(p):
+        lost = max(lost, p * _LOST * sigma[i, i] - rewards.regularization)
+    for i in range(p):
+        sigma[i, i] += lost
     work = rewards.work
     logdet = invert_factor(sigma, rewards.factor, work.reshape((p, p))) - p * math.log(rewards.regularization)
     solve(rewards.factor, xy, rewards.theta, work)
+    held = rewards.regularization + lost
     width = rewards.scale * ellipsoid_width(
-        SHARP, True, 1.0, 1, 0, 0, p, logdet, rewards.delta, rewards.regularization, rewards.norm_bound, 1.0
+        SHARP, True, 1.0, 1, 0, 0, p, logdet, rewards.delta, held, rewards.norm_bound, 1.0
     )
+    width = width * _CARE if lost > 0.0 else width
     for sa in range(psi.shape[0]):
         mean = dot(psi[sa], rewards.theta, p)
         bound = mean + width * math.sqrt(squared_norm(rewards.factor, psi[sa], work))

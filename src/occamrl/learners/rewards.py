@@ -32,6 +32,8 @@ from occamrl.learners.reward_rows import (
     RewardRows,
 )
 
+_LARGEST_FEATURE = 1e50  # its square times that of a norm bound is a number
+_LEAST_LEVEL = 1e-300  # delta enters by its logarithm
 BOUNDS = {"hoeffding": HOEFFDING, "bernstein": BERNSTEIN}
 
 
@@ -95,9 +97,12 @@ class RewardsLinear:
         psi = np.array(self.features, dtype=np.float64)
         if psi.ndim != 3 or psi.size == 0:
             raise ShapeError("features", got=psi.shape, expected="[S, A, p]")
-        if not np.isfinite(psi).all():
-            at = tuple(int(i) for i in np.argwhere(~np.isfinite(psi))[0])
-            raise ParameterError("features", index=at, got=psi[at], expected="a finite number")
+        bad = ~(np.abs(psi) <= _LARGEST_FEATURE)
+        if bad.any():
+            at = tuple(int(i) for i in np.argwhere(bad)[0])
+            raise ParameterError(
+                "features", index=at, got=psi[at], expected=f"a number of at most {_LARGEST_FEATURE:g}"
+            )
         psi.flags.writeable = False
         object.__setattr__(self, "features", psi)
         require_number("norm_bound", self.norm_bound, 1e-100, 1e100)
@@ -174,6 +179,8 @@ def _require_common(rewards: Any) -> None:
     if not (isinstance(rewards.share, float) and 0.0 < rewards.share < 1.0):
         raise ParameterError("share", got=repr(rewards.share), expected="a number in (0, 1)")
     require_number("scale", rewards.scale, 0.0, 1e100)
+    if not isinstance(rewards.per_step, bool):
+        raise ParameterError("per_step", got=repr(rewards.per_step), expected="True or False")
 
 
 def _estimated(
@@ -190,7 +197,7 @@ def _estimated(
     return EstimatedRewards(
         kind=kind,
         features=features,
-        delta=level,
+        delta=max(_LEAST_LEVEL, level),
         scale=float(rewards.scale),
         regularization=float(regularization),
         norm_bound=float(norm_bound),

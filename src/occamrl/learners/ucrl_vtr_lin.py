@@ -148,9 +148,8 @@ class UCRLVTRLin(Learner):
     def level(self, known: Known) -> float:
         """Return the level of one ellipsoid: delta less what pays for rewards, divided among the steps with rows."""
         level = self.delta if isinstance(self.rewards, str) else kernel_share(self.rewards) * self.delta
-        if self.kernel == "stationary":
-            return float(level)
-        return max(SMALLEST_LEVEL, float(level) / max(1, self.steps_with_rows(known)))
+        parts = 1 if self.kernel == "stationary" else max(1, self.steps_with_rows(known))
+        return max(SMALLEST_LEVEL, float(level) / parts)
 
     def steps_with_rows(self, known: Known) -> int:
         """Return how many steps give a row: H - 1, or H when rewards come on transitions (M20)."""

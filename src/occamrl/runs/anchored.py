@@ -21,6 +21,7 @@ variation times the range of V at each step. Both vanish as the grid and the rul
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -33,7 +34,7 @@ from occamrl import contracts, seeding
 from occamrl.continuous.grid import Grid
 from occamrl.continuous.transitions import Transition
 from occamrl.contracts import Floats
-from occamrl.errors import OccamRLError, RewardError, require_number
+from occamrl.errors import OccamRLError, ParameterError, RewardError, require_number
 from occamrl.kernels.episodes import PLANNED
 from occamrl.learners.linear_state import PLANS
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
@@ -119,7 +120,7 @@ class Anchored:
         self.norm_bound, self.lam = norm_bound, 1.0 if regularization is None else regularization
         given = {} if regularization is None else {"regularization": regularization}
         shared = {"features": self.system.features, "norm_bound": norm_bound, "delta": self.level, "replan": replan}
-        self.agent = agent(**shared, **given)
+        self.agent = _made(agent, {**shared, **given})
         self.known = self.system.known
         self._start()
 
@@ -318,7 +319,19 @@ class Anchored:
         if self._step is not None:
             self._step, self._chosen, self.episode = None, None, self.episode + 1
             self._returns.append(self._returned)
-            self.walk.advance(self._planned, np.array([self._returned]), np.array([np.nan]))
+            self.walk.note(self._planned, np.array([self._returned]), np.array([np.nan]))
+        self._turn()
+
+    def _turn(self) -> None:
+        """Enter the next phase where one is due; where nothing can be decided any more, stay as before and say so."""
+        if self.walk.remaining != 0:
+            return
+        before = copy.deepcopy(self.walk.to_tree())
+        try:
+            self.walk.turn()
+        except OccamRLError:
+            self.walk = PhaseWalk.from_tree(self.walk.selector, self.known, before)
+            raise
 
     # Files ------------------------------------------------------------------------------------------------------------
 
@@ -349,3 +362,13 @@ class Anchored:
         self._planned, self._returned = position["planned"], position["returned"]
         self._returns = position["returns"].tolist()
         self._arm()
+
+
+def _made(agent: Callable[..., contracts.Agent], given: dict[str, Any]) -> contracts.Agent:
+    """Return the agent that is made from the arguments; what does not take them is refused."""
+    try:
+        inspect.signature(agent).bind(**given)
+    except (TypeError, ValueError) as error:
+        got, expected = f"{agent!r:.80}: {error}", f"a function or class that takes {', '.join(given)}"
+        raise ParameterError("agent", got=got, expected=expected) from None
+    return agent(**given)

@@ -62,6 +62,7 @@ def load_anchored(agent: Anchored, path: str | Path) -> None:
         state, step = position["state"], position["step"]
         if not isinstance(state, np.ndarray) or state.shape != (1, agent.grid.dimensions):
             raise CheckpointError(f"{path}: state", got=np.shape(state), expected=(1, agent.grid.dimensions))
+        position["state"] = agent.system.inside(state[0], "state")
         for name in ("episode", "plans", "planned", "step"):
             if type(position[name]) is not int and not (name == "step" and step is None):
                 raise CheckpointError(f"{path}: {name}", got=position[name], expected="an integer")

@@ -134,9 +134,12 @@ class _Player:
         self.rewards = reward_map(reward_range)
         self.waiting = False  # for the environment
         self.realised = 0.0  # the sum of all rewards, in the environment's unit
+        if state_of is not None and not callable(state_of):
+            raise ParameterError("state_of", got=type(state_of).__name__, expected="a function of an observation")
         if state_of is None and not isinstance(env.observation_space, spaces.Box):
             raise SpaceError("observation_space", got=f"{env.observation_space}", expected="a Box, or state_of")
         self.actions = self._actions(env.action_space)
+        self.rounding = self._rounding(env.observation_space.dtype)
 
     def _actions(self, space: Any) -> list[Any]:
         """Return the agent's actions as the environment wants them."""
@@ -149,9 +152,16 @@ class _Player:
             raise SpaceError("action_space", got=f"{space}", expected=f"Discrete or a Box of {mine.shape[1]} numbers")
         found = [action.astype(space.dtype).reshape(space.shape) for action in mine]
         for a, action in enumerate(found):
-            if not space.contains(action):
-                raise SpaceError("actions", index=(a,), got=action.tolist(), expected=f"an action of {space}")
+            same = np.allclose(action.ravel(), mine[a], rtol=1e-3, atol=1e-6)  # integers would be other actions
+            if not (same and space.contains(action)):
+                raise SpaceError("actions", index=(a,), got=mine[a].tolist(), expected=f"an action of {space}")
         return found
+
+    def _rounding(self, dtype: Any) -> Floats:
+        """Return how far outside its box a state on the edge may lie when written in the environment's numbers [n]."""
+        largest = np.maximum(np.abs(self.agent.grid.low), np.abs(self.agent.grid.high))
+        coarse = dtype is not None and np.issubdtype(dtype, np.floating)
+        return np.asarray((np.finfo(dtype).eps if coarse else 0.0) * largest)
 
     def play(self, allow_truncation: bool) -> None:
         """Play the next episode; whatever happens, it is closed afterwards."""
@@ -195,6 +205,10 @@ class _Player:
             state = np.asarray(point, dtype=np.float64).ravel()
         except (TypeError, ValueError):
             state = np.zeros(0)
+        if state.shape == (grid.dimensions,):
+            nearest = grid.clip(state[None])[0]
+            if (np.abs(nearest - state) <= self.rounding).all():
+                state = nearest
         if state.shape != (grid.dimensions,) or grid.outside(state[None]).any():
             raise SpaceError("observation", got=repr(point), expected=grid.described)
         return state

@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from occamrl.continuous.arguments import numbers_of
 from occamrl.continuous.discretise import as_actions, discretise
 from occamrl.continuous.grid import Grid, StateError
 from occamrl.continuous.integrals import integrals
@@ -43,8 +44,19 @@ class BoxSystem:
     names: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        if not self.models:
-            raise ParameterError("models", got="none", expected="at least one candidate")
+        if not isinstance(self.models, Sequence) or not self.models:
+            got = "none" if not self.models else type(self.models).__name__
+            raise ParameterError("models", got=got, expected="a list of at least one candidate")
+        for j, model in enumerate(self.models):
+            if not callable(getattr(model, "atoms", None)):
+                expected = "Driven, Sampled, Density, or another Transition"
+                raise ParameterError("models", index=(j,), got=type(model).__name__, expected=expected)
+        if not isinstance(self.grid, Grid):
+            raise ParameterError("grid", got=type(self.grid).__name__, expected="a Grid")
+        if not callable(self.reward):
+            raise ParameterError(
+                "reward", got=type(self.reward).__name__, expected="a function of states and an action"
+            )
         if self.names is not None and len(self.names) != self.dimension:
             expected = f"one for each of {self.dimension} candidates"
             raise ParameterError("names", got=f"{len(self.names)} names", expected=expected)
@@ -97,7 +109,7 @@ class BoxSystem:
 
     def rewards(self, states: Floats, action: Floats) -> Floats:
         """Return r(s, a) of states [N, n] under one action, checked."""
-        found = np.asarray(self.reward(states, action), dtype=np.float64)
+        found = numbers_of("reward", self.reward(states, action), (len(states),))
         bad = ~((found >= 0.0) & (found <= 1.0))
         if found.shape != (len(states),) or bad.any():
             s = int(bad.argmax()) if bad.ndim == 1 else 0
@@ -111,7 +123,8 @@ class BoxSystem:
 
     def inside(self, state: ArrayLike, field: str) -> Floats:
         """Return one state as an array [1, n], or refuse it."""
-        point = self.grid.as_points(np.asarray(state, dtype=np.float64)[None], field)
+        expected = f"{self.grid.dimensions} numbers"
+        point = self.grid.as_points(numbers_of(field, state, expected)[None], field)
         if self.grid.outside(point).any():
             raise StateError(field, got=point[0].tolist(), expected=self.grid.described, state=point[0].tolist())
         return point

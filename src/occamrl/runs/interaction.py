@@ -104,6 +104,8 @@ class Interaction:
         h, a, s2 = self._open_step(), self.act(), self._valid(next_state)
         mean = float(self.known.base_reward[self._state, a]) + bonus
         came = mean if reward is None else reward
+        if not all(-ROUNDING <= each <= 1.0 + ROUNDING for each in (mean, came)):
+            raise RewardError("bonus", index=(self.episode, h), got=bonus, expected="one that leaves rewards in [0, 1]")
         _hear(self.walk.model, self.walk.state, h, self._state, a, came)
         _observe(self.walk.model, self.walk.state, h, self._state, a, bonus, s2)
         self._returned += came

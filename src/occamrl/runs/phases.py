@@ -121,6 +121,12 @@ class PhaseWalk:
 
     def advance(self, plans: int, returns: Floats, regret: Floats) -> None:
         """Take note of episodes played in this phase, and enter the next phase when it is over."""
+        self.note(plans, returns, regret)
+        if self.remaining == 0:
+            self.turn()
+
+    def note(self, plans: int, returns: Floats, regret: Floats) -> None:
+        """Take note of episodes played in this phase."""
         row = self.rows[-1]
         row["episodes"] += returns.size
         row["plans"] += plans
@@ -129,10 +135,12 @@ class PhaseWalk:
         self.played += returns.size
         self.plans += plans
         self.returned = running_total(self.returned, returns)
-        if self.remaining == 0:
-            outcome = PhaseOutcome(self.played, self.plans, self.returned, self.state)
-            self.selector.finish_phase(self.known, self.memory, self.phase, outcome)
-            self._enter()
+
+    def turn(self) -> None:
+        """Finish the phase, which is over, and enter the next."""
+        outcome = PhaseOutcome(self.played, self.plans, self.returned, self.state)
+        self.selector.finish_phase(self.known, self.memory, self.phase, outcome)
+        self._enter()
 
     def fork(self) -> PhaseWalk:
         """Return an independent copy: what is played on it leaves this one as it is."""
@@ -156,7 +164,11 @@ class PhaseWalk:
             if not same(fact, saved):  # other sources or parameters than those that decided it: no row may mix both
                 raise CheckpointError(f"rows[{len(walk.rows) - 1}].{name}", got=saved, expected=fact)
         walk._take(phase)
-        walk.played, walk.plans, walk.returned = tree["played"], tree["plans"], tree["returned"]
+        most = math.inf if phase.episodes is None else phase.episodes
+        for name, limit in (("played", most), ("plans", math.inf)):
+            if type(tree[name]) is not int or not 0 <= tree[name] <= limit:
+                raise CheckpointError(name, got=tree[name], expected=f"an integer from 0 to {limit}")
+        walk.played, walk.plans, walk.returned = tree["played"], tree["plans"], float(tree["returned"])
         walk.state = _overwrite(walk.state, tree["state"])
         return walk
 
