@@ -22,10 +22,9 @@ from __future__ import annotations
 
 import copy
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -40,8 +39,10 @@ from occamrl.learners.linear_state import PLANS
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.problems.checks import require_integer
 from occamrl.runs.anchored_files import load_anchored, save_anchored
+from occamrl.runs.box_choice import Choice, choose
+from occamrl.runs.box_statistics import BoxStatistics
 from occamrl.runs.box_system import BoxSystem
-from occamrl.runs.inexact import ERRORS, ROWS, Inexact, InexactLearner, InexactState, Seen, spent, width
+from occamrl.runs.inexact import Inexact, InexactLearner, InexactState, width
 from occamrl.runs.interaction import ROUNDING
 from occamrl.runs.phases import PhaseWalk
 from occamrl.runs.result import table_of_rows
@@ -51,17 +52,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Choice(NamedTuple):
-    """An action at the current state, and the row that it gives."""
-
-    action: int
-    reward: float
-    x: Floats  # [d]
-    middle: float  # of the range of V
-    spread: float
-
-
-class Anchored:
+class Anchored(BoxStatistics):
     """An agent on a box that someone else steps: ``begin(state)``, then ``act()`` and ``record(next_state)`` H times.
 
     Parameters
@@ -159,44 +150,6 @@ class Anchored:
     # What was learned -------------------------------------------------------------------------------------------------
 
     @property
-    def seen(self) -> Seen:
-        """All rows so far."""
-        state: InexactState = self.walk.state
-        return state.seen
-
-    @property
-    def rows(self) -> int:
-        """How many rows there are."""
-        return int(self.seen.sums[ROWS])
-
-    @property
-    def squared_errors(self) -> float:
-        """The sum of e_t^2."""
-        return float(self.seen.sums[ERRORS])
-
-    @property
-    def regularization(self) -> float:
-        """The lambda of the ellipsoid of all candidates."""
-        return self.system.dimension / (4.0 * self.norm_bound**2) if isinstance(self.lam, str) else float(self.lam)
-
-    @property
-    def sigma(self) -> Floats:
-        """The regression matrix of all rows so far, weighted by c."""
-        return np.asarray(self.temperature * self.seen.gram + self.regularization * np.eye(self.system.dimension))
-
-    @property
-    def theta(self) -> Floats:
-        """The ridge estimate of all rows so far (M8)."""
-        return np.asarray(np.linalg.solve(self.sigma, self.temperature * self.seen.xy))
-
-    @property
-    def squared_radius(self) -> float:
-        """The radius beta after all rows so far, of the ellipsoid of all candidates."""
-        logdet = float(np.linalg.slogdet(self.sigma / self.regularization)[1])
-        noise = 0.25 * (logdet + 2.0 * math.log(1.0 / self.level))
-        return noise + spent(self.temperature, self.squared_errors) + self.regularization * self.norm_bound**2
-
-    @property
     def values(self) -> Floats:
         """The values of the plan in play, at the anchors [H + 1, S]; of a phase without one yet, its first."""
         state: InexactState = self.walk.state
@@ -215,10 +168,6 @@ class Anchored:
     def returns(self) -> Floats:
         """The realised sum of rewards of every episode."""
         return np.array(self._returns)
-
-    def row_error(self, t: int) -> float:
-        """Return e_t of row t, from 1."""
-        return self.system.row_error(t, self.level)
 
     # An episode -------------------------------------------------------------------------------------------------------
 
@@ -256,7 +205,13 @@ class Anchored:
     def act(self) -> int:
         """Return the number of the best action at the true state, by its own optimistic value (M11)."""
         if self._chosen is None:
-            self._chosen = self._choose(self._begun())
+            step, state = self._begun(), self.walk.state.planning
+
+            def stream(a: int) -> np.random.Generator | None:
+                return seeding.stream(self.seed, "anchored", self.episode, step, a) if self.system.drawn else None
+
+            values = self.values[step + 1]
+            self._chosen = choose(self.system, self._learner, state, values, self._width, self._state, stream)
         return self._chosen.action
 
     @property
@@ -264,26 +219,6 @@ class Anchored:
         """The known reward of the action at the current state."""
         self.act()
         return 0.0 if self._chosen is None else self._chosen.reward
-
-    def _choose(self, step: int) -> Choice:
-        values, learner, state = self.values[step + 1], self._learner, self.walk.state.planning
-        middle, spread = 0.5 * float(values.max() + values.min()), float(np.ptp(values))
-        factor = state.factor.reshape(state.theta.size, state.theta.size)  # W with Sigma^-1 = W W^T
-        best, chosen = -math.inf, None
-        for a, action in enumerate(self.actions):
-            reward, x = float(self.system.rewards(self._state, action)[0]), np.zeros(self.system.dimension)
-            q = reward + middle
-            if spread > 0.0:
-                rng = seeding.stream(self.seed, "anchored", self.episode, step, a) if self.system.drawn else None
-                x = (self.system.integrals(values, self._state, a, rng) - middle) / spread
-                own = learner.own(x)
-                bonus = self._width * float(np.linalg.norm(own @ factor))
-                q += spread * min(0.5, max(-0.5, float(own @ state.theta) + bonus))
-            if chosen is None or q > best:
-                best, chosen = q, Choice(a, reward, x, middle, spread)
-        if chosen is None:  # as_actions refuses an empty grid
-            raise OccamRLError("no actions")
-        return chosen
 
     def _begun(self) -> int:
         """Return the step of the episode under way."""
