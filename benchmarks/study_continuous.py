@@ -118,7 +118,7 @@ def show(found: dict[str, Any], pair: set[str]) -> None:
     for name, runs in found["runs"].items():
         regret = [run["regret"][-1] for run in runs]
         text = f"    {name:<14} regret {np.mean(regret):7.1f} ({min(regret):.1f} to {max(regret):.1f})"
-        text += f", {np.median([run['microseconds'] for run in runs]):,.0f} us an episode under load"
+        text += f", {np.median([run['microseconds'] for run in runs]):,.0f} us an episode"
         print(
             text + f", {np.median([run['plans'] for run in runs]):.0f} plans, state {runs[0]['state_megabytes']:.1f} MB"
         )
