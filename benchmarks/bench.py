@@ -36,8 +36,8 @@ from numpy.typing import NDArray
 
 import occamrl as orl
 from benchmarks import plain_numpy
-from occamrl.problems.river_swim import RiverSwim
-from occamrl.problems.sparse_mixture import SparseMixture
+from occamrl.problems.classic import RiverSwim
+from occamrl.problems.mixtures import SparseMixture
 
 Floats = NDArray[np.float64]
 DELTA = 0.05

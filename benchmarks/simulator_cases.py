@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from occamrl.contracts import Floats
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.problems.river_swim import LEFT, RIGHT
+from occamrl.problems.classic import LEFT, RIGHT
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Floats
 
 PAIR, WEIGHTS = (3, 8), (0.6, 0.4)
 

@@ -20,10 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import occamrl as orl
-from occamrl.problems.continuous import ContinuousProblem
-from occamrl.problems.continuous_inventory import ContinuousInventory
-from occamrl.problems.mountain_car import MountainCar
-from occamrl.problems.pendulum import Pendulum
+from occamrl.problems.boxes import ContinuousInventory, ContinuousProblem, MountainCar, Pendulum
 
 
 class Case(NamedTuple):

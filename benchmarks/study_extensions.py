@@ -18,8 +18,8 @@ import numpy as np
 from scipy.stats import bootstrap
 
 import occamrl as orl
-from occamrl.contracts import Agent, Floats
-from occamrl.problems.sparse_mixture import SparseMixture
+from occamrl.problems.mixtures import SparseMixture
+from occamrl.protocols import Agent, Floats
 
 SEEDS = 10
 BERNOULLI = orl.BernoulliRewards()  # whoever knows the means has the same regret with and without it

@@ -17,10 +17,10 @@ from typing import Any
 
 import gymnasium as gym
 
-from occamrl.commands.learning import agents, told
-from occamrl.environments.finite import FiniteEnvironment
-from occamrl.environments.ladder_file import read_ladder
-from occamrl.runs.learning import learn
+from occamrl.cli import agents, told
+from occamrl.envs.ladder_file import read_ladder
+from occamrl.envs.wrapper import FiniteEnvironment
+from occamrl.running.run import learn
 from occamrl.selectors.arl_gen import ARLGen
 
 

@@ -19,12 +19,10 @@ import numpy as np
 from scipy.stats import binom, binomtest
 
 import occamrl as orl
-from occamrl.problems.memory import MemoryWalk
-from occamrl.problems.patchy_ice import PatchyIce
-from occamrl.problems.pricing import Pricing
-from occamrl.problems.river_zones import RiverZones
-from occamrl.problems.sparse_ladder import SparseLadder
-from occamrl.problems.sparse_mixture import SparseMixture
+from occamrl.problems.classic import RiverZones
+from occamrl.problems.lakes import PatchyIce
+from occamrl.problems.mixtures import MemoryWalk, SparseLadder, SparseMixture
+from occamrl.problems.operations import Pricing
 from occamrl.report.figures import compare
 
 

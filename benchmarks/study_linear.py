@@ -26,9 +26,9 @@ import numpy as np
 from scipy.stats import bootstrap
 
 import occamrl as orl
-from occamrl.contracts import Agent, Floats
-from occamrl.problems.sparse_mixture import SparseMixture
-from occamrl.runs.result import Result
+from occamrl.problems.mixtures import SparseMixture
+from occamrl.protocols import Agent, Floats
+from occamrl.running.result import Result
 
 SEEDS = 10
 

@@ -21,15 +21,10 @@ from matplotlib.ticker import StrMethodFormatter
 
 import occamrl as orl
 from benchmarks.study_ladders import Kept, play
-from occamrl.problems.lost_sales import LostSales
-from occamrl.problems.machine_replacement import MachineReplacement
-from occamrl.problems.patchy_ice import PatchyIce
-from occamrl.problems.pricing import Pricing
-from occamrl.problems.queue_admission import QueueAdmission
-from occamrl.problems.units import Unit
-from occamrl.problems.weekday_inventory import WeekdayInventory
+from occamrl.problems.lakes import PatchyIce
+from occamrl.problems.operations import LostSales, MachineReplacement, Pricing, QueueAdmission, Unit, WeekdayInventory
 from occamrl.report.figures import COLOURS, STYLES
-from occamrl.runs.drawing import dress
+from occamrl.running.result import dress
 
 SELECTED, SAFE, LARGEST, SMALLEST = "ARL-GEN", "ARL-GEN, safe", "largest class", "smallest class"
 

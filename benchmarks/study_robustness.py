@@ -25,16 +25,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from occamrl.errors import InvalidInput
-from occamrl.runs import faults
-from occamrl.runs.cells import Cell
-from occamrl.runs.checkpoint import read_arrays
-from occamrl.runs.experiment import Experiment
-from occamrl.runs.failures import Stopped, StorageError
-from occamrl.runs.files import PARTIAL
-from occamrl.runs.folder import Folder
-from occamrl.runs.player import Settings, Stop, play_cell
-from occamrl.runs.records import check_cell, load, verify
+from occamrl.errors import InvalidInput, Stopped, StorageError
+from occamrl.experiments.execution import Experiment, Settings, Stop, play_cell
+from occamrl.experiments.records import Folder, check_cell, load, verify
+from occamrl.experiments.spec import Cell
+from occamrl.running import storage as faults
+from occamrl.running.storage import PARTIAL, read_arrays
 from occamrl.seeding import stream
 
 SPEC = """

@@ -13,7 +13,7 @@ import numpy as np
 
 import occamrl as orl
 from benchmarks.simulator_cases import CASES, PAIR
-from occamrl.report.supports import Supports
+from occamrl.analysis.supports import Supports
 
 
 def named(report: Supports) -> bool:

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from occamrl import seeding
-from occamrl.contracts import Agent, Floats, Learner
-from occamrl.families.features import FeatureMap
-from occamrl.families.finite import FiniteFamily
-from occamrl.kernels.episodes import play
-from occamrl.kernels.philox import fill_uniforms
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.runs.loop import run
-from occamrl.runs.result import Result
+from occamrl._core.loop import play
+from occamrl._core.rng import fill_uniforms
+from occamrl.models.features import FeatureMap
+from occamrl.models.finite import FiniteFamily
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Agent, Floats, Learner
+from occamrl.running.result import Result
+from occamrl.running.run import run
 
 
 def environment_uniforms(seed: int, episodes: int, horizon: int) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from occamrl.runs.trees import take_apart
+from occamrl.running.storage import take_apart
 
 
 def bits(state: Any) -> dict[str, bytes]:

@@ -12,16 +12,14 @@ import pytest
 
 from occamrl import registry
 from occamrl.checks import check_family, check_learner, check_problem, check_selector, extensions
-from occamrl.contracts import Floats, Known, Phase, PhaseOutcome, Selector
 from occamrl.errors import CheckpointError, ContractError
-from occamrl.families.features import FeatureMap
-from occamrl.families.finite import FiniteFamily
-from occamrl.learners.greedy import Greedy
-from occamrl.learners.optimal import Optimal
+from occamrl.learners.baselines import Greedy, Optimal, UniformRandom
 from occamrl.learners.rewards import RewardsPerPair
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.learners.uniform_random import UniformRandom
-from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.models.features import FeatureMap
+from occamrl.models.finite import FiniteFamily
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Floats, Known, Phase, PhaseOutcome, Selector
 from tests.cases import stack
 from tests.turning_learner import Turning
 

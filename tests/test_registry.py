@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from occamrl import registry
-from occamrl.contracts import Learner, Problem
 from occamrl.errors import UnknownName
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.problems.river_swim import RiverSwim
+from occamrl.problems.classic import RiverSwim
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Learner, Problem
 
 
 def test_every_problem_is_found() -> None:
@@ -48,8 +48,8 @@ def test_other_folders_can_be_asked(kind: str) -> None:
 PLUG_IN = """
 from dataclasses import dataclass
 from typing import Protocol
-from occamrl.contracts import Problem
-from occamrl.problems.river_swim import RiverSwim          # imported, not defined here
+from occamrl.protocols import Problem
+from occamrl.problems.classic import RiverSwim          # imported, not defined here
 
 class Found:
     mdp = None

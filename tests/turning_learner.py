@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl.contracts import Ints, Known, Learner
-from occamrl.kernels.compile import implements
-from occamrl.kernels.episodes import CHANGED, PLANNED, follows_policy, observe, plan, planned_value
+from occamrl._core.compile import implements
+from occamrl._core.loop import CHANGED, PLANNED, follows_policy, observe, plan, planned_value
+from occamrl.protocols import Ints, Known, Learner
 
 
 class TurningModel(NamedTuple):

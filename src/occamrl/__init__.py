@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 _HOMES = {
-    "FiniteMDP": "occamrl.problems.finite_mdp",
-    "FeatureMap": "occamrl.families.features",
-    "FiniteFamily": "occamrl.families.finite",
-    "CoverFamily": "occamrl.families.cover",
-    "Ladder": "occamrl.families.ladder",
-    "LinearFamily": "occamrl.families.linear",
-    "LinearLadder": "occamrl.families.linear_ladder",
-    "AggregationFamily": "occamrl.families.aggregation",
-    "Family": "occamrl.families.family",
-    "Rows": "occamrl.families.regression",
+    "FiniteMDP": "occamrl.problems.mdp",
+    "FeatureMap": "occamrl.models.features",
+    "FiniteFamily": "occamrl.models.finite",
+    "CoverFamily": "occamrl.models.finite",
+    "Ladder": "occamrl.models.ladder",
+    "LinearFamily": "occamrl.models.linear",
+    "LinearLadder": "occamrl.models.ladder",
+    "AggregationFamily": "occamrl.models.linear",
+    "Family": "occamrl.models.family",
+    "Rows": "occamrl.models.family",
     "Grid": "occamrl.continuous.grid",
     "Driven": "occamrl.continuous.transitions",
     "Sampled": "occamrl.continuous.transitions",
@@ -32,68 +32,66 @@ _HOMES = {
     "LadderNonAdaptive": "occamrl.learners.ladder_references",
     "LadderSmallest": "occamrl.learners.ladder_references",
     "ARLGen": "occamrl.selectors.arl_gen",
-    "preflight": "occamrl.confidence.preflight",
+    "preflight": "occamrl.analysis.preflight",
     "UCRLVTRLin": "occamrl.learners.ucrl_vtr_lin",
     "LinearStatistics": "occamrl.learners.ucrl_vtr_lin",
     "RewardsPerPair": "occamrl.learners.rewards",
     "RewardsLinear": "occamrl.learners.rewards",
-    "BernoulliRewards": "occamrl.problems.noise",
-    "BetaRewards": "occamrl.problems.noise",
-    "Optimal": "occamrl.learners.optimal",
-    "UniformRandom": "occamrl.learners.uniform_random",
-    "Greedy": "occamrl.learners.greedy",
+    "BernoulliRewards": "occamrl.problems.mdp",
+    "BetaRewards": "occamrl.problems.mdp",
+    "Optimal": "occamrl.learners.baselines",
+    "UniformRandom": "occamrl.learners.baselines",
+    "Greedy": "occamrl.learners.baselines",
     "ARLLin": "occamrl.selectors.arl_lin",
-    "ARLLinDim": "occamrl.selectors.arl_lin_dim",
-    "ARLLinNorm": "occamrl.selectors.arl_lin_norm",
-    "Oracle": "occamrl.selectors.counterparts",
-    "NonAdaptive": "occamrl.selectors.counterparts",
-    "Diagnosis": "occamrl.report.diagnosis",
-    "diagnose": "occamrl.report.diagnosis",
-    "Simulators": "occamrl.environments.simulators",
-    "Supports": "occamrl.report.supports",
-    "supports": "occamrl.report.supports",
-    "Log": "occamrl.logs.episodes",
-    "Selection": "occamrl.logs.selection",
-    "read_log": "occamrl.logs.reading",
-    "select": "occamrl.logs.selection",
-    "run": "occamrl.runs.loop",
-    "Result": "occamrl.runs.result",
-    "Experiment": "occamrl.runs.experiment",
-    "load": "occamrl.runs.records",
-    "Interaction": "occamrl.runs.interaction",
-    "save_checkpoint": "occamrl.runs.checkpoint",
-    "load_checkpoint": "occamrl.runs.checkpoint",
-    "Anchored": "occamrl.runs.anchored",
-    "learn": "occamrl.runs.learning",
-    "learn_on_box": "occamrl.runs.box_learning",
-    "Agent": "occamrl.runs.agent",
-    "Learned": "occamrl.runs.learned",
-    "FiniteEnvironment": "occamrl.environments.finite",
-    "Discretiser": "occamrl.environments.discretiser",
-    "inconsistency": "occamrl.environments.discretiser",
-    "read_ladder": "occamrl.environments.ladder_file",
-    "LadderSpec": "occamrl.environments.ladder_spec",
-    "EnvironmentFault": "occamrl.environments.misbehaviour",
-    "Callback": "occamrl.runs.callbacks",
-    "TensorBoard": "occamrl.runs.callbacks",
-    "MLflow": "occamrl.runs.callbacks",
-    "WeightsAndBiases": "occamrl.runs.callbacks",
+    "ARLLinDim": "occamrl.selectors.arl_lin",
+    "ARLLinNorm": "occamrl.selectors.arl_lin",
+    "Oracle": "occamrl.selectors.references",
+    "NonAdaptive": "occamrl.selectors.references",
+    "Diagnosis": "occamrl.analysis.diagnosis",
+    "diagnose": "occamrl.analysis.diagnosis",
+    "Simulators": "occamrl.envs.simulators",
+    "Supports": "occamrl.analysis.supports",
+    "supports": "occamrl.analysis.supports",
+    "Log": "occamrl.logs.log",
+    "Selection": "occamrl.logs.select",
+    "read_log": "occamrl.logs.log",
+    "select": "occamrl.logs.select",
+    "run": "occamrl.running.run",
+    "Result": "occamrl.running.result",
+    "Experiment": "occamrl.experiments.execution",
+    "load": "occamrl.experiments.records",
+    "Interaction": "occamrl.running.environments",
+    "save_checkpoint": "occamrl.running.storage",
+    "load_checkpoint": "occamrl.running.storage",
+    "learn": "occamrl.running.run",
+    "Agent": "occamrl.running.agent",
+    "Learned": "occamrl.running.result",
+    "FiniteEnvironment": "occamrl.envs.wrapper",
+    "Discretiser": "occamrl.envs.spaces",
+    "inconsistency": "occamrl.envs.spaces",
+    "read_ladder": "occamrl.envs.ladder_file",
+    "LadderSpec": "occamrl.envs.ladder_file",
+    "EnvironmentFault": "occamrl.errors",
+    "Callback": "occamrl.running.callbacks",
+    "TensorBoard": "occamrl.running.callbacks",
+    "MLflow": "occamrl.running.callbacks",
+    "WeightsAndBiases": "occamrl.running.callbacks",
     "make_problem": "occamrl.registry",
     "stream": "occamrl.seeding",
     "check_learner": "occamrl.checks",
     "check_problem": "occamrl.checks",
     "check_family": "occamrl.checks",
     "check_selector": "occamrl.checks",
-    "Phase": "occamrl.contracts",
-    "PhaseOutcome": "occamrl.contracts",
-    "Learner": "occamrl.contracts",
-    "Selector": "occamrl.contracts",
-    "Known": "occamrl.contracts",
+    "Phase": "occamrl.protocols",
+    "PhaseOutcome": "occamrl.protocols",
+    "Learner": "occamrl.protocols",
+    "Selector": "occamrl.protocols",
+    "Known": "occamrl.protocols",
     "Interrupted": "occamrl.errors",
     "InvalidInput": "occamrl.errors",
     "OccamRLError": "occamrl.errors",
 }
-_MODULES = ("problems", "environments", "families", "learners", "selectors", "errors", "registry")
+_MODULES = ("problems", "envs", "models", "learners", "selectors", "errors", "registry")
 
 __all__ = [  # spelled out, so that tools can read it
     "UCRLVTR",
@@ -103,7 +101,6 @@ __all__ = [  # spelled out, so that tools can read it
     "ARLLinNorm",
     "Agent",
     "AggregationFamily",
-    "Anchored",
     "BernoulliRewards",
     "BetaRewards",
     "Callback",
@@ -166,7 +163,6 @@ __all__ = [  # spelled out, so that tools can read it
     "discretise",
     "inconsistency",
     "learn",
-    "learn_on_box",
     "load",
     "load_checkpoint",
     "make_problem",
@@ -181,62 +177,46 @@ __all__ = [  # spelled out, so that tools can read it
 ]
 
 if TYPE_CHECKING:
+    from occamrl.analysis.diagnosis import Diagnosis, diagnose
+    from occamrl.analysis.preflight import preflight
+    from occamrl.analysis.supports import Supports, supports
     from occamrl.checks import check_family, check_learner, check_problem, check_selector
-    from occamrl.confidence.preflight import preflight
     from occamrl.continuous.discretise import discretise
     from occamrl.continuous.grid import Grid
     from occamrl.continuous.transitions import Density, Driven, Sampled
-    from occamrl.contracts import Known, Learner, Phase, PhaseOutcome, Selector
-    from occamrl.environments.discretiser import Discretiser, inconsistency
-    from occamrl.environments.finite import FiniteEnvironment
-    from occamrl.environments.ladder_file import read_ladder
-    from occamrl.environments.ladder_spec import LadderSpec
-    from occamrl.environments.misbehaviour import EnvironmentFault
-    from occamrl.environments.simulators import Simulators
-    from occamrl.errors import Interrupted, InvalidInput, OccamRLError
-    from occamrl.families.aggregation import AggregationFamily
-    from occamrl.families.cover import CoverFamily
-    from occamrl.families.family import Family
-    from occamrl.families.features import FeatureMap
-    from occamrl.families.finite import FiniteFamily
-    from occamrl.families.ladder import Ladder
-    from occamrl.families.linear import LinearFamily
-    from occamrl.families.linear_ladder import LinearLadder
-    from occamrl.families.regression import Rows
-    from occamrl.learners.greedy import Greedy
+    from occamrl.envs.ladder_file import LadderSpec, read_ladder
+    from occamrl.envs.simulators import Simulators
+    from occamrl.envs.spaces import Discretiser, inconsistency
+    from occamrl.envs.wrapper import FiniteEnvironment
+    from occamrl.errors import EnvironmentFault, Interrupted, InvalidInput, OccamRLError
+    from occamrl.experiments.execution import Experiment
+    from occamrl.experiments.records import load
+    from occamrl.learners.baselines import Greedy, Optimal, UniformRandom
     from occamrl.learners.ladder_references import LadderNonAdaptive, LadderOracle, LadderSmallest
-    from occamrl.learners.optimal import Optimal
     from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
     from occamrl.learners.ucrl_vtr import UCRLVTR
     from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
     from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
-    from occamrl.learners.uniform_random import UniformRandom
-    from occamrl.logs.episodes import Log
-    from occamrl.logs.reading import read_log
-    from occamrl.logs.selection import Selection, select
-    from occamrl.problems.finite_mdp import FiniteMDP
-    from occamrl.problems.noise import BernoulliRewards, BetaRewards
+    from occamrl.logs.log import Log, read_log
+    from occamrl.logs.select import Selection, select
+    from occamrl.models.family import Family, Rows
+    from occamrl.models.features import FeatureMap
+    from occamrl.models.finite import CoverFamily, FiniteFamily
+    from occamrl.models.ladder import Ladder, LinearLadder
+    from occamrl.models.linear import AggregationFamily, LinearFamily
+    from occamrl.problems.mdp import BernoulliRewards, BetaRewards, FiniteMDP
+    from occamrl.protocols import Known, Learner, Phase, PhaseOutcome, Selector
     from occamrl.registry import make_problem
-    from occamrl.report.diagnosis import Diagnosis, diagnose
-    from occamrl.report.supports import Supports, supports
-    from occamrl.runs.agent import Agent
-    from occamrl.runs.anchored import Anchored
-    from occamrl.runs.box_learning import learn_on_box
-    from occamrl.runs.callbacks import Callback, MLflow, TensorBoard, WeightsAndBiases
-    from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
-    from occamrl.runs.experiment import Experiment
-    from occamrl.runs.interaction import Interaction
-    from occamrl.runs.learned import Learned
-    from occamrl.runs.learning import learn
-    from occamrl.runs.loop import run
-    from occamrl.runs.records import load
-    from occamrl.runs.result import Result
+    from occamrl.running.agent import Agent
+    from occamrl.running.callbacks import Callback, MLflow, TensorBoard, WeightsAndBiases
+    from occamrl.running.environments import Interaction
+    from occamrl.running.result import Learned, Result
+    from occamrl.running.run import learn, run
+    from occamrl.running.storage import load_checkpoint, save_checkpoint
     from occamrl.seeding import stream
     from occamrl.selectors.arl_gen import ARLGen
-    from occamrl.selectors.arl_lin import ARLLin
-    from occamrl.selectors.arl_lin_dim import ARLLinDim
-    from occamrl.selectors.arl_lin_norm import ARLLinNorm
-    from occamrl.selectors.counterparts import NonAdaptive, Oracle
+    from occamrl.selectors.arl_lin import ARLLin, ARLLinDim, ARLLinNorm
+    from occamrl.selectors.references import NonAdaptive, Oracle
 
 
 def __getattr__(name: str) -> Any:

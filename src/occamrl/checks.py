@@ -16,21 +16,19 @@ from typing import Any, TypeVar
 import numpy as np
 
 from occamrl import seeding
-from occamrl.contracts import Agent, Floats, Known, Learner, Problem, Selector
+from occamrl._core.loop import draw_outcome, draw_start
+from occamrl._core.rng import draw_reward, fill_uniforms
+from occamrl._core.rows import RowTable
 from occamrl.errors import ContractError, FamilyError, ParameterError
-from occamrl.families.family import Family
-from occamrl.families.finite import FiniteFamily
-from occamrl.families.regression import Rows, sample_rows
-from occamrl.kernels.episodes import draw_outcome, draw_start
-from occamrl.kernels.noise import draw_reward
-from occamrl.kernels.philox import fill_uniforms
-from occamrl.kernels.row_table import RowTable
 from occamrl.learners.rewards import RewardsPerPair
-from occamrl.problems.finite_mdp import FiniteMDP, as_mdp
-from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
-from occamrl.runs.interaction import Interaction
-from occamrl.runs.loop import run
-from occamrl.runs.result import Result
+from occamrl.models.family import Family, Rows, sample_rows
+from occamrl.models.finite import FiniteFamily
+from occamrl.problems.mdp import FiniteMDP, as_mdp
+from occamrl.protocols import Agent, Floats, Known, Learner, Problem, Selector
+from occamrl.running.environments import Interaction
+from occamrl.running.result import Result
+from occamrl.running.run import run
+from occamrl.running.storage import load_checkpoint, save_checkpoint
 
 _EPISODES = 150  # past the first second look at dropped kernels
 

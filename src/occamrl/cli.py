@@ -6,20 +6,337 @@ by Ctrl-C. `select` also has 3 (not enough data) and 4 (no class of the ladder e
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import json
+import os
 import shlex
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import gymnasium as gym
+import numpy as np
 import typer
 
 from occamrl import __version__
-from occamrl.commands.learn import learn
-from occamrl.commands.telling import FAILED, INTERRUPTED, Json, open_standard_streams, print_lines, tell, told
-from occamrl.errors import OccamRLError
+from occamrl.analysis.preflight import Preflight, preflight
+from occamrl.envs.ladder_file import LadderSpec, read_ladder
+from occamrl.envs.wrapper import FiniteEnvironment
+from occamrl.errors import InvalidInput, OccamRLError, ParameterError, require_choice
+from occamrl.learners.ladder_references import LadderNonAdaptive, LadderOracle, LadderSmallest
+from occamrl.learners.rewards import BOUNDS
+from occamrl.protocols import Agent
+from occamrl.running.result import Learned
+from occamrl.running.run import learn as learn_in
+from occamrl.selectors.arl_gen import ARLGen
 
 if TYPE_CHECKING:
-    from occamrl.runs.experiment import Experiment
+    from occamrl.experiments.execution import Experiment
+
+
+# ----------------------------------------------------------------------------------------------------
+# What ``occamrl learn`` does: an environment and a ladder of models in, a verdict out.
+
+
+_FEW = 12  # kernels of each class that the preflight tries: a second or two at most
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Import the modules that the user named, which may register environments; also from the current folder."""
+    if names and "" not in sys.path:  # the installed command does not look there, `python -m occamrl` does
+        sys.path.insert(0, "")
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except (Exception, SystemExit) as error:  # whatever the user's code raises
+            got = f"{name!r}: {type(error).__name__}: {error}"
+            raise ParameterError("--import", got=got, expected="a module that can be imported") from error
+
+
+def make_environment(identifier: str, options: Sequence[str]) -> gym.Env[Any, Any]:
+    """Return the registered environment of that name; ``options`` are ``key=value`` with values as in TOML."""
+    if ":" in identifier:
+        raise ParameterError("ENV_ID", got=identifier, expected="a name without a module; import that with --import")
+    parameters: dict[str, Any] = {}
+    for option in options:
+        key, _, value = option.partition("=")
+        if not key.isidentifier() or not value:
+            raise ParameterError("--with", got=option, expected="key=value, the value as in TOML")
+        try:
+            parameters[key] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:  # a string without quotes
+            parameters[key] = value
+    try:
+        return gym.make(identifier, **parameters)
+    except gym.error.Error as error:
+        expected = "a registered environment (--import names a module that registers it)"
+        raise ParameterError("ENV_ID", got=f"{identifier}: {error}", expected=expected) from error
+    except Exception as error:  # of someone else's constructor, which may raise anything
+        got = f"{type(error).__name__}: {error}, from {identifier} with {parameters}"
+        raise ParameterError("ENV_ID", got=got, expected="options that the environment takes") from error
+
+
+def agents(
+    spec: LadderSpec, environment: FiniteEnvironment, *, delta: float, safe: bool, compare: bool
+) -> dict[str, Agent]:
+    """Return who is to learn, by name: ARL-GEN, and what it is compared with."""
+    options: dict[str, Any] = {"delta": delta, **spec.options}
+    found: dict[str, Agent] = {"ARL-GEN": ARLGen(ladder=spec.ladder, safe=safe, **options)}
+    if compare:
+        right = None if environment.mdp is None else spec.ladder.class_of(environment.mdp)
+        if right is not None:
+            found[f"told the class ({spec.names[right - 1]})"] = LadderOracle(ladder=spec.ladder, m=right, **options)
+        found["largest class"] = LadderNonAdaptive(ladder=spec.ladder, **options)
+        found["smallest class"] = LadderSmallest(ladder=spec.ladder, **options)
+    return found
+
+
+def learn_and_tell(
+    identifier: str,
+    ladder: str | Path,
+    *,
+    episodes: int,
+    seed: int = 0,
+    horizon: int | None = None,
+    options: Sequence[str] = (),
+    modules: Sequence[str] = (),
+    delta: float = 0.05,
+    rewards: str | None = None,
+    kernel: str | None = None,
+    safe: bool = False,
+    compare: bool = False,
+    checkpoint: Path | None = None,
+    progress: bool | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Learn, and yield what came of each agent as plain data; ``tell`` is given the preflight's verdict before."""
+    import_modules(modules)
+    if rewards is not None:
+        require_choice("--rewards", rewards, ("known", *BOUNDS))
+    estimate = {"per_pair": rewards} if rewards in BOUNDS else rewards
+    spec = read_ladder(ladder, horizon=horizon, rewards=estimate, kernel=kernel)
+    env = make_environment(identifier, options)
+    environment = FiniteEnvironment(env, known=spec.known, reward_range=tuple(spec.rewards))
+    everybody = agents(spec, environment, delta=delta, safe=safe, compare=compare)  # checks delta
+    found = look_ahead(spec, environment, episodes=episodes, delta=delta)
+    if tell is not None:
+        tell(forecast(found, spec, environment, safe=safe))
+    for name, agent in everybody.items():
+        path = checkpoint if name == "ARL-GEN" else None
+        result = learn_in(agent, environment, episodes=episodes, seed=seed, checkpoint=path, progress=progress)
+        about: dict[str, Any] = {}
+        if name == "ARL-GEN" and found is not None:
+            about = {"blind_pairs": len(found.blind), "pairs_tried": found.pairs_tried}
+        yield {"agent": name, **told(result, spec), **about}
+
+
+def look_ahead(spec: LadderSpec, environment: FiniteEnvironment, *, episodes: int, delta: float) -> Preflight | None:
+    """Return a quick preflight: a few kernels of each class, from the most likely first state (0 if unknown).
+
+    None where rewards are unknown or each step has its own kernel: it looks at plans for known rewards and one kernel.
+    """
+    if spec.options != {"rewards": "known", "kernel": "stationary"}:
+        return None
+    start = 0
+    if environment.mdp is not None:
+        start = int(np.argmax(environment.mdp.initial_distribution))
+    few = {"truths": _FEW, "members": _FEW}
+    return preflight(spec.ladder, spec.known, episodes=episodes, delta=delta, start=start, **few)
+
+
+def forecast(found: Preflight | None, spec: LadderSpec, environment: FiniteEnvironment, *, safe: bool) -> str:
+    """Return what the preflight says, in a line."""
+    if found is None:
+        return "preflight: none, since it looks at plans for known rewards and one kernel for all steps"
+    if not found.blind:
+        return f"preflight: no blind pairs among {found.pairs_tried:,} tried; a wrong class would be noticed"
+    worst = max(found.blind, key=lambda pair: pair.loss_per_episode)
+    loss = found.worst_loss * environment.rewards.scale
+    advice = "--safe was chosen" if safe else "--safe avoids it, at some cost in regret"
+    return (
+        f"preflight: {len(found.blind):,} blind pairs among {found.pairs_tried:,} tried: "
+        f"{spec.names[worst.rung - 1]!r}, though wrong, could go unnoticed in {found.episodes:,} episodes "
+        f"and lose {loss:.3g} in each; {advice}"
+    )
+
+
+def told(result: Learned, spec: LadderSpec) -> dict[str, Any]:
+    """Return a result as plain data, in the environment's own unit."""
+    verdict = result.verdict
+    about: dict[str, Any] = {
+        "environment": result.place.name,
+        "episodes": result.total_episodes,
+        "steps": result.steps,
+        "realised_return_per_episode": result.total_return / max(1, result.total_episodes),
+        "regret": result.total_regret,
+        "regret_unknown_because": result.place.why_not or None,
+    }
+    if "chosen" in verdict:
+        about |= {
+            "chosen": verdict["chosen"],
+            "rung": spec.names[verdict["chosen"] - 1],
+            "since_episode": verdict["since"],
+            "rungs": list(spec.names),
+            "sizes": spec.ladder.sizes,
+            "statistics": list(verdict["statistics"]),
+            "threshold": verdict["threshold"],
+            "outside": verdict.get("outside"),  # None: not tested
+        }
+    return about
+
+
+def lines(about: dict[str, Any]) -> list[str]:
+    """Return what a person is told of one agent."""
+    regret = about["regret"]
+    exact = f"exact regret {regret:,.2f}" if regret is not None else "no exact regret"
+    found = [
+        f"{about['agent']}: {about['episodes']:,} episodes, {about['steps']:,} steps, realised return "
+        f"{about['realised_return_per_episode']:,.4g} an episode, {exact}"
+    ]
+    if about["regret_unknown_because"]:
+        found.append(f"  ({about['regret_unknown_because']})")
+    if "rung" in about:
+        for m, name in enumerate(about["rungs"]):
+            mark = "->" if m + 1 == about["chosen"] else "  "
+            count = about["sizes"][m]
+            found.append(f"  {mark} {name}: {count} model{'s' * (count > 1)}, statistic {about['statistics'][m]:.6f}")
+        threshold = about["threshold"]
+        limit = "no data yet" if threshold is None else f"accepted up to {threshold:.6f}"
+        found.append(f"  verdict: {about['rung']!r}, in play since episode {about['since_episode']} ({limit})")
+        if about["outside"]:
+            found.append("  but no model of the ladder explains the data: bring a richer one")
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------
+# How commands speak: lines or JSON on standard output, errors as one message and an exit code.
+
+
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable output, JSON lines on standard output.")]
+
+
+@contextmanager
+def told_telling(as_json: bool = False) -> Iterator[None]:
+    """Turn the package's errors into one message and an exit code; for a program, also into a line of JSON."""
+    from occamrl.errors import RecordError, SpecError
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except OccamRLError as error:
+        for line in str(error).splitlines():
+            tell(line)
+        if as_json:
+            faults = {"faults": [asdict(fault) for fault in error.faults]} if isinstance(error, SpecError) else {}
+            with contextlib.suppress(OSError):  # the message has been told_telling, the code will be
+                print_lines({"event": "error", "kind": type(error).__name__, "text": str(error), **faults})
+        bad = isinstance(error, InvalidInput) and not isinstance(error, RecordError)
+        raise typer.Exit(BAD_INPUT if bad else FAILED) from error
+    except OSError as error:  # of standard output; those of our own files are StorageErrors
+        if not isinstance(error, BrokenPipeError):  # whoever reads has gone: nobody is left to tell
+            tell(f"the system refused: {error}")
+        _let_go_of_output()
+        raise typer.Exit(FAILED) from error
+
+
+def _let_go_of_output() -> None:
+    """If standard output cannot be written, lead it nowhere: Python would try once more when it ends, and complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def open_standard_streams() -> None:
+    """Give a command that was started without standard streams (``2>&-``) ones that lead nowhere.
+
+    Otherwise the next files that are opened take their numbers, and are taken for them by processes that are started.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115  # open for as long as the process
+            setattr(sys, name, stream)
+
+
+def tell(line: str) -> None:
+    """Print a line for people on standard error; what cannot be said there is not worth an error of its own."""
+    from occamrl.experiments.display import printable
+
+    with contextlib.suppress(OSError):
+        typer.echo(printable(line), err=True)
+
+
+def print_lines(lines: list[str] | dict[str, Any]) -> None:
+    """Print lines for people, or data as one line of JSON."""
+    from occamrl.experiments.display import printable
+
+    if isinstance(lines, dict):
+        sys.stdout.write(json.dumps(lines) + "\n")
+        sys.stdout.flush()
+    else:
+        for line in lines:
+            typer.echo(printable(line))
+
+
+# ----------------------------------------------------------------------------------------------------
+# The options of ``occamrl learn``.
+
+
+def learn(
+    env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="A registered Gymnasium environment.")],
+    ladder: Annotated[str, typer.Option(help="A TOML file of models, or the name of a shipped ladder.")],
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes, in all.")],
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")] = None,
+    options: Annotated[list[str] | None, typer.Option("--with", help="key=value for the environment.")] = None,
+    modules: Annotated[list[str] | None, typer.Option("--import", help="Import a module that registers it.")] = None,
+    delta: Annotated[float, typer.Option(help="How often the verdict may be wrong.")] = 0.05,
+    rewards: Annotated[
+        str | None,
+        typer.Option(help="known, or estimated: bernstein, hoeffding; instead of the ladder's."),
+    ] = None,
+    kernel: Annotated[str | None, typer.Option(help="stationary or per_step, instead of the ladder's.")] = None,
+    safe: Annotated[bool, typer.Option(help="Be optimistic over all models that are left.")] = False,
+    compare: Annotated[bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")] = False,
+    checkpoint: Annotated[Path | None, typer.Option(help="Save there, and go on from there.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Learn in a Gymnasium environment and say which rung of a ladder of models it needs."""
+    with told_telling(as_json):
+        from occamrl.cli import learn_and_tell, lines
+
+        for found in learn_and_tell(
+            env_id,
+            ladder,
+            episodes=episodes,
+            seed=seed,
+            horizon=horizon,
+            options=options or (),
+            modules=modules or (),
+            delta=delta,
+            rewards=rewards,
+            kernel=kernel,
+            safe=safe,
+            compare=compare,
+            checkpoint=checkpoint,
+            tell=None if as_json else lambda line: typer.echo(line, err=True),
+        ):
+            print_lines(found if as_json else lines(found))
+
+
+# ----------------------------------------------------------------------------------------------------
+# The command line: thin, it parses, calls and prints.
+
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Occam's razor for reinforcement learning.")
 
@@ -45,8 +362,8 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run an experiment, or what is left of it."""
-    with told(as_json):
-        from occamrl.runs.experiment import Experiment
+    with told_telling(as_json):
+        from occamrl.experiments.execution import Experiment
 
         experiment = Experiment.from_toml(spec)
         _execute(out, workers, scheduler, checkpoint_every, silence, as_json, experiment)
@@ -62,7 +379,7 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with an experiment that was stopped, killed, or had cells that failed."""
-    with told(as_json):
+    with told_telling(as_json):
         _execute(folder, workers, scheduler, checkpoint_every, silence, as_json, None)
 
 
@@ -75,9 +392,9 @@ def _execute(
     as_json: bool,
     experiment: Experiment | None,
 ) -> None:
-    from occamrl.runs.display import choose
-    from occamrl.runs.experiment import Options, execute
-    from occamrl.runs.folder import Folder
+    from occamrl.experiments.display import choose
+    from occamrl.experiments.execution import Options, execute
+    from occamrl.experiments.records import Folder
 
     options = Options(workers, scheduler, max(checkpoint_every, 1e-3), silence)
     with choose(as_json) as display:
@@ -98,10 +415,10 @@ def _execute(
 @app.command()
 def status(folder: Folder_, as_json: Json = False) -> None:
     """Say how far an experiment is."""
-    with told(as_json):
-        from occamrl.runs import summary
-        from occamrl.runs.locks import holder_of
-        from occamrl.runs.records import status as read
+    with told_telling(as_json):
+        from occamrl.experiments import display as summary
+        from occamrl.experiments.records import holder_of
+        from occamrl.experiments.records import status as read
 
         now, holder = read(folder), holder_of(folder / "lock")
         print_lines(summary.as_data(now, holder) if as_json else summary.lines(now, holder))
@@ -116,13 +433,12 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Compare every byte with its digest, put damaged cells aside and say how to run them again."""
-    with told(as_json):
+    with told_telling(as_json):
         from contextlib import nullcontext
 
-        from occamrl.runs import summary
-        from occamrl.runs.folder import Folder
-        from occamrl.runs.locks import FolderLock
-        from occamrl.runs.records import verify as check
+        from occamrl.experiments import display as summary
+        from occamrl.experiments.records import Folder, FolderLock
+        from occamrl.experiments.records import verify as check
 
         Folder(folder).experiment()
         with FolderLock(folder / "lock") if quarantine else nullcontext():
@@ -141,10 +457,10 @@ def select(
     as_json: Json = False,
 ) -> None:
     """Say how rich a model logged episodes ask for. Exit code 3: not enough data; 4: no class explains them."""
-    with told(as_json):
-        from occamrl.environments.ladder_file import read_ladder
-        from occamrl.logs.reading import read_log
-        from occamrl.logs.selection import select as test
+    with told_telling(as_json):
+        from occamrl.envs.ladder_file import read_ladder
+        from occamrl.logs.log import read_log
+        from occamrl.logs.select import select as test
 
         found = test(read_log(log), read_ladder(ladder, horizon=horizon), delta=delta)
         print_lines(found.as_data() if as_json else str(found).splitlines())
@@ -159,7 +475,7 @@ def report(
     figures: Annotated[Path | None, typer.Option(help="Folder for PDF, SVG and PNG of every plot.")] = None,
 ) -> None:
     """Write one self-contained HTML page about an experiment."""
-    with told():
+    with told_telling():
         typer.echo(_later("page").write_report(folder, out, figures))
 
 
@@ -169,7 +485,7 @@ def watch(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: any that is free.")] = 0,
 ) -> None:
     """Serve the page on this machine while cells run."""
-    with told():
+    with told_telling():
         _later("watch").serve(folder, port)
 
 
@@ -179,7 +495,7 @@ def demo(
     show: Annotated[bool, typer.Option(help="Open the figure when there is a desktop.")] = True,
 ) -> None:
     """Run the learners on built-in problems; print a table and draw a figure."""
-    with told():
+    with told_telling():
         from occamrl.demo import demonstrate, open_file
 
         path = demonstrate(out, typer.echo)
@@ -190,10 +506,10 @@ def demo(
 @app.command("list")
 def list_names(as_json: Json = False) -> None:
     """List the problems, families, learners, selectors, specs and ladders that are found."""
-    with told(as_json):
+    with told_telling(as_json):
         from occamrl import registry
-        from occamrl.environments.ladder_file import shipped_ladders
-        from occamrl.runs.spec import shipped
+        from occamrl.envs.ladder_file import shipped_ladders
+        from occamrl.experiments.spec import shipped
 
         kinds = ("problems", "families", "learners", "selectors")
         found: dict[str, list[str]] = {kind: sorted(getattr(registry, kind)()) for kind in kinds}
@@ -204,7 +520,7 @@ def list_names(as_json: Json = False) -> None:
 @app.command()
 def version() -> None:
     """Print the version."""
-    with told():
+    with told_telling():
         typer.echo(__version__)
 
 

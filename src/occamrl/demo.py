@@ -12,17 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.contracts import Agent
-from occamrl.families.features import FeatureMap
-from occamrl.learners.greedy import Greedy
-from occamrl.problems.sparse_mixture import SparseMixture
-from occamrl.report.diagnosis import diagnose
+from occamrl.analysis.diagnosis import diagnose
+from occamrl.learners.baselines import Greedy
+from occamrl.models.features import FeatureMap
+from occamrl.problems.mixtures import SparseMixture
+from occamrl.protocols import Agent
 from occamrl.report.figures import COLOURS, STYLES, mean_curve
-from occamrl.runs.drawing import dress
-from occamrl.runs.loop import run
-from occamrl.runs.result import Result
-from occamrl.selectors.arl_lin_dim import EXPLOITATION, ARLLinDim
-from occamrl.selectors.counterparts import NonAdaptive, Oracle
+from occamrl.running.result import Result, dress
+from occamrl.running.run import run
+from occamrl.selectors.arl_lin import EXPLOITATION, ARLLinDim
+from occamrl.selectors.references import NonAdaptive, Oracle
 
 SEEDS = 3
 EPISODES = 100_000

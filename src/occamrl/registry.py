@@ -11,8 +11,8 @@ import pkgutil
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from occamrl.contracts import Learner, Problem, Selector
 from occamrl.errors import UnknownName
+from occamrl.protocols import Learner, Problem, Selector
 
 
 class WithExamples(Protocol):
@@ -87,7 +87,7 @@ def selectors() -> dict[str, type[Any]]:
 
 def families() -> dict[str, type[Any]]:
     """Return every family of kernels and feature map, by name."""
-    return discover("occamrl.families", WithExamples)
+    return discover("occamrl.models", WithExamples)
 
 
 def _fold(name: object) -> str:
@@ -112,7 +112,7 @@ def _require_parameters(kind: type[Any], given: Iterable[str]) -> None:
 def make_problem(name: str, **parameters: Any) -> Any:
     """Return the problem called ``name`` with these parameters.
 
-    ``reward_noise``, of any problem, lets rewards scatter around their means: see :mod:`occamrl.problems.noisy`.
+    ``reward_noise``, of any problem, lets rewards scatter around their means: see :mod:`occamrl.problems.mdp`.
 
     Examples
     --------
@@ -124,4 +124,4 @@ def make_problem(name: str, **parameters: Any) -> Any:
     noise = parameters.pop("reward_noise", None)
     if noise is None:
         return kind(**parameters)
-    return importlib.import_module("occamrl.problems.noisy").NoisyProblem(kind(**parameters), noise)
+    return importlib.import_module("occamrl.problems.mdp").NoisyProblem(kind(**parameters), noise)

@@ -1,7 +1,7 @@
 """Seeds are addresses: every random number is found by where it is used, never by what was drawn before it.
 
 ``stream(root, "problem", 3)`` is always the same generator, in any process and any order of calls. Simulated episodes
-use the counter-based generator of :mod:`occamrl.kernels.philox`, keyed by :func:`key`.
+use the counter-based generator of :mod:`occamrl._core.rng`, keyed by :func:`key`.
 """
 
 from __future__ import annotations

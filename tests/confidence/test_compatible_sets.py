@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.optimize import minimize
 from scipy.stats import binom
 
-from occamrl.confidence.compatible_sets import (
+from occamrl.analysis.supports import (
     REGULARIZATION,
     Evidence,
     compatible_sets,
@@ -22,8 +22,8 @@ from occamrl.confidence.compatible_sets import (
     solve_sets,
     threshold,
 )
-from occamrl.contracts import Floats
 from occamrl.errors import InvalidInput
+from occamrl.protocols import Floats
 
 DELTA = 0.1
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import occamrl as orl
-from occamrl.confidence.complexity import (
+from occamrl.analysis.complexity import (
     box_log_covering,
     eluder_dimension,
     eluder_lower_bound,
@@ -21,11 +21,12 @@ from occamrl.confidence.complexity import (
     selection_epoch,
     separation,
 )
+from occamrl.analysis.preflight import after_preflight
 from occamrl.errors import ParameterError
-from occamrl.families.aggregation import AggregationFamily
-from occamrl.problems.pricing import Pricing
-from occamrl.problems.river_zones import RiverZones
-from occamrl.problems.sparse_ladder import SparseLadder
+from occamrl.models.linear import AggregationFamily
+from occamrl.problems.classic import RiverZones
+from occamrl.problems.mixtures import SparseLadder
+from occamrl.problems.operations import Pricing
 from tests import cases
 
 
@@ -111,7 +112,7 @@ def test_the_preflight_finds_blind_pairs_where_there_are_some() -> None:
     assert "confirm itself" in str(report)
     worst = max(report.blind, key=lambda pair: pair.loss_per_episode)
     assert worst.episodes_to_reject > 1000
-    agent, again = orl.ARLGen.after_preflight(
+    agent, again = after_preflight(
         ladder, pricing.mdp.known, episodes=1000, initial_state=pricing.stock, test_growth=0.2
     )
     assert again.safe
@@ -147,7 +148,7 @@ def test_what_a_preflight_counts_as_much_does_not_depend_on_where_rewards_begin(
         known = orl.FiniteMDP(transition=kernel, reward=origin + 0.25 * reward, horizon=horizon).known
         report = orl.preflight(ladder, known, episodes=episodes)
         found.append([(pair.rung, pair.member, pair.truth) for pair in report.blind])
-        agent, again = orl.ARLGen.after_preflight(ladder, known, episodes=episodes, least_loss=100.0)
+        agent, again = after_preflight(ladder, known, episodes=episodes, least_loss=100.0)
         assert not again.blind
         assert not agent.safe
         assert not agent.guard

@@ -15,12 +15,12 @@ import pytest
 from scipy.stats import binom
 
 from benchmarks import plain_numpy
-from occamrl.contracts import Floats, Learner
-from occamrl.families.features import FeatureMap
 from occamrl.learners.finite_rows import ALIVE
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.models.features import FeatureMap
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Floats, Learner
 from tests.cases import Player, Stack, mixture, stack
 
 RUNS, EPISODES, LEVEL = 400, 40, 1e-3

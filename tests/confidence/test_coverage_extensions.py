@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from benchmarks import plain_numpy
-from occamrl.contracts import Floats
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.problems.noise import BernoulliRewards
+from occamrl.problems.mdp import BernoulliRewards, FiniteMDP
+from occamrl.protocols import Floats
 from tests.cases import Player, mixture
 from tests.confidence.test_coverage import DELTA, FINITE_DELTA, LEVEL, Tally, near_truth, p_value, play
 

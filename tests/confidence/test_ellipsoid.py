@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from occamrl.confidence.ellipsoid import dual_bound, largest_norm
-from occamrl.contracts import Floats
 from occamrl.errors import ParameterError
+from occamrl.learners.radii import dual_bound, largest_norm
+from occamrl.protocols import Floats
 
 
 def random_case(

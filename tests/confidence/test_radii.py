@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import plain_numpy
-from occamrl.confidence.radii import ELLIPSOIDS, FINITE_SETS, ellipsoid_width, squared_distance_radius
+from occamrl.learners.radii import ELLIPSOIDS, FINITE_SETS, ellipsoid_width, squared_distance_radius
 
 positive = st.floats(1e-3, 1e3)
 SETTINGS = st.fixed_dictionaries(

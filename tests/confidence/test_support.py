@@ -8,9 +8,18 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from occamrl.confidence.subset_search import beam, descend, forward_path, log_price
-from occamrl.confidence.support import detection_limits, missed_limits, penalised_loss, sharp_support, thresholded
-from occamrl.contracts import Floats
+from occamrl.protocols import Floats
+from occamrl.selectors.support_search import (
+    beam,
+    descend,
+    detection_limits,
+    forward_path,
+    log_price,
+    missed_limits,
+    penalised_loss,
+    sharp_support,
+    thresholded,
+)
 
 
 def rows(draw: np.random.Generator, d: int, count: int, nonzero: int) -> tuple[Floats, Floats, Floats]:

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from occamrl.continuous.discretise import anchored, discretise, quadrature_error, reachable
+from occamrl.continuous.discretise import Solution, anchored, discretise, quadrature_error, reachable, refinement
 from occamrl.continuous.grid import Grid, StateError
-from occamrl.continuous.refinement import Solution, refinement
 from occamrl.continuous.transitions import (
     Atom,
     Density,
@@ -27,9 +26,9 @@ from occamrl.continuous.transitions import (
     normal_rule,
     quantile_rule,
 )
-from occamrl.contracts import Floats
 from occamrl.errors import InvalidInput, ParameterError, ProbabilityError, ShapeError
-from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Floats
 
 TURN, SIGMA, HORIZON = 0.7, 0.5, 5
 

@@ -9,10 +9,9 @@ import pytest
 
 from occamrl.continuous.discretise import anchored
 from occamrl.continuous.grid import Grid, StateError
-from occamrl.continuous.integrals import integrals
-from occamrl.continuous.transitions import Density, Driven, Sampled, Transition, normal_rule
-from occamrl.contracts import Floats
+from occamrl.continuous.transitions import Density, Driven, Sampled, Transition, integrals, normal_rule
 from occamrl.errors import ShapeError
+from occamrl.protocols import Floats
 
 BOX = Grid(low=[-10.0], high=[10.0], points=[21])
 

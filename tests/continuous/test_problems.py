@@ -11,10 +11,18 @@ import pytest
 
 import occamrl as orl
 from occamrl.errors import ParameterError
-from occamrl.problems.continuous import ContinuousProblem
-from occamrl.problems.continuous_inventory import CAPACITY, ContinuousInventory
-from occamrl.problems.mountain_car import ENGINES, FLAG, MountainCar, drive
-from occamrl.problems.pendulum import FRICTIONS, Pendulum, swing
+from occamrl.problems.boxes import (
+    CAPACITY,
+    ENGINES,
+    FLAG,
+    FRICTIONS,
+    ContinuousInventory,
+    ContinuousProblem,
+    MountainCar,
+    Pendulum,
+    drive,
+    swing,
+)
 
 NOTHING = np.zeros((1, 1))
 SMALL: list[ContinuousProblem] = [

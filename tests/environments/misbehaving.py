@@ -8,9 +8,9 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from occamrl.contracts import Floats
-from occamrl.families.finite import FiniteFamily
 from occamrl.learners.ucrl_vtr import UCRLVTR
+from occamrl.models.finite import FiniteFamily
+from occamrl.protocols import Floats
 from tests.cases import environment_uniforms, stack
 
 CASE = stack(3, states=4, actions=2, members=5, horizon=6)

@@ -114,7 +114,7 @@ def test_regret_and_the_class_chosen_are_logged_where_they_are_known(monkeypatch
         finish=int,
     )
     stand_in(monkeypatch, "wandb", init=lambda **_: run)
-    from occamrl.environments.problem_env import ProblemEnv
+    from occamrl.envs.registered import ProblemEnv
 
     orl.learn(orl.ARLGen(ladder=ladder), ProblemEnv(MDP), episodes=10, callbacks=orl.WeightsAndBiases())
     assert logged[0]["chosen"] == 1.0

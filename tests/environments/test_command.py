@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from occamrl.cli import app
 from occamrl.registry import make_problem
-from occamrl.runs.agent import Agent
+from occamrl.running.agent import Agent
 
 LAKE = ["learn", "FrozenLake-v1", "--ladder", "frozen-lake-4x4", "--horizon", "12"]
 

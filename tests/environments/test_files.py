@@ -14,14 +14,20 @@ import pytest
 
 import occamrl as orl
 from occamrl.checks import extensions
-from occamrl.contracts import Agent
 from occamrl.errors import CheckpointError
-from occamrl.families.aggregation import AggregationFamily
+from occamrl.models.linear import AggregationFamily
+from occamrl.protocols import Agent
 from occamrl.registry import learners, selectors
-from occamrl.runs.checkpoint import read_document, write_document
-from occamrl.runs.identity import fingerprint
-from occamrl.runs.learned_files import known_fingerprint, known_from_tree, known_to_tree
-from occamrl.runs.portable import algorithm_from_tree, algorithm_to_tree
+from occamrl.running.storage import (
+    algorithm_from_tree,
+    algorithm_to_tree,
+    fingerprint,
+    known_fingerprint,
+    known_from_tree,
+    known_to_tree,
+    read_document,
+    write_document,
+)
 from tests.environments.misbehaving import CASE, MDP, Plant, learner
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import occamrl as orl
-from occamrl.environments.ladder_file import LadderSpecError, shipped_ladders
-from occamrl.environments.tables import table_of
+from occamrl.envs.ladder_file import LadderSpecError, shipped_ladders
+from occamrl.envs.wrapper import table_of
 from tests.environments.misbehaving import CASE, MDP
 
 RUNGS = """

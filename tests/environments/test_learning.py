@@ -14,7 +14,7 @@ import pytest
 
 import occamrl as orl
 from occamrl.errors import CheckpointError, HorizonError, Interrupted, ParameterError, ShapeError
-from occamrl.runs.callbacks import Callback, EpisodeReport
+from occamrl.running.callbacks import Callback, EpisodeReport
 from tests.environments.misbehaving import CASE, MDP, Plant, Scripted, learner
 from tests.states import bits as state_bits
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import occamrl as orl
-from occamrl.environments.misbehaviour import (
+from occamrl.errors import (
     EnvironmentFailure,
     EnvironmentFault,
     EnvironmentReward,

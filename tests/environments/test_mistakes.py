@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 
 import occamrl as orl
 from occamrl.cli import app
-from occamrl.environments.ladder_file import LadderSpecError, read_ladder, shipped_ladders
-from occamrl.environments.misbehaviour import TableError
-from occamrl.errors import ParameterError
+from occamrl.envs.ladder_file import LadderSpecError, read_ladder, shipped_ladders
+from occamrl.errors import ParameterError, TableError
 from tests.cases import corridor
 from tests.environments.misbehaving import MDP, Plant, learner
 

@@ -11,8 +11,7 @@ from gymnasium.utils.env_checker import check_env
 from scipy import stats
 
 import occamrl as orl
-from occamrl.environments.problem_env import ProblemEnv
-from occamrl.environments.registered import register_problems
+from occamrl.envs.registered import ProblemEnv, register_problems
 from occamrl.errors import OccamRLError
 from occamrl.registry import problems
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from occamrl.environments.simulators import Simulators
+from occamrl.envs.simulators import Simulators
 from occamrl.errors import InvalidInput, ProbabilityError
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.problems.frozen_lake import FrozenLake
+from occamrl.problems.lakes import FrozenLake
+from occamrl.problems.mdp import FiniteMDP
 from tests import cases
 
 

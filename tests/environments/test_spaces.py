@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import occamrl as orl
-from occamrl.environments.discretiser import Discretiser, inconsistency
-from occamrl.environments.misbehaviour import SpaceError
-from occamrl.environments.spaces import codec_from_plain, codec_of
-from occamrl.errors import ParameterError
+from occamrl.envs.spaces import Discretiser, codec_from_plain, codec_of, inconsistency
+from occamrl.errors import ParameterError, SpaceError
 
 SIMPLE = st.one_of(
     st.builds(lambda n, start: spaces.Discrete(n, start=start), st.integers(1, 5), st.integers(-3, 3)),

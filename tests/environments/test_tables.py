@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import occamrl as orl
-from occamrl.environments.misbehaviour import TableError
-from occamrl.environments.tables import known_of_several, table_of
+from occamrl.envs.wrapper import known_of_several, table_of
+from occamrl.errors import TableError
 
 ENVIRONMENTS: list[tuple[str, dict[str, Any], int]] = [
     ("FrozenLake-v1", {}, 12),

@@ -12,11 +12,10 @@ from gymnasium import spaces
 
 import occamrl as orl
 from occamrl import seeding
-from occamrl.contracts import Agent, Known
-from occamrl.environments.misbehaviour import EnvironmentReward, TableError
-from occamrl.environments.problem_env import ProblemEnv
-from occamrl.errors import ParameterError
-from occamrl.kernels.noise import draw_reward
+from occamrl._core.rng import draw_reward
+from occamrl.envs.registered import ProblemEnv
+from occamrl.errors import EnvironmentReward, ParameterError, TableError
+from occamrl.protocols import Agent, Known
 from tests.cases import environment_uniforms, mixture
 from tests.states import bits
 

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from occamrl.runs.experiment import Experiment
-from occamrl.runs.failures import Stopped
-from occamrl.runs.folder import Folder
-from occamrl.runs.player import Settings, Stop, play_cell
+from occamrl.errors import Stopped
+from occamrl.experiments.execution import Experiment, Settings, Stop, play_cell
+from occamrl.experiments.records import Folder
 
 COMMAND = [sys.executable, "-c", "from occamrl.cli import main; main()"]
 QUICK = Settings(checkpoint_seconds=0.02)

@@ -15,10 +15,8 @@ from typing import IO
 import pytest
 
 from occamrl.errors import ParameterError
-from occamrl.runs.executors import environment
-from occamrl.runs.experiment import Experiment, Options, execute
-from occamrl.runs.folder import Folder
-from occamrl.runs.records import load, read_progress
+from occamrl.experiments.execution import Experiment, Options, environment, execute
+from occamrl.experiments.records import Folder, load, read_progress
 from tests.experiments.common import COMMAND, play, slow, write
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'occamrl[dask]'")
@@ -131,7 +129,7 @@ def test_ctrl_c_stops_tasks_that_run_and_takes_back_the_others(
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("occamrl.runs.dask_executor._CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("occamrl.experiments.dask._CONNECT_SECONDS", 0.5)
     experiment = Experiment.from_toml(write(tmp_path))
     began = time.monotonic()
     with pytest.raises(ParameterError, match="scheduler"):

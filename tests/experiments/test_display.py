@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from occamrl.runs.display import FewLines, JsonLines, LiveTable, PlainLines, choose, duration, quiet
+from occamrl.experiments.display import FewLines, JsonLines, LiveTable, PlainLines, choose, duration, quiet
 
 ABOUT = {"problem": "[red]P", "agent": "A\x1b[2J", "seed": 3, "total": 1_000}
 EVENTS = [

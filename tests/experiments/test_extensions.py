@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from occamrl import registry
-from occamrl.errors import InvalidInput, ParameterError, UnknownName
+from occamrl.errors import InvalidInput, ParameterError, SpecError, UnknownName
+from occamrl.experiments.execution import Experiment
+from occamrl.experiments.records import load
+from occamrl.experiments.spec import make_agent, make_problem
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
-from occamrl.problems.noise import BernoulliRewards, BetaRewards
-from occamrl.runs.experiment import Experiment
-from occamrl.runs.failures import SpecError
-from occamrl.runs.records import load
-from occamrl.runs.resolve import make_agent, make_problem
+from occamrl.problems.mdp import BernoulliRewards, BetaRewards
 from tests.experiments.common import Killer, play, play_in_pieces, write
 from tests.experiments.test_running import contents, watched
 

@@ -14,19 +14,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from occamrl.errors import CheckpointError, InvalidInput
+from occamrl.errors import CheckpointError, InvalidInput, RecordError, StorageError
+from occamrl.experiments.display import PlainLines, lines, printable
+from occamrl.experiments.execution import Experiment
+from occamrl.experiments.records import (
+    MOST_ROWS,
+    SCHEMAS,
+    Folder,
+    FolderLock,
+    holder_of,
+    load,
+    status,
+    to_parquet,
+    verify,
+)
+from occamrl.experiments.spec import Cell
 from occamrl.report.page import write_report
-from occamrl.runs.cells import Cell
-from occamrl.runs.checkpoint import _with_digest, read_arrays
-from occamrl.runs.display import PlainLines, printable
-from occamrl.runs.experiment import Experiment
-from occamrl.runs.failures import RecordError, StorageError
-from occamrl.runs.files import parse_json, seal, sha256
-from occamrl.runs.folder import Folder
-from occamrl.runs.locks import FolderLock, holder_of
-from occamrl.runs.records import load, status, verify
-from occamrl.runs.summary import lines
-from occamrl.runs.tables import MOST_ROWS, SCHEMAS, to_parquet
+from occamrl.running.storage import _with_digest, parse_json, read_arrays, seal, sha256
 from tests.experiments.common import command, play, write
 
 
@@ -357,7 +361,7 @@ def test_a_label_that_is_no_text(folder: Folder) -> None:
 def test_an_experiment_too_large_to_be_read_again_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("occamrl.runs.folder.LARGEST_JSON", 500)
+    monkeypatch.setattr("occamrl.experiments.records.LARGEST_JSON", 500)
     with pytest.raises(RecordError, match="fewer cells"):
         Experiment.from_toml(write(tmp_path)).settle(Folder(tmp_path / "out"))
     assert not (tmp_path / "out").exists()

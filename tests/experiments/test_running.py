@@ -15,14 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import occamrl
-from occamrl.errors import ParameterError
-from occamrl.runs.executors import RETRIES, LocalPool
-from occamrl.runs.experiment import Experiment, Options, execute
-from occamrl.runs.failures import FolderInUse, RecordError, Stopped, StorageError
-from occamrl.runs.folder import Folder
-from occamrl.runs.locks import FolderLock
-from occamrl.runs.player import Settings, Stop, play_cell
-from occamrl.runs.records import load, status, verify
+from occamrl.errors import FolderInUse, ParameterError, RecordError, Stopped, StorageError
+from occamrl.experiments.execution import RETRIES, Experiment, LocalPool, Options, Settings, Stop, execute, play_cell
+from occamrl.experiments.records import Folder, FolderLock, load, status, verify
 from tests.experiments.common import (
     COMMAND,
     QUICK,
@@ -190,7 +185,7 @@ def test_an_error_inside_a_cell_is_its_reason(tmp_path: Path, monkeypatch: pytes
     shadow.mkdir(parents=True)
     (shadow / "__init__.py").write_text('raise ImportError("this numba is broken")')
     path = os.pathsep.join([str(shadow.parent), os.environ.get("PYTHONPATH", "")])
-    monkeypatch.setattr("occamrl.runs.executors.environment", lambda: {**os.environ, "PYTHONPATH": path})
+    monkeypatch.setattr("occamrl.experiments.execution.environment", lambda: {**os.environ, "PYTHONPATH": path})
     tally = execute(folder, Options(workers=2), lambda event: None, experiment)
     assert len(tally.failed) == 4
     assert "this numba is broken" in load(folder.path).failed[0]["reason"]

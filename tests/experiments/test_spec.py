@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from occamrl import registry
-from occamrl.errors import InvalidInput
-from occamrl.runs.experiment import Experiment
-from occamrl.runs.failures import SpecError
-from occamrl.runs.resolve import agents, make_agent
-from occamrl.runs.spec import Entry, parse, read_source, shipped
+from occamrl.errors import InvalidInput, SpecError
+from occamrl.experiments.execution import Experiment
+from occamrl.experiments.spec import Entry, agents, make_agent, parse, read_source, shipped
 from tests.experiments.common import SMALL, write
 
 NEEDS = {"dimension": {"ARLLinDim"}, "norm": {"ARLLinNorm"}, "ladder": {"ARLGen"}}

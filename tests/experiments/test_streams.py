@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from occamrl.runs.display import FewLines, PlainLines
-from occamrl.runs.experiment import Experiment
-from occamrl.runs.records import status
+from occamrl.experiments.display import FewLines, PlainLines
+from occamrl.experiments.execution import Experiment
+from occamrl.experiments.records import status
 from tests.experiments.common import COMMAND, play, write
 
 FULL = Path("/dev/full")

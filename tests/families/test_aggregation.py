@@ -12,11 +12,10 @@ from scipy.optimize import minimize
 
 import occamrl as orl
 from occamrl.errors import FamilyError, InvalidInput, ShapeError
-from occamrl.families.aggregation import AggregationFamily
-from occamrl.families.regression import Rows, design, ellipsoid_values, sample_rows, simplex_least_squares
-from occamrl.problems.memory import MemoryWalk
-from occamrl.problems.river_swim import RiverSwim
-from occamrl.problems.river_zones import RiverZones
+from occamrl.models.family import Rows, design, ellipsoid_values, sample_rows, simplex_least_squares
+from occamrl.models.linear import AggregationFamily
+from occamrl.problems.classic import RiverSwim, RiverZones
+from occamrl.problems.mixtures import MemoryWalk
 
 RIVER = RiverZones(states=6, horizon=5, zones=3, partitions=(1, 3, 6))
 

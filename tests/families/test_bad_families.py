@@ -10,9 +10,9 @@ import pytest
 import scipy.sparse as sp
 
 from occamrl.errors import FamilyError, FeatureError, InvalidInput, ShapeError
-from occamrl.families.features import FeatureMap
-from occamrl.families.finite import FiniteFamily
-from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.models.features import FeatureMap
+from occamrl.models.finite import FiniteFamily
+from occamrl.problems.mdp import FiniteMDP
 
 S, A = 3, 2
 UNIFORM = np.full((S, A, S), 1.0 / S)

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 import occamrl as orl
+from occamrl.analysis.complexity import eluder_dimension, family_eluder_bound, metric_entropy, predictions
 from occamrl.checks import check_family
-from occamrl.confidence.complexity import eluder_dimension, family_eluder_bound, metric_entropy, predictions
-from occamrl.contracts import Floats
 from occamrl.errors import ContractError, FamilyError, ParameterError
-from occamrl.families.aggregation import AggregationFamily
-from occamrl.families.cover import CoverFamily
-from occamrl.families.linear import LinearFamily
+from occamrl.models.finite import CoverFamily
+from occamrl.models.linear import AggregationFamily, LinearFamily
+from occamrl.protocols import Floats
 
 BROKEN: dict[str, tuple[type[Any], str, Callable[..., Any], str]] = {
     "a loss that is too small": (AggregationFamily, "loss", lambda self, *a: 0.0, "loss of a loop"),

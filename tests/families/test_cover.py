@@ -9,7 +9,7 @@ import pytest
 
 import occamrl as orl
 from occamrl.errors import InvalidInput, NestingError
-from occamrl.families.cover import CoverFamily
+from occamrl.models.finite import CoverFamily
 
 
 def kernel(p: Any) -> Any:

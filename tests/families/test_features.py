@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from occamrl.contracts import Floats
-from occamrl.families.features import FeatureMap
-from occamrl.families.finite import FiniteFamily
-from occamrl.families.simulators import pair_of_outcome
-from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.models.features import FeatureMap
+from occamrl.models.finite import FiniteFamily
+from occamrl.models.simulators import pair_of_outcome
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Floats
 
 S, A, D = 3, 2, 3
 

@@ -8,9 +8,9 @@ import scipy.sparse as sp
 
 import occamrl as orl
 from occamrl.errors import FamilyError, NestingError, ShapeError
-from occamrl.problems.patchy_ice import PatchyIce
-from occamrl.problems.pricing import Pricing
-from occamrl.problems.sparse_ladder import SparseLadder
+from occamrl.problems.lakes import PatchyIce
+from occamrl.problems.mixtures import SparseLadder
+from occamrl.problems.operations import Pricing
 
 STACK = np.random.default_rng(0).dirichlet(np.ones(3), size=(6, 3, 2))
 

@@ -10,10 +10,10 @@ import pytest
 
 import occamrl as orl
 from occamrl.errors import FamilyError, NestingError, ShapeError
-from occamrl.families.aggregation import AggregationFamily
-from occamrl.families.finite import FiniteFamily
-from occamrl.families.regression import design, sample_rows
-from occamrl.problems.river_zones import RiverZones
+from occamrl.models.family import design, sample_rows
+from occamrl.models.finite import FiniteFamily
+from occamrl.models.linear import AggregationFamily
+from occamrl.problems.classic import RiverZones
 
 RIVER = RiverZones(states=6, horizon=5, zones=3, partitions=(1, 3, 6))
 DRAW = np.random.default_rng(0)

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.stats import binom
 
 from occamrl.errors import InvalidInput
-from occamrl.families.monte_carlo import estimate_kernel, variation_errors
+from occamrl.models.simulators import estimate_kernel, variation_errors
 
 DELTA, DRAWS = 0.2, 60
 

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import occamrl as orl
-from occamrl.contracts import Floats
-from occamrl.families.cover import CoverFamily
-from occamrl.families.off_grid import off_grid
 from occamrl.learners.finite_planned import thresholds
 from occamrl.learners.finite_rows import ALIVE, ROWS
-from occamrl.logs.rows import right_side
-from occamrl.runs.portable import algorithm_from_tree, algorithm_to_tree
+from occamrl.logs.select import right_side
+from occamrl.models.finite import CoverFamily, off_grid
+from occamrl.protocols import Floats
+from occamrl.running.storage import algorithm_from_tree, algorithm_to_tree
 
 DELTA, RUNS, EPISODES, HORIZON = 0.1, 120, 510, 10
 

@@ -12,7 +12,7 @@ import numba
 import pytest
 
 import occamrl
-from occamrl.kernels import compile as compiling
+from occamrl._core import compile as compiling
 
 PACKAGE = Path(occamrl.__file__).parent
 
@@ -42,11 +42,11 @@ def test_any_change_of_a_source_that_compiled_code_can_reach_changes_the_hash(pa
     assert compiling.sources_hash(package) == compiling.sources_hash(PACKAGE) == compiling.sources_hash()
     seen = {compiling.sources_hash(package)}
     # compiles; compiles; imported by one that compiles; imported by that
-    for path in ("kernels/ridge.py", "learners/linear.py", "families/features.py", "errors.py"):
+    for path in ("_core/regression.py", "learners/linear.py", "models/features.py", "errors.py"):
         append(package / path, "# a comment\n")
         seen.add(compiling.sources_hash(package))
     new = package / "kernels" / "new.py"
-    new.write_text("from occamrl.kernels.compile import hot\n")
+    new.write_text("from occamrl._core.compile import hot\n")
     seen.add(compiling.sources_hash(package))
     new.rename(package / "kernels" / "renamed.py")
     seen.add(compiling.sources_hash(package))
@@ -82,7 +82,7 @@ def test_a_source_that_no_compiled_code_can_reach_leaves_it_as_it_is(package: Pa
 
 
 def test_a_changed_copy_of_the_package_compiles_into_another_folder(package: Path, tmp_path: Path) -> None:
-    code = "from occamrl.kernels.compile import cache_folder; print(cache_folder())"
+    code = "from occamrl._core.compile import cache_folder; print(cache_folder())"
     environment = {"PYTHONPATH": str(package.parent), "OCCAMRL_CACHE_DIR": str(tmp_path / "cache")}
     before = python(code, **environment)
     assert python(code, **environment) == before
@@ -96,7 +96,7 @@ def test_a_changed_copy_of_the_package_compiles_into_another_folder(package: Pat
 def test_code_is_kept_there_and_numbas_own_setting_stays_as_it_was(tmp_path: Path) -> None:
     code = (
         "import numba; before = numba.config.CACHE_DIR\n"
-        "import numpy as np; from occamrl.kernels.philox import fill_uniforms\n"
+        "import numpy as np; from occamrl._core.rng import fill_uniforms\n"
         "fill_uniforms(np.uint64(0), 0, np.zeros(2)); assert numba.config.CACHE_DIR == before; print(before)"
     )
     own = str(tmp_path / "own")
@@ -111,7 +111,7 @@ def test_a_cache_that_cannot_be_written_is_replaced_by_a_temporary_one(tmp_path:
     blocked = tmp_path / "file"
     blocked.write_text("a file where the folder should be: nobody, root included, can make one below it")
     code = (
-        "import numpy as np, occamrl.kernels.compile as c; from occamrl.kernels.philox import fill_uniforms\n"
+        "import numpy as np, occamrl._core.compile as c; from occamrl._core.rng import fill_uniforms\n"
         "out = np.zeros(2); fill_uniforms(np.uint64(0), 0, out); assert out.any(); print(c._CACHE)"
     )
     used = Path(python(code, OCCAMRL_CACHE_DIR=str(blocked / "below"), TMPDIR=str(tmp_path)))
@@ -123,8 +123,8 @@ def test_a_cache_that_cannot_be_written_is_replaced_by_a_temporary_one(tmp_path:
 LEARNER = '''
 from typing import Any, NamedTuple
 import numpy as np
-from occamrl.kernels.compile import implements
-from occamrl.kernels.episodes import CHANGED, PLANNED, follows_policy, observe, plan, planned_value
+from occamrl._core.compile import implements
+from occamrl._core.loop import CHANGED, PLANNED, follows_policy, observe, plan, planned_value
 
 class Model(NamedTuple):
     number: int

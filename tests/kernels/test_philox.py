@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, kstest
 
 from occamrl import seeding
-from occamrl.kernels.episodes import draw
-from occamrl.kernels.philox import fill_uniforms, philox
+from occamrl._core.loop import draw
+from occamrl._core.rng import fill_uniforms, philox
 from tests.cases import environment_uniforms
 
 # From the file kat_vectors of Random123 (Salmon, Moraes, Dror and Shaw): counter, key, result.

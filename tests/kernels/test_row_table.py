@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from occamrl.kernels.row_table import RowTable, add_rows, row_table, with_room
+from occamrl._core.rows import RowTable, add_rows, row_table, with_room
 
 Rows = list[tuple[int, int, float]]
 rows = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9), st.floats(-5, 5)), max_size=60)

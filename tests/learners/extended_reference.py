@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from occamrl import seeding
-from occamrl.contracts import Floats
-from occamrl.kernels.noise import reward_uniform
+from occamrl._core.rng import reward_uniform
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
+from occamrl.protocols import Floats
 from tests.cases import environment_uniforms
 
 

@@ -9,12 +9,12 @@ import pytest
 import scipy.sparse as sp
 
 from benchmarks import plain_numpy
-from occamrl.contracts import Floats
-from occamrl.families.features import FeatureMap
-from occamrl.families.finite import FiniteFamily
 from occamrl.learners.finite_rows import ALIVE, MEMBER
 from occamrl.learners.ucrl_vtr import UCRLVTR
-from occamrl.runs.result import Result
+from occamrl.models.features import FeatureMap
+from occamrl.models.finite import FiniteFamily
+from occamrl.protocols import Floats
+from occamrl.running.result import Result
 from tests.cases import Stack, environment_uniforms, one_by_one, stack
 
 EPISODES, SEED = 60, 2

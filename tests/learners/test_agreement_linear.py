@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from benchmarks import plain_numpy
-from occamrl.contracts import Floats
-from occamrl.families.features import FeatureMap
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.runs.loop import run
+from occamrl.models.features import FeatureMap
+from occamrl.protocols import Floats
+from occamrl.running.run import run
 from tests.cases import Mixture, environment_uniforms, mixture, one_by_one
 
 EPISODES, SEED = 40, 5

@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 
 from occamrl.errors import InvalidInput, ParameterError, ShapeError, UnknownName
-from occamrl.families.features import FeatureMap
-from occamrl.families.finite import FiniteFamily
-from occamrl.learners.greedy import Greedy
-from occamrl.learners.optimal import Optimal
+from occamrl.learners.baselines import Greedy, Optimal, UniformRandom
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.learners.uniform_random import UniformRandom
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.runs.loop import run
+from occamrl.models.features import FeatureMap
+from occamrl.models.finite import FiniteFamily
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.running.run import run
 
 UNIFORM = np.full((3, 2, 3), 1.0 / 3.0)
 FEATURES, FAMILY = FeatureMap([UNIFORM]), FiniteFamily([UNIFORM])

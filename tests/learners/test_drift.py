@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from occamrl.contracts import Floats
-from occamrl.families.features import FeatureMap
-from occamrl.kernels.ridge import invert_factor, solve
+from occamrl._core.regression import invert_factor, solve
 from occamrl.learners.linear_regression import absorb
 from occamrl.learners.linear_state import TOUCHED
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.runs.interaction import Interaction
-from occamrl.runs.loop import run
+from occamrl.models.features import FeatureMap
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Floats
+from occamrl.running.environments import Interaction
+from occamrl.running.run import run
 from tests.cases import mixture
 
 Exact = np.longdouble

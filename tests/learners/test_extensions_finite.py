@@ -10,16 +10,15 @@ import pytest
 
 import occamrl as orl
 from benchmarks import plain_numpy
-from occamrl.contracts import Floats
 from occamrl.errors import ParameterError
-from occamrl.families.finite import FiniteFamily
-from occamrl.families.ladder import Ladder
 from occamrl.learners._planned import PlannedRung
 from occamrl.learners.rewards import RewardsPerPair
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.problems.noise import BernoulliRewards
+from occamrl.models.finite import FiniteFamily
+from occamrl.models.ladder import Ladder
+from occamrl.problems.mdp import BernoulliRewards, FiniteMDP
+from occamrl.protocols import Floats
 from occamrl.selectors.arl_gen import ARLGen
 from tests.cases import Player, environment_uniforms, stack
 from tests.learners import extended_reference as reference

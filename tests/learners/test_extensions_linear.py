@@ -11,14 +11,19 @@ from hypothesis import strategies as st
 
 import occamrl as orl
 from occamrl.checks import check_learner
-from occamrl.contracts import Known
 from occamrl.errors import InvalidInput, ParameterError, RewardError
-from occamrl.families.features import FeatureMap
-from occamrl.learners.reward_rows import EstimatedRewards, RewardRows, imagine_linear
-from occamrl.learners.rewards import RewardsLinear, RewardsPerPair, rewards_state
+from occamrl.learners.rewards import (
+    EstimatedRewards,
+    RewardRows,
+    RewardsLinear,
+    RewardsPerPair,
+    imagine_linear,
+    rewards_state,
+)
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.problems.noise import BernoulliRewards
+from occamrl.models.features import FeatureMap
+from occamrl.problems.mdp import BernoulliRewards, FiniteMDP
+from occamrl.protocols import Known
 from tests.cases import Mixture, Player, mixture
 from tests.learners import extended_reference as reference
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from benchmarks import plain_numpy
-from occamrl.contracts import Floats
 from occamrl.learners.finite_rows import ALIVE, BEST, FIRST_LOOK, MEMBER
 from occamrl.learners.ucrl_vtr import UCRLVTR
-from occamrl.runs.loop import run
-from occamrl.runs.result import Result
+from occamrl.protocols import Floats
+from occamrl.running.result import Result
+from occamrl.running.run import run
 from tests.cases import Stack, environment_uniforms, one_by_one, stack
 
 DELTA = 0.3

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from occamrl.contracts import Floats
-from occamrl.families.features import FeatureMap
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.runs.loop import run
+from occamrl.models.features import FeatureMap
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Floats
+from occamrl.running.run import run
 from tests.cases import mixture
 
 FORMS: dict[str, dict[str, Any]] = {

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from occamrl.families.features import FeatureMap
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.problems.river_swim import RiverSwim
-from occamrl.problems.sparse_mixture import SparseMixture
-from occamrl.runs.loop import run
+from occamrl.models.features import FeatureMap
+from occamrl.problems.classic import RiverSwim
+from occamrl.problems.mixtures import SparseMixture
+from occamrl.running.run import run
 from tests.cases import mixture, stack
 
 

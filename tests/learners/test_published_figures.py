@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from occamrl.families.features import FeatureMap
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.problems.river_swim import RiverSwim
-from occamrl.problems.wide_tree import WideTree
-from occamrl.runs.loop import run
+from occamrl.models.features import FeatureMap
+from occamrl.problems.classic import RiverSwim, WideTree
+from occamrl.running.run import run
 
 EPISODES, SEEDS = 10_000, 10
 

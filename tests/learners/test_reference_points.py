@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 
 from benchmarks import plain_numpy
-from occamrl.families.features import FeatureMap
-from occamrl.learners.greedy import Greedy
-from occamrl.learners.optimal import Optimal
+from occamrl.learners.baselines import Greedy, Optimal, UniformRandom
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.learners.uniform_random import UniformRandom
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.problems.river_swim import RiverSwim
-from occamrl.runs.loop import run
+from occamrl.models.features import FeatureMap
+from occamrl.problems.classic import RiverSwim
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.running.run import run
 from tests.cases import environment_uniforms, mixture
 
 

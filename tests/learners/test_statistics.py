@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from benchmarks import plain_numpy
-from occamrl.contracts import Floats
 from occamrl.errors import ShapeError
-from occamrl.families.features import FeatureMap
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
-from occamrl.runs.result import Result
+from occamrl.models.features import FeatureMap
+from occamrl.protocols import Floats
+from occamrl.running.result import Result
 from tests.cases import Mixture, Player, environment_uniforms, mixture, one_by_one
 from tests.states import bits
 

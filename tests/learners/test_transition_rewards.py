@@ -14,14 +14,14 @@ import pytest
 from gymnasium.envs.toy_text.cliffwalking import CliffWalkingEnv
 
 from benchmarks.plain_numpy import estimate
-from occamrl.contracts import Floats, Ints
-from occamrl.families.features import FeatureMap
-from occamrl.families.finite import FiniteFamily
 from occamrl.learners.finite_rows import ALIVE, MEMBER
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.runs.loop import run
+from occamrl.models.features import FeatureMap
+from occamrl.models.finite import FiniteFamily
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Floats, Ints
+from occamrl.running.run import run
 from tests.cases import environment_uniforms, one_by_one
 
 S, A, H = 3, 2, 3

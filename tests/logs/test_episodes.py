@@ -10,11 +10,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from occamrl.errors import InvalidInput
-from occamrl.logs.episodes import COLUMNS, Log, LogError
-from occamrl.logs.minari import log_of_episodes, read_minari
-from occamrl.logs.parquet import read_parquet, write_parquet
-from occamrl.logs.reading import read_log
-from occamrl.logs.simulated import simulate_log
+from occamrl.logs.log import (
+    COLUMNS,
+    Log,
+    LogError,
+    log_of_episodes,
+    read_log,
+    read_minari,
+    read_parquet,
+    simulate_log,
+    write_parquet,
+)
 from tests import cases
 
 

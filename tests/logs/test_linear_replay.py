@@ -10,14 +10,13 @@ import pytest
 from scipy.optimize import nnls
 
 import occamrl as orl
-from occamrl.contracts import Floats
-from occamrl.environments.tables import RewardMap
-from occamrl.families.aggregation import AggregationFamily
-from occamrl.logs import replay
-from occamrl.logs.matching import match_rows
-from occamrl.logs.simulated import simulate_log
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.problems.river_zones import RiverZones
+from occamrl.envs.wrapper import RewardMap
+from occamrl.logs import select as replay
+from occamrl.logs.log import match_rows, simulate_log
+from occamrl.models.linear import AggregationFamily
+from occamrl.problems.classic import RiverZones
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Floats
 
 DELTA = 0.05
 RIVER = RiverZones(states=6, horizon=8, zones=3, partitions=(1, 3, 6), left_reward=0.03, seed=4)

@@ -10,25 +10,28 @@ import pytest
 from scipy.stats import binom
 from typer.testing import CliRunner
 
+from occamrl.analysis.supports import supports
 from occamrl.cli import app
-from occamrl.contracts import Floats
-from occamrl.environments.ladder_spec import ladder_of_environments, ladder_of_problem
-from occamrl.environments.simulators import Simulators
-from occamrl.environments.tables import RewardMap
-from occamrl.families.finite import FiniteFamily
-from occamrl.families.ladder import Ladder
-from occamrl.families.linear import LinearFamily
-from occamrl.families.linear_ladder import LinearLadder
-from occamrl.logs.episodes import Log, LogError
-from occamrl.logs.matching import match_rows
-from occamrl.logs.parquet import write_parquet
-from occamrl.logs.replay import mixture_statistics, replay_finite, stretches
-from occamrl.logs.selection import select
-from occamrl.logs.simulated import simulate_log
-from occamrl.logs.verdict import AT_LEAST, DECIDED, NOT_ENOUGH, OUTSIDE
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.problems.frozen_lake import FrozenLake
-from occamrl.report.supports import supports
+from occamrl.envs.ladder_file import ladder_of_environments, ladder_of_problem
+from occamrl.envs.simulators import Simulators
+from occamrl.envs.wrapper import RewardMap
+from occamrl.logs.log import Log, LogError, match_rows, simulate_log, write_parquet
+from occamrl.logs.select import (
+    AT_LEAST,
+    DECIDED,
+    NOT_ENOUGH,
+    OUTSIDE,
+    mixture_statistics,
+    replay_finite,
+    select,
+    stretches,
+)
+from occamrl.models.finite import FiniteFamily
+from occamrl.models.ladder import Ladder, LinearLadder
+from occamrl.models.linear import LinearFamily
+from occamrl.problems.lakes import FrozenLake
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Floats
 from tests import cases
 
 DELTA = 0.2

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from occamrl.contracts import Floats, Ints
 from occamrl.errors import InvalidInput
+from occamrl.protocols import Floats, Ints
 
 Reward = Callable[[int, int, int], float]
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 
 from occamrl.errors import HorizonError, InvalidInput, ParameterError, ProbabilityError, RewardError, ShapeError
-from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.problems.mdp import FiniteMDP
 
 S, A, H = 3, 2, 2
 UNIFORM = np.full((S, A, S), 1.0 / S)

@@ -16,9 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from occamrl.contracts import Floats
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.problems.listing import running_sums
+from occamrl.problems.mdp import FiniteMDP, running_sums
+from occamrl.protocols import Floats
 
 S, A, H = 4, 3, 5
 

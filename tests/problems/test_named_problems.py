@@ -12,14 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from occamrl.errors import HorizonError, InvalidInput, ParameterError, UnknownName
-from occamrl.problems.deep_sea import DeepSea
-from occamrl.problems.hard_linear_mixture import HardLinearMixture
-from occamrl.problems.memory import MemoryWalk
-from occamrl.problems.random_mdp import RandomMDP
-from occamrl.problems.river_swim import RiverSwim
-from occamrl.problems.river_zones import RiverZones
-from occamrl.problems.sparse_mixture import SparseMixture
-from occamrl.problems.wide_tree import WideTree
+from occamrl.problems.classic import DeepSea, HardLinearMixture, RandomMDP, RiverSwim, RiverZones, WideTree
+from occamrl.problems.mixtures import MemoryWalk, SparseMixture
 from tests.problems.reference import require_named_error
 
 

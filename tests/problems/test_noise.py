@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
 import occamrl as orl
+from occamrl._core.rng import draw_reward
 from occamrl.errors import ParameterError
-from occamrl.kernels.noise import draw_reward
-from occamrl.learners.uniform_random import UniformRandom
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.problems.noise import BernoulliRewards, BetaRewards
+from occamrl.learners.baselines import UniformRandom
+from occamrl.problems.mdp import BernoulliRewards, BetaRewards, FiniteMDP
 from tests.cases import mixture
 
 CASE = mixture(0)

@@ -16,13 +16,25 @@ from scipy import stats
 
 import occamrl as orl
 from occamrl.errors import FamilyError, HorizonError, InvalidInput, ParameterError, UnknownName
-from occamrl.problems.demand import negative_binomial, on_a_grid, poisson, two_kinds_of_day
-from occamrl.problems.lost_sales import DEMANDS, LostSales
-from occamrl.problems.machine_replacement import KEEP, REPLACE, MachineReplacement
-from occamrl.problems.practical import Entry, PracticalProblem
-from occamrl.problems.queue_admission import CLOSED, OPEN, QueueAdmission
-from occamrl.problems.units import Unit
-from occamrl.problems.weekday_inventory import DAYS, WeekdayInventory
+from occamrl.problems.operations import (
+    CLOSED,
+    DAYS,
+    DEMANDS,
+    KEEP,
+    OPEN,
+    REPLACE,
+    Entry,
+    LostSales,
+    MachineReplacement,
+    PracticalProblem,
+    QueueAdmission,
+    Unit,
+    WeekdayInventory,
+    negative_binomial,
+    on_a_grid,
+    poisson,
+    two_kinds_of_day,
+)
 from tests.problems.reference import require_named_error
 
 KINDS: tuple[type[PracticalProblem], ...] = (LostSales, WeekdayInventory, QueueAdmission, MachineReplacement)

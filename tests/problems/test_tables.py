@@ -9,8 +9,8 @@ import pytest
 from gymnasium.envs.toy_text.cliffwalking import CliffWalkingEnv
 from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
-from occamrl.contracts import Floats
-from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Floats
 
 
 def optimum_of_table(table: Any, horizon: int) -> Floats:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from occamrl.contracts import Floats
-from occamrl.kernels import bellman
-from occamrl.problems.finite_mdp import FiniteMDP
+from occamrl._core import bellman
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Floats
 from tests.problems.reference import deterministic_policies, one_hot, value_by_trajectories
 
 S, A, H = 2, 2, 3

@@ -3,9 +3,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from occamrl.report.decision_tables import MOST_EPOCHS, MOST_ROWS, MOST_SEEDS, decisions
-from occamrl.report.decisions import choice_of, lock_in
-from occamrl.report.inputs import Cell, Curve, Group, groups
+from occamrl.report.data import (
+    MOST_EPOCHS,
+    MOST_ROWS,
+    MOST_SEEDS,
+    Cell,
+    Curve,
+    Group,
+    choice_of,
+    decisions,
+    groups,
+    lock_in,
+)
 from tests.report.synthetic import KINDS, records
 
 

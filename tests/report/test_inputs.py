@@ -2,8 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from occamrl.report.curves import POINTS, grid, mean_curve
-from occamrl.report.inputs import Cell, Curve, Group, groups
+from occamrl.report.data import POINTS, Cell, Curve, Group, grid, groups, mean_curve
 from occamrl.seeding import stream
 from tests.report.synthetic import KINDS, Kind, records
 

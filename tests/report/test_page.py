@@ -10,7 +10,7 @@ import pytest
 
 from occamrl.errors import UnknownName
 from occamrl.report import page
-from occamrl.report.model import Memory, build
+from occamrl.report.data import Memory, build
 from tests.report.hostile import MARKUP, hostile
 from tests.report.synthetic import KINDS, records
 

@@ -5,9 +5,8 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.image import imread
 
-from occamrl.report.figures import COLOURS
-from occamrl.report.model import build
-from occamrl.report.plates import _STYLE, FORMATS, plates, write_figures
+from occamrl.report.data import build
+from occamrl.report.figures import _STYLE, COLOURS, FORMATS, plates, write_figures
 from tests.report.hostile import hostile
 from tests.report.synthetic import KINDS, Kind, records
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from occamrl.contracts import Floats
-from occamrl.report.statistics import bands, interquartile_mean, intervals, paired, reverse, slope, summarise
+from occamrl.protocols import Floats
+from occamrl.report.data import bands, interquartile_mean, intervals, paired, reverse, slope, summarise
 from occamrl.seeding import stream
 
 SCORES = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 100.0])

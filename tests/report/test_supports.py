@@ -4,23 +4,24 @@ import numpy as np
 import pytest
 
 from benchmarks.simulator_cases import PAIR, currents, uniform_currents
-from occamrl.confidence.resolution import (
+from occamrl.analysis.supports import (
     BLIND,
     SAME_KERNEL,
     UNSEEN,
     WEAK,
+    Supports,
     alike,
     dependences,
     directions,
     possible_rows,
     stack_of,
+    supports,
 )
-from occamrl.environments.simulators import Simulators
+from occamrl.envs.simulators import Simulators
 from occamrl.errors import InvalidInput
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.report.supports import Supports, supports
-from occamrl.runs.loop import run
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.running.run import run
 from tests import cases
 
 TRUE = tuple(str(j + 1) for j in PAIR)

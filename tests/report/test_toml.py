@@ -4,7 +4,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from occamrl.report import toml
+from occamrl.report import data as toml
 
 _text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 _scalars = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | _text

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from occamrl.errors import ParameterError
+from occamrl.errors import ParameterError, RecordError
 from occamrl.report.watch import Server, Source, serve
-from occamrl.runs.failures import RecordError
 from tests.report.synthetic import KINDS, Records, records
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.contracts import Known, Learner, Phase, PhaseOutcome, Selector
-from occamrl.families.features import FeatureMap
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl.models.features import FeatureMap
+from occamrl.protocols import Known, Learner, Phase, PhaseOutcome, Selector
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

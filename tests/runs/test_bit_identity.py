@@ -10,20 +10,18 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from occamrl._core.rows import RowTable
 from occamrl.checks import step_by_step
-from occamrl.contracts import Agent
-from occamrl.families.features import FeatureMap
-from occamrl.families.finite import FiniteFamily
-from occamrl.kernels.row_table import RowTable
-from occamrl.learners.greedy import Greedy
-from occamrl.learners.optimal import Optimal
+from occamrl.learners.baselines import Greedy, Optimal, UniformRandom
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.learners.uniform_random import UniformRandom
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.runs import loop
-from occamrl.runs.loop import run
-from occamrl.runs.result import Result
+from occamrl.models.features import FeatureMap
+from occamrl.models.finite import FiniteFamily
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Agent
+from occamrl.running import run as loop
+from occamrl.running.result import Result
+from occamrl.running.run import run
 from tests.cases import environment_uniforms, mixture
 
 CASE = mixture(5, initial_state=[0.4, 0.0, 0.35, 0.25])

@@ -13,16 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from occamrl.contracts import Known, Phase, PhaseOutcome, Selector
 from occamrl.errors import CheckpointError, ParameterError
-from occamrl.families.features import FeatureMap
-from occamrl.learners.optimal import Optimal
+from occamrl.learners.baselines import Optimal, UniformRandom
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.learners.uniform_random import UniformRandom
-from occamrl.problems.river_swim import RiverSwim
-from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
-from occamrl.runs.loop import run
-from occamrl.runs.trees import put_together, take_apart
+from occamrl.models.features import FeatureMap
+from occamrl.problems.classic import RiverSwim
+from occamrl.protocols import Known, Phase, PhaseOutcome, Selector
+from occamrl.running.run import run
+from occamrl.running.storage import load_checkpoint, put_together, save_checkpoint, take_apart
 from tests.states import bits
 
 PROBLEM = RiverSwim(states=3)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from occamrl.errors import OccamRLError, ParameterError, RewardError
-from occamrl.families.features import FeatureMap
+from occamrl.learners.baselines import UniformRandom
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.learners.uniform_random import UniformRandom
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.runs.interaction import Interaction
+from occamrl.models.features import FeatureMap
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.running.environments import Interaction
 from tests.cases import stack
 
 CASE = stack(1, states=3)

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from occamrl.errors import Interrupted, OccamRLError
-from occamrl.families.features import FeatureMap
+from occamrl.learners.baselines import UniformRandom
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.learners.uniform_random import UniformRandom
-from occamrl.problems.river_swim import RiverSwim
-from occamrl.runs.loop import run
+from occamrl.models.features import FeatureMap
+from occamrl.problems.classic import RiverSwim
+from occamrl.running.run import run
 from tests.states import bits
 
 PROBLEM = RiverSwim(states=3)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from occamrl.learners.uniform_random import UniformRandom
-from occamrl.problems.river_swim import RiverSwim
-from occamrl.runs.loop import run
-from occamrl.runs.recording import KEEP_ALL_UNTIL, POINTS_PER_DECADE, Recorder, kept_episodes, running_total
+from occamrl.learners.baselines import UniformRandom
+from occamrl.problems.classic import RiverSwim
+from occamrl.running.phases import KEEP_ALL_UNTIL, POINTS_PER_DECADE, Recorder, kept_episodes, running_total
+from occamrl.running.run import run
 
 cuts = st.lists(st.integers(1, 4_000), min_size=1, max_size=8)
 

@@ -12,15 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from matplotlib.figure import Figure
 
-from occamrl.learners.optimal import Optimal
-from occamrl.learners.uniform_random import UniformRandom
-from occamrl.problems.river_swim import RiverSwim
+from occamrl.learners.baselines import Optimal, UniformRandom
+from occamrl.problems.classic import RiverSwim
 from occamrl.report.figures import compare, mean_curve
-from occamrl.runs import progress as progress_module
-from occamrl.runs.drawing import thin
-from occamrl.runs.loop import run
-from occamrl.runs.progress import Progress
-from occamrl.runs.result import Result
+from occamrl.running import run as progress_module
+from occamrl.running.result import Result, thin
+from occamrl.running.run import Progress, run
 
 PROBLEM = RiverSwim(states=3)
 

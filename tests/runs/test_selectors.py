@@ -8,18 +8,17 @@ import numpy as np
 import pytest
 
 from occamrl.checks import check_selector, step_by_step
-from occamrl.contracts import Known, Phase, PhaseOutcome, Selector
 from occamrl.errors import ContractError
-from occamrl.families.features import FeatureMap
-from occamrl.families.finite import FiniteFamily
-from occamrl.learners.optimal import Optimal
+from occamrl.learners.baselines import Optimal, UniformRandom
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.learners.uniform_random import UniformRandom
-from occamrl.problems.finite_mdp import FiniteMDP
-from occamrl.runs.checkpoint import load_checkpoint, save_checkpoint
-from occamrl.runs.loop import run
-from occamrl.runs.result import Result
+from occamrl.models.features import FeatureMap
+from occamrl.models.finite import FiniteFamily
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Known, Phase, PhaseOutcome, Selector
+from occamrl.running.result import Result
+from occamrl.running.run import run
+from occamrl.running.storage import load_checkpoint, save_checkpoint
 from tests.cases import stack
 from tests.runs.selectors import Leader, Widening, pooled
 

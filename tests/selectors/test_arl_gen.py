@@ -9,13 +9,13 @@ import pytest
 from scipy.stats import binom
 
 import occamrl as orl
+from occamrl._core.loop import draw_outcome, draw_start
+from occamrl._core.rng import fill_uniforms
 from occamrl.checks import check_selector, step_by_step
 from occamrl.errors import InvalidInput
-from occamrl.kernels.episodes import draw_outcome, draw_start
-from occamrl.kernels.philox import fill_uniforms
 from occamrl.learners.finite_rows import ALIVE, CLASS, EPISODES, MEMBER
-from occamrl.problems.sparse_ladder import SparseLadder
-from occamrl.runs.interaction import Interaction
+from occamrl.problems.mixtures import SparseLadder
+from occamrl.running.environments import Interaction
 from occamrl.seeding import key
 
 PROBLEM = SparseLadder(states=6, actions=2, horizon=4, dimension=5, most=2, nonzero=1, persistence=0.0, seed=3)

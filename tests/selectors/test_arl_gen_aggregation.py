@@ -10,10 +10,11 @@ import pytest
 from scipy.stats import binom
 
 import occamrl as orl
+from occamrl.analysis.preflight import after_preflight
 from occamrl.checks import check_selector
-from occamrl.families.aggregation import AggregationFamily
-from occamrl.problems.memory import MemoryWalk
-from occamrl.problems.river_zones import RiverZones
+from occamrl.models.linear import AggregationFamily
+from occamrl.problems.classic import RiverZones
+from occamrl.problems.mixtures import MemoryWalk
 
 RIVER = RiverZones(states=6, horizon=12, zones=3, partitions=(1, 3, 6), left_reward=0.03, seed=4)
 WALK = MemoryWalk(places=3, actions=2, horizon=6, order=1, seed=1)
@@ -115,7 +116,7 @@ def test_the_preflight_of_an_aggregation_ladder() -> None:
     assert report.classes == ["1 blocks", "3 blocks", "6 blocks"]
     assert len(report.rejection) == 2
     assert "3 blocks" in str(report)
-    agent, again = orl.ARLGen.after_preflight(ladder, RIVER.mdp.known, episodes=3000)
+    agent, again = after_preflight(ladder, RIVER.mdp.known, episodes=3000)
     assert agent.guard == (again.remedy == "guard")
     # The rung is in fact left within a few times what was predicted for a typical truth.
     phases = orl.run(orl.ARLGen(ladder=ladder), RIVER, episodes=3000, seed=1, progress=False).phases.to_pylist()
@@ -130,7 +131,7 @@ def test_a_class_that_sees_nothing_is_blind() -> None:
     mdp = orl.FiniteMDP(
         transition=[[[1.0, 0.0], [0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]]], reward=[[0.1, 0.0], [0.0, 1.0]], horizon=6
     )
-    agent, report = orl.ARLGen.after_preflight(ladder, mdp.known, episodes=500)
+    agent, report = after_preflight(ladder, mdp.known, episodes=500)
     assert report.blind
     assert agent.guard
     stuck = orl.run(orl.ARLGen(ladder=ladder), mdp, episodes=500, progress=False)

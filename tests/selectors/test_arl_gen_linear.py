@@ -8,7 +8,7 @@ import pytest
 import occamrl as orl
 from occamrl.checks import check_selector
 from occamrl.errors import FamilyError, InvalidInput, NestingError, ShapeError
-from occamrl.problems.sparse_mixture import SparseMixture
+from occamrl.problems.mixtures import SparseMixture
 
 PROBLEM = SparseMixture(states=4, actions=2, horizon=4, dimension=4, nonzero=2, seed=0)
 

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from occamrl import seeding
-from occamrl.contracts import Phase, PhaseOutcome
+from occamrl._core.loop import draw_outcome, draw_start
+from occamrl._core.rng import fill_uniforms
 from occamrl.errors import OccamRLError
-from occamrl.families.features import FeatureMap
-from occamrl.kernels.episodes import draw_outcome, draw_start
-from occamrl.kernels.philox import fill_uniforms
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
-from occamrl.problems.sparse_mixture import SparseMixture
-from occamrl.runs.interaction import Interaction
-from occamrl.runs.loop import run
-from occamrl.selectors.arl_lin_dim import ARLLinDim, union_level
+from occamrl.models.features import FeatureMap
+from occamrl.problems.mixtures import SparseMixture
+from occamrl.protocols import Phase, PhaseOutcome
+from occamrl.running.environments import Interaction
+from occamrl.running.run import run
+from occamrl.selectors.arl_lin import ARLLinDim, union_level
 
 PROBLEM = SparseMixture(states=8, actions=3, horizon=5, dimension=8, nonzero=3, gamma=0.5, seed=0)
 FEATURES, BOUND = FeatureMap(PROBLEM.phi), float(np.linalg.norm(PROBLEM.theta))

@@ -8,18 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from occamrl.confidence.ellipsoid import largest_norm
-from occamrl.contracts import PhaseOutcome
+from occamrl.analysis.diagnosis import diagnose
 from occamrl.errors import OccamRLError
-from occamrl.families.features import FeatureMap
+from occamrl.learners.radii import largest_norm
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.problems.sparse_mixture import SparseMixture
-from occamrl.report.diagnosis import diagnose
-from occamrl.runs.loop import run
-from occamrl.selectors._norm import refine, refined_norm, shelf, smallest_norm
-from occamrl.selectors.arl_lin import ARLLin
-from occamrl.selectors.arl_lin_dim import ARLLinDim
-from occamrl.selectors.arl_lin_norm import ARLLinNorm
+from occamrl.models.features import FeatureMap
+from occamrl.problems.mixtures import SparseMixture
+from occamrl.protocols import PhaseOutcome
+from occamrl.running.run import run
+from occamrl.selectors.arl_lin import ARLLin, ARLLinDim, ARLLinNorm, refine, refined_norm, shelf, smallest_norm
 
 PROBLEM = SparseMixture(states=8, actions=3, horizon=5, dimension=8, nonzero=3, gamma=0.5, seed=0)
 FEATURES, NORM = FeatureMap(PROBLEM.phi), float(np.linalg.norm(PROBLEM.theta))

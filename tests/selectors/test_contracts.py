@@ -8,12 +8,10 @@ import pytest
 
 from occamrl import registry
 from occamrl.checks import check_learner, check_selector
-from occamrl.families.features import FeatureMap
-from occamrl.problems.sparse_mixture import SparseMixture
-from occamrl.selectors.arl_lin import ARLLin
-from occamrl.selectors.arl_lin_dim import ARLLinDim
-from occamrl.selectors.arl_lin_norm import ARLLinNorm
-from occamrl.selectors.counterparts import NonAdaptive, Oracle
+from occamrl.models.features import FeatureMap
+from occamrl.problems.mixtures import SparseMixture
+from occamrl.selectors.arl_lin import ARLLin, ARLLinDim, ARLLinNorm
+from occamrl.selectors.references import NonAdaptive, Oracle
 
 SMALL = SparseMixture(states=5, actions=2, horizon=4, dimension=6, nonzero=3, gamma=0.5, seed=1)
 LINEAR = ("ARLLin", "ARLLinDim", "ARLLinNorm")

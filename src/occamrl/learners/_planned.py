@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.contracts import Floats, Ints, Known, Learner
-from occamrl.families.finite import FiniteFamily
-from occamrl.families.ladder import Ladder
-from occamrl.families.off_grid import level as level_left
 from occamrl.learners.finite_planned import COUNTERS, EVERYONE, MEMBER, PlannedModel, PlannedState
 from occamrl.learners.rewards import Rewards, kernel_share, rewards_model, rewards_state, seen_by
+from occamrl.models.finite import FiniteFamily
+from occamrl.models.finite import level as level_left
+from occamrl.models.ladder import Ladder
+from occamrl.protocols import Floats, Ints, Known, Learner
 
 
 def planned_model(

@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl.contracts import Floats, Ints, Known, Learner
-from occamrl.kernels.compile import compiled, hot, implements
-from occamrl.kernels.episodes import follows_policy, hear, observe, plan, planned_value
-from occamrl.kernels.ridge import add_row, block_matrix, block_vector
+from occamrl._core.compile import compiled, hot, implements
+from occamrl._core.loop import follows_policy, hear, observe, plan, planned_value
+from occamrl._core.regression import add_row, block_matrix, block_vector
 from occamrl.learners.finite_planned import PlannedModel, PlannedState
 from occamrl.learners.finite_rows import MEMBER, FiniteModel, FiniteState
 from occamrl.learners.linear_regression import row_of
 from occamrl.learners.linear_state import LinearModel, LinearState
-from occamrl.learners.reward_rows import in_target
+from occamrl.learners.rewards import in_target
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.protocols import Floats, Ints, Known, Learner
 
 
 class RecordedModel(NamedTuple):

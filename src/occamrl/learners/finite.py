@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from occamrl.kernels.compile import hot, implements
-from occamrl.kernels.episodes import CHANGED, PLANNED, follows_policy, observe, plan, planned_value
+from occamrl._core.compile import hot, implements
+from occamrl._core.loop import CHANGED, PLANNED, follows_policy, observe, plan, planned_value
 from occamrl.learners.finite_rows import (
     ALIVE,
     CURRENT,

@@ -6,7 +6,7 @@ read off them when a plan is due:
     B_t = {P : L_t(P) <= -(U^2/2) log sum_P w(P) exp(-2 L_t(P)/U^2) + (U^2/2) log(T/delta)}.
 
 Of a cover the member nearest to the truth of step t stays in B_t: the bound has U^2 times the term of
-:mod:`occamrl.families.off_grid` for the rows of that step, and T/delta is 2 T/delta.
+:mod:`occamrl.models.finite` for the rows of that step, and T/delta is 2 T/delta.
 
 One kernel for all steps: every member of B is solved for the rewards that the plan counts on, and the one with the
 largest value at the start is played (M5). One per step: (P_1, ..., P_H) is any choice from B_1 x ... x B_H, of which
@@ -25,12 +25,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl.contracts import Floats, Ints
-from occamrl.families.off_grid import off_grid
-from occamrl.kernels.compile import compiled, hot, implements
-from occamrl.kernels.episodes import CHANGED, PLANNED, follows_policy, hear, observe, plan, planned_value
-from occamrl.kernels.features import contract, fill_target
-from occamrl.learners.reward_rows import hear_reward, imagine, in_target, reward_of, rewards_due
+from occamrl._core.compile import compiled, hot, implements
+from occamrl._core.features import contract, fill_target
+from occamrl._core.loop import CHANGED, PLANNED, follows_policy, hear, observe, plan, planned_value
+from occamrl.learners.rewards import hear_reward, imagine, in_target, reward_of, rewards_due
+from occamrl.models.finite import off_grid
+from occamrl.protocols import Floats, Ints
 
 EPISODES, TOUCHED, AT_PLAN, MEMBER, CLASS, CLASS_SINCE, GUARDED = range(7)
 COUNTERS = 7

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from occamrl.contracts import Floats
-from occamrl.kernels.compile import compiled
-from occamrl.kernels.row_table import RowTable
+from occamrl._core.compile import compiled
+from occamrl._core.rows import RowTable
 from occamrl.learners.finite_rows import (
     ALIVE,
     BEST,
@@ -22,6 +21,7 @@ from occamrl.learners.finite_rows import (
     greedy_action,
 )
 from occamrl.learners.finite_sets import test_all_classes, threshold
+from occamrl.protocols import Floats
 
 
 @compiled

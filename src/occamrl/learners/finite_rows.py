@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl.contracts import Floats, Ints
-from occamrl.kernels.compile import hot
-from occamrl.kernels.features import contract, fill_target
-from occamrl.kernels.row_table import RowTable, add_rows
+from occamrl._core.compile import hot
+from occamrl._core.features import contract, fill_target
+from occamrl._core.rows import RowTable, add_rows
+from occamrl.protocols import Floats, Ints
 
 # counters
 (

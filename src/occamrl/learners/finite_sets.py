@@ -14,7 +14,7 @@ factor, so a wrong class is kept at most that much longer than with a test befor
 Ball (M4): B = {P : L(P, Phat) <= beta}; nothing is dropped, and distances are rebuilt from the counted rows when Phat
 changes.
 
-Covers: the truth may lie between two members. Then t has the term E of :mod:`occamrl.families.off_grid`, and beta is
+Covers: the truth may lie between two members. Then t has the term E of :mod:`occamrl.models.finite`, and beta is
 replaced by (sqrt(beta + 2 E) + U reach sqrt(n)/2)^2: with P0 the member nearest to the truth, L(Phat) <= L(P0) <=
 L(P*) + E enters M21 with c = 1 and gives L(P*, Phat) <= beta + 2 E, and P0 is within U reach/2 of P* on every row.
 """
@@ -23,9 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from occamrl.contracts import Floats, Ints
-from occamrl.families.off_grid import off_grid
-from occamrl.kernels.compile import hot
+from occamrl._core.compile import hot
 from occamrl.learners.finite_rows import (
     ALIVE,
     BEST,
@@ -42,6 +40,8 @@ from occamrl.learners.finite_rows import (
     expected_targets,
     greedy_action,
 )
+from occamrl.models.finite import off_grid
+from occamrl.protocols import Floats, Ints
 
 
 @hot

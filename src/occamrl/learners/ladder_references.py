@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from occamrl.contracts import Known, Learner
 from occamrl.errors import ParameterError
-from occamrl.families.ladder import Ladder
 from occamrl.learners.rewards import Rewards
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_nested import example_ladder
+from occamrl.models.ladder import Ladder
+from occamrl.protocols import Known, Learner
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

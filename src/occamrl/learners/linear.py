@@ -13,24 +13,20 @@ import math
 
 import numpy as np
 
-from occamrl.confidence.radii import ellipsoid_width
-from occamrl.contracts import Floats
-from occamrl.kernels.batch import (
+from occamrl._core.compile import hot, hot_inline, implements
+from occamrl._core.features import fill_target
+from occamrl._core.loop import CHANGED, PLANNED, follows_policy, hear, observe, plan, planned_value
+from occamrl._core.regression import (
     BLOCK_PER_PAIR,
     NONE,
     SHARED_BLOCK,
-    predict_shared,
-    predict_tabular,
-    turn_blocks,
-)
-from occamrl.kernels.compile import hot, hot_inline, implements
-from occamrl.kernels.episodes import CHANGED, PLANNED, follows_policy, hear, observe, plan, planned_value
-from occamrl.kernels.features import fill_target
-from occamrl.kernels.ridge import (
     block_matrix,
     block_vector,
     dot,
+    predict_shared,
+    predict_tabular,
     squared_norm,
+    turn_blocks,
 )
 from occamrl.learners.linear_regression import absorb, centre, row_norm, row_of
 from occamrl.learners.linear_state import (
@@ -43,7 +39,9 @@ from occamrl.learners.linear_state import (
     LinearModel,
     LinearState,
 )
-from occamrl.learners.reward_rows import hear_reward, imagine, in_target, reward_of, rewards_due
+from occamrl.learners.radii import ellipsoid_width
+from occamrl.learners.rewards import hear_reward, imagine, in_target, reward_of, rewards_due
+from occamrl.protocols import Floats
 
 follows_policy(LinearState)
 

@@ -16,11 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.contracts import Floats, Ints, Known
-from occamrl.families.features import FeatureMap
-from occamrl.kernels.compile import compiled, hot, hot_inline
-from occamrl.kernels.features import contract, fill_target
-from occamrl.kernels.ridge import (
+from occamrl._core.compile import compiled, hot, hot_inline
+from occamrl._core.features import contract, fill_target
+from occamrl._core.regression import (
     Blocks,
     add_row,
     block_matrix,
@@ -32,6 +30,8 @@ from occamrl.kernels.ridge import (
     sum_of,
 )
 from occamrl.learners.linear_state import LOGDET, TOUCHED, TRACE, LinearModel, LinearState
+from occamrl.models.features import FeatureMap
+from occamrl.protocols import Floats, Ints, Known
 
 
 def linear_state(

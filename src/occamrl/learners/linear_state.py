@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from occamrl.contracts import Floats, Ints
-from occamrl.kernels.batch import (
+from occamrl._core.regression import (
     Batch,
-)
-from occamrl.kernels.ridge import (
     Blocks,
 )
+from occamrl.protocols import Floats, Ints
 
 EPISODES, TOUCHED, PLANS = range(3)  # counters
 TRACE, LOGDET, LOGDET_AT_PLAN = range(3)  # growth

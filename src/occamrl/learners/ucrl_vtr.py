@@ -8,14 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.confidence.radii import FINITE_SETS, squared_distance_radius
-from occamrl.contracts import Floats, Known, Learner, Outcomes
+from occamrl._core.compile import compiled
+from occamrl._core.features import fill_target
+from occamrl._core.rows import row_table, with_room
 from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
-from occamrl.families.finite import FiniteFamily
-from occamrl.families.off_grid import level
-from occamrl.kernels.compile import compiled
-from occamrl.kernels.features import fill_target
-from occamrl.kernels.row_table import row_table, with_room
 from occamrl.learners import finite as _compiled_functions  # noqa: F401  (registers plan, observe, ...)
 from occamrl.learners._planned import is_planned, planned_model, planned_state
 from occamrl.learners.finite_planned import PlannedState
@@ -34,7 +30,10 @@ from occamrl.learners.finite_rows import (
     Pending,
     Scratch,
 )
+from occamrl.learners.radii import FINITE_SETS, squared_distance_radius
 from occamrl.learners.rewards import Rewards, require_rewards
+from occamrl.models.finite import FiniteFamily, level
+from occamrl.protocols import Floats, Known, Learner, Outcomes
 
 _COLUMN_NUMBERS = 2**23  # at most 64 MiB of cached columns
 
@@ -48,9 +47,9 @@ class UCRLVTR(Learner):
     family : FiniteFamily
     delta : float
         The true kernel stays in the confidence set at all times with probability 1 - delta. Of a cover: the member
-        nearest to it does, by the term of :mod:`occamrl.families.off_grid`.
+        nearest to it does, by the term of :mod:`occamrl.models.finite`.
     radius : "sharp" | "unweighted" | "paper"
-        M24, M7 or M6; see :mod:`occamrl.confidence.radii`.
+        M24, M7 or M6; see :mod:`occamrl.learners.radii`.
     weights : "range" | "none"
         Scale every row by the range of its target (M23), or not.
     replan : float

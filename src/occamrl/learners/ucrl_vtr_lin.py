@@ -9,18 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl.confidence.radii import ELLIPSOIDS
-from occamrl.contracts import Floats, Ints, Known, Learner, Outcomes
+from occamrl._core.features import DenseFeatures, TabularFeatures
+from occamrl._core.regression import MOST_COORDINATES, Batch, dense_batch, empty_batch, stacked, tabular_batch
 from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
-from occamrl.families.features import FeatureMap
-from occamrl.kernels.batch import MOST_COORDINATES, Batch, dense_batch, empty_batch, tabular_batch
-from occamrl.kernels.features import DenseFeatures, TabularFeatures
-from occamrl.kernels.ridge import stacked
 from occamrl.learners import linear as _compiled_functions  # noqa: F401  (registers plan, observe, ...)
 from occamrl.learners.linear_regression import absorb, linear_state, refactor
 from occamrl.learners.linear_state import LinearModel, LinearState, Scratch
-from occamrl.learners.reward_rows import RewardRows
+from occamrl.learners.radii import ELLIPSOIDS
 from occamrl.learners.rewards import (
+    RewardRows,
     Rewards,
     copy_rewards,
     kernel_share,
@@ -29,6 +26,8 @@ from occamrl.learners.rewards import (
     rewards_state,
     seen_by,
 )
+from occamrl.models.features import FeatureMap
+from occamrl.protocols import Floats, Ints, Known, Learner, Outcomes
 
 SMALLEST, LARGEST = 1e-100, 1e100  # parameters between these keep every formula finite
 SMALLEST_LEVEL = 1e-300  # of delta, which enters by its logarithm
@@ -71,7 +70,7 @@ class UCRLVTRLin(Learner):
     delta : float
         The ellipsoid holds theta* at all times with probability 1 - delta (radius "sharp" and "unweighted").
     radius : "sharp" | "paper" | "unweighted" | "ayoub"
-        See :mod:`occamrl.confidence.radii`.
+        See :mod:`occamrl.learners.radii`.
     weights : "range" | "none"
         Scale every row by the range of its target (M23), or not.
     replan : float

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.contracts import Known, Learner
 from occamrl.errors import ParameterError
-from occamrl.families.finite import FiniteFamily
-from occamrl.families.ladder import Ladder
 from occamrl.learners._planned import is_planned
 from occamrl.learners.finite_rows import CLASS, CURRENT, NEXT_TEST
 from occamrl.learners.rewards import Rewards
 from occamrl.learners.ucrl_vtr import UCRLVTR, pending_rows
+from occamrl.models.finite import FiniteFamily
+from occamrl.models.ladder import Ladder
+from occamrl.protocols import Known, Learner
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -16,10 +16,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from occamrl.report.inputs import RecordsLike, StatusLike
-from occamrl.report.model import build
-from occamrl.runs import records as runs_records
-from occamrl.runs.files import make_folder, write_whole
+from occamrl.experiments import records as runs_records
+from occamrl.report.data import RecordsLike, StatusLike, build
+from occamrl.running.storage import make_folder, write_whole
 
 SCRIPTS = ("dom.js", "chart.js", "heat.js", "regret.js", "decisions.js", "evidence.js", "main.js")
 
@@ -88,7 +87,7 @@ def render(model: Mapping[str, Any], *, refresh: float | None = None, tag: str =
     Parameters
     ----------
     model : dict
-        What :func:`occamrl.report.model.build` gives.
+        What :func:`occamrl.report.data.build` gives.
     refresh : float, optional
         For a page that is served: ask for new data every so many seconds.
     tag : str
@@ -122,7 +121,7 @@ def write_page(records: RecordsLike, out: Path, *, figures: Path | None = None, 
     make_folder(out.parent)
     write_whole(out, render(model).encode())
     if figures is not None:
-        from occamrl.report.plates import write_figures
+        from occamrl.report.figures import write_figures
 
         write_figures(model, figures)
     return out

@@ -22,8 +22,7 @@ from typing import Any
 
 from occamrl.errors import OccamRLError, ParameterError
 from occamrl.report import page
-from occamrl.report.inputs import RecordsLike, StatusLike
-from occamrl.report.model import Memory, build, standing
+from occamrl.report.data import Memory, RecordsLike, StatusLike, build, standing
 
 REFRESH = 2.0  # seconds between two looks of the page
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.contracts import Known, Phase, PhaseOutcome
-from occamrl.families.ladder import Ladder
 from occamrl.learners.finite_report import losses_of, smallest_losses, test_now
 from occamrl.learners.finite_rows import CLASS, CLASS_SINCE, EPISODES, IMPOSSIBLE
 from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
+from occamrl.models.ladder import Ladder
+from occamrl.protocols import Known, Phase, PhaseOutcome
 from occamrl.selectors._ladder_facts import Test, facts, plain
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.contracts import Floats, Known, Phase, PhaseOutcome
-from occamrl.families.ladder import Ladder
-from occamrl.families.off_grid import level, off_grid
-from occamrl.kernels.row_table import RowTable, copy_rows, row_table, with_room
+from occamrl._core.rows import RowTable, copy_rows, row_table, with_room
 from occamrl.learners.finite_report import enter_rows, losses_of, start_from_rows
 from occamrl.learners.finite_rows import IMPOSSIBLE, ROWS, FiniteModel
 from occamrl.learners.ucrl_vtr import UCRLVTR
+from occamrl.models.finite import level, off_grid
+from occamrl.models.ladder import Ladder
+from occamrl.protocols import Floats, Known, Phase, PhaseOutcome
 from occamrl.selectors._ladder_facts import Test, facts
 
 

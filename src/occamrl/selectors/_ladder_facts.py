@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from occamrl.contracts import Floats
-from occamrl.families.off_grid import level, off_grid
-from occamrl.kernels.row_table import RowTable
+from occamrl._core.rows import RowTable
 from occamrl.learners.finite_report import losses_of, unexplained
 from occamrl.learners.finite_rows import FiniteModel
+from occamrl.models.finite import level, off_grid
+from occamrl.protocols import Floats
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.contracts import Floats, Known, Phase, PhaseOutcome
-from occamrl.families import off_grid
-from occamrl.families.finite import FiniteFamily
-from occamrl.families.linear import LinearFamily
-from occamrl.families.linear_ladder import LinearLadder, dense
 from occamrl.learners._recorded import Recorded, record_now
-from occamrl.learners.reward_rows import RewardRows
-from occamrl.learners.rewards import Rewards, copy_rewards
+from occamrl.learners.rewards import RewardRows, Rewards, copy_rewards
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl.models import finite as off_grid
+from occamrl.models.finite import FiniteFamily
+from occamrl.models.ladder import LinearLadder, dense
+from occamrl.models.linear import LinearFamily
+from occamrl.protocols import Floats, Known, Phase, PhaseOutcome
 
 _LAMBDA = 1.0  # of all regressions
 _MOST_COORDINATES = 2000  # of the test for a truth outside F_M

@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.contracts import Floats, Known, Phase, PhaseOutcome
-from occamrl.families.ladder import Ladder
-from occamrl.families.off_grid import level, off_grid
 from occamrl.learners._planned import PlannedRung
 from occamrl.learners.finite_planned import CLASS, CLASS_SINCE, EPISODES, PlannedModel, enter_rows, thresholds
-from occamrl.learners.reward_rows import RewardRows
-from occamrl.learners.rewards import Rewards, copy_rewards
+from occamrl.learners.rewards import RewardRows, Rewards, copy_rewards
 from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
+from occamrl.models.finite import level, off_grid
+from occamrl.models.ladder import Ladder
+from occamrl.protocols import Floats, Known, Phase, PhaseOutcome
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.confidence.preflight import Preflight, preflight
-from occamrl.contracts import Known, Phase, PhaseOutcome, Selector
 from occamrl.errors import ParameterError, require_choice, require_number
-from occamrl.families.ladder import Ladder
-from occamrl.families.linear_ladder import LinearLadder
 from occamrl.learners._planned import is_planned
 from occamrl.learners.rewards import Rewards, require_rewards
 from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested, example_ladder
+from occamrl.models.ladder import Ladder, LinearLadder
+from occamrl.protocols import Known, Phase, PhaseOutcome, Selector
 from occamrl.selectors._ladder_anytime import LadderAnytime
 from occamrl.selectors._ladder_epochs import LadderEpochs
 from occamrl.selectors._ladder_linear import LadderLinear
@@ -53,7 +51,7 @@ class ARLGen(Selector):
         The class of the first epoch, when there are no data: 1 or M.
     safe : bool
         Be optimistic over all of the confidence set, whatever the class (M25); ``chosen`` is then a report. Needs no
-        separability: choose it when :func:`occamrl.confidence.preflight.preflight` finds blind pairs. Not on a
+        separability: choose it when :func:`occamrl.analysis.preflight.preflight` finds blind pairs. Not on a
         LinearLadder, where it is what playing F_M is.
     guard : bool
         Be optimistic over all of the confidence set in the episodes 1, 4, 9, ..., about sqrt(k) of k (M25). On a
@@ -204,28 +202,6 @@ class ARLGen(Selector):
     def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
         """Keep what the phase taught."""
         self._parts.finish_phase(known, memory, phase, outcome)
-
-    @classmethod
-    def after_preflight(
-        cls,
-        ladder: Ladder | LinearLadder,
-        known: Known,
-        *,
-        episodes: int,
-        initial_state: int = 0,
-        delta: float = 0.05,
-        least_loss: float | None = None,
-        **parameters: Any,
-    ) -> tuple[ARLGen, Preflight]:
-        """Return the agent with the remedy that the preflight chose (M26), and its report to be shown before the run.
-
-        ``least_loss`` is what :func:`occamrl.preflight` counts as much to lose per episode, in rewards of [0, 1].
-        ``parameters`` are those of the class; ``safe``, or on a LinearLadder ``guard``, is set where there are blind
-        pairs.
-        """
-        about: dict[str, Any] = {"delta": delta, "start": initial_state, "least_loss": least_loss}
-        report = preflight(ladder, known, episodes=episodes, **about)
-        return cls(ladder=ladder, delta=delta, **{**report.options, **parameters}), report
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Selector]:

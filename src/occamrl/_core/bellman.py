@@ -1,0 +1,113 @@
+"""Exact backups on the outcome layout: optimal values, greedy policies, and the value of any policy.
+
+Everything here is one line of mathematics, the Bellman backup of a pair (s, a) under a known kernel (M20),
+
+    Q_h(s, a) = base_reward[s, a] + sum over outcomes o of (s, a):  p_h(o) * ( bonus(o) + V_{h+1}(next_state(o)) ),
+
+which :func:`backup` computes; the other functions differ only in how they put the Q_h(s, .) together. Sums run in the
+order of the layout, so results are the same bits on every call. Rows count from 0: ``values[h]`` is V_{h+1} of the
+formulas, and the last row, ``values[H]``, is zero.
+
+Shared arguments: ``outcomes`` (:class:`occamrl.protocols.Outcomes`), ``probability`` [T, O] with T = 1 or T = H,
+``base_reward`` [S*A].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from occamrl._core.compile import compiled, hot
+from occamrl.protocols import Floats, Ints, Outcomes
+
+_ONE = np.uint64(1)
+
+
+@hot
+def backup(outcomes: Outcomes, probability: Floats, base_reward: Floats, pair: int, values: Floats) -> float:
+    """Return Q(s, a), with ``pair`` = s*A + a, ``probability`` [O] of this step and ``values`` [S] of the next."""
+    # Unsigned indices: a signed one may be negative, and the code for that case makes this loop up to six times slower.
+    q = np.uint64(pair)
+    total = 0.0
+    for o in range(np.uint64(outcomes.start[q]), np.uint64(outcomes.start[q + _ONE])):
+        total += probability[o] * (outcomes.bonus[o] + values[np.uint64(outcomes.next_state[o])])
+    return float(base_reward[q] + total)
+
+
+@compiled
+def optimal_values(outcomes: Outcomes, probability: Floats, base_reward: Floats, states: int, horizon: int) -> Floats:
+    """Return V* [H + 1, S]:  V*_h(s) = max_a Q*_h(s, a),  V*_{H+1} = 0."""
+    actions = base_reward.size // states
+    values = np.zeros((horizon + 1, states))
+    for h in range(horizon - 1, -1, -1):
+        p = probability[h % probability.shape[0]]
+        for s in range(states):
+            best = backup(outcomes, p, base_reward, s * actions, values[h + 1])
+            for a in range(1, actions):
+                best = max(best, backup(outcomes, p, base_reward, s * actions + a, values[h + 1]))
+            values[h, s] = best
+    return values
+
+
+@compiled
+def optimal_policy(outcomes: Outcomes, probability: Floats, base_reward: Floats, values: Floats) -> Ints:
+    """Return the policy [H, S] that is greedy on ``values`` [H + 1, S]; ties go to the smallest action."""
+    horizon, states = values.shape[0] - 1, values.shape[1]
+    actions = base_reward.size // states
+    policy = np.zeros((horizon, states), np.int64)
+    for h in range(horizon):
+        p = probability[h % probability.shape[0]]
+        for s in range(states):
+            best = backup(outcomes, p, base_reward, s * actions, values[h + 1])
+            for a in range(1, actions):
+                q = backup(outcomes, p, base_reward, s * actions + a, values[h + 1])
+                if q > best:
+                    best = q
+                    policy[h, s] = a
+    return policy
+
+
+@hot
+def policy_values(outcomes: Outcomes, probability: Floats, base_reward: Floats, policy: Ints, out: Floats) -> None:
+    """Compute V^pi_1 of a deterministic policy [H, S] into ``out[0]``.
+
+    For the hot loop: nothing is allocated, ``out`` [2, S] is scratch whose rows take turns (step h writes row h mod 2).
+    """
+    horizon, states = policy.shape
+    actions = base_reward.size // states
+    out[horizon % 2] = 0.0
+    for h in range(horizon - 1, -1, -1):
+        p = probability[h % probability.shape[0]]
+        values, after = out[h % 2], out[(h + 1) % 2]
+        for s in range(states):
+            values[s] = backup(outcomes, p, base_reward, s * actions + policy[h, s], after)
+
+
+@hot
+def uniform_policy_values(
+    outcomes: Outcomes, probability: Floats, base_reward: Floats, horizon: int, actions: int, out: Floats
+) -> None:
+    """Compute V_1 of the policy that draws actions uniformly into ``out[0]``; scratch as in :func:`policy_values`."""
+    states = base_reward.size // actions
+    out[horizon % 2] = 0.0
+    for h in range(horizon - 1, -1, -1):
+        p = probability[h % probability.shape[0]]
+        values, after = out[h % 2], out[(h + 1) % 2]
+        for s in range(states):
+            total = 0.0
+            for a in range(actions):
+                total += backup(outcomes, p, base_reward, s * actions + a, after)
+            values[s] = total / actions
+
+
+@compiled
+def all_policy_values(outcomes: Outcomes, probability: Floats, base_reward: Floats, policy: Floats) -> Floats:
+    """Return V^pi [H + 1, S] of a policy given as action probabilities [H, S, A]."""
+    horizon, states, actions = policy.shape
+    values = np.zeros((horizon + 1, states))
+    for h in range(horizon - 1, -1, -1):
+        p = probability[h % probability.shape[0]]
+        for s in range(states):
+            for a in range(actions):
+                if policy[h, s, a] != 0.0:
+                    values[h, s] += policy[h, s, a] * backup(outcomes, p, base_reward, s * actions + a, values[h + 1])
+    return values

@@ -1,0 +1,136 @@
+"""phi_W(s, a) = sum over outcomes o of phi(s, a, o) W(o), for the three layouts of a feature map.
+
+W(o) = bonus(o) + V(next_state(o)) is the target function (M20; with rewards on (s, a) the bonus is zero and W = V).
+The range of W is taken over the outcomes that the features can produce at (s, a) (M23). Coordinates of (s, a) live in
+one *block* of the parameter vector: all (s, a) share the block of a dense or sparse map, each has its own in a tabular
+one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from occamrl._core.compile import compiled, hot_inline, implements
+from occamrl.protocols import Floats, Ints, Outcomes
+
+
+class DenseFeatures(NamedTuple):
+    """One vector per outcome."""
+
+    outcomes: Outcomes
+    phi: Floats  # [O, d]
+
+
+class SparseFeatures(NamedTuple):
+    """The non-zero entries of phi, by (s, a): a mixture of simulators that stay sparse."""
+
+    outcomes: Outcomes
+    start: Ints  # [S*A + 1]
+    outcome: Ints  # [E] position of the outcome inside its (s, a)
+    coordinate: Ints  # [E]
+    entry: Floats  # [E]
+
+
+class TabularFeatures(NamedTuple):
+    """One-hot: the coordinate of an outcome is the outcome itself, so phi_W(s, a) is W."""
+
+    outcomes: Outcomes
+
+
+@hot_inline
+def fill_target(outcomes: Outcomes, sa: int, values: Floats, out: Floats) -> tuple[float, float]:
+    """Write W(o) for the outcomes of (s, a) into ``out``; return its smallest and largest value."""
+    first, last = outcomes.start[sa], outcomes.start[sa + 1]
+    next_state, bonus = outcomes.next_state[first:last], outcomes.bonus[first:last]
+    low, high = math.inf, -math.inf
+    for i in range(last - first):
+        w = bonus[i] + values[np.uint64(next_state[i])]  # unsigned: no test for indices that count from the end
+        out[i] = w
+        low = min(low, w)
+        high = max(high, w)
+    return low, high
+
+
+def contract(features: Any, sa: int, target: Floats, out: Floats) -> None:
+    """Write sum_o phi(s, a, o) target(o) into ``out``."""
+    raise TypeError(f"no features of type {type(features).__name__}")
+
+
+@implements(contract, DenseFeatures, inline=True)
+def contract_dense(features: DenseFeatures, sa: int, target: Floats, out: Floats) -> None:
+    """``contract`` for one vector per outcome."""
+    phi = features.phi[features.outcomes.start[sa] : features.outcomes.start[sa + 1]]
+    count, d = phi.shape
+    for j in range(d):
+        out[j] = phi[0, j] * target[0]
+    for i in range(1, count):
+        w = target[i]
+        for j in range(d):
+            out[j] += phi[i, j] * w
+
+
+@implements(contract, SparseFeatures, inline=True)
+def contract_sparse(features: SparseFeatures, sa: int, target: Floats, out: Floats) -> None:
+    """``contract`` for entries that are mostly zero."""
+    out[:] = 0.0
+    first, last = features.start[sa], features.start[sa + 1]
+    coordinate, outcome, entry = (
+        features.coordinate[first:last],
+        features.outcome[first:last],
+        features.entry[first:last],
+    )
+    for e in range(last - first):
+        out[np.uint64(coordinate[e])] += entry[e] * target[np.uint64(outcome[e])]
+
+
+@implements(contract, TabularFeatures, inline=True)
+def contract_tabular(features: TabularFeatures, sa: int, target: Floats, out: Floats) -> None:
+    """``contract`` for one-hot features."""
+    for i in range(features.outcomes.start[sa + 1] - features.outcomes.start[sa]):
+        out[i] = target[i]
+
+
+def fill_probabilities(features: Any, sa: int, theta: Floats, out: Floats) -> None:
+    """Write P_theta(o | s, a) = <phi(s, a, o), theta> for the outcomes of (s, a) into ``out``."""
+    raise TypeError(f"no features of type {type(features).__name__}")
+
+
+@implements(fill_probabilities, DenseFeatures)
+def fill_probabilities_dense(features: DenseFeatures, sa: int, theta: Floats, out: Floats) -> None:
+    """``fill_probabilities`` for one vector per outcome."""
+    first = features.outcomes.start[sa]
+    for i in range(features.outcomes.start[sa + 1] - first):
+        total = 0.0
+        for j in range(theta.size):
+            total += features.phi[first + i, j] * theta[j]
+        out[i] = total
+
+
+@implements(fill_probabilities, SparseFeatures)
+def fill_probabilities_sparse(features: SparseFeatures, sa: int, theta: Floats, out: Floats) -> None:
+    """``fill_probabilities`` for entries that are mostly zero."""
+    for i in range(features.outcomes.start[sa + 1] - features.outcomes.start[sa]):
+        out[i] = 0.0
+    for e in range(features.start[sa], features.start[sa + 1]):
+        out[features.outcome[e]] += features.entry[e] * theta[features.coordinate[e]]
+
+
+@implements(fill_probabilities, TabularFeatures)
+def fill_probabilities_tabular(features: TabularFeatures, sa: int, theta: Floats, out: Floats) -> None:
+    """``fill_probabilities`` for one-hot features: theta is the kernel."""
+    first = features.outcomes.start[sa]
+    for i in range(features.outcomes.start[sa + 1] - first):
+        out[i] = theta[first + i]
+
+
+@compiled
+def kernel_of(features: Any, theta: Floats) -> Floats:
+    """Return P_theta on all outcomes [O]."""
+    start = features.outcomes.start
+    out = np.empty(start[-1])
+    for sa in range(start.size - 1):
+        fill_probabilities(features, sa, theta, out[start[sa] : start[sa + 1]])
+    return out

@@ -1,0 +1,269 @@
+"""Ridge statistics Sigma = lambda I + sum x x^T (M8), one block after another in flat arrays.
+
+A block of n coordinates has its matrix at ``matrix_start[b]`` (row-major, n*n numbers) and its vectors at
+``vector_start[b]``. One dense block serves a shared parameter; one per (s, a) serves one-hot features, so that
+d = S^2 A never becomes a d-by-d matrix.
+
+Sigma itself is the state: rows are added to it and it is factorised afresh when a plan is due, so rounding errors do
+not travel from one factorisation to the next. Sums run in a fixed order over independent lanes (no reassociation),
+which keeps them vectorised and equal to the bit wherever the function is inlined.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from occamrl._core.compile import hot, hot_inline, view
+from occamrl.protocols import Floats, Ints
+
+# ----------------------------------------------------------------------------------------------------
+# Estimates and norms of all (s, a) at once, where all of them share one target function.
+#
+# With few coordinates the loops over them are too short for vector instructions. When every (s, a) has the same outcomes,
+# the index (s, a) itself can run innermost: arrays are kept transposed, [.., P] with P = S*A, and each line below is one
+# long loop.
+
+
+NONE, SHARED_BLOCK, BLOCK_PER_PAIR = range(3)
+MOST_COORDINATES = 32  # beyond this the loops over coordinates are long enough
+
+
+class Batch(NamedTuple):
+    """Transposed copies; all but ``phi`` are scratch that is filled at every plan."""
+
+    kind: int
+    phi: Floats  # [n, d, P] of a dense map
+    factor: Floats  # [n, n, P] of a tabular map
+    theta: Floats  # [n, P] of a tabular map
+    x: Floats  # [d, P] of a dense map
+    sum: Floats  # [P]
+
+
+def empty_batch() -> Batch:
+    """Return a batch that is not used."""
+    return Batch(NONE, np.zeros((1, 1, 1)), np.zeros((1, 1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros(1))
+
+
+def dense_batch(phi: Floats, pairs: int) -> Batch:
+    """Return the batch of a dense map phi [P*n, d] in which every (s, a) has the same n outcomes."""
+    d = phi.shape[1]
+    turned = np.ascontiguousarray(phi.reshape(pairs, -1, d).transpose(1, 2, 0))
+    return empty_batch()._replace(kind=SHARED_BLOCK, phi=turned, x=np.zeros((d, pairs)), sum=np.zeros(pairs))
+
+
+def tabular_batch(outcomes: int, pairs: int) -> Batch:
+    """Return the batch of a tabular map with the same n outcomes for every (s, a)."""
+    return empty_batch()._replace(
+        kind=BLOCK_PER_PAIR,
+        factor=np.zeros((outcomes, outcomes, pairs)),
+        theta=np.zeros((outcomes, pairs)),
+        sum=np.zeros(pairs),
+    )
+
+
+@hot
+def turn_blocks(batch: Batch, factor: Floats, theta: Floats) -> None:
+    """Copy the packed blocks of a tabular map into the transposed arrays."""
+    n, pairs = batch.theta.shape
+    blocks = factor.reshape((pairs, n, n))
+    vectors = theta.reshape((pairs, n))
+    for j in range(n):
+        for sa in range(pairs):
+            batch.theta[j, sa] = vectors[sa, j]
+        for i in range(j, n):
+            for sa in range(pairs):
+                batch.factor[j, i, sa] = blocks[sa, j, i]
+
+
+@hot
+def predict_shared(batch: Batch, factor: Floats, theta: Floats, target: Floats, mean: Floats, norm: Floats) -> None:
+    """Write <x, theta> and ||x||^2 = |W^T x|^2 for all (s, a), x = sum_o phi(o) target(o)."""
+    n, d, pairs = batch.phi.shape
+    x, total = batch.x, batch.sum
+    mean[:] = 0.0
+    norm[:] = 0.0
+    for j in range(d):
+        for sa in range(pairs):
+            x[j, sa] = batch.phi[0, j, sa] * target[0]
+    for o in range(1, n):
+        w = target[o]
+        for j in range(d):
+            for sa in range(pairs):
+                x[j, sa] += batch.phi[o, j, sa] * w
+    for i in range(d):
+        t = theta[i]
+        for sa in range(pairs):
+            mean[sa] += x[i, sa] * t
+        total[:] = 0.0
+        for j in range(i + 1):
+            f = factor[j, i]
+            for sa in range(pairs):
+                total[sa] += x[j, sa] * f
+        for sa in range(pairs):
+            norm[sa] += total[sa] * total[sa]
+
+
+@hot
+def predict_tabular(batch: Batch, target: Floats, mean: Floats, norm: Floats) -> None:
+    """Write <x, theta_sa> and |W_sa^T x|^2 for all (s, a), x being the target function itself."""
+    n, pairs = batch.theta.shape
+    total = batch.sum
+    mean[:] = 0.0
+    norm[:] = 0.0
+    for i in range(n):
+        w = target[i]
+        for sa in range(pairs):
+            mean[sa] += batch.theta[i, sa] * w
+        total[:] = 0.0
+        for j in range(i + 1):
+            w = target[j]
+            for sa in range(pairs):
+                total[sa] += batch.factor[j, i, sa] * w
+        for sa in range(pairs):
+            norm[sa] += total[sa] * total[sa]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Ridge statistics Sigma = lambda I + sum x x^T (M8), one block after another in flat arrays.
+
+
+_EPSILON = 2.0**-52
+
+
+class Blocks(NamedTuple):
+    """Where the coordinates of each (s, a) live."""
+
+    of: Ints  # [S*A] the block of (s, a), among those of one step
+    size: Ints  # [B] coordinates of a block; [T*B] with one kernel per step, a step's blocks together
+    vector_start: Ints  # [B + 1]
+    matrix_start: Ints  # [B + 1]
+
+
+def stacked(blocks: Blocks, steps: int) -> Blocks:
+    """Return the blocks of ``steps`` regressions of the same kind, one after the other."""
+    if steps == 1:
+        return blocks
+    size = np.tile(blocks.size, steps)
+    starts = (np.concatenate([[0], np.cumsum(n)]).astype(np.int64) for n in (size, size * size))
+    return Blocks(blocks.of, size, *starts)
+
+
+@view
+def block_matrix(flat: Floats, blocks: Blocks, b: int) -> Floats:
+    """Return block ``b`` of packed matrices as a square view."""
+    n = blocks.size[b]
+    return flat[blocks.matrix_start[b] : blocks.matrix_start[b + 1]].reshape((n, n))
+
+
+@view
+def block_vector(flat: Floats, blocks: Blocks, b: int) -> Floats:
+    """Return block ``b`` of packed vectors as a view."""
+    return flat[blocks.vector_start[b] : blocks.vector_start[b + 1]]
+
+
+@hot_inline
+def dot(a: Floats, b: Floats, n: int) -> float:
+    """Return the sum of a[i] b[i] for i < n, in four interleaved partial sums."""
+    s0 = s1 = s2 = s3 = 0.0
+    for q in range(n // 4):
+        i = 4 * q
+        s0 += a[i] * b[i]
+        s1 += a[i + 1] * b[i + 1]
+        s2 += a[i + 2] * b[i + 2]
+        s3 += a[i + 3] * b[i + 3]
+    for i in range(n - n % 4, n):
+        s0 += a[i] * b[i]
+    return (s0 + s1) + (s2 + s3)
+
+
+@hot
+def sum_of(numbers: Floats) -> float:
+    """Return the sum of all numbers; NumPy's own reductions are not for hot code, which may not allocate."""
+    result = 0.0
+    for i in range(numbers.size):
+        result += numbers[i]
+    return result
+
+
+@hot
+def add_row(matrix: Floats, weight: float, x: Floats) -> None:
+    """Add weight * x x^T to a block."""
+    n = matrix.shape[0]
+    for i in range(n):
+        wx = weight * x[i]
+        for j in range(n):
+            matrix[i, j] += wx * x[j]
+
+
+@hot
+def invert_factor(matrix: Floats, out: Floats, work: Floats) -> float:
+    """Write W = U^{-1} (upper triangular), where Sigma = U^T U, to ``out``; return logdet Sigma.
+
+    Then Sigma^{-1} = W W^T. ``work`` has the shape of the block. Pivots are at least the rounding of the
+    diagonal: a lambda that is lost beside the rest of Sigma (a tiny one, for a generous norm bound) leaves a direction
+    as unknown as numbers can say.
+    """
+    n = matrix.shape[0]
+    least = 0.0
+    for i in range(n):
+        least = max(least, n * _EPSILON * matrix[i, i])
+        for j in range(n):
+            work[i, j] = matrix[i, j]
+    logdet = 0.0
+    for k in range(n):  # right-looking Cholesky: row k of U, then its outer product leaves the rest
+        if math.isnan(work[k, k]):
+            raise ValueError("the regression matrix holds a value that is not a number")
+        pivot = max(work[k, k], least)
+        work[k, k] = pivot
+        logdet += math.log(pivot)
+        root = 1.0 / math.sqrt(pivot)
+        for j in range(k, n):
+            work[k, j] *= root
+        for i in range(k + 1, n):
+            u = work[k, i]
+            for j in range(i, n):
+                work[i, j] -= u * work[k, j]
+    for i in range(n):  # W U = I, row by row: W[i, :] starts as e_i and loses its part along the rows of U
+        for j in range(n):
+            out[i, j] = 0.0
+        out[i, i] = 1.0
+        for k in range(i, n):
+            w = out[i, k] / work[k, k]
+            out[i, k] = w
+            for j in range(k + 1, n):
+                out[i, j] -= w * work[k, j]
+    return logdet
+
+
+@hot
+def solve(factor: Floats, rhs: Floats, out: Floats, work: Floats) -> None:
+    """Write theta = W W^T rhs to ``out``."""
+    n = factor.shape[0]
+    transform(factor, rhs, work)
+    for j in range(n):
+        total = 0.0
+        for i in range(j, n):
+            total += factor[j, i] * work[i]
+        out[j] = total
+
+
+@hot_inline
+def transform(factor: Floats, x: Floats, out: Floats) -> None:
+    """Write W^T x to ``out``."""
+    n = factor.shape[0]
+    for i in range(n):
+        out[i] = 0.0
+    for j in range(n):
+        xj = x[j]
+        for i in range(j, n):
+            out[i] += factor[j, i] * xj
+
+
+@hot_inline
+def squared_norm(factor: Floats, x: Floats, work: Floats) -> float:
+    """Return ||x||^2 in Sigma^{-1}, that is |W^T x|^2."""
+    transform(factor, x, work)
+    return dot(work, work, factor.shape[0])

@@ -1,0 +1,183 @@
+"""A diagnosis of a linear selector's run that a person can read.
+
+Selection by dimension rests on two things: every direction is explored (the paper's assumption that lambda_min(Sigma_k)
+grows like k H rho_min), and the smallest non-zero coordinate gamma stands out from what can be told apart by now. Both
+are visible in the facts of the phases; so is the time at which the second will hold at the present rate. Growth is that
+of the rows alone, lambda_min(Sigma) - lambda: lambda may differ from phase to phase, and says nothing about what was
+explored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from occamrl.errors import ParameterError
+from occamrl.running.result import Result
+from occamrl.selectors.arl_lin import EXPLOITATION, ARLLinDim, LinearBase, target_unit
+
+_ROUNDING = 1e-9  # an eigenvalue of this size is zero
+_FLAT = 0.1  # an eigenvalue that grows slower than k^0.1 does not grow for the purposes of a run
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a run shows about the assumptions behind it; ``str`` of it is the text."""
+
+    episodes: int
+    excitation: float | None  # lambda_min(Sigma)/(kH), before the last phase
+    growth: float | None  # the power of k with which lambda_min(sum x x^T) grows; 1 is what the paper assumes
+    weakest: int | None  # the coordinate that lies most in the least explored direction
+    active: tuple[int, ...] | None  # the coordinates in play last, for a selection by dimension
+    settled_at: int | None  # the episode since which they have not changed
+    gamma: float | None  # the smallest magnitude among their estimates
+    threshold: float | None  # the magnitude from which on a coordinate is taken in
+    locks_in_at: float | None  # the episode at which threshold <= gamma / 2, at the present rate; inf: never
+    norm_bounds: tuple[float, ...]  # b of the phases, in order; never one that holds for the active coordinates only
+    warnings: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [f"After {self.episodes:,} episodes:"]
+        if self.excitation is not None:
+            pace = "" if self.growth is None else f"; its rows grow like k^{self.growth:.2f} (the paper assumes k^1)"
+            lines.append(f"  exploration   lambda_min(Sigma)/(kH) = {self.excitation:.3g}{pace}")
+        if self.active is not None:
+            lines.append(f"  support       {list(self.active)}, unchanged since episode {self.settled_at:,}")
+        if self.gamma is not None and self.locks_in_at is None:
+            lines.append(
+                f"  resolution    smallest estimate {self.gamma:.3g}: every coordinate is active, none left out"
+            )
+        elif self.gamma is not None and self.threshold is not None and self.locks_in_at is not None:
+            against = f"smallest active estimate {self.gamma:.3g}, threshold now {self.threshold:.3g}"
+            lines.append(f"  resolution    {against}: {_when(self.locks_in_at, self.episodes)}")
+        if len(set(self.norm_bounds)) > 1:
+            lines.append(f"  norm bound    {self.norm_bounds[0]:.3g} at first, {self.norm_bounds[-1]:.3g} now")
+        lines += [f"  warning       {text}" for text in self.warnings] or ["  no warnings"]
+        return "\n".join(lines)
+
+
+def diagnose(result: Result) -> Diagnosis:
+    """Return a diagnosis of a run of ARL-LIN(dim), ARL-LIN(norm) or both.
+
+    Examples
+    --------
+    ``print(diagnose(run(ARLLinDim(features=features, norm_bound=b), mdp, episodes=10_000)))``
+    """
+    rows = result.phases.to_pylist()
+    known, selector = result.walk.known, result.walk.selector
+    if not rows or "excitation" not in rows[0] or not isinstance(selector, LinearBase):
+        raise ParameterError("result", got=result.label, expected="a run of ARLLinDim, ARLLinNorm or ARLLin")
+    seen = [row for row in rows if row["excitation"] is not None]
+    explored = [(row["seen"], row["excitation"] * row["seen"] * known.horizon - _lambda(row)) for row in seen]
+    growth = _power(explored)
+    bounds = tuple(float(row.get("carried_bound", row["norm_bound"])) for row in rows)
+    # What a theta of the norm that is still possible would show in this direction, against the noise of one target.
+    least = selector.features.dimension * (0.5 * target_unit(selector, known) / bounds[-1]) ** 2
+    warnings = _exploration_warnings(explored, growth, least, seen)
+    if any(row.get("contradicted", False) for row in rows):
+        warnings.append(
+            "the data contradict every kernel of these features within the norm bound: the features, or the bound that "
+            "was given, are wrong (or an event of probability delta has happened)"
+        )
+    support: dict[str, Any] = dict.fromkeys(("active", "settled_at", "gamma", "threshold", "locks_in_at"))
+    if isinstance(selector, ARLLinDim):
+        support, more = _support(selector, rows)
+        warnings += more
+    return Diagnosis(
+        episodes=result.total_episodes,
+        excitation=seen[-1]["excitation"] if seen else None,
+        growth=growth,
+        weakest=seen[-1]["weakest"] if seen else None,
+        norm_bounds=bounds,
+        warnings=tuple(warnings),
+        **support,
+    )
+
+
+def _lambda(row: dict[str, Any]) -> float:
+    value = row["regularization"]
+    return float(value[0] if isinstance(value, list) else value)
+
+
+def _power(points: Sequence[tuple[int, float]]) -> float | None:
+    """Return the slope of log y over log k on the later half of the points; None with fewer than two above zero."""
+    later = np.array([point for point in points[len(points) // 2 :] if min(point) > _ROUNDING], dtype=np.float64)
+    if len(later) < 2 or later[0, 0] == later[-1, 0]:
+        return None
+    return float(np.polyfit(np.log(later[:, 0]), np.log(later[:, 1]), 1)[0])
+
+
+def _exploration_warnings(
+    explored: Sequence[tuple[int, float]], growth: float | None, least: float, seen: Sequence[dict[str, Any]]
+) -> list[str]:
+    if not explored:
+        return ["no phase has ended yet: nothing can be said about exploration"]
+    where = f"coordinate {seen[-1]['weakest']} lies most in it"
+    if explored[-1][1] < least:
+        return [
+            f"a direction is never excited: its rows add up to {max(0.0, explored[-1][1]):.2g}, where {least:.2g} "
+            "would show a theta of the norm bound, so the paper's assumption fails and what lies in that direction "
+            f"cannot be told from zero ({where})"
+        ]
+    if growth is not None and growth < _FLAT:
+        return [f"the least explored direction has stopped growing (like k^{growth:.2f}); {where}"]
+    return []
+
+
+def _support(selector: ARLLinDim, rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+    """Return what is known about the support: the coordinates, gamma, the threshold, and when it locks in."""
+    begins = np.concatenate([[0], np.cumsum([row["episodes"] for row in rows])])
+    plays = [(int(begin), row) for begin, row in zip(begins, rows, strict=False) if row["label"] == EXPLOITATION]
+    active = plays[-1][1]["active"]
+    settled_at = plays[-1][0]
+    for begin, row in reversed(plays):
+        if row["active"] != active:
+            break
+        settled_at = begin
+    last = rows[-1]
+    about: dict[str, Any] = {"active": tuple(active), "settled_at": settled_at}
+    if not last["seen"]:
+        return {**about, "gamma": None, "threshold": None, "locks_in_at": None}, []
+    estimate = np.abs(np.asarray(last["estimate"]))
+    gamma, threshold = float(estimate[active].min()), float(last["threshold"])
+    if len(active) == estimate.size and selector.rule == "sharp":  # nothing is left out that a limit could be for
+        return {**about, "gamma": gamma, "threshold": threshold, "locks_in_at": None}, []
+    locks = _paper_lock_in(selector, gamma) if selector.rule == "paper" else _sharp_lock_in(rows, gamma, threshold)
+    warnings = []
+    if selector.rule == "paper" and not (estimate >= threshold).any():
+        warnings.append("no estimate passes the threshold: every coordinate is played")
+    if math.isinf(locks):
+        warnings.append("at the present rate the support does not lock in: longer estimation phases would help")
+    return {**about, "gamma": gamma, "threshold": threshold, "locks_in_at": locks}, warnings
+
+
+def _paper_lock_in(selector: ARLLinDim, gamma: float) -> float:
+    """Return the first episode of the epoch i with threshold^i <= gamma / 2."""
+    if gamma <= 0.0:
+        return math.inf
+    epochs = max(0, math.ceil(math.log(gamma / 2.0) / math.log(selector.threshold)))
+    return float(sum(selector.exploitation_length(i) + selector.estimation_length(i) for i in range(min(epochs, 60))))
+
+
+def _sharp_lock_in(rows: Sequence[dict[str, Any]], gamma: float, threshold: float) -> float:
+    """Return the episode at which the detection limit reaches gamma / 2 if it keeps falling as it did."""
+    points = [(row["seen"], row["threshold"]) for row in rows if row["seen"] and row["threshold"] > 0.0]
+    for k, limit in points:
+        if limit <= gamma / 2.0 and threshold <= gamma / 2.0:
+            return float(k)
+    slope = _power(points)
+    if slope is None or slope > -0.02 or gamma <= 0.0 or threshold <= 0.0:
+        return math.inf if threshold > gamma / 2.0 else float(points[-1][0] if points else 0)
+    return float(points[-1][0] * (2.0 * threshold / gamma) ** (-1.0 / slope))
+
+
+def _when(episode: float, now: int) -> str:
+    if math.isinf(episode):
+        return "no lock-in in sight"
+    if episode <= now:
+        return f"locked in from episode {episode:,.0f} on"
+    return f"locks in at about episode {episode:,.0f} at the present rate"

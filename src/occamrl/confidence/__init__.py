@@ -1,1 +1,0 @@
-"""How wide a confidence set must be: radii with the theory's constants."""

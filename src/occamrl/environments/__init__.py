@@ -1,8 +1,0 @@
-"""Gymnasium environments: finite spaces as integers, tables as problems, ladders of models.
-
-Importing this package registers our own problems as ``occamrl/<Name>-v0``.
-"""
-
-from occamrl.environments.registered import register_problems
-
-register_problems()

@@ -1,0 +1,345 @@
+"""A ladder of models as a TOML file, for the command line: ``read_ladder(path)``.
+
+Either the ladder that a problem brings along::
+
+    problem = "frozen-lake"
+    parameters = { map_name = "8x8", horizon = 60 }     # optional
+
+or rungs, from the smallest class to the largest. Each lists what it *adds* to the rungs before it, so that classes are
+nested as they stand: kernels in NPZ files, or Gymnasium environments that expose their table::
+
+    horizon = 30
+    reward = "reward.npz"                 # an array [S, A] or [S, A, S'], rewards in [0, 1]; not with environments
+    [[rungs]]
+    name = "dry"
+    kernels = "dry.npz"                   # an array [S, A, S'] or a stack [n, S, A, S']
+    [[rungs]]
+    name = "wet"
+    kernels = ["drizzle.npz", "rain.npz:heavy"]         # file:array where a file holds several
+
+    [[rungs]]
+    name = "slippery"
+    environments = [{ id = "FrozenLake-v1", is_slippery = true }, { id = "FrozenLake-v1", success_rate = 0.9 }]
+    [[rungs]]
+    name = "anything between"
+    mixtures = 10                         # of the environments above, with weights that are multiples of 1/10
+
+With either form the rewards may be unknown, or each step have a kernel of its own::
+
+    rewards = { per_pair = "bernstein" }  # "hoeffding"; { linear = "psi.npz", norm_bound = 1.0 }; no `reward` then
+    kernel = "per_step"                   # the class looked for then holds the kernels of all steps
+
+Some ladders come with the package and are called by their names: ``frozen-lake-4x4``, ``frozen-lake-8x8``,
+``cliff-walking``, ``taxi``. Files are looked for beside the TOML file and never unpickled. Environments must be
+registered already: an id that would import a module ("module:id") is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import tomllib
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from occamrl.envs.wrapper import (
+    RewardMap,
+    known_of_several,
+    require_whole_truth,
+    reward_map,
+    rewards_of_problem,
+    smallest_range,
+    table_of,
+)
+from occamrl.errors import InvalidInput, ParameterError, UnknownName, require_choice, require_integer
+from occamrl.learners.rewards import Rewards, require_rewards, rewards_of
+from occamrl.learners.ucrl_vtr_lin import KERNELS
+from occamrl.models.features import FeatureMap
+from occamrl.models.finite import FiniteFamily
+from occamrl.models.ladder import Ladder
+from occamrl.problems.mdp import FiniteMDP, as_mdp
+from occamrl.protocols import Floats, Known
+from occamrl.registry import make_problem
+
+# ----------------------------------------------------------------------------------------------------
+# A ladder of models with what is needed to play or test it: of a problem, of kernels, of Gymnasium environments.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class LadderSpec:
+    """A ladder with what is needed to play or test it."""
+
+    ladder: Ladder
+    names: tuple[str, ...]  # of the rungs
+    known: Known  # sizes, horizon and rewards
+    rewards: RewardMap  # the known rewards are the environment's own mapped by this
+    estimate: Rewards = "known"  # how an agent comes to know the rewards
+    kernel: str = "stationary"
+
+    def __post_init__(self) -> None:
+        require_rewards(self.estimate)
+        require_choice("kernel", self.kernel, KERNELS)
+        if not isinstance(self.estimate, str):
+            object.__setattr__(self, "known", self.known.without_rewards)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What an agent on the ladder is told beside it: ``rewards`` and ``kernel``."""
+        return {"rewards": self.estimate, "kernel": self.kernel}
+
+    @property
+    def horizon(self) -> int:
+        """H."""
+        return self.known.horizon
+
+    @property
+    def reward(self) -> Floats:
+        """r[s, a], in [0, 1]; where rewards depend on the outcome, the part that does not; 0 if unknown."""
+        return self.known.base_reward
+
+
+def ladder_of_problem(problem: Any) -> LadderSpec:
+    """Return the ladder that a problem brings along: ``ladder``, or ``phi``, ``hypotheses`` and ``sizes``."""
+    if not all(hasattr(problem, name) for name in ("phi", "hypotheses", "sizes")):
+        raise ParameterError("problem", got=type(problem).__name__, expected="one that brings a ladder along")
+    ladder = Ladder.of_problem(problem)
+    names = getattr(problem, "rung_names", None) or [f"F_{m}" for m in range(1, ladder.classes + 1)]
+    known = as_mdp(problem).known
+    return LadderSpec(ladder=ladder, names=tuple(names), known=known, rewards=rewards_of_problem(problem))
+
+
+def ladder_of_additions(stacks: Sequence[Floats]) -> Ladder:
+    """Return the ladder whose class m consists of the kernels of the first m stacks [n, S, A, S']."""
+    whole = FiniteFamily(np.concatenate(stacks))
+    return Ladder.of_prefixes(whole.theta.T, whole.features, np.cumsum([len(stack) for stack in stacks]).tolist())
+
+
+def ladder_of_environments(
+    environments: Sequence[gym.Env[Any, Any]],
+    sizes: Sequence[int],
+    *,
+    horizon: int,
+    names: Sequence[str] = (),
+    reward_range: Sequence[float] | None = None,
+    weights: Sequence[Sequence[float]] | None = None,
+) -> LadderSpec:
+    """Return the ladder whose class m consists of the tables of the first ``sizes[m - 1]`` environments.
+
+    With ``weights``, a list of vectors over the environments, of the first ``sizes[m - 1]`` of these mixtures. Rewards
+    may depend on more than (s, a, s'): members are compared over outcomes (s', reward) (M20).
+    """
+    for env in environments:
+        require_whole_truth(env)
+    chosen = smallest_range(environments) if reward_range is None else reward_range
+    tables = [table_of(env, horizon=horizon, reward_range=chosen) for env in environments]
+    features = FeatureMap.of_simulators([table.mdp for table in tables])
+    vectors = np.eye(len(tables))
+    if weights is not None:
+        vectors = np.array([[*weight, *[0.0] * (len(tables) - len(weight))] for weight in weights])
+    ladder = Ladder.of_prefixes(vectors, features, sizes)
+    return LadderSpec(
+        ladder=ladder,
+        names=tuple(names) or tuple(f"F_{m}" for m in range(1, ladder.classes + 1)),
+        known=known_of_several([table.mdp for table in tables]),
+        rewards=reward_map(chosen),
+    )
+
+
+# ----------------------------------------------------------------------------------------------------
+# A ladder of models as a TOML file, for the command line: ``read_ladder(path)``.
+
+
+LARGEST = 2**20
+_KEYS = ("problem", "parameters", "horizon", "reward", "reward_range", "rungs", "rewards", "kernel")
+_RUNG_KEYS = ("name", "kernels", "environments", "mixtures")
+_MOST_MIXTURES = 100_000
+
+
+class LadderSpecError(InvalidInput):
+    """A ladder's TOML file, or a file it names, cannot be used."""
+
+
+def read_ladder(
+    path: str | Path, *, horizon: int | None = None, rewards: object = None, kernel: str | None = None
+) -> LadderSpec:
+    """Return the ladder that a TOML file states; ``horizon``, ``rewards`` and ``kernel`` take the place of the file's.
+
+    Raises
+    ------
+    LadderSpecError
+        What is wrong with the file, and where.
+    """
+    path = _shipped(path)
+    try:
+        if path.stat().st_size > LARGEST:
+            raise LadderSpecError(str(path), got=f"{path.stat().st_size:,} bytes", expected=f"at most {LARGEST:,}")
+        data = tomllib.loads(path.read_bytes().decode("utf-8"))
+    except OSError as error:
+        raise LadderSpecError(str(path), got=error.strerror or error, expected="a TOML file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise LadderSpecError(str(path), got=error, expected="TOML in UTF-8") from error
+    for key in data:
+        if key not in _KEYS:
+            raise UnknownName(f"{path}: key", got=key, known=_KEYS)
+    given = {"horizon": horizon, "rewards": rewards, "kernel": kernel}
+    data |= {key: value for key, value in given.items() if value is not None}
+    if ("problem" in data) == ("rungs" in data):
+        raise LadderSpecError(str(path), got="both or neither", expected="`problem`, or [[rungs]]")
+    data["rewards"] = rewards_of(
+        data.get("rewards", "known"), f"{path}: rewards", lambda file, field: read_array(path, file, field)
+    )
+    require_choice(f"{path}: kernel", data.get("kernel", "stationary"), KERNELS)
+    spec = _of_problem(path, data) if "problem" in data else _of_rungs(path, data)
+    return dataclasses.replace(spec, estimate=data["rewards"], kernel=data.get("kernel", "stationary"))
+
+
+def _shipped(name: str | Path) -> Path:
+    """Return the path as it is, or that of a ladder that comes with the package."""
+    ours = Path(__file__).resolve().parent.parent / "ladders" / f"{name}.toml"
+    return ours if not Path(name).exists() and str(name) in shipped_ladders() else Path(name)
+
+
+def shipped_ladders() -> list[str]:
+    """Return the names of the ladders that come with the package."""
+    return sorted(path.stem for path in (Path(__file__).resolve().parent.parent / "ladders").glob("*.toml"))
+
+
+def _of_problem(path: Path, data: dict[str, Any]) -> LadderSpec:
+    for key in ("reward", "reward_range"):
+        if key in data:
+            raise LadderSpecError(f"{path}: {key}", got="a value", expected="none: the problem has its own")
+    parameters = data.get("parameters", {})
+    if not isinstance(parameters, dict):
+        raise LadderSpecError(f"{path}: parameters", got=repr(parameters), expected="a table")
+    plain = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
+    if "horizon" in data:
+        plain["horizon"] = data["horizon"]
+    problem = make_problem(data["problem"], **plain)
+    return ladder_of_problem(problem)
+
+
+def _of_rungs(path: Path, data: dict[str, Any]) -> LadderSpec:
+    rungs, horizon = data["rungs"], data.get("horizon")
+    if horizon is None:
+        raise LadderSpecError(f"{path}: horizon", got="nothing", expected="the number of steps of an episode")
+    require_integer(f"{path}: horizon", horizon, 1)
+    if not isinstance(rungs, list) or not rungs or not all(isinstance(rung, dict) for rung in rungs):
+        raise LadderSpecError(f"{path}: rungs", got=repr(rungs), expected="at least one table [[rungs]]")
+    kinds = set()
+    for m, rung in enumerate(rungs, start=1):
+        for key in rung:
+            if key not in _RUNG_KEYS:
+                raise UnknownName(f"{path}: rungs[{m}] key", got=key, known=_RUNG_KEYS)
+        given = [kind for kind in _RUNG_KEYS[1:] if kind in rung]
+        if len(given) != 1 or not rung[given[0]]:
+            expected = "one of `kernels`, `environments` and `mixtures`"
+            raise LadderSpecError(f"{path}: rungs", index=(m,), got=given or "nothing", expected=expected)
+        kinds.add(given[0])
+    if ("kernels" in kinds and len(kinds) > 1) or kinds == {"mixtures"}:
+        raise LadderSpecError(
+            f"{path}: rungs", got="kernels and environments", expected="kernels, or environments, in all"
+        )
+    names = tuple(str(rung.get("name", f"F_{m}")) for m, rung in enumerate(rungs, start=1))
+    build = _of_kernels if kinds == {"kernels"} else _of_environments
+    return build(path, data, rungs, names, horizon)
+
+
+def _of_kernels(
+    path: Path, data: dict[str, Any], rungs: list[dict[str, Any]], names: tuple[str, ...], horizon: int
+) -> LadderSpec:
+    estimated = not isinstance(data["rewards"], str)
+    if ("reward" in data) == estimated:
+        wanted = "none: rewards are estimated" if estimated else "an NPZ file with r[s, a] or r[s, a, s'], or `rewards`"
+        raise LadderSpecError(f"{path}: reward", got="a value" if estimated else "nothing", expected=wanted)
+    stacks: list[Floats] = []
+    for m, rung in enumerate(rungs, start=1):
+        files, field = rung["kernels"], f"{path}: rungs[{m}].kernels"
+        parts = [read_array(path, file, field) for file in (files if isinstance(files, list) else [files])]
+        parts = [part[np.newaxis] if part.ndim == 3 else part for part in parts]
+        for part in parts:
+            size = (stacks[0] if stacks else parts[0]).shape[1:]
+            if part.ndim != 4 or part.shape[1:] != size:
+                raise LadderSpecError(field, got=f"a kernel {list(part.shape[1:])}", expected=f"[S, A, S] = {size}")
+        stacks.append(np.concatenate(parts))
+    rewards = reward_map(data.get("reward_range"))
+    reward = np.zeros(stacks[0].shape[1:3])  # stands for nothing where rewards are estimated
+    if not estimated:
+        reward = rewards.to_unit(read_array(path, data["reward"], f"{path}: reward"))
+    mdp = FiniteMDP(transition=stacks[0][0], reward=reward, horizon=horizon)
+    return LadderSpec(ladder=ladder_of_additions(stacks), names=names, known=mdp.known, rewards=rewards)
+
+
+def _of_environments(
+    path: Path, data: dict[str, Any], rungs: list[dict[str, Any]], names: tuple[str, ...], horizon: int
+) -> LadderSpec:
+    if "reward" in data:
+        raise LadderSpecError(f"{path}: reward", got="a value", expected="none: environments have their own")
+    environments: list[gym.Env[Any, Any]] = []
+    weights: list[tuple[float, ...]] = []
+    sizes = []
+    for m, rung in enumerate(rungs, start=1):
+        if "mixtures" in rung:
+            parts = require_integer(f"{path}: rungs[{m}].mixtures", rung["mixtures"], 1)
+            weights.extend(_mixtures(f"{path}: rungs[{m}].mixtures", parts, len(environments), weights))
+        entries = rung.get("environments", [])
+        for i, entry in enumerate(entries if isinstance(entries, list) else [entries]):
+            weights.append((0.0,) * len(environments) + (1.0,))
+            environments.append(_make(f"{path}: rungs[{m}].environments[{i}]", entry))
+        sizes.append(len(weights))
+    chosen = data.get("reward_range")
+    return ladder_of_environments(
+        environments, sizes, horizon=horizon, names=names, reward_range=chosen, weights=weights
+    )
+
+
+def _mixtures(field: str, parts: int, size: int, known: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+    """Return the mixtures of ``size`` members with weights that are multiples of 1/parts, less those already known."""
+    if math.comb(parts + size - 1, parts) > _MOST_MIXTURES:
+        raise LadderSpecError(
+            field, got=f"{parts} parts of {size} environments", expected=f"{_MOST_MIXTURES:,} mixtures"
+        )
+    seen = {tuple(weight) + (0.0,) * (size - len(weight)) for weight in known}
+    counts = itertools.combinations_with_replacement(range(size), parts)
+    grid = [tuple(chosen.count(i) / parts for i in range(size)) for chosen in counts]
+    return [weight for weight in grid if weight not in seen]
+
+
+def _make(field: str, entry: Any) -> gym.Env[Any, Any]:
+    about: dict[str, Any] = {"id": entry} if isinstance(entry, str) else dict(entry) if isinstance(entry, dict) else {}
+    name = about.pop("id", None)
+    if not isinstance(name, str) or ":" in name:
+        raise LadderSpecError(field, got=repr(entry), expected="{ id = ..., options } of a registered environment")
+    try:
+        return gym.make(name, **about)
+    except Exception as error:  # of someone else's constructor, which may raise anything
+        raise LadderSpecError(field, got=f"{type(error).__name__}: {error}", expected="an environment") from error
+
+
+def read_array(beside: Path, where: object, field: str) -> Floats:
+    """Return an array of an NPZ file, ``file`` or ``file:array``, found beside another file; nothing is unpickled."""
+    if not isinstance(where, str):
+        raise LadderSpecError(field, got=repr(where), expected="the name of an NPZ file")
+    file, _, name = where.partition(":")
+    try:
+        with np.load(beside.parent / file, allow_pickle=False) as arrays:
+            if not isinstance(arrays, np.lib.npyio.NpzFile):
+                raise LadderSpecError(field, got=f"{file}, which is no NPZ file", expected="an NPZ file")
+            names = list(arrays.files)
+            if not name and len(names) != 1:
+                raise LadderSpecError(field, got=f"{file} with {names}", expected="one array, or file:array")
+            if name and name not in names:
+                raise UnknownName(field, got=name, known=names)
+            array = np.asarray(arrays[name or names[0]])
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise LadderSpecError(field, got=f"{file}: {error}", expected="an NPZ file of plain arrays") from error
+    if array.dtype.kind not in "biuf" or array.ndim not in (2, 3, 4):
+        raise LadderSpecError(field, got=f"{file}: {array.dtype}{list(array.shape)}", expected="an array of numbers")
+    return array.astype(np.float64)

@@ -1,0 +1,417 @@
+"""Finite spaces as integers 0 ... n-1, and back.
+
+Discrete (with an offset), MultiDiscrete, MultiBinary, and Tuples and Dicts of these are counted in mixed radix, the
+last part running fastest. A Box is finite only through a :class:`~occamrl.envs.spaces.Discretiser`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import ArrayLike
+
+from occamrl import seeding
+from occamrl.errors import ParameterError, SpaceError, require_integer
+from occamrl.protocols import Floats, Ints
+
+# ----------------------------------------------------------------------------------------------------
+# Finite spaces as integers 0 ... n-1, and back.
+
+
+LARGEST = 2**31  # states or actions
+_DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+
+
+class Codec(Protocol):
+    """How the points of a space are numbered."""
+
+    @property
+    def size(self) -> int:
+        """The number n of points (or cells)."""
+
+    def encode(self, value: Any) -> int:
+        """Return the number of a point; SpaceError if it is not in the space."""
+
+    def decode(self, index: int) -> Any:
+        """Return the point of a number, as the environment wants it (of a cell: its middle)."""
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the codec as plain data; ``codec_from_plain`` reads it."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Discrete: the integers start ... start + n - 1."""
+
+    size: int
+    start: int = 0
+
+    def encode(self, value: Any) -> int:
+        """Return value - start."""
+        try:
+            index = operator.index(value) - self.start
+        except TypeError:
+            if not (isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iu"):
+                raise _outside(value, self._told) from None
+            index = int(value) - self.start
+        if isinstance(value, (bool, np.bool_)) or not 0 <= index < self.size:
+            raise _outside(value, self._told)
+        return index
+
+    def decode(self, index: int) -> int:
+        """Return start + index."""
+        return self.start + index
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {"kind": "range", "size": self.size, "start": self.start}
+
+    @property
+    def _told(self) -> str:
+        return f"an integer in {self.start} ... {self.start + self.size - 1}"
+
+
+@dataclass(frozen=True)
+class Digits:
+    """MultiDiscrete and MultiBinary: an array of integers, each with its own start and count."""
+
+    shape: tuple[int, ...]
+    counts: tuple[int, ...]
+    starts: tuple[int, ...]
+    dtype: str = "int64"
+
+    @property
+    def size(self) -> int:
+        """The product of the counts."""
+        return math.prod(self.counts)
+
+    def encode(self, value: Any) -> int:
+        """Return the number whose digits the entries are."""
+        array = np.asarray(value)
+        if array.shape != self.shape or array.dtype.kind not in "biu":
+            raise _outside(value, f"integers of shape {self.shape}")
+        index = 0
+        for entry, count, start in zip(array.ravel().tolist(), self.counts, self.starts, strict=True):
+            digit = int(entry) - start
+            if not 0 <= digit < count:
+                raise _outside(value, f"entries from {list(self.starts)}, {list(self.counts)} values each")
+            index = index * count + digit
+        return index
+
+    def decode(self, index: int) -> Any:
+        """Return the array of the digits."""
+        digits = []
+        for count, start in zip(reversed(self.counts), reversed(self.starts), strict=True):
+            index, digit = divmod(index, count)
+            digits.append(digit + start)
+        return np.array(digits[::-1], dtype=self.dtype).reshape(self.shape)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return plain data."""
+        parts = {"shape": list(self.shape), "counts": list(self.counts), "starts": list(self.starts)}
+        return {"kind": "digits", **parts, "dtype": self.dtype}
+
+
+@dataclass(frozen=True)
+class Product:
+    """Tuple and Dict: several parts; ``keys`` are those of a Dict, in its order."""
+
+    parts: tuple[Codec, ...]
+    keys: tuple[str, ...] | None = None
+
+    @property
+    def size(self) -> int:
+        """The product of the sizes."""
+        return math.prod(part.size for part in self.parts)
+
+    def encode(self, value: Any) -> int:
+        """Return the number whose digits the parts' numbers are."""
+        try:
+            values = tuple(value) if self.keys is None else tuple(value[key] for key in self.keys)
+            if len(values) != len(self.parts) or len(value) != len(self.parts):
+                raise TypeError
+        except (TypeError, LookupError):
+            raise _outside(value, f"{len(self.parts)} parts" + (f" {self.keys}" if self.keys else "")) from None
+        index = 0
+        for part, each in zip(self.parts, values, strict=True):
+            index = index * part.size + part.encode(each)
+        return index
+
+    def decode(self, index: int) -> Any:
+        """Return the tuple or dict of the parts."""
+        values = []
+        for part in reversed(self.parts):
+            index, digit = divmod(index, part.size)
+            values.append(part.decode(digit))
+        values.reverse()
+        return tuple(values) if self.keys is None else dict(zip(self.keys, values, strict=True))
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return plain data."""
+        parts = [part.to_plain() for part in self.parts]
+        return {"kind": "product", "parts": parts, "keys": None if self.keys is None else list(self.keys)}
+
+
+def codec_of(space: spaces.Space[Any], discretiser: Discretiser | None = None) -> Codec:
+    """Return how the points of a space are numbered.
+
+    Raises
+    ------
+    SpaceError
+        A space that is not finite, or a Box without a discretiser.
+    """
+    codec = _codec(space, discretiser)
+    if not 1 <= codec.size <= LARGEST:
+        raise SpaceError("space", got=f"{codec.size:,} points", expected=f"at most {LARGEST:,}")
+    return codec
+
+
+def _codec(space: spaces.Space[Any], discretiser: Discretiser | None) -> Codec:
+    if isinstance(space, spaces.Box):
+        if discretiser is None:
+            raise SpaceError("space", got=f"{space}", expected="a finite space, or a Discretiser for the Box")
+        discretiser.require_fits(space)
+        return discretiser
+    if discretiser is not None:
+        raise SpaceError("discretiser", got=f"one for {space}", expected="none: only a Box needs one")
+    match space:
+        case spaces.Discrete():
+            return Range(int(space.n), int(space.start))
+        case spaces.MultiDiscrete():
+            counts, starts = (tuple(int(n) for n in array.ravel()) for array in (space.nvec, space.start))
+            return Digits(space.nvec.shape, counts, starts, np.dtype(space.dtype).name)
+        case spaces.MultiBinary():
+            shape = tuple(space.shape or ())
+            bits = math.prod(shape)
+            return Digits(shape, (2,) * bits, (0,) * bits, "int8")
+        case spaces.Tuple():
+            return Product(tuple(_codec(part, None) for part in space.spaces))
+        case spaces.Dict():
+            return Product(tuple(_codec(part, None) for part in space.spaces.values()), tuple(space.spaces))
+    raise SpaceError(
+        "space", got=f"{space}", expected="Discrete, MultiDiscrete, MultiBinary, or a Tuple or Dict of them"
+    )
+
+
+def codec_from_plain(data: Any) -> Codec:
+    """Return the codec of plain data, checked."""
+    match data:
+        case {"kind": "range", "size": int(size), "start": int(start)} if size > 0:
+            return Range(size, start)
+        case {
+            "kind": "digits",
+            "shape": list(shape),
+            "counts": list(counts),
+            "starts": list(starts),
+            "dtype": str(kind),
+        } if (
+            _integers([*shape, *counts, *starts])
+            and math.prod(shape) == len(counts) == len(starts)
+            and min(counts, default=1) > 0
+            and kind in _DTYPES
+        ):
+            return Digits(tuple(shape), tuple(counts), tuple(starts), kind)
+        case {"kind": "product", "parts": list(parts), "keys": keys} if keys is None or isinstance(keys, list):
+            return Product(tuple(codec_from_plain(part) for part in parts), None if keys is None else tuple(keys))
+        case {"kind": "cells", "edges": list(edges), "shape": list(shape)} if _integers(shape):
+            return Discretiser(edges, shape=tuple(shape))
+    raise ParameterError("space", got=repr(data)[:80], expected="a space as it was written")
+
+
+def _integers(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int) and not isinstance(value, bool) for value in values)
+
+
+def _outside(value: Any, expected: str) -> SpaceError:
+    return SpaceError("observation", got=repr(value)[:80], expected=expected)
+
+
+# ----------------------------------------------------------------------------------------------------
+# A Box cut into cells, and how much that costs.
+#
+# Inside a cell all points are treated alike. That is exact if what follows depends on the cell alone; where it also
+# depends on the place in the cell, no kernel on cells describes the environment. :func:`inconsistency` measures it.
+
+
+@dataclass(frozen=True, eq=False)
+class Discretiser:
+    """Cells between edges, in every dimension of a Box; the last dimension runs fastest.
+
+    Parameters
+    ----------
+    edges : sequence of sequences of numbers
+        For each dimension the m + 1 increasing edges of m cells. A point on an edge belongs to the cell above it, one
+        on the last edge to the last cell. The first and last may be infinite.
+    shape : tuple of int, optional
+        Of the Box; by default one-dimensional.
+    """
+
+    edges: Sequence[Sequence[float]]
+    shape: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.edges) == 0 or (self.shape is not None and int(np.prod(self.shape)) != len(self.edges)):
+            raise ParameterError("edges", got=f"{len(self.edges)} dimensions", expected=f"those of shape {self.shape}")
+        for i, row in enumerate(self.edges):
+            try:
+                array = np.asarray(row, dtype=np.float64)
+            except (TypeError, ValueError):
+                array = np.zeros(0)
+            if array.ndim != 1 or array.size < 2 or not (np.diff(array) > 0.0).all():  # false where not a number
+                raise ParameterError("edges", index=(i,), got=row, expected="two or more increasing numbers")
+
+    @classmethod
+    def uniform(cls, space: spaces.Space[Any], cells: int | Sequence[int]) -> Discretiser:
+        """Return equal cells over a bounded Box, ``cells`` in each dimension."""
+        if not isinstance(space, spaces.Box):
+            raise SpaceError("space", got=f"{space}", expected="a Box")
+        low, high = (np.asarray(end, dtype=np.float64).ravel() for end in (space.low, space.high))
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            i = int(np.argmax(~(np.isfinite(low) & np.isfinite(high))))
+            got = f"a Box without bounds: [{low[i]}, {high[i]}]"
+            raise SpaceError(
+                "space", index=(i,), got=got, expected="finite bounds, or a Discretiser with your own edges"
+            )
+        counts = [cells] * low.size if isinstance(cells, int) else list(cells)
+        if len(counts) != low.size:
+            raise ParameterError("cells", got=f"{len(counts)} numbers", expected=f"{low.size}, one per dimension")
+        edges = [
+            np.linspace(a, b, require_integer("cells", n, 1) + 1).tolist()
+            for a, b, n in zip(low, high, counts, strict=True)
+        ]
+        return cls(edges, shape=tuple(space.shape))
+
+    @cached_property
+    def _inner(self) -> list[Floats]:
+        return [np.asarray(row, dtype=np.float64)[1:-1] for row in self.edges]
+
+    @cached_property
+    def counts(self) -> tuple[int, ...]:
+        """The number of cells in each dimension."""
+        return tuple(len(row) - 1 for row in self.edges)
+
+    @cached_property
+    def size(self) -> int:
+        """The number of cells."""
+        return int(np.prod([float(count) for count in self.counts]))
+
+    @property
+    def widths(self) -> tuple[float, ...]:
+        """The width of the widest cell in each dimension: no point is farther than half of it from a cell's middle."""
+        return tuple(float(np.diff(np.asarray(row, dtype=np.float64)).max()) for row in self.edges)
+
+    def require_fits(self, space: spaces.Box) -> None:
+        """Refuse a Box of another shape."""
+        expected = self.shape if self.shape is not None else (len(self.edges),)
+        if tuple(space.shape) != expected:
+            raise SpaceError("discretiser", got=f"a Box of shape {space.shape}", expected=f"shape {expected}")
+
+    def encode(self, value: Any) -> int:
+        """Return the cell of a point."""
+        point = np.asarray(value, dtype=np.float64).ravel()
+        if point.size != len(self.edges):
+            raise SpaceError("observation", got=repr(value)[:80], expected=f"{len(self.edges)} numbers")
+        index = 0
+        for x, row, inner, count in zip(point.tolist(), self.edges, self._inner, self.counts, strict=True):
+            if not row[0] <= x <= row[-1]:
+                raise SpaceError("observation", got=x, expected=f"a number in [{row[0]}, {row[-1]}]")
+            index = index * count + int(np.searchsorted(inner, x, side="right"))
+        return index
+
+    def decode(self, index: int) -> Any:
+        """Return the middle of a cell (its finite edge, where the other is infinite)."""
+        middle = []
+        for row, count in zip(reversed(self.edges), reversed(self.counts), strict=True):
+            index, cell = divmod(index, count)
+            low, high = float(row[cell]), float(row[cell + 1])
+            middle.append(0.5 * (low + high) if np.isfinite(low + high) else high if np.isfinite(high) else low)
+        return np.array(middle[::-1], dtype=np.float32).reshape(self.shape or (len(self.edges),))
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return plain data."""
+        edges = [[float(edge) for edge in row] for row in self.edges]
+        return {"kind": "cells", "edges": edges, "shape": list(self.shape or (len(self.edges),))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inconsistency:
+    """What cutting a Box into cells lost, measured by random play.
+
+    ``lost[i]`` compares, for each cell and action, what followed in the lower and in the upper half of the cell in
+    dimension i: the total variation distance of the two distributions of the next cell, less what halves drawn at
+    random show. 0: the cell says all there is; 1: the halves never lead to the same cell. ``reward_spread`` is the
+    largest range of rewards inside one cell and action; ``widths`` are those of the widest cells, ``visited`` is the
+    share of cells seen.
+    """
+
+    lost: tuple[float, ...]
+    reward_spread: float
+    widths: tuple[float, ...]
+    visited: float
+    transitions: int
+
+    def __str__(self) -> str:
+        parts = ", ".join(
+            f"{lost:.3f} (cells up to {width:.3g} wide)" for lost, width in zip(self.lost, self.widths, strict=True)
+        )
+        return (
+            f"of the next cell's distribution, the place inside a cell decides, by dimension: {parts}; "
+            f"rewards differ by up to {self.reward_spread:.3g} inside a cell; "
+            f"{100 * self.visited:.0f}% of the cells seen in {self.transitions:,} steps"
+        )
+
+
+def inconsistency(
+    env: gym.Env[Any, Any], discretiser: Discretiser, *, steps: int = 20_000, seed: int = 0, fewest: int = 16
+) -> Inconsistency:
+    """Play at random and measure what the cells hide; cells and actions with ``fewest`` visits or more count."""
+    from occamrl.envs.spaces import codec_of
+
+    codec_of(env.observation_space, discretiser)
+    seen: dict[tuple[int, str], list[tuple[Floats, int, float]]] = defaultdict(list)
+    cells: set[int] = set()
+    observation, _ = env.reset(seed=int(seeding.stream(seed, "inconsistency").integers(2**31)))
+    env.action_space.seed(seed)
+    for _ in range(require_integer("steps", steps, 1)):
+        action = env.action_space.sample()
+        after, reward, terminated, truncated, _ = env.step(action)
+        cell, next_cell = discretiser.encode(observation), discretiser.encode(after)
+        cells.add(cell)
+        seen[cell, repr(action)].append((np.asarray(observation, np.float64).ravel(), next_cell, float(reward)))
+        observation = env.reset()[0] if terminated or truncated else after
+    dimensions, generator = len(discretiser.edges), seeding.stream(seed, "inconsistency", "halves")
+    lost, weight, spread = np.zeros(dimensions), 0.0, 0.0
+    for visits in seen.values():
+        spread = max(spread, float(np.ptp([reward for _, _, reward in visits])))
+        if len(visits) < fewest:
+            continue
+        points, following = np.array([point for point, _, _ in visits]), np.array([cell for _, cell, _ in visits])
+        weight += len(visits)
+        for i in range(dimensions):
+            upper = points[:, i].argsort(kind="stable").argsort(kind="stable") >= len(visits) // 2
+            chance = np.mean([_distance(following, generator.permutation(upper)) for _ in range(4)])
+            lost[i] += len(visits) * (_distance(following, upper) - chance)
+    return Inconsistency(
+        lost=tuple((lost / weight).tolist()) if weight else (float("nan"),) * dimensions,
+        reward_spread=spread,
+        widths=discretiser.widths,
+        visited=len(cells) / discretiser.size,
+        transitions=steps,
+    )
+
+
+def _distance(following: Ints, upper: ArrayLike) -> float:
+    """Return the total variation distance of the next cells in two halves."""
+    values, index = np.unique(following, return_inverse=True)
+    mask = np.asarray(upper, dtype=bool)
+    shares = [np.bincount(index[part], minlength=values.size) / max(1, part.sum()) for part in (mask, ~mask)]
+    return 0.5 * float(np.abs(shares[0] - shares[1]).sum())

@@ -1,0 +1,506 @@
+"""An environment as a learner sees it: states, actions and steps are integers, rewards lie in [0, 1].
+
+``reset`` and ``step`` are Gymnasium's; what a step means is in :mod:`occamrl.envs.wrapper`. Truncation is
+no termination: it only cuts an episode short.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import wrappers
+
+from occamrl.envs.spaces import Codec, Discretiser, codec_of
+from occamrl.errors import EnvironmentReward, HorizonError, ParameterError, ShapeError, TableError, require_integer
+from occamrl.models.simulators import read_problems
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.problems.operations import Unit
+from occamrl.protocols import Floats, Known
+
+# ----------------------------------------------------------------------------------------------------
+# Environments that expose their table, ``env.unwrapped.P`` of Gymnasium's toy text, as problems with a known optimum.
+#
+# Such tables have traps. Successors are repeated (they are added up); a reward may depend on more than (s, a, s') (the
+# outcome lists of :mod:`occamrl.protocols` hold it, M20); a state that ends the episode need not be a self-loop (a state
+# is added, and the map of rewards onto [0, 1] includes the 0 that is earned there); the table may leave out what the
+# environment does (Taxi's fickle passenger); and a wrapper may change what the agent sees. The last two are refused.
+
+
+# Wrappers that leave observations, actions, rewards and ends alone, TimeLimit's truncation aside.
+HARMLESS = (
+    wrappers.OrderEnforcing,
+    wrappers.PassiveEnvChecker,
+    wrappers.TimeLimit,
+    wrappers.RecordEpisodeStatistics,
+    wrappers.HumanRendering,
+    wrappers.RenderCollection,
+)
+
+
+Reward = TypeVar("Reward", float, Floats)
+
+
+class RewardMap(NamedTuple):
+    """The affine map (r - low) / (high - low) of an environment's rewards onto [0, 1]."""
+
+    low: float = 0.0
+    high: float = 1.0
+
+    @property
+    def scale(self) -> float:
+        """What a difference of 1 in the learner's unit is in the environment's own."""
+        return self.high - self.low
+
+    def to_unit(self, reward: Reward) -> Reward:
+        """Return a reward as the learner sees it."""
+        return (reward - self.low) / (self.high - self.low)
+
+    def total(self, mapped: float, steps: int) -> float:
+        """Return the sum of the rewards of ``steps`` steps in the environment's unit from that in the learner's."""
+        return mapped * self.scale + steps * self.low
+
+
+def reward_map(reward_range: Sequence[float] | None) -> RewardMap:
+    """Return the map of a stated range."""
+    if reward_range is None:
+        return RewardMap()
+    try:
+        low, high = (float(end) for end in reward_range)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ParameterError("reward_range", got=reward_range, expected="(low, high) with low < high")
+    return RewardMap(low, high)
+
+
+def rewards_of_problem(problem: object) -> RewardMap:
+    """Return the map of a problem's own unit (money, minutes), if it has one, onto [0, 1]."""
+    unit = getattr(problem, "unit", None)
+    return RewardMap(unit.low, unit.high) if isinstance(unit, Unit) else RewardMap()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EnvironmentTable:
+    """What an environment's table says, and how it is counted."""
+
+    mdp: FiniteMDP
+    rewards: RewardMap
+    observations: int  # states of the environment itself; mdp.states is one more where an end had to be added
+
+
+def has_table(env: gym.Env[Any, Any]) -> bool:
+    """Say whether an environment exposes a table of outcomes."""
+    table = getattr(env.unwrapped, "P", None)
+    return isinstance(table, (dict, list, tuple)) and len(table) > 0
+
+
+def table_of(env: gym.Env[Any, Any], *, horizon: int, reward_range: Sequence[float] | None = None) -> EnvironmentTable:
+    """Return an environment's table as a problem.
+
+    Parameters
+    ----------
+    env
+        With ``env.unwrapped.P`` and, unless episodes start in state 0, ``env.unwrapped.initial_state_distrib``.
+    horizon
+        H.
+    reward_range
+        (low, high) that is mapped onto [0, 1]; by default the smallest that holds all rewards and 0.
+
+    Raises
+    ------
+    TableError
+        No table, a wrapper that changes what the table says, or an environment that does more than its table.
+    """
+    require_whole_truth(env)
+    inner: Any = env.unwrapped
+    rewards = reward_map(smallest_range([env]) if reward_range is None else reward_range)
+    distribution = getattr(inner, "initial_state_distrib", None)
+    start: int | Floats = 0 if distribution is None else np.asarray(distribution, dtype=np.float64)
+    mdp = FiniteMDP.from_outcomes(
+        inner.P, horizon=horizon, initial_state=start, reward_range=(rewards.low, rewards.high)
+    )
+    return EnvironmentTable(mdp=mdp, rewards=rewards, observations=len(inner.P))
+
+
+def require_whole_truth(env: gym.Env[Any, Any]) -> None:
+    """Refuse an environment whose table is missing or is not all there is to it."""
+    if not has_table(env):
+        expected = "an environment that exposes one, or `known` (Known.of_sizes(...) if rewards are to be estimated)"
+        raise TableError(_name(env), got="no table env.unwrapped.P", expected=expected)
+    require_harmless_wrappers(env)
+    if getattr(env.unwrapped, "fickle_passenger", False):
+        got = "fickle_passenger=True: the passenger's change of mind is not in the table"
+        raise TableError(_name(env), got=got, expected="fickle_passenger=False, or learning without exact regret")
+
+
+def require_harmless_wrappers(env: gym.Env[Any, Any]) -> None:
+    """Refuse wrappers that may change what is observed, done or earned."""
+    layer: Any = env
+    while isinstance(layer, gym.Wrapper):
+        if not isinstance(layer, HARMLESS):
+            got = f"the wrapper {type(layer).__name__}, which the table knows nothing of"
+            raise TableError(_name(env), got=got, expected="no wrapper that changes observations, actions or rewards")
+        layer = layer.env
+
+
+def smallest_range(environments: Iterable[gym.Env[Any, Any]]) -> tuple[float, float]:
+    """Return the smallest range of rewards that holds those of all tables, and the 0 earned after an episode's end."""
+    low = high = 0.0
+    for env in environments:
+        unwrapped: Any = env.unwrapped
+        table = unwrapped.P
+        for row in table.values() if isinstance(table, dict) else table:
+            for outcomes in row.values() if isinstance(row, dict) else row:
+                for entry in outcomes:
+                    low, high = min(low, float(entry[2])), max(high, float(entry[2]))
+    return (low, high) if low < high else (0.0, 1.0)
+
+
+def known_of_several(problems: Sequence[FiniteMDP]) -> Known:
+    """Return what an agent may know when the truth is one of several problems: the rewards of all their outcomes."""
+    entries, rewards = read_problems(problems)
+    start = entries.outcomes.start
+    base = np.minimum.reduceat(rewards, start[:-1])
+    bonus = rewards - np.repeat(base, np.diff(start))
+    return Known(
+        states=entries.states,
+        actions=entries.actions,
+        horizon=problems[0].horizon,
+        base_reward=base.reshape(entries.states, entries.actions),
+        transition_rewards=entries.outcomes._replace(bonus=bonus) if bonus.any() else None,
+    )
+
+
+def _name(env: gym.Env[Any, Any]) -> str:
+    return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+
+
+# ----------------------------------------------------------------------------------------------------
+# What a step of an environment means to a learner: the next state and the reward, in [0, 1], checked.
+#
+# Termination leads to a state where nothing more is earned: the environment's own if the model has the end there,
+# otherwise one that is added, the last. Rewards that are known are held against what is known of them. Rewards that are
+# not known, or scatter around what is known, have to lie in the stated range; each is told as it came. Every kind of
+# transition is checked once, then looked up.
+
+
+ROUNDING = 1e-6  # how far a reward may be from the known one, in the learner's unit: it may come in 32 bits
+_MOST_REMEMBERED = 2**18
+_ONE_MORE = "`known` with one state more, for the end of an episode"
+
+
+class Transition(NamedTuple):
+    """One step, as the learner sees it."""
+
+    next_state: int
+    bonus: float  # the known reward of this outcome less base_reward[s, a]; 0 where rewards are not known
+    reward: float  # what came, in [0, 1]
+
+
+class Translation:
+    """The transitions of one environment.
+
+    Parameters
+    ----------
+    name
+        Of the environment, for errors.
+    observation
+        Observations as integers.
+    known
+        What the learner knows.
+    rewards
+        The environment's own unit.
+    mdp
+        The truth, where it is known.
+    """
+
+    def __init__(
+        self, name: str, observation: Codec, known: Known, rewards: RewardMap, mdp: FiniteMDP | None = None
+    ) -> None:
+        self.name, self.observation, self.known, self.rewards, self.mdp = name, observation, known, rewards, mdp
+        self.end = observation.size if known.states > observation.size else -1
+        self.scatter = not known.rewards_known or (mdp is not None and mdp.reward_noise is not None)
+        if self.end >= 0 and not known.rewards_known and not rewards.low <= 0.0 <= rewards.high:
+            raise ParameterError("reward_range", got=tuple(rewards), expected="0 in it, earned after the end")
+        self.resting = self._resting_states()
+        self._remembered: dict[tuple[int, int, Any, Any, bool], Transition] = {}
+        self._left: set[int] = set()  # states that a step was made from
+        self._ended: set[int] = set()  # states of the environment's own where an episode ended
+
+    @property
+    def at_rest(self) -> Floats:
+        """What is earned in each (s, a) after the end of an episode, in [0, 1], as a flat array [S*A]."""
+        if self.known.rewards_known:
+            return np.ascontiguousarray(self.known.base_reward).reshape(-1)
+        return np.full(self.known.states * self.known.actions, self.rewards.to_unit(0.0))
+
+    def _resting_states(self) -> frozenset[int]:
+        """States of the environment itself where, by the known rewards, nothing more is earned, whatever is done.
+
+        None where there is no table but a state for the end: then every termination leads there. None either where
+        neither a table nor rewards are known.
+        """
+        if self.mdp is None and (self.end >= 0 or not self.known.rewards_known):
+            return frozenset()
+        known = self.known if self.known.rewards_known or self.mdp is None else self.mdp.known
+        zero = self.rewards.to_unit(0.0)
+        quiet = np.abs(known.base_reward - zero).max(axis=1) <= ROUNDING
+        table = known.transition_rewards
+        if table is not None:
+            pair = np.repeat(np.arange(table.start.size - 1), np.diff(table.start))
+            quiet[np.unique(pair[table.bonus > ROUNDING] // known.actions)] = False
+        if self.mdp is not None:
+            outcomes = self.mdp.truth.outcomes
+            state = np.repeat(np.arange(outcomes.start.size - 1), np.diff(outcomes.start)) // known.actions
+            quiet[np.unique(state[outcomes.next_state != state])] = False
+        return frozenset(np.flatnonzero(quiet[: self.observation.size]).tolist())
+
+    def __call__(self, s: int, a: int, observation: Any, reward: float, terminated: bool) -> Transition:
+        """Return what the learner is told of a step that ``env.step`` reported; ``reward`` is in its own unit."""
+        came = self._in_range(reward) if self.scatter else 0.0
+        kind = None if self.scatter else reward  # rewards that scatter are no part of what is remembered
+        key = (s, a, observation, kind, terminated)
+        try:
+            found = self._remembered.get(key)
+        except TypeError:  # an array: no key
+            key = (s, a, self.observation.encode(observation), kind, terminated)
+            found = self._remembered.get(key)
+        if found is None:
+            found = self._translate(s, a, self.observation.encode(observation), reward, terminated)
+            if len(self._remembered) >= _MOST_REMEMBERED:  # rewards of a continuum
+                self._remembered.clear()
+            self._remembered[key] = found
+        if not self.scatter:
+            return found
+        if self.mdp is not None and self.mdp.reward_noise is None:
+            self._require_possible(s, a, found.next_state, came)
+        return Transition(found.next_state, found.bonus, came)
+
+    def _in_range(self, reward: float) -> float:
+        """Return a reward in the learner's unit; rounding in an environment's own sum is no offence."""
+        mapped = self.rewards.to_unit(reward)
+        if not -ROUNDING <= mapped <= 1.0 + ROUNDING:  # not a number is neither
+            low, high = self.rewards
+            raise EnvironmentReward("reward", got=reward, expected=f"a number in [{low:g}, {high:g}]")
+        return min(1.0, max(0.0, mapped))
+
+    def _translate(self, s: int, a: int, s2: int, reward: float, terminated: bool) -> Transition:
+        mapped = self._in_range(reward)
+        s2 = self._arrive(s, s2, terminated)
+        if self.scatter:
+            self._require_possible(s, a, s2, None)
+            return Transition(s2, self._expected_bonus(s, a, s2), mapped)
+        bonus = self._known_bonus(s, a, s2, mapped)
+        seen = float(self.known.base_reward[s, a]) + bonus
+        self._require_possible(s, a, s2, seen)
+        return Transition(s2, bonus, seen)
+
+    def _arrive(self, s: int, s2: int, terminated: bool) -> int:
+        """Return the state that a step led to: the one for the end if the episode ended elsewhere than at rest."""
+        self._left.add(s)
+        if terminated and s2 in self.resting:
+            self._ended.add(s2)
+        if self.mdp is None and not self._left.isdisjoint(self._ended):
+            state = min(self._left & self._ended)
+            got = f"state {state}, where an episode ended and another one went on"
+            raise TableError(self.name, got=got, expected=_ONE_MORE)
+        if terminated and s2 not in self.resting:
+            if self.end < 0:
+                why = "where by the known rewards more can be earned"
+                why = why if self.known.rewards_known or self.mdp is not None else "and no rewards are known"
+                raise TableError(self.name, got=f"an episode that ended in state {s2}, {why}", expected=_ONE_MORE)
+            return self.end
+        return s2
+
+    def _listed(self, s: int, a: int, s2: int) -> Floats:
+        """Return the bonuses that the known rewards list for (s, a, s')."""
+        table = self.known.transition_rewards
+        if table is None:
+            return np.zeros(1)
+        at = slice(table.start[s * self.known.actions + a], table.start[s * self.known.actions + a + 1])
+        return np.asarray(table.bonus[at][table.next_state[at] == s2])
+
+    def _expected_bonus(self, s: int, a: int, s2: int) -> float:
+        """Return the bonus of rewards that scatter around known means; 0 where nothing is known of them."""
+        listed = self._listed(s, a, s2)
+        if np.ptp(listed) > ROUNDING:
+            means = (listed + float(self.known.base_reward[s, a])).tolist()
+            got = f"means {means} of ({s}, {a}, {s2}), and rewards that scatter around one of them"
+            expected = "one mean; an agent that estimates the rewards needs none, with known=Known.of_sizes(...)"
+            raise TableError(self.name, got=got, expected=expected)
+        return float(listed[0])
+
+    def _known_bonus(self, s: int, a: int, s2: int, mapped: float) -> float:
+        """Return the bonus as the known rewards have it, so that rounding does not become a target."""
+        base = float(self.known.base_reward[s, a])
+        if self.known.transition_rewards is None:
+            if abs(mapped - base) > ROUNDING:
+                got, expected = (self.rewards.total(each, 1) for each in (mapped, base))
+                raise EnvironmentReward("reward", got=got, expected=f"{expected:g}, the known reward of ({s}, {a})")
+            return 0.0
+        listed = self._listed(s, a, s2)
+        if listed.size == 0:  # no model knows this outcome: what was seen is what it pays
+            return mapped - base
+        nearest = float(listed[np.abs(listed - (mapped - base)).argmin()])
+        if abs(nearest - (mapped - base)) > ROUNDING:
+            known = [round(self.rewards.total(base + float(each), 1), 9) for each in listed]
+            got = self.rewards.total(mapped, 1)
+            raise EnvironmentReward("reward", got=got, expected=f"one of {known}, those known of ({s}, {a}, {s2})")
+        return nearest
+
+    def _require_possible(self, s: int, a: int, s2: int, seen: float | None) -> None:
+        """Refuse what the environment's own table excludes: a next state, or one with the reward that was seen."""
+        if self.mdp is None:
+            return
+        truth = self.mdp.truth
+        pair = s * self.known.actions + a
+        at = slice(truth.outcomes.start[pair], truth.outcomes.start[pair + 1])
+        possible = truth.outcomes.next_state[at] == s2
+        if seen is not None:
+            possible &= np.abs(truth.base_reward[pair] + truth.outcomes.bonus[at] - seen) <= ROUNDING
+        if not possible.any():
+            what = "" if seen is None else f" with reward {self.rewards.total(seen, 1):g}"
+            got = f"state {s2}{what} after ({s}, {a})"
+            raise TableError(self.name, got=got, expected="an outcome of the environment's own table")
+
+
+# ----------------------------------------------------------------------------------------------------
+# An environment as a learner sees it: states, actions and steps are integers, rewards lie in [0, 1].
+
+
+class FiniteEnvironment:
+    """A Gymnasium environment with finite spaces, as integers.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+    known : Known, optional
+        What the learner knows: sizes, horizon and rewards (``mdp.known``, ``LadderSpec.known``). By default read from
+        the environment's table. It must cover every outcome that some model of the learner thinks possible. For agents
+        that estimate the rewards: ``Known.of_sizes(states=..., actions=..., horizon=...)``; rewards may then be random,
+        and all that is asked of one is to lie in ``reward_range``.
+    horizon : int, optional
+        H; by default that of ``known``, otherwise the environment's time limit.
+    reward_range : (low, high), optional
+        Mapped onto [0, 1] for the learner. By default the smallest that holds the table's rewards and 0; without a
+        table (0, 1). Rewards that are not known have to keep to it: state it.
+    discretiser, action_discretiser : Discretiser, optional
+        For Box spaces.
+
+    Attributes
+    ----------
+    mdp : FiniteMDP or None
+        The truth, where the environment exposes it: exact regret can then be told.
+    why_not : str
+        Why it is not, if so.
+    translate : Translation
+        From what ``env.step`` reports to what the learner is told.
+    """
+
+    def __init__(
+        self,
+        env: gym.Env[Any, Any],
+        *,
+        known: Known | None = None,
+        horizon: int | None = None,
+        reward_range: Sequence[float] | None = None,
+        discretiser: Discretiser | None = None,
+        action_discretiser: Discretiser | None = None,
+    ) -> None:
+        if not isinstance(env, gym.Env):
+            raise ParameterError("env", got=type(env).__name__, expected="a Gymnasium environment")
+        if known is not None and not isinstance(known, Known):
+            raise ParameterError("known", got=type(known).__name__, expected="what a learner knows: `mdp.known`")
+        self.env = env
+        self.name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+        self.observation = codec_of(env.observation_space, discretiser)
+        self.action = codec_of(env.action_space, action_discretiser)
+        steps = self._horizon(known, horizon)
+        self.mdp, self.why_not = None, ""
+        self.rewards = reward_map(reward_range)
+        try:
+            truth, self.rewards = self._truth(steps, reward_range)
+            self.mdp = truth
+            self.known: Known = truth.known if known is None else known
+        except TableError as error:
+            if known is None:
+                raise
+            self.known, self.why_not = known, str(error)
+        self._require_sizes()
+        self.translate = Translation(self.name, self.observation, self.known, self.rewards, self.mdp)
+
+    def _horizon(self, known: Known | None, horizon: int | None) -> int:
+        limits = [layer._max_episode_steps for layer in _layers(self.env) if isinstance(layer, wrappers.TimeLimit)]
+        if known is not None:
+            if horizon is not None and horizon != known.horizon:
+                raise HorizonError("horizon", got=horizon, expected=f"{known.horizon}, that of `known`")
+            horizon = known.horizon
+        own = getattr(self.env.unwrapped, "mdp", None)
+        if horizon is None and isinstance(own, FiniteMDP):
+            horizon = own.horizon
+        if horizon is None:
+            if not limits:
+                raise HorizonError("horizon", got=None, expected="a number of steps: the environment has no time limit")
+            horizon = min(limits)
+        require_integer("horizon", horizon, 1, HorizonError)
+        if limits and min(limits) < horizon:
+            expected = f"at most the time limit {min(limits)}, or gymnasium.make(..., max_episode_steps={horizon})"
+            raise HorizonError("horizon", got=horizon, expected=expected)
+        return int(horizon)
+
+    def _truth(self, horizon: int, reward_range: Sequence[float] | None) -> tuple[FiniteMDP, RewardMap]:
+        own = getattr(self.env.unwrapped, "mdp", None)
+        if isinstance(own, FiniteMDP) and not has_table(self.env):
+            require_harmless_wrappers(self.env)
+            if own.horizon != horizon:
+                raise HorizonError("horizon", got=horizon, expected=f"{own.horizon}, the problem's own")
+            return own, rewards_of_problem(getattr(self.env.unwrapped, "problem", None))
+        table = table_of(self.env, horizon=horizon, reward_range=reward_range)
+        return table.mdp, table.rewards
+
+    def _require_sizes(self) -> None:
+        n = self.observation.size
+        if self.known.states not in (n, n + 1):
+            got = f"{self.known.states} states for {n} observations"
+            raise ShapeError("known", got=got, expected="as many, or one more for the end of an episode")
+        if self.known.actions != self.action.size:
+            raise ShapeError("known", got=f"{self.known.actions} actions", expected=f"{self.action.size}")
+        if self.mdp is not None and self.mdp.states != self.known.states:
+            got = f"{self.known.states} states, but the table needs {self.mdp.states}"
+            raise ShapeError("known", got=got, expected="as many: one more than observations if an end is added")
+
+    def reset(self, seed: int) -> int:
+        """Begin an episode and return its state."""
+        observation, _ = self.env.reset(seed=seed)
+        return self.observation.encode(observation)
+
+    def __repr__(self) -> str:
+        regret = "exact regret" if self.mdp is not None else "no table"
+        return (
+            f"FiniteEnvironment({self.name}, states={self.known.states}, actions={self.known.actions}, "
+            f"horizon={self.known.horizon}, rewards in [{self.rewards.low:g}, {self.rewards.high:g}], {regret})"
+        )
+
+
+def _layers(env: Any) -> list[Any]:
+    """Return the wrappers of an environment, from outside to inside."""
+    found = []
+    while isinstance(env, gym.Wrapper):
+        found.append(env)
+        env = env.env
+    return found
+
+
+def require_finite(env: Any, **about: Any) -> FiniteEnvironment:
+    """Return a FiniteEnvironment as it is, or one made from a Gymnasium environment."""
+    if not isinstance(env, FiniteEnvironment):
+        return FiniteEnvironment(env, **about)
+    for name, value in about.items():
+        if value is not None:
+            raise ParameterError(name, got=value, expected="none: the FiniteEnvironment has its own")
+    return env

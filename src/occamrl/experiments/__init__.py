@@ -1,0 +1,1 @@
+"""Experiments: one TOML file to a folder of records."""

@@ -1,0 +1,128 @@
+"""The same cells on a Dask cluster (extra ``dask``). Workers must see the experiment's folder under the same path.
+
+A task plays one cell exactly as a local worker does, and its results are its files: nothing large travels. When a
+worker dies, Dask gives its cell to another one, where it goes on from its checkpoint; a cell that has ended as many
+workers as the scheduler allows (3 by default) is given up. A task works under the token of the folder's lock; when the
+lock is gone or taken by somebody else, the task stops at an episode boundary.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from occamrl.errors import OccamRLError, ParameterError
+from occamrl.experiments.execution import GRACE_SECONDS, RETRIES, Event, Settings, Stop
+from occamrl.experiments.records import Folder, FolderLock, holder_of, read_progress
+from occamrl.experiments.spec import Cell
+from occamrl.experiments.worker import answer
+
+_CONNECT_SECONDS = 15
+_POLL_SECONDS = 0.1
+_PROGRESS_SECONDS = 1.0
+
+
+def play_remotely(folder: str, content: dict[str, Any], token: str, checkpoint_seconds: float) -> Event:
+    """Play a cell inside a Dask worker; return what became of it."""
+    place, cell = Folder(folder), Cell.of(content)
+    if not place.exists():
+        text = f"{folder}: not to be seen from this Dask worker, which needs the folder under the same path"
+        return {"event": "failed", "cell": cell.id, "text": text}
+
+    def revoked() -> bool:
+        holder = holder_of(place.lock_file)
+        return not place.lock_file.exists() or (holder is not None and holder.get("token") != token)
+
+    return answer(place, cell, lambda news: None, Stop(revoked), Settings(checkpoint_seconds=checkpoint_seconds))
+
+
+class DaskExecutor:
+    """Cells as tasks of a Dask scheduler."""
+
+    def __init__(self, folder: Folder, address: str, settings: Settings, lock: FolderLock) -> None:
+        try:
+            from distributed import Client
+        except ImportError as error:
+            raise OccamRLError("Dask is not installed; install it with: pip install 'occamrl[dask]'") from error
+        self.folder = Folder(folder.path.resolve())
+        self.settings = settings
+        self.lock = lock
+        try:
+            self.client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+        except (OSError, ValueError) as error:
+            got = f"{address!r} ({type(error).__name__}: {error})"
+            raise ParameterError("scheduler", got=got, expected="the address of a running Dask scheduler") from error
+        self._stopping: float | None = None
+        self._abandoned = False
+
+    def play(self, cells: Sequence[Cell]) -> Iterator[Event]:
+        """Yield events until every cell is done, failed or stopped."""
+        tries = dict.fromkeys((cell.id for cell in cells), 0)
+        waiting = {self._submit(cell): cell for cell in cells}
+        reported: dict[str, float] = {}
+        look = 0.0
+        try:
+            while waiting:
+                time.sleep(_POLL_SECONDS)
+                if self.client.status != "running":
+                    raise OccamRLError("the Dask scheduler is gone; finished cells and checkpoints are in the folder")
+                if time.monotonic() > look:
+                    yield from self._progress(waiting.values(), reported)
+                    look = time.monotonic() + _PROGRESS_SECONDS
+                if self._stopping is not None:
+                    yield from self._let_go(waiting, since=self._stopping)
+                for future in [future for future in waiting if future.done()]:
+                    cell = waiting.pop(future)
+                    event = self._outcome(future, cell)
+                    if event["event"] == "retry":
+                        tries[cell.id] += 1
+                        if tries[cell.id] > RETRIES:
+                            event |= {"event": "failed", "text": f"{event['text']}; given up after {RETRIES} retries"}
+                        else:
+                            event["try"] = tries[cell.id]
+                            waiting[self._submit(cell)] = cell
+                    yield event
+        finally:
+            self.client.close()
+
+    def stop(self) -> None:
+        """Take the tasks' permission away: those that run stop at an episode boundary. Asked again: wait for none."""
+        self._abandoned = self._stopping is not None
+        self._stopping = self._stopping or time.monotonic()
+        self.lock.revoke()
+
+    def _let_go(self, waiting: dict[Any, Cell], since: float) -> Iterator[Event]:
+        """Take back the cells that no worker has begun, and in the end those of workers that do not answer."""
+        patient = not self._abandoned and time.monotonic() - since < GRACE_SECONDS
+        at_work = {key for keys in self.client.processing().values() for key in keys} if patient else set()
+        left = [future for future in waiting if not future.done() and future.key not in at_work]
+        self.client.cancel(left)
+        for future in left:
+            text = "not begun" if patient else "its worker does not answer; it stops at its next episode boundary"
+            yield {"event": "stopped", "cell": waiting.pop(future).id, "text": text}
+
+    def _submit(self, cell: Cell) -> Any:
+        arguments = (str(self.folder.path), cell.content, self.lock.token, self.settings.checkpoint_seconds)
+        # A key of its own: Dask would hand out the remembered result of an equal task. Never pure, never retried by it.
+        return self.client.submit(play_remotely, *arguments, key=f"occamrl-{cell.id}-{time.time_ns()}", pure=False)
+
+    def _outcome(self, future: Any, cell: Cell) -> Event:
+        if future.status == "finished":
+            event: Event = future.result()
+            return event
+        error = future.exception() if future.status == "error" else None
+        kind = "retry" if self._stopping is None else "stopped"
+        if type(error).__name__ == "KilledWorker":  # Dask has tried again by itself, as often as a cell may be
+            kind = "failed"
+        text = f"the task was {future.status}" if error is None else f"{type(error).__name__}: {error}"
+        return {"event": kind, "cell": cell.id, "text": text}
+
+    def _progress(self, cells: Any, reported: dict[str, float]) -> Iterator[Event]:
+        """Read how far the running cells are from their files."""
+        for cell in cells:
+            progress = read_progress(Path(self.folder.cells) / cell.id)
+            if progress is not None and progress["time"] != reported.get(cell.id):
+                reported[cell.id] = progress["time"]
+                yield {"event": "progress", "cell": cell.id, **progress}

@@ -1,0 +1,797 @@
+"""An experiment from its spec to its records: plan the cells, play those that are not finished, in any order."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import platform
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import IO, Any, Protocol, cast
+
+import numpy as np
+
+from occamrl.errors import (
+    CheckpointError,
+    Interrupted,
+    ParameterError,
+    RecordError,
+    Stopped,
+    StorageError,
+    require_number,
+)
+from occamrl.experiments.display import quiet
+from occamrl.experiments.records import (
+    FORMAT,
+    Folder,
+    FolderLock,
+    Records,
+    curve_table,
+    describe_holder,
+    finish,
+    jsonable,
+    load,
+    phases_table,
+    to_parquet,
+)
+from occamrl.experiments.spec import Cell, Spec, expand, parse, read_source
+from occamrl.protocols import Agent
+from occamrl.running.phases import KEEP_ALL_UNTIL
+from occamrl.running.result import Result
+from occamrl.running.run import run
+from occamrl.running.storage import (
+    canonical,
+    load_checkpoint,
+    make_folder,
+    save_checkpoint,
+    seal,
+    sha256,
+    sweep,
+    write_whole,
+)
+
+# ----------------------------------------------------------------------------------------------------
+# What a record says about where it was made: versions, processor, linear algebra.
+
+
+_PACKAGES = ("numpy", "numba", "scipy", "pyarrow")
+
+BLAS_THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+
+
+def one_thread() -> dict[str, str]:
+    """Return the environment that keeps linear algebra to one thread; it is read when the libraries are loaded."""
+    return dict.fromkeys(BLAS_THREADS, "1")
+
+
+@lru_cache(maxsize=1)
+def versions() -> dict[str, str]:
+    """Return the versions of what computes."""
+    found = {"occamrl": str(sys.modules["occamrl"].__version__), "python": platform.python_version()}
+    return found | {name: metadata.version(name) for name in _PACKAGES}
+
+
+@lru_cache(maxsize=1)
+def machine() -> dict[str, str]:
+    """Return processor, BLAS and platform."""
+    return {"cpu": _cpu(), "blas": _blas(), "platform": platform.platform()}
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _blas() -> str:
+    configuration: Any = np.show_config(mode="dicts")
+    blas = configuration.get("Build Dependencies", {}).get("blas", {})
+    return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Playing one cell: from its checkpoint, in pieces of about a second, to its records. Every executor calls this.
+
+
+CHECKPOINT_SECONDS = 30.0
+_PIECE_SECONDS = 0.5
+_FIRST_PIECE = 16
+_PROGRESS_SECONDS = 1.0
+_LEAST_SHARE = 20.0  # playing takes at least so many times as long as copying curves or writing checkpoints
+
+Say = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How cells are played; none of this changes a result."""
+
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+
+    @property
+    def piece_seconds(self) -> float:
+        """How long a piece may take: between pieces there is time for checkpoints and news."""
+        return min(_PIECE_SECONDS, self.checkpoint_seconds / 2.0)
+
+
+class Stop:
+    """A request to stop at the next episode boundary: by a signal, a call, or the answer to a question."""
+
+    def __init__(self, also: Callable[[], bool] = lambda: False) -> None:
+        self._event = threading.Event()
+        self._also = also
+
+    def request(self, *_: object) -> None:
+        """Ask to stop."""
+        self._event.set()
+
+    def requested(self) -> bool:
+        """Say whether somebody asked."""
+        return self._event.is_set() or self._also()
+
+    def on_signals(self) -> None:
+        """Stop on SIGINT and SIGTERM. While a piece is played, ``run`` listens to SIGINT itself."""
+        signal.signal(signal.SIGINT, self.request)
+        signal.signal(signal.SIGTERM, self._terminate)
+
+    def _terminate(self, *_: object) -> None:
+        self.request()
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def play_cell(folder: Folder, cell: Cell, say: Say, stop: Stop, settings: Settings) -> dict[str, Any]:
+    """Play a cell to its end and write its records; return its manifest.
+
+    Raises
+    ------
+    Stopped
+        On request, with a checkpoint written.
+    StorageError
+        When something cannot be written.
+    """
+    finished = folder.manifest(cell.id)
+    if finished is not None and finished["status"] == "done":  # by a worker that was killed before it could say so
+        finish(folder.cell(cell.id))
+        return finished
+    path = folder.open_cell(cell.id)
+    problem, agent = cell.make()
+    result = _resume(folder, cell, problem, agent, say)
+    clock = _Clock(settings)
+    piece, before = _FIRST_PIECE, 0.0 if result is None else result.wall_time
+    while (done := result.total_episodes if result is not None else 0) < cell.episodes:
+        if stop.requested():
+            raise _stopped(cell, result, path)
+        began = time.monotonic()
+        try:
+            result = run(
+                agent,
+                problem,
+                episodes=min(piece, cell.episodes - done),
+                seed=cell.seed,
+                progress=False,
+                keep_all_until=KEEP_ALL_UNTIL,
+                continue_from=result,
+            )
+        except Interrupted as interruption:
+            partial: Any = interruption.result
+            raise _stopped(cell, partial, path) from None
+        spent, played = time.monotonic() - began, result.wall_time - before
+        clock.played(result.total_episodes - done, spent)
+        if done:  # the first piece may include compilation
+            goal = max(settings.piece_seconds, _LEAST_SHARE * (spent - played))
+            piece = max(1, int(piece * min(2.0, max(0.5, goal / max(spent, 1e-9)))))
+        before = result.wall_time
+        _tell(folder, cell, result, say, clock)
+        if result.total_episodes < cell.episodes and clock.checkpoint_due():
+            save_checkpoint(result, path / "checkpoint.npz", tag=_tag(cell))
+            clock.saved()
+    assert result is not None  # noqa: S101  # a cell has at least one episode
+    return _record(folder, cell, result)
+
+
+class _Clock:
+    """When to say something, when to write a checkpoint, and how fast it goes."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.due = time.monotonic() + settings.checkpoint_seconds
+        self.began = 0.0
+        self.told = 0.0
+        self.episodes = 0
+        self.seconds = 0.0
+        self.pieces = 0
+
+    def played(self, episodes: int, seconds: float) -> None:
+        self.pieces += 1
+        if self.pieces == 2:  # forget the one with the compilation
+            self.episodes, self.seconds = 0, 0.0
+        self.episodes += episodes
+        self.seconds += seconds
+
+    @property
+    def rate(self) -> float:
+        return self.episodes / max(self.seconds, 1e-9)
+
+    def checkpoint_due(self) -> bool:
+        self.began = time.monotonic()
+        return self.began >= self.due
+
+    def saved(self) -> None:
+        now = time.monotonic()
+        self.due = now + max(self.settings.checkpoint_seconds, _LEAST_SHARE * (now - self.began))
+
+    def progress_due(self) -> bool:
+        due = time.monotonic() - self.told >= _PROGRESS_SECONDS
+        if due:
+            self.told = time.monotonic()
+        return due
+
+
+def _resume(folder: Folder, cell: Cell, problem: Any, agent: Agent, say: Say) -> Result | None:
+    """Return the result up to the checkpoint, if there is one that can be used."""
+    path = folder.cell(cell.id) / "checkpoint.npz"
+    if not path.exists() and not path.is_symlink():
+        return None
+    try:
+        result = load_checkpoint(agent, problem, path, tag=_tag(cell))
+        if result.seed != cell.seed or result.total_episodes > cell.episodes:
+            raise CheckpointError(str(path), got="a checkpoint of another run", expected=f"one of cell {cell.id}")
+    except (CheckpointError, FileNotFoundError) as error:
+        say({"event": "warning", "cell": cell.id, "text": f"{error}; the cell starts anew"})
+        path.unlink(missing_ok=True)
+        return None
+    return result
+
+
+def _stopped(cell: Cell, result: Result | None, path: Path) -> Stopped:
+    (path / "progress.json").unlink(missing_ok=True)
+    if result is None:
+        return Stopped("stopped before the first episode")
+    save_checkpoint(result, path / "checkpoint.npz", tag=_tag(cell))
+    return Stopped(f"stopped after episode {result.total_episodes:,}")
+
+
+def _tag(cell: Cell) -> str:
+    """Return what a checkpoint must agree with: this cell, computed by these versions."""
+    return canonical({"cell": cell.id, "versions": versions()})
+
+
+def _tell(folder: Folder, cell: Cell, result: Result, say: Say, clock: _Clock) -> None:
+    news = {
+        "episodes": result.total_episodes,
+        "total": cell.episodes,
+        "regret": result.total_regret,
+        "rate": clock.rate,
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "time": time.time(),
+    }
+    say({"event": "progress", "cell": cell.id, **news})
+    if clock.progress_due():
+        write_whole(folder.cell(cell.id) / "progress.json", canonical(jsonable(news)).encode(), durable=False)
+
+
+def _record(folder: Folder, cell: Cell, result: Result) -> dict[str, Any]:
+    """Write the tables, then the manifest, which makes the cell finished; then remove the checkpoint."""
+    path = folder.cell(cell.id)
+    tables = {"curve.parquet": curve_table(cell, result), "phases.parquet": phases_table(cell, result)}
+    files = {}
+    for name, table in tables.items():
+        content = to_parquet(table)
+        write_whole(path / name, content)
+        files[name] = sha256(content)
+    manifest = {
+        **about(cell),
+        "status": "done",
+        "total_regret": result.total_regret,
+        "total_return": result.total_return,
+        "plans": result.plans,
+        "pessimistic_episodes": result.pessimistic_episodes,
+        "wall_time": result.wall_time,
+        "files": files,
+        "reason": None,
+    }
+    write_whole(path / "manifest.json", seal(manifest))
+    finish(path)
+    return manifest
+
+
+def record_failure(folder: Folder, cell: Cell, reason: str) -> dict[str, Any]:
+    """Write down that a cell failed, and why; its checkpoint stays, for another try."""
+    manifest = {**about(cell), "status": "failed", "files": {}, "reason": reason[:4000]}
+    path = folder.open_cell(cell.id)
+    write_whole(path / "manifest.json", seal(manifest))
+    (path / "progress.json").unlink(missing_ok=True)
+    sweep(path)
+    return manifest
+
+
+def about(cell: Cell) -> dict[str, Any]:
+    """Return what a manifest says about a cell whatever became of it."""
+    return {
+        **cell.content,
+        "format": FORMAT,
+        "cell": cell.id,
+        "seed_address": [[cell.seed, "environment"], [cell.seed, "agent"]],
+        "versions": versions(),
+        "machine": machine(),
+    }
+
+
+# ----------------------------------------------------------------------------------------------------
+# The local executor: a pool of worker processes under supervision.
+#
+# Workers are new Python processes that import this package and nothing of the caller's, so it makes no difference
+# whether the caller is a script, a notebook or a test. A worker that dies or falls silent costs its cell only: the cell
+# goes on from its checkpoint in another worker, a few times, then it is given up with the reason written down.
+
+
+RETRIES = 3
+SILENCE_SECONDS = 600.0  # a worker that says nothing for so long is taken to hang; compiling is silent too
+GRACE_SECONDS = 30.0  # seconds between the request to stop and the end of patience
+
+Event = dict[str, Any]
+
+
+class Executor(Protocol):
+    """Plays cells somewhere and tells what happens."""
+
+    def play(self, cells: Sequence[Cell]) -> Iterator[Event]:
+        """Yield events until every cell has one of done, failed, stopped, storage."""
+
+    def stop(self) -> None:
+        """Ask everything to stop at the next episode boundary."""
+
+
+@dataclass(eq=False)
+class _Worker:
+    process: subprocess.Popen[bytes]
+    heard: float
+    cell: Cell | None = None
+    hung: bool = False
+    asked: bool = False  # to stop
+    last_words: deque[str] = field(default_factory=lambda: deque(maxlen=20))
+
+    def ask_to_stop(self) -> None:
+        self.asked = True
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+
+
+class LocalPool:
+    """Worker processes on this machine.
+
+    Parameters
+    ----------
+    handle : int
+        The folder's lock, which workers keep open.
+    silence : float
+        Seconds without a word after which a worker is taken to hang.
+    """
+
+    def __init__(
+        self, folder: Folder, workers: int, settings: Settings, handle: int, silence: float = SILENCE_SECONDS
+    ) -> None:
+        self.folder = folder
+        self.size = workers
+        self.settings = settings
+        self.handle = handle
+        self.silence = silence
+        self._workers: set[_Worker] = set()
+        self._news: queue.SimpleQueue[tuple[_Worker, bytes | None]] = queue.SimpleQueue()
+        self._stopping: float | None = None
+
+    def play(self, cells: Sequence[Cell]) -> Iterator[Event]:
+        """Yield events until every cell is done, failed or stopped."""
+        waiting, tries = deque(cells), dict.fromkeys((cell.id for cell in cells), 0)
+        try:
+            while waiting or any(worker.cell for worker in self._workers):
+                if self._stopping is not None:
+                    yield from ({"event": "stopped", "cell": cell.id, "text": "not begun"} for cell in waiting)
+                    waiting.clear()
+                yield from self._assign(waiting)
+                self._look_after_workers()
+                try:
+                    worker, line = self._news.get(timeout=0.2)
+                except queue.Empty:
+                    continue
+                for event in self._take(worker, line, tries):
+                    if event["event"] == "retry":
+                        waiting.append(event.pop("again"))
+                    yield event
+        finally:
+            self._close()
+
+    def stop(self) -> None:
+        """Have the workers asked to stop; asked a second time, end them."""
+        if self._stopping is not None:
+            for worker in self._workers:
+                worker.process.kill()
+            return
+        self._stopping = time.monotonic()  # a signal can come anywhere, also while a worker is started: see play
+
+    def _assign(self, waiting: deque[Cell]) -> Iterator[Event]:
+        """Give waiting cells to idle workers, starting some if there are too few."""
+        while waiting and self._stopping is None:
+            idle = [worker for worker in self._workers if worker.cell is None]
+            if not idle:
+                if len(self._workers) >= self.size:
+                    return
+                idle = [self._start()]
+            worker, cell = idle[0], waiting.popleft()
+            worker.cell, worker.heard = cell, time.monotonic()
+            yield {"event": "begin", "cell": cell.id, "pid": worker.process.pid}
+            pipe = cast(IO[bytes], worker.process.stdin)  # asked for in _start
+            with contextlib.suppress(OSError):  # it died; its reader will say so, and the cell is tried again
+                pipe.write(json.dumps(cell.content).encode() + b"\n")
+                pipe.flush()
+
+    def _start(self) -> _Worker:
+        process = subprocess.Popen(  # noqa: S603  # this package's own module
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "occamrl.experiments.worker",
+                str(self.folder.path),
+                json.dumps(asdict(self.settings)),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            pass_fds=[self.handle],
+            start_new_session=True,  # Ctrl-C in a terminal goes to this process, which passes it on
+        )
+        worker = _Worker(process, time.monotonic())
+        self._workers.add(worker)
+        for target, stream in ((self._listen, process.stdout), (self._keep, process.stderr)):
+            threading.Thread(target=target, args=(worker, stream), daemon=True).start()
+        return worker
+
+    def _listen(self, worker: _Worker, stream: IO[bytes]) -> None:
+        with stream:
+            for line in stream:
+                self._news.put((worker, line))
+        self._news.put((worker, None))
+
+    def _keep(self, worker: _Worker, stream: IO[bytes]) -> None:
+        with stream:
+            for line in stream:
+                worker.last_words.append(line.decode(errors="replace"))
+
+    def _look_after_workers(self) -> None:
+        """End those that are silent, or that do not stop; ask the others to stop if it is time to."""
+        now = time.monotonic()
+        for worker in self._workers:
+            silent = worker.cell is not None and now - worker.heard > self.silence
+            if silent or (self._stopping is not None and now - self._stopping > GRACE_SECONDS):
+                worker.hung = silent
+                worker.process.kill()
+            elif self._stopping is not None and not worker.asked:
+                worker.ask_to_stop()
+
+    def _take(self, worker: _Worker, line: bytes | None, tries: dict[str, int]) -> Iterator[Event]:
+        """Turn a line from a worker, or its end, into events."""
+        worker.heard = time.monotonic()
+        if line is None:
+            self._workers.discard(worker)
+            code = worker.process.wait()
+            _close_pipes(worker.process)
+            if worker.cell is not None:
+                yield self._lost(worker.cell, self._why(worker, code), tries)
+            return
+        try:
+            event: Event = json.loads(line)
+        except ValueError:  # the last line of a worker that was killed while it spoke
+            return
+        if event["event"] in ("done", "stopped", "storage", "failed"):
+            worker.cell = None
+        yield event
+
+    def _lost(self, cell: Cell, why: str, tries: dict[str, int]) -> Event:
+        tries[cell.id] += 1
+        if self._stopping is not None:
+            return {"event": "stopped", "cell": cell.id, "text": why}
+        if tries[cell.id] > RETRIES:
+            return {"event": "failed", "cell": cell.id, "text": f"{why}; given up after {RETRIES} retries"}
+        return {"event": "retry", "cell": cell.id, "text": why, "try": tries[cell.id], "again": cell}
+
+    def _why(self, worker: _Worker, code: int) -> str:
+        if worker.hung:
+            return f"worker {worker.process.pid} was silent for {self.silence:.0f} s and was ended"
+        if code < 0:
+            return f"worker {worker.process.pid} was killed by {_signal_name(-code)}"
+        last = worker.last_words[-1].strip() if worker.last_words else ""
+        return f"worker {worker.process.pid} ended with code {code}{': ' if last else ''}{last}"
+
+    def _close(self) -> None:
+        """End the workers: their input ends, and after a while they are made to."""
+        for worker in self._workers:
+            if worker.process.stdin is not None and not worker.process.stdin.closed:
+                with contextlib.suppress(OSError):
+                    worker.process.stdin.close()
+        deadline = time.monotonic() + GRACE_SECONDS
+        for worker in self._workers:
+            try:
+                worker.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+            _close_pipes(worker.process)
+        self._workers.clear()
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    """Close our end of the input; the outputs are closed by the threads that read them, at their end."""
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a worker: one thread of linear algebra, and this very package to import."""
+    home = str(Path(__file__).resolve().parents[2])
+    paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**os.environ, **one_thread(), "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+
+
+# ----------------------------------------------------------------------------------------------------
+# An experiment from its spec to its records: plan the cells, play those that are not finished, in any order.
+
+
+Listener = Callable[[Event], None]
+
+
+def _silent(event: Event) -> None:
+    """Show nothing."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What became of the cells of a run."""
+
+    done: int
+    earlier: int  # finished before this run
+    failed: tuple[str, ...]
+    stopped: bool
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run; none of this changes a result.
+
+    ``workers`` None: one for each processor that this process may use. ``scheduler``: the address of a Dask scheduler,
+    whose workers see the same folder.
+    """
+
+    workers: int | None = None
+    scheduler: str | None = None
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
+    silence_seconds: float = SILENCE_SECONDS
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and (type(self.workers) is not int or self.workers < 1):
+            raise ParameterError("workers", got=self.workers, expected="a whole number >= 1")
+        for name in ("checkpoint_seconds", "silence_seconds"):
+            require_number(name, getattr(self, name), 0.0, math.inf, open_low=True)
+
+    @property
+    def pool_size(self) -> int:
+        """The number of worker processes."""
+        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return self.workers or available
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """A checked spec and its cells.
+
+    Examples
+    --------
+    >>> experiment = Experiment.from_toml("ayoub-riverswim")
+    >>> len(experiment.cells)
+    90
+    """
+
+    path: str
+    source: bytes
+    data: dict[str, Any]
+    spec: Spec
+    cells: tuple[Cell, ...]
+
+    @classmethod
+    def from_toml(cls, spec: str | Path) -> Experiment:
+        """Return the experiment of a TOML file, or of a shipped spec called by its name.
+
+        Raises
+        ------
+        SpecError
+            With everything that is wrong with it.
+        """
+        path, source = read_source(spec)
+        data, checked = parse(source, path)
+        return cls(path, source, data, checked, tuple(expand(checked, path)))
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return self.spec.name
+
+    def run(
+        self,
+        out: str | Path,
+        *,
+        workers: int | None = None,
+        scheduler: str | None = None,
+        checkpoint_seconds: float = CHECKPOINT_SECONDS,
+        progress: bool | None = None,
+        on_event: Listener = lambda event: None,
+    ) -> Records:
+        """Run the cells that are not finished in ``out`` and return all records.
+
+        Progress goes to standard error: a live table on a terminal, elsewhere (in a notebook) a line about all cells
+        every few seconds; ``progress`` False: nothing. Ctrl-C stops at an episode boundary and raises
+        KeyboardInterrupt; calling again goes on from there. Cells that fail do not stop the others and are listed in
+        ``failed`` of the records.
+        """
+        options = Options(workers=workers, scheduler=scheduler, checkpoint_seconds=checkpoint_seconds)
+        with nullcontext(_silent) if progress is False else quiet() as display:
+
+            def listen(event: Event) -> None:
+                display(event)
+                on_event(event)
+
+            tally = execute(Folder(out), options, listen, self)
+        if tally.stopped:
+            raise KeyboardInterrupt(f"stopped; run again to go on: {tally.done + tally.earlier} cells are finished")
+        return load(out)
+
+    def settle(self, folder: Folder) -> None:
+        """Write the experiment into a folder, unless that holds cells which this spec does not have."""
+        if folder.exists():
+            ours = {cell.id for cell in self.cells}
+            others = [cell for cell in folder.experiment()["cells"] if cell not in ours]
+            if others:
+                got = f"an experiment with {len(others)} cell(s) that the spec {self.path} does not have"
+                raise RecordError(folder.path, got=got, expected="a new folder, or a spec that keeps these cells")
+        folder.create(self.name, self.data, self.source, list(self.cells))
+
+
+def execute(folder: Folder, options: Options, listen: Listener, experiment: Experiment | None = None) -> Tally:
+    """Run an experiment's unfinished cells; without ``experiment``, those of the folder (``resume``)."""
+    if experiment is None:
+        folder.experiment()
+    else:
+        make_folder(folder.path)
+        folder.require_unclaimed(experiment.source)
+    with FolderLock(folder.lock_file) as lock:
+        if lock.recovered is not None:
+            listen(
+                {
+                    "event": "warning",
+                    "text": f"the lock of {describe_holder(lock.recovered)} was left behind; recovered",
+                }
+            )
+        folder.clean()
+        if experiment is not None:
+            experiment.settle(folder)
+        todo, finished = _sort(folder)
+        listen({"event": "plan", "cells": len(todo) + finished, "todo": len(todo), "finished": finished})
+        if not todo:
+            return Tally(done=0, earlier=finished, failed=(), stopped=False)
+        executor = _executor(folder, options, lock)
+        with _interruptions(executor):
+            return _follow(folder, executor, todo, finished, listen)
+
+
+def _sort(folder: Folder) -> tuple[list[Cell], int]:
+    """Return the cells to play, and how many are finished. Cells that failed are tried again."""
+    todo = []
+    planned = folder.planned()
+    for cell in planned:
+        try:
+            manifest = folder.manifest(cell.id)
+        except RecordError as error:
+            raise error.with_advice() from error
+        if manifest is None or manifest["status"] != "done":
+            if manifest is not None:
+                try:
+                    (folder.cell(cell.id) / "manifest.json").unlink()
+                except OSError as error:
+                    raise StorageError(folder.cell(cell.id), error) from error
+            todo.append(cell)
+    return todo, len(planned) - len(todo)
+
+
+def _executor(folder: Folder, options: Options, lock: FolderLock) -> Executor:
+    settings = Settings(checkpoint_seconds=options.checkpoint_seconds)
+    if options.scheduler is not None:
+        from occamrl.experiments.dask import DaskExecutor
+
+        return DaskExecutor(folder, options.scheduler, settings, lock)
+    return LocalPool(folder, options.pool_size, settings, lock.handle, options.silence_seconds)
+
+
+def _follow(folder: Folder, executor: Executor, todo: list[Cell], finished: int, listen: Listener) -> Tally:
+    """Hand on what happens, write down failures, and stop everything when nothing can be written."""
+    cells = {cell.id: cell for cell in todo}
+    done, failed, trouble = 0, [], None
+    for event in executor.play(todo):
+        cell = cells.get(event.get("cell", ""))
+        match event["event"]:
+            case "done":
+                done += 1
+            case "failed" if cell is not None:
+                try:
+                    record_failure(folder, cell, event.get("trace") or event["text"])
+                except StorageError as error:
+                    trouble = trouble or error
+                    executor.stop()
+                failed.append(cell.id)
+            case "storage":
+                if trouble is None:
+                    trouble = StorageError(event["path"], OSError(event["errno"], os.strerror(event["errno"])))
+                    executor.stop()
+        listen(event if cell is None else {**event, **named(cell)})
+    if trouble is not None:
+        raise trouble
+    return Tally(done=done, earlier=finished, failed=tuple(failed), stopped=done + len(failed) < len(todo))
+
+
+def named(cell: Cell) -> dict[str, Any]:
+    """Return what an event says about its cell."""
+    return {"problem": cell.problem["label"], "agent": cell.agent["label"], "seed": cell.seed, "total": cell.episodes}
+
+
+@contextmanager
+def _interruptions(executor: Executor) -> Iterator[None]:
+    """Turn Ctrl-C and SIGTERM into a request to stop (in the main thread, the only one that gets signals)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ask(*_: object) -> None:
+        executor.stop()
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, ask)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

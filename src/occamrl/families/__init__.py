@@ -1,1 +1,0 @@
-"""What a kernel may be: feature maps (linear families) and finite families."""

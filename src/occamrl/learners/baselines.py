@@ -1,0 +1,213 @@
+"""Optimal: a reference point that was told the truth. Its regret is zero."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from occamrl._core.bellman import uniform_policy_values
+from occamrl._core.compile import implements
+from occamrl._core.loop import CHANGED, PLANNED, act, evaluate, follows_policy, observe, plan, planned_value
+from occamrl._core.rng import fill_uniforms
+from occamrl.errors import ShapeError
+from occamrl.learners.linear_state import LinearModel, LinearState
+from occamrl.learners.rewards import Rewards, require_rewards
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.models.features import FeatureMap
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Floats, Ints, Known, Learner, Truth
+
+# ----------------------------------------------------------------------------------------------------
+# UniformRandom: a reference point that learns nothing and draws every action with the same probability.
+
+
+class UniformModel(NamedTuple):
+    """Sizes."""
+
+    horizon: int
+    actions: int
+
+
+class UniformState(NamedTuple):
+    """The numbers this episode's actions are drawn with."""
+
+    uniforms: Floats  # [H, rounded up to an even number]
+    counters: Ints  # [1] plans
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UniformRandom(Learner):
+    """Draw every action uniformly; regret is that of the stochastic policy, exactly."""
+
+    def model(self, known: Known) -> UniformModel:
+        """Return the sizes."""
+        return UniformModel(known.horizon, known.actions)
+
+    def begin(self, known: Known) -> UniformState:
+        """Return room for the numbers of an episode."""
+        return UniformState(np.zeros(known.horizon + known.horizon % 2), np.zeros(1, dtype=np.int64))
+
+    def reserve(self, state: UniformState, episodes: int) -> UniformState:
+        """Return the state as it is."""
+        return state
+
+    @classmethod
+    def examples(cls, mdp: Any) -> Sequence[Learner]:
+        """Return the one instance there is, for the contract checks."""
+        return [cls()]
+
+
+@implements(plan, UniformState, argument=1)
+def plan_uniform(model: UniformModel, state: UniformState, start: int, key: np.uint64, episode: int) -> int:
+    """Draw this episode's numbers from the agent's own stream."""
+    fill_uniforms(key, episode, state.uniforms)
+    if state.counters[0] > 0:
+        return 0
+    state.counters[0] = 1
+    return PLANNED | CHANGED
+
+
+@implements(act, UniformState, argument=1, inline=True)
+def act_uniform(model: UniformModel, state: UniformState, h: int, s: int) -> int:
+    """Return an action."""
+    return int(state.uniforms[h] * model.actions)
+
+
+@implements(observe, UniformState, argument=1, inline=True)
+def observe_uniform(model: UniformModel, state: UniformState, h: int, s: int, a: int, bonus: float, s2: int) -> None:
+    """Learn nothing."""
+
+
+@implements(planned_value, UniformState, argument=1, inline=True)
+def planned_value_uniform(model: UniformModel, state: UniformState, s: int) -> float:
+    """There is none."""
+    return np.nan
+
+
+@implements(evaluate, UniformState, argument=1)
+def evaluate_uniform(model: UniformModel, state: UniformState, truth: Truth, out: Floats) -> None:
+    """Evaluate the stochastic policy."""
+    uniform_policy_values(truth.outcomes, truth.probability, truth.base_reward, model.horizon, model.actions, out)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Greedy: certainty equivalence, UCRL-VTR-LIN without its bonus. A reference point with no guarantee.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Greedy(Learner):
+    """Plan with the ridge estimate alone: Q_h(s, a) = r(s, a) + <phi_V(s, a), theta_k>."""
+
+    features: FeatureMap
+    weights: str = "range"
+    replan: float = 0.2
+    regularization: float = 1.0
+    rewards: Rewards = "known"
+    kernel: str = "stationary"
+
+    def __post_init__(self) -> None:
+        require_rewards(self.rewards)
+        self._without_bonus()
+
+    def _without_bonus(self) -> UCRLVTRLin:
+        rewards = self.rewards if isinstance(self.rewards, str) else replace(self.rewards, scale=0.0)
+        return UCRLVTRLin(
+            features=self.features,
+            norm_bound=1.0,
+            scale=0.0,
+            weights=self.weights,
+            replan=self.replan,
+            regularization=self.regularization,
+            rewards=rewards,
+            kernel=self.kernel,
+        )
+
+    def model(self, known: Known) -> LinearModel:
+        """Return the constants of the compiled functions."""
+        return self._without_bonus().model(known)
+
+    def begin(self, known: Known) -> LinearState:
+        """Return a fresh state."""
+        return self._without_bonus().begin(known)
+
+    def reserve(self, state: LinearState, episodes: int) -> LinearState:
+        """Return the state as it is: it never grows."""
+        return state
+
+    @classmethod
+    def examples(cls, mdp: Any) -> Sequence[Learner]:
+        """Return a small instance on a problem, for the contract checks."""
+        return [cls(features=FeatureMap.tabular(states=mdp.states, actions=mdp.actions))]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Optimal: a reference point that was told the truth. Its regret is zero.
+
+
+class OptimalModel(NamedTuple):
+    """The optimal values."""
+
+    values: Floats  # [H + 1, S]
+
+
+class OptimalState(NamedTuple):
+    """The optimal policy, and whether it has been announced."""
+
+    policy: Ints  # [H, S]
+    counters: Ints  # [1] plans
+
+
+follows_policy(OptimalState)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Optimal(Learner):
+    """Follow the optimal policy of ``mdp``."""
+
+    mdp: FiniteMDP
+
+    def model(self, known: Known) -> OptimalModel:
+        """Return the optimal values."""
+        if (known.horizon, known.states, known.actions) != (self.mdp.horizon, self.mdp.states, self.mdp.actions):
+            raise ShapeError(
+                "mdp",
+                got=f"H={self.mdp.horizon}, S={self.mdp.states}, A={self.mdp.actions}",
+                expected=f"the problem's H={known.horizon}, S={known.states}, A={known.actions}",
+            )
+        return OptimalModel(np.array(self.mdp.optimal_values))
+
+    def begin(self, known: Known) -> OptimalState:
+        """Return the policy as a state."""
+        return OptimalState(np.array(self.mdp.optimal_policy), np.zeros(1, dtype=np.int64))
+
+    def reserve(self, state: OptimalState, episodes: int) -> OptimalState:
+        """Return the state as it is."""
+        return state
+
+    @classmethod
+    def examples(cls, mdp: Any) -> Sequence[Learner]:
+        """Return the one instance there is, for the contract checks."""
+        return [cls(mdp=mdp)]
+
+
+@implements(plan, OptimalState, argument=1)
+def plan_optimal(model: OptimalModel, state: OptimalState, start: int, key: np.uint64, episode: int) -> int:
+    """Plan once."""
+    if state.counters[0] > 0:
+        return 0
+    state.counters[0] = 1
+    return PLANNED | CHANGED
+
+
+@implements(observe, OptimalState, argument=1, inline=True)
+def observe_optimal(model: OptimalModel, state: OptimalState, h: int, s: int, a: int, bonus: float, s2: int) -> None:
+    """Learn nothing."""
+
+
+@implements(planned_value, OptimalState, argument=1, inline=True)
+def planned_value_optimal(model: OptimalModel, state: OptimalState, s: int) -> float:
+    """V*_1(s)."""
+    return float(model.values[0, s])

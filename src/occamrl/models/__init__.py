@@ -1,0 +1,1 @@
+"""Classes of transition kernels: features, families and ladders."""

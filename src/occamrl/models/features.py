@@ -1,0 +1,394 @@
+"""Feature maps: P_theta(o | s, a) = <phi(s, a, o), theta> (linear kernel MDPs, section 3 of the mathematics).
+
+Three layouts behind one class: dense vectors, sparse simulators, one-hot tables. Sparse simulators stay sparse and the
+one-hot map never stores its d = S^2 A columns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures, kernel_of
+from occamrl._core.regression import Blocks
+from occamrl.errors import FeatureError, ShapeError
+from occamrl.models.simulators import (
+    Entries,
+    any_sparse,
+    outcomes_of,
+    pair_of_outcome,
+    read_kernels,
+    read_problems,
+    running,
+)
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Floats, Ints, Known, Outcomes
+
+# ----------------------------------------------------------------------------------------------------
+# How features are laid out for the compiled functions: dense vectors, sparse simulators, one-hot tables.
+
+
+Layout = DenseFeatures | SparseFeatures | TabularFeatures
+
+_TOLERANCE = 1e-8  # for sums that should be one, as in FiniteMDP but for d-term sums
+_INFEASIBLE = 2  # linprog's status
+
+
+def stacked_kernels(kernels: Sequence[Any]) -> Floats:
+    """Return dense kernels of one shape as phi [S, A, S, d]."""
+    arrays = [np.asarray(kernel, dtype=np.float64) for kernel in kernels]
+    for j, array in enumerate(arrays):
+        if array.shape != arrays[0].shape:
+            raise ShapeError("phi", index=(j,), got=array.shape, expected=arrays[0].shape)
+    return np.stack(arrays, axis=-1)
+
+
+def shared_blocks(of: Ints, sizes: Ints | int) -> Blocks:
+    """Return the blocks of coordinates where (s, a) uses block ``of[s*A + a]``, which has ``sizes[s*A + a]``."""
+    size = np.zeros(int(of.max()) + 1, dtype=np.int64)
+    size[of] = sizes
+    return Blocks(of, size, running(size), running(size * size))
+
+
+def dense_layout(phi: Floats) -> tuple[Layout, int, int, int]:
+    """Return the layout of phi [S, A, S, d], and S, A, d; what is zero in all coordinates is no outcome."""
+    if phi.ndim != 4 or phi.shape[0] != phi.shape[2] or 0 in phi.shape:
+        raise ShapeError("phi", got=phi.shape, expected="[S, A, S, d], or a list of kernels [S, A, S]")
+    bad = np.argwhere(~np.isfinite(phi))
+    if bad.size:
+        at = tuple(int(i) for i in bad[0])
+        raise FeatureError("phi", index=at, got=phi[at], expected="a finite number")
+    states, actions, _, dimension = phi.shape
+    rows = phi.reshape(states * actions, states, dimension)
+    possible = (rows != 0.0).any(axis=2)
+    pair, next_state = np.nonzero(possible)
+    outcomes = outcomes_of("phi", pair, next_state, states * actions)
+    return DenseFeatures(outcomes, np.ascontiguousarray(rows[possible])), states, actions, dimension
+
+
+def layout_of_sparse(kernels: Sequence[Any]) -> tuple[Layout, int, int, int]:
+    """List the non-zero entries of each (s, a), coordinate by coordinate."""
+    return sparse_layout(read_kernels("phi", kernels), len(kernels))
+
+
+def sparse_layout(entries: Entries, dimension: int) -> tuple[Layout, int, int, int]:
+    """Return the layout of entries that were read from kernels or problems, and S, A, d."""
+    outcomes = entries.outcomes
+    pair = pair_of_outcome(outcomes)[entries.outcome]
+    order = np.argsort(pair, kind="stable")
+    layout = SparseFeatures(
+        outcomes,
+        running(np.bincount(pair, minlength=entries.states * entries.actions)),
+        (entries.outcome - outcomes.start[pair])[order],
+        entries.kernel[order],
+        entries.value[order],
+    )
+    return layout, entries.states, entries.actions, dimension
+
+
+def require_some_kernel(layout: Layout, actions: int, entries: Any) -> None:
+    """Refuse features for which no theta makes a kernel: <phi_1(s, a), theta> = 1 and <phi, theta> >= 0.
+
+    ``entries`` is phi as a matrix [O, d], sparse or not.
+    """
+    pairs, dimension = layout.outcomes.start.size - 1, entries.shape[1]
+    if isinstance(layout, DenseFeatures):
+        sums = np.add.reduceat(layout.phi, layout.outcomes.start[:-1], axis=0)
+    elif isinstance(layout, SparseFeatures):
+        pair = np.repeat(np.arange(pairs), np.diff(layout.start))
+        sums = sp.coo_array((layout.entry, (pair, layout.coordinate)), shape=(pairs, dimension)).toarray()
+    else:
+        return
+    distinct = np.unique(np.round(sums, 12), axis=0)
+    theta = np.linalg.lstsq(distinct, np.ones(len(distinct)), rcond=None)[0]
+    gaps = np.abs(sums @ theta - 1.0)
+    worst = int(np.argmax(gaps))
+    if gaps[worst] > _TOLERANCE:
+        raise FeatureError(
+            "phi",
+            index=divmod(worst, actions),
+            got="features for which no theta makes the probabilities of every (s, a) sum to one",
+            expected="some theta with sum over s' of <phi(s, a, s'), theta> = 1 for all (s, a)",
+        )
+    if (entries @ theta).min() >= -_TOLERANCE:  # the smallest theta that sums to one: nearly always a kernel
+        return
+    from scipy.optimize import linprog  # slow to import, and seldom needed
+
+    found: Any = linprog(
+        np.zeros(dimension),
+        A_ub=-entries,
+        b_ub=np.full(entries.shape[0], _TOLERANCE),
+        A_eq=distinct,
+        b_eq=np.ones(len(distinct)),
+        bounds=(None, None),
+    )
+    if found.status == _INFEASIBLE:
+        raise FeatureError(
+            "phi",
+            got="features for which no theta makes all probabilities >= 0",
+            expected="some theta for which <phi(s, a, .), theta> is a distribution for all (s, a)",
+        )
+
+
+def with_bonus(outcomes: Outcomes, known: Known) -> Outcomes:
+    """Look up the bonus of every outcome in the reward table of the problem."""
+    table = known.transition_rewards
+    if table is None:
+        return outcomes._replace(bonus=np.zeros(outcomes.next_state.size))
+    ours = pair_of_outcome(outcomes) * known.states + outcomes.next_state
+    theirs = pair_of_outcome(table) * known.states + table.next_state
+    order = np.argsort(theirs, kind="stable")
+    keys = theirs[order]
+    at = np.searchsorted(keys, ours)
+    found = at < keys.size
+    found[found] = keys[at[found]] == ours[found]
+    twice = found & (np.searchsorted(keys, ours, side="right") - at > 1)
+    for problem, what in ((~found, "no known reward"), (twice, "several rewards for one next state")):
+        if problem.any():
+            o = int(np.argmax(problem))
+            pair, s2 = divmod(int(ours[o]), known.states)
+            raise FeatureError(
+                "features",
+                index=(*divmod(pair, known.actions), s2),
+                got=what,
+                expected="a reward fixed by (s, a, s') for every outcome of the features",
+            )
+    return outcomes._replace(bonus=table.bonus[order][at])
+
+
+# ----------------------------------------------------------------------------------------------------
+# Feature maps: P_theta(o | s, a) = <phi(s, a, o), theta> (linear kernel MDPs, section 3 of the mathematics).
+
+
+class FeatureMap:
+    """phi(s, a, s', j), the known part of a linear kernel.
+
+    Parameters
+    ----------
+    phi : array [S, A, S, d], or a sequence of d kernels
+        Kernels may be dense [S, A, S] or scipy.sparse of shape (S*A, S), row ``s*A + a``. If any is sparse, the
+        map is kept sparse. Signed features are allowed; only P_theta* has to be a kernel.
+
+    See Also
+    --------
+    FeatureMap.tabular : one-hot features, d = S^2 A, kept as one S-by-S block per (s, a).
+    FeatureMap.aggregated : one-hot features of labelled moves, one block per action and block of a partition.
+    FeatureMap.restrict : the same map on some of its coordinates.
+    """
+
+    def __init__(self, phi: ArrayLike | Sequence[Any]) -> None:
+        if any_sparse(phi):
+            layout, states, actions, dimension = layout_of_sparse(cast(Sequence[Any], phi))
+        elif isinstance(phi, Sequence) and len(phi) and np.ndim(phi[0]) == 3:
+            layout, states, actions, dimension = dense_layout(stacked_kernels(phi))
+        else:
+            layout, states, actions, dimension = dense_layout(np.asarray(phi, dtype=np.float64))
+        self._set(layout, states, actions, dimension, None)
+        require_some_kernel(layout, actions, self.matrix)
+
+    def _set(
+        self,
+        layout: Layout,
+        states: int,
+        actions: int,
+        dimension: int,
+        rewards: Floats | None,
+        shared: Blocks | None = None,
+    ) -> None:
+        self.states = states
+        self.actions = actions
+        self.dimension = dimension
+        self.layout = layout
+        self.rewards = rewards  # [O] of each outcome, where the features fix them; None: the problem does
+        self._shared = shared  # the blocks of a one-hot map in which several (s, a) have the same coordinates
+        self._attached: weakref.WeakKeyDictionary[Known, Layout] = weakref.WeakKeyDictionary()
+
+    @classmethod
+    def _make(
+        cls,
+        layout: Layout,
+        states: int,
+        actions: int,
+        dimension: int,
+        rewards: Floats | None = None,
+        shared: Blocks | None = None,
+    ) -> FeatureMap:
+        made = cls.__new__(cls)
+        made._set(layout, states, actions, dimension, rewards, shared)
+        return made
+
+    @classmethod
+    def tabular(cls, *, states: int, actions: int, support: ArrayLike | None = None) -> FeatureMap:
+        """Return the one-hot map: theta is the kernel itself.
+
+        ``support`` [S, A, S] (bool) limits it to transitions known to be possible; by default every one is.
+        """
+        if states < 1 or actions < 1:
+            raise ShapeError("states, actions", got=(states, actions), expected="both at least 1")
+        possible = (
+            np.ones((states, actions, states), dtype=bool) if support is None else np.asarray(support, dtype=bool)
+        )
+        if possible.shape != (states, actions, states):
+            raise ShapeError("support", got=possible.shape, expected=(states, actions, states))
+        pair, next_state = np.nonzero(possible.reshape(states * actions, states))
+        outcomes = outcomes_of("support", pair, next_state, states * actions)
+        return cls._make(TabularFeatures(outcomes), states, actions, int(outcomes.start[-1]))
+
+    @classmethod
+    def of_outcomes(cls, outcomes: Outcomes, states: int, rewards: Floats | None = None) -> FeatureMap:
+        """Return the one-hot map over given outcomes of each (s, a)."""
+        actions = (outcomes.start.size - 1) // states
+        return cls._make(TabularFeatures(outcomes), states, actions, int(outcomes.start[-1]), rewards)
+
+    @classmethod
+    def aggregated(cls, *, partition: ArrayLike, moves: ArrayLike) -> FeatureMap:
+        """Return the one-hot map of labelled moves whose law depends on the state only through a partition.
+
+        Move l at (s, a) leads to ``moves[s, a, l]``; -1 where there is no such move. theta has one distribution over
+        the moves per block of the partition and action: P(s'|s, a) = sum of theta[block(s), a, l] over the moves l that
+        lead to s'. See :class:`occamrl.models.linear.AggregationFamily`, which checks its arguments.
+        """
+        block, table = np.asarray(partition, dtype=np.int64), np.asarray(moves, dtype=np.int64)
+        states, actions, _ = table.shape
+        possible = table.reshape(states * actions, -1) >= 0
+        pair = np.nonzero(possible)[0]
+        outcomes = outcomes_of("moves", pair, table.reshape(states * actions, -1)[possible], states * actions)
+        of = (block[:, None] * actions + np.arange(actions)).ravel()
+        shared = shared_blocks(of, possible.sum(axis=1))
+        return cls._make(TabularFeatures(outcomes), states, actions, int(shared.size.sum()), None, shared)
+
+    @classmethod
+    def of_simulators(cls, simulators: Sequence[FiniteMDP]) -> FeatureMap:
+        """Return the map whose coordinates are the kernels of given problems, over outcomes (s', reward) (M20).
+
+        Needed where (s, a, s') does not fix the reward; P_theta is then a mixture of the problems' outcome tables.
+        """
+        entries, rewards = read_problems(simulators)
+        return cls._make(*sparse_layout(entries, len(simulators)), rewards)
+
+    @property
+    def is_tabular(self) -> bool:
+        """Whether the map is one-hot (blocks of coordinates, one per (s, a) or shared by several)."""
+        return isinstance(self.layout, TabularFeatures)
+
+    @property
+    def shares_blocks(self) -> bool:
+        """Whether several (s, a) may use the same coordinates of a one-hot map."""
+        return self._shared is not None
+
+    @property
+    def blocks(self) -> Blocks:
+        """Where the coordinates of each (s, a) live."""
+        if self._shared is not None:
+            return self._shared
+        pairs = self.states * self.actions
+        if self.is_tabular:
+            return shared_blocks(np.arange(pairs), np.diff(self.layout.outcomes.start))
+        return shared_blocks(np.zeros(pairs, dtype=np.int64), self.dimension)
+
+    @property
+    def coordinate(self) -> Ints:
+        """The coordinate of each outcome of a one-hot map [O]."""
+        start, blocks = self.layout.outcomes.start, self.blocks
+        pair = pair_of_outcome(self.layout.outcomes)
+        return blocks.vector_start[blocks.of[pair]] + np.arange(pair.size) - start[pair]
+
+    @property
+    def matrix(self) -> Any:
+        """Phi as a sparse matrix [O, d]: the probabilities of all outcomes are ``matrix @ theta``."""
+        layout = self.layout
+        if isinstance(layout, DenseFeatures):
+            return sp.csr_array(layout.phi)
+        shape = (layout.outcomes.next_state.size, self.dimension)
+        if isinstance(layout, TabularFeatures):
+            return sp.csr_array((np.ones(shape[0]), (np.arange(shape[0]), self.coordinate)), shape=shape)
+        row = np.repeat(layout.outcomes.start[:-1], np.diff(layout.start)) + layout.outcome
+        return sp.csr_array((layout.entry, (row, layout.coordinate)), shape=shape)
+
+    def restrict(self, coordinates: Sequence[int]) -> FeatureMap:
+        """Return the map phi[..., D] on the coordinates D, in the order given (section 3)."""
+        given = np.asarray(coordinates)
+        chosen = given.astype(np.int64)
+        inside = chosen.size == 0 or (chosen.min() >= 0 and chosen.max() < self.dimension)
+        if not inside or (chosen != given).any() or np.unique(chosen).size < chosen.size:
+            expected = f"different integers in [0, {self.dimension})"
+            raise ShapeError("coordinates", got=list(coordinates), expected=expected)
+        layout = self.layout
+        if isinstance(layout, DenseFeatures):
+            kept: Layout = layout._replace(phi=np.ascontiguousarray(layout.phi[:, chosen]))
+        elif isinstance(layout, SparseFeatures):
+            position = np.full(self.dimension, -1, dtype=np.int64)
+            position[chosen] = np.arange(chosen.size)
+            keep = position[layout.coordinate] >= 0
+            counts = np.add.reduceat(np.append(keep, False).astype(np.int64), layout.start[:-1])
+            counts[np.diff(layout.start) == 0] = 0
+            kept = SparseFeatures(
+                layout.outcomes,
+                running(counts),
+                layout.outcome[keep],
+                position[layout.coordinate[keep]],
+                layout.entry[keep],
+            )
+        else:
+            raise FeatureError("coordinates", got="a tabular map", expected="a dense or sparse one to restrict")
+        return FeatureMap._make(kept, self.states, self.actions, int(chosen.size), self.rewards)
+
+    def probabilities(self, theta: ArrayLike) -> Floats:
+        """Return P_theta on the outcomes of the map, one number per outcome."""
+        vector = np.ascontiguousarray(theta, dtype=np.float64)
+        if vector.shape != (self.dimension,):
+            raise ShapeError("theta", got=vector.shape, expected=(self.dimension,))
+        return kernel_of(self.layout, vector if self._shared is None else vector[self.coordinate])
+
+    def kernel(self, theta: ArrayLike) -> Floats:
+        """Return P_theta as a dense array [S, A, S]."""
+        outcomes = self.layout.outcomes
+        dense = np.zeros((self.states * self.actions, self.states))
+        np.add.at(dense, (pair_of_outcome(outcomes), outcomes.next_state), self.probabilities(theta))
+        return dense.reshape(self.states, self.actions, self.states)
+
+    def attach(self, known: Known) -> Layout:
+        """Return the layout with the bonus of each outcome filled in from the problem's known rewards (M20)."""
+        if known not in self._attached:
+            if (known.states, known.actions) != (self.states, self.actions):
+                raise ShapeError(
+                    "features",
+                    got=f"S={self.states}, A={self.actions}",
+                    expected=f"the problem's S={known.states}, A={known.actions}",
+                )
+            outcomes = self.layout.outcomes
+            if self.rewards is None or not known.rewards_known:
+                outcomes = with_bonus(outcomes, known)
+            else:
+                outcomes = outcomes._replace(bonus=self.rewards - known.base_reward.ravel()[pair_of_outcome(outcomes)])
+            self._attached[known] = self.layout._replace(outcomes=outcomes)
+        return self._attached[known]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the map's arrays: equal for equal maps, in any process."""
+        digest = hashlib.sha256(repr(self).encode())
+        entries: tuple[Any, ...] = tuple(self.layout)[1:]
+        shared = None if self._shared is None else self._shared.of
+        for array in (*self.layout.outcomes[:2], *entries, self.rewards, shared):
+            digest.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_attached"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._attached = weakref.WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        kind = type(self.layout).__name__.removesuffix("Features").lower()
+        kind = kind if self._shared is None else "aggregated"
+        return f"FeatureMap({kind}, S={self.states}, A={self.actions}, d={self.dimension})"

@@ -1,0 +1,403 @@
+"""Finite families of kernels: a stack, or parameters over a feature map.
+
+Both are the same thing: n vectors theta over features, the features of a stack being one-hot. Value functions depend on
+the kernel alone and are solved once per problem.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from occamrl._core.bellman import optimal_values
+from occamrl._core.compile import compiled, hot
+from occamrl._core.features import TabularFeatures
+from occamrl.errors import FamilyError, ParameterError, ShapeError, require_number
+from occamrl.models.family import TOLERANCE, Family, Rows, design, kernel_matrix
+from occamrl.models.features import FeatureMap
+from occamrl.models.simulators import any_sparse, outcomes_of, read_kernels
+from occamrl.protocols import Floats, Ints, Known, Outcomes
+
+# ----------------------------------------------------------------------------------------------------
+# What a truth between the points of a cover costs: the discretisation term of the radius (M15, M22).
+#
+# Let the truth P* be a kernel of the box and P0 the point of the grid nearest to it, with
+# :math:`\|P_0 - P^*\|_1 \le \epsilon` at every (s, a). Rows are range-weighted (M23), n of them; for plain rows all that
+# follows is times U^2. Write e_t for the noise of y_t (range 1) and :math:`d_t = ((P_0 - P^*) V_t)(s_t, a_t)`, which is
+# known before y_t. Targets lie within 1/2 of their mid-range, so :math:`|d_t| \le \epsilon/2`. Then
+#
+# .. math:: L(P_0) - L(P^*) = \sum_t d_t^2 - 2 \sum_t e_t d_t .
+#
+# A row adds at most :math:`|d_t| (|y_t - (P_0 V_t)| + |y_t - (P^* V_t)|) \le \epsilon`, whatever happens: the term
+# :math:`\epsilon n` of M15. Noise pays for most of it. :math:`-2 e_t d_t` has mean 0 and range :math:`2 |d_t|`, so by
+# Hoeffding's lemma :math:`E e^{-4 e_t d_t} \le e^{2 d_t^2}`, and :math:`\exp(2 \sum (-2 e_t d_t - d_t^2))` is a
+# supermartingale: by Ville's inequality, with probability 1 - delta/2, for all n at once,
+#
+# .. math:: L(P_0) - L(P^*) \le 2 \sum_t d_t^2 + \tfrac12 \log\tfrac2\delta
+#           \le \tfrac12 \epsilon^2 n + \tfrac12 \log\tfrac2\delta .
+#
+# M21 and M22 bound L(P*) for any true kernel, whether or not the family holds it. Taken at delta/2, with the smaller of
+# both terms added, they bound L(P0): with probability 1 - delta the point nearest to the truth is never rejected.
+
+
+@hot
+def off_grid(reach: float, rows: float, delta: float) -> float:
+    """Return a bound on L(P0) - L(P*) after ``rows`` rows of range 1; 0 for a family that is no cover.
+
+    ``reach`` is epsilon: how far a kernel of the box may be from its nearest point.
+    """
+    if reach <= 0.0:
+        return 0.0
+    return min(reach * rows, 0.5 * reach * reach * rows + 0.5 * math.log(2.0 / delta))
+
+
+def level(reach: float, delta: float) -> float:
+    """Return the delta that is left for M21 and M22: half of it where the truth may be off the grid."""
+    return 0.5 * delta if reach > 0.0 else delta
+
+
+# ----------------------------------------------------------------------------------------------------
+# Finite families of kernels: a stack, or parameters over a feature map.
+
+
+_SUM_TOLERANCE = 1e-8
+_SIGN_TOLERANCE = 1e-10
+_CHUNK = 4096  # members written out as kernels at a time
+
+
+class FiniteFamily(Family):
+    """A list of candidate kernels. Members are numbers, from 0.
+
+    Parameters
+    ----------
+    kernels : array [n, S, A, S], or a sequence of kernels
+        Dense [S, A, S] or scipy.sparse of shape (S*A, S); sparse ones stay so.
+    parameters, features : array [n, d] and FeatureMap
+        Instead of ``kernels``: member i is <phi, parameters[i]>. 100,000 members fit easily.
+
+    Attributes
+    ----------
+    reach : float
+        How far the truth may be from the nearest member, in sup over (s, a) of sum over s' |P - P'|; 0 but for covers.
+    """
+
+    reach: float = 0.0
+
+    def __init__(
+        self,
+        kernels: ArrayLike | Sequence[Any] | None = None,
+        *,
+        parameters: ArrayLike | None = None,
+        features: FeatureMap | None = None,
+    ) -> None:
+        if (kernels is None) == (parameters is None) or (parameters is None) != (features is None):
+            raise FamilyError("kernels", got="both or neither", expected="kernels, or parameters with features")
+        if features is None:
+            features, theta = _one_hot(kernels)
+        elif not isinstance(features, FeatureMap):
+            raise FamilyError("features", got=type(features).__name__, expected="a FeatureMap")
+        else:
+            theta = np.array(np.asarray(parameters, dtype=np.float64).T, order="C")  # a copy, whatever was given
+            if theta.ndim != 2 or theta.shape[0] != features.dimension:
+                raise ShapeError("parameters", got=theta.T.shape, expected=f"[n, {features.dimension}]")
+        if theta.shape[1] == 0:
+            raise FamilyError(
+                "kernels" if parameters is None else "parameters", got="no member", expected="at least one"
+            )
+        self._set(features, theta)
+        _check_members(self, "kernels" if parameters is None else "parameters")
+
+    def _set(self, features: FeatureMap, theta: Floats, whole: FiniteFamily | None = None) -> None:
+        self.features = features
+        self.theta = theta  # [d, n]: one column per member
+        self._whole = whole  # the family of which this one is the beginning, if any
+        self._values: weakref.WeakKeyDictionary[Known, Floats] = weakref.WeakKeyDictionary()
+
+    @classmethod
+    def _make(cls, features: FeatureMap, theta: Floats, whole: FiniteFamily | None = None) -> FiniteFamily:
+        """Return a family of members that are known to be kernels."""
+        made = cls.__new__(cls)
+        made._set(features, np.ascontiguousarray(theta), whole)
+        return made
+
+    def take(self, members: Ints) -> FiniteFamily:
+        """Return the family of some members, in the order given."""
+        return FiniteFamily._make(self.features, self.theta[:, members])
+
+    def prefix(self, size: int) -> FiniteFamily:
+        """Return the family of the first members; value functions are solved once for both."""
+        if not 1 <= size <= self.size:
+            raise FamilyError("size", got=size, expected=f"an integer in [1, {self.size}]")
+        return FiniteFamily._make(self.features, self.theta[:, :size], self)
+
+    @property
+    def size(self) -> int:
+        """The number n of members."""
+        return int(self.theta.shape[1])
+
+    def parameters_of(self, member: int) -> Floats:
+        """Return theta of a member [d]."""
+        return self.theta[:, member]
+
+    def probabilities(self, members: slice = slice(None)) -> Floats:
+        """Return the members' probabilities on the outcomes of the features, one column per member."""
+        theta = self.theta[:, members]
+        if isinstance(self.features.layout, TabularFeatures):
+            coordinate = self.features.coordinate
+            return theta if np.array_equal(coordinate, np.arange(len(theta))) else theta[coordinate]
+        return np.asarray(self.features.matrix @ theta)
+
+    def optimal_values(self, known: Known) -> Floats:
+        """Return V*_{P,h} for every member P, [n, H + 1, S]; solved once per problem."""
+        if known not in self._values and self._whole is not None:
+            self._values[known] = self._whole.optimal_values(known)[: self.size]
+        elif known not in self._values:
+            outcomes, base = self.features.attach(known).outcomes, known.base_reward.flatten()
+            solved = np.empty((self.size, known.horizon + 1, known.states))
+            for first in range(0, self.size, _CHUNK):
+                part = slice(first, first + _CHUNK)
+                kernels = np.ascontiguousarray(self.probabilities(part).T)
+                _solve_members(outcomes, kernels, base, solved[part])
+            self._values[known] = solved
+        return self._values[known]
+
+    def members(self, draw: np.random.Generator, count: int) -> Sequence[int]:
+        """Return the numbers of some members."""
+        return [int(i) for i in draw.permutation(self.size)[:count]]
+
+    def find(self, kernel: Floats) -> int | None:
+        """Return the number of the first member that equals a kernel, None if none does."""
+        target, matrix = kernel.ravel(), kernel_matrix(self.features)
+        for first in range(0, self.size, _CHUNK):
+            gap = np.abs(matrix @ self.theta[:, first : first + _CHUNK] - target[:, None]).max(axis=0)
+            if (gap <= TOLERANCE).any():
+                return first + int(np.argmax(gap <= TOLERANCE))
+        return None
+
+    def losses(self, known: Known, rows: Rows) -> Floats:
+        """Return L(P) of all members on range-weighted rows [n] (M1)."""
+        x, y = design(self.features, known, rows)
+        return np.asarray(((y[:, None] - x @ self.theta) ** 2).sum(axis=0))
+
+    def estimate(self, known: Known, rows: Rows) -> int:
+        """Return the member with the smallest loss, the first of them (M3)."""
+        return int(np.argmin(self.losses(known, rows)))
+
+    def confidence_set(self, known: Known, rows: Rows, *, delta: float) -> Ints:
+        """Return the members whose loss is at most the mixture's, with a uniform prior (M22, M24)."""
+        losses = self.losses(known, rows)
+        least = float(losses.min())
+        bound = least - 0.5 * np.log(np.exp(-2.0 * (losses - least)).mean())
+        bound += 0.5 * np.log(1.0 / level(self.reach, delta)) + off_grid(self.reach, float(len(rows.pair)), delta)
+        return np.flatnonzero(losses <= bound)
+
+    def optimistic_values(self, known: Known, rows: Rows, *, delta: float, start: int = 0) -> Floats:
+        """Return V* of the member of the confidence set that promises most at ``start`` (M5)."""
+        left, values = self.confidence_set(known, rows, delta=delta), self.optimal_values(known)
+        return np.asarray(values[left[np.argmax(values[left, 0, start])]])
+
+    def covering_number(self, alpha: float) -> int:
+        """Return the size of an alpha-cover found greedily: an upper bound on N(F, alpha)."""
+        if not alpha >= 0.0:
+            raise ParameterError("alpha", got=alpha, expected="a number >= 0")
+        members, start = self.probabilities(), self.features.layout.outcomes.start
+        open_ones, count = np.arange(self.size), 0
+        while open_ones.size:
+            gap = np.abs(members[:, open_ones] - members[:, open_ones[:1]])
+            open_ones = open_ones[np.add.reduceat(gap, start[:-1]).max(axis=0) > alpha]
+            count += 1
+        return count
+
+    def log_covering_number(self, alpha: float) -> float:
+        """Return log of :meth:`covering_number`."""
+        return float(np.log(self.covering_number(alpha)))
+
+    @classmethod
+    def examples(cls) -> list[FiniteFamily]:
+        """Small instances, for the contract checks."""
+        generator = np.random.default_rng(0)
+        stack = generator.dirichlet(np.ones(3), size=(4, 3, 2))
+        mixture = FeatureMap([stack[0], stack[1]])
+        weights = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
+        return [cls(stack), cls(parameters=weights, features=mixture)]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the members: equal for equal families, in any process."""
+        reach = f"reach {self.reach!r}" if self.reach else ""
+        return hashlib.sha256((self.features.fingerprint + reach).encode() + self.theta.tobytes()).hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_values"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._values = weakref.WeakKeyDictionary()
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __repr__(self) -> str:
+        return f"FiniteFamily(n={self.size}, {self.features!r})"
+
+
+def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
+    """Return the one-hot features over the united support, and the members' probabilities as columns."""
+    if any_sparse(kernels):
+        entries = read_kernels("kernels", kernels)
+        outcomes, states = entries.outcomes, entries.states
+        theta = np.zeros((outcomes.next_state.size, len(kernels)))
+        theta[entries.outcome, entries.kernel] = entries.value
+    else:
+        shapes = [np.shape(kernel) for kernel in kernels] if isinstance(kernels, Sequence) else []
+        for i, shape in enumerate(shapes):
+            if shape != shapes[0]:
+                raise ShapeError("kernels", index=(i,), got=shape, expected=shapes[0])
+        stack = np.asarray(kernels, dtype=np.float64)
+        if stack.size == 0:
+            raise FamilyError("kernels", got=f"shape {stack.shape}", expected="at least one member")
+        if stack.ndim != 4 or stack.shape[1] != stack.shape[3]:
+            raise ShapeError("kernels", got=stack.shape, expected="[n, S, A, S]")
+        states, pairs = stack.shape[1], stack.shape[1] * stack.shape[2]
+        flat = stack.reshape(len(stack), -1)
+        possible = np.flatnonzero((flat != 0.0).any(axis=0))
+        outcomes = outcomes_of("kernels", possible // states, possible % states, pairs)
+        theta = np.ascontiguousarray(flat[:, possible].T)
+    return FeatureMap.of_outcomes(outcomes, states), theta
+
+
+def _check_members(family: FiniteFamily, field: str) -> None:
+    start = family.features.layout.outcomes.start
+    for first in range(0, family.size, _CHUNK):
+        p = family.probabilities(slice(first, first + _CHUNK))
+        total, least = np.add.reduceat(p, start[:-1]), np.minimum.reduceat(p, start[:-1])
+        fine = (np.abs(total - 1.0) <= _SUM_TOLERANCE) & (least >= -_SIGN_TOLERANCE)  # false where not a number
+        if fine.all():
+            continue
+        member = int(np.argmin(fine.all(axis=0)))
+        pair = int(np.argmin(fine[:, member]))
+        sum_there, least_there = float(total[pair, member]), float(least[pair, member])
+        if not np.isfinite(sum_there):
+            got = "a value that is not a finite number"
+        elif abs(sum_there - 1.0) > _SUM_TOLERANCE:
+            got = f"probabilities that sum to {sum_there:.12g}"
+        else:
+            got = f"a probability of {least_there:.6g}"
+        at = (first + member, *divmod(pair, family.features.actions))
+        raise FamilyError(field, index=at, got=got, expected="probabilities >= 0 that sum to 1")
+
+
+@compiled
+def _solve_members(outcomes: Outcomes, kernels: Floats, base_reward: Floats, out: Floats) -> None:
+    """Write V* of every kernel [n, O] into ``out`` [n, H + 1, S], one value iteration each."""
+    for i in range(kernels.shape[0]):
+        out[i] = optimal_values(outcomes, kernels[i : i + 1], base_reward, out.shape[2], out.shape[1] - 1)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Parametric classes through a cover: kernel(parameters) on a grid over a box.
+#
+# Grid points are multiples of the step in each parameter, so that the cover of a smaller box is part of that of a larger
+# one with the same step, and covers form ladders.
+
+
+_MOST_MEMBERS = 1_000_000
+_ENDS = "multiples of the step: beyond the last grid point nothing would be covered"
+
+
+class CoverFamily(FiniteFamily):
+    """The kernels of a parametric class at the points of a grid.
+
+    Parameters
+    ----------
+    kernel : callable
+        From a vector of parameters to a kernel [S, A, S], dense or scipy.sparse (S*A, S).
+    low, high : sequences of numbers
+        The box; multiples of the step, so that its ends are on the grid.
+    step : number or sequence of numbers
+        The distance of grid points in each parameter.
+    reach : float, optional
+        How far, in the sense of ``alpha``, a kernel of the box may be from its nearest grid point. By default the
+        sum over the parameters of half the largest distance of neighbours along each, which is right for kernels that
+        are affine in each parameter between neighbours (others need a bound of their own). 0: the truth is a grid
+        point, and the family a list like any other.
+
+    Attributes
+    ----------
+    parameters : array [n, k]
+        The grid points.
+    alpha : float
+        Half the largest distance, in sup over (s, a) of sum over s' |P - P'|, of neighbours on the grid.
+    reach : float
+        As given; or the sum of such halves over the parameters, at most k alpha.
+
+    Notes
+    -----
+    Learners and tests add the term of :mod:`occamrl.models.finite` to their radius, so that a truth between two
+    points keeps its class. The price: kernels nearer to each other than about the reach are never told apart. The
+    preflight says whether that matters for a run.
+    """
+
+    parameters: Floats
+    alpha: float
+
+    def __init__(
+        self,
+        kernel: Callable[[Floats], Any],
+        *,
+        low: Sequence[float],
+        high: Sequence[float],
+        step: float | Sequence[float],
+        reach: float | None = None,
+    ) -> None:
+        bottom, top = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+        width = np.broadcast_to(np.asarray(step, dtype=np.float64), bottom.shape)
+        if bottom.ndim != 1 or bottom.shape != top.shape or not bottom.size:
+            raise ParameterError("low, high", got=(low, high), expected="two vectors of the same length")
+        if not (np.isfinite(bottom).all() and np.isfinite(top).all() and (bottom <= top).all()):
+            raise ParameterError("low, high", got=(low, high), expected="finite numbers with low <= high")
+        if not (np.isfinite(width).all() and (width > 0.0).all()):
+            raise ParameterError("step", got=step, expected="finite numbers > 0")
+        if reach is not None:
+            require_number("reach", reach, 0.0, 2.0)
+        first, last = np.round(bottom / width), np.round(top / width)
+        off = np.maximum(np.abs(bottom / width - first), np.abs(top / width - last)) > 1e-6
+        if off.any():
+            raise ParameterError("low, high", index=(int(np.argmax(off)),), got=(low, high), expected=_ENDS)
+        counts = last - first + 1
+        if counts.prod() > _MOST_MEMBERS:
+            raise FamilyError("step", got=f"a grid of {counts.tolist()}", expected=f"at most {_MOST_MEMBERS:,} points")
+        axes = [np.arange(a, b + 1) * w for a, b, w in zip(first, last, width, strict=True)]
+        self.parameters = np.array(list(itertools.product(*axes)))
+        super().__init__([kernel(point) for point in self.parameters])
+        half = self._half_gaps(counts.astype(np.int64))
+        self.alpha = max(half)
+        self.reach = float(sum(half) if reach is None else reach)
+
+    def _half_gaps(self, counts: ArrayLike) -> list[float]:
+        """Return, per parameter, half the largest distance of neighbours on the grid."""
+        members, start = self.probabilities(), self.features.layout.outcomes.start
+        place = np.arange(self.size).reshape(np.asarray(counts))
+        half = []
+        for axis in range(place.ndim):
+            one, other = np.delete(place, -1, axis).ravel(), np.delete(place, 0, axis).ravel()
+            gaps = np.add.reduceat(np.abs(members[:, one] - members[:, other]), start[:-1])
+            half.append(0.5 * float(gaps.max(initial=0.0)))
+        return half
+
+    @classmethod
+    def examples(cls) -> list[FiniteFamily]:
+        """Small instances, for the contract checks."""
+
+        def kernel(p: Floats) -> Floats:
+            return np.array([[[1.0 - p[0], p[0]]], [[p[0], 1.0 - p[0]]]])
+
+        return [cls(kernel, low=[0.2], high=[0.6], step=0.1)]

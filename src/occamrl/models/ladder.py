@@ -1,0 +1,555 @@
+"""Ladders: nested classes of kernels F_1 < F_2 < ... < F_M, checked (section 4 of the mathematics)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from occamrl.errors import FamilyError, NestingError, ParameterError, ShapeError
+from occamrl.models.family import TOLERANCE, Family, kernel_matrix
+from occamrl.models.features import FeatureMap
+from occamrl.models.finite import FiniteFamily
+from occamrl.models.linear import AggregationFamily, LinearFamily
+from occamrl.models.simulators import pair_of_outcome
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Floats, Ints
+
+# ----------------------------------------------------------------------------------------------------
+# Which members of one finite family are members of another, within rounding.
+#
+# Two members agree when their kernels differ by at most TOLERANCE everywhere. Candidates are found by sorting a random
+# projection, so that 100,000 members take a fraction of a second, and then compared entry by entry.
+
+
+_SAME = 1e-9
+
+
+def nest(rungs: Sequence[FiniteFamily]) -> tuple[FiniteFamily, Ints]:
+    """Return the largest family, sorted by the first rung that holds a member, and that rung (from 0) per member.
+
+    Raises
+    ------
+    ShapeError
+        Rungs over different states or actions.
+    NestingError
+        A member of a rung that the next one lacks, or a rung that adds no member.
+    """
+    first = rungs[0].features
+    for m, rung in enumerate(rungs):
+        if (rung.features.states, rung.features.actions) != (first.states, first.actions):
+            raise ShapeError(
+                "rungs",
+                index=(m + 1,),
+                got=f"S={rung.features.states}, A={rung.features.actions}",
+                expected=f"S={first.states}, A={first.actions}, as in the first",
+            )
+    columns = comparable(rungs)
+    level = np.full(rungs[-1].size, len(rungs) - 1, dtype=np.int64)
+    place = np.arange(rungs[-1].size)  # where a member of rung m stands in the largest family
+    for m in range(len(rungs) - 2, -1, -1):
+        found = match(columns[m], columns[m + 1])
+        if (found < 0).any():
+            member = int(np.argmax(found < 0))
+            raise NestingError(
+                rungs=(m + 1, m + 2),
+                member=member,
+                got=f"member {member} of class {m + 1} is not in class {m + 2}",
+                expected="every class to hold the one before it",
+            )
+        place = place[found]
+        level[place] = m
+        if not (level == m + 1).any():
+            raise NestingError(
+                rungs=(m + 1, m + 2), member=None, got="two equal classes", expected="each class to add a member"
+            )
+    order = np.argsort(level, kind="stable")
+    return rungs[-1].take(order), level[order]
+
+
+def match(members: Floats, among: Floats) -> Ints:
+    """Return, for each column of ``members`` [d, n], the first column of ``among`` that equals it; -1 if none."""
+    weights = np.random.default_rng(0).uniform(0.5, 1.0, size=members.shape[0])  # any numbers in general position
+    left, right = weights @ members, weights @ among
+    order = np.argsort(right, kind="stable")
+    window = _SAME * float(np.sum(weights))
+    low = np.searchsorted(right[order], left - window)
+    high = np.searchsorted(right[order], left + window, side="right")
+    found = np.full(members.shape[1], -1, dtype=np.int64)
+    for offset in range(int((high - low).max(initial=0))):
+        open_ones = np.flatnonzero(low + offset < high)
+        candidates = order[low[open_ones] + offset]
+        near = np.abs(members[:, open_ones] - among[:, candidates]).max(axis=0) <= _SAME
+        hits, values = open_ones[near], candidates[near]
+        unset = (found[hits] < 0) | (values < found[hits])
+        found[hits[unset]] = values[unset]
+    return found
+
+
+def _outcome_keys(features: FeatureMap) -> Any:
+    """Return (s*A + a, s', reward) of every outcome, [O, 3]; the reward is 0 where the problem fixes it."""
+    outcomes = features.layout.outcomes
+    rewards = np.zeros(outcomes.next_state.size) if features.rewards is None else np.round(features.rewards, 12)
+    return np.stack([pair_of_outcome(outcomes), outcomes.next_state, rewards], axis=1)
+
+
+def same_features(one: FeatureMap, other: FeatureMap) -> bool:
+    """Say whether two maps are the same, entry by entry."""
+    if one is other:
+        return True
+    if type(one.layout) is not type(other.layout) or one.dimension != other.dimension:
+        return False
+    left, right = _arrays(one), _arrays(other)
+    return all(a.shape == b.shape and np.array_equal(a, b) for a, b in zip(left, right, strict=True))
+
+
+def _arrays(features: FeatureMap) -> list[Any]:
+    layout = features.layout
+    rewards = np.zeros(0) if features.rewards is None else features.rewards
+    return [*layout.outcomes[:2], *layout[1:], rewards, features.blocks.of]
+
+
+def comparable(rungs: Sequence[FiniteFamily]) -> list[Floats]:
+    """Return each family as columns that can be compared: parameters over one feature map, or probabilities."""
+    if all(same_features(rung.features, rungs[0].features) for rung in rungs):
+        return [rung.theta for rung in rungs]
+    fixed = {rung.features.rewards is None for rung in rungs}
+    if len(fixed) > 1:
+        raise FamilyError("rungs", got="rewards fixed by some classes only", expected="by all of them, or by none")
+    keys = [_outcome_keys(rung.features) for rung in rungs]
+    union, place = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
+    columns, begin = [], 0
+    for rung, own in zip(rungs, keys, strict=True):
+        column = np.zeros((len(union), rung.size))
+        np.add.at(column, place.ravel()[begin : begin + len(own)], rung.probabilities())
+        begin += len(own)
+        columns.append(column)
+    return columns
+
+
+# ----------------------------------------------------------------------------------------------------
+# Whether one class of kernels lies in another, and how: the matrix that takes the parameters of one to the other's.
+#
+# For classes F and G with features phi_F and phi_G, an embedding E has P_theta in F equal to P_(E theta) in G. Rows of a
+# run give x = phi_G,V(s, a) once, in the largest class; x_F = E^T x follows, and so do the statistics of every class.
+# What cannot be verified is refused.
+
+
+_NESTED = "every class to hold the one before it"
+
+
+def own_parameters(family: Any) -> Any:
+    """Return the matrix that takes a class's own parameters (eta, or a member) to theta over its features."""
+    if isinstance(family, LinearFamily):
+        return family.basis
+    return family.theta if isinstance(family, FiniteFamily) else sp.identity(family.features.dimension, format="csr")
+
+
+def embed(small: Family, large: Family, rungs: tuple[int, int]) -> Any:
+    """Return E [d of ``large``, own parameters of ``small``]; of a finite class, one column per member.
+
+    Parameters
+    ----------
+    small, large : Family
+        Two finite classes are compared, and the smaller one's own parameters returned.
+    rungs : pair of int
+        Their places in the ladder, for the error.
+
+    Raises
+    ------
+    ShapeError
+        Classes over different states or actions.
+    NestingError
+        A kernel of the smaller class that the larger one lacks; or nesting that cannot be verified.
+    """
+    one, other = small.features, large.features
+    if (one.states, one.actions) != (other.states, other.actions):
+        got, expected = (f"S={features.states}, A={features.actions}" for features in (one, other))
+        raise ShapeError("rungs", index=rungs[:1], got=got, expected=f"{expected}, as in class {rungs[1]}")
+    if isinstance(small, FiniteFamily) and isinstance(large, FiniteFamily):
+        nest([small, large])
+        return small.theta
+    if isinstance(small, FiniteFamily) and isinstance(large, (LinearFamily, AggregationFamily)):
+        return _members(small, large, rungs)
+    if isinstance(small, LinearFamily) and isinstance(large, LinearFamily):
+        return _linear(small, large, rungs)
+    if isinstance(small, AggregationFamily) and isinstance(large, AggregationFamily):
+        return _aggregation(small, large, rungs)
+    if isinstance(large, AggregationFamily) and isinstance(small, LinearFamily) and large.blocks == other.states:
+        return _into_tabular(small, large, rungs)
+    if isinstance(large, LinearFamily) and isinstance(small, AggregationFamily):
+        return _aggregation_in_linear(small, large, rungs)
+    raise _unknown(small, large, rungs)
+
+
+def _unknown(small: Family, large: Family, rungs: tuple[int, int]) -> NestingError:
+    got = f"{small!r} and {large!r}, of which it cannot be verified that one holds the other"
+    return NestingError(rungs=rungs, member=None, got=got, expected=_NESTED)
+
+
+def _members(small: FiniteFamily, large: LinearFamily | AggregationFamily, rungs: tuple[int, int]) -> Floats:
+    columns = []
+    for member in range(small.size):
+        theta = _short_enough(large, small.theta[:, member]) if same_features(small.features, large.features) else None
+        theta = large.member_of(small.kernel(member)) if theta is None else theta
+        if theta is None:
+            got = f"member {member} of class {rungs[0]} is not in class {rungs[1]}"
+            raise NestingError(rungs=rungs, member=member, got=got, expected=_NESTED)
+        columns.append(theta)
+    return np.array(columns).T
+
+
+def _short_enough(large: LinearFamily | AggregationFamily, theta: Floats) -> Floats | None:
+    """Return theta over the features of ``large`` if it belongs to it as it stands."""
+    if not isinstance(large, LinearFamily):
+        return None
+    inside = large.basis @ np.linalg.lstsq(large.basis, theta, rcond=None)[0]
+    fits = np.abs(inside - theta).max() <= TOLERANCE and np.linalg.norm(theta) <= large.norm_bound * (1.0 + 1e-9)
+    return theta if fits else None
+
+
+def _written_in(matrix: Floats, target: Floats) -> tuple[Floats, Any]:
+    """Return the columns of ``target`` as combinations of those of ``matrix``, and which of them are none."""
+    own = np.asarray(np.linalg.lstsq(matrix, target, rcond=None)[0], dtype=np.float64)
+    return own, np.abs(matrix @ own - target).max(axis=0) > TOLERANCE
+
+
+def _linear(small: LinearFamily, large: LinearFamily, rungs: tuple[int, int]) -> Floats:
+    if same_features(small.features, large.features):
+        target, matrix = small.basis, large.basis
+    else:
+        target = np.asarray(kernel_matrix(small.features) @ small.basis)
+        matrix = np.asarray(kernel_matrix(large.features) @ large.basis)
+    own, outside = _written_in(matrix, target)
+    if outside.any():
+        direction = int(np.argmax(outside))
+        got = f"direction {direction} of class {rungs[0]} is not in class {rungs[1]}"
+        raise NestingError(rungs=rungs, member=direction, got=got, expected=_NESTED)
+    stretch = float(np.linalg.norm(own, 2))
+    if small.norm_bound * stretch > large.norm_bound * (1.0 + 1e-9):
+        factor = "" if abs(stretch - 1.0) < 1e-9 else f" (times {stretch:g} in its parameters)"
+        got = f"norm bounds {small.norm_bound:g}{factor} and {large.norm_bound:g}"
+        raise NestingError(rungs=rungs, member=None, got=got, expected="bounds that do not fall")
+    return np.asarray(large.basis @ own)
+
+
+def _aggregation(small: AggregationFamily, large: AggregationFamily, rungs: tuple[int, int]) -> Any:
+    """Match moves: in every block of the finer partition, each move of the coarser class is one of its own."""
+    if not large.refines(small):
+        s, t = _split(small, large)
+        got = f"states {s} and {t} may differ in class {rungs[0]}, but share a block of class {rungs[1]}"
+        raise NestingError(rungs=rungs, member=s, got=got, expected="a finer partition in every class")
+    ours, theirs = small.features.blocks, large.features.blocks
+    row, column = [], []
+    for block in range(large.blocks):
+        states = np.flatnonzero(large.partition == block)
+        for a in range(large.features.actions):
+            pair = states[0] * large.features.actions + a
+            moves = [table[states, a][:, table[states[0], a] >= 0] for table in (small.moves, large.moves)]
+            for move in range(moves[0].shape[1]):
+                same = (moves[1] == moves[0][:, move : move + 1]).all(axis=0)
+                if not same.any():
+                    got = f"move {move} of action {a} in the states {states.tolist()} is not one of class {rungs[1]}"
+                    raise NestingError(rungs=rungs, member=int(states[0]), got=got, expected=_NESTED)
+                row.append(int(theirs.vector_start[theirs.of[pair]]) + int(np.argmax(same)))
+                column.append(int(ours.vector_start[ours.of[pair]]) + move)
+    shape = (large.features.dimension, small.features.dimension)
+    return sp.csr_array((np.ones(len(row)), (row, column)), shape=shape)
+
+
+def _split(small: AggregationFamily, large: AggregationFamily) -> tuple[int, int]:
+    """Return two states of one block of ``large`` that lie in two blocks of ``small``."""
+    for block in range(large.blocks):
+        states = np.flatnonzero(large.partition == block)
+        differs = small.partition[states] != small.partition[states[0]]
+        if differs.any():
+            return int(states[0]), int(states[np.argmax(differs)])
+    raise AssertionError("a refinement")
+
+
+def _into_tabular(small: LinearFamily, large: AggregationFamily, rungs: tuple[int, int]) -> Any:
+    """Write the features of a linear class as the probabilities of the moves of single states."""
+    matrix: Any = kernel_matrix(large.features)
+    target: Any = sp.csr_array(kernel_matrix(small.features) @ small.basis)
+    reach = np.asarray(matrix.sum(axis=1)).ravel() > 0
+    lost = np.flatnonzero(~reach & (np.abs(target).max(axis=1).toarray().ravel() > TOLERANCE))
+    if lost.size:
+        pair, s2 = divmod(int(lost[0]), small.features.states)
+        s, a = divmod(pair, small.features.actions)
+        got = f"class {rungs[0]} can go from state {s} by action {a} to {s2}, class {rungs[1]} cannot"
+        raise NestingError(rungs=rungs, member=s, got=got, expected=_NESTED)
+    first = sp.csr_array(matrix)  # of moves that lead to the same state, the first takes all
+    keep = first.indptr[:-1][np.diff(first.indptr) > 0]
+    cells = np.flatnonzero(np.diff(first.indptr) > 0)
+    pick = sp.csr_array((np.ones(cells.size), (first.indices[keep], cells)), shape=matrix.shape[::-1])
+    return pick @ target
+
+
+def _aggregation_in_linear(small: AggregationFamily, large: LinearFamily, rungs: tuple[int, int]) -> Floats:
+    target = np.asarray(kernel_matrix(small.features).todense())
+    matrix = np.asarray(kernel_matrix(large.features) @ large.basis)
+    own, outside = _written_in(matrix, target)
+    if outside.any():
+        raise _unknown(small, large, rungs)
+    # Longest image of a member: at most the sum over blocks of the longest image of one of their moves.
+    longest = sum(float(np.linalg.norm(own[:, part], axis=0).max()) for part in small.parts())
+    if longest > large.norm_bound * (1.0 + 1e-9):
+        got = f"parameters as long as {longest:.6g} may be needed, the norm bound being {large.norm_bound:g}"
+        raise NestingError(rungs=rungs, member=None, got=got, expected=_NESTED)
+    return np.asarray(large.basis @ own)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Ladders whose largest class is linear or an aggregation; the classes below may be of any kind.
+#
+# One regression serves all classes: rows are kept in the parameters of the largest one, and an embedding E (see
+# :mod:`occamrl.models.ladder`) gives class m its statistics E^T G E and E^T g.
+
+
+class LinearLadder:
+    """Nested classes, checked pair by pair: finite lists, linear classes, aggregations; the largest is not finite.
+
+    Linear classes are compared by subspace and norm, partitions by refinement, members of a list one by one. A ladder
+    that is not nested, or of which that cannot be verified, is refused with the pair and what shows it.
+
+    Parameters
+    ----------
+    rungs : sequence of LinearFamily, AggregationFamily or FiniteFamily
+        From the smallest to the largest.
+
+    Attributes
+    ----------
+    embeddings : list
+        Of every class into the features of the largest.
+    reach : list of M numbers
+        How far the truth may be from the nearest member of each class; 0 but for covers.
+    """
+
+    def __init__(self, rungs: Sequence[Family]) -> None:
+        self.rungs: list[Any] = require_list(rungs)
+        if not self.rungs:
+            raise FamilyError("rungs", got="an empty ladder", expected="at least one class")
+        for m, rung in enumerate(self.rungs, start=1):
+            if not isinstance(rung, Family):
+                raise FamilyError("rungs", index=(m,), got=type(rung).__name__, expected="a family of kernels")
+        if isinstance(self.rungs[-1], FiniteFamily):
+            raise FamilyError("rungs", index=(self.classes,), got="a finite list", expected="a linear class on top")
+        for m, (one, other) in enumerate(zip(self.rungs[:-1], self.rungs[1:], strict=True), start=1):
+            embed(one, other, (m, m + 1))
+            if _equal(one, other):
+                got = "two equal classes"
+                raise NestingError(rungs=(m, m + 1), member=None, got=got, expected="each class to add a kernel")
+        top = self.rungs[-1]
+        self.embeddings = [embed(rung, top, (m, self.classes)) for m, rung in enumerate(self.rungs[:-1], start=1)]
+        self.embeddings.append(own_parameters(top))
+        finite = [rung.reach if isinstance(rung, FiniteFamily) else 0.0 for rung in self.rungs]
+        most = np.maximum.accumulate(finite)
+        self.reach = [
+            float(r) if isinstance(rung, FiniteFamily) else 0.0 for r, rung in zip(most, self.rungs, strict=True)
+        ]
+
+    @property
+    def classes(self) -> int:
+        """The number M of classes."""
+        return len(self.rungs)
+
+    @property
+    def features(self) -> FeatureMap:
+        """The features of the largest class, in which rows are kept."""
+        features: FeatureMap = self.rungs[-1].features
+        return features
+
+    def rung(self, m: int) -> Any:
+        """Return F_m, m = 1 ... M."""
+        if not 1 <= m <= self.classes:
+            raise ParameterError("m", got=m, expected=f"a class in 1 ... {self.classes}")
+        return self.rungs[m - 1]
+
+    def class_of(self, mdp: FiniteMDP) -> int | None:
+        """Return m*, the first class that holds a problem's kernel; None if none does. For studies: an agent cannot."""
+        if not mdp.stationary:
+            return None
+        kernel = mdp.kernel()
+        return next((m for m, rung in enumerate(self.rungs, start=1) if rung.contains(kernel)), None)
+
+    def unpacked(self, gram: Floats) -> Any:
+        """Return sum x x^T [d, d] from its packed blocks; sparse where there are several."""
+        blocks = self.features.blocks
+        parts = [
+            gram[blocks.matrix_start[b] : blocks.matrix_start[b + 1]].reshape(n, n) for b, n in enumerate(blocks.size)
+        ]
+        return parts[0] if len(parts) == 1 else sp.csr_array(sp.block_diag(parts))
+
+    def statistics(self, m: int, gram: Floats, xy: Floats) -> tuple[Floats, Floats]:
+        """Return the packed sum x x^T and sum y x in the own parameters of a linear class or aggregation."""
+        rung, matrix = self.rung(m), self.embeddings[m - 1]
+        own = dense(matrix.T @ (self.unpacked(gram) @ matrix))
+        right = np.asarray(matrix.T @ xy).ravel()
+        return np.concatenate([own[part, part].ravel() for part in rung.parts()]), right
+
+    def member_losses(self, m: int, gram: Floats, xy: Floats) -> Floats:
+        """Return L, less sum y^2, of every kernel of a finite class."""
+        theta = self.embeddings[m - 1]
+        return np.asarray((theta * (self.unpacked(gram) @ theta) - 2.0 * xy[:, None] * theta).sum(axis=0))
+
+    def smallest_loss(self, m: int, gram: Floats, xy: Floats) -> float:
+        """Return min over F_m of L, less sum y^2, from the packed statistics of all rows (M15)."""
+        rung = self.rung(m)
+        if isinstance(rung, FiniteFamily):
+            return float(self.member_losses(m, gram, xy).min())
+        return float(rung.smallest_loss(*self.statistics(m, gram, xy)))
+
+    def __len__(self) -> int:
+        return self.classes
+
+    def __repr__(self) -> str:
+        return f"LinearLadder({' < '.join(describe(rung) for rung in self.rungs)}, {self.features!r})"
+
+
+def require_list(rungs: Any) -> list[Any]:
+    """Return the classes of a ladder as a list."""
+    if not isinstance(rungs, Sequence) or isinstance(rungs, str):
+        raise FamilyError("rungs", got=type(rungs).__name__, expected="a list of families")
+    return list(rungs)
+
+
+def dense(matrix: Any) -> Floats:
+    """Return a matrix, sparse or not, as an array."""
+    return np.asarray(matrix.todense() if hasattr(matrix, "todense") else matrix)
+
+
+def describe(rung: Any) -> str:
+    """Return the size of a class in words."""
+    if isinstance(rung, FiniteFamily):
+        return f"{rung.size} kernels"
+    return f"{rung.blocks} blocks" if isinstance(rung, AggregationFamily) else f"{rung.dimension} dimensions"
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, AggregationFamily) and isinstance(other, AggregationFamily):
+        return one.blocks == other.blocks and one.features.dimension == other.features.dimension
+    linear = isinstance(one, LinearFamily) and isinstance(other, LinearFamily)
+    return linear and one.dimension == other.dimension and one.norm_bound == other.norm_bound
+
+
+# ----------------------------------------------------------------------------------------------------
+# Ladders: nested classes of kernels F_1 < F_2 < ... < F_M, checked (section 4 of the mathematics).
+
+
+class Ladder:
+    """Nested finite families, from the smallest to the largest.
+
+    Members are compared kernel by kernel; a ladder that is not nested is refused with the pair of rungs and the member
+    that shows it. Classes count from 1, as in the paper. Where the largest class is not finite, ``Ladder(rungs)`` is a
+    :class:`LinearLadder`.
+
+    Parameters
+    ----------
+    rungs : sequence of families
+        Finite ones, or ones below a linear class or an aggregation.
+
+    Attributes
+    ----------
+    family : FiniteFamily
+        F_M, its members sorted by the first class that holds them, so that F_m is its first ``sizes[m - 1]`` members.
+    level : array [n]
+        The first class that holds a member, from 0.
+    reach : list of M numbers
+        How far the truth may be from the nearest member of each class, see :mod:`occamrl.models.finite`; 0 without
+        covers.
+    """
+
+    def __new__(cls, rungs: Sequence[Family] = ()) -> Any:
+        """Return a ladder of the kind that the largest class asks for."""
+        last = next(reversed(require_list(rungs)), None)
+        if isinstance(last, Family) and not isinstance(last, FiniteFamily):
+            return LinearLadder(rungs)
+        return super().__new__(cls)
+
+    def __init__(self, rungs: Sequence[Family]) -> None:
+        given = list(rungs)
+        if not given:
+            raise FamilyError("rungs", got="an empty ladder", expected="at least one class")
+        for m, rung in enumerate(given):
+            if not isinstance(rung, FiniteFamily):
+                raise FamilyError("rungs", index=(m + 1,), got=type(rung).__name__, expected="a FiniteFamily")
+        finite = [rung for rung in given if isinstance(rung, FiniteFamily)]
+        self._set(*nest(finite))
+        self.reach = np.maximum.accumulate([rung.reach for rung in finite]).tolist()
+        self.family.reach = self.grid
+
+    def _set(self, family: FiniteFamily, level: Ints) -> None:
+        self.family = family
+        self.level = level
+        self.reach = [0.0] * self.classes
+        self._rungs: dict[int, FiniteFamily] = {}
+
+    @classmethod
+    def of_prefixes(cls, parameters: ArrayLike, features: FeatureMap, sizes: Sequence[int]) -> Ladder:
+        """Return the ladder whose class m is the first ``sizes[m - 1]`` of a list of parameters; nested as it stands.
+
+        For long lists: members are neither compared nor stored twice.
+        """
+        family = FiniteFamily(parameters=parameters, features=features)
+        ends = [0, *(int(size) for size in sizes)]
+        if len(ends) < 2 or min(np.diff(ends)) < 1 or ends[-1] != family.size:
+            raise ParameterError("sizes", got=list(sizes), expected=f"increasing numbers that end at {family.size}")
+        made: Ladder = cls.__new__(cls)
+        made._set(family, np.repeat(np.arange(len(ends) - 1), np.diff(ends)))
+        return made
+
+    @classmethod
+    def of_problem(cls, problem: Any) -> Ladder:
+        """Return the ladder that a problem brings along: its features ``phi``, ``hypotheses`` and their ``sizes``."""
+        return cls.of_prefixes(problem.hypotheses, FeatureMap(problem.phi), problem.sizes)
+
+    @property
+    def classes(self) -> int:
+        """The number M of classes."""
+        return int(self.level[-1]) + 1
+
+    @property
+    def sizes(self) -> list[int]:
+        """|F_1|, ..., |F_M|."""
+        return [int(size) for size in np.searchsorted(self.level, np.arange(self.classes), side="right")]
+
+    @property
+    def prior(self) -> Floats:
+        """w(P) = 1/(M |F_l less F_{l-1}|) for P first appearing in F_l (M25)."""
+        added = np.bincount(self.level)
+        return np.asarray(1.0 / (self.classes * added[self.level]), dtype=np.float64)
+
+    @property
+    def grid(self) -> float:
+        """How far a kernel of any cover's box may be from its nearest point; 0 without covers."""
+        return float(self.reach[-1])
+
+    def rung(self, m: int) -> FiniteFamily:
+        """Return F_m, m = 1 ... M."""
+        if not 1 <= m <= self.classes:
+            raise ParameterError("m", got=m, expected=f"a class in 1 ... {self.classes}")
+        if m not in self._rungs:
+            self._rungs[m] = self.family if m == self.classes else self.family.prefix(self.sizes[m - 1])
+            self._rungs[m].reach = self.reach[m - 1]
+        return self._rungs[m]
+
+    def class_of(self, mdp: FiniteMDP) -> int | None:
+        """Return m*, the first class that holds a problem's kernel; None if none does. For studies: an agent cannot."""
+        if not mdp.stationary:
+            return None
+        truth, rewards = mdp.truth, None
+        if self.family.features.rewards is not None:
+            rewards = truth.base_reward[pair_of_outcome(truth.outcomes)] + truth.outcomes.bonus
+        features = FeatureMap.of_outcomes(truth.outcomes, mdp.states, rewards)
+        members, kernel = comparable([self.family, FiniteFamily(parameters=truth.probability, features=features)])
+        found = int(match(kernel, members)[0])
+        return None if found < 0 else int(self.level[found]) + 1
+
+    def __len__(self) -> int:
+        return self.classes
+
+    def __repr__(self) -> str:
+        return f"Ladder({' < '.join(str(size) for size in self.sizes)} kernels, {self.family.features!r})"

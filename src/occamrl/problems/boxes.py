@@ -1,0 +1,514 @@
+"""The common form of problems on a box: candidate models of one system, a mixture of them being the truth.
+
+A subclass says what the box, the actions, the rewards and the candidate models are. On a grid each candidate is a
+sparse kernel, their mixture is the true one, and regret is exact for the grid's problem; how far that is from the
+problem on the box is what :meth:`ContinuousProblem.discretisation_error` estimates.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from occamrl.continuous.discretise import Refinement, Solution, as_actions, discretise, quadrature_error, refinement
+from occamrl.continuous.grid import Grid
+from occamrl.continuous.transitions import Driven, Transition, normal_rule, quantile_rule
+from occamrl.errors import HorizonError, ParameterError, as_floats, require_integer, require_number
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.problems.operations import Unit
+from occamrl.protocols import Floats
+
+# ----------------------------------------------------------------------------------------------------
+# The common form of problems on a box: candidate models of one system, a mixture of them being the truth.
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContinuousProblem(ABC):
+    """A problem on a box.
+
+    Parameters
+    ----------
+    resolution : int
+        How fine the grid is; what it counts, the subclass says. Twice the number halves every cell.
+    horizon
+        H.
+    mixture : tuple of (int, number)
+        The candidates that the truth mixes, counted from 1, and their shares. At every step one is drawn.
+    nodes : int
+        Points of the rule for the noise.
+    """
+
+    resolution: int
+    horizon: int
+    mixture: tuple[tuple[int, float], ...]
+    nodes: int = 5
+
+    def __post_init__(self) -> None:
+        require_integer("resolution", self.resolution, 2)
+        require_integer("horizon", self.horizon, 1, HorizonError)
+        require_integer("nodes", self.nodes, 1)
+        members = [require_integer("mixture", j, 1) for j, _ in self.mixture]
+        shares = as_floats("mixture", [share for _, share in self.mixture])
+        if len(set(members)) != len(members) or max(members, default=0) > len(self.names):
+            raise ParameterError("mixture", got=members, expected=f"different candidates of 1..{len(self.names)}")
+        if not (shares >= 0.0).all() or abs(shares.sum() - 1.0) > 1e-9:
+            raise ParameterError("mixture", got=shares.tolist(), expected="shares >= 0 that sum to 1")
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """The candidates' names."""
+
+    @property
+    @abstractmethod
+    def grid(self) -> Grid:
+        """The grid at this resolution."""
+
+    @property
+    @abstractmethod
+    def action_grid(self) -> Sequence[float]:
+        """The actions, a finite grid of a Box."""
+
+    @property
+    @abstractmethod
+    def start(self) -> Sequence[float]:
+        """Where episodes begin."""
+
+    @abstractmethod
+    def models(self) -> Sequence[Transition]:
+        """Return the candidates."""
+
+    @abstractmethod
+    def reward(self, states: Floats, action: Floats) -> Floats:
+        """Return r(s, a) in [0, 1] of states [N, n] under one action [m]."""
+
+    @property
+    def theta(self) -> Floats:
+        """The true shares [d]."""
+        shares = np.zeros(len(self.names))
+        for j, share in self.mixture:
+            shares[j - 1] = share
+        return shares
+
+    @cached_property
+    def _made(self) -> dict[int, Any]:
+        return {}
+
+    def kernel_of(self, j: int) -> Any:
+        """Return the sparse kernel (S*A, S) of candidate j, from 0; made when first asked for."""
+        if j not in self._made:
+            self._made[j] = discretise(self.models()[j], self.grid, self.action_grid, start=[self.start])
+        return self._made[j]
+
+    @property
+    def phi(self) -> list[Any]:
+        """One sparse kernel (S*A, S) per candidate."""
+        return [self.kernel_of(j) for j in range(len(self.names))]
+
+    @property
+    def kernel(self) -> Any:
+        """The sparse kernel (S*A, S) of the mixture."""
+        return sum(share * self.kernel_of(j - 1) for j, share in self.mixture)
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The grid's problem; an episode that starts between vertices starts at one of the corners."""
+        vertices, acts = self.grid.vertices, as_actions(self.action_grid)
+        reward = np.stack([self.reward(vertices, action) for action in acts], axis=1)
+        corner, weight = self.grid.corners([self.start])
+        initial = np.bincount(corner[0], weights=weight[0], minlength=self.grid.size)
+        return FiniteMDP(transition=self.kernel, reward=reward, horizon=self.horizon, initial_state=initial)
+
+    def refined(self, times: int = 2) -> Self:
+        """Return the problem on a grid with cells ``times`` narrower."""
+        return replace(self, resolution=self.resolution * times)
+
+    def discretisation_error(self) -> Refinement:
+        """Solve this grid and those two and four times as fine, and estimate how far V*_1 is from that on the box."""
+        solved = [self, self.refined(2), self.refined(4)]
+        states = np.concatenate([[self.start], self.grid.vertices])
+        return refinement([Solution(each.grid, each.mdp.optimal_values[0]) for each in solved], states)
+
+    def quadrature_error(self) -> float:
+        """Return the largest total variation error of a candidate's rows, against twice the nodes."""
+        return max(quadrature_error(model, self.grid, self.action_grid) for model in self.models())
+
+
+# ----------------------------------------------------------------------------------------------------
+# A tank that is refilled once a day: real stock, real orders, and a law of the demand that mixes ten candidates.
+
+
+CAPACITY = 10.0
+
+
+def _quantile(name: str, *parameters: float, **more: float) -> Callable[[Floats], Any]:
+    def quantile(u: Floats) -> Any:
+        from scipy import stats  # slow to import
+
+        return getattr(stats, name).ppf(u, *parameters, **more)
+
+    return quantile
+
+
+DEMANDS: dict[str, Callable[[Floats], Any]] = {  # litres a day
+    "uniform 0-4": _quantile("uniform", 0.0, 4.0),
+    "uniform 2-6": _quantile("uniform", 2.0, 4.0),
+    "uniform 4-8": _quantile("uniform", 4.0, 4.0),
+    "exponential 2": _quantile("expon", 0.0, 2.0),
+    "exponential 4": _quantile("expon", 0.0, 4.0),
+    "gamma 3, 1": _quantile("gamma", 3.0, scale=1.0),
+    "gamma 8, .5": _quantile("gamma", 8.0, scale=0.5),
+    "lognormal 2, .8": _quantile("lognorm", 0.8, scale=2.0),
+    "lognormal 4, .3": _quantile("lognorm", 0.3, scale=4.0),
+    "Pareto 1.5": _quantile("pareto", 1.5),
+}
+
+
+def sell(states: Floats, action: Floats, demand: Floats) -> Floats:
+    """Return the stock in the evening: what is not sold of what was there in the morning, the order included."""
+    return np.asarray(np.maximum(np.minimum(states + action[0], CAPACITY) - demand, 0.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContinuousInventory(ContinuousProblem):
+    """Order in the evening, delivered in the morning; demand that meets an empty tank is lost, and unseen.
+
+    The account of a day is margin times sales, less holding for what is left, less the fixed cost if something was
+    ordered. Sales are morning stock less evening stock: a reward on the transition, linear in the next state, so that
+    interpolation keeps it exactly (M20).
+
+    Parameters
+    ----------
+    resolution : int
+        Cells of the stock, 0 to 10 litres.
+    horizon, mixture, nodes
+        As in :class:`ContinuousProblem`. The mixture is of :data:`DEMANDS`, in their order. The law of a demand is cut
+        into ``nodes`` equal shares.
+    orders : int
+        Orders of 0 to 8 litres, so many, evenly spaced.
+    margin, holding, fixed : numbers
+        Euro per litre sold, per litre and night, per order.
+    """
+
+    resolution: int = 20
+    horizon: int = 14
+    mixture: tuple[tuple[int, float], ...] = ((3, 0.6), (4, 0.4))
+    nodes: int = 100
+    orders: int = 5
+    margin: float = 4.0
+    holding: float = 0.5
+    fixed: float = 3.0
+
+    names: ClassVar[tuple[str, ...]] = tuple(DEMANDS)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_integer("orders", self.orders, 2)
+        for name in ("margin", "holding", "fixed"):
+            require_number(name, getattr(self, name), 0.0, np.inf)
+
+    @property
+    def grid(self) -> Grid:
+        """The grid of stocks."""
+        return Grid(low=(0.0,), high=(CAPACITY,), points=(self.resolution + 1,))
+
+    @property
+    def action_grid(self) -> Sequence[float]:
+        """The orders."""
+        return tuple(np.linspace(0.0, 8.0, self.orders).tolist())
+
+    @property
+    def start(self) -> Sequence[float]:
+        """An empty tank."""
+        return (0.0,)
+
+    def models(self) -> Sequence[Transition]:
+        """Return one model for each law of the demand."""
+        return [Driven(step=sell, rule=partial(quantile_rule, law), nodes=self.nodes) for law in DEMANDS.values()]
+
+    @property
+    def unit(self) -> Unit:
+        """What rewards of 0 and 1 are worth: the worst and the best that a day can bring."""
+        return Unit(name="EUR", low=-self.holding * CAPACITY - self.fixed, high=self.margin * CAPACITY)
+
+    def reward(self, states: Floats, action: Floats) -> Floats:
+        """Return the part of the reward that (s, a) fixes: that of selling nothing."""
+        return np.asarray(self._account(states[:, 0], float(action[0]), np.minimum(states[:, 0] + action[0], CAPACITY)))
+
+    def _account(self, stock: Floats, order: float, left: Floats) -> Floats:
+        sold = np.minimum(stock + order, CAPACITY) - left
+        return self.unit.reward(self.margin * sold - self.holding * left - self.fixed * (order > 0.0))
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The grid's problem, with rewards on transitions; the entries of moves that cannot be are cut to [0, 1]."""
+        stock, states = self.grid.vertices[:, 0], self.grid.size
+        reward = np.zeros((states, self.orders, states))
+        for a, order in enumerate(self.action_grid):
+            reward[:, a] = np.clip(self._account(stock[:, None], order, stock[None]), 0.0, 1.0)
+        return FiniteMDP(transition=self.kernel, reward=reward, horizon=self.horizon, initial_state=0)
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        """Small instances, for the contract checks."""
+        return [cls(resolution=4, horizon=4, nodes=20), cls(resolution=5, horizon=3, mixture=((10, 1.0),), nodes=9)]
+
+
+# ----------------------------------------------------------------------------------------------------
+# A car in a valley with too weak an engine, which is an unknown mixture of ten models.
+#
+# Valley, gravity, force, walls and speed limit are those of Gymnasium's ``MountainCar-v0`` (Moore, 1990); a push is held
+# for several steps, a disturbance is added, and the reward is how near the flag the car is rather than -1 a step, so that
+# it is in [0, 1] and continuous.
+
+
+LEFT, RIGHT, SPEED, FORCE, GRAVITY, FLAG = -1.2, 0.6, 0.07, 0.001, 0.0025, 0.5  # MountainCar-v0
+_NEAR = 0.3  # from the flag: rewards begin here
+
+Engine = Callable[[float, Floats], Floats]  # (push in [-1, 1], speed) -> acceleration, in units of FORCE
+
+
+def plain(power: float, friction: float, push: float, speed: Floats) -> Floats:
+    """Proportional to the push, against a friction that is proportional to the speed."""
+    return power * push - friction * speed / SPEED
+
+
+def at_speed(still: float, fast: float, push: float, speed: Floats) -> Floats:
+    """Have a power that changes from standstill to the highest speed."""
+    return (still + (fast - still) * np.abs(speed) / SPEED) * push
+
+
+def lopsided(back: float, ahead: float, push: float, speed: Floats) -> Floats:
+    """Have a power for each direction."""
+    return (ahead if push > 0.0 else back) * push + 0.0 * speed
+
+
+def airy(drag: float, push: float, speed: Floats) -> Floats:
+    """Slowed by the air."""
+    return push - drag * speed * np.abs(speed) / SPEED**2
+
+
+ENGINES: dict[str, Engine] = {
+    "as built": partial(plain, 1.0, 0.0),
+    "weak": partial(plain, 0.7, 0.0),
+    "strong": partial(plain, 1.3, 0.0),
+    "rubbing": partial(plain, 1.0, 0.3),
+    "rubbing hard": partial(plain, 1.3, 0.8),
+    "cold": partial(at_speed, 0.5, 1.3),
+    "short of breath": partial(at_speed, 1.3, 0.5),
+    "weak ahead": partial(lopsided, 1.0, 0.5),
+    "weak back": partial(lopsided, 0.5, 1.0),
+    "airy": partial(airy, 0.6),
+}
+
+
+def drive(engine: Engine, hold: int, states: Floats, action: Floats, noise: Floats) -> Floats:
+    """Return the states after ``hold`` steps; the left wall stops the car, and so does the flag, for good."""
+    position, speed = states[:, 0], states[:, 1]
+    there = position >= FLAG
+    for _ in range(hold):
+        push = FORCE * (engine(float(action[0]), speed) + noise[:, 0])
+        speed = np.clip(speed + push - GRAVITY * np.cos(3.0 * position), -SPEED, SPEED)
+        speed = np.where((position <= LEFT) & (speed < 0.0), 0.0, speed)
+        position, speed = np.where(there, states[:, 0], position + speed), np.where(there, states[:, 1], speed)
+        position = np.clip(position, LEFT, RIGHT)
+        there |= position >= FLAG
+    return np.stack([position, speed], axis=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MountainCar(ContinuousProblem):
+    """Reach the flag at 0.5, and early; states are (position, speed).
+
+    Parameters
+    ----------
+    resolution : int
+        Cells of each dimension.
+    horizon, mixture, nodes
+        As in :class:`ContinuousProblem`. The mixture is of :data:`ENGINES`, in their order.
+    hold : int
+        Steps for which a push of -1, 0 or 1 is held.
+    disturbance : number
+        Standard deviation of the push's disturbance.
+    """
+
+    resolution: int = 24
+    horizon: int = 30
+    mixture: tuple[tuple[int, float], ...] = ((6, 0.6), (8, 0.4))
+    nodes: int = 15
+    hold: int = 8
+    disturbance: float = 0.3
+
+    names: ClassVar[tuple[str, ...]] = tuple(ENGINES)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_integer("hold", self.hold, 1)
+        require_number("disturbance", self.disturbance, 0.0, np.inf)
+
+    @property
+    def grid(self) -> Grid:
+        """The grid: the valley, and speeds up to 0.07 a step."""
+        return Grid(low=(LEFT, -SPEED), high=(RIGHT, SPEED), points=(self.resolution + 1,) * 2)
+
+    @property
+    def action_grid(self) -> Sequence[float]:
+        """Back, nothing, ahead."""
+        return (-1.0, 0.0, 1.0)
+
+    @property
+    def start(self) -> Sequence[float]:
+        """At rest in the valley."""
+        return (-0.5, 0.0)
+
+    def models(self) -> Sequence[Transition]:
+        """Return one model for each engine."""
+        rule = partial(normal_rule, (self.disturbance,))
+        return [Driven(step=partial(drive, e, self.hold), rule=rule, nodes=self.nodes) for e in ENGINES.values()]
+
+    def reward(self, states: Floats, action: Floats) -> Floats:
+        """Return 1 at the flag, falling to 0 at a distance of 0.3."""
+        return np.clip(1.0 - (FLAG - states[:, 0]) / _NEAR, 0.0, 1.0)
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        """Small instances, for the contract checks."""
+        return [cls(resolution=4, horizon=4), cls(resolution=3, horizon=3, mixture=((1, 1.0),))]
+
+
+# ----------------------------------------------------------------------------------------------------
+# A noisy pendulum to be swung up, whose friction is an unknown mixture of ten models.
+#
+# Mass, length, gravity, torque, speed limit, time step and cost are those of Gymnasium's ``Pendulum-v1``; an action is
+# held for several time steps, a disturbance of the torque is added, and there is friction.
+
+
+GRAVITY_PENDULUM, MASS, LENGTH, TIME_STEP, TORQUE, SPEED_PENDULUM = 10.0, 1.0, 1.0, 0.05, 2.0, 8.0  # Pendulum-v1
+_WORST = np.pi**2 + 0.1 * SPEED_PENDULUM**2 + 0.001 * TORQUE**2  # Pendulum-v1's largest cost
+_STICK = 0.2  # rad/s: dry friction turns over about this speed, smoothly
+
+Friction = Callable[[Floats, Floats], Floats]  # (angle, speed) -> deceleration, rad/s^2
+
+
+def viscous(c: float, angle: Floats, speed: Floats) -> Floats:
+    """Proportional to the speed."""
+    return c * speed
+
+
+def dry(c: float, angle: Floats, speed: Floats) -> Floats:
+    """Coulomb: of one size, against the motion."""
+    return c * np.tanh(speed / _STICK)
+
+
+def drag(c: float, angle: Floats, speed: Floats) -> Floats:
+    """Of the air: proportional to the speed squared."""
+    return c * speed * np.abs(speed)
+
+
+def stribeck(c: float, angle: Floats, speed: Floats) -> Floats:
+    """Dry, and larger at low speed."""
+    return c * (1.0 + 1.5 * np.exp(-(speed**2))) * np.tanh(speed / _STICK)
+
+
+def below(c: float, angle: Floats, speed: Floats) -> Floats:
+    """Viscous, where the pendulum hangs."""
+    return c * 0.5 * (1.0 - np.cos(angle)) * speed
+
+
+def one_way(c: float, angle: Floats, speed: Floats) -> Floats:
+    """Viscous in one direction of turning only."""
+    return c * np.maximum(speed, 0.0)
+
+
+FRICTIONS: dict[str, Friction] = {
+    "none": partial(viscous, 0.0),
+    "viscous .3": partial(viscous, 0.3),
+    "viscous .6": partial(viscous, 0.6),
+    "viscous 1.2": partial(viscous, 1.2),
+    "dry .8": partial(dry, 0.8),
+    "dry 2.4": partial(dry, 2.4),
+    "drag .15": partial(drag, 0.15),
+    "Stribeck .8": partial(stribeck, 0.8),
+    "below 1.5": partial(below, 1.5),
+    "one way 1.2": partial(one_way, 1.2),
+}
+
+
+def swing(friction: Friction, hold: int, states: Floats, action: Floats, noise: Floats) -> Floats:
+    """Return the states after ``hold`` time steps under one torque and one disturbance of it."""
+    angle, speed = states[:, 0], states[:, 1]
+    for _ in range(hold):
+        push = 1.5 * GRAVITY_PENDULUM / LENGTH * np.sin(angle) + 3.0 / (MASS * LENGTH**2) * (action[0] + noise[:, 0])
+        speed = np.clip(speed + TIME_STEP * (push - friction(angle, speed)), -SPEED_PENDULUM, SPEED_PENDULUM)
+        angle = angle + TIME_STEP * speed
+    return np.stack([np.mod(angle + np.pi, 2.0 * np.pi) - np.pi, speed], axis=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pendulum(ContinuousProblem):
+    """Swing up from rest below, and stay; states are (angle, speed), the angle 0 being upright.
+
+    Parameters
+    ----------
+    resolution : int
+        Vertices of the angle; the speed has one more.
+    horizon, mixture, nodes
+        As in :class:`ContinuousProblem`. The mixture is of :data:`FRICTIONS`, in their order.
+    torques : int
+        Actions: so many torques between -2 and 2, evenly spaced.
+    hold : int
+        Time steps of 0.05 s for which an action is held.
+    disturbance : number
+        Standard deviation of the torque's disturbance, one per action.
+    """
+
+    resolution: int = 24
+    horizon: int = 24
+    mixture: tuple[tuple[int, float], ...] = ((6, 0.6), (9, 0.4))
+    torques: int = 3
+    hold: int = 4
+    disturbance: float = 0.5
+
+    names: ClassVar[tuple[str, ...]] = tuple(FRICTIONS)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_integer("torques", self.torques, 2)
+        require_integer("hold", self.hold, 1)
+        require_number("disturbance", self.disturbance, 0.0, np.inf)
+
+    @property
+    def grid(self) -> Grid:
+        """The grid: angles on a circle, speeds up to 8 rad/s either way."""
+        points = (self.resolution, self.resolution + 1)
+        return Grid(low=(-np.pi, -SPEED_PENDULUM), high=(np.pi, SPEED_PENDULUM), points=points, periodic=(True, False))
+
+    @property
+    def action_grid(self) -> Sequence[float]:
+        """The torques."""
+        return tuple(np.linspace(-TORQUE, TORQUE, self.torques).tolist())
+
+    @property
+    def start(self) -> Sequence[float]:
+        """Hanging, at rest."""
+        return (-np.pi, 0.0)
+
+    def models(self) -> Sequence[Transition]:
+        """Return one model for each friction."""
+        rule = partial(normal_rule, (self.disturbance,))
+        return [Driven(step=partial(swing, f, self.hold), rule=rule, nodes=self.nodes) for f in FRICTIONS.values()]
+
+    def reward(self, states: Floats, action: Floats) -> Floats:
+        """Return 1 less the cost of Pendulum-v1 over its largest value."""
+        cost = states[:, 0] ** 2 + 0.1 * states[:, 1] ** 2 + 0.001 * action[0] ** 2
+        return np.asarray(1.0 - cost / _WORST)
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        """Small instances, for the contract checks."""
+        return [cls(resolution=4, horizon=4), cls(resolution=5, horizon=3, torques=2, mixture=((1, 1.0),))]

@@ -1,0 +1,485 @@
+"""RiverSwim: a chain in which the large reward lies against the current."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from occamrl.errors import HorizonError, ParameterError, require_choice, require_integer, require_number
+from occamrl.problems.mdp import FiniteMDP, read_only
+from occamrl.protocols import Floats, Ints
+from occamrl.seeding import stream
+
+# ----------------------------------------------------------------------------------------------------
+# WideTree: many states that do not matter.
+
+
+@dataclass(frozen=True, kw_only=True)
+class WideTree:
+    """Two steps, and only the first choice counts (Ayoub, Jia, Szepesvari, Wang and Yang, ICML 2020).
+
+    State 0 leads to state 1 (action 0) or 2 (action 1). There, each of the two actions leads to one of the leaves of
+    its own quarter, drawn uniformly. Leaves absorb. Being in state 2 pays 1, whatever the action; nothing else pays. So
+    V*_1(0) = 1, and a learner that cares for values rather than for kernels need not learn where the leaves are.
+
+    Parameters
+    ----------
+    leaves
+        Number of leaves, a multiple of 4.
+    """
+
+    leaves: int = 4
+
+    def __post_init__(self) -> None:
+        if require_integer("leaves", self.leaves, 4) % 4:
+            raise ParameterError("leaves", got=self.leaves, expected="a multiple of 4")
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The problem: states 0, 1, 2 and then the leaves; episodes start in state 0."""
+        states, quarter = 3 + self.leaves, self.leaves // 4
+        transition = np.zeros((states, 2, states))
+        reward = np.zeros((states, 2))
+        for action in range(2):
+            transition[0, action, 1 + action] = 1.0
+            for parent in (1, 2):
+                first = 3 + (2 * (parent - 1) + action) * quarter
+                transition[parent, action, first : first + quarter] = 1.0 / quarter
+        reward[2] = 1.0
+        return FiniteMDP(transition=transition, reward=reward, horizon=2, absorbing=range(3, states))
+
+    @classmethod
+    def examples(cls) -> Sequence[WideTree]:
+        """Small instances, for the contract checks."""
+        return [cls(), cls(leaves=12)]
+
+
+# ----------------------------------------------------------------------------------------------------
+# DeepSea: one path in 2^N is worth taking.
+
+
+MOVE_COST = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeepSea:
+    """The deterministic DeepSea of bsuite (Osband et al., "Behaviour Suite for Reinforcement Learning", ICLR 2020).
+
+    A diver starts at the top left of an N x N grid and sinks by one row a step, moving left or right as well. Moving
+    right costs 0.01/N; moving right from the bottom-right corner pays 1. Only the policy that always moves right earns
+    it: 0.99 in bsuite.
+
+    Rewards must lie in [0, 1], so 0.01/N is added to all of them: left pays 0.01/N, right 0, the treasure 1. Each of
+    the N steps pays 0.01/N more than in bsuite, so that the value of every policy grows by 0.01 and regret is the same;
+    V*_1 = 1.
+
+    Parameters
+    ----------
+    size
+        N, the number of rows, of columns and of steps.
+    randomize_actions
+        A seed: which of the two actions moves right is then drawn anew in every cell, as bsuite does. By default
+        action 1 moves right everywhere.
+    """
+
+    size: int = 10
+    randomize_actions: int | None = None
+
+    def __post_init__(self) -> None:
+        require_integer("size", self.size, 1)
+        if self.randomize_actions is not None:
+            require_integer("randomize_actions", self.randomize_actions, 0)
+
+    @cached_property
+    def right(self) -> Ints:
+        """The action that moves right, by cell [N, N]."""
+        if self.randomize_actions is None:
+            return np.ones((self.size, self.size), np.int64)
+        return stream(self.randomize_actions, "deep_sea", self.size).integers(0, 2, (self.size, self.size))
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The problem: state N*row + column, and N*N for the end of the episode; it starts in state 0."""
+        size = self.size
+        table = []
+        for row in range(size):
+            for column in range(size):
+                below = size * (row + 1)
+                end = row == size - 1
+                treasure = 1.0 if column == size - 1 else 0.0
+                go_left = (1.0, size * size if end else below + max(column - 1, 0), MOVE_COST / size)
+                go_right = (1.0, size * size if end else below + min(column + 1, size - 1), treasure)
+                table.append([[go_left], [go_right]] if self.right[row, column] == 1 else [[go_right], [go_left]])
+        table.append([[(1.0, size * size, 0.0)], [(1.0, size * size, 0.0)]])
+        return FiniteMDP(outcomes=table, horizon=size)
+
+    @classmethod
+    def examples(cls) -> Sequence[DeepSea]:
+        """Small instances, for the contract checks."""
+        return [cls(size=4), cls(size=5, randomize_actions=1)]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Random MDPs: nothing to exploit but the numbers themselves.
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomMDP:
+    """Rows of the kernel drawn from a Dirichlet distribution, rewards r(s, a) uniform in [0, 1].
+
+    Parameters
+    ----------
+    states, actions, horizon
+        S, A, H.
+    concentration
+        The parameter of the symmetric Dirichlet distribution: small for nearly deterministic rows, large for nearly
+        uniform ones.
+    successors
+        If given, only that many next states, drawn without replacement, are possible at each (s, a), and the kernel is
+        kept sparse.
+    seed
+        Instances with equal parameters are equal.
+    """
+
+    states: int = 6
+    actions: int = 3
+    horizon: int = 8
+    concentration: float = 1.0
+    successors: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_integer("states", self.states, 1)
+        require_integer("actions", self.actions, 1)
+        require_integer("horizon", self.horizon, 1, HorizonError)
+        require_number("concentration", self.concentration, 0.0, np.inf, open_low=True)
+        require_integer("seed", self.seed, 0)
+        if self.successors is not None and require_integer("successors", self.successors, 1) > self.states:
+            raise ParameterError("successors", got=self.successors, expected=f"at most states = {self.states}")
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The problem; episodes start in state 0."""
+        reward = stream(self.seed, "random_mdp", "reward").random((self.states, self.actions))
+        width = self.states if self.successors is None else self.successors
+        pairs = self.states * self.actions
+        rows = stream(self.seed, "random_mdp", "transition").dirichlet(np.full(width, self.concentration), pairs)
+        if self.successors is None:
+            transition = rows.reshape(self.states, self.actions, self.states)
+            return FiniteMDP(transition=transition, reward=reward, horizon=self.horizon)
+        from scipy.sparse import csr_array  # here, for SciPy takes long to import and the dense case has no need of it
+
+        draw = stream(self.seed, "random_mdp", "successors")
+        targets = np.array([draw.choice(self.states, width, replace=False, shuffle=False) for _ in range(pairs)])
+        start = np.arange(pairs + 1) * width
+        sparse = csr_array((rows.ravel(), targets.ravel(), start), shape=(pairs, self.states))
+        return FiniteMDP(transition=sparse, reward=reward, horizon=self.horizon)
+
+    @classmethod
+    def examples(cls) -> Sequence[RandomMDP]:
+        """Small instances, for the contract checks."""
+        return [cls(), cls(states=9, actions=2, horizon=4, concentration=0.2, successors=3, seed=1)]
+
+
+# ----------------------------------------------------------------------------------------------------
+# The instance behind the lower bound for linear mixture MDPs.
+#
+# Zhou, Gu and Szepesvari, "Nearly Minimax Optimal Reinforcement Learning for Linear Mixture Markov Decision Processes",
+# COLT 2021 (arXiv 2012.08507): no algorithm has regret below a constant times d H sqrt(T) on all instances of this kind.
+
+
+LARGEST_DIMENSION = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardLinearMixture:
+    """A ladder x_1, ..., x_{H+1} with a chance, at each rung, to fall onto x_{H+2}, the only state that pays.
+
+    Actions are the 2^(d-1) vectors a in {-1, 1}^(d-1). From x_h (h <= H) an episode goes to x_{H+2} with probability
+    delta + <mu_h, a> and to x_{h+1} otherwise, delta = 1/H; x_{H+1} and x_{H+2} absorb; r = 1 in x_{H+2}, else 0. The
+    entries of mu_h are +gap or -gap, so the best action is their sign and each wrong sign costs 2 gap of probability.
+
+    As a linear mixture, with alpha = 1/sqrt(1 + (d-1) gap) and beta = sqrt(gap) alpha::
+
+        phi(x_h, a, x_{h+1})     = (alpha (1 - delta), -beta a)
+        phi(x_h, a, x_{H+2})     = (alpha delta,        beta a)
+        phi(x, a, x)             = (alpha, 0)                      for the two absorbing states
+        theta                    = (1/alpha, mu / beta)
+
+    so that ||phi_V(s, a)|| <= 1 for every V with values in [0, 1] and ||theta|| = 1 + (d-1) gap.
+
+    The paper's kernel changes with the step, theta_h = (1/alpha, mu_h/beta). Here the kernel is stationary, which loses
+    nothing since x_h tells the step: either one mu serves all rungs (d coordinates), or each rung has its own and its
+    own coordinates (1 + H (d-1) of them, a in the h-th block; ||theta||^2 = (1 + (d-1) gap) (1 + H (d-1) gap)).
+
+    Parameters
+    ----------
+    dimension
+        d >= 2 of the paper; there are 2^(d-1) actions.
+    horizon
+        H >= 2.
+    episodes
+        K, the number of episodes for which the instance is hardest: gap = sqrt(delta/K) / (4 sqrt 2).
+    gap
+        Delta of the paper, instead of the value that follows from ``episodes``; at most delta/(d-1).
+    shared
+        Whether one mu serves all rungs.
+    seed
+        Draws the signs of mu.
+    """
+
+    dimension: int = 4
+    horizon: int = 5
+    episodes: int = 10_000
+    gap: float | None = None
+    shared: bool = True
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if require_integer("dimension", self.dimension, 2) > LARGEST_DIMENSION:
+            expected = f"at most {LARGEST_DIMENSION}: there are 2^(d-1) actions"
+            raise ParameterError("dimension", got=self.dimension, expected=expected)
+        require_integer("horizon", self.horizon, 2, HorizonError)
+        require_integer("episodes", self.episodes, 1)
+        require_integer("seed", self.seed, 0)
+        largest = 1.0 / self.horizon / (self.dimension - 1)
+        if self.gap is not None:
+            require_number("gap", self.gap, 0.0, largest, open_low=True)
+        elif self._gap > largest:
+            expected = f"enough for sqrt(delta/K) / (4 sqrt 2) to be at most delta/(d-1) = {largest:.6g}"
+            raise ParameterError("episodes", got=self.episodes, expected=expected)
+
+    @property
+    def _gap(self) -> float:
+        return math.sqrt(1.0 / self.horizon / self.episodes) / (4.0 * math.sqrt(2.0)) if self.gap is None else self.gap
+
+    @cached_property
+    def action_vectors(self) -> Floats:
+        """The vectors a, by action [2^(d-1), d-1]."""
+        return read_only(np.array(list(itertools.product((-1.0, 1.0), repeat=self.dimension - 1))))
+
+    @cached_property
+    def mu(self) -> Floats:
+        """The vectors mu_h [H, d-1]; all rows alike if ``shared``."""
+        rungs = 1 if self.shared else self.horizon
+        signs = stream(self.seed, "hard_linear_mixture").choice((-1.0, 1.0), (rungs, self.dimension - 1))
+        return read_only(np.broadcast_to(self._gap * signs, (self.horizon, self.dimension - 1)).copy())
+
+    @property
+    def _scales(self) -> tuple[float, float]:
+        """Alpha and beta."""
+        alpha = 1.0 / math.sqrt(1.0 + (self.dimension - 1) * self._gap)
+        return alpha, math.sqrt(self._gap) * alpha
+
+    @cached_property
+    def phi(self) -> Floats:
+        """The features [S, A, S, d], or [S, A, S, 1 + H (d-1)] if each rung has its own coordinates."""
+        (alpha, beta), delta, width = self._scales, 1.0 / self.horizon, self.dimension - 1
+        vectors, paying = self.action_vectors, self.horizon + 1
+        blocks = 1 if self.shared else self.horizon
+        phi = np.zeros((self.horizon + 2, len(vectors), self.horizon + 2, 1 + blocks * width))
+        for h in range(self.horizon):
+            block = slice(1, None) if self.shared else slice(1 + h * width, 1 + (h + 1) * width)
+            phi[h, :, h + 1, 0] = alpha * (1.0 - delta)
+            phi[h, :, h + 1, block] = -beta * vectors
+            phi[h, :, paying, 0] = alpha * delta
+            phi[h, :, paying, block] = beta * vectors
+        for s in (self.horizon, paying):
+            phi[s, :, s, 0] = alpha
+        return read_only(phi)
+
+    @cached_property
+    def theta(self) -> Floats:
+        """The parameter: (1/alpha, mu/beta), with the mu of all rungs one after the other unless ``shared``."""
+        alpha, beta = self._scales
+        mu = self.mu[:1] if self.shared else self.mu
+        return read_only(np.concatenate([[1.0 / alpha], mu.ravel() / beta]))
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The problem: state h is x_{h+1}, the last one x_{H+2}; episodes start in x_1."""
+        reward = np.zeros(self.phi.shape[:2])
+        reward[-1] = 1.0
+        transition = np.maximum(self.phi @ self.theta, 0.0)  # with the largest gap, a zero may round to -1e-18
+        return FiniteMDP(transition=transition, reward=reward, horizon=self.horizon)
+
+    @classmethod
+    def examples(cls) -> Sequence[HardLinearMixture]:
+        """Small instances, for the contract checks."""
+        return [cls(), cls(dimension=3, horizon=4, gap=0.1, shared=False, seed=1)]
+
+
+# ----------------------------------------------------------------------------------------------------
+# RiverSwim: a chain in which the large reward lies against the current.
+
+
+LEFT, RIGHT = 0, 1
+
+
+class _Current(NamedTuple):
+    """Swimming right: (down, stay, up) at the first, the middle and the last state; and the reward for staying home."""
+
+    first: tuple[float, float, float]
+    middle: tuple[float, float, float]
+    last: tuple[float, float, float]
+    left_reward: float
+
+
+_CURRENTS = {
+    "ayoub": _Current((0.0, 0.3, 0.7), (0.1, 0.6, 0.3), (0.1, 0.9, 0.0), 0.005),
+    "osband": _Current((0.0, 0.4, 0.6), (0.05, 0.6, 0.35), (0.4, 0.6, 0.0), 0.005),
+    "statistical": _Current((0.0, 0.4, 0.6), (0.05, 0.35, 0.6), (0.05, 0.95, 0.0), 0.1),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RiverSwim:
+    """A chain of states; swimming left (action 0) is sure, swimming right (action 1) is not.
+
+    The first state pays a little for swimming left, the last state 1 for swimming right, and nothing else pays.
+
+    Parameters
+    ----------
+    states
+        S >= 2.
+    horizon
+        H; by default 20 for ``"osband"`` and 4S for the others.
+    variant
+        ``"ayoub"``: Ayoub, Jia, Szepesvari, Wang and Yang (ICML 2020), of their experiments with UCRL-VTR.
+        ``"osband"``: Osband, Russo and Van Roy (NeurIPS 2013), with six states and 20 steps.
+        ``"statistical"``: the collection StatisticalRL, where it has no horizon.
+    """
+
+    states: int = 6
+    horizon: int | None = None
+    variant: str = "ayoub"
+
+    def __post_init__(self) -> None:
+        require_choice("variant", self.variant, _CURRENTS)
+        require_integer("states", self.states, 2)
+        if self.horizon is not None:
+            require_integer("horizon", self.horizon, 1, HorizonError)
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The problem; episodes start in state 0."""
+        current, last = _CURRENTS[self.variant], self.states - 1
+        transition = np.zeros((self.states, 2, self.states))
+        reward = np.zeros((self.states, 2))
+        for s in range(self.states):
+            transition[s, LEFT, max(s - 1, 0)] = 1.0
+            law = current.first if s == 0 else current.last if s == last else current.middle
+            for step, probability in zip((-1, 0, 1), law, strict=True):
+                if probability > 0.0:
+                    transition[s, RIGHT, s + step] = probability
+        reward[0, LEFT] = current.left_reward
+        reward[last, RIGHT] = 1.0
+        default = 20 if self.variant == "osband" else 4 * self.states
+        horizon = default if self.horizon is None else self.horizon
+        return FiniteMDP(transition=transition, reward=reward, horizon=horizon)
+
+    @classmethod
+    def examples(cls) -> Sequence[RiverSwim]:
+        """Small instances, for the contract checks."""
+        return [cls(states=3), cls(variant="osband"), cls(states=4, horizon=5, variant="statistical")]
+
+
+# ----------------------------------------------------------------------------------------------------
+# RiverSwim whose current differs from zone to zone: a ladder of coarser and finer partitions of the states.
+
+
+@dataclass(frozen=True, kw_only=True)
+class RiverZones:
+    """A chain; swimming left is sure, swimming right goes up or down with probabilities that depend on the zone alone.
+
+    The first state pays a little for swimming left, the last one 1 for swimming right.
+
+    Parameters
+    ----------
+    states, horizon
+        S and H.
+    zones : int
+        Number of zones of equal length with a current of their own; divides S.
+    partitions : tuple of int
+        Numbers of zones of the classes of hypotheses; each divides the next, and the last S.
+    left_reward
+        What swimming left in the first state pays. With 0.005 swimming up is nearly optimal whatever the currents are;
+        with 0.03 it is not, and it takes knowledge of the currents to turn home in time.
+    seed
+        Draws the currents.
+    """
+
+    states: int = 24
+    horizon: int = 48
+    zones: int = 8
+    partitions: tuple[int, ...] = (2, 4, 8, 24)
+    left_reward: float = 0.005
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_integer("states", self.states, 2)
+        require_integer("horizon", self.horizon, 1, HorizonError)
+        if require_integer("zones", self.zones, 1) and self.states % self.zones:
+            raise ParameterError("zones", got=self.zones, expected=f"a divisor of states = {self.states}")
+        require_number("left_reward", self.left_reward, 0.0, 1.0)
+        require_integer("seed", self.seed, 0)
+        parts = [require_integer("partitions", zones, 1) for zones in self.partitions]
+        if any(b % a for a, b in zip(parts, (*parts[1:], self.states), strict=True)):
+            raise ParameterError("partitions", got=self.partitions, expected="numbers that divide the next, up to S")
+
+    @cached_property
+    def phi(self) -> Floats:
+        """Features [S, 2, S, 1 + 2S]: staying put (or swimming left), and what going up and down in a state changes."""
+        phi = np.zeros((self.states, 2, self.states, 1 + 2 * self.states))
+        for s in range(self.states):
+            phi[s, LEFT, max(s - 1, 0), 0] = phi[s, RIGHT, s, 0] = 1.0
+            for j, s2 in ((1 + s, min(s + 1, self.states - 1)), (1 + self.states + s, max(s - 1, 0))):
+                phi[s, RIGHT, s2, j] += 1.0
+                phi[s, RIGHT, s, j] -= 1.0
+        return read_only(phi)
+
+    def basis(self, zones: int) -> Floats:
+        """Return A [1 + 2S, 1 + 2 zones]: theta = A eta has equal currents inside each zone (a state aggregation)."""
+        zone = np.kron(np.eye(zones), np.ones((self.states // zones, 1)))
+        basis = np.zeros((1 + 2 * self.states, 1 + 2 * zones))
+        basis[0, 0] = 1.0
+        basis[1 : 1 + self.states, 1 : 1 + zones] = zone
+        basis[1 + self.states :, 1 + zones :] = zone
+        return basis
+
+    @cached_property
+    def moves(self) -> Ints:
+        """Where a move leads [S, 2, 3]: down, stay, up; swimming left has one move, down. At the ends one stays."""
+        s = np.arange(self.states)
+        down, up = np.maximum(s - 1, 0), np.minimum(s + 1, self.states - 1)
+        none = np.full(self.states, -1)
+        return read_only(np.stack([np.stack([down, none, none], axis=1), np.stack([down, s, up], axis=1)], axis=1))
+
+    def partition(self, zones: int) -> Ints:
+        """Return the zone of each state [S], for zones of equal length."""
+        return np.arange(self.states) // (self.states // zones)
+
+    @cached_property
+    def theta(self) -> Floats:
+        """theta* [1 + 2S]."""
+        draw = stream(self.seed, "river_zones")
+        up, down = draw.uniform(0.3, 0.75, self.zones), draw.uniform(0.02, 0.2, self.zones)
+        return read_only(self.basis(self.zones) @ np.concatenate([[1.0], up, down]))
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The problem; episodes start in state 0."""
+        reward = np.zeros((self.states, 2))
+        reward[0, LEFT], reward[-1, RIGHT] = self.left_reward, 1.0
+        return FiniteMDP(transition=self.phi @ self.theta, reward=reward, horizon=self.horizon)
+
+    @classmethod
+    def examples(cls) -> Sequence[RiverZones]:
+        """Small instances, for the contract checks."""
+        return [cls(states=4, horizon=6, zones=2, partitions=(1, 2, 4))]

@@ -1,0 +1,850 @@
+"""A finite episodic MDP that is known exactly: validated, solved and evaluated without sampling.
+
+Notation (M20 and section "Setting"): S states, A actions, H steps; values lie in [0, H - h + 1] and V_{H+1} = 0. Arrays
+count steps from 0, so ``optimal_values[0]`` is V*_1 and ``optimal_values[H]`` is V*_{H+1}.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import FrozenInstanceError, dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeGuard, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betainc, betaincinv
+
+from occamrl._core import bellman
+from occamrl._core.compile import compiled
+from occamrl._core.rng import Atoms, CoinFlips
+from occamrl.errors import (
+    HorizonError,
+    InvalidInput,
+    ParameterError,
+    ProbabilityError,
+    RewardError,
+    ShapeError,
+    UnknownName,
+    as_floats,
+    require_integer,
+    require_number,
+)
+from occamrl.protocols import Floats, Ints, Known, NoNoise, Outcomes, Truth
+
+# ----------------------------------------------------------------------------------------------------
+# The common form of every way to state an MDP: a list of outcomes with their probabilities and rewards.
+#
+# A dense kernel, a sparse one and a Gymnasium table all become a :class:`Listing`. Absorbing states, validation and the
+# outcome layout of :mod:`occamrl.protocols` are then written once (M20).
+
+
+TOLERANCE = 1e-9  # how far a row of probabilities may be from summing to one
+
+Array = TypeVar("Array", bound=NDArray[np.generic])
+
+
+class Listing(NamedTuple):
+    """The N outcomes that the statement of a problem mentions, sorted by pair, next state and reward.
+
+    An outcome of probability zero is one whose reward is known although it never happens.
+    """
+
+    pair: Ints  # [N] s*A + a
+    next_state: Ints  # [N]
+    probability: Floats  # [T, N]
+    reward: Floats  # [N]
+
+
+def read_only(array: Array) -> Array:
+    """Return ``array``, contiguous, after taking away the right to write to it."""
+    array = np.ascontiguousarray(array)  # type: ignore[assignment]  # same element type
+    array.flags.writeable = False
+    return array
+
+
+def freeze(listing: Listing) -> Listing:
+    """Return the listing with read-only arrays."""
+    pair, next_state, probability, reward = listing
+    return Listing(read_only(pair), read_only(next_state), read_only(probability), read_only(reward))
+
+
+def merge(listing: Listing) -> Listing:
+    """Sort the outcomes and add up the probabilities of those that have the same pair, next state and reward."""
+    order = np.lexsort((listing.reward, listing.next_state, listing.pair))
+    pair, next_state, reward = listing.pair[order], listing.next_state[order], listing.reward[order]
+    new = np.ones(order.size, bool)
+    new[1:] = (np.diff(pair) != 0) | (np.diff(next_state) != 0) | (reward[1:] != reward[:-1])
+    first = np.flatnonzero(new)
+    probability = np.add.reduceat(listing.probability[:, order], first, axis=1)
+    return Listing(pair[first], next_state[first], probability, reward[first])
+
+
+def absorb(listing: Listing, absorbing: Ints, states: int, actions: int) -> Listing:
+    """Make states absorbing: under every action they stay where they are, with reward 0."""
+    if absorbing.size == 0:
+        return listing
+    rests = np.zeros(states, bool)
+    rests[absorbing] = True
+    here = rests[listing.pair // actions]
+    stay = np.repeat(np.flatnonzero(rests), actions)
+    pair = stay * actions + np.tile(np.arange(actions), stay.size // actions)
+    steps = listing.probability.shape[0]
+    return merge(
+        Listing(
+            np.concatenate([listing.pair, pair]),
+            np.concatenate([listing.next_state, stay]),
+            np.concatenate([np.where(here, 0.0, listing.probability), np.ones((steps, stay.size))], axis=1),
+            np.concatenate([np.where(here, 0.0, listing.reward), np.zeros(stay.size)]),
+        )
+    )
+
+
+def validate(listing: Listing, states: int, actions: int, fields: tuple[str, str], reward_of_pair: bool) -> None:
+    """Refuse probabilities that are negative, not finite or do not sum to one, and rewards outside [0, 1].
+
+    ``fields`` names the arguments that hold the probabilities and the rewards; ``reward_of_pair`` says that the latter
+    is indexed by (s, a) rather than (s, a, s').
+    """
+    probability, reward = listing.probability, listing.reward
+
+    def where(t: int, o: int) -> tuple[int, ...]:
+        step = (t,) if probability.shape[0] > 1 else ()
+        return (*step, *divmod(int(listing.pair[o]), actions), int(listing.next_state[o]))
+
+    for bad, expected in ((~np.isfinite(probability), "a finite number"), (probability < 0.0, "a number >= 0")):
+        if bad.any():
+            t, o = (int(i) for i in np.argwhere(bad)[0])
+            raise ProbabilityError(fields[0], got=float(probability[t, o]), expected=expected, index=where(t, o))
+    for t, row in enumerate(probability):
+        total = np.bincount(listing.pair, weights=row, minlength=states * actions)
+        bad = np.abs(total - 1.0) > TOLERANCE
+        if bad.any():
+            index = divmod(int(bad.argmax()), actions)
+            raise ProbabilityError(
+                fields[0],
+                got=f"a row that sums to {total[bad.argmax()]:.12g}",
+                expected="probabilities that sum to 1",
+                index=(t, *index) if probability.shape[0] > 1 else index,
+            )
+    bad = ~((reward >= 0.0) & (reward <= 1.0))  # NaN is bad too
+    if bad.any():
+        o = int(bad.argmax())
+        at = (*divmod(int(listing.pair[o]), actions), int(listing.next_state[o]))
+        raise RewardError(
+            fields[1], got=float(reward[o]), expected="a reward in [0, 1]", index=at[:2] if reward_of_pair else at
+        )
+
+
+def starts(pair: Ints, pairs: int) -> Ints:
+    """Return where the outcomes of each pair begin in a sorted list, and where the last ends."""
+    return np.searchsorted(pair, np.arange(pairs + 1)).astype(np.int64)
+
+
+def base_rewards(listing: Listing, pairs: int) -> Floats:
+    """Return, by pair, the part of the reward that no outcome changes: the least one (M20)."""
+    return np.minimum.reduceat(listing.reward, starts(listing.pair, pairs)[:-1])
+
+
+def layout(listing: Listing, base_reward: Floats) -> Outcomes:
+    """Return the outcomes of a listing in the layout of the compiled kernels; ``base_reward`` [S*A] is taken out."""
+    return Outcomes(
+        start=read_only(starts(listing.pair, base_reward.size)),
+        next_state=read_only(listing.next_state),
+        bonus=read_only(listing.reward - base_reward[listing.pair]),
+    )
+
+
+def possible(listing: Listing) -> Listing:
+    """Return the outcomes that happen with positive probability at some step."""
+    keep = (listing.probability > 0.0).any(axis=0)
+    return Listing(listing.pair[keep], listing.next_state[keep], listing.probability[:, keep], listing.reward[keep])
+
+
+@compiled
+def running_sums(start: Ints, probability: Floats) -> Floats:
+    """Return the running sums of each row's probabilities, for drawing by inversion.
+
+    The outcome drawn by a uniform number u in [0, 1) is the first with u < its running sum. The sums are 1 from the
+    last outcome of positive probability on, whatever rounding did, so that one is found and it can happen.
+    """
+    cumulative = np.empty_like(probability)
+    for t in range(probability.shape[0]):
+        for row in range(start.size - 1):
+            total = 0.0
+            for o in range(start[row], start[row + 1]):
+                total += probability[t, o]
+                cumulative[t, o] = min(total, 1.0)
+            for o in range(start[row + 1] - 1, start[row] - 1, -1):
+                cumulative[t, o] = 1.0
+                if probability[t, o] > 0.0:
+                    break
+    return cumulative
+
+
+# ----------------------------------------------------------------------------------------------------
+# Kernels and rewards as people write them - dense, sparse, one or one per step - turned into a listing.
+#
+# Sparse input is never made dense: an entry (s, a, s') is known by its *cell* (s*A + a)*S + s', and matching two sparse
+# patterns is a search in sorted cells.
+
+
+@runtime_checkable
+class Sparse(Protocol):
+    """What a scipy.sparse matrix or array offers and is used here; recognised without importing SciPy."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the sizes."""
+
+    def tocsr(self, copy: bool = False) -> Any:
+        """Return the matrix in compressed rows."""
+
+
+class Kernel(NamedTuple):
+    """The non-zero entries of P_h(s' | s, a)."""
+
+    states: int
+    actions: int
+    cell: Ints  # [N] increasing; those of all steps together
+    probability: Floats  # [T, N]
+
+
+def is_sparse(value: object) -> TypeGuard[Sparse]:
+    """Say whether ``value`` is a sparse matrix."""
+    return isinstance(value, Sparse)
+
+
+def _entries(field: str, matrix: Sparse, states: int, *, keep_zeros: bool) -> tuple[Ints, Floats]:
+    """Return the cells and values of a sparse matrix (S*A, S), duplicates added up."""
+    csr = matrix.tocsr(copy=True)
+    if csr.dtype.kind not in "biuf":
+        raise ShapeError(field, got=f"dtype {csr.dtype}", expected="a sparse matrix of real numbers")
+    csr.sum_duplicates()
+    if not keep_zeros:
+        csr.eliminate_zeros()
+    row = np.repeat(np.arange(csr.shape[0], dtype=np.int64), np.diff(csr.indptr))
+    return row * states + csr.indices.astype(np.int64), csr.data.astype(np.float64)
+
+
+def _spread(cell: Ints, value: Floats, cells: Ints) -> Floats:
+    """Return the values at ``cells``, a sorted list that holds every ``cell``; 0 where there is none."""
+    spread = np.zeros(cells.size)
+    spread[np.searchsorted(cells, cell)] = value
+    return spread
+
+
+def read_kernel(transition: ArrayLike | Sparse | Sequence[Sparse], horizon: int) -> Kernel:
+    """Read P[s, a, s'], P[h, s, a, s'], a sparse matrix (S*A, S), or a sequence of H of these."""
+    if is_sparse(transition):
+        return _sparse_kernel([transition], horizon)
+    if isinstance(transition, Sequence) and any(is_sparse(matrix) for matrix in transition):
+        return _sparse_kernel(transition, horizon)
+    dense = as_floats("transition", transition)
+    if dense.ndim == 3:
+        dense = dense[np.newaxis]
+    elif dense.ndim != 4 or dense.shape[0] != horizon:
+        raise ShapeError(
+            "transition", got=f"shape {dense.shape}", expected=f"[S, A, S] or [H, S, A, S] with H = {horizon}"
+        )
+    steps, states, actions, targets = dense.shape
+    if states != targets or states == 0 or actions == 0:
+        raise ShapeError("transition", got=f"shape {dense.shape[-3:]}", expected="[S, A, S] with S, A >= 1")
+    cell = np.flatnonzero((dense != 0.0).any(axis=0))
+    return Kernel(states, actions, cell, dense.reshape(steps, -1)[:, cell])
+
+
+def _sparse_kernel(matrices: Sequence[Any], horizon: int) -> Kernel:
+    if len(matrices) not in (1, horizon):
+        raise ShapeError("transition", got=f"{len(matrices)} sparse matrices", expected=f"one, or H = {horizon}")
+    shape = matrices[0].shape
+    for matrix in matrices:
+        if not is_sparse(matrix):
+            raise ShapeError("transition", got=f"a {type(matrix).__name__} among them", expected="sparse matrices only")
+        if matrix.shape != shape:
+            raise ShapeError("transition", got=f"shapes {shape} and {matrix.shape}", expected="one shape")
+    if len(shape) != 2 or 0 in shape or shape[0] % shape[1]:
+        raise ShapeError("transition", got=f"a sparse matrix of shape {shape}", expected="(S*A, S), row s*A + a")
+    states, actions = int(shape[1]), int(shape[0] // shape[1])
+    entries = [_entries("transition", matrix, states, keep_zeros=False) for matrix in matrices]
+    cells = np.unique(np.concatenate([cell for cell, _ in entries]))
+    return Kernel(states, actions, cells, np.stack([_spread(cell, value, cells) for cell, value in entries]))
+
+
+def with_rewards(kernel: Kernel, reward: ArrayLike | Sparse) -> tuple[Listing, bool]:
+    """Put rewards r[s, a], r[s, a, s'] or a sparse matrix (S*A, S) beside a kernel; say whether they are r[s, a].
+
+    The listing holds what the reward table defines: the whole of a dense r[s, a, s'], the stored entries of a sparse
+    one together with all that the kernel can do (unstored entries are 0), and the latter alone for r[s, a].
+    """
+    states, actions, cell, probability = kernel
+    of_pair = False
+    if is_sparse(reward):
+        if tuple(reward.shape) != (states * actions, states):
+            expected = f"(S*A, S) = {(states * actions, states)}"
+            raise ShapeError("reward", got=f"a sparse matrix of shape {tuple(reward.shape)}", expected=expected)
+        reward_cell, value = _entries("reward", reward, states, keep_zeros=True)
+        cells = np.union1d(cell, reward_cell)
+        rewards = _spread(reward_cell, value, cells)
+    else:
+        dense = as_floats("reward", reward)
+        if dense.shape == (states, actions):
+            cells, rewards, of_pair = cell, dense.ravel()[cell // states], True
+        elif dense.shape == (states, actions, states):
+            cells, rewards = np.arange(dense.size), dense.ravel()
+        else:
+            expected = f"[S, A] = {(states, actions)} or [S, A, S] = {(states, actions, states)}"
+            raise ShapeError("reward", got=f"shape {dense.shape}", expected=expected)
+    spread = np.stack([_spread(cell, p, cells) for p in probability])
+    return Listing(cells // states, cells % states, spread, rewards), of_pair
+
+
+# ----------------------------------------------------------------------------------------------------
+# Tables of outcomes, as Gymnasium's ``env.unwrapped.P``, turned into a listing.
+#
+# Such a table holds, for each state and action, a list of tuples ``(probability, next_state, reward)`` or
+# ``(probability, next_state, reward, terminated)``.
+
+
+Table = Mapping[int, Any] | Sequence[Any]  # table[s][a] = [(probability, next_state, reward[, terminated]), ...]
+
+
+class ReadTable(NamedTuple):
+    """A table as a listing; ``listed`` counts the states before one was added for the end of an episode."""
+
+    states: int
+    actions: int
+    listed: int
+    listing: Listing
+
+
+def _rows(table: Any, index: tuple[int, ...], expected: int | None = None) -> list[Any]:
+    """Return the entries of a mapping with keys 0, 1, ... or of a sequence."""
+    what = "entries for 0, 1, ..., as a mapping or a sequence"
+    if isinstance(table, Mapping):
+        if set(table) != set(range(len(table))):
+            raise ShapeError("outcomes", got=f"keys {sorted(map(str, table))[:5]}", expected=what, index=index or None)
+        table = [table[key] for key in range(len(table))]
+    if not isinstance(table, Sequence) or isinstance(table, str) or not table:
+        raise ShapeError("outcomes", got=f"a {type(table).__name__}", expected=what, index=index or None)
+    if expected is not None and len(table) != expected:
+        raise ShapeError("outcomes", got=f"{len(table)} actions", expected=f"{expected}, as in state 0", index=index)
+    return list(table)
+
+
+def _entry(entry: Any, index: tuple[int, ...], states: int) -> tuple[float, int, float, bool]:
+    """Return one outcome, with its numbers checked one by one."""
+    try:
+        probability, next_state, reward = (float(entry[0]), entry[1], float(entry[2]))
+        terminated = bool(entry[3]) if len(entry) > 3 else False
+    except (TypeError, ValueError, LookupError):
+        expected = "(probability, next_state, reward[, terminated])"
+        raise ShapeError("outcomes", got=repr(entry), expected=expected, index=index) from None
+    if not (math.isfinite(probability) and probability >= 0.0):
+        raise ProbabilityError("outcomes", got=probability, expected="a probability >= 0", index=index)
+    try:
+        target = require_integer("next_state", next_state, 0, ShapeError)
+    except ShapeError:
+        target = states
+    if target >= states:
+        raise ShapeError("outcomes", got=f"next state {next_state!r}", expected=f"one of 0..{states - 1}", index=index)
+    return probability, target, reward, terminated
+
+
+def _range(reward_range: tuple[float, float] | None) -> tuple[float, float]:
+    low, high = (0.0, 1.0) if reward_range is None else (float(end) for end in reward_range)
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ParameterError("reward_range", got=reward_range, expected="(low, high) with low < high")
+    return low, high
+
+
+def read_table(table: Table, *, end_episodes: bool, reward_range: tuple[float, float] | None) -> ReadTable:
+    """Read a table of outcomes.
+
+    Parameters
+    ----------
+    end_episodes
+        Honour the flag ``terminated``: such an outcome leads to a state where nothing more is earned. Where its own
+        target is not of that kind (under every action it stays, with reward 0), a state S is added and led to.
+    reward_range
+        (low, high): replace each reward r by (r - low) / (high - low), and so the 0 earned after the end. Every policy
+        earns H steps' worth of rewards, so the order of policies is kept, and regret is divided by high - low.
+    """
+    low, high = _range(reward_range)
+    rows = _rows(table, ())
+    states = listed = len(rows)
+    actions = len(_rows(rows[0], (0,)))
+    pairs: list[int] = []
+    entries: list[tuple[float, int, float, bool]] = []
+    for s, row in enumerate(rows):
+        for a, outcomes in enumerate(_rows(row, (s,), actions)):
+            for i, entry in enumerate(_rows(outcomes, (s, a))):
+                pairs.append(s * actions + a)
+                entries.append(_entry(entry, (s, a, i), states))
+                if not low <= entries[-1][2] <= high:
+                    raise RewardError(
+                        "outcomes", got=entries[-1][2], expected=f"a reward in [{low:g}, {high:g}]", index=(s, a, i)
+                    )
+    pair = np.array(pairs, np.int64)
+    columns = list(zip(*entries, strict=True))
+    probability, reward = np.array(columns[0]), np.array(columns[2])
+    next_state = np.array(columns[1], np.int64)
+    if end_episodes:
+        stirs = np.zeros(states, bool)
+        stirs[pair[(probability > 0.0) & ((next_state != pair // actions) | (reward != 0.0))] // actions] = True
+        ends = np.array(columns[3], bool) & stirs[next_state]
+        if ends.any():
+            if not low <= 0.0 <= high:
+                raise ParameterError("reward_range", got=reward_range, expected="0 in it, earned after the end")
+            next_state[ends] = states
+            pair = np.concatenate([pair, states * actions + np.arange(actions)])
+            next_state = np.concatenate([next_state, np.full(actions, states)])
+            probability = np.concatenate([probability, np.ones(actions)])
+            reward = np.concatenate([reward, np.zeros(actions)])
+            states += 1
+    reward = (reward - low) / (high - low)
+    return ReadTable(states, actions, listed, merge(Listing(pair, next_state, probability[np.newaxis], reward)))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Initial states and policies as people write them, turned into distributions.
+
+
+def initial_distribution(initial_state: Any, listed: int, states: int) -> Floats:
+    """Return the distribution of s_1 over all states, given a state or a distribution over the first ``listed``."""
+    distribution = np.zeros(states)
+    if np.ndim(initial_state) == 0:
+        s = require_integer("initial_state", initial_state, 0)
+        if s >= listed:
+            raise ParameterError("initial_state", got=s, expected=f"a state in 0..{listed - 1}")
+        distribution[s] = 1.0
+        return distribution
+    given = as_floats("initial_state", initial_state)
+    if given.shape != (listed,):
+        raise ShapeError("initial_state", got=f"shape {given.shape}", expected=f"a state, or probabilities ({listed},)")
+    bad = ~(np.isfinite(given) & (given >= 0.0))
+    if bad.any():
+        s = int(bad.argmax())
+        raise ProbabilityError("initial_state", got=float(given[s]), expected="a probability >= 0", index=(s,))
+    total = float(given.sum())
+    if abs(total - 1.0) > TOLERANCE:
+        raise ProbabilityError("initial_state", got=f"a sum of {total:.12g}", expected="probabilities that sum to 1")
+    distribution[:listed] = given
+    return distribution
+
+
+def mixed_policy(policy: Any, horizon: int, states: int, actions: int) -> Floats:
+    """Return probabilities of actions [H, S, A], given those or the actions themselves [H, S]."""
+    raw = np.asarray(policy)
+    if raw.shape == (horizon, states) and raw.dtype.kind in "iu":
+        wrong = np.argwhere((raw < 0) | (raw >= actions))
+        if wrong.size:
+            h, s = (int(i) for i in wrong[0])
+            raise ParameterError("policy", got=int(raw[h, s]), expected=f"an action in 0..{actions - 1}", index=(h, s))
+        certain: Floats = np.zeros((horizon, states, actions))
+        np.put_along_axis(certain, raw[..., np.newaxis].astype(np.int64), 1.0, axis=2)
+        return certain
+    if raw.shape != (horizon, states, actions):
+        got = f"shape {raw.shape} of dtype {raw.dtype}"
+        expected = f"integers {(horizon, states)} or probabilities {(horizon, states, actions)}"
+        raise ShapeError("policy", got=got, expected=expected)
+    mixed = as_floats("policy", raw)
+    wrong = np.argwhere(~((mixed >= 0.0).all(axis=2) & (np.abs(mixed.sum(axis=2) - 1.0) <= TOLERANCE)))
+    if wrong.size:
+        h, s = (int(i) for i in wrong[0])
+        raise ProbabilityError("policy", got=mixed[h, s], expected="a distribution over actions", index=(h, s))
+    return mixed
+
+
+# ----------------------------------------------------------------------------------------------------
+# How rewards scatter around their means: for problems whose rewards have to be estimated.
+#
+# Exact values and regret are those of the means; only what an agent sees, and the realised returns, are random. Every
+# reward stays in [0, 1].
+
+
+_LEAST_MEAN = 1e-200  # of a distribution whose quantiles are numbers
+_MOST_ATOMS = 2**16
+
+
+@dataclass(frozen=True, kw_only=True)
+class BernoulliRewards:
+    """A reward is 1 with its mean as probability, else 0: as much noise as rewards in [0, 1] can have."""
+
+    def compiled(self, means: Floats) -> CoinFlips:
+        """Return what the simulator draws with, for outcomes with these mean rewards."""
+        return CoinFlips()
+
+    def drawn(self, noise: CoinFlips, outcome: int, mean: float, uniform: float) -> float:
+        """Return the reward that a number in [0, 1) decides."""
+        return 1.0 if uniform < mean else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class BetaRewards:
+    """A reward follows a Beta distribution around its mean, Beta(c m, c (1 - m)), of variance m (1 - m)/(1 + c).
+
+    It is drawn from ``atoms`` equally likely values, the means of the distribution over slices of equal probability, so
+    that its mean is the one stated.
+
+    Parameters
+    ----------
+    concentration : float
+        c: the larger, the less noise.
+    atoms : int
+    """
+
+    concentration: float = 10.0
+    atoms: int = 64
+
+    def __post_init__(self) -> None:
+        require_number("concentration", self.concentration, 1e-2, 1e6)
+        if require_integer("atoms", self.atoms, 1) > _MOST_ATOMS:
+            raise ParameterError("atoms", got=self.atoms, expected=f"at most {_MOST_ATOMS:,}")
+
+    def compiled(self, means: Floats) -> Atoms:
+        """Return what the simulator draws with, for outcomes with these mean rewards."""
+        values = np.repeat(means[:, np.newaxis], self.atoms, axis=1)
+        inside = (means > _LEAST_MEAN) & (means < 1.0)  # elsewhere the mean itself
+        one, other = self.concentration * means[inside], self.concentration * (1.0 - means[inside])
+        cuts = betaincinv(one[:, np.newaxis], other[:, np.newaxis], np.linspace(0.0, 1.0, self.atoms + 1))
+        # The mean over a slice is m times the share of Beta(c m + 1, c (1 - m)) in it, over that of Beta(c m, ...).
+        slices = np.diff(betainc(one[:, np.newaxis] + 1.0, other[:, np.newaxis], cuts), axis=1)
+        values[inside] = _with_mean(np.clip(means[inside, np.newaxis] * slices * self.atoms, 0.0, 1.0), means[inside])
+        return Atoms(values)
+
+    def drawn(self, noise: Atoms, outcome: int, mean: float, uniform: float) -> float:
+        """Return the reward that a number in [0, 1) decides."""
+        return float(noise.values[outcome, int(uniform * self.atoms)])
+
+
+def _with_mean(values: Floats, means: Floats) -> Floats:
+    """Return the rows, sorted, in [0, 1], with these means: quantiles near an end of [0, 1] have lost digits."""
+    values = np.sort(values, axis=1)
+    now, then = values.mean(axis=1, keepdims=True), means[:, np.newaxis]
+    up = values + (then - now) * (1.0 - values) / np.maximum(1.0 - now, 1e-300)
+    down = values * (then / np.maximum(now, 1e-300))
+    return np.asarray(np.clip(np.where(then >= now, up, down), 0.0, 1.0))
+
+
+RewardNoise = BernoulliRewards | BetaRewards
+
+# ----------------------------------------------------------------------------------------------------
+# A finite episodic MDP that is known exactly: validated, solved and evaluated without sampling.
+
+
+LARGEST_DENSE = 2**28  # entries of a kernel that will be written out: 2 GiB
+
+
+class FiniteMDP:
+    """A finite-horizon MDP with known kernel and rewards in [0, 1]. Immutable; input arrays are copied.
+
+    State it by ``transition`` and ``reward``, or by ``outcomes``.
+
+    Parameters
+    ----------
+    transition
+        P[s, a, s'] or, one per step, P[h, s, a, s']; or a scipy.sparse matrix of shape (S*A, S), row s*A + a, or a
+        sequence of H such matrices. Sparse kernels stay sparse.
+    reward
+        r[s, a]; or, on transitions, r[s, a, s'], dense or as a scipy.sparse matrix (S*A, S) whose unstored entries
+        are 0.
+    outcomes
+        A table as Gymnasium's ``env.unwrapped.P``: ``outcomes[s][a]`` lists tuples (probability, next_state, reward)
+        or (probability, next_state, reward, terminated). Flags are honoured; see :meth:`from_outcomes`.
+    horizon
+        H, the number of steps of an episode.
+    initial_state
+        A state, or a distribution over states [S].
+    absorbing
+        States to be made absorbing: under every action they stay, with reward 0, whatever the arrays say there.
+    reward_noise
+        How rewards scatter around the means that ``reward`` states: ``BernoulliRewards()`` or ``BetaRewards()``. Values
+        and regret are those of the means, and an agent that knows the rewards knows the means.
+
+    Examples
+    --------
+    >>> P = [[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.0, 1.0]]]
+    >>> mdp = FiniteMDP(transition=P, reward=[[0.1, 0.0], [1.0, 1.0]], horizon=3)
+    >>> round(mdp.optimal_value, 6)
+    1.275
+    """
+
+    states: int
+    actions: int
+    horizon: int
+    initial_distribution: Floats
+    reward_noise: RewardNoise | None
+    _listing: Listing
+
+    def __init__(
+        self,
+        *,
+        transition: ArrayLike | Sparse | Sequence[Sparse] | None = None,
+        reward: ArrayLike | Sparse | None = None,
+        outcomes: Table | None = None,
+        horizon: int,
+        initial_state: int | ArrayLike = 0,
+        absorbing: Sequence[int] | Ints = (),
+        reward_noise: RewardNoise | None = None,
+    ) -> None:
+        _require_noise(reward_noise)
+        horizon = require_integer("horizon", horizon, 1, HorizonError)
+        if outcomes is not None:
+            if transition is not None or reward is not None:
+                raise ParameterError("outcomes", got="transition or reward as well", expected="outcomes alone")
+            states, actions, listed, listing = read_table(outcomes, end_episodes=True, reward_range=None)
+            fields, reward_of_pair = ("outcomes", "outcomes"), False
+        else:
+            if transition is None or reward is None:
+                name = "transition" if transition is None else "reward"
+                raise ParameterError(name, got=None, expected="transition and reward, or outcomes")
+            kernel = read_kernel(transition, horizon)
+            listing, reward_of_pair = with_rewards(kernel, reward)
+            states, actions, listed = kernel.states, kernel.actions, kernel.states
+            fields = ("transition", "reward")
+        for s in absorbing:
+            if require_integer("absorbing", s, 0) >= listed:
+                raise ParameterError("absorbing", got=s, expected=f"states in 0..{listed - 1}")
+        listing = absorb(listing, np.array(absorbing, np.int64), states, actions)
+        validate(listing, states, actions, fields, reward_of_pair)
+        initial = initial_distribution(initial_state, listed, states)
+        self._set(states, actions, horizon, initial, listing, reward_noise)
+
+    @classmethod
+    def from_outcomes(
+        cls,
+        table: Table,
+        *,
+        horizon: int,
+        initial_state: int | ArrayLike = 0,
+        absorb: bool = True,
+        reward_range: tuple[float, float] | None = None,
+    ) -> Self:
+        """Build an MDP from a table of outcomes, as Gymnasium's ``env.unwrapped.P``.
+
+        Parameters
+        ----------
+        table, horizon, initial_state
+            As in the class.
+        absorb
+            An outcome flagged ``terminated`` leads to a state where every action stays and earns 0. One such state,
+            the last, is added if the table's own target is not of that kind. False ignores the flags.
+        reward_range
+            (low, high) if rewards are not in [0, 1]: each r, and the 0 earned after the end of an episode, becomes
+            (r - low) / (high - low). CliffWalking needs (-100, 0).
+        """
+        horizon = require_integer("horizon", horizon, 1, HorizonError)
+        states, actions, listed, listing = read_table(table, end_episodes=absorb, reward_range=reward_range)
+        validate(listing, states, actions, ("outcomes", "outcomes"), reward_of_pair=False)
+        mdp = cls.__new__(cls)
+        mdp._set(states, actions, horizon, initial_distribution(initial_state, listed, states), listing)
+        return mdp
+
+    def with_reward_noise(self, reward_noise: RewardNoise | None) -> FiniteMDP:
+        """Return the same problem with rewards that scatter around their means; without noise for None."""
+        _require_noise(reward_noise)
+        mdp = FiniteMDP.__new__(FiniteMDP)
+        parts = self.states, self.actions, self.horizon, self.initial_distribution, self._listing
+        mdp._set(*parts, reward_noise)
+        return mdp
+
+    def _set(
+        self,
+        states: int,
+        actions: int,
+        horizon: int,
+        initial: Floats,
+        listing: Listing,
+        reward_noise: RewardNoise | None = None,
+    ) -> None:
+        fields = ("states", "actions", "horizon", "initial_distribution", "_listing", "reward_noise")
+        parts = (states, actions, horizon, read_only(initial), freeze(listing), reward_noise)
+        self.__dict__.update(zip(fields, parts, strict=True))
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise FrozenInstanceError(f"FiniteMDP cannot be changed (attribute {name!r})")
+
+    def __getstate__(self) -> tuple[int, int, int, Floats, Listing, RewardNoise | None]:
+        return self.states, self.actions, self.horizon, self.initial_distribution, self._listing, self.reward_noise
+
+    def __setstate__(self, state: tuple[int, int, int, Floats, Listing, RewardNoise | None]) -> None:
+        self._set(*state)  # arrays come back writeable from a pickle; compiled code tells the two apart
+
+    def __repr__(self) -> str:
+        count = possible(self._listing).reward.size
+        start = np.flatnonzero(self.initial_distribution)
+        return (
+            f"FiniteMDP(states={self.states}, actions={self.actions}, horizon={self.horizon}, "
+            f"{'one kernel' if self.stationary else 'a kernel per step'} with {count} outcomes, "
+            f"rewards {'r[s, a]' if self.known.transition_rewards is None else 'on transitions'}"
+            f"{'' if self.reward_noise is None else f' with {self.reward_noise!r}'}, "
+            f"initial_state={start[0] if start.size == 1 else f'a distribution over {start.size} states'})"
+        )
+
+    @property
+    def stationary(self) -> bool:
+        """Whether one kernel serves all steps."""
+        return bool(self._listing.probability.shape[0] == 1)
+
+    @cached_property
+    def _base_reward(self) -> Floats:
+        return read_only(base_rewards(self._listing, self.states * self.actions))
+
+    @cached_property
+    def truth(self) -> Truth:
+        """The problem as the simulator needs it, solved."""
+        happens, base_reward = possible(self._listing), self._base_reward
+        outcomes = layout(happens, base_reward)
+        probability = read_only(happens.probability)
+        one_row = np.array([0, self.states], np.int64)
+        initial = running_sums(one_row, self.initial_distribution[np.newaxis])
+        values = bellman.optimal_values(outcomes, probability, base_reward, self.states, self.horizon)
+        return Truth(
+            outcomes=outcomes,
+            probability=probability,
+            cumulative=read_only(running_sums(outcomes.start, probability)),
+            base_reward=base_reward,
+            initial_cumulative=read_only(initial),
+            optimal_values=read_only(values),
+            noise=NoNoise() if self.reward_noise is None else self.reward_noise.compiled(happens.reward),
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the problem's arrays: equal for equal problems, in any process."""
+        digest = hashlib.sha256(f"{self.states} {self.actions} {self.horizon}".encode())
+        truth = self.truth
+        for array in (*truth.outcomes, truth.probability, truth.base_reward, truth.initial_cumulative):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        if self.reward_noise is not None:
+            digest.update(repr(self.reward_noise).encode())
+        return digest.hexdigest()
+
+    @cached_property
+    def known(self) -> Known:
+        """What an agent may know: sizes and rewards. Rewards that no outcome changes count as r[s, a]."""
+        rewards = layout(self._listing, self._base_reward)
+        return Known(
+            states=self.states,
+            actions=self.actions,
+            horizon=self.horizon,
+            base_reward=self._base_reward.reshape(self.states, self.actions),
+            transition_rewards=rewards if rewards.bonus.any() else None,
+        )
+
+    @property
+    def optimal_values(self) -> Floats:
+        """V* [H + 1, S]."""
+        return self.truth.optimal_values
+
+    @property
+    def optimal_value(self) -> float:
+        """The expectation of V*_1 under the initial distribution."""
+        return float(self.initial_distribution @ self.optimal_values[0])
+
+    @cached_property
+    def optimal_policy(self) -> Ints:
+        """An optimal policy [H, S]; ties go to the smallest action."""
+        truth = self.truth
+        return read_only(
+            bellman.optimal_policy(truth.outcomes, truth.probability, truth.base_reward, truth.optimal_values)
+        )
+
+    def evaluate(self, policy: ArrayLike) -> Floats:
+        """Return V^pi [H + 1, S], exactly.
+
+        Parameters
+        ----------
+        policy
+            Actions [H, S] (integers), or probabilities of actions [H, S, A].
+        """
+        mixed = mixed_policy(policy, self.horizon, self.states, self.actions)
+        truth = self.truth
+        return bellman.all_policy_values(truth.outcomes, truth.probability, truth.base_reward, mixed)
+
+    def kernel(self) -> Floats:
+        """Return the dense kernel P[s, a, s'], or P[h, s, a, s'] if there is one per step; for small problems."""
+        listing = self._listing
+        steps, cells = listing.probability.shape[0], self.states * self.actions * self.states
+        if steps * cells > LARGEST_DENSE:
+            raise ParameterError("states", got=self.states, expected="a problem small enough for a dense kernel")
+        cell = listing.pair * self.states + listing.next_state
+        dense = np.zeros((steps, cells))
+        for t in range(steps):
+            np.add.at(dense[t], cell, listing.probability[t])
+        sizes = (self.states, self.actions, self.states)
+        return dense.reshape(sizes if self.stationary else (steps, *sizes))
+
+
+def _require_noise(reward_noise: object) -> None:
+    if not (reward_noise is None or isinstance(reward_noise, (BernoulliRewards, BetaRewards))):
+        raise ParameterError("reward_noise", got=repr(reward_noise), expected="BernoulliRewards or BetaRewards")
+
+
+def as_mdp(problem: object) -> FiniteMDP:
+    """Return a FiniteMDP, or that of a problem which has one."""
+    found = problem if isinstance(problem, FiniteMDP) else getattr(problem, "mdp", None)
+    if not isinstance(found, FiniteMDP):
+        raise ParameterError("mdp", got=type(problem).__name__, expected="a FiniteMDP, or a problem that has one")
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------
+# A problem whose rewards scatter around their means: ``make_problem("river-swim", reward_noise="bernoulli")``.
+
+
+_WORDS = ("bernoulli", "beta")
+
+
+class NoisyProblem:
+    """A problem with reward noise; whatever else is asked of it is the problem's own.
+
+    Parameters
+    ----------
+    problem
+        A problem.
+    reward_noise
+        BernoulliRewards or BetaRewards; or, as in a TOML file, ``"bernoulli"``, ``"beta"``, ``{"beta": 50.0}`` with the
+        concentration.
+    """
+
+    def __init__(self, problem: Any, reward_noise: RewardNoise | str | dict[str, Any]) -> None:
+        self.problem = problem
+        self.reward_noise = noise_of(reward_noise)
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The problem as a FiniteMDP, with its noise."""
+        return as_mdp(self.problem).with_reward_noise(self.reward_noise)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "problem" not in vars(self):  # a copy in the making has nothing yet
+            raise AttributeError(name)
+        return getattr(self.problem, name)
+
+    def __repr__(self) -> str:
+        return f"NoisyProblem({self.problem!r}, reward_noise={self.reward_noise!r})"
+
+
+def noise_of(value: Any) -> RewardNoise:
+    """Return the noise that a word or a table stands for."""
+    if isinstance(value, (BernoulliRewards, BetaRewards)):
+        return value
+    if isinstance(value, dict):
+        for key in value:
+            if key not in ("beta", "atoms"):
+                raise UnknownName(f"reward_noise.{key}", got=key, known=("beta", "atoms"))
+        if "beta" not in value:
+            raise ParameterError("reward_noise", got=repr(value), expected="{ beta = concentration }")
+        atoms = {"atoms": value["atoms"]} if "atoms" in value else {}
+        try:
+            return BetaRewards(concentration=value["beta"], **atoms)
+        except InvalidInput as error:
+            name = "beta" if error.field == "concentration" else error.field
+            raise ParameterError(f"reward_noise.{name}", got=error.got, expected=error.expected) from error
+    if value not in _WORDS:
+        raise UnknownName("reward_noise", got=value, known=_WORDS)
+    return BernoulliRewards() if value == "bernoulli" else BetaRewards()

@@ -1,0 +1,363 @@
+"""A linear mixture of which few coordinates matter, in which every direction is explored.
+
+Selection by dimension and by norm is shown on this problem: the number of non-zero coordinates, the smallest of them
+and the norm of theta* are parameters.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from occamrl.errors import HorizonError, ParameterError, require_integer, require_number
+from occamrl.problems.mdp import FiniteMDP, read_only
+from occamrl.protocols import Floats, Ints
+from occamrl.seeding import stream
+
+# ----------------------------------------------------------------------------------------------------
+# A linear mixture of which few coordinates matter, in which every direction is explored.
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparseMixture:
+    """Signed features that move probability between good and bad states.
+
+    The first half of the states is good (rewards uniform in [0.6, 1]), the second bad (in [0, 0.4]). With a base law
+    p_0 and a direction u with u(s') > 0 on good states, u(s') < 0 on bad ones, sum u = 0 and max |u| = 1 (so u = +-1 if
+    the halves are equal)::
+
+        phi_0(s, a, s') = p_0(s' | s)
+        phi_j(s, a, s') = sign_j(s, a) * amplitude * u(s')     j = 1, ..., d-1, signs drawn at random
+        theta           = (1, theta_1, ..., theta_{d-1})
+        amplitude       = contrast * min p_0 / sum_{j >= 1} |theta_j|
+
+    Every theta with theta_0 = 1 and at most this sum of magnitudes gives a kernel, whatever its signs and support.
+    Each pair (s, a) has signs of its own, so that any policy sees all directions in time.
+
+    Parameters
+    ----------
+    states, actions, horizon
+        S >= 2, A, H.
+    dimension
+        d, the number of features, phi_0 among them.
+    nonzero
+        How many coordinates of theta are not zero, theta_0 among them.
+    gamma
+        The smallest magnitude among the non-zero theta_j, j >= 1.
+    norm
+        ||theta||, reached by enlarging all magnitudes but the first by the same amount; by default all are gamma.
+    persistence
+        The base law is (1 - persistence) * uniform on all states + persistence * uniform on the half of s. With 0,
+        values differ little between states, since the next one does not remember this one.
+    contrast
+        How much of the base probability the features may move at most.
+    seed
+        Draws rewards, support and signs.
+    """
+
+    states: int = 12
+    actions: int = 4
+    horizon: int = 6
+    dimension: int = 16
+    nonzero: int = 3
+    gamma: float = 0.5
+    norm: float | None = None
+    seed: int = 0
+    persistence: float = 0.0
+    contrast: float = 0.9
+
+    def __post_init__(self) -> None:
+        require_integer("states", self.states, 2)
+        require_integer("actions", self.actions, 1)
+        require_integer("horizon", self.horizon, 1, HorizonError)
+        require_integer("dimension", self.dimension, 1)
+        if require_integer("nonzero", self.nonzero, 1) > self.dimension:
+            raise ParameterError("nonzero", got=self.nonzero, expected=f"at most dimension = {self.dimension}")
+        require_number("gamma", self.gamma, 0.0, math.inf, open_low=True)
+        require_number("contrast", self.contrast, 0.0, 1.0, open_low=True)
+        if require_number("persistence", self.persistence, 0.0, 1.0) == 1.0:
+            raise ParameterError("persistence", got=self.persistence, expected="below 1, or no state could change half")
+        require_integer("seed", self.seed, 0)
+        self._check_norm()
+
+    def _check_norm(self) -> None:
+        if self.norm is None:
+            return
+        norm, free = require_number("norm", self.norm, 0.0, math.inf, open_low=True), self.nonzero - 1
+        least = math.sqrt(1.0 + free * self.gamma**2)
+        if free <= 1 and not math.isclose(norm, least, rel_tol=1e-12):
+            raise ParameterError("norm", got=norm, expected=f"{least!r}: with nonzero = {self.nonzero}, gamma fixes it")
+        if norm < least * (1.0 - 1e-12):
+            raise ParameterError("norm", got=norm, expected=f"at least sqrt(1 + (nonzero - 1) gamma^2) = {least!r}")
+
+    @property
+    def good(self) -> int:
+        """The number of good states; they come first."""
+        return (self.states + 1) // 2
+
+    @cached_property
+    def support(self) -> Ints:
+        """The coordinates that are not zero, increasing."""
+        draw = stream(self.seed, "sparse_mixture", "support")
+        chosen = draw.choice(np.arange(1, self.dimension), self.nonzero - 1, replace=False)
+        return read_only(np.sort(np.concatenate([np.zeros(1, np.int64), chosen])))
+
+    @cached_property
+    def theta(self) -> Floats:
+        """theta* [d]."""
+        draw, free = stream(self.seed, "sparse_mixture", "theta"), self.nonzero - 1
+        magnitude = np.full(free, self.gamma)
+        if self.norm is not None and free > 1:
+            rest = (self.norm**2 - 1.0 - self.gamma**2) / (free - 1)
+            magnitude[1:] = max(math.sqrt(rest), self.gamma)
+        theta = np.zeros(self.dimension)
+        theta[0] = 1.0
+        theta[self.support[1:]] = draw.permutation(magnitude) * draw.choice((-1.0, 1.0), free)
+        return read_only(theta)
+
+    @cached_property
+    def phi(self) -> Floats:
+        """The features [S, A, S, d]."""
+        states, good, bad = self.states, self.good, self.states - self.good
+        half = np.arange(states) < good
+        within = (half[:, np.newaxis] == half) / np.where(half, good, bad)
+        base = (1.0 - self.persistence) / states + self.persistence * within
+        direction = np.where(half, bad / good, -1.0)  # bad <= good; sums to zero
+        # With theta = (1, 0, ..., 0) there is nothing to scale by but gamma.
+        amplitude = self.contrast * base.min() / max(np.abs(self.theta[1:]).sum(), self.gamma)
+        draw = stream(self.seed, "sparse_mixture", "signs")
+        signs = draw.choice((-1.0, 1.0), (states, self.actions, self.dimension - 1))
+        phi = np.empty((states, self.actions, states, self.dimension))
+        phi[..., 0] = base[:, np.newaxis, :]
+        phi[..., 1:] = amplitude * direction[:, np.newaxis] * signs[:, :, np.newaxis, :]
+        return read_only(phi)
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The problem; episodes start in state 0."""
+        reward = 0.4 * stream(self.seed, "sparse_mixture", "reward").random((self.states, self.actions))
+        reward[: self.good] += 0.6
+        transition = np.maximum(self.phi @ self.theta, 0.0)  # with contrast 1, a zero may round to -1e-18
+        return FiniteMDP(transition=transition, reward=reward, horizon=self.horizon)
+
+    @classmethod
+    def examples(cls) -> Sequence[SparseMixture]:
+        """Small instances, for the contract checks."""
+        small = cls(
+            states=5, actions=2, horizon=4, dimension=6, nonzero=4, gamma=0.4, norm=1.5, persistence=0.5, seed=1
+        )
+        return [cls(), small]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Sparse hypotheses over the features of a sparse mixture: a ladder of classes with known sizes and a known truth.
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparseLadder:
+    """theta = (1, eta) with eta in {0, +-gamma}^(d-1); class m has at most m - 1 non-zero entries of eta.
+
+    Parameters
+    ----------
+    states, actions, horizon, dimension, gamma, persistence, contrast, seed
+        Of the :class:`SparseMixture` whose features are used.
+    most : int
+        Non-zero entries in the largest class, so that M = most + 1. With d = 9 and most = 3 the classes have 1, 17,
+        129 and 577 members.
+    nonzero : int
+        Non-zero entries of the truth, so that m* = nonzero + 1; drawn by ``seed``.
+    """
+
+    states: int = 12
+    actions: int = 3
+    horizon: int = 10
+    dimension: int = 9
+    most: int = 3
+    nonzero: int = 2
+    gamma: float = 0.5
+    persistence: float = 0.5
+    contrast: float = 0.95
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_integer("most", self.most, 0)
+        if require_integer("nonzero", self.nonzero, 0) > self.most:
+            raise ParameterError("nonzero", got=self.nonzero, expected=f"at most most = {self.most}")
+        if self.most >= self.dimension:
+            raise ParameterError("most", got=self.most, expected=f"below dimension = {self.dimension}")
+        _ = self.mixture  # checks the other parameters
+
+    @cached_property
+    def mixture(self) -> SparseMixture:
+        """The mixture with as many non-zero entries as the largest class allows."""
+        return SparseMixture(
+            states=self.states,
+            actions=self.actions,
+            horizon=self.horizon,
+            dimension=self.dimension,
+            nonzero=self.most + 1,
+            gamma=self.gamma,
+            persistence=self.persistence,
+            contrast=self.contrast,
+            seed=self.seed,
+        )
+
+    @property
+    def phi(self) -> Floats:
+        """The features [S, A, S, d]."""
+        return self.mixture.phi
+
+    @cached_property
+    def hypotheses(self) -> Floats:
+        """All parameters [n, d], by the number of non-zero entries."""
+        rows = []
+        for count in range(self.most + 1):
+            for support in itertools.combinations(range(1, self.dimension), count):
+                block = np.zeros((2**count, self.dimension))
+                block[:, 0] = 1.0
+                block[:, support] = list(itertools.product((-self.gamma, self.gamma), repeat=count))
+                rows.append(block)
+        return read_only(np.concatenate(rows))
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """|F_1|, ..., |F_M|."""
+        entries = (self.hypotheses[:, 1:] != 0.0).sum(axis=1)
+        return [int(size) for size in np.searchsorted(entries, np.arange(self.most + 1), side="right")]
+
+    @cached_property
+    def theta(self) -> Floats:
+        """theta* [d]."""
+        draw = stream(self.seed, "sparse_ladder", "theta", self.nonzero)
+        theta = np.zeros(self.dimension)
+        theta[0] = 1.0
+        support = draw.choice(np.arange(1, self.dimension), self.nonzero, replace=False)
+        theta[support] = draw.choice((-self.gamma, self.gamma), self.nonzero)
+        return read_only(theta)
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The problem; episodes start in state 0."""
+        transition = np.maximum(self.phi @ self.theta, 0.0)
+        return FiniteMDP(transition=transition, reward=self.mixture.mdp.known.base_reward, horizon=self.horizon)
+
+    @classmethod
+    def examples(cls) -> Sequence[SparseLadder]:
+        """Small instances, for the contract checks."""
+        return [cls(states=4, actions=2, horizon=3, dimension=4, most=2, nonzero=1), cls(nonzero=0)]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Nested classes of parameters, listed once each: what the ladder of a problem is made of.
+
+
+_DIGITS = 12  # parameters that agree to this many digits are one hypothesis
+
+
+class NestedClasses(ABC):
+    """A problem that says what each class adds to those before it; ``Ladder.of_problem`` makes the ladder."""
+
+    @abstractmethod
+    def classes(self) -> Sequence[Floats]:
+        """Return the parameters [n, d] that each class adds to those before it; repetitions are dropped."""
+
+    @cached_property
+    def _ordered(self) -> tuple[Floats, list[int]]:
+        added = self.classes()
+        stacked = np.concatenate(added)
+        _, first = np.unique(np.round(stacked, _DIGITS), axis=0, return_index=True)
+        kept, ends = np.sort(first), np.cumsum([len(part) for part in added])
+        return read_only(stacked[kept]), [int(size) for size in np.searchsorted(kept, ends)]
+
+    @property
+    def hypotheses(self) -> Floats:
+        """All parameters [n, d], each once, by the first class that holds them."""
+        return self._ordered[0]
+
+    @property
+    def sizes(self) -> list[int]:
+        """|F_1|, ..., |F_M|."""
+        return self._ordered[1]
+
+
+# ----------------------------------------------------------------------------------------------------
+# A walk whose next place depends on none, one or two of the places before: the order of memory as a ladder.
+#
+# States are pairs (place before, place now). Whatever is true, the kernel is an aggregation of these states: by nothing
+# (order 0), by the place now (order 1: the place before is ignored) or by both (order 2).
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryWalk:
+    """Go from place to place; an action changes the odds of the next one, and being in a place pays.
+
+    Parameters
+    ----------
+    places, actions, horizon
+        S = places^2, A, H.
+    order : 0, 1 or 2
+        How many of the last places the law of the next one depends on.
+    spread : float
+        Concentration of the laws drawn; small ones are far from each other.
+    seed
+        Draws the laws and the rewards.
+    """
+
+    places: int = 4
+    actions: int = 3
+    horizon: int = 12
+    order: int = 1
+    spread: float = 0.5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_integer("places", self.places, 2)
+        require_integer("actions", self.actions, 1)
+        require_integer("horizon", self.horizon, 1, HorizonError)
+        require_number("spread", self.spread, 0.0, 1e6, open_low=True)
+        require_integer("seed", self.seed, 0)
+        if self.order not in (0, 1, 2):
+            raise ParameterError("order", got=self.order, expected="0, 1 or 2")
+
+    @property
+    def states(self) -> int:
+        """S."""
+        return self.places**2
+
+    @cached_property
+    def moves(self) -> Ints:
+        """Where a move leads [S, A, places]: move l from (before, now) to (now, l)."""
+        now = np.arange(self.states) % self.places
+        after = now[:, None] * self.places + np.arange(self.places)
+        return read_only(np.repeat(after[:, None], self.actions, axis=1))
+
+    def partition(self, order: int) -> Ints:
+        """Return the block of each state [S] if the last ``order`` places matter."""
+        return np.asarray(np.arange(self.states) % self.places**order, dtype=np.int64)
+
+    @cached_property
+    def laws(self) -> Floats:
+        """The distribution of the next place [S, A, places]."""
+        draw = stream(self.seed, "memory_walk", self.order)
+        each = draw.dirichlet(np.full(self.places, self.spread), size=(self.places**self.order, self.actions))
+        return read_only(each[self.partition(self.order)])
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The problem; episodes start in place 0, as if one had been there before."""
+        transition = np.zeros((self.states, self.actions, self.states))
+        np.put_along_axis(transition, self.moves, self.laws, axis=2)
+        pay = stream(self.seed, "memory_walk", "reward").uniform(size=self.places)
+        reward = np.repeat(pay[np.arange(self.states) % self.places][:, None], self.actions, axis=1)
+        return FiniteMDP(transition=transition, reward=reward, horizon=self.horizon)
+
+    @classmethod
+    def examples(cls) -> Sequence[MemoryWalk]:
+        """Small instances, for the contract checks."""
+        return [cls(places=2, actions=2, horizon=3, order=order) for order in (0, 1, 2)]

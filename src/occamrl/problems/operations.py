@@ -1,0 +1,745 @@
+"""The common form of the practical problems: events that move a known system, and classes of laws of these events.
+
+At (s, a) something happens - so many customers want the product, the machine fails - and what it does to the state and
+the account is known. Unknown are the probabilities: sums of parameters theta_j, each times a known weight. So the
+kernel is linear in theta; a class of models is a list of parameters, and the classes are nested.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from occamrl.errors import HorizonError, ParameterError, require_choice, require_integer, require_number
+from occamrl.problems.mdp import FiniteMDP, read_only
+from occamrl.problems.mixtures import NestedClasses
+from occamrl.protocols import Floats
+
+# ----------------------------------------------------------------------------------------------------
+# Rewards in the field's own unit: money, minutes, customers. Learners see [0, 1], people see the unit.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """The affine map between amounts of a unit and rewards: ``low`` is the reward 0 and ``high`` the reward 1.
+
+    Examples
+    --------
+    >>> euro = Unit(name="EUR", low=-50.0, high=150.0)
+    >>> float(euro.reward(50.0)), euro.lost(0.25), euro.earned(6.0, steps=10)
+    (0.5, 50.0, 700.0)
+    """
+
+    name: str
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise ParameterError("low, high", got=(self.low, self.high), expected="finite numbers with low < high")
+
+    @classmethod
+    def spanning(cls, name: str, amounts: ArrayLike) -> Unit:
+        """Return the unit whose rewards 0 and 1 are the smallest and the largest of some amounts."""
+        return cls(name=name, low=float(np.min(amounts)), high=float(np.max(amounts)))
+
+    @property
+    def scale(self) -> float:
+        """What a reward of 1 is worth more than one of 0: regret times this is an amount."""
+        return self.high - self.low
+
+    def reward(self, amounts: ArrayLike) -> Floats:
+        """Return amounts of one step as rewards in [0, 1]."""
+        return np.asarray((np.asarray(amounts, dtype=np.float64) - self.low) / self.scale)
+
+    def lost(self, regret: float) -> float:
+        """Return regret, a difference of two values, as an amount."""
+        return regret * self.scale
+
+    def earned(self, value: float, steps: int) -> float:
+        """Return the value of an episode of ``steps`` steps as an amount."""
+        return value * self.scale + self.low * steps
+
+
+# ----------------------------------------------------------------------------------------------------
+# Laws of the demand of one day as a shelf of limited size sees them: beyond what it holds, more is not noticed.
+
+
+def seen(law: Callable[[Floats], Floats], shelf: int) -> Floats:
+    """Return P(D = 0), ..., P(D = shelf - 1), P(D >= shelf) from a distribution function."""
+    below = law(np.arange(shelf, dtype=np.float64))
+    return np.diff(np.concatenate([[0.0], below, [1.0]]))
+
+
+def poisson(mean: float, shelf: int) -> Floats:
+    """Return the Poisson law."""
+    return seen(stats.poisson(mean).cdf, shelf)
+
+
+def negative_binomial(mean: float, size: float, shelf: int) -> Floats:
+    """Return the negative binomial law with variance mean + mean^2/size; size = infinity would be Poisson."""
+    return seen(stats.nbinom(size, size / (size + mean)).cdf, shelf)
+
+
+def two_kinds_of_day(quiet: float, busy: float, share: float, shelf: int) -> Floats:
+    """Return a mixture of two Poisson laws; ``share`` of the days are busy."""
+    return (1.0 - share) * poisson(quiet, shelf) + share * poisson(busy, shelf)
+
+
+def on_a_grid(levels: Sequence[int], parts: int, shelf: int) -> Floats:
+    """Return every law on ``levels`` whose probabilities are multiples of 1/parts, [n, shelf + 1]."""
+    bars = itertools.combinations(range(parts + len(levels) - 1), len(levels) - 1)
+    cuts = np.array([(-1, *bar, parts + len(levels) - 1) for bar in bars])
+    laws = np.zeros((len(cuts), shelf + 1))
+    laws[:, list(levels)] = (np.diff(cuts, axis=1) - 1) / parts
+    return laws
+
+
+# ----------------------------------------------------------------------------------------------------
+# The common form of the practical problems: events that move a known system, and classes of laws of these events.
+
+
+class Entry(NamedTuple):
+    """P(next_state | state, action) has the term weight * theta[coordinate]; the move earns ``amount``."""
+
+    state: int
+    action: int
+    next_state: int
+    coordinate: int
+    weight: float
+    amount: float  # in the unit of the problem; a function of (state, action, next_state)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PracticalProblem(NestedClasses):
+    """A problem from practice with its ladder of plausible models.
+
+    A subclass says what can happen (:meth:`entries`), which laws each class holds (:meth:`classes`), and which one is
+    true (:attr:`theta`). ``Ladder.of_problem`` makes the ladder.
+    """
+
+    horizon: int
+
+    unit_name: ClassVar[str] = "EUR"
+    rung_names: ClassVar[tuple[str, ...]]
+
+    @property
+    @abstractmethod
+    def states(self) -> int:
+        """S."""
+
+    @property
+    @abstractmethod
+    def actions(self) -> int:
+        """A."""
+
+    @property
+    def initial_state(self) -> int:
+        """Where episodes start."""
+        return 0
+
+    @property
+    @abstractmethod
+    def theta(self) -> Floats:
+        """theta* [d]."""
+
+    @abstractmethod
+    def entries(self) -> Iterable[Entry]:
+        """Return everything that can happen."""
+
+    @classmethod
+    @abstractmethod
+    def truths(cls) -> Sequence[Self]:
+        """Return one problem per class whose truth needs that class and none below."""
+
+    @cached_property
+    def _columns(self) -> tuple[Any, ...]:
+        return tuple(np.array(column) for column in zip(*self.entries(), strict=True))
+
+    @cached_property
+    def phi(self) -> list[sp.csr_array]:
+        """One sparse matrix (S*A, S) per coordinate of theta."""
+        s, a, s2, j, weight, _ = self._columns
+        shape = (self.states * self.actions, self.states)
+        made = []
+        for each in range(self.theta.size):
+            mine = j == each
+            made.append(sp.csr_array((weight[mine], (s[mine] * self.actions + a[mine], s2[mine])), shape=shape))
+        return made
+
+    @cached_property
+    def unit(self) -> Unit:
+        """What rewards of 0 and 1 are worth."""
+        return Unit.spanning(self.unit_name, self._columns[-1])
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The problem; a reward is what the move earns, mapped onto [0, 1]."""
+        s, a, s2, j, weight, amount = self._columns
+        shape, pair = self.phi[0].shape, s * self.actions + a
+        kernel: Any = sp.csr_array((weight * self.theta[j], (pair, s2)), shape=shape)  # adds up what comes twice
+        kernel.data = np.maximum(kernel.data, 0.0)  # 1 - 0.9 - 0.1
+        cell, first, inverse = np.unique(pair * self.states + s2, return_index=True, return_inverse=True)
+        if (amount != amount[first][inverse]).any():
+            raise ParameterError("entries", got="two amounts for one move", expected="one per (s, a, s')")
+        place = (cell // self.states, cell % self.states)
+        reward = sp.csr_array((self.unit.reward(amount[first]), place), shape=shape)
+        return FiniteMDP(transition=kernel, reward=reward, horizon=self.horizon, initial_state=self.initial_state)
+
+
+# ----------------------------------------------------------------------------------------------------
+# What problems about a shelf have in common: orders in steps up to its size, and what a day earns.
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShelfProblem(PracticalProblem):
+    """Order in steps of ``order_step`` units; what does not fit is not delivered, what is not there is not sold.
+
+    The account of a day is margin times sales, less holding for what is left in the evening, less the fixed cost if
+    something was ordered.
+    """
+
+    shelf: int
+    order_step: int
+    margin: float
+    holding: float
+    fixed: float
+
+    def __post_init__(self) -> None:
+        require_integer("shelf", self.shelf, 1)
+        if require_integer("order_step", self.order_step, 1) > self.shelf:
+            raise ParameterError("order_step", got=self.order_step, expected=f"at most the shelf, {self.shelf}")
+        require_integer("horizon", self.horizon, 1, HorizonError)
+        for name in ("margin", "holding", "fixed"):
+            require_number(name, getattr(self, name), 0.0, np.inf)
+
+    @property
+    def actions(self) -> int:
+        """Orders of 0, 1, ... steps up to the shelf."""
+        return self.shelf // self.order_step + 1
+
+    def filled(self, stock: int, order: int) -> int:
+        """Return the stock after the delivery of an order."""
+        return min(stock + order * self.order_step, self.shelf)
+
+    def earned(self, filled: int, left: int, order: int) -> float:
+        """Return the account of a day that begins with ``filled`` units and ends with ``left``."""
+        return self.margin * (filled - left) - self.holding * left - self.fixed * (order > 0)
+
+
+# ----------------------------------------------------------------------------------------------------
+# A shelf with lost sales: how much to order every evening when only sales are seen, never the demand.
+
+
+DEMANDS = ("poisson", "negative-binomial", "bimodal", "other")
+_MEANS = np.arange(2, 21) / 2.0  # 1, 1.5, ..., 10 units a day
+_SIZES = (0.5, 1.0, 2.0, 4.0, 8.0)  # of the negative binomial: variance mean + mean^2/size
+_QUIET, _BUSY, _SHARES = (0.5, 1.0, 2.0), (8.0, 10.0, 12.0), (0.25, 0.5, 0.75)
+_PARTS = 8  # the laws of the last class have probabilities k/8
+
+
+@dataclass(frozen=True, kw_only=True)
+class LostSales(ShelfProblem):
+    """Order in the evening, delivered in the morning; a customer who finds the shelf empty is lost, and unseen.
+
+    The state is the stock in the evening. The account of a day is margin times sales, less holding for what is left in
+    the evening, less the fixed cost if something was ordered; goods left at the end are taken back at cost, so that the
+    purchase price cancels out. A lost sale costs its margin.
+
+    Parameters
+    ----------
+    shelf : int
+        The largest stock; S = shelf + 1. A multiple of 5.
+    order_step : int
+        Orders are multiples of this many units; what does not fit is not delivered.
+    horizon
+        Days of an episode.
+    margin, holding, fixed : numbers
+        Euro per unit sold, per unit and night, per order.
+    demand : "poisson" | "negative-binomial" | "bimodal" | "other"
+        The true law, one for each class.
+    """
+
+    shelf: int = 15
+    order_step: int = 5
+    horizon: int = 28
+    margin: float = 4.0
+    holding: float = 0.5
+    fixed: float = 6.0
+    demand: str = "poisson"
+
+    rung_names: ClassVar[tuple[str, ...]] = ("Poisson", "+ negative binomial", "+ two kinds of day", "+ any on a grid")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_choice("demand", self.demand, DEMANDS)
+        if self.shelf % 5:
+            raise ParameterError("shelf", got=self.shelf, expected="a multiple of 5")
+
+    @property
+    def states(self) -> int:
+        """Stocks 0 ... shelf."""
+        return self.shelf + 1
+
+    def entries(self) -> Iterable[Entry]:
+        """Return what a demand of d units does; coordinate d of theta is its probability."""
+        for stock in range(self.states):
+            for order in range(self.actions):
+                filled = self.filled(stock, order)
+                for demand in range(self.shelf + 1):
+                    left = max(filled - demand, 0)
+                    yield Entry(stock, order, left, demand, 1.0, self.earned(filled, left, order))
+
+    def classes(self) -> Sequence[Floats]:
+        """Return the laws of the demand that each class adds."""
+        shelf = self.shelf
+        levels = range(0, shelf + 1, shelf // 5)
+        return [
+            np.array([poisson(mean, shelf) for mean in _MEANS]),
+            np.array([negative_binomial(mean, size, shelf) for mean in _MEANS for size in _SIZES]),
+            np.array([two_kinds_of_day(q, b, w, shelf) for q in _QUIET for b in _BUSY for w in _SHARES]),
+            on_a_grid(levels, _PARTS, shelf),
+        ]
+
+    @property
+    def theta(self) -> Floats:
+        """The true law of the demand [shelf + 1]."""
+        if self.demand == "poisson":
+            return poisson(6.0, self.shelf)
+        if self.demand == "negative-binomial":
+            return negative_binomial(6.0, 1.0, self.shelf)
+        if self.demand == "bimodal":
+            return two_kinds_of_day(0.5, 8.0, 0.5, self.shelf)
+        law = np.zeros(self.shelf + 1)
+        law[[0, self.shelf // 5, 4 * self.shelf // 5]] = 0.25, 0.375, 0.375
+        return law
+
+    @classmethod
+    def truths(cls) -> Sequence[Self]:
+        """Return one problem per class."""
+        return [cls(demand=demand) for demand in DEMANDS]
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        """Small instances, for the contract checks."""
+        return [cls(shelf=5, horizon=4), cls(shelf=5, horizon=3, order_step=2, fixed=0.5, demand="other")]
+
+
+# ----------------------------------------------------------------------------------------------------
+# A shelf whose demand follows the week: which days differ from which, and how much to order on each.
+
+
+DAYS = 7  # Monday is 0
+_PATTERNS = (  # by class: which of its means each day has
+    (0, 0, 0, 0, 0, 0, 0),
+    (0, 0, 0, 0, 0, 1, 1),
+    (0, 0, 0, 0, 0, 1, 2),
+    (3, 0, 0, 0, 4, 1, 2),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeekdayInventory(ShelfProblem):
+    """Order in the evening for the next morning; demand is Poisson with the mean of the day; what is not there is lost.
+
+    The state is (weekday, stock in the morning before the delivery); the account of a day is that of
+    :class:`LostSales`.
+
+    Parameters
+    ----------
+    means : tuple of 7 numbers
+        The true means, Monday first, out of ``levels``.
+    levels : tuple of numbers
+        The means that hypotheses may have.
+    shelf, order_step, horizon, margin, holding, fixed
+        As in :class:`LostSales`.
+    """
+
+    means: tuple[float, ...] = (6.0,) * DAYS
+    levels: tuple[float, ...] = (2.0, 4.0, 6.0, 9.0, 12.0)
+    shelf: int = 15
+    order_step: int = 3
+    horizon: int = 28
+    margin: float = 4.0
+    holding: float = 1.0
+    fixed: float = 3.0
+
+    rung_names: ClassVar[tuple[str, ...]] = ("one mean", "weekend", "Saturday, Sunday", "Monday, Friday too")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.levels or len(set(self.levels)) != len(self.levels) or min(self.levels) <= 0.0:
+            raise ParameterError("levels", got=self.levels, expected="different numbers > 0")
+        if len(self.means) != DAYS or not set(self.means) <= set(self.levels):
+            raise ParameterError("means", got=self.means, expected=f"{DAYS} numbers out of {self.levels}")
+
+    @property
+    def states(self) -> int:
+        """Weekday times stock: state = weekday * (shelf + 1) + stock."""
+        return DAYS * (self.shelf + 1)
+
+    def entries(self) -> Iterable[Entry]:
+        """Return what each demand does; coordinate day * L + i of theta says that the day has the mean levels[i]."""
+        size, laws = self.shelf + 1, [poisson(mean, self.shelf) for mean in self.levels]
+        for day, stock, order in itertools.product(range(DAYS), range(size), range(self.actions)):
+            filled = self.filled(stock, order)
+            for left in range(filled + 1):
+                amount = self.earned(filled, left, order)
+                after = (day + 1) % DAYS * size + left
+                for i, law in enumerate(laws):
+                    chance = law[filled - left] if left else law[filled:].sum()
+                    yield Entry(day * size + stock, order, after, day * len(laws) + i, chance, amount)
+
+    def parameters(self, means: Iterable[float]) -> Floats:
+        """Return theta of seven means."""
+        return np.concatenate([np.equal(self.levels, mean).astype(np.float64) for mean in means])
+
+    def classes(self) -> Sequence[Floats]:
+        """Return the weeks that each class adds."""
+        made = []
+        for pattern in _PATTERNS:
+            free = itertools.product(self.levels, repeat=max(pattern) + 1)
+            made.append(np.array([self.parameters(choice[i] for i in pattern) for choice in free]))
+        return made
+
+    @property
+    def theta(self) -> Floats:
+        """theta* [7 L]: ones at the true means."""
+        return self.parameters(self.means)
+
+    @classmethod
+    def truths(cls) -> Sequence[Self]:
+        """Return one problem per class."""
+        weeks = (
+            (6.0,) * 7,
+            (4.0, 4.0, 4.0, 4.0, 4.0, 9.0, 9.0),
+            (4.0, 4.0, 4.0, 4.0, 4.0, 12.0, 2.0),
+            (2.0, 4.0, 4.0, 4.0, 9.0, 12.0, 2.0),
+        )
+        return [cls(means=week) for week in weeks]
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        """Small instances, for the contract checks."""
+        return [cls(means=(1.0,) * 7, levels=(1.0, 2.0), shelf=2, order_step=1, horizon=4)]
+
+
+# ----------------------------------------------------------------------------------------------------
+# A help desk that may close its door: admission to a queue whose phase - calm, busy, rush - is seen.
+
+
+PHASES = 3
+CLOSED, OPEN = 0, 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueAdmission(PracticalProblem):
+    """Each minute the door is open or closed; at most one thing happens: a customer comes, or one is served.
+
+    The state is (phase, customers in the house). Phases follow each other in a circle. Who comes while the door is
+    closed is sent away and leaves no trace. The account of a minute is ``worth`` for a customer let in, less one minute
+    of waiting for everybody in the house: Naor's (1969) terms, with phases.
+
+    Parameters
+    ----------
+    room : int
+        The most customers in the house; S = 3 (room + 1).
+    horizon
+        Minutes of an episode.
+    worth : float
+        How many minutes of waiting it is worth to serve a customer.
+    change : float
+        The probability per minute that the next phase begins; known.
+    arrivals, services : tuples of 3 numbers
+        True probabilities per minute that a customer comes, and that a service ends, by phase.
+    arrival_levels, service_levels : tuples of numbers
+        Those that hypotheses may have.
+    """
+
+    room: int = 12
+    horizon: int = 60
+    worth: float = 30.0
+    change: float = 0.05
+    arrivals: tuple[float, ...] = (0.3,) * PHASES
+    services: tuple[float, ...] = (0.3,) * PHASES
+    arrival_levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4)
+    service_levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.5)
+
+    unit_name: ClassVar[str] = "minutes of waiting"
+    rung_names: ClassVar[tuple[str, ...]] = ("the same in all phases", "arrivals by phase", "services by phase too")
+
+    def __post_init__(self) -> None:
+        require_integer("room", self.room, 1)
+        require_integer("horizon", self.horizon, 1, HorizonError)
+        require_number("worth", self.worth, 0.0, np.inf)
+        require_number("change", self.change, 0.0, 1.0)
+        for name, levels in (("arrivals", self.arrival_levels), ("services", self.service_levels)):
+            given = getattr(self, name)
+            for level in levels:
+                require_number(f"{name[:-1]}_levels", level, 0.0, 1.0)
+            if len(given) != PHASES or not set(given) <= set(levels):
+                raise ParameterError(name, got=given, expected=f"{PHASES} numbers out of {levels}")
+        if max(self.arrival_levels) + max(self.service_levels) > 1.0:
+            raise ParameterError("service_levels", got=self.service_levels, expected="at most 1 with every arrival")
+
+    @property
+    def states(self) -> int:
+        """Phase times customers: state = phase * (room + 1) + customers."""
+        return PHASES * (self.room + 1)
+
+    @property
+    def actions(self) -> int:
+        """Closed and open."""
+        return 2
+
+    def entries(self) -> Iterable[Entry]:
+        """Return what can happen; theta = (1, arrivals by phase, services by phase)."""
+        size = self.room + 1
+        for phase, customers, door in itertools.product(range(PHASES), range(size), (CLOSED, OPEN)):
+            comes = door == OPEN and customers < self.room
+            for step, chance in ((0, 1.0 - self.change), (1, self.change)):
+                base = (phase + step) % PHASES * size
+                pair = (phase * size + customers, door)
+                yield Entry(*pair, base + customers, 0, chance, -customers)
+                if comes:
+                    yield Entry(*pair, base + customers, 1 + phase, -chance, -customers)
+                    yield Entry(*pair, base + customers + 1, 1 + phase, chance, self.worth - customers)
+                if customers:
+                    yield Entry(*pair, base + customers, 1 + PHASES + phase, -chance, -customers)
+                    yield Entry(*pair, base + customers - 1, 1 + PHASES + phase, chance, -customers)
+
+    def classes(self) -> Sequence[Floats]:
+        """Return the rates that each class adds."""
+        alike = [np.tile(level, PHASES) for level in self.service_levels]
+        by_phase = list(itertools.product(self.service_levels, repeat=PHASES))
+        one_rate = [np.tile(level, PHASES) for level in self.arrival_levels]
+        rates = list(itertools.product(self.arrival_levels, repeat=PHASES))
+        pairs = (
+            itertools.product(one_rate, alike),
+            itertools.product(rates, alike),
+            itertools.product(rates, by_phase),
+        )
+        return [np.array([[1.0, *arrivals, *services] for arrivals, services in each]) for each in pairs]
+
+    @property
+    def theta(self) -> Floats:
+        """theta* [7]."""
+        return np.array([1.0, *self.arrivals, *self.services])
+
+    @classmethod
+    def truths(cls) -> Sequence[Self]:
+        """Return one problem per class."""
+        return [
+            cls(),
+            cls(arrivals=(0.1, 0.2, 0.4)),
+            cls(arrivals=(0.1, 0.2, 0.4), services=(0.2, 0.3, 0.1)),
+        ]
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        """Small instances, for the contract checks."""
+        return [cls(room=2, horizon=5)]
+
+
+# ----------------------------------------------------------------------------------------------------
+# A machine that wears out: replace it in time, or wait until it fails.
+
+
+KEEP, REPLACE = 0, 1
+_FIRST = (0.02, 0.05, 0.1, 0.2, 0.3)  # hazards of a new machine
+_SLOPES = (0.005, 0.01, 0.02, 0.03, 0.04)  # by which they grow per month, in the linear class
+_LEVELS = (0.02, 0.05, 0.1, 0.2, 0.4)  # of the monotone class
+_LONGEST = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineReplacement(PracticalProblem):
+    """Every month the machine is kept or replaced; a kept one of age i fails with the hazard p_i.
+
+    A replacement takes no time: the month is run by a new machine, which may fail as well. After a failure the next
+    month begins with a new one. From the age ``oldest`` on the hazard stays what it is. The account is what is paid:
+    ``planned`` for a replacement, ``failure`` for a failure.
+
+    Parameters
+    ----------
+    oldest : int
+        The highest age that is told apart, in months; S = oldest + 1.
+    stretch : int
+        In the monotone class the hazard may rise every so many months; divides oldest.
+    horizon
+        Months of an episode.
+    planned, failure : numbers
+        Euro.
+    hazard : tuple of S numbers
+        The true hazards by age.
+    """
+
+    oldest: int = 14
+    stretch: int = 2
+    horizon: int = 36
+    planned: float = 2000.0
+    failure: float = 10000.0
+    hazard: tuple[float, ...] = (0.1,) * 15
+
+    rung_names: ClassVar[tuple[str, ...]] = ("constant", "linear", "monotone")
+
+    def __post_init__(self) -> None:
+        require_integer("oldest", self.oldest, 1)
+        if require_integer("stretch", self.stretch, 1) and self.oldest % self.stretch:
+            raise ParameterError("stretch", got=self.stretch, expected=f"a divisor of oldest = {self.oldest}")
+        require_integer("horizon", self.horizon, 1, HorizonError)
+        for name in ("planned", "failure"):
+            require_number(name, getattr(self, name), 0.0, np.inf, open_low=True)
+        if len(self.hazard) != self.states:
+            raise ParameterError("hazard", got=f"{len(self.hazard)} numbers", expected=self.states)
+        for p in self.hazard:
+            require_number("hazard", p, 0.0, 1.0)
+
+    @property
+    def states(self) -> int:
+        """Ages 0 ... oldest."""
+        return self.oldest + 1
+
+    @property
+    def actions(self) -> int:
+        """Keep and replace."""
+        return 2
+
+    def entries(self) -> Iterable[Entry]:
+        """Return what can happen; theta = (1, hazards by age)."""
+        for age, action in itertools.product(range(self.states), (KEEP, REPLACE)):
+            runs, paid = (age, 0.0) if action == KEEP else (0, self.planned)
+            older = min(runs + 1, self.oldest)
+            yield Entry(age, action, older, 0, 1.0, -paid)
+            yield Entry(age, action, older, 1 + runs, -1.0, -paid)
+            yield Entry(age, action, 0, 1 + runs, 1.0, -paid - self.failure)
+
+    def classes(self) -> Sequence[Floats]:
+        """Return the hazards that each class adds."""
+        age = np.arange(self.states)
+        constant = [np.full(self.states, p) for p in _FIRST]
+        linear = [np.minimum(p + slope * age, _LONGEST) for p in _FIRST for slope in _SLOPES]
+        pieces = self.oldest // self.stretch
+        rising = itertools.combinations_with_replacement(_LEVELS, pieces)
+        steps = [np.array(levels)[np.minimum(age // self.stretch, pieces - 1)] for levels in rising]
+        return [np.array([[1.0, *hazard] for hazard in each]) for each in (constant, linear, steps)]
+
+    @property
+    def theta(self) -> Floats:
+        """theta* [1 + S]."""
+        return np.array([1.0, *self.hazard])
+
+    @classmethod
+    def truths(cls) -> Sequence[Self]:
+        """Return one problem per class."""
+        age = np.arange(15)
+        wears_out = np.where(age < 8, 0.02, 0.4)
+        return [cls(), cls(hazard=tuple(0.02 + 0.03 * age)), cls(hazard=tuple(wears_out))]
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        """Small instances, for the contract checks."""
+        return [cls(oldest=2, stretch=1, horizon=6, hazard=(0.1, 0.2, 0.4))]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Selling a stock before it spoils: nested classes of demand curves, and a truth that a small class cannot see.
+
+
+LEVELS = (0.05, 0.3, 0.6, 0.9)  # the probabilities of a sale that curves are made of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pricing(NestedClasses):
+    """Each step a price is asked, and one unit is sold at it with a probability that depends on the price alone.
+
+    Classes of demand curves over the prices, all with values in LEVELS: exponential < logit < falling < any. The first
+    two are rounded to LEVELS; the second holds the first.
+
+    Parameters
+    ----------
+    stock, prices, horizon
+        S = stock + 1, A, H. Prices are 1/A, 2/A, ..., 1; a sale earns the price.
+    demand : tuple of A numbers
+        The true curve, values in LEVELS. The default is falling but not logit: an exponential curve agrees with it at
+        the prices that curve recommends, and earns 0.77 less per episode for ever.
+    """
+
+    stock: int = 8
+    prices: int = 8
+    horizon: int = 20
+    demand: tuple[float, ...] = (0.9, 0.9, 0.9, 0.9, 0.3, 0.3, 0.05, 0.05)
+
+    def __post_init__(self) -> None:
+        require_integer("stock", self.stock, 1)
+        require_integer("prices", self.prices, 1)
+        require_integer("horizon", self.horizon, 1, HorizonError)
+        if len(self.demand) != self.prices or not set(self.demand) <= set(LEVELS):
+            raise ParameterError("demand", got=self.demand, expected=f"{self.prices} numbers out of {LEVELS}")
+
+    @property
+    def price(self) -> Floats:
+        """The prices [A]."""
+        return np.arange(1, self.prices + 1) / self.prices
+
+    @cached_property
+    def phi(self) -> Floats:
+        """The features [S, A, S, 1 + A]: nothing is sold; what a sale at each price changes."""
+        states = self.stock + 1
+        phi = np.zeros((states, self.prices, states, 1 + self.prices))
+        for s, a in itertools.product(range(states), range(self.prices)):
+            phi[s, a, s, 0] = 1.0
+            if s > 0:
+                phi[s, a, s - 1, 1 + a] = 1.0
+                phi[s, a, s, 1 + a] = -1.0
+        return read_only(phi)
+
+    def classes(self) -> Sequence[Floats]:
+        """Return the curves of each class, theta = (1, probability of a sale at each price)."""
+        price = self.price
+        grid = np.linspace(0.1, 12.0, 240)
+        exponential = np.exp(-grid[:, None] * price)
+        middle = np.linspace(-0.2, 1.4, 81)
+        logit = 1.0 / (1.0 + np.exp(np.clip(grid[:, None, None] * (price - middle[:, None]), -50.0, 50.0)))
+        falling = list(itertools.combinations_with_replacement(sorted(LEVELS, reverse=True), self.prices))
+        every = list(itertools.product(LEVELS, repeat=self.prices))
+        rounded = [_rounded(exponential), _rounded(logit.reshape(-1, self.prices))]
+        return [np.insert(curves, 0, 1.0, axis=1) for curves in (*rounded, np.array(falling), np.array(every))]
+
+    @property
+    def theta(self) -> Floats:
+        """theta* [1 + A]."""
+        return np.concatenate([[1.0], self.demand])
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The problem; episodes start with the full stock, and a sale earns its price."""
+        states = self.stock + 1
+        reward = np.zeros((states, self.prices, states))
+        for s in range(1, states):
+            reward[s, :, s - 1] = self.price
+        return FiniteMDP(
+            transition=self.phi @ self.theta, reward=reward, horizon=self.horizon, initial_state=self.stock
+        )
+
+    @classmethod
+    def examples(cls) -> Sequence[Pricing]:
+        """Small instances, for the contract checks."""
+        return [cls(stock=2, prices=3, horizon=4, demand=(0.9, 0.3, 0.3))]
+
+
+def _rounded(curves: Floats) -> Floats:
+    """Return the curves with every value replaced by the nearest of LEVELS, each curve once."""
+    levels = np.array(LEVELS)
+    nearest = levels[np.abs(curves[..., None] - levels).argmin(axis=-1)]
+    return np.unique(nearest, axis=0)

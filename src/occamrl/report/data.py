@@ -1,0 +1,920 @@
+"""What a report reads: the records of an experiment, sorted into groups of cells that differ only in their seed."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+from scipy import stats
+
+from occamrl.errors import UnknownName
+from occamrl.protocols import Floats, Ints
+from occamrl.running.storage import parse_json
+from occamrl.seeding import Step as Address
+from occamrl.seeding import stream
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+# ----------------------------------------------------------------------------------------------------
+# What a report reads: the records of an experiment, sorted into groups of cells that differ only in their seed.
+
+
+class Unfinished(Protocol):
+    """What is left of an experiment: of its records and of its status."""
+
+    @property
+    def running(self) -> Collection[Any]:
+        """Cells at work: ids, or a mapping from ids to their progress."""
+
+    @property
+    def missing(self) -> Collection[Any]:
+        """Cells that have not begun."""
+
+    @property
+    def failed(self) -> Sequence[Any]:
+        """Cells that were given up: manifests with a reason, or ids."""
+
+
+class StatusLike(Unfinished, Protocol):
+    """How far an experiment has come. ``occamrl.experiments.records.status`` gives this."""
+
+    @property
+    def done(self) -> Sequence[Any]:
+        """Finished cells."""
+
+
+class RecordsLike(Unfinished, Protocol):
+    """The records of an experiment, as far as a report needs them. ``occamrl.experiments.records.load`` gives these."""
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """The spec as it was parsed."""
+
+    @property
+    def cells(self) -> Sequence[Mapping[str, Any]]:
+        """The manifests of finished cells."""
+
+    @property
+    def curves(self) -> pa.Table:
+        """cell, problem, agent, seed, episode, regret, cumulative_regret, realised_return."""
+
+    @property
+    def phases(self) -> pa.Table:
+        """cell, problem, agent, seed, phase, epoch, label, episodes, regret, plans, realised_return, facts."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Cumulative regret of one cell at the episodes that were recorded (from 1, increasing)."""
+
+    episodes: Ints
+    regret: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One finished run."""
+
+    seed: int
+    manifest: Mapping[str, Any]
+    curve: Curve
+    phases: Sequence[Mapping[str, Any]]  # rows in order, facts parsed
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The cells of one agent on one problem, one per seed, by increasing seed."""
+
+    problem: str
+    agent: str
+    cells: Sequence[Cell]
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds, in the order of the cells."""
+        return [cell.seed for cell in self.cells]
+
+    def numbers(self, name: str) -> dict[int, float]:
+        """Return a number of the manifests by seed."""
+        return {cell.seed: float(cell.manifest[name]) for cell in self.cells}
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _names(parts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return a distinct name for each distinct (label, parameters): the label, and what differs if two share it."""
+    distinct = {_canonical([part["label"], part["parameters"]]): part for part in parts}
+    by_label: dict[str, list[str]] = {}
+    for key, part in distinct.items():
+        by_label.setdefault(str(part["label"]), []).append(key)
+    names = {}
+    for label, keys in by_label.items():
+        settings = [dict(distinct[key]["parameters"]) for key in keys]
+        every = sorted({name for setting in settings for name in setting})
+        differing = [name for name in every if len({_canonical(setting.get(name)) for setting in settings}) > 1]
+        for key, setting in zip(keys, settings, strict=True):
+            told = ", ".join(f"{name}={setting[name]}" for name in differing if name in setting)
+            names[key] = f"{label} ({told})" if told else label
+    return names
+
+
+def _rows_by_cell(table: pa.Table) -> dict[str, Ints]:
+    """Return the rows of each cell, in the order of the table."""
+    encoded = table.column("cell").combine_chunks().dictionary_encode()
+    codes = encoded.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    ids = encoded.dictionary.to_pylist()
+    cuts = np.searchsorted(codes[order], np.arange(len(ids) + 1))
+    return {name: order[cuts[i] : cuts[i + 1]] for i, name in enumerate(ids)}
+
+
+def _curves(table: pa.Table) -> dict[str, Curve]:
+    episodes = table.column("episode").to_numpy()
+    regret = table.column("cumulative_regret").to_numpy()
+    return {name: Curve(episodes[rows], regret[rows]) for name, rows in _rows_by_cell(table).items()}
+
+
+def _phases(table: pa.Table) -> dict[str, list[dict[str, Any]]]:
+    kept = table.select(["cell", "phase", "epoch", "label", "episodes", "facts"])
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in kept.to_pylist():
+        where = f"phases.parquet of cell {row['cell']}: facts of phase {row['phase']}"
+        facts = parse_json((row["facts"] or "{}").encode(), where)
+        found.setdefault(row["cell"], []).append({**row, "facts": facts if isinstance(facts, dict) else {}})
+    for rows in found.values():
+        rows.sort(key=lambda row: int(row["phase"]))
+    return found
+
+
+def groups(records: RecordsLike) -> list[Group]:
+    """Return the groups of an experiment, in the order in which its cells name problems and agents.
+
+    Cells with one label but different parameters are different problems (or agents) and told apart by what differs;
+    so are cells of one problem with different numbers of episodes.
+    """
+    manifests = list(records.cells)
+    problems = _names([manifest["problem"] for manifest in manifests])
+    agents = _names([manifest["agent"] for manifest in manifests])
+    lengths: dict[str, set[int]] = {}
+    for manifest in manifests:
+        key = _canonical([manifest["problem"]["label"], manifest["problem"]["parameters"]])
+        lengths.setdefault(key, set()).add(int(manifest["episodes"]))
+    curves, phases = _curves(records.curves), _phases(records.phases)
+    nothing = Curve(np.empty(0, np.int64), np.empty(0))
+    members: dict[tuple[str, str], list[Cell]] = {}
+    for manifest in manifests:
+        problem, agent = manifest["problem"], manifest["agent"]
+        key = _canonical([problem["label"], problem["parameters"]])
+        name = problems[key]
+        if len(lengths[key]) > 1:
+            name += f", {int(manifest['episodes']):,} episodes"
+        where = (name, agents[_canonical([agent["label"], agent["parameters"]])])
+        cell = str(manifest["cell"])
+        found = Cell(int(manifest["seed"]), manifest, curves.get(cell, nothing), phases.get(cell, []))
+        members.setdefault(where, []).append(found)
+    return [
+        Group(problem, agent, sorted(cells, key=lambda cell: cell.seed)) for (problem, agent), cells in members.items()
+    ]
+
+
+# ----------------------------------------------------------------------------------------------------
+# Statistics over seeds: the seed is the unit, and nothing inside a run counts as a repetition.
+#
+# Intervals are bootstrap intervals of SciPy: BCa, or the percentile method where BCa is degenerate (for instance when all
+# seeds agree). Below :data:`FEWEST` seeds there is no interval: two numbers do not tell how a third would fall. With ten
+# seeds a nominal 95 % interval of a mean covers about 90 %; that is a property of the bootstrap, not of this code.
+
+
+FEWEST = 3  # seeds for an interval
+CONFIDENCE = 0.95
+_RESAMPLES = 999
+_AT_ONCE = 4_000_000  # numbers held while resampling
+
+Statistic = Callable[..., Any]
+
+
+class Interval(NamedTuple):
+    """Ends of a confidence interval."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One number per seed, summarised. Intervals are None below :data:`FEWEST` seeds."""
+
+    seeds: int
+    mean: float
+    mean_interval: Interval | None
+    median: float
+    iqm: float  # mean of the middle half
+    iqm_interval: Interval | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Agent minus baseline, seed by seed under common random numbers; negative regret differences favour the agent."""
+
+    pairs: int
+    mean: float
+    interval: Interval | None
+    median: float
+    less: int  # seeds in which the agent's number is smaller
+    more: int
+    unpaired: tuple[int, ...]  # seeds that only one of the two has; left out
+
+
+def interquartile_mean(values: Floats, axis: int = -1) -> Any:
+    """Return the mean of the middle half of the values."""
+    return stats.trim_mean(values, 0.25, axis=axis)
+
+
+def bands(values: Floats, statistic: Statistic, *address: Address, confidence: float = CONFIDENCE) -> Floats | None:
+    """Return the bootstrap interval of a statistic, pointwise over the rows of ``values``.
+
+    Parameters
+    ----------
+    values : array, shape (points, seeds)
+        The same seeds are drawn for every point.
+    statistic : callable
+        Takes an ``axis``, as ``numpy.mean`` does.
+    *address : int or str
+        Where the random numbers of the bootstrap are found (:func:`occamrl.seeding.stream`).
+
+    Returns
+    -------
+    array, shape (2, points), or None with too few seeds.
+    """
+    points, seeds = values.shape
+    if seeds < FEWEST or points == 0:
+        return None
+    batch = max(1, min(_RESAMPLES, _AT_ONCE // (points * seeds)))
+
+    def resampled(method: Any, rows: Floats) -> Floats:
+        with warnings.catch_warnings():  # degenerate rows are found below, by their nan
+            warnings.simplefilter("ignore", stats.DegenerateDataWarning)
+            warnings.simplefilter("ignore", RuntimeWarning)
+            found = stats.bootstrap(
+                (rows,),
+                statistic,
+                axis=-1,
+                confidence_level=confidence,
+                n_resamples=_RESAMPLES,
+                batch=batch,
+                vectorized=True,
+                method=method,
+                rng=stream(0, "bootstrap", *address),
+            )
+        return np.stack([found.confidence_interval.low, found.confidence_interval.high])
+
+    ends = resampled("BCa", values)
+    degenerate = ~np.isfinite(ends).all(axis=0)
+    if degenerate.any():
+        ends[:, degenerate] = resampled("percentile", values[degenerate])
+    return ends
+
+
+def intervals(rows: Sequence[Floats], statistic: Statistic, *address: Address) -> list[Interval | None]:
+    """Return the bootstrap interval of each row, one number per seed; None for rows with too few seeds.
+
+    Rows of one length are resampled together, which is much faster than one by one; each interval is valid by itself.
+    """
+    found: list[Interval | None] = [None] * len(rows)
+    for size in sorted({row.size for row in rows}):
+        at = [i for i, row in enumerate(rows) if row.size == size]
+        ends = bands(np.stack([rows[i] for i in at]), statistic, *address, size)
+        if ends is not None:
+            for i, low, high in zip(at, *ends, strict=True):
+                found[i] = Interval(float(low), float(high))
+    return found
+
+
+def summarise(rows: Sequence[Floats], *address: Address) -> list[Summary]:
+    """Return mean, median and IQM of each row, one number per seed, with bootstrap intervals."""
+    means = intervals(rows, np.mean, *address, "mean")
+    iqms = intervals(rows, interquartile_mean, *address, "iqm")
+    return [
+        Summary(
+            seeds=values.size,
+            mean=float(values.mean()),
+            mean_interval=mean,
+            median=float(np.median(values)),
+            iqm=float(interquartile_mean(values)),
+            iqm_interval=iqm,
+        )
+        for values, mean, iqm in zip(rows, means, iqms, strict=True)
+    ]
+
+
+def paired(
+    pairs: Sequence[tuple[Mapping[int, float], Mapping[int, float]]], *address: Address
+) -> list[Difference | None]:
+    """Return, for each (agent, baseline) by seed, the differences over the seeds that both have; None without any."""
+    common = [sorted(agent.keys() & baseline.keys()) for agent, baseline in pairs]
+    rows = [
+        np.array([agent[seed] - baseline[seed] for seed in seeds])
+        for (agent, baseline), seeds in zip(pairs, common, strict=True)
+    ]
+    return [
+        Difference(
+            pairs=row.size,
+            mean=float(row.mean()),
+            interval=ends,
+            median=float(np.median(row)),
+            less=int((row < 0).sum()),
+            more=int((row > 0).sum()),
+            unpaired=tuple(sorted(agent.keys() ^ baseline.keys())),
+        )
+        if row.size
+        else None
+        for (agent, baseline), row, ends in zip(pairs, rows, intervals(rows, np.mean, *address, "paired"), strict=True)
+    ]
+
+
+def reverse(difference: Difference) -> Difference:
+    """Return baseline - agent."""
+    ends = difference.interval
+    return Difference(
+        pairs=difference.pairs,
+        mean=-difference.mean,
+        interval=None if ends is None else Interval(-ends.high, -ends.low),
+        median=-difference.median,
+        less=difference.more,
+        more=difference.less,
+        unpaired=difference.unpaired,
+    )
+
+
+def slope(episodes: Ints, cumulative_regret: Floats, decades: float = 1.0, points: int = 33) -> float:
+    """Return the slope of log regret against log episode over the last ``decades`` of a run; nan if it has none.
+
+    Least squares on log-spaced points, read off the curve by interpolation in logarithms, so that the way a curve was
+    thinned does not weigh. A curve that is zero somewhere in that part has no slope: it is ``nan``.
+    """
+    positive = (episodes > 0) & (cumulative_regret > 0)
+    if positive.sum() < 2:
+        return math.nan
+    end = float(episodes[-1])
+    begin = max(end / 10**decades, 1.0)
+    inside = episodes >= begin
+    if not positive[inside].all() or inside.sum() < 2:
+        return math.nan
+    x = np.linspace(math.log(max(begin, float(episodes[positive][0]))), math.log(end), points)
+    if x[-1] - x[0] < math.log(2.0):
+        return math.nan
+    y = np.interp(x, np.log(episodes[positive]), np.log(cumulative_regret[positive]))
+    return round(float(np.polyfit(x, y, 1)[0]), 9) + 0.0  # a flat curve has slope 0, not a rounding error
+
+
+# ----------------------------------------------------------------------------------------------------
+# Numbers as a page holds them: six significant digits, and None for what is not a number.
+
+
+LARGEST = 1e300
+
+
+def is_number(value: Any) -> bool:
+    """Say whether a fact from a record is a number that can be drawn: finite, and no integer beyond all floats."""
+    return type(value) in (int, float) and abs(value) <= LARGEST
+
+
+def plain(value: Any) -> float | int | None:
+    """Return a number with six significant digits, a whole one as an int; None for nan, infinities and None."""
+    if value is None or not math.isfinite(value):
+        return None
+    short = float(f"{float(value):.6g}")
+    return int(short) if short == int(short) and abs(short) < 1e15 else short
+
+
+def plains(values: Iterable[Any]) -> list[float | int | None]:
+    """Return numbers with six significant digits."""
+    return [plain(value) for value in values]
+
+
+# ----------------------------------------------------------------------------------------------------
+# What a selector decided, over epochs and seeds: classes, coordinates, norm bounds, and the statistics behind them.
+
+
+CHOICES = ("chosen", "active", "norm_bound")  # in this order the first one a phase has is its decision
+
+
+class LockIn(NamedTuple):
+    """When a run made up its mind."""
+
+    epoch: int  # of the first phase from which the decision no longer changes
+    episode: int  # the first episode (from 1) of that phase
+    changed_last: bool  # the last decision differs from the one before: it may not be settled
+    decision: Any
+
+
+@dataclass(frozen=True)
+class Step:
+    """One decision of one run: the last phase of an epoch that has it."""
+
+    epoch: int
+    episode: int  # the first episode (from 1) of that phase
+    facts: Mapping[str, Any]
+
+
+def choice_of(cells: Sequence[Cell]) -> str | None:
+    """Return which kind of decision the phases of these cells carry; None if none."""
+    for name in CHOICES:
+        if any(plain_choice(name, phase["facts"].get(name)) is not None for cell in cells for phase in cell.phases):
+            return name
+    return None
+
+
+def plain_choice(name: str, value: Any) -> Any:
+    """Return a decision as it is compared and shown: an int, a sorted tuple of ints, or a float; None if it is none."""
+    if name == "active":
+        if not isinstance(value, list) or not all(type(j) is int and 0 <= j < 2**53 for j in value):
+            return None
+        return tuple(sorted(value))
+    if not is_number(value):
+        return None
+    return int(value) if name == "chosen" else float(value)
+
+
+def _walk(cell: Cell, name: str) -> list[tuple[int, int, Any]]:
+    """Return (epoch, first episode, decision) of every phase that has a decision."""
+    begin, found = 1, []
+    for phase in cell.phases:
+        decision = plain_choice(name, phase["facts"].get(name))
+        if decision is not None:
+            found.append((int(phase["epoch"]), begin, decision))
+        begin += int(phase["episodes"])
+    return found
+
+
+def lock_in(cell: Cell, name: str) -> LockIn | None:
+    """Return the first phase from which the decision no longer changes; None for a run without decisions."""
+    walk = _walk(cell, name)
+    if not walk:
+        return None
+    first = len(walk) - 1
+    while first > 0 and walk[first - 1][2] == walk[-1][2]:
+        first -= 1
+    epoch, episode, decision = walk[first]
+    return LockIn(epoch, episode, changed_last=first > 0 and first == len(walk) - 1, decision=decision)
+
+
+def steps(cell: Cell, name: str) -> dict[int, Step]:
+    """Return the last decision of each epoch, by epoch."""
+    begin, found = 1, {}
+    for phase in cell.phases:
+        epoch = int(phase["epoch"])
+        if plain_choice(name, phase["facts"].get(name)) is not None:
+            found[epoch] = Step(epoch, begin, phase["facts"])
+        begin += int(phase["episodes"])
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------
+# The decisions of a group as tables over epochs: shares of seeds, single seeds, and statistics against thresholds.
+
+
+MOST_EPOCHS = 120
+MOST_ROWS = 64
+MOST_SEEDS = 50  # listed one by one
+MOST_LINES = 64
+
+_EVIDENCE = {"chosen": "statistics", "active": "estimate"}  # the list that is held against the threshold
+
+
+def _kept_epochs(walks: Sequence[dict[int, Step]]) -> tuple[list[int], int]:
+    """Return the epochs that are shown, and how many there are."""
+    epochs = sorted({epoch for walk in walks for epoch in walk})
+    if len(epochs) <= MOST_EPOCHS:
+        return epochs, len(epochs)
+    at = np.unique(np.linspace(0, len(epochs) - 1, MOST_EPOCHS).round().astype(int))
+    return [epochs[i] for i in at], len(epochs)
+
+
+def _members(decision: Any) -> tuple[int, ...]:
+    return decision if isinstance(decision, tuple) else (decision,)
+
+
+def _shares(table: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """Return, for each class or coordinate and epoch, the share of seeds in which it was chosen or active."""
+    columns = [[decision for decision in column if decision is not None] for column in zip(*table, strict=True)]
+    counts = [Counter(row for decision in column for row in _members(decision)) for column in columns]
+    rows: Counter[int] = sum(counts, Counter())
+    kept = sorted(row for row, _ in rows.most_common(MOST_ROWS))
+    reached = [len(column) for column in columns]
+    share = [[plain(count[row] / of) for count, of in zip(counts, reached, strict=True)] for row in kept]
+    return {"rows": kept, "hidden": len(rows) - len(kept), "share": share, "reached": reached}
+
+
+def _spread(columns: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Return median, smallest and largest over seeds, epoch by epoch."""
+    ends: dict[str, Any] = {"median": np.median, "low": np.min, "high": np.max}
+    return {name: [plain(f(column)) if column else None for column in columns] for name, f in ends.items()}
+
+
+def _numbers(value: Any) -> list[float]:
+    if not isinstance(value, list) or not all(is_number(part) for part in value):
+        return []
+    return [float(part) for part in value]
+
+
+def _evidence(kind: str, walks: Sequence[dict[int, Step]], epochs: Sequence[int]) -> dict[str, Any] | None:
+    """Return what was held against the threshold: T_m of each class, or the size of each coordinate's estimate."""
+    name = _EVIDENCE.get(kind)
+    if name is None:
+        return None
+    columns: list[list[list[float]]] = []  # [epoch][seed][line]
+    thresholds: list[list[float]] = []
+    for epoch in epochs:
+        found = [walk[epoch].facts for walk in walks if epoch in walk]
+        usable = [facts for facts in found if is_number(facts.get("threshold")) and facts.get(name)]
+        columns.append([_numbers(facts[name]) for facts in usable])
+        thresholds.append([float(facts["threshold"]) for facts in usable])
+    width = max((len(line) for column in columns for line in column), default=0)
+    if width == 0:
+        return None
+    size = np.abs if kind == "active" else np.asarray
+    lines = [
+        _spread([[float(size(line[m])) for line in column if m < len(line)] for column in columns])
+        for m in range(min(width, MOST_LINES))
+    ]
+    first = 1 if kind == "chosen" else 0  # classes are counted from 1, coordinates from 0
+    names = list(range(first, first + len(lines)))
+    return {"of": name, "names": names, "hidden": width - len(lines), "lines": lines, "threshold": _spread(thresholds)}
+
+
+def _settled(group: Group, kind: str) -> dict[str, Any] | None:
+    """Return when the seeds settled, and on what; None for norm bounds, which are estimated anew each time."""
+    locks = [lock for cell in group.cells if (lock := lock_in(cell, kind)) is not None]
+    if kind == "norm_bound" or not locks:
+        return None
+    final = Counter(_shown(lock.decision) for lock in locks)
+    epochs = np.array([lock.epoch for lock in locks])
+    return {
+        "seeds": len(locks),
+        "epoch": plains([np.median(epochs), epochs.min(), epochs.max()]),
+        "episode": plain(np.median([lock.episode for lock in locks])),
+        "unsettled": sum(lock.changed_last for lock in locks),
+        "final": [[decision, count] for decision, count in final.most_common(5)],
+    }
+
+
+def _shown(decision: Any) -> str:
+    if not isinstance(decision, tuple):
+        return str(decision)
+    return "{" + ", ".join(map(str, decision[:12])) + (", ..." if len(decision) > 12 else "") + "}"
+
+
+def decisions(group: Group) -> dict[str, Any] | None:
+    """Return the decisions of a group as plain data; None for agents that make none."""
+    kind = choice_of(group.cells)
+    if kind is None:
+        return None
+    walks = [steps(cell, kind) for cell in group.cells]
+    epochs, in_all = _kept_epochs(walks)
+    table = [
+        [plain_choice(kind, walk[epoch].facts[kind]) if epoch in walk else None for epoch in epochs] for walk in walks
+    ]
+    starts = [[walk[epoch].episode for walk in walks if epoch in walk] for epoch in epochs]
+    found: dict[str, Any] = {
+        "kind": kind,
+        "epochs": epochs,
+        "epochs_in_all": in_all,
+        "episode": [plain(np.median(column)) for column in starts],
+        "seeds": group.seeds[:MOST_SEEDS],
+        "choices": [[list(c) if isinstance(c, tuple) else c for c in line] for line in table[:MOST_SEEDS]],
+        "settled": _settled(group, kind),
+        "evidence": _evidence(kind, walks, epochs),
+    }
+    if kind == "norm_bound":
+        found["choices"] = [plains(line) for line in found["choices"]]
+        return found | _spread([[c for c in column if c is not None] for column in zip(*table, strict=True)])
+    return found | _shares(table)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Regret curves over seeds: read off on one grid of episodes, averaged, and given a band.
+
+
+POINTS = 200  # of a curve on the page
+
+
+class MeanCurve(NamedTuple):
+    """Mean cumulative regret over seeds; ``band`` is the pointwise interval of the mean, None with too few seeds."""
+
+    episodes: Ints
+    mean: Floats
+    band: Floats | None  # [2, points]
+    smallest: Floats  # over seeds
+    largest: Floats
+
+
+def grid(last: int, points: int = POINTS) -> Ints:
+    """Return about ``points`` episodes from 1 to ``last``, half of them spread evenly, half in the logarithm."""
+    even = np.linspace(1, last, points // 2)
+    early = np.geomspace(1, last, points - points // 2)
+    return np.unique(np.concatenate([even, early]).round().astype(np.int64))
+
+
+def at(curve: Curve, episodes: Ints) -> Floats:
+    """Return cumulative regret at any episode, linear between those recorded and from zero before the first."""
+    x = np.concatenate([[0], curve.episodes])
+    values: Floats = np.interp(episodes, x, np.concatenate([[0.0], curve.regret]))
+    return values
+
+
+def mean_curve(group: Group, points: int = POINTS) -> MeanCurve | None:
+    """Return the mean curve of a group; None without data. Runs of unequal length are cut at the shortest."""
+    curves = [cell.curve for cell in group.cells if cell.curve.episodes.size]
+    if not curves:
+        return None
+    episodes = grid(min(int(curve.episodes[-1]) for curve in curves), points)
+    values = np.stack([at(curve, episodes) for curve in curves], axis=1)  # [points, seeds]
+    band = bands(values, np.mean, group.problem, group.agent, "curve")
+    return MeanCurve(episodes, values.mean(axis=1), band, values.min(axis=1), values.max(axis=1))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Writing a parsed spec back as TOML, so that a page carries the file to run it again.
+
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def _text(value: str) -> str:
+    # JSON's escapes are TOML's, except that JSON leaves DEL as it is and writes others as surrogate pairs.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _text(name)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return str(value) if math.isfinite(value) else str(value).replace("infinity", "inf")
+    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_value(part) for part in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(str(name))} = {_value(part)}" for name, part in value.items()) + "}"
+    return _text(str(value))
+
+
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(part, Mapping) for part in value)
+
+
+def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
+    """Return a table: its plain values first, then its tables, then its arrays of tables."""
+    lines = [
+        f"{_key(name)} = {_value(value)}"
+        for name, value in table.items()
+        if value is not None and not isinstance(value, Mapping) and not _is_tables(value)
+    ]
+    for name, value in table.items():
+        heading = ".".join(_key(part) for part in (*path, name))
+        if isinstance(value, Mapping):
+            lines += ["", f"[{heading}]", *_lines(value, (*path, name))]
+        elif _is_tables(value):
+            for part in value:
+                lines += ["", f"[[{heading}]]", *_lines(part, (*path, name))]
+    return lines
+
+
+def dumps(table: Mapping[str, Any]) -> str:
+    """Return TOML that parses to ``table``; entries that are None, which TOML cannot say, are left out."""
+    return "\n".join(_lines(table, ())).strip("\n") + "\n"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Everything a page or a figure shows, as plain data: computed once here, drawn elsewhere.
+
+
+class Memory:
+    """What was computed for the last report: a cell never changes, so a group of the same cells gives the same."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[Any, ...], Any] = {}
+        self._now: dict[tuple[Any, ...], Any] = {}
+
+    def of(self, what: str, members: Sequence[Group], make: Callable[[], Any]) -> Any:
+        """Return what ``make`` gives, or gave for the same cells in this report or the last."""
+        cells = tuple(
+            (group.agent, group.problem, *(str(cell.manifest["cell"]) for cell in group.cells)) for group in members
+        )
+        key = (what, cells)
+        if key not in self._now:
+            self._now[key] = self._last[key] if key in self._last else make()
+        return self._now[key]
+
+    def turn(self) -> None:
+        """Forget what the report that ends here did not use."""
+        self._last, self._now = self._now, {}
+
+
+MOST_BASELINES = 12  # with more agents, differences are against one baseline only
+MOST_PROGRESS = 64  # running cells that are listed
+
+
+def _ends(ends: Interval | None) -> list[float | int | None] | None:
+    return None if ends is None else plains(ends)
+
+
+def _curve(group: Group) -> dict[str, Any] | None:
+    curve = mean_curve(group)
+    if curve is None:
+        return None
+    return {
+        "episode": curve.episodes.tolist(),
+        "mean": plains(curve.mean),
+        "low": None if curve.band is None else plains(curve.band[0]),
+        "high": None if curve.band is None else plains(curve.band[1]),
+        "smallest": plains(curve.smallest),
+        "largest": plains(curve.largest),
+    }
+
+
+def _of_cells(group: Group) -> dict[str, Any]:
+    """Return what concerns one agent on one problem alone."""
+    episodes = sum(group.numbers("episodes").values())
+    return {
+        "seeds": group.seeds,
+        "episodes": int(group.cells[0].manifest["episodes"]),
+        "curve": _curve(group),
+        "totals": plains(group.numbers("total_regret").values()),
+        "plans": plain(np.mean(list(group.numbers("plans").values()))),
+        "pessimistic": plain(sum(group.numbers("pessimistic_episodes").values()) / max(episodes, 1)),
+        "wall_time": plain(np.mean(list(group.numbers("wall_time").values()))),
+        "decisions": decisions(group),
+    }
+
+
+def _of_seeds(members: Sequence[Group]) -> list[dict[str, Any]]:
+    """Return total regret and log-log slope of every agent on one problem, with intervals over seeds."""
+    problem = members[0].problem
+    regrets = summarise([np.array(list(group.numbers("total_regret").values())) for group in members], problem)
+    slopes = [np.array([slope(cell.curve.episodes, cell.curve.regret) for cell in group.cells]) for group in members]
+    slopes = [row[np.isfinite(row)] for row in slopes]  # seeds without a slope are left out, and counted out
+    return [
+        {
+            "regret": {
+                "mean": plain(regret.mean),
+                "interval": _ends(regret.mean_interval),
+                "median": plain(regret.median),
+                "iqm": plain(regret.iqm),
+                "iqm_interval": _ends(regret.iqm_interval),
+            },
+            "slope": {"seeds": row.size, "mean": plain(row.mean()), "interval": _ends(ends)} if row.size else None,
+        }
+        for regret, row, ends in zip(regrets, slopes, intervals(slopes, np.mean, problem, "slope"), strict=True)
+    ]
+
+
+def _row(agent: int, baseline: int, found: Difference) -> dict[str, Any]:
+    return {
+        "agent": agent,
+        "baseline": baseline,
+        "pairs": found.pairs,
+        "mean": plain(found.mean),
+        "interval": _ends(found.interval),
+        "median": plain(found.median),
+        "less": found.less,
+        "more": found.more,
+        "unpaired": list(found.unpaired),
+    }
+
+
+def _differences(members: Mapping[int, Group], baseline: int) -> list[dict[str, Any]]:
+    """Return paired differences of total regret: every pair both ways, or against one baseline if there are many."""
+    totals = {agent: group.numbers("total_regret") for agent, group in members.items()}
+    pairs = list(combinations(members, 2))
+    if len(members) > MOST_BASELINES:
+        pairs = [pair for pair in pairs if baseline in pair]
+    problem = next(iter(members.values())).problem
+    rows = []
+    for (a, b), found in zip(pairs, paired([(totals[a], totals[b]) for a, b in pairs], problem), strict=True):
+        if found is not None:
+            rows += [_row(a, b, found), _row(b, a, reverse(found))]
+    return rows
+
+
+def _problem(name: str, members: Mapping[int, Group], baseline: int, memory: Memory) -> dict[str, Any]:
+    every = list(members.values())
+    over_seeds = memory.of("seeds", every, partial(_of_seeds, every))
+    return {
+        "name": name,
+        "agents": [
+            {"agent": index, **memory.of("cells", (group,), partial(_of_cells, group)), **numbers}
+            for (index, group), numbers in zip(members.items(), over_seeds, strict=True)
+        ],
+        "differences": memory.of(
+            f"differences {[*members]} {baseline}", every, partial(_differences, members, baseline)
+        ),
+    }
+
+
+def _cell_id(cell: Any) -> str:
+    return str(cell.get("cell", "")) if isinstance(cell, Mapping) else str(cell)
+
+
+def _failure(cell: Any) -> dict[str, str]:
+    about: Mapping[str, Any] = cell if isinstance(cell, Mapping) else {}
+    parts = [str(about[part]["label"]) for part in ("problem", "agent") if isinstance(about.get(part), Mapping)]
+    parts += [f"seed {about['seed']}"] if "seed" in about else []
+    return {"cell": _cell_id(cell), "who": ", ".join(parts), "reason": str(about.get("reason") or "not stated")}
+
+
+def _variants(manifests: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
+    """Return every fact of the manifests' ``name`` with the values it took and in how many cells."""
+    counts: dict[str, dict[str, int]] = {}
+    for manifest in manifests:
+        for key, value in dict(manifest.get(name) or {}).items():
+            text = value if isinstance(value, str) else json.dumps(value, default=str)
+            values = counts.setdefault(str(key), {})
+            values[text] = values.get(text, 0) + 1
+    return [{"name": key, "values": [[text, n] for text, n in values.items()]} for key, values in counts.items()]
+
+
+_PROGRESS = ("episodes", "total", "regret", "rate")
+
+
+def standing(done: int, now: Unfinished) -> dict[str, Any]:
+    """Return how far an experiment has come, with the progress of running cells and the reasons of failed ones."""
+    counts = {name: len(getattr(now, name)) for name in ("running", "missing", "failed")}
+    running = now.running if isinstance(now.running, Mapping) else {}
+    return {
+        "done": done,
+        **counts,
+        "total": done + sum(counts.values()),
+        "failures": [_failure(cell) for cell in now.failed],
+        "progress": [
+            {"cell": str(cell), **{name: plain(about.get(name)) for name in _PROGRESS}}
+            for cell, about in running.items()
+        ][:MOST_PROGRESS],
+    }
+
+
+def build(records: RecordsLike, baseline: str | None = None, memory: Memory | None = None) -> dict[str, Any]:
+    """Return the data of a report.
+
+    Parameters
+    ----------
+    records : Records
+        What ``occamrl.experiments.records.load`` gives.
+    baseline : str, optional
+        The agent that the table of differences opens with; otherwise the spec's ``baseline``, or the first agent.
+    memory : Memory, optional
+        Carried from one report of a folder to the next, it saves what has not changed.
+    """
+    memory = memory or Memory()
+    found = groups(records)
+    agents = list(dict.fromkeys(group.agent for group in found))
+    wanted = baseline if baseline is not None else records.spec.get("baseline")
+    if baseline is not None and baseline not in agents:
+        raise UnknownName("baseline", got=baseline, known=agents)
+    against = agents.index(wanted) if wanted in agents else 0
+    problems: dict[str, dict[int, Group]] = {}
+    for group in found:
+        problems.setdefault(group.problem, {})[agents.index(group.agent)] = group
+    shown = [_problem(name, dict(sorted(members.items())), against, memory) for name, members in problems.items()]
+    memory.turn()
+    return {
+        "format": 1,
+        "name": records.name,
+        "description": str(records.spec.get("description") or ""),
+        "confidence": CONFIDENCE,
+        "fewest": FEWEST,
+        "status": standing(len(records.cells), records),
+        "agents": agents,
+        "baseline": against,
+        "problems": shown,
+        "spec": dumps(records.spec),
+        "versions": _variants(records.cells, "versions"),
+        "machine": _variants(records.cells, "machine"),
+    }

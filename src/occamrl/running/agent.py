@@ -1,0 +1,171 @@
+"""``Agent``: an algorithm and what it has learned, with the verbs of Stable-Baselines3: learn, predict, save, load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from occamrl import protocols as contracts
+from occamrl import seeding
+from occamrl._core.loop import open_episode
+from occamrl.envs.spaces import Digits, Discretiser, Range
+from occamrl.envs.wrapper import FiniteEnvironment, require_finite
+from occamrl.errors import EnvironmentFault, Interrupted, OccamRLError, ParameterError
+from occamrl.protocols import Ints
+from occamrl.running.environments import Session
+from occamrl.running.result import Learned
+from occamrl.running.run import learn
+from occamrl.running.storage import load_learned, save_learned
+
+
+class Agent:
+    """An algorithm at work in an environment.
+
+    Parameters
+    ----------
+    algorithm : learner or selector
+    env : gymnasium.Env or FiniteEnvironment, optional
+        Can also be given to :meth:`learn`.
+    seed : int
+    about
+        ``known``, ``horizon``, ``reward_range``, ``discretiser`` of :class:`FiniteEnvironment`.
+    """
+
+    def __init__(self, algorithm: contracts.Agent, env: Any = None, *, seed: int = 0, **about: Any) -> None:
+        self.algorithm = algorithm
+        self.seed = seed
+        self.result: Learned | None = None  # of everything learned so far
+        self._about = about
+        self._environment: FiniteEnvironment | None = None
+        self._policies: dict[int, Ints] = {}
+        if env is not None:
+            self.set_env(env)
+
+    def set_env(self, env: gym.Env[Any, Any] | FiniteEnvironment) -> None:
+        """Take another environment of the same kind, or the first."""
+        about = dict(self._about)
+        if self.result is not None and not isinstance(env, FiniteEnvironment) and "known" not in about:
+            place = self.result.place
+            about.update(known=place.known, reward_range=tuple(place.rewards))
+            for name, codec in (("discretiser", place.observation), ("action_discretiser", place.action)):
+                if isinstance(codec, Discretiser):
+                    about.setdefault(name, codec)
+        self._environment = require_finite(env, **about)
+
+    def learn(self, episodes: int, env: Any = None, **options: Any) -> Agent:
+        """Learn for that many more episodes; twice x equals once 2x, to the bit. Returns the agent itself.
+
+        ``options`` are those of :func:`occamrl.learn`: callbacks, checkpoint, progress, replay, allow_truncation. An
+        error leaves the agent with what it had learned before.
+        """
+        if env is not None:
+            self.set_env(env)
+        if self._environment is None:
+            raise OccamRLError("no environment: give one to Agent, set_env or learn")
+        if "continue_from" in options or "seed" in options:
+            raise ParameterError("learn", got="continue_from or seed", expected="neither: the agent has its own")
+        start = {"continue_from": self.result} if self.result is not None else {"seed": self.seed}
+        self._policies.clear()
+        try:
+            self.result = learn(self.algorithm, self._environment, episodes=episodes, **start, **options)
+        except (EnvironmentFault, Interrupted) as error:
+            if isinstance(error.result, Learned):
+                self.result = error.result
+            raise
+        return self
+
+    def predict(
+        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
+    ) -> tuple[Any, Any]:
+        """Return (action, state): what the policy now in play would do, without learning.
+
+        The policy of a finite horizon depends on the step, and the plan on where the episode began. ``state`` carries
+        both: pass None (or ``episode_start`` True) at the beginning of an episode and what was returned after that, as
+        with a recurrent policy. Arrays of observations (one row per environment) give arrays. Policies here are
+        deterministic; ``deterministic`` is accepted for the sake of the convention.
+        """
+        place = self._learned().place
+        if _is_batch(place.observation, observation):
+            rows = list(observation)
+            states = [None] * len(rows) if state is None else list(state)
+            starts = np.broadcast_to(False if episode_start is None else episode_start, (len(rows),))
+            pairs = [
+                self._predict(row, None if begins else each)
+                for row, each, begins in zip(rows, states, starts, strict=True)
+            ]
+            return np.array([action for action, _ in pairs]), np.array([after for _, after in pairs])
+        return self._predict(observation, None if episode_start is not None and np.all(episode_start) else state)
+
+    def _predict(self, observation: Any, state: Any) -> tuple[Any, Any]:
+        place = self._learned().place
+        s = place.observation.encode(observation)
+        h, start = (0, s) if state is None else _carried(state)
+        if not 0 <= h < place.known.horizon or not 0 <= start < place.known.states:
+            expected = f"None, or what predict returned, for one of the {place.known.horizon} steps of an episode"
+            raise ParameterError("state", got=state, expected=expected)
+        return place.action.decode(int(self.policy(start)[h, s])), np.array([h + 1, start])
+
+    def policy(self, start: int) -> Ints:
+        """Return the actions [H, S] of an episode that begins in state ``start``."""
+        if start not in self._policies:
+            learned = self._learned()
+            walk, known = learned.walk.fork(), learned.place.known
+            walk.reserve(1)
+            actions = np.zeros((known.horizon, known.states), dtype=np.int64)
+            key = seeding.key(learned.seed, "agent")
+            open_episode(walk.model, walk.state, start, key, learned.total_episodes, actions)
+            self._policies[start] = actions
+        return self._policies[start]
+
+    def _learned(self) -> Learned:
+        if self.result is None:
+            if self._environment is None:
+                raise OccamRLError("nothing learned and no environment: give one to Agent or set_env")
+            self.result = Session(self.algorithm, self._environment, self.seed).result()
+        return self.result
+
+    def save(self, path: str | Path) -> None:
+        """Write the algorithm and all it has learned to one file, without pickle."""
+        save_learned(self._learned(), path)
+
+    @classmethod
+    def load(
+        cls, path: str | Path, env: Any = None, *, algorithm: contracts.Agent | None = None, **about: Any
+    ) -> Agent:
+        """Return the agent of a file; give ``env`` to go on learning, nothing to predict.
+
+        A file that is truncated, changed or holds pickled objects is refused by its name; nothing in it is executed.
+        ``algorithm`` is needed only for one with parameters that no file can hold, and must be the same.
+        """
+        learned = load_learned(path, algorithm)
+        made = cls(learned.agent, seed=learned.seed, **about)
+        made.result = learned
+        if env is not None:
+            made.set_env(env)
+        return made
+
+    def __repr__(self) -> str:
+        return f"Agent({type(self.algorithm).__name__}, {self.result!r})"
+
+
+def _carried(state: Any) -> tuple[int, int]:
+    """Return the step and the first state that a state of ``predict`` carries; a step of -1 if it is none."""
+    try:
+        h, start = (int(part) for part in state)
+    except (TypeError, ValueError):
+        return -1, -1
+    return h, start
+
+
+def _is_batch(codec: Any, observation: Any) -> bool:
+    """Say whether an array holds one observation per row."""
+    if isinstance(codec, Range):
+        return np.ndim(observation) == 1
+    if isinstance(codec, Digits):
+        return np.ndim(observation) == len(codec.shape) + 1
+    if isinstance(codec, Discretiser):
+        return np.ndim(observation) == len(codec.shape or (1,)) + 1
+    return False

@@ -1,0 +1,308 @@
+"""Walking through an agent's phases: who plays now, for how many more episodes, and what came of it.
+
+A plain learner is an agent with one endless phase. The fused loop and the step-by-step interaction share this walk, so
+that a selector behaves alike in both.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+
+from occamrl._core.rows import RowTable, require_sound
+from occamrl.errors import CheckpointError, ContractError, ParameterError
+from occamrl.protocols import Agent, Floats, Ints, Known, Learner, Phase, PhaseOutcome, Selector
+
+# ----------------------------------------------------------------------------------------------------
+# What is kept of every episode: all of them at first, then log-spaced ones, with exact totals throughout.
+#
+# Which episodes are kept is a fixed sequence that does not depend on how long a run will be or how it is cut into
+# pieces, so a run continued later has the same curve as one that was never interrupted.
+
+
+KEEP_ALL_UNTIL = 1_000_000
+POINTS_PER_DECADE = 1_000
+
+
+def kept_episodes(first: int, last: int, keep_all_until: int = KEEP_ALL_UNTIL) -> Ints:
+    """Return the numbers (from 1) of the kept episodes in [first, last]."""
+    every = np.arange(first, min(last, keep_all_until) + 1, dtype=np.int64)
+    if last <= keep_all_until:
+        return every
+    low = max(first, keep_all_until + 1)
+    j = np.arange(np.floor(POINTS_PER_DECADE * np.log10(low)) - 1, np.ceil(POINTS_PER_DECADE * np.log10(last)) + 2)
+    marks = np.unique(np.floor(10.0 ** (j / POINTS_PER_DECADE)).astype(np.int64))
+    return np.concatenate([every, marks[(marks >= low) & (marks <= last)]])
+
+
+def running_total(before: float, values: Floats) -> float:
+    """Return ``before`` plus all values, added one after another: the same bits however they are cut into chunks."""
+    return float(np.cumsum(np.concatenate([[before], values]))[-1])
+
+
+class Recorder:
+    """Collects curves chunk by chunk; sums run one episode after another, so chunks do not matter to the last bit."""
+
+    def __init__(self, keep_all_until: int = KEEP_ALL_UNTIL) -> None:
+        self.keep_all_until = keep_all_until
+        self.episodes = 0
+        self.total_regret = 0.0
+        self.total_return = 0.0
+        self._last = (0.0, 0.0)
+        self._kept = 0
+        self._numbers = np.zeros(0, dtype=np.int64)
+        self._curves = np.zeros((3, 0))  # regret, cumulative regret, realised return
+
+    def add(self, regret: Floats, returns: Floats) -> None:
+        """Take in the next episodes."""
+        if not regret.size:
+            return
+        first = self.episodes + 1
+        self.episodes += regret.size
+        cumulative = np.cumsum(np.concatenate([[self.total_regret], regret]))[1:]
+        self.total_regret = float(cumulative[-1])
+        self.total_return = running_total(self.total_return, returns)
+        self._last = (float(regret[-1]), float(returns[-1]))
+        kept = kept_episodes(first, self.episodes, self.keep_all_until)
+        self._grow(self._kept + kept.size)
+        into = slice(self._kept, self._kept + kept.size)
+        self._numbers[into] = kept
+        for row, curve in enumerate((regret, cumulative, returns)):
+            self._curves[row, into] = curve[kept - first]
+        self._kept += kept.size
+
+    def _grow(self, size: int) -> None:
+        """Make room, doubling, so that many short chunks cost no more than a few long ones."""
+        if size > self._numbers.size:
+            capacity = max(size, 2 * self._numbers.size)
+            numbers, curves = np.zeros(capacity, dtype=np.int64), np.zeros((3, capacity))
+            numbers[: self._kept], curves[:, : self._kept] = (
+                self._numbers[: self._kept],
+                self._curves[:, : self._kept],
+            )
+            self._numbers, self._curves = numbers, curves
+
+    def curves(self) -> tuple[Ints, Floats, Floats, Floats]:
+        """Return (episode numbers, regret, cumulative regret, realised returns), ending with the last episode."""
+        numbers, curves = self._numbers[: self._kept], self._curves[:, : self._kept]
+        if self.episodes and (not numbers.size or numbers[-1] != self.episodes):
+            last = [[self._last[0]], [self.total_regret], [self._last[1]]]
+            numbers, curves = np.append(numbers, self.episodes), np.concatenate([curves, last], axis=1)
+        return numbers.copy(), curves[0].copy(), curves[1].copy(), curves[2].copy()
+
+    def to_tree(self) -> dict[str, Any]:
+        """Return everything as plain data and arrays."""
+        return {
+            "keep_all_until": self.keep_all_until,
+            "episodes": self.episodes,
+            "total_regret": self.total_regret,
+            "total_return": self.total_return,
+            "last": list(self._last),
+            "numbers": self._numbers[: self._kept].copy(),
+            "curves": self._curves[:, : self._kept].copy(),
+        }
+
+    @classmethod
+    def from_tree(cls, tree: dict[str, Any]) -> Recorder:
+        """Return the recorder of a tree."""
+        numbers, curves = tree["numbers"], tree["curves"]
+        sound = numbers.dtype == np.int64 and curves.dtype == np.float64 and curves.shape == (3, numbers.size)
+        if not (sound and numbers.ndim == 1 and tree["episodes"] >= int(numbers[-1] if numbers.size else 0)):
+            raise CheckpointError("recorder", got="curves that do not fit together", expected="a recorder's arrays")
+        made = cls(tree["keep_all_until"])
+        made.episodes, made.total_regret, made.total_return = (
+            tree["episodes"],
+            tree["total_regret"],
+            tree["total_return"],
+        )
+        made._last = (tree["last"][0], tree["last"][1])
+        made._numbers, made._curves = tree["numbers"], tree["curves"]
+        made._kept = made._numbers.size
+        return made
+
+    def fork(self) -> Recorder:
+        """Return an independent copy."""
+        return Recorder.from_tree(self.to_tree())
+
+
+# ----------------------------------------------------------------------------------------------------
+# Walking through an agent's phases: who plays now, for how many more episodes, and what came of it.
+
+
+_MEASURED: dict[str, Any] = {"episodes": 0, "regret": 0.0, "plans": 0, "realised_return": 0.0}
+
+
+class _Alone(Selector):
+    """A learner that plays by itself."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+
+    def start(self, known: Known) -> dict[str, Any]:
+        return {}
+
+    def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
+        return Phase(self.learner, self.learner.begin(known), label=type(self.learner).__name__)
+
+    def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
+        raise ContractError("an endless phase does not end")
+
+
+def plain(value: Any, name: str) -> Any:
+    """Return a fact as plain data, which can be compared, put into a table and written as JSON."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [plain(part, name) for part in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise ContractError(f"the fact {name!r} is a {type(value).__name__}; numbers, strings, lists and arrays are facts")
+
+
+def decided(phase: Phase) -> dict[str, Any]:
+    """Return what a row of the table says about a phase before it is played."""
+    row: dict[str, Any] = {"epoch": phase.epoch, "label": phase.label}
+    for name, fact in phase.facts.items():
+        if name in row or name in _MEASURED:
+            raise ContractError(f"a fact of phase {phase.label!r} is called {name!r}, which is taken")
+        row[name] = plain(fact, name)
+    return row
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two facts agree: numbers up to the rounding that differs between machines, the rest exactly."""
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9) or (math.isnan(one) and math.isnan(other))
+    return type(one) is type(other) and bool(one == other)
+
+
+def as_selector(agent: Agent) -> Selector:
+    """Return a selector for any agent."""
+    if isinstance(agent, type):  # a class has all the methods that its instances have
+        raise ParameterError("agent", got=f"the class {agent.__name__}", expected="an instance of it")
+    if isinstance(agent, Selector):
+        return agent
+    if isinstance(agent, Learner):
+        return _Alone(agent)
+    raise ParameterError("agent", got=type(agent).__name__, expected="a learner or a selector")
+
+
+class PhaseWalk:
+    """The phase in play, its learner's state, and one row of facts per phase that was played.
+
+    Rows of consecutive phases with the same epoch, label and facts are joined, so that a selector which decides anew
+    every episode does not make a table as long as the run.
+    """
+
+    def __init__(self, agent: Agent, known: Known) -> None:
+        self.selector = as_selector(agent)
+        self.known = known
+        self.memory = self.selector.start(known)
+        self.rows: list[dict[str, Any]] = []
+        self._enter()
+
+    def _enter(self) -> None:
+        self.before = copy.deepcopy(self.memory)  # what the decision follows from: with it, a run can be resumed
+        phase = self.selector.next_phase(self.known, self.memory)
+        if phase.episodes is not None and phase.episodes < 1:
+            raise ContractError(f"phase {phase.label!r} has {phase.episodes} episodes; at least one is needed")
+        self._take(phase)
+        row = decided(phase)
+        if self.rows and {key: fact for key, fact in self.rows[-1].items() if key not in _MEASURED} == row:
+            return
+        self.rows.append({**row, **_MEASURED})
+
+    def _take(self, phase: Phase) -> None:
+        self.phase = phase
+        self.state = phase.state
+        self.model = phase.learner.model(self.known)
+        self.played = 0
+        self.plans = 0
+        self.returned = 0.0
+
+    @property
+    def remaining(self) -> int | None:
+        """Episodes left in this phase; None when it is endless."""
+        return None if self.phase.episodes is None else self.phase.episodes - self.played
+
+    def reserve(self, episodes: int) -> None:
+        """Make room in the learner's state for that many episodes."""
+        self.state = self.phase.learner.reserve(self.state, episodes)
+
+    def advance(self, plans: int, returns: Floats, regret: Floats) -> None:
+        """Take note of episodes played in this phase, and enter the next phase when it is over."""
+        self.note(plans, returns, regret)
+        if self.remaining == 0:
+            self.turn()
+
+    def note(self, plans: int, returns: Floats, regret: Floats) -> None:
+        """Take note of episodes played in this phase."""
+        row = self.rows[-1]
+        row["episodes"] += returns.size
+        row["plans"] += plans
+        row["realised_return"] = running_total(row["realised_return"], returns)
+        row["regret"] = running_total(row["regret"], regret)
+        self.played += returns.size
+        self.plans += plans
+        self.returned = running_total(self.returned, returns)
+
+    def turn(self) -> None:
+        """Finish the phase, which is over, and enter the next."""
+        outcome = PhaseOutcome(self.played, self.plans, self.returned, self.state)
+        self.selector.finish_phase(self.known, self.memory, self.phase, outcome)
+        self._enter()
+
+    def fork(self) -> PhaseWalk:
+        """Return an independent copy: what is played on it leaves this one as it is."""
+        return PhaseWalk.from_tree(self.selector, self.known, copy.deepcopy(self.to_tree()))
+
+    def to_tree(self) -> dict[str, Any]:
+        """Return everything as plain data and arrays; the phase in play follows from the memory before it."""
+        counts = {"played": self.played, "plans": self.plans, "returned": self.returned}
+        return {"before": self.before, "state": self.state, "rows": self.rows, **counts}
+
+    @classmethod
+    def from_tree(cls, agent: Agent, known: Known, tree: dict[str, Any]) -> PhaseWalk:
+        """Return the walk of a tree: the selector decides once more as it did, which gives the phase under way."""
+        walk = cls.__new__(cls)
+        walk.selector, walk.known = as_selector(agent), known
+        walk.before, walk.rows = tree["before"], tree["rows"]
+        walk.memory = copy.deepcopy(walk.before)
+        phase = walk.selector.next_phase(known, walk.memory)
+        for name, fact in decided(phase).items():
+            saved = walk.rows[-1].get(name) if walk.rows else None
+            if not same(fact, saved):  # other sources or parameters than those that decided it: no row may mix both
+                raise CheckpointError(f"rows[{len(walk.rows) - 1}].{name}", got=saved, expected=fact)
+        walk._take(phase)
+        most = math.inf if phase.episodes is None else phase.episodes
+        for name, limit in (("played", most), ("plans", math.inf)):
+            if type(tree[name]) is not int or not 0 <= tree[name] <= limit:
+                raise CheckpointError(name, got=tree[name], expected=f"an integer from 0 to {limit}")
+        walk.played, walk.plans, walk.returned = tree["played"], tree["plans"], float(tree["returned"])
+        walk.state = _overwrite(walk.state, tree["state"])
+        return walk
+
+
+def _overwrite(state: Any, saved: Any, path: str = "state") -> Any:
+    """Return ``saved``, in the arrays of ``state``, which the selector's memory may share.
+
+    Compiled code trusts sizes, so a saved state must have those of a fresh one. Only a table of rows may have grown.
+    """
+    if type(state) is not type(saved):
+        raise CheckpointError(path, got=type(saved).__name__, expected=type(state).__name__)
+    if isinstance(state, np.ndarray):
+        if state.shape != saved.shape or state.dtype != saved.dtype:
+            got, expected = (f"{array.dtype}{list(array.shape)}" for array in (saved, state))
+            raise CheckpointError(path, got=got, expected=expected)
+        state[...] = saved
+        return state
+    if isinstance(state, RowTable):
+        require_sound(saved, path)
+        return saved
+    pairs = zip(state._fields, state, saved, strict=True)
+    return type(saved)(*(_overwrite(ours, theirs, f"{path}.{name}") for name, ours, theirs in pairs))

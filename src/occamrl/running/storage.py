@@ -1,0 +1,835 @@
+"""A checkpoint is one file: the state of a run at an episode boundary, from which it goes on to the same bits.
+
+NPZ (never pickled objects) holding arrays and one JSON document, written to a temporary file, synced and renamed, so
+that a reader sees the old checkpoint or the new one and nothing in between. The archive's comment is the SHA-256 of all
+bytes before it: any changed byte is found, and NumPy reads the file as it reads any other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import fnmatch
+import hashlib
+import importlib
+import io
+import json
+import math
+import os
+import re
+import signal
+import stat
+import sys
+import uuid
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures
+from occamrl.envs.spaces import codec_from_plain
+from occamrl.envs.wrapper import FiniteEnvironment, reward_map
+from occamrl.errors import CheckpointError, ParameterError, RecordError, StorageError
+from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
+from occamrl.models.features import FeatureMap, shared_blocks
+from occamrl.models.finite import FiniteFamily
+from occamrl.models.ladder import Ladder, LinearLadder
+from occamrl.models.linear import AggregationFamily, LinearFamily
+from occamrl.problems.mdp import FiniteMDP, as_mdp
+from occamrl.protocols import Agent, Ints, Known, Learner, Outcomes, Problem, Selector
+from occamrl.registry import satisfies
+from occamrl.running.phases import PhaseWalk, Recorder
+from occamrl.running.result import Learned, Place, Result
+
+# ----------------------------------------------------------------------------------------------------
+# Named points in the life of a file at which a test can make the process die or the disk fail.
+#
+# ``OCCAMRL_FAULT="POINT NAME ACTION COUNT [ONCE]"`` acts when POINT (open, write, fsync, rename, renamed, or ``*``) is
+# reached for the COUNT-th time by a file whose name matches the pattern NAME. ACTION is ``kill`` (this process, by
+# SIGKILL) or the name of an errno such as ENOSPC; COUNT may end in ``+`` (then and ever after). With ONCE, the path of a
+# file, it acts only if that file is not there yet, and makes it: once over all processes. Without the variable, nothing
+# happens.
+
+
+VARIABLE = "OCCAMRL_FAULT"
+POINTS = ("open", "write", "fsync", "rename", "renamed")
+
+Hook = Callable[[str, Path], None]
+
+
+def _hook_of(text: str) -> Hook | None:
+    words = text.split()
+    if len(words) not in (4, 5):
+        return None
+    point, pattern, action, count = words[:4]
+    once = Path(words[4]) if len(words) == 5 else None
+    left = int(count.removesuffix("+"))
+
+    def hook(reached: str, path: Path) -> None:
+        nonlocal left
+        if point not in ("*", reached) or not fnmatch.fnmatch(path.name, pattern):
+            return
+        left -= 1
+        if left == 0 or (left < 0 and count.endswith("+")):
+            if once is not None:
+                if once.exists():
+                    return
+                once.touch()
+            if action == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            number = getattr(errno, action)
+            raise OSError(number, os.strerror(number), str(path))
+
+    return hook
+
+
+_hook: Hook | None = _hook_of(os.environ.get(VARIABLE, ""))
+
+
+@contextmanager
+def injected(text: str) -> Iterator[None]:
+    """Act as if the variable had this value, in this process."""
+    global _hook
+    before, _hook = _hook, _hook_of(text)
+    try:
+        yield
+    finally:
+        _hook = before
+
+
+def reach(point: str, path: Path) -> None:
+    """Say that ``point`` in the life of ``path`` is reached."""
+    if _hook is not None:
+        _hook(point, path)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Writing files whole, and reading files that nobody vouches for.
+#
+# A reader sees the old file or the new one, never part of one: content goes to a temporary file beside it, which is
+# synced and renamed. Reading follows no symbolic link, takes in no more than a stated size, and parses JSON of bounded
+# depth only. Sealed JSON carries a digest of itself in its one canonical form, so that any changed byte shows.
+
+
+PARTIAL = ".partial"
+_PARTIAL = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.partial")  # as write_whole makes them, and nobody else's
+LARGEST_JSON = 64 * 2**20
+DEEPEST_JSON = 64
+LARGEST_NUMBER = 1e300  # sums of larger ones overflow
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Write a file so that it is there whole or not at all; ``durable``: also after a power cut.
+
+    Raises
+    ------
+    StorageError
+        Naming the file, with the system's reason; a file that was there before is as it was. What has the name and is
+        no file (a pipe, a device, a folder) is left alone.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}{PARTIAL}")
+    try:
+        try:
+            if path.exists() and not path.is_file():
+                raise FileExistsError(errno.EEXIST, "something that is no file has this name")
+            reach("open", path)
+            with partial.open("xb") as file:
+                half = len(content) // 2
+                file.write(content[:half])
+                reach("write", path)
+                file.write(content[half:])
+                file.flush()
+                reach("fsync", path)
+                if durable:
+                    os.fsync(file.fileno())
+            reach("rename", path)
+            partial.replace(path)
+            reach("renamed", path)
+        finally:
+            partial.unlink(missing_ok=True)
+        if durable:
+            sync_folder(path.parent)
+    except OSError as error:
+        raise StorageError(path, error) from error
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those it lies in, unless it is there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(path, error) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames inside a folder durable."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def sweep(folder: Path) -> int:
+    """Remove temporary files that a killed process left in a folder; return how many there were."""
+    found = [Path(entry.path) for entry in os.scandir(folder) if _PARTIAL.fullmatch(entry.name)]
+    for path in found:
+        path.unlink(missing_ok=True)
+    return len(found)
+
+
+def read_plain(path: Path, largest: int) -> bytes:
+    """Return the content of a regular file, which is no symbolic link and no larger than ``largest`` bytes."""
+    try:
+        handle = os.open(path, _FLAGS)
+    except FileNotFoundError:
+        raise RecordError(path, got="no such file", expected="a file") from None
+    except OSError as error:
+        what = "a symbolic link" if path.is_symlink() else str(error.strerror)
+        raise RecordError(path, got=what, expected="a regular file that can be read") from error
+    about = os.fstat(handle)
+    if not stat.S_ISREG(about.st_mode):
+        os.close(handle)
+        raise RecordError(path, got="no regular file", expected="a regular file")
+    with os.fdopen(handle, "rb") as file:
+        if about.st_size > largest:
+            raise RecordError(path, got=f"{about.st_size:,} bytes", expected=f"at most {largest:,}")
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise RecordError(path, got="a file that grows", expected=f"at most {largest:,} bytes")
+    return content
+
+
+def there(path: Path) -> bool:
+    """Say whether something has this name, a symbolic link that leads nowhere included."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise RecordError(path, got=str(error.strerror), expected="a file that can be read") from error
+    return True
+
+
+def real_folder(path: Path) -> bool:
+    """Say whether ``path`` is a folder itself, not a symbolic link to one."""
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def parse_json(content: bytes, path: str | Path) -> Any:
+    """Return the data of a JSON text of bounded depth."""
+    try:
+        text = content.decode("utf-8")
+        depth = deepest = 0
+        for token in _TOKEN.finditer(text):
+            mark = token.group()
+            if mark in "[{":
+                depth += 1
+                deepest = max(deepest, depth)
+            elif mark in "]}":
+                depth -= 1
+        if deepest > DEEPEST_JSON:
+            raise RecordError(path, got=f"JSON nested {deepest} deep", expected=f"at most {DEEPEST_JSON}")
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, RecordError):
+            raise
+        raise RecordError(path, got=f"{type(error).__name__}: {error}", expected="JSON") from error
+
+
+def read_json(path: Path, largest: int = LARGEST_JSON) -> Any:
+    """Return the data of a JSON file."""
+    return parse_json(read_plain(path, largest), path)
+
+
+def canonical(data: Any) -> str:
+    """Return the one JSON text of plain data: sorted keys, no white space, no NaN."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def seal(document: dict[str, Any]) -> bytes:
+    """Return a JSON document as a file's content, with a digest of itself."""
+    digest = hashlib.sha256(canonical(document).encode()).hexdigest()
+    text = json.dumps({**document, "digest": digest}, sort_keys=True, indent=1, allow_nan=False)
+    return text.encode() + b"\n"
+
+
+def read_sealed(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
+    """Return a sealed document; a byte that is not as it was written is an error."""
+    content = read_plain(path, largest)
+    document = parse_json(content, path)
+    if not isinstance(document, dict):
+        raise RecordError(path, got=type(document).__name__, expected="a JSON object")
+    digest = document.pop("digest", None)
+    try:
+        whole = seal(document) == content
+    except (ValueError, TypeError, RecursionError):
+        whole = False
+    if not whole:
+        got = f"content that does not match its digest {str(digest)[:12]!r}"
+        raise RecordError(path, got=got, expected="a file as it was written")
+    return document
+
+
+def sha256(content: bytes) -> str:
+    """Return the SHA-256 of some bytes, in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Trees of plain data and arrays, taken apart into arrays and JSON and put together again. No pickle.
+#
+# A tree is made of dicts with string keys, lists, tuples, NamedTuples, arrays, strings, numbers, booleans and None: what
+# the memory of a selector and the state of a learner consist of.
+
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def take_apart(tree: Any, arrays: Arrays) -> Any:
+    """Return the JSON skeleton of a tree; its arrays are put into ``arrays`` under numbers."""
+    if isinstance(tree, np.ndarray):
+        name = f"a{len(arrays)}"
+        arrays[name] = tree
+        return {"array": name}
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        kind = type(tree)
+        parts = [take_apart(part, arrays) for part in tree]
+        return {"named": f"{kind.__module__}:{kind.__qualname__}", "parts": parts}
+    if isinstance(tree, (list, tuple)):
+        return {type(tree).__name__: [take_apart(part, arrays) for part in tree]}
+    if isinstance(tree, dict):
+        if not all(isinstance(key, str) for key in tree):
+            raise CheckpointError("memory", got="keys that are not strings", expected="string keys")
+        return {"dict": {key: take_apart(part, arrays) for key, part in tree.items()}}
+    if isinstance(tree, np.generic):
+        return take_apart(np.asarray(tree), arrays) | {"scalar": True}
+    if tree is None or isinstance(tree, (bool, int, float, str)):
+        return {"value": tree}
+    raise CheckpointError("memory", got=type(tree).__name__, expected="arrays, NamedTuples and plain data")
+
+
+def put_together(skeleton: Any, arrays: Arrays) -> Any:
+    """Return the tree of a skeleton. NamedTuple classes are looked up by name and must be what they claim to be."""
+    match skeleton:
+        case {"array": str(name), "scalar": True}:
+            return arrays[name][()]
+        case {"array": str(name)}:
+            return arrays[name]
+        case {"named": str(name), "parts": list(parts)}:
+            return _class(name)(*(put_together(part, arrays) for part in parts))
+        case {"list": list(parts)}:
+            return [put_together(part, arrays) for part in parts]
+        case {"tuple": list(parts)}:
+            return tuple(put_together(part, arrays) for part in parts)
+        case {"dict": dict(parts)}:
+            return {key: put_together(part, arrays) for key, part in parts.items()}
+        case {"value": value} if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+    raise CheckpointError("checkpoint", got="an entry of no known kind", expected="a tree written by this package")
+
+
+def _class(name: str) -> Any:
+    """Return a NamedTuple class of this package, or of a module the user has imported already."""
+    module, _, qualified = name.partition(":")
+    if module in sys.modules:
+        found: Any = sys.modules[module]
+    elif module.startswith("occamrl."):
+        found = importlib.import_module(module)
+    else:
+        raise CheckpointError("checkpoint", got=f"a state of {module}", expected="a module that is imported already")
+    for part in qualified.split("."):
+        found = getattr(found, part, None)
+    if not (isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields")):
+        raise CheckpointError("checkpoint", got=name, expected="the name of a NamedTuple class")
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------
+# Algorithms as plain data and arrays, so that a file can hold one without pickle.
+#
+# What can be written: learners and selectors that are dataclasses, with parameters that are plain data, arrays, feature
+# maps, families, ladders and ways to estimate rewards. When one is read, its class is looked up by name - in this
+# package, or in a module that the user has imported already - and must be a learner or selector; arrays are checked
+# before compiled code may see them.
+
+
+_LAYOUTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (DenseFeatures, SparseFeatures, TabularFeatures)}
+
+
+class NotPortable(CheckpointError):
+    """An algorithm with a part that cannot be written without pickle."""
+
+
+def algorithm_to_tree(value: Any, arrays: Arrays) -> Any:
+    """Return an algorithm, or a parameter of one, as JSON data; its arrays are put into ``arrays``."""
+    match value:
+        case FeatureMap():
+            layout = {"kind": type(value.layout).__name__, "parts": [_tree(part, arrays) for part in value.layout]}
+            sizes = {"states": value.states, "actions": value.actions, "dimension": value.dimension}
+            shared = value.blocks.of if value.shares_blocks else None
+            return {"features": layout, **sizes, "rewards": _tree(value.rewards, arrays), "of": _tree(shared, arrays)}
+        case FiniteFamily():
+            about = {"theta": _tree(value.theta, arrays), "reach": value.reach}
+            return {"family": algorithm_to_tree(value.features, arrays), **about}
+        case Ladder():
+            about = {"level": _tree(value.level, arrays), "reach": value.reach}
+            return {"ladder": algorithm_to_tree(value.family, arrays), **about}
+        case LinearFamily():
+            about = {"norm_bound": value.norm_bound, "basis": _tree(value.basis, arrays)}
+            return {"linear": algorithm_to_tree(value.features, arrays), **about}
+        case AggregationFamily():
+            return {"aggregation": _tree(value.partition, arrays), "moves": _tree(value.moves, arrays)}
+        case LinearLadder():
+            return {"linear ladder": [algorithm_to_tree(rung, arrays) for rung in value.rungs]}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = [each.name for each in dataclasses.fields(value) if each.init]
+        parts = {name: algorithm_to_tree(getattr(value, name), arrays) for name in fields}
+        return {"algorithm": f"{type(value).__module__}:{type(value).__qualname__}", "fields": parts}
+    return {"plain": _tree(value, arrays)}
+
+
+def _tree(value: Any, arrays: Arrays) -> Any:
+    try:
+        return take_apart(value, arrays)
+    except CheckpointError as error:
+        raise NotPortable("algorithm", got=error.got, expected="parameters that are plain data or arrays") from error
+
+
+def algorithm_from_tree(tree: Any, arrays: Arrays) -> Any:
+    """Return the algorithm of a tree, every part made anew and checked."""
+    match tree:
+        case {"features": {"kind": str(kind), "parts": list(parts)}, "states": int(s), "actions": int(a)}:
+            layout = _LAYOUTS[kind](*(put_together(part, arrays) for part in parts))
+            rewards = put_together(tree["rewards"], arrays)
+            of = put_together(tree["of"], arrays)
+            require_sound_features(layout, s, a, tree["dimension"], rewards, of)
+            shared = None if of is None else shared_blocks(of, np.diff(layout.outcomes.start))
+            return FeatureMap._make(layout, s, a, tree["dimension"], rewards, shared)
+        case {"family": family, "theta": theta}:
+            parameters = np.asarray(put_together(theta, arrays))
+            listed = FiniteFamily(parameters=parameters.T, features=algorithm_from_tree(family, arrays))
+            listed.reach = _reach(tree.get("reach", 0.0))
+            return listed
+        case {"ladder": family, "level": level}:
+            return _ladder(algorithm_from_tree(family, arrays), put_together(level, arrays), tree.get("reach"))
+        case {"linear": features, "norm_bound": float(norm_bound), "basis": basis}:
+            matrix = put_together(basis, arrays)
+            made = LinearFamily(features=algorithm_from_tree(features, arrays), norm_bound=norm_bound, basis=matrix)
+            made.basis = matrix  # it was orthonormal already: to the bit
+            return made
+        case {"aggregation": partition, "moves": moves}:
+            return AggregationFamily(partition=put_together(partition, arrays), moves=put_together(moves, arrays))
+        case {"linear ladder": list(rungs)}:
+            return LinearLadder([algorithm_from_tree(rung, arrays) for rung in rungs])
+        case {"algorithm": str(name), "fields": dict(fields)}:
+            return _class_portable(name)(**{key: algorithm_from_tree(part, arrays) for key, part in fields.items()})
+        case {"plain": plain}:
+            return put_together(plain, arrays)
+    raise CheckpointError("algorithm", got="an entry of no known kind", expected="an algorithm written by this package")
+
+
+def _reach(value: Any) -> float:
+    if not (isinstance(value, float) and 0.0 <= value < math.inf):
+        raise CheckpointError("reach", got=value, expected="a finite number >= 0")
+    return value
+
+
+def _ladder(family: FiniteFamily, level: Any, reach: Any) -> Ladder:
+    sound = isinstance(level, np.ndarray) and level.dtype == np.int64 and level.shape == (family.size,)
+    if not (sound and level[0] == 0 and set(np.diff(level).tolist()) <= {0, 1}):
+        raise CheckpointError("ladder", got="levels that are not 0, ..., M - 1 in order", expected="a ladder's levels")
+    made: Ladder = object.__new__(Ladder)
+    made._set(family, level)
+    if reach is not None:
+        if not isinstance(reach, list) or len(reach) != made.classes:
+            raise CheckpointError("reach", got=reach, expected=f"a list of {made.classes} numbers")
+        made.reach = [_reach(value) for value in reach]
+    return made
+
+
+def _class_portable(name: str) -> Any:
+    module, _, qualified = name.partition(":")
+    if module.startswith("occamrl."):
+        found: Any = importlib.import_module(module)
+    elif module in sys.modules:
+        found = sys.modules[module]
+    else:
+        raise CheckpointError("algorithm", got=f"one of {module}", expected="a module that is imported already")
+    for part in qualified.split("."):
+        found = getattr(found, part, None)
+    if found in (RewardsPerPair, RewardsLinear):
+        return found
+    sound = isinstance(found, type) and dataclasses.is_dataclass(found)
+    if not sound or not (satisfies(found, Learner) or satisfies(found, Selector)):
+        raise CheckpointError("algorithm", got=name, expected="the name of a learner or selector")
+    return found
+
+
+def require_sound_features(
+    layout: Any, states: int, actions: int, dimension: int, rewards: Any, of: Any = None
+) -> None:
+    """Refuse arrays that compiled code would read beyond their ends."""
+    try:
+        outcomes = Outcomes(*layout.outcomes)
+        size, pairs = outcomes.next_state.size, states * actions
+        fine = _starts(outcomes.start, pairs, size, least=1) and _indices(outcomes.next_state, size, states)
+        fine = fine and _floats(outcomes.bonus, (size,)) and (rewards is None or _floats(rewards, (size,)))
+        if isinstance(layout, DenseFeatures):
+            fine = fine and _floats(layout.phi, (size, dimension))
+        elif isinstance(layout, SparseFeatures):
+            entries = layout.entry.size
+            fine = fine and _starts(layout.start, pairs, entries, least=0) and _floats(layout.entry, (entries,))
+            fine = fine and _indices(layout.coordinate, entries, dimension)
+            room = np.repeat(np.diff(outcomes.start), np.diff(layout.start))
+            fine = fine and layout.outcome.dtype == np.int64 and layout.outcome.shape == (entries,)
+            fine = fine and bool((layout.outcome >= 0).all() and (layout.outcome < room).all())
+        elif of is None:
+            fine = fine and dimension == size
+        else:
+            sizes = np.diff(outcomes.start)
+            fine = fine and _indices(of, pairs, pairs) and bool((np.unique(of) == np.arange(of.max() + 1)).all())
+            if fine:
+                size_of_block = shared_blocks(of, sizes).size
+                fine = bool((size_of_block[of] == sizes).all()) and dimension == int(size_of_block.sum())
+    except (AttributeError, TypeError, ValueError):
+        fine = False
+    if not fine:
+        raise CheckpointError("features", got="arrays that do not fit together", expected="a feature map's arrays")
+
+
+def _starts(array: Ints, count: int, end: int, *, least: int) -> bool:
+    if array.dtype != np.int64 or array.shape != (count + 1,):
+        return False
+    return bool(array[0] == 0 and array[-1] == end and (np.diff(array) >= least).all())
+
+
+def _indices(array: Ints, size: int, bound: int) -> bool:
+    return array.dtype == np.int64 and array.shape == (size,) and bool((array >= 0).all() and (array < bound).all())
+
+
+def _floats(array: Any, shape: tuple[int, ...]) -> bool:
+    return array.dtype == np.float64 and array.shape == shape and bool(np.isfinite(array).all())
+
+
+# ----------------------------------------------------------------------------------------------------
+# Fingerprints of agents: equal for equal parameters, in any process.
+#
+# A run may be continued only by the agent that began it; two objects with the same parameters are the same agent.
+
+
+def fingerprint(agent: object) -> str:
+    """Return a hash of an agent's class and of all its parameters."""
+    digest = hashlib.sha256()
+    _feed(digest, agent)
+    return digest.hexdigest()
+
+
+def _feed(digest: Any, value: object) -> None:
+    kind = type(value)
+    digest.update(f"<{kind.__module__}.{kind.__qualname__}>".encode())
+    known = getattr(value, "fingerprint", None)
+    if isinstance(known, str):
+        digest.update(known.encode())
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            digest.update(f".{field.name}".encode())
+            _feed(digest, getattr(value, field.name))
+    elif isinstance(value, np.ndarray):
+        digest.update(f"{value.dtype}{value.shape}".encode() + np.ascontiguousarray(value).tobytes())
+    elif isinstance(value, dict):
+        for key in sorted(value, key=str):
+            digest.update(f"[{key!r}]".encode())
+            _feed(digest, value[key])
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            _feed(digest, part)
+    elif value is None or isinstance(value, (bool, int, float, str, np.generic)):
+        digest.update(repr(value).encode())
+    elif hasattr(value, "__dict__"):
+        _feed(digest, {name: part for name, part in vars(value).items() if not name.startswith("_")})
+
+
+# ----------------------------------------------------------------------------------------------------
+# A checkpoint is one file: the state of a run at an episode boundary, from which it goes on to the same bits.
+
+
+FORMAT = 1
+LARGEST = 16 * 2**30
+_DOCUMENT = "document"
+_DIGEST = 64  # hexadecimal digits, at the end of the file
+
+
+def save_checkpoint(result: Result, path: str | Path, *, tag: str = "") -> None:
+    """Write everything needed to go on from ``result``; ``tag`` says what it belongs to, beyond agent and problem."""
+    arrays: Arrays = {}
+    tree = {"walk": result.walk.to_tree(), "recorder": result.recorder.to_tree()}
+    document = {
+        "format": FORMAT,
+        "problem": result.mdp.fingerprint,
+        "agent": fingerprint(result.agent),
+        "label": result.label,
+        "tag": tag,
+        "seed": result.seed,
+        "plans": result.plans,
+        "pessimistic_episodes": result.pessimistic_episodes,
+        "wall_time": result.wall_time,
+        "tree": take_apart(tree, arrays),
+    }
+    write_document(Path(path), document, arrays)
+
+
+def write_document(path: Path, document: dict[str, Any], arrays: Arrays) -> None:
+    """Write a JSON document and the arrays it refers to as one file with a digest of itself."""
+    arrays[_DOCUMENT] = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]  # the stub takes the names for its own options
+    write_whole(path, _with_digest(buffer.getvalue()))
+
+
+def read_document(path: Path) -> tuple[dict[str, Any], Arrays]:
+    """Return what :func:`write_document` wrote; anything else is refused by the file's name."""
+    arrays = read_arrays(path)
+    if _DOCUMENT not in arrays:
+        raise CheckpointError(str(path), got=f"arrays {sorted(arrays)[:5]}", expected=f"one called {_DOCUMENT!r}")
+    document = parse_json(arrays.pop(_DOCUMENT).tobytes(), path)
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        got = document.get("format") if isinstance(document, dict) else type(document).__name__
+        raise CheckpointError(str(path), got=f"format {got}", expected=f"format {FORMAT}")
+    return document, arrays
+
+
+def load_checkpoint(agent: Agent, mdp: FiniteMDP | Problem, path: str | Path, *, tag: str = "") -> Result:
+    """Return the result up to the checkpoint; go on with ``run(agent, mdp, episodes=..., continue_from=result)``."""
+    path, problem = Path(path), as_mdp(mdp)
+    try:
+        document, arrays = read_document(path)
+        tree = put_together(document["tree"], arrays)
+        expectations = (("problem", problem.fingerprint), ("agent", fingerprint(agent)), ("tag", tag))
+        for field, expected in expectations:
+            if document[field] != expected:
+                raise CheckpointError(f"{path}: {field}", got=document[field], expected=expected)
+        recorder = Recorder.from_tree(tree["recorder"])
+        walk = PhaseWalk.from_tree(agent, problem.known, tree["walk"])
+        return Result.of(
+            recorder,
+            walk,
+            agent=agent,
+            mdp=problem,
+            plans=int(document["plans"]),
+            pessimistic_episodes=int(document["pessimistic_episodes"]),
+            wall_time=float(document["wall_time"]),
+            seed=int(document["seed"]),
+            label=str(document["label"]),
+        )
+    except (LookupError, TypeError, ValueError, AttributeError, ImportError, RecursionError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(str(path), got=f"{type(error).__name__}: {error}", expected="a checkpoint") from error
+
+
+def _with_digest(archive: bytes) -> bytes:
+    """Return the archive with the digest of everything before it as its comment."""
+    content = archive[:-2] + _DIGEST.to_bytes(2, "little")  # the last field is the length of the comment
+    return content + hashlib.sha256(content).hexdigest().encode()
+
+
+def read_arrays(path: Path) -> Arrays:
+    """Return the arrays of a checkpoint; damage of any kind is reported by the file's name.
+
+    Sizes are compared with the file's own before anything is allocated, and no object is ever unpickled.
+    """
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such checkpoint")
+    try:
+        content = read_plain(path, LARGEST)
+        if hashlib.sha256(content[:-_DIGEST]).hexdigest().encode() != content[-_DIGEST:]:
+            raise ValueError("its digest does not match its content")
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for info in archive.infolist():
+                _require_honest(info, archive, len(content))
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (RecordError, OSError, ValueError, EOFError, LookupError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
+        got = error.got if isinstance(error, RecordError) else f"{type(error).__name__}: {error}"
+        raise CheckpointError(str(path), got=got, expected="a whole checkpoint") from error
+    except (MemoryError, NotImplementedError, RuntimeError, SyntaxError) as error:
+        raise CheckpointError(str(path), got=f"{type(error).__name__}: {error}", expected="a checkpoint") from error
+
+
+def _require_honest(info: zipfile.ZipInfo, archive: zipfile.ZipFile, size: int) -> None:
+    """Refuse an entry that is compressed, larger than the file, of another size than it declares, or of objects."""
+    if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or info.file_size > size:
+        raise ValueError(f"{info.filename} declares {info.file_size:,} bytes in a file of {size:,}")
+    with archive.open(info) as entry:
+        version = np.lib.format.read_magic(entry)
+        if version != (1, 0):
+            raise ValueError(f"{info.filename} has NPY version {version}")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(entry)
+        if dtype.hasobject:
+            raise ValueError(f"{info.filename} holds Python objects")
+        if math.prod(shape) * dtype.itemsize + entry.tell() != info.file_size:
+            raise ValueError(f"{info.filename} declares an array of shape {shape}, {dtype}")
+
+
+# ----------------------------------------------------------------------------------------------------
+# Everything learned in an environment as one file: NPZ and JSON with a digest, never pickled.
+#
+# The file holds the algorithm itself where it can be written as plain data and arrays (:mod:`occamrl.running.storage`), so
+# that it can be loaded with nothing else at hand; otherwise the same algorithm has to be given again.
+
+
+KIND = "learned"
+
+
+def save_learned(result: Learned, path: str | Path) -> None:
+    """Write a result, whole or not at all; :func:`load_learned` reads it."""
+    arrays: Arrays = {}
+    try:
+        algorithm = algorithm_to_tree(result.agent, arrays)
+    except NotPortable:
+        algorithm, arrays = None, {}
+    place = result.place
+    tree = {"walk": result.walk.to_tree(), "recorder": result.recorder.to_tree()}
+    document = {
+        "format": FORMAT,
+        "kind": KIND,
+        "algorithm": algorithm,
+        "agent": fingerprint(result.agent),
+        "label": result.label,
+        "environment": place.name,
+        "known": take_apart(known_to_tree(place.known), arrays),
+        "rewards": list(place.rewards),
+        "observation": place.observation.to_plain(),
+        "action": place.action.to_plain(),
+        "exact": place.exact,
+        "why_not": place.why_not,
+        "seed": result.seed,
+        "steps": result.steps,
+        "cut_short": list(result.cut_short),
+        "plans": result.plans,
+        "wall_time": result.wall_time,
+        "tree": take_apart(tree, arrays),
+    }
+    write_document(Path(path), document, arrays)
+
+
+def load_learned(path: str | Path, agent: Agent | None = None) -> Learned:
+    """Return what was learned; ``agent`` takes the place of the algorithm in the file and must be the same.
+
+    Raises
+    ------
+    CheckpointError
+        Naming the file: truncated, changed, pickled, of another kind, or of another agent. Nothing in it is executed.
+    """
+    path = Path(path)
+    document, arrays = read_document(path)
+    if document.get("kind") != KIND:
+        raise CheckpointError(str(path), got="a file of another kind", expected="one written by save")
+    try:
+        if agent is not None and fingerprint(agent) != document["agent"]:
+            raise CheckpointError(
+                f"{path}: agent", got=f"one of another {document['label']}", expected=repr(agent)[:80]
+            )
+        algorithm = agent if agent is not None else _algorithm(document, arrays, path)
+        place = Place(
+            name=str(document["environment"]),
+            known=known_from_tree(put_together(document["known"], arrays)),
+            rewards=reward_map(document["rewards"]),
+            observation=codec_from_plain(document["observation"]),
+            action=codec_from_plain(document["action"]),
+            exact=bool(document["exact"]),
+            why_not=str(document["why_not"]),
+        )
+        tree = put_together(document["tree"], arrays)
+        for name in ("played", "plans", "returned"):
+            if type(tree["walk"][name]) not in (int, float):
+                raise CheckpointError(f"{path}: {name}", got=tree["walk"][name], expected="a number")
+        return Learned(
+            label=str(document["label"]),
+            place=place,
+            seed=int(document["seed"]),
+            steps=int(document["steps"]),
+            cut_short=tuple(int(episode) for episode in document["cut_short"]),
+            plans=int(document["plans"]),
+            wall_time=float(document["wall_time"]),
+            agent=algorithm,
+            walk=PhaseWalk.from_tree(algorithm, place.known, tree["walk"]),
+            recorder=Recorder.from_tree(tree["recorder"]),
+        )
+    except (LookupError, TypeError, ValueError, AttributeError, ImportError, RecursionError) as error:
+        if isinstance(error, CheckpointError) and str(path) in str(error):
+            raise
+        raise CheckpointError(str(path), got=f"{type(error).__name__}: {error}", expected="what save wrote") from error
+
+
+def _algorithm(document: dict[str, Any], arrays: Arrays, path: Path) -> Agent:
+    if document["algorithm"] is None:
+        got = f"a {document['label']} with parameters that no file can hold"
+        raise CheckpointError(str(path), got=got, expected="the same algorithm, given to load")
+    made: Agent = algorithm_from_tree(document["algorithm"], arrays)
+    return made
+
+
+def require_continues(earlier: Learned, agent: Agent, environment: FiniteEnvironment, seed: int | None) -> None:
+    """Refuse to go on with another agent, seed or kind of environment: the result would be of neither."""
+    if not isinstance(earlier, Learned):
+        raise ParameterError("continue_from", got=type(earlier).__name__, expected="the result of learn")
+    if agent is not earlier.agent and fingerprint(agent) != fingerprint(earlier.agent):
+        raise ParameterError(
+            "continue_from", got=f"a run of another {earlier.label}", expected=f"one of {agent!r}"[:200]
+        )
+    if seed is not None and seed != earlier.seed:
+        raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
+    if known_fingerprint(environment.known) != known_fingerprint(earlier.place.known):
+        got = f"{environment!r}"
+        raise ParameterError(
+            "env", got=got, expected=f"an environment with the sizes and rewards of {earlier.place.name}"
+        )
+    if environment.rewards != earlier.place.rewards:
+        raise ParameterError("reward_range", got=tuple(environment.rewards), expected=tuple(earlier.place.rewards))
+    if (environment.mdp is not None) != earlier.place.exact:
+        got = "one that exposes its table" if environment.mdp is not None else "one without a table"
+        raise ParameterError("env", got=got, expected="exact regret for all episodes, or for none")
+
+
+def known_to_tree(known: Known) -> dict[str, Any]:
+    """Return what an agent knows as a tree."""
+    rewards = known.transition_rewards
+    return {
+        "sizes": [known.states, known.actions, known.horizon],
+        "base_reward": known.base_reward,
+        "transition_rewards": None if rewards is None else Outcomes(*rewards),
+        "rewards_known": known.rewards_known,
+    }
+
+
+def known_from_tree(tree: Any) -> Known:
+    """Return what an agent knows, checked."""
+    (states, actions, horizon), base, rewards = tree["sizes"], tree["base_reward"], tree["transition_rewards"]
+    if base.shape != (states, actions) or base.dtype != np.float64 or horizon < 1:
+        raise CheckpointError("known", got=f"rewards of shape {base.shape}", expected=f"[{states}, {actions}]")
+    if rewards is not None:
+        size = rewards.next_state.size
+        fine = rewards.start.shape == (states * actions + 1,) and rewards.bonus.shape == (size,)
+        fine = fine and bool((rewards.next_state >= 0).all() and (rewards.next_state < states).all())
+        if not (fine and rewards.start[0] == 0 and rewards.start[-1] == size and (np.diff(rewards.start) >= 0).all()):
+            raise CheckpointError("known", got="rewards that do not fit together", expected="a table of rewards")
+    told = tree.get("rewards_known", True)  # files from before rewards could be unknown
+    if not isinstance(told, bool):
+        raise CheckpointError("known", got=f"rewards_known {told!r}", expected="true or false")
+    return Known(states, actions, horizon, base, rewards, told)
+
+
+def known_fingerprint(known: Known) -> str:
+    """Return a hash of sizes and rewards."""
+    return fingerprint(known_to_tree(known))

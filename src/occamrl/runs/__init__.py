@@ -1,1 +1,0 @@
-"""Running agents: the loop over phases, results, and the step-by-step interaction."""

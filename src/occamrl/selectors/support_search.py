@@ -1,0 +1,338 @@
+r"""Which coordinates matter: the paper's threshold (M16) and the penalised loss (M18).
+
+The sharp rule looks for the set D with the smallest
+
+.. math:: J(D) = L_\lambda(\theta_D) + \mathrm{pen}(D), \qquad \mathrm{pen}(D) =
+   \tfrac{U^2}{4}\Big(\log\det(\Sigma_{DD}/\lambda) + 2\log\big((d+1)\tbinom{d}{|D|}\big)\Big)
+
+(with log 2 in place of the last logarithm if D is the whole), the loss of the best ridge estimate on D plus what the
+confidence set of D would cost with every set of that size held possible at once. The constant :math:`\sum y^2` is left
+out: the regression matrix and its right-hand side are enough.
+
+Why a missed coordinate is small, for the set D that the search returns, be it the minimiser or not: the search has met
+the set of all coordinates on its way, so :math:`J(D) \le J([d])`. Leaving out everything outside D has thus raised the
+loss by at most :math:`\mathrm{pen}([d]) - \mathrm{pen}(D)`, which grows with logarithms only; leaving out j alone
+raises it by :math:`\hat\theta_j^2/(\Sigma^{-1})_{jj}`, which is no more. So for every j outside D
+
+.. math:: |\hat\theta_j| \le \sqrt{(\mathrm{pen}([d]) - \mathrm{pen}(D))\,(\Sigma^{-1})_{jj}}, \qquad
+   |\theta^*_j| \le |\hat\theta_j| + \sqrt{\beta\,(\Sigma^{-1})_{jj}},
+
+the second with probability :math:`1-\delta`, on the ellipsoid of all coordinates. For the minimiser itself the same
+holds with :math:`D \cup T` in place of :math:`[d]`, T being the true support. No eigenvalue is assumed to grow: where
+a direction was not excited, :math:`(\Sigma^{-1})_{jj}` is large and the statement is empty, which is why estimation
+phases exist. That a coordinate too many is never kept is not proved.
+
+The search itself is in :mod:`occamrl.selectors.support_search`.
+
+With one kernel per step there is a regression for each and one set D for all: the coordinates that matter at some step.
+Losses and log-determinants are summed over the steps, and the statement above holds at each of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from occamrl.protocols import Floats, Ints
+
+# ----------------------------------------------------------------------------------------------------
+# Looking for the set of coordinates with the smallest penalised loss (M18 c).
+#
+# All 2^d sets are out of reach, so the search is not exact: it begins from a few sets and steps from each by the best
+# addition, removal or exchange until none helps, which may be short of the minimum. One start is the best set of a
+# *forward path*, which adds the best coordinate until all are in; it ends with the whole set, so what is returned is
+# never worse than that. Another is the best set of a *beam*, which goes on from many sets of each size instead of one:
+# where d is larger than the number of pairs (s, a), columns depend on each other, and sets of false coordinates that
+# explain the rows together are local minima that single steps do not leave.
+#
+# Sweeping the matrix of the normal equations on a coordinate moves that coordinate into the regression (or out again),
+# after which the gain of every addition, removal and exchange is read off its entries.
+#
+# ``sigma`` and ``xy`` are those of one regression, [d, d] and [d], or of one for each of T steps, [T, d, d] and [T, d]:
+# then the same coordinates are inside at all steps, and gains are summed over them.
+
+
+_PROGRESS = 1e-9  # an improvement smaller than this is rounding
+_WIDTH = 16  # sets of each size that a beam goes on from
+_PATIENCE = 3  # sizes without a better set after which a beam ends
+
+
+def log_price(d: int, m: int) -> float:
+    """Return the price of a set of m out of d coordinates that was chosen by the data (M17): log((d + 1) C(d, m)).
+
+    The whole set costs log 2, as it needs no choice; selectors.arl_lin_dim proves that these prices are enough.
+    """
+    if m == d:
+        return math.log(2.0)
+    return math.log(d + 1) + math.lgamma(d + 1) - math.lgamma(m + 1) - math.lgamma(d - m + 1)
+
+
+def forward_path(sigma: Floats, xy: Floats, regularization: float, unit: float) -> list[int]:
+    """Add the best coordinate until all are in; return the best set met on the way."""
+    regression = _Swept(sigma, xy, regularization, unit, ())
+    order: list[int] = []
+    value, best, length = 0.0, math.inf, 1
+    for m in range(xy.shape[-1]):
+        outside = np.flatnonzero(~regression.inside)
+        gains = regression.additions(outside)
+        at = int(np.argmin(gains))
+        value += float(gains[at])
+        regression.toggle(int(outside[at]))
+        order.append(int(outside[at]))
+        if value < best:
+            best, length = value, m + 1
+    return sorted(order[:length])
+
+
+def beam(sigma: Floats, xy: Floats, regularization: float, unit: float, width: int = _WIDTH) -> list[int]:
+    """Add every coordinate to each of the ``width`` best sets of a size, and keep the best; return the best met."""
+    d, quarter = xy.shape[-1], 0.25 * unit**2
+    price = _prices(d)
+    tables, inside, values = _table(sigma, xy)[None], np.zeros((1, d), dtype=bool), np.zeros(1)
+    best, chosen, waiting = math.inf, np.zeros(d, dtype=bool), 0
+    for m in range(d):
+        left = np.maximum(np.diagonal(tables, axis1=2, axis2=3)[..., :d], regularization)  # [sets, T, d]
+        rest, grown = tables[..., :d, d], np.log(left / regularization).sum(axis=1)
+        gain = (rest**2 / left).sum(axis=1) - quarter * (grown + price[m + 1] - price[m])
+        after = values[:, None] - gain
+        after[inside] = math.inf
+        parent, coordinate = _distinct(after, inside, width)
+        values, tables = after[parent, coordinate], _swept(tables[parent], coordinate)
+        inside = inside[parent]
+        inside[np.arange(parent.size), coordinate] = True
+        waiting += 1
+        if values[0] < best:
+            best, chosen, waiting = float(values[0]), inside[0], 0
+        if waiting == _PATIENCE:
+            break
+    return np.flatnonzero(chosen).tolist()
+
+
+def _distinct(after: Floats, inside: NDArray[np.bool_], width: int) -> tuple[Ints, Ints]:
+    """Return the best steps (set, coordinate) that lead to different sets, best first."""
+    d = after.shape[1]
+    flat = after.ravel()
+    met: dict[bytes, int] = {}
+    most = min(flat.size, width * (1 + int(inside[0].sum())))  # a set of m is reached from at most m others
+    for step in sorted(np.argpartition(flat, most - 1)[:most].tolist(), key=flat.__getitem__):
+        if len(met) < width and flat[step] < math.inf:
+            grown = inside[step // d].copy()
+            grown[step % d] = True
+            met.setdefault(grown.tobytes(), step)
+    steps = np.array(list(met.values()), dtype=np.int64)
+    return steps // d, steps % d
+
+
+def _swept(tables: Floats, coordinate: Ints) -> Floats:
+    """Move one coordinate into each of several regressions (:meth:`_Swept.toggle`)."""
+    each = np.arange(coordinate.size)
+    pivot, column = tables[each, :, coordinate, coordinate][..., None], tables[each, :, :, coordinate]
+    scaled = column / pivot  # [sets, T, d + 1]
+    tables -= scaled[..., :, None] * column[..., None, :]
+    tables[each, :, :, coordinate], tables[each, :, coordinate, :] = scaled, scaled
+    tables[each, :, coordinate, coordinate] = -1.0 / pivot[..., 0]
+    return tables
+
+
+def descend(sigma: Floats, xy: Floats, regularization: float, unit: float, start: Iterable[int]) -> list[int]:
+    """Take the best addition, removal or exchange until none helps; return the set."""
+    return _Swept(sigma, xy, regularization, unit, start).descend()
+
+
+def _table(sigma: Floats, xy: Floats) -> Floats:
+    d = xy.shape[-1]
+    table = np.zeros((xy.size // d, d + 1, d + 1))
+    table[:, :d, :d], table[:, :d, d], table[:, d, :d] = sigma, xy, xy
+    return table
+
+
+def _prices(d: int) -> Floats:
+    return 2.0 * np.array([log_price(d, m) for m in range(d + 1)])
+
+
+class _Swept:
+    """The normal equations swept on the coordinates inside; scratch of one search.
+
+    With A = [[Sigma, xy], [xy', 0]] of each step swept on D: outside, A[j, j] is what is left of Sigma_jj given D and
+    A[j, y] what is left of xy_j; inside, -A[k, k] is the entry of Sigma_DD^{-1} and A[k, y] the estimate theta_k. What
+    is left is at least lambda and an entry of the inverse at most 1/lambda, whatever rounding makes of them.
+    """
+
+    def __init__(self, sigma: Floats, xy: Floats, regularization: float, unit: float, start: Iterable[int]) -> None:
+        d = xy.shape[-1]
+        self.d, self.lam, self.quarter = d, regularization, 0.25 * unit**2
+        self.table = _table(sigma, xy)
+        self.inside = np.zeros(d, dtype=bool)
+        self.price = _prices(d)
+        for j in start:
+            self.toggle(j)
+
+    def toggle(self, k: int) -> None:
+        """Move coordinate ``k`` in or out."""
+        table, sign = self.table, -1.0 if self.inside[k] else 1.0
+        pivot, column, row = table[:, k, k, None].copy(), table[:, :, k].copy(), table[:, k, :].copy()
+        table -= (column / pivot)[:, :, None] * row[:, None, :]
+        table[:, :, k], table[:, k, :], table[:, k, k] = sign * column / pivot, sign * row / pivot, -1.0 / pivot[:, 0]
+        self.inside[k] = not self.inside[k]
+
+    def _spread(self, inside: Ints) -> Floats:
+        spread: Floats = np.clip(-self.table[:, inside, inside], np.finfo(float).tiny, 1.0 / self.lam)
+        return spread
+
+    def _step(self, by: int) -> float:
+        m = int(self.inside.sum())
+        return self.quarter * float(self.price[m + by] - self.price[m])
+
+    def additions(self, outside: Ints) -> Floats:
+        """Return the change of J for each coordinate that could come in."""
+        left, rest = np.maximum(self.table[:, outside, outside], self.lam), self.table[:, outside, self.d]
+        changes: Floats = -(rest**2) / left + self.quarter * np.log(left / self.lam)
+        return np.asarray(changes.sum(axis=0) + self._step(1))
+
+    def removals(self, inside: Ints) -> Floats:
+        """Return the change of J for each coordinate that could go."""
+        spread, theta = self._spread(inside), self.table[:, inside, self.d]
+        changes: Floats = theta**2 / spread + self.quarter * np.log(spread * self.lam)
+        return np.asarray(changes.sum(axis=0) + self._step(-1))
+
+    def exchanges(self, outside: Ints, inside: Ints) -> Floats:
+        """Return the change of J for each pair, one coming in and one going."""
+        spread, theta = self._spread(inside)[:, None], self.table[:, inside, self.d][:, None]
+        cross = self.table[:, outside[:, None], inside]  # [T, outside, inside]
+        left = np.maximum(self.table[:, outside, outside][:, :, None] + cross**2 / spread, self.lam)
+        rest = self.table[:, outside, self.d][:, :, None] + cross * (theta / spread)
+        going = theta**2 / spread + self.quarter * np.log(spread * self.lam)
+        changes: Floats = going - rest**2 / left + self.quarter * np.log(left / self.lam)
+        return np.asarray(changes.sum(axis=0))
+
+    def descend(self) -> list[int]:
+        """Take the best step until none helps; return the set."""
+        for _ in range(4 * self.d):  # each step lowers J, so this only stops what rounding could keep going
+            outside, inside = np.flatnonzero(~self.inside), np.flatnonzero(self.inside)
+            best, step = -_PROGRESS, tuple[int, ...]()
+            if outside.size:
+                best, step = _better(best, step, self.additions(outside), outside)
+            if inside.size > 1:
+                best, step = _better(best, step, self.removals(inside), inside)
+            if outside.size and inside.size:
+                pairs = np.stack(np.broadcast_arrays(outside[:, None], inside), axis=-1).reshape(-1, 2)
+                best, step = _better(best, step, self.exchanges(outside, inside).ravel(), pairs)
+            if not step:
+                break
+            for k in reversed(step):
+                self.toggle(k)
+        return np.flatnonzero(self.inside).tolist()
+
+
+def _better(best: float, step: tuple[int, ...], changes: Floats, moves: Ints) -> tuple[float, tuple[int, ...]]:
+    at = int(np.argmin(changes))
+    if changes[at] < best:
+        return float(changes[at]), tuple(np.atleast_1d(moves[at]).tolist())
+    return best, step
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which coordinates matter: the paper's threshold (M16) and the penalised loss (M18).
+
+
+def thresholded(theta: Floats, level: float) -> list[int]:
+    """Return { j : |theta_j| >= level } (M16)."""
+    return np.flatnonzero(np.abs(theta) >= level).tolist()
+
+
+def _by_step(sigma: Floats, xy: Floats) -> tuple[Floats, Floats]:
+    """Return the regressions with the number T of steps in front; without it they are one."""
+    d = xy.shape[-1]
+    return sigma.reshape(-1, d, d), xy.reshape(-1, d)
+
+
+def penalised_loss(
+    sigma: Floats, xy: Floats, coordinates: Iterable[int], *, regularization: float, unit: float
+) -> float:
+    """Return J(D) up to the constant sum of y^2, computed afresh."""
+    chosen = np.asarray(list(coordinates), dtype=np.int64)
+    loss = logdet = 0.0
+    if chosen.size:
+        for matrix, right in zip(*_by_step(sigma, xy), strict=True):
+            block, rhs = matrix[np.ix_(chosen, chosen)], right[chosen]
+            loss -= float(rhs @ np.linalg.solve(block, rhs))
+            logdet += float(np.linalg.slogdet(block / regularization)[1])
+    return loss + 0.25 * unit**2 * (logdet + 2.0 * log_price(xy.shape[-1], chosen.size))
+
+
+def detection_limits(sigma: Floats, coordinates: Iterable[int], *, regularization: float, unit: float) -> Floats:
+    """Return, for every coordinate outside D, the magnitude from which on the sharp rule would take it in [d].
+
+    What is left of Sigma_jj given D times theta_j^2 has to pay for the larger penalty; with several steps the magnitude
+    is that of a coordinate which is equal at all of them. Zero for coordinates inside D.
+    """
+    d = sigma.shape[-1]
+    inside = np.zeros(d, dtype=bool)
+    inside[list(coordinates)] = True
+    m, limits = int(inside.sum()), np.zeros(d)
+    if m == d:
+        return limits
+    left = np.stack([_left(matrix, inside, regularization) for matrix in sigma.reshape(-1, d, d)])
+    price = np.log(left / regularization).sum(axis=0) + 2.0 * (log_price(d, m + 1) - log_price(d, m))
+    limits[~inside] = np.sqrt(0.25 * unit**2 * np.maximum(price, 0.0) / left.sum(axis=0))
+    return limits
+
+
+def _left(sigma: Floats, inside: NDArray[np.bool_], regularization: float) -> Floats:
+    """Return what is left of Sigma_jj given D, for every j outside D."""
+    cross = sigma[np.ix_(inside, ~inside)]
+    fitted = np.sum(cross * np.linalg.solve(sigma[np.ix_(inside, inside)], cross), axis=0)
+    return np.asarray(np.maximum(np.diag(sigma)[~inside] - fitted, regularization))  # as it is, rounding aside
+
+
+def missed_limits(sigma: Floats, coordinates: Iterable[int], *, regularization: float, unit: float) -> Floats:
+    """Return, for every coordinate outside D, what its estimate in all coordinates is at most if J(D) <= J([d]) [d].
+
+    That is so for the D of :func:`sharp_support`; with several steps, for the estimate of any of them. Zero for
+    coordinates inside D.
+    """
+    d, chosen = sigma.shape[-1], list(coordinates)
+    nothing = np.zeros(sigma.shape[:-1])
+    whole, part = (
+        penalised_loss(sigma, nothing, some, regularization=regularization, unit=unit) for some in (range(d), chosen)
+    )
+    spread = np.diagonal(np.linalg.inv(sigma.reshape(-1, d, d)), axis1=1, axis2=2).max(axis=0)
+    limits: Floats = np.sqrt(max(0.0, whole - part) * spread)
+    limits[chosen] = 0.0
+    return limits
+
+
+def sharp_support(
+    sigma: Floats, xy: Floats, *, regularization: float, unit: float = 1.0, last: Iterable[int] = ()
+) -> list[int]:
+    """Return the set of coordinates with the smallest penalised loss that the search finds (M18 c).
+
+    Its loss is never above that of the set of all coordinates, with which every forward path ends.
+
+    Parameters
+    ----------
+    sigma, xy
+        The regression matrix [d, d], lambda I included, and its right-hand side [d]; or those of T steps, [T, d, d]
+        and [T, d], for which one set is found: losses and log-determinants are then sums over the steps.
+    regularization
+        lambda.
+    unit
+        The range U of a target: 1 for range-weighted rows (M23).
+    last
+        Where to begin: the search also begins from the best sets of a forward path and of a beam, and the best end is
+        taken.
+
+    Returns
+    -------
+    list of int
+        Increasing; never empty, since theta* = 0 is no kernel.
+    """
+    problem = (sigma, xy, regularization, unit)
+    starts = [forward_path(*problem), beam(*problem)]
+    if begin := sorted(set(last)):
+        starts.append(begin)
+    ends = [descend(*problem, start) for start in starts]
+    return min(ends, key=lambda end: penalised_loss(sigma, xy, end, regularization=regularization, unit=unit))
