@@ -154,3 +154,33 @@ class Problem(Protocol):
     @classmethod
     def examples(cls) -> Sequence[Problem]:
         """Small instances, for the contract checks."""
+
+
+class Episode(NamedTuple):
+    """One whole episode as the agent saw it."""
+
+    states: Ints  # [H + 1] s_1, ..., s_{H+1}
+    actions: Ints  # [H]
+    rewards: Floats  # [H] as they were received
+
+
+@runtime_checkable
+class EpisodeLearner(Protocol):
+    """An algorithm in plain NumPy that is handed whole episodes: frozen parameters (this object) and a state.
+
+    The state is a dict of arrays, numbers, strings, lists and dicts of these, so that it can be written to a checkpoint.
+    """
+
+    def begin(self, known: Known) -> dict[str, Any]:
+        """Return the state before any data."""
+
+    def plan(
+        self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator
+    ) -> Ints | tuple[Ints, float]:
+        """Return the policy [H, S] of an episode that begins in ``start``, with or without its planned value there.
+
+        Called once per episode; what :meth:`learn` needs of the plan is written to ``state``.
+        """
+
+    def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
+        """Learn from the episode that was played with the last plan: update ``state`` in place."""
