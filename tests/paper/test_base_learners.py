@@ -141,7 +141,7 @@ def test_the_estimate_is_least_squares_on_the_stacked_rows() -> None:
     np.testing.assert_allclose(run.state["sigma"], design.T @ design, rtol=0, atol=1e-10)
     np.testing.assert_allclose(learner.estimate(run.state), np.linalg.lstsq(design, response)[0], rtol=0, atol=1e-10)
 
-    policy, promised = learner.plan(case.mdp.known, run.state, 0, DRAW)  # type: ignore[misc]
+    policy, promised = learner.plan(case.mdp.known, run.state, 0, DRAW)
     theta, inverse = np.linalg.lstsq(design, response)[0], np.linalg.inv(design.T @ design)
     width = math.sqrt(0.01 * (1.2**2 + H**2 * d * math.log(25 * H) * math.log(25**2 * H / 0.1) ** 2))
     V = np.zeros(case.mdp.states)

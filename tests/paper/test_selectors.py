@@ -139,7 +139,7 @@ def test_an_empty_support_is_replaced_by_everything() -> None:
 
 def test_the_defaults_are_the_papers() -> None:
     features = mixture(0).features
-    dim, norm = (kind(features=features, norm_bound=1.0) for kind in (ARLLinDim, ARLLinNorm))
+    dim, norm = ARLLinDim(features=features, norm_bound=1.0), ARLLinNorm(features=features, norm_bound=1.0)
     assert (dim.growth, dim.estimation_growth, dim.threshold, norm.growth) == (36, 6, 0.5, 2)
 
 

@@ -46,7 +46,7 @@ class ARLLinDim(EpisodeLearner):
         The base of the thresholds, 0.5.
     threshold_epoch : "text" | "box"
         Erratum. The text compares theta^(i+1) with 0.5^(i+1), which is 0.5^i for D_i; the algorithm box has 0.5^(i+1)
-        for D_i. With the error 0.5^i of the paper's lemma 4 only the text's rule leaves out every zero coordinate.
+        for D_i. With the error 0.5^i of the paper's lemma 5 only the text's rule leaves out every zero coordinate.
 
     Notes
     -----
