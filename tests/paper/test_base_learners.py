@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import occamrl as orl
+from benchmarks.oracle import cumulative_kernel
 from occamrl.errors import InvalidInput
 from occamrl.paper import UCRLVTR, UCRLVTRLin
 from occamrl.paper.ucrl_vtr import optimal_values
 from occamrl.protocols import Episode, EpisodeLearner, Floats
 from tests.cases import Stack, mixture, stack
-from tests.paper.loop import PaperRun, play, running_sums
+from tests.paper.loop import PaperRun, play
 
 DRAW = np.random.default_rng(0)
 
@@ -52,6 +53,14 @@ class Recording:
         ]
 
 
+def far_apart(seed: int, *, members: int) -> Stack:
+    """Return kernels that differ so much that even the paper's ball excludes some of them soon."""
+    kernels = np.random.default_rng(seed).dirichlet(np.full(3, 0.2), size=(members, 3, 2))
+    reward, initial = np.array([[0.0, 0.1], [0.3, 0.2], [1.0, 0.9]]), [0.5, 0.3, 0.2]
+    mdp = orl.FiniteMDP(transition=kernels[0], reward=reward, horizon=3, initial_state=initial)
+    return Stack(kernels, reward, mdp)
+
+
 def compare(paper: EpisodeLearner, compiled: Any, mdp: orl.FiniteMDP, episodes: int, seed: int) -> PaperRun:
     """Play both with the same draws; regret and planned values must agree episode by episode."""
     expected = orl.run(compiled, mdp, episodes=episodes, seed=seed, progress=False)
@@ -65,10 +74,12 @@ def compare(paper: EpisodeLearner, compiled: Any, mdp: orl.FiniteMDP, episodes: 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_ucrl_vtr_is_the_compiled_one_set_to_the_paper(seed: int) -> None:
-    case = stack(seed, members=12, initial_state=[0.5, 0.3, 0.2])
+    case = far_apart(seed, members=12)
+    learner = UCRLVTR(family=case.family, delta=0.1)
     compiled = orl.UCRLVTR(family=case.family, delta=0.1, radius="paper", weights="none", replan=0)
-    found = compare(UCRLVTR(family=case.family, delta=0.1), compiled, case.mdp, 1500, seed)
-    assert np.unique(found.regret).size > 1  # the confidence set did exclude somebody
+    found = compare(learner, compiled, case.mdp, 3000, seed)
+    assert not learner.confidence_set(case.mdp.known, found.state).all()  # the data have excluded somebody
+    assert len({entry["member"] for entry in found.history}) > 1
 
 
 @pytest.mark.parametrize(("seed", "constant"), [(0, 1.0), (1, 1e-3), (2, 1e-5)])
@@ -83,14 +94,12 @@ def test_ucrl_vtr_lin_is_the_compiled_one_set_to_the_paper(seed: int, constant: 
 
 def test_confidence_sets_from_rows_by_loops() -> None:
     """Replay a run row by row and rebuild every loss, distance and set from its definition (M1 to M6)."""
-    rng = np.random.default_rng(5)
-    kernels, reward = rng.dirichlet(np.full(3, 0.2), size=(5, 3, 2)), np.array([[0.0, 0.1], [0.3, 0.2], [1.0, 0.9]])
-    case = Stack(kernels, reward, orl.FiniteMDP(transition=kernels[0], reward=reward, horizon=3))
+    case, rng = far_apart(5, members=5), np.random.default_rng(5)
     learner = UCRLVTR(family=case.family, delta=0.05)
     values, _ = optimal_values(case.family, case.mdp.known)
     state, H = learner.begin(case.mdp.known), case.mdp.horizon
     recording = Recording(learner)
-    beta, sizes, following = 8 * H**2 * math.log(5 / 0.05), set(), running_sums(case.kernels[0])
+    beta, sizes, following = 8 * H**2 * math.log(5 / 0.05), set(), cumulative_kernel(case.kernels[0])
     for k in range(3000):
         if k % 300 == 0:
             rows = recording.rows()

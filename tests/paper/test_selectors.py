@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 import occamrl as orl
+from benchmarks.oracle import cumulative_kernel
 from occamrl.errors import InvalidInput
 from occamrl.paper import UCRLVTR, ARLGen, ARLLinDim, ARLLinNorm, UCRLVTRLin
 from occamrl.paper.arl_lin_norm import largest_norm
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Episode, EpisodeLearner, Floats
 from tests.cases import environment_uniforms, mixture, stack
-from tests.paper.loop import play, running_sums
+from tests.paper.loop import play
 
 
 def ladder(seed: int) -> tuple[orl.Ladder, list[Floats], FiniteMDP]:
@@ -29,7 +30,7 @@ def ladder(seed: int) -> tuple[orl.Ladder, list[Floats], FiniteMDP]:
 
 def episodes_of(learner: EpisodeLearner, mdp: FiniteMDP, state: dict[str, Any], uniforms: Floats) -> Iterator[Episode]:
     """Play episodes one by one without learning; the caller does."""
-    starts, following = running_sums(mdp.initial_distribution), running_sums(mdp.kernel())
+    starts, following = cumulative_kernel(mdp.initial_distribution), cumulative_kernel(mdp.kernel())
     for u in uniforms:
         states, actions = [int(np.searchsorted(starts, u[0], side="right"))], []
         policy, _ = learner.plan(mdp.known, state, states[0], np.random.default_rng(0))
