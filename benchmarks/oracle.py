@@ -72,11 +72,12 @@ def play(
     reward, draw = known.base_reward, np.random.default_rng(0)
     starts, following = cumulative_kernel(initial), cumulative_kernel(transition)
     best = optimal_values(transition, reward, known.horizon)[0]
-    state, policy, achieved = learner.begin(known), np.zeros(0), best
+    state, achieved = learner.begin(known), best
+    policy: Ints | None = None
     for u in uniforms:
         states, actions = [int(np.searchsorted(starts, u[0], side="right"))], []
-        before = policy
-        policy, value = learner.plan(known, state, states[0], draw)
+        before, plan = policy, learner.plan(known, state, states[0], draw)
+        policy, value = plan if isinstance(plan, tuple) else (plan, math.nan)
         if policy is not before:
             achieved = policy_values(transition, reward, policy)
         yield Moment(state, policy, value, float(best[states[0]] - achieved[states[0]]))
@@ -248,7 +249,7 @@ def ucrl_vtr_lin(
     on the step: in the smallest, so that optimism follows).
     """
     learner = LinearVariant(features=FeatureMap(phi), **options)
-    known = Known(*reward.shape, horizon, reward)
+    known = Known(reward.shape[0], reward.shape[1], horizon, reward)
     found: dict[str, Any] = {name: [] for name in ("regret", "planned", "planned_value", "covered")}
     plans, inside = 0, False
     for moment in play(learner, known, transition, _point(initial_state, reward), _with_start(uniforms[:episodes])):
@@ -297,7 +298,7 @@ class FiniteVariant(paper.UCRLVTR):
         member = int(np.where(state["inside"], values[:, 0, start], -np.inf).argmax())
         if member != state["member"]:
             state["member"], state["policy"] = member, policies[member]
-            possible = (dense_kernels(self.family) > 0.0).any(axis=0)  # next states that some member can reach
+            possible = np.asarray((dense_kernels(self.family) > 0.0).any(axis=0))  # for some member
             state["targets"] = [normalised_target(V, possible, self.weights)[0] for V in values[member, 1:]]
         return state["policy"], float(values[member, 0, start])
 
@@ -324,8 +325,8 @@ class FiniteVariant(paper.UCRLVTR):
             target = state["targets"][h][s, a]
             z = kernels[:, s, a] @ target
             state["losses"] += (target[following] - z) ** 2
-            state["distances"] += (z - z[state["estimate"]]) ** 2
             if self.radius != "sharp":  # distances to another estimate need the rows themselves
+                state["distances"] += (z - z[state["estimate"]]) ** 2
                 state["visits"] = np.append(state["visits"], 1.0)
                 state["predictions"] = np.vstack([state["predictions"], z])
         state["episodes"] += 1
@@ -348,7 +349,7 @@ def ucrl_vtr(
     policy.
     """
     learner = FiniteVariant(family=FiniteFamily(kernels), **options)
-    known = Known(*reward.shape, horizon, reward)
+    known = Known(reward.shape[0], reward.shape[1], horizon, reward)
     found: dict[str, Any] = {name: [] for name in ("regret", "planned", "planned_value", "played", "confident")}
     plans = 0
     for moment in play(learner, known, transition, _point(initial_state, reward), _with_start(uniforms[:episodes])):
