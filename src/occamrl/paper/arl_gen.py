@@ -82,9 +82,7 @@ class ARLGen(EpisodeLearner):
     def _base(self, state: dict[str, Any]) -> UCRLVTR:
         return base_learner(self, state["chosen"], state["epoch"])
 
-    def plan(
-        self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator
-    ) -> Ints | tuple[Ints, float]:
+    def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
         """Plan as UCRL-VTR on the class of this epoch."""
         return self._base(state).plan(known, state["learner"], start, draw)
 
@@ -95,7 +93,7 @@ class ARLGen(EpisodeLearner):
         base.learn(known, state["learner"], episode)
         for m, loss in enumerate(state["losses"], start=1):
             kernels = dense_kernels(self.ladder.rung(m))
-            for h in range(known.horizon):
+            for h in range(len(episode.actions)):
                 s, a, following = episode.states[h], episode.actions[h], episode.states[h + 1]
                 loss += (values[h + 1, following] - kernels[:, s, a] @ values[h + 1]) ** 2  # M1
         state["episodes"] += 1

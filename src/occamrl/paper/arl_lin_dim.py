@@ -97,9 +97,7 @@ class ARLLinDim(EpisodeLearner):
             return base_learner(self, tuple(state["active"].tolist()), state["epoch"]), "restricted"
         return base_learner(self, None, 0), "full"
 
-    def plan(
-        self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator
-    ) -> Ints | tuple[Ints, float]:
+    def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
         """Plan as the learner of the phase."""
         learner, name = self._learner(state)
         return learner.plan(known, state[name], start, draw)

@@ -78,9 +78,7 @@ class ARLLinNorm(EpisodeLearner):
     def _base(self, state: dict[str, Any]) -> UCRLVTRLin:
         return base_learner(self, state["norm_bound"], state["epoch"])
 
-    def plan(
-        self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator
-    ) -> Ints | tuple[Ints, float]:
+    def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
         """Plan as UCRL-VTR-LIN with the bound of this epoch."""
         return self._base(state).plan(known, state["learner"], start, draw)
 

@@ -88,9 +88,7 @@ class UCRLVTR(EpisodeLearner):
             "predictions": np.zeros((0, n)),
         }
 
-    def plan(
-        self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator
-    ) -> Ints | tuple[Ints, float]:
+    def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
         """Return the optimal policy of the most optimistic member of B_{k-1}, and its value at ``start`` (M5)."""
         values, policies = optimal_values(self.family, known)
         inside = self.confidence_set(known, state)
@@ -123,7 +121,7 @@ class UCRLVTR(EpisodeLearner):
         """Enter the rows of the episode; their value functions are those of the member in play."""
         member, kernels = state["member"], dense_kernels(self.family)
         values = optimal_values(self.family, known)[0][member]
-        for h in range(known.horizon):
+        for h in range(len(episode.actions)):
             s, a, following = episode.states[h], episode.actions[h], episode.states[h + 1]
             cell = state["cell"][member, h, s]
             if cell < 0:

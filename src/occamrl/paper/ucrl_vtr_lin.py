@@ -84,9 +84,7 @@ class UCRLVTRLin(EpisodeLearner):
             "values": np.zeros((known.horizon + 1, known.states)),
         }
 
-    def plan(
-        self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator
-    ) -> Ints | tuple[Ints, float]:
+    def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
         """Return the greedy policy of the optimistic values, and V_1(start) (M9)."""
         H, theta, inverse = known.horizon, self.estimate(state), np.linalg.inv(state["sigma"])
         width = math.sqrt(self.beta(H, state["episodes"]))
@@ -112,7 +110,7 @@ class UCRLVTRLin(EpisodeLearner):
     def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
         """Enter the rows of the episode into the regression (M8)."""
         values = state["values"]
-        for h in range(known.horizon):
+        for h in range(len(episode.actions)):
             s, a, following = episode.states[h], episode.actions[h], episode.states[h + 1]
             x = self.phi[s, a] @ values[h + 1]
             state["sigma"] += np.outer(x, x)
