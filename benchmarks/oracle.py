@@ -92,13 +92,13 @@ def play(
     starts, following = cumulative_kernel(initial), cumulative_kernel(transition)
     best = optimal_values(transition, reward, known.horizon)[0]
     state, achieved = learner.begin(known), best
-    policy: Ints | None = None
+    before: Ints | None = None  # the policy that was evaluated last
     for u in uniforms:
         states, actions = [int(np.searchsorted(starts, u[0], side="right"))], []
-        before, plan = policy, learner.plan(known, state, states[0], draw)
+        plan = learner.plan(known, state, states[0], draw)
         policy, value = plan if isinstance(plan, tuple) else (plan, math.nan)
         if policy is not before:
-            achieved = policy_values(transition, reward, policy)
+            before, achieved = policy, policy_values(transition, reward, policy)
         yield Moment(state, policy, value, float(best[states[0]] - achieved[states[0]]))
         for h in range(known.horizon):
             actions.append(int(policy[h, states[-1]]))

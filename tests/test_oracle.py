@@ -70,7 +70,7 @@ def draw(probabilities: Floats, uniform: float) -> int:
 def test_the_numbers_are_those_of_the_published_generator() -> None:
     """The known answer of Philox4x32-10 (Random123, kat_vectors) for a zero key and a zero counter."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(oracle.seeding, "key", lambda *_: np.uint64(0))
+        patch.setattr("occamrl.seeding.key", lambda *_: np.uint64(0))
         found = oracle.environment_uniforms(0, 1, 1)[0]
     words = [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
     expected = [((a >> 5) * 2**26 + (b >> 6)) / 2**53 for a, b in (words[:2], words[2:])]
