@@ -165,9 +165,16 @@ class _Cache:
 
 
 def _compile(function: Function, **options: Any) -> Function:
-    made = numba.njit(**options)(function)
+    made: Any = numba.njit(**options)(function)
     if hasattr(made, "enable_caching"):  # not with NUMBA_DISABLE_JIT
         made._cache = _Cache(function)
+        choose = made.get_call_template
+
+        def without_literals(args: Any, kws: Any) -> Any:
+            """Compile f(x, 1) as f(x, n): otherwise every constant argument would be a type of its own."""
+            return choose(tuple(numba.types.unliteral(each) for each in args), kws)
+
+        made.get_call_template = without_literals
     return cast(Function, made)
 
 
