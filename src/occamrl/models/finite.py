@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from occamrl._core.bellman import optimal_values
+from occamrl._core.bellman import solve_optimal
 from occamrl._core.compile import compiled, entry
 from occamrl._core.features import TabularFeatures
 from occamrl.errors import FamilyError, ParameterError, ShapeError, require_number
@@ -168,7 +168,7 @@ class FiniteFamily(Family):
             self._values[known] = self._whole.optimal_values(known)[: self.size]
         elif known not in self._values:
             outcomes, base = self.features.attach(known).outcomes, known.base_reward.flatten()
-            solved = np.empty((self.size, known.horizon + 1, known.states))
+            solved = np.zeros((self.size, known.horizon + 1, known.states))
             for first in range(0, self.size, _CHUNK):
                 part = slice(first, first + _CHUNK)
                 kernels = np.ascontiguousarray(self.probabilities(part).T)
@@ -306,7 +306,7 @@ def _check_members(family: FiniteFamily, field: str) -> None:
 def _solve_members(outcomes: Outcomes, kernels: Floats, base_reward: Floats, out: Floats) -> None:
     """Write V* of every kernel [n, O] into ``out`` [n, H + 1, S], one value iteration each."""
     for i in range(kernels.shape[0]):
-        out[i] = optimal_values(outcomes, kernels[i : i + 1], base_reward, out.shape[2], out.shape[1] - 1)
+        solve_optimal(outcomes, kernels[i : i + 1], base_reward, out[i])
 
 
 # ----------------------------------------------------------------------------------------------------
