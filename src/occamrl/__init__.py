@@ -91,7 +91,7 @@ _HOMES = {
     "InvalidInput": "occamrl.errors",
     "OccamRLError": "occamrl.errors",
 }
-_MODULES = ("problems", "envs", "models", "learners", "selectors", "errors", "registry")
+_MODULES = ("problems", "envs", "models", "learners", "selectors", "paper", "errors", "registry")
 
 __all__ = [  # spelled out, so that tools can read it
     "UCRLVTR",

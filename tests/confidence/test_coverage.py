@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from benchmarks import plain_numpy
+from benchmarks import oracle
 from occamrl.learners.finite_rows import ALIVE
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
@@ -73,7 +73,7 @@ def ellipsoid(learner: UCRLVTRLin, mdp: FiniteMDP, theta: Floats) -> Callable[[P
             part = error[blocks.vector_start[b] : blocks.vector_start[b + 1]]
             distance += float(part @ sigma @ part)
             logdet += float(np.linalg.slogdet(sigma)[1])
-        width = plain_numpy.linear_radius(
+        width = oracle.linear_radius(
             radius,
             weights,
             horizon=horizon,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from gymnasium.envs.toy_text.cliffwalking import CliffWalkingEnv
 
-from benchmarks.plain_numpy import estimate
+from benchmarks.oracle import estimate
 from occamrl.learners.finite_rows import ALIVE, MEMBER
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
