@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from occamrl.continuous.discretise import Solution, anchored, discretise, quadrature_error, reachable, refinement
+from occamrl.continuous.discretise import Solution, discretise, quadrature_error, reachable, refinement, vertex_law
 from occamrl.continuous.grid import Grid, StateError
 from occamrl.continuous.transitions import (
     Atom,
@@ -181,7 +181,7 @@ def test_models_that_break_are_refused_by_state_and_action() -> None:
 
 
 def test_a_state_between_vertices_has_a_law_of_its_own() -> None:
-    kernel, left, _ = anchored(drift(0.0), line(), np.array([[0.3]]), np.array([1.0]))
+    kernel, left, _ = vertex_law(drift(0.0), line(), np.array([[0.3]]), np.array([1.0]))
     np.testing.assert_allclose(kernel.toarray(), [[0.0, 0.8, 0.2, 0.0, 0.0]], atol=1e-12)
     assert not left.any()
 
