@@ -49,7 +49,7 @@ _HOMES = {
     "NonAdaptive": "occamrl.selectors.references",
     "Diagnosis": "occamrl.analysis.diagnosis",
     "diagnose": "occamrl.analysis.diagnosis",
-    "Simulators": "occamrl.envs.simulators",
+    "Simulators": "occamrl.models.simulators",
     "Supports": "occamrl.analysis.supports",
     "supports": "occamrl.analysis.supports",
     "Log": "occamrl.logs.log",
@@ -185,7 +185,6 @@ if TYPE_CHECKING:
     from occamrl.continuous.grid import Grid
     from occamrl.continuous.transitions import Density, Driven, Sampled
     from occamrl.envs.ladder_file import LadderSpec, read_ladder
-    from occamrl.envs.simulators import Simulators
     from occamrl.envs.spaces import Discretiser, inconsistency
     from occamrl.envs.wrapper import FiniteEnvironment
     from occamrl.errors import EnvironmentFault, Interrupted, InvalidInput, OccamRLError
@@ -204,6 +203,7 @@ if TYPE_CHECKING:
     from occamrl.models.finite import CoverFamily, FiniteFamily
     from occamrl.models.ladder import Ladder, LinearLadder
     from occamrl.models.linear import AggregationFamily, LinearFamily
+    from occamrl.models.simulators import Simulators
     from occamrl.problems.mdp import BernoulliRewards, BetaRewards, FiniteMDP
     from occamrl.protocols import Known, Learner, Phase, PhaseOutcome, Selector
     from occamrl.registry import make_problem

@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import gymnasium as gym
 import numpy as np
+from gymnasium import spaces
 
 from occamrl import seeding
 from occamrl._core.loop import draw_outcome, draw_start
@@ -25,9 +27,8 @@ from occamrl.models.family import Family, Rows, sample_rows
 from occamrl.models.finite import FiniteFamily
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Agent, Floats, Known, Learner, Problem, Selector
-from occamrl.running.environments import Interaction
 from occamrl.running.result import Result
-from occamrl.running.run import run
+from occamrl.running.run import learn, run
 from occamrl.running.storage import load_checkpoint, save_checkpoint
 
 _EPISODES = 150  # past the first second look at dropped kernels
@@ -36,9 +37,9 @@ _EPISODES = 150  # past the first second look at dropped kernels
 def check_learner(learner: Learner, mdp: FiniteMDP | Problem, *, episodes: int = _EPISODES, seed: int = 0) -> None:
     """Check a learner on a problem.
 
-    Its state is a NamedTuple of arrays; the same seed gives the same bits; one run equals two halves; the fused loop
-    equals the step-by-step interaction; regret is never negative; a checkpoint restores everything. A learner that
-    offers unknown rewards and one kernel per step is checked with these as well.
+    Its state is a NamedTuple of arrays; the same seed gives the same bits; one run equals two halves; the compiled
+    simulator and an environment that draws the same numbers teach the same; regret is never negative; a checkpoint
+    restores everything. A learner that offers unknown rewards and one kernel per step is checked with these as well.
     """
     mdp = as_mdp(mdp)
     _require(isinstance(learner, Learner), "a learner has model(known), begin(known) and reserve(state, episodes)")
@@ -211,28 +212,38 @@ def _check_agent(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> None
         loaded = load_checkpoint(agent, mdp, path)
     rest = run(agent, mdp, episodes=episodes - episodes // 2, progress=False, continue_from=loaded)
     _same(whole, rest, "a run resumed from a checkpoint equals one that was never interrupted")
-    stepped = step_by_step(agent, mdp, episodes, seed)
-    _same_state(whole.state, stepped.walk.state, "the fused loop equals the step-by-step interaction")
-    _require(stepped.walk.rows[-1]["plans"] == whole.walk.rows[-1]["plans"], "both make the same plans")
+    played = in_environment(agent, mdp, episodes, seed)
+    _same_state(whole.state, played.state, "the compiled simulator and an environment teach the same")
+    _require(played.phases["plans"].equals(whole.phases["plans"]), "both make the same plans")
 
 
-def step_by_step(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> Interaction:
-    """Play by hand what ``run`` plays in one loop: same random numbers, one call at a time."""
-    truth = mdp.truth
-    interaction = Interaction(agent, mdp.known, seed=seed)
-    environment_key = seeding.key(seed, "environment")
-    uniforms = np.zeros(mdp.horizon + 1 + (mdp.horizon + 1) % 2)
-    for episode in range(episodes):
-        fill_uniforms(environment_key, episode, uniforms)
-        s = int(draw_start(truth, uniforms[0]))
-        interaction.begin(s)
-        for h in range(mdp.horizon):
-            pair = s * mdp.actions + interaction.act()
-            o = draw_outcome(truth, h, pair, uniforms[h + 1])
-            s, bonus = int(truth.outcomes.next_state[o]), float(truth.outcomes.bonus[o])
-            reward = draw_reward(truth.noise, o, truth.base_reward[pair] + bonus, environment_key, episode, h)
-            interaction.record_bonus(bonus, s, reward=float(reward))
-    return interaction
+class _Simulator(gym.Env[int, int]):
+    """A problem as an environment that draws the random numbers of ``run(..., seed=seed)``."""
+
+    def __init__(self, mdp: FiniteMDP, seed: int) -> None:
+        self.observation_space, self.action_space = spaces.Discrete(mdp.states), spaces.Discrete(mdp.actions)
+        self.mdp, self.key, self.episode = mdp, seeding.key(seed, "environment"), -1
+        self.uniforms = np.zeros(mdp.horizon + 1 + (mdp.horizon + 1) % 2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        self.episode, self.h = self.episode + 1, 0
+        fill_uniforms(self.key, self.episode, self.uniforms)
+        self.s = int(draw_start(self.mdp.truth, self.uniforms[0]))
+        return self.s, {}
+
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        truth, pair = self.mdp.truth, self.s * self.mdp.actions + action
+        o = draw_outcome(truth, self.h, pair, self.uniforms[self.h + 1])
+        mean = truth.base_reward[pair] + truth.outcomes.bonus[o]
+        reward = draw_reward(truth.noise, o, mean, self.key, self.episode, self.h)
+        self.s, self.h = int(truth.outcomes.next_state[o]), self.h + 1
+        return self.s, float(reward), False, False, {}
+
+
+def in_environment(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> Any:
+    """Learn in an environment what ``run`` plays in one compiled loop: same random numbers, one call a step."""
+    env = _Simulator(mdp, seed)
+    return learn(agent, env, episodes=episodes, seed=seed, known=mdp.known, replay=False, progress=False)
 
 
 def _require(holds: bool, clause: str) -> None:

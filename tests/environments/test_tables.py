@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import occamrl as orl
-from occamrl.envs.wrapper import known_of_several, table_of
+from occamrl.envs.ladder_file import known_of_several
 from occamrl.errors import TableError
+from occamrl.problems.tables import table_of
 
 ENVIRONMENTS: list[tuple[str, dict[str, Any], int]] = [
     ("FrozenLake-v1", {}, 12),

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from occamrl._core.rows import RowTable
-from occamrl.checks import step_by_step
+from occamrl.checks import in_environment
 from occamrl.learners.baselines import Greedy, Optimal, UniformRandom
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
@@ -126,7 +126,7 @@ def test_the_same_seed_gives_the_same_bits_whatever_ran_before(name: str) -> Non
 @pytest.mark.parametrize("name", ["one-hot, every episode", "one-hot, lazy", "finite, ball", "uniform"])
 def test_the_fused_loop_is_the_steps_one_by_one(name: str) -> None:
     result = run(AGENTS[name](), CASE.mdp, episodes=80, seed=3, progress=False)
-    stepped = step_by_step(AGENTS[name](), CASE.mdp, 80, 3)
+    stepped = in_environment(AGENTS[name](), CASE.mdp, 80, 3)
     assert list(arrays(stepped.walk.state)) == list(arrays(result.state))
     (row,) = stepped.walk.rows
     assert (row["episodes"], row["plans"], row["realised_return"]) == (80, result.plans, result.total_return)

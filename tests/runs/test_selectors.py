@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from occamrl.checks import check_selector, step_by_step
+from occamrl.checks import check_selector, in_environment
 from occamrl.errors import ContractError
 from occamrl.learners.baselines import Optimal, UniformRandom
 from occamrl.learners.ucrl_vtr import UCRLVTR
@@ -72,7 +72,7 @@ def test_pieces_step_by_step_and_checkpoints_leave_the_same_memory(make: Any, tm
     assert plain(cut.walk.memory) == plain(whole.walk.memory)
     assert cut.phases.to_pylist() == whole.phases.to_pylist()
     assert cut.regret.tobytes() == whole.regret.tobytes()
-    stepped = step_by_step(make(), MDP, 100, 5)
+    stepped = in_environment(make(), MDP, 100, 5)
     assert plain(stepped.walk.memory) == plain(whole.walk.memory)
     half = pieces(make(), 37)
     save_checkpoint(half, tmp_path / "half.npz")

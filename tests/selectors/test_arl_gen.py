@@ -11,7 +11,7 @@ from scipy.stats import binom
 import occamrl as orl
 from occamrl._core.loop import draw_outcome, draw_start
 from occamrl._core.rng import fill_uniforms
-from occamrl.checks import check_selector, step_by_step
+from occamrl.checks import check_selector, in_environment
 from occamrl.errors import InvalidInput
 from occamrl.learners.finite_rows import ALIVE, CLASS, EPISODES, MEMBER
 from occamrl.problems.mixtures import SparseLadder
@@ -248,7 +248,7 @@ def test_step_by_step_and_fused_make_the_same_phases() -> None:
     ladder, _ = ladder_and_kernels()
     agent = orl.ARLGen(ladder=ladder, replan=0.3)
     fused = orl.run(agent, PROBLEM, episodes=90, seed=4, progress=False)
-    stepped = step_by_step(agent, PROBLEM.mdp, 90, 4)
+    stepped = in_environment(agent, PROBLEM.mdp, 90, 4)
     for one, other in zip(fused.walk.rows, stepped.walk.rows, strict=True):
         assert (one["chosen"], one["statistics"], one["since"]) == (
             other["chosen"],

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy.linalg
 
-from occamrl.envs.simulators import Simulators
 from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.models.family import weighted
 from occamrl.models.features import FeatureMap
+from occamrl.models.simulators import Simulators
 from occamrl.protocols import Floats, Ints, Known
 from occamrl.running.result import Result
 
