@@ -38,16 +38,16 @@ def test_bounds_stay_valid_and_shrink(test_seed: int) -> None:
 def test_the_refined_bound_is_the_fixed_point_of_the_largest_norm_in_the_ellipsoid() -> None:
     """With one lambda, b = min(b, M19) until a round gains less than a thousandth."""
     known = PROBLEM.mdp.known
-    learner = UCRLVTRLin(features=FEATURES, norm_bound=3.0)
-    rows = learner.statistics(known, run(learner, PROBLEM.mdp, episodes=300, seed=0).state)
+    learner = UCRLVTRLin(features=FEATURES, norm_bound=10.0)
+    rows = learner.statistics(known, run(learner, PROBLEM.mdp, episodes=5_000, seed=0).state)
     sigma = rows.gram.reshape(8, 8) + np.eye(8)
     center = np.asarray(np.linalg.solve(sigma, rows.xy), dtype=np.float64)
     noise = 0.25 * (np.linalg.slogdet(sigma)[1] + 2.0 * np.log(1.0 / 0.05))
-    bound, expected = 3.0, largest_norm(center, sigma, noise + 3.0**2).norm
+    bound, expected = 10.0, largest_norm(center, sigma, noise + 10.0**2).norm
     assert expected < 0.999 * bound
     while expected <= 0.999 * bound:
         bound, expected = expected, largest_norm(center, sigma, noise + expected**2).norm
-    assert refine([learner], known, rows, 3.0, 0.0).learner.norm_bound == pytest.approx(bound, rel=1e-9)
+    assert refine([learner], known, rows, 10.0, 0.0).learner.norm_bound == pytest.approx(bound, rel=1e-9)
 
 
 def test_every_combination_of_the_lambda_grid_holds_the_truth() -> None:

@@ -46,8 +46,8 @@ So lambda' can suit the norm that theta* shows and lambda the bound that is know
 grid; the next epoch plays with the pair of the smallest volume.
 
 **ARL-LIN** does both on the same rows. The epochs are those of ARL-LIN(dim). Before each phase the norm bound is
-refined as well: b = min(b, M19) on the ellipsoid of *all* coordinates, and for an exploitation phase the smaller of that
-and M19 on the ellipsoid of the active ones. Levels are those of ARL-LIN(dim), each shared by its lambda grid.
+refined as well: b = min(b, M19) on the ellipsoid of *all* coordinates, and for an exploitation phase the smaller of
+that and M19 on the ellipsoid of the active ones. Levels are those of ARL-LIN(dim), each shared by its lambda grid.
 
 *Guarantee.* With probability 1 - delta, at all times, b bounds the norm of theta*, whatever was selected, and the
 estimation phases are optimistic. While the active set holds the true support, the exploitation phases are optimistic
