@@ -76,9 +76,9 @@ def test_a_lambda_grid_without_a_least_norm() -> None:
     assert only.lam == pytest.approx(2 / 36)
 
 
-def test_growth_is_that_of_the_rows_whatever_lambda_does() -> None:
+def test_growth_is_that_of_the_rows_whatever_lambda_is() -> None:
     """Recomputed from the statistics at the end of each epoch; with lambda in it, the power is another."""
-    selector = ARLLinNorm(features=FEATURES, norm_bound=50.0)
+    selector = ARLLinNorm(features=FEATURES, norm_bound=50.0, regularization=30.0)
     result = run(selector, PROBLEM.mdp, episodes=4_000, seed=1)
     rows = result.phases.to_pylist()
     ends = np.cumsum([row["episodes"] for row in rows])
@@ -89,7 +89,6 @@ def test_growth_is_that_of_the_rows_whatever_lambda_does() -> None:
         smallest.append(np.linalg.eigvalsh(gram)[0])
         with_lambda.append(smallest[-1] + row["regularization"][0])
     later = slice(len(seen) // 2, None)
-    assert len({row["regularization"][0] for row in rows[1:][later]}) > 1
     expected, other = (np.polyfit(np.log(seen[later]), np.log(y[later]), 1)[0] for y in (smallest, with_lambda))
     assert diagnose(result).growth == pytest.approx(expected, rel=1e-4)
     assert abs(other - expected) > 1e-3

@@ -92,7 +92,7 @@ def make_problem(name: str, parameters: dict[str, Any]) -> Any:
 
 def make_agent(name: str, parameters: dict[str, Any], problem: Any, episodes: int) -> Agent:
     """Return an agent for a problem, with the words among its parameters turned into what they stand for."""
-    kind = registry.find("agent", name, agents())
+    kind: Any = registry.find("agent", name, agents())
     if kind in REFERENCES.values():
         return _reference(kind, dict(parameters), problem, episodes)
     known = list(inspect.signature(kind).parameters)
@@ -131,7 +131,8 @@ def _reference(kind: Any, parameters: dict[str, Any], problem: Any, episodes: in
         missing = f"{type(problem).__name__} has no theta"
     if truth is None:
         raise ParameterError("selector", got=repr(name), expected=f"one whose answer is known: {missing}")
-    return oracle(selector, truth)
+    known: Agent = _call(lambda: oracle(selector, truth), "oracle")
+    return known
 
 
 def _resolve(name: str, kind: str, made: dict[str, Any], problem: Any, episodes: int) -> None:

@@ -65,7 +65,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -104,8 +104,6 @@ class LinearSelector(Selector):
     initial_episodes: int = 4
     growth: float = 2.0
 
-    default_regularization: ClassVar[float | str] = 1.0
-
     def __post_init__(self) -> None:
         if isinstance(self.features, FeatureMap) and self.features.is_tabular:  # no (s, a) shares anything with another
             expected = "a dense or sparse one, with shared coordinates"
@@ -123,10 +121,15 @@ class LinearSelector(Selector):
 
     @property
     def lambda_rule(self) -> float | str:
-        """How lambda is chosen: a number, or "scaled"."""
+        """How lambda is chosen: a number, or "scaled"; 1 by default, and with an unknown norm "scaled"."""
         if self.regularization is not None:
             return self.regularization
-        return 1.0 if self.radius == "paper" else self.default_regularization
+        return 1.0 if self.radius == "paper" or not self.finds_norm else "scaled"
+
+    @property
+    def finds_norm(self) -> bool:
+        """Whether the norm of theta* is to be found out."""
+        return False
 
     def base(self, **changes: Any) -> UCRLVTRLin:
         """Return UCRL-VTR-LIN with this selector's parameters, some of them changed."""
@@ -301,7 +304,10 @@ class ARLLinNorm(LinearSelector):
 
     initial_episodes: int = 16
 
-    default_regularization: ClassVar[float | str] = "scaled"
+    @property
+    def finds_norm(self) -> bool:
+        """Whether the norm of theta* is to be found out."""
+        return True
 
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data: epoch 1, the bound that was given."""
@@ -355,11 +361,14 @@ class ARLLin(ARLLinDim):
 
     support_regularization: float = 1.0
 
-    default_regularization: ClassVar[float | str] = "scaled"
-
     def __post_init__(self) -> None:
         super().__post_init__()
         require_number("support_regularization", self.support_regularization, 1e-12, 1e12)
+
+    @property
+    def finds_norm(self) -> bool:
+        """Whether the norm of theta* is to be found out."""
+        return True
 
     @property
     def support_lam(self) -> float:
