@@ -100,7 +100,6 @@ def dimension(case: Case) -> None:
     print("\nK = 300,000, lazy planning 0.2, delta = 0.05, norm_bound = ||theta*||")
     common: dict[str, Any] = {"features": case.features, "norm_bound": case.norm}
     plain: dict[str, Any] = {"norm_bound": case.norm, "weights": "none", "radius": "unweighted"}
-    plain["target_range"] = case.mdp.horizon
     known = case.features.restrict(case.support)
     line("no weights: all coordinates", orl.UCRLVTRLin(features=case.features, **plain), case, 300_000)
     line("no weights: oracle", orl.UCRLVTRLin(features=known, **plain), case, 300_000)
@@ -172,21 +171,19 @@ def norm(case: Case) -> None:
     """Print the table of selection by norm, and the rate of b^(i)."""
     print(f"\nK = 200,000, ||theta*|| = {case.norm:.4g}")
     common: dict[str, Any] = {"features": case.features}
-    plain: dict[str, Any] = {**common, "weights": "none", "radius": "unweighted", "target_range": case.mdp.horizon}
+    plain: dict[str, Any] = {**common, "weights": "none", "radius": "unweighted"}
     line("no weights: oracle", orl.UCRLVTRLin(**plain, norm_bound=case.norm), case, 200_000)
     for bound in (10.0, 100.0):
-        old = orl.ARLLinNorm(
-            **common, norm_bound=bound, weights="none", radius="unweighted", regularization=1.0, initial_episodes=100
-        )
-        line(f"no weights, b = {bound:g}: non-adaptive", orl.UCRLVTRLin(**plain, norm_bound=bound), case, 200_000)
-        line(f"no weights, b = {bound:g}: ARL-LIN(norm), R = H-1", old, case, 200_000)
+        old = orl.ARLLinNorm(**plain, norm_bound=bound, regularization=1.0, initial_episodes=100)
+        line(f"no weights, b = {bound:g}: largest", orl.UCRLVTRLin(**plain, norm_bound=bound), case, 200_000)
+        line(f"no weights, b = {bound:g}: ARL-LIN(norm)", old, case, 200_000)
     known = line("oracle, lambda = 1", orl.UCRLVTRLin(**common, norm_bound=case.norm), case, 200_000)
     scaled: dict[str, Any] = {**common, "regularization": "scaled"}
     line("oracle, lambda = d/(4b^2)", orl.UCRLVTRLin(**scaled, norm_bound=case.norm), case, 200_000)
     base = np.mean([result.total_regret for result in known])
     for bound in (10.0, 100.0):
-        line(f"b = {bound:g}: non-adaptive, lambda = 1", orl.UCRLVTRLin(**common, norm_bound=bound), case, 200_000)
-        line(f"b = {bound:g}: non-adaptive, d/(4b^2)", orl.UCRLVTRLin(**scaled, norm_bound=bound), case, 200_000)
+        line(f"b = {bound:g}: largest, lambda = 1", orl.UCRLVTRLin(**common, norm_bound=bound), case, 200_000)
+        line(f"b = {bound:g}: largest, d/(4b^2)", orl.UCRLVTRLin(**scaled, norm_bound=bound), case, 200_000)
         found = line(f"b = {bound:g}: ARL-LIN(norm)", orl.ARLLinNorm(**common, norm_bound=bound), case, 200_000)
         ratio = np.mean([result.total_regret for result in found]) / base
         print(f"    {ratio:.3f} times the oracle (lambda = 1)")

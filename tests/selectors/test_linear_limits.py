@@ -78,7 +78,7 @@ def test_a_lambda_grid_without_a_least_norm() -> None:
 
 def test_growth_is_that_of_the_rows_whatever_lambda_is() -> None:
     """Recomputed from the statistics at the end of each epoch; with lambda in it, the power is another."""
-    selector = ARLLinNorm(features=FEATURES, norm_bound=50.0, regularization=30.0)
+    selector = ARLLinNorm(features=FEATURES, norm_bound=5.0, regularization=3.0)
     result = run(selector, PROBLEM.mdp, episodes=4_000, seed=1)
     rows = result.phases.to_pylist()
     ends = np.cumsum([row["episodes"] for row in rows])
