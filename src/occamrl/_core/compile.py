@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import itertools
 import os
 import re
 import sys
@@ -21,9 +22,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import llvmlite.binding
 import numba
+from numba.core import cgutils
 from numba.core.caching import FunctionCache
-from numba.extending import overload
+from numba.extending import intrinsic, overload
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -84,12 +87,14 @@ def cache_folder() -> Path:
 
 
 _CACHE = str(cache_folder())
-_HOT: Any = {"_nrt": False, "error_model": "numpy"}
+_HOT: Any = {"_nrt": False, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _SHORT: Any = {**_HOT, "forceinline": True}
 
 
 _NumbaCache: Any = FunctionCache  # Numba has no types
 _IMPLEMENTED: dict[Any, set[type]] = {}  # by generic function: the kinds that have a version of it
+_SEPARATE: dict[Any, list[Any]] = {}  # by NamedTuple of a state: its separately compiled functions
+_UNDER_WAY: set[tuple[Any, Any]] = set()  # separate functions that are being loaded
 _OUTSIDE: dict[Any, dict[str, bytes]] = {}  # by NamedTuple: the files outside this package that implement it
 
 
@@ -138,7 +143,11 @@ class _Cache:
         return self._places[folder]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the code for a signature, None if there is none."""
+        """Return the code for a signature, None if there is none; what it calls by name is there before it."""
+        for pair in itertools.pairwise(sig):
+            for dispatcher in _SEPARATE.get(getattr(pair[1], "instance_class", None), ()):
+                if (dispatcher, pair) not in _UNDER_WAY and dispatcher.py_func is not self._function:
+                    _make_callable(dispatcher, pair)
         return self._place(sig).load_overload(sig, target_context)
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -162,9 +171,14 @@ def _compile(function: Function, **options: Any) -> Function:
     return cast(Function, made)
 
 
+def entry(function: Function) -> Function:
+    """Compile a function of the inner loops that Python calls; the others have no wrapper for that."""
+    return _compile(function, _nrt=False, error_model="numpy", no_cfunc_wrapper=True)
+
+
 def compiled(function: Function) -> Function:
     """Compile to machine code at the first call, strict IEEE arithmetic, cached on disk."""
-    return _compile(function, error_model="numpy")
+    return _compile(function, error_model="numpy", no_cfunc_wrapper=True)
 
 
 def hot(function: Function) -> Function:
@@ -187,6 +201,56 @@ def hot_inline(function: Function) -> Function:
 def view(function: Function) -> Function:
     """Splice a function that returns a view of its arguments into hot code, where arrays cannot be returned."""
     return _compile(function, **_HOT, inline="always")
+
+
+def _symbol(dispatcher: Any, arguments: tuple[Any, ...]) -> str:
+    """Return the name by which other modules call a separately compiled function; the same in every process."""
+    function = dispatcher.py_func
+    digest = hashlib.sha256(",".join(str(each) for each in arguments).encode()).hexdigest()[:16]
+    return f"{function.__module__}.{function.__qualname__}.{digest}"
+
+
+def _make_callable(dispatcher: Any, arguments: tuple[Any, ...]) -> Any:
+    """Compile or load a separate function for these types, and let the linker find it; return its signature."""
+    if arguments not in dispatcher.overloads:
+        _UNDER_WAY.add((dispatcher, arguments))
+        try:
+            dispatcher.compile(arguments)
+        finally:
+            _UNDER_WAY.discard((dispatcher, arguments))
+    result = dispatcher.overloads[arguments]
+    address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+    llvmlite.binding.add_symbol(_symbol(dispatcher, arguments), address)
+    return result.signature
+
+
+def separate(kind: type) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function of (model, state), with states of class ``kind``, by itself.
+
+    Numba puts a copy of every callee into the machine code of each caller and optimises it again, so a chain of calls
+    is compiled as often as it is long. Callers of a separate function contain its name only. It is for the parts of an
+    algorithm that run once an episode or less: the call itself is not free.
+    """
+
+    def register(function: Callable[..., Any]) -> Any:
+        dispatcher: Any = _compile(function, **_HOT)
+        _SEPARATE.setdefault(kind, []).append(dispatcher)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            convention, returned = context.call_conv, signature.return_type
+            kinds = convention.get_function_type(returned, signature.args)
+            callee = cgutils.get_or_insert_function(builder.module, kinds, _symbol(dispatcher, signature.args))
+            status, value = convention.call_function(builder, callee, returned, signature.args, arguments)
+            with cgutils.if_unlikely(builder, status.is_error):
+                convention.return_status_propagate(builder, status)
+            return value
+
+        def call(typing_context: Any, model: Any, state: Any) -> tuple[Any, Callable[..., Any]]:
+            return _make_callable(dispatcher, (model, state)).return_type(model, state), generate
+
+        return intrinsic(call)
+
+    return register
 
 
 def _with_signature(choose: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.compile import compiled, hot_inline, implements
+from occamrl._core.arena import part
+from occamrl._core.compile import compiled, hot, hot_inline, implements
 from occamrl.protocols import Floats, Ints, Outcomes
 
 
@@ -38,6 +39,58 @@ class TabularFeatures(NamedTuple):
     """One-hot: the coordinate of an outcome is the outcome itself, so phi_W(s, a) is W."""
 
     outcomes: Outcomes
+
+
+DENSE, SPARSE, TABULAR = range(3)
+
+# A feature map of any layout as six fields of a model, so that learners are compiled once for all layouts
+SHAPE = 0  # [2] int, the layout and the number of coordinates
+START = 1  # [S*A + 1] int, where the outcomes of (s, a) begin
+NEXT = 2  # [O] int, next states
+INDEX = 3  # int, SPARSE: where the entries of (s, a) begin [S*A + 1], their outcomes [E], their coordinates [E]
+BONUS = 4  # [O]
+ENTRY = 5  # DENSE: phi [O*d]; SPARSE: the non-zero entries [E]
+FEATURE_FIELDS = 6
+
+
+def feature_fields(layout: DenseFeatures | SparseFeatures | TabularFeatures, dimension: int) -> list[Any]:
+    """Return a layout as the fields of a model."""
+    entry, index = np.zeros(0), np.zeros(0, dtype=np.int64)
+    kind = TABULAR
+    if isinstance(layout, DenseFeatures):
+        kind, entry = DENSE, layout.phi.reshape(-1)
+    elif isinstance(layout, SparseFeatures):
+        kind, entry = SPARSE, layout.entry
+        index = np.concatenate([layout.start, layout.outcome, layout.coordinate])
+    start, next_state, bonus = layout.outcomes
+    return [np.array([kind, dimension], dtype=np.int64), start, next_state, index, bonus, entry]
+
+
+@hot
+def feature_vector(
+    kind: int, d: int, start: Ints, index: Ints, entry: Floats, sa: int, target: Floats, out: Floats
+) -> None:
+    """Write phi_W(s, a) = sum_o phi(s, a, o) target(o) into ``out``."""
+    first, count = start[sa], start[sa + 1] - start[sa]
+    if kind == DENSE:
+        w = target[0]
+        row = part(entry, first * d, d)
+        for j in range(d):
+            out[j] = row[j] * w
+        for i in range(1, count):
+            w = target[i]
+            row = part(entry, (first + i) * d, d)
+            for j in range(d):
+                out[j] += row[j] * w
+    elif kind == SPARSE:
+        for j in range(d):
+            out[j] = 0.0
+        outcome, coordinate = start.size, start.size + entry.size
+        for e in range(index[sa], index[sa + 1]):
+            out[np.uint64(index[coordinate + e])] += entry[e] * target[np.uint64(index[outcome + e])]
+    else:
+        for i in range(count):
+            out[i] = target[i]
 
 
 @hot_inline

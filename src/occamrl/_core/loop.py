@@ -1,52 +1,56 @@
-"""THE episode loop: one, for every learner.
+"""The episode loop: one, for every compiled learner.
 
-The functions below are what an algorithm consists of. A learner's file gives its own version of each for the type
-of its state (``occamrl._core.compile.implements``), and ``play`` is compiled once per type. The same functions are
-driven step by step from Python by ``occamrl.running.environments``.
+In episodic problems an algorithm plays a table of actions that is fixed before the episode, so it consists of a few
+functions: ``plan`` before the episode, ``write_policy`` when the table has changed, ``learn`` from the whole episode.
+A learner's file gives its own version of each for the type of its state (``occamrl._core.compile.implements``), and
+the loop is compiled once per type. The same functions serve an environment outside compiled code: the policy is
+written by :func:`open_episode` and the transitions are learned by :func:`close_episode`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from occamrl._core.bellman import policy_values
-from occamrl._core.compile import hot, hot_inline, implements, otherwise
+from occamrl._core.compile import entry, hot, hot_inline, implements, otherwise
 from occamrl._core.rng import fill_uniforms, realised
 from occamrl.protocols import Floats, Ints, Truth
 
-# ----------------------------------------------------------------------------------------------------
-# THE episode loop: one, for every learner.
-
-
 PLANNED = 1  # a plan was made
-CHANGED = 2  # ... and the policy is no longer the one before
+CHANGED = 2  # the policy is no longer the one before
+REDRAWN = 4  # the table of actions is a new draw of the same random policy
+
+
+class Path(NamedTuple):
+    """An episode as a learner sees it: (s_h, a_h, r_h, s_{h+1}) for h = 0, ..., H - 1."""
+
+    states: Ints  # [H + 1]
+    actions: Ints  # [H]
+    bonus: Floats  # [H] the reward less base_reward[s, a]: what depends on the outcome
+    reward: Floats  # [H]
+
+
+def empty_path(horizon: int) -> Path:
+    """Return room for an episode."""
+    whole = np.zeros((2, horizon + 1), dtype=np.int64)
+    return Path(whole[0], whole[1, :horizon], np.zeros(horizon), np.zeros(horizon))
 
 
 def plan(model: Any, state: Any, start: int, key: np.uint64, episode: int) -> int:
-    """Take note that an episode begins in ``start``, replan if it is time to; return PLANNED | CHANGED bits."""
+    """Take note that an episode begins in ``start``, replan if it is time to; return PLANNED | CHANGED | REDRAWN."""
     raise TypeError(f"no learner with states of type {type(state).__name__}")
 
 
-def act(model: Any, state: Any, h: int, s: int) -> int:
-    """Return the action for state ``s`` at step ``h`` (from 0)."""
+def write_policy(model: Any, state: Any, policy: Ints) -> None:
+    """Write the actions of the policy in play to ``policy`` [H, S]."""
     raise TypeError(f"no learner with states of type {type(state).__name__}")
 
 
-def observe(model: Any, state: Any, h: int, s: int, a: int, bonus: float, s2: int) -> None:
-    """Learn from one transition; ``bonus`` is the reward less base_reward[s, a] (zero when that is all of it)."""
+def learn(model: Any, state: Any, path: Path, steps: int) -> None:
+    """Learn from the first ``steps`` transitions of an episode."""
     raise TypeError(f"no learner with states of type {type(state).__name__}")
-
-
-def hear(model: Any, state: Any, h: int, s: int, a: int, reward: float) -> None:
-    """Learn from the reward of a step, before its transition is observed; for learners that estimate rewards."""
-    raise TypeError(f"no learner with states of type {type(state).__name__}")
-
-
-@otherwise(hear, argument=1)
-def hear_nothing(model: Any, state: Any, h: int, s: int, a: int, reward: float) -> None:
-    """``hear`` of learners that know the rewards."""
 
 
 def planned_value(model: Any, state: Any, s: int) -> float:
@@ -54,22 +58,32 @@ def planned_value(model: Any, state: Any, s: int) -> float:
     raise TypeError(f"no learner with states of type {type(state).__name__}")
 
 
-def evaluate(model: Any, state: Any, truth: Truth, out: Floats) -> None:
+def evaluate(model: Any, state: Any, truth: Truth, policy: Ints, out: Floats) -> None:
     """Write the exact value V^{pi_k}_1 of the policy in play under the true kernel to ``out[0]``; ``out`` is [2, S]."""
     raise TypeError(f"no learner with states of type {type(state).__name__}")
 
 
+@otherwise(evaluate, argument=1)
+def evaluate_table(model: Any, state: Any, truth: Truth, policy: Ints, out: Floats) -> None:
+    """``evaluate`` of learners that follow their table."""
+    policy_values(truth.outcomes, truth.probability, truth.base_reward, policy, out)
+
+
+@hot_inline
+def copy_table(table: Any, out: Any) -> None:
+    """Copy one table [n, m] into another."""
+    for h in range(table.shape[0]):
+        for s in range(table.shape[1]):
+            out[h, s] = table[h, s]
+
+
 def follows_policy(kind: type) -> None:
-    """Give states of class ``kind`` the usual ``act`` and ``evaluate``: follow the table ``state.policy`` [H, S]."""
+    """Give states of class ``kind`` the usual ``write_policy``: their table ``state.policy`` [H, S]."""
 
-    def act_on_policy(model: Any, state: Any, h: int, s: int) -> int:
-        return int(state.policy[h, s])
+    def write_table(model: Any, state: Any, policy: Ints) -> None:
+        copy_table(state.policy, policy)
 
-    def evaluate_policy(model: Any, state: Any, truth: Truth, out: Floats) -> None:
-        policy_values(truth.outcomes, truth.probability, truth.base_reward, state.policy, out)
-
-    implements(act, kind, argument=1, inline=True)(act_on_policy)
-    implements(evaluate, kind, argument=1)(evaluate_policy)
+    implements(write_policy, kind, argument=1)(write_table)
 
 
 @hot_inline
@@ -95,13 +109,67 @@ def draw_start(truth: Truth, u: float) -> int:
 
 
 @hot
-def draw_outcome(truth: Truth, h: int, sa: int, u: float) -> int:
-    """Return the index of the outcome that follows (s, a) at step ``h``."""
-    start = truth.outcomes.start
-    return draw(truth.cumulative, h % truth.cumulative.shape[0], start[sa], start[sa + 1], u)
+def draw_path(
+    truth: Truth, key: np.uint64, episode: int, uniforms: Floats, policy: Ints, start: int, path: Path
+) -> float:
+    """Play an episode by the table ``policy`` from ``start``, write it to ``path`` and return its sum of rewards."""
+    outcomes, kernels = truth.outcomes, truth.cumulative.shape[0]
+    horizon, states = policy.shape
+    actions = truth.base_reward.size // states
+    total, s = 0.0, start
+    path.states[0] = s
+    for h in range(horizon):
+        a = policy[h, s]
+        sa = s * actions + a
+        o = draw(truth.cumulative, h % kernels, outcomes.start[sa], outcomes.start[sa + 1], uniforms[h + 1])
+        path.actions[h] = a
+        path.bonus[h] = outcomes.bonus[o]
+        reward = realised(truth.noise, o, truth.base_reward[sa] + outcomes.bonus[o], key, episode, h)
+        path.reward[h] = reward
+        s = outcomes.next_state[o]
+        path.states[h + 1] = s
+        total += reward
+    return total
 
 
-@hot
+@entry
+def play_episodes(
+    model: Any,
+    state: Any,
+    truth: Truth,
+    environment_key: np.uint64,
+    agent_key: np.uint64,
+    first_episode: int,
+    regret: Floats,
+    returns: Floats,
+    uniforms: Floats,
+    achieved: Floats,
+    policy: Ints,
+    path: Path,
+) -> tuple[int, int]:
+    """Do the work of :func:`play`; ``policy`` [H, S] and ``path`` are scratch as well."""
+    horizon = policy.shape[0]
+    tolerance = 1e-9 * horizon
+    plans = 0
+    pessimistic = 0
+    for k in range(regret.size):
+        fill_uniforms(environment_key, first_episode + k, uniforms)
+        s = draw_start(truth, uniforms[0])
+        news = plan(model, state, s, agent_key, first_episode + k)
+        plans += news & PLANNED
+        if k == 0 or news & (CHANGED | REDRAWN):
+            write_policy(model, state, policy)
+        if k == 0 or news & CHANGED:
+            evaluate(model, state, truth, policy, achieved)
+        best = truth.optimal_values[0, s]
+        if planned_value(model, state, s) < best - tolerance:
+            pessimistic += 1
+        regret[k] = best - achieved[0, s]
+        returns[k] = draw_path(truth, environment_key, first_episode + k, uniforms, policy, s, path)
+        learn(model, state, path, horizon)
+    return plans, pessimistic
+
+
 def play(
     model: Any,
     state: Any,
@@ -120,63 +188,53 @@ def play(
     of episodes whose planned value was below V*_1(s_1) by more than rounding (plans that were not optimistic).
     ``uniforms`` [H + 1, rounded up to an even number] and ``achieved`` [2, S] are scratch.
     """
-    outcomes = truth.outcomes
-    horizon = truth.optimal_values.shape[0] - 1
-    states = truth.optimal_values.shape[1]
-    actions = truth.base_reward.size // states
-    tolerance = 1e-9 * horizon
-    kernels = truth.cumulative.shape[0]
-    plans = 0
-    pessimistic = 0
-    for k in range(regret.size):
-        fill_uniforms(environment_key, first_episode + k, uniforms)
-        s = draw_start(truth, uniforms[0])
-        news = plan(model, state, s, agent_key, first_episode + k)
-        if news & PLANNED:
-            plans += 1
-        if k == 0 or news & CHANGED:
-            evaluate(model, state, truth, achieved)
-        best = truth.optimal_values[0, s]
-        if planned_value(model, state, s) < best - tolerance:
-            pessimistic += 1
-        regret[k] = best - achieved[0, s]
-        total = 0.0
-        for h in range(horizon):
-            a = act(model, state, h, s)
-            sa = s * actions + a
-            o = draw(truth.cumulative, h % kernels, outcomes.start[sa], outcomes.start[sa + 1], uniforms[h + 1])
-            bonus = outcomes.bonus[o]
-            s2 = outcomes.next_state[o]
-            mean = truth.base_reward[sa] + bonus
-            reward = realised(truth.noise, o, mean, environment_key, first_episode + k, h)
-            hear(model, state, h, s, a, reward)
-            observe(model, state, h, s, a, bonus, s2)
-            total += reward
-            s = s2
-        returns[k] = total
-    return plans, pessimistic
+    horizon, states = truth.optimal_values.shape[0] - 1, truth.optimal_values.shape[1]
+    policy = np.zeros((horizon, states), dtype=np.int64)
+    keys = environment_key, agent_key
+    scratch = uniforms, achieved, policy, empty_path(horizon)
+    made: tuple[int, int] = play_episodes(model, state, truth, *keys, first_episode, regret, returns, *scratch)
+    return made
 
 
-# ----------------------------------------------------------------------------------------------------
-# An episode of a real environment in two compiled calls, whatever its length.
-#
-# A learner's policy is fixed before the episode (its value V^{pi_k} is evaluated then), and rows enter the statistics in
-# the order of the steps. So the actions of all (h, s) are written out when the episode begins, and all transitions are
-# observed when it is over: the same functions as in the fused loop, in the same order, without passing a learner's
-# arrays from Python to compiled code and back at every step.
-
-
-@hot
+@entry
 def open_episode(model: Any, state: Any, start: int, key: np.uint64, episode: int, actions: Ints) -> int:
     """Begin an episode in ``start`` and write its policy to ``actions`` [H, S]; return PLANNED | CHANGED bits."""
     news = plan(model, state, start, key, episode)
-    for h in range(actions.shape[0]):
-        for s in range(actions.shape[1]):
-            actions[h, s] = act(model, state, h, s)
+    write_policy(model, state, actions)
     return news
 
 
-@hot
+@entry
+def learn_transitions(
+    model: Any,
+    state: Any,
+    at_rest: Floats,
+    path: Ints,
+    bonus: Floats,
+    reward: Floats,
+    actions: Ints,
+    steps: int,
+    ended: bool,
+    seen: Path,
+) -> float:
+    """Do the work of :func:`close_episode`; ``seen`` is scratch."""
+    total, s = 0.0, path[0]
+    length = actions.shape[0] if ended else steps
+    seen.states[0] = s
+    for h in range(length):
+        a = actions[h, s]
+        seen.actions[h] = a
+        if h < steps:
+            seen.bonus[h], seen.reward[h] = bonus[h], reward[h]
+            s = path[h + 1]
+        else:
+            seen.bonus[h], seen.reward[h] = 0.0, at_rest[s * (at_rest.size // actions.shape[1]) + a]
+        seen.states[h + 1] = s
+        total += seen.reward[h]
+    learn(model, state, seen, length)
+    return total
+
+
 def close_episode(
     model: Any,
     state: Any,
@@ -193,22 +251,11 @@ def close_episode(
     After an episode that ``ended`` the end state is kept for the rest of the horizon, as the model has it, and earns
     ``at_rest`` [S*A].
     """
-    total = 0.0
-    s = path[0]
-    for h in range(actions.shape[0] if ended else steps):
-        a = actions[h, s]
-        if h < steps:
-            s2, extra, came = path[h + 1], bonus[h], reward[h]
-        else:
-            s2, extra, came = s, 0.0, at_rest[s * (at_rest.size // actions.shape[1]) + a]
-        hear(model, state, h, s, a, came)
-        observe(model, state, h, s, a, extra, s2)
-        total += came
-        s = s2
-    return total
+    seen = empty_path(actions.shape[0])
+    return float(learn_transitions(model, state, at_rest, path, bonus, reward, actions, steps, ended, seen))
 
 
-@hot
-def value_of_policy(model: Any, state: Any, truth: Truth, out: Floats) -> None:
-    """Write V^{pi_k}_1 of the policy in play to ``out[0]``; ``out`` is [2, S]."""
-    evaluate(model, state, truth, out)
+@entry
+def value_of_policy(model: Any, state: Any, truth: Truth, actions: Ints, out: Floats) -> None:
+    """Write V^{pi_k}_1 of the policy in play, whose table is ``actions``, to ``out[0]``; ``out`` is [2, S]."""
+    evaluate(model, state, truth, actions, out)

@@ -7,6 +7,10 @@ d = S^2 A never becomes a d-by-d matrix.
 Sigma itself is the state: rows are added to it and it is factorised afresh when a plan is due, so rounding errors do
 not travel from one factorisation to the next. Sums run in a fixed order over independent lanes (no reassociation),
 which keeps them vectorised and equal to the bit wherever the function is inlined.
+
+With few coordinates the loops over them are too short for vector instructions. Where every (s, a) has the same
+outcomes, the index (s, a) itself can run innermost: :func:`predict_shared` and :func:`predict_tabular` compute the
+estimates and norms of all pairs at once from transposed arrays, [.., P] with P = S*A.
 """
 
 from __future__ import annotations
@@ -16,121 +20,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from occamrl._core.compile import hot, hot_inline, view
+from occamrl._core.arena import square
+from occamrl._core.compile import hot, hot_inline
 from occamrl.protocols import Floats, Ints
 
-# ----------------------------------------------------------------------------------------------------
-# Estimates and norms of all (s, a) at once, where all of them share one target function.
-#
-# With few coordinates the loops over them are too short for vector instructions. When every (s, a) has the same outcomes,
-# the index (s, a) itself can run innermost: arrays are kept transposed, [.., P] with P = S*A, and each line below is one
-# long loop.
-
-
-NONE, SHARED_BLOCK, BLOCK_PER_PAIR = range(3)
-MOST_COORDINATES = 32  # beyond this the loops over coordinates are long enough
-
-
-class Batch(NamedTuple):
-    """Transposed copies; all but ``phi`` are scratch that is filled at every plan."""
-
-    kind: int
-    phi: Floats  # [n, d, P] of a dense map
-    factor: Floats  # [n, n, P] of a tabular map
-    theta: Floats  # [n, P] of a tabular map
-    x: Floats  # [d, P] of a dense map
-    sum: Floats  # [P]
-
-
-def empty_batch() -> Batch:
-    """Return a batch that is not used."""
-    return Batch(NONE, np.zeros((1, 1, 1)), np.zeros((1, 1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros(1))
-
-
-def dense_batch(phi: Floats, pairs: int) -> Batch:
-    """Return the batch of a dense map phi [P*n, d] in which every (s, a) has the same n outcomes."""
-    d = phi.shape[1]
-    turned = np.ascontiguousarray(phi.reshape(pairs, -1, d).transpose(1, 2, 0))
-    return empty_batch()._replace(kind=SHARED_BLOCK, phi=turned, x=np.zeros((d, pairs)), sum=np.zeros(pairs))
-
-
-def tabular_batch(outcomes: int, pairs: int) -> Batch:
-    """Return the batch of a tabular map with the same n outcomes for every (s, a)."""
-    return empty_batch()._replace(
-        kind=BLOCK_PER_PAIR,
-        factor=np.zeros((outcomes, outcomes, pairs)),
-        theta=np.zeros((outcomes, pairs)),
-        sum=np.zeros(pairs),
-    )
-
-
-@hot
-def turn_blocks(batch: Batch, factor: Floats, theta: Floats) -> None:
-    """Copy the packed blocks of a tabular map into the transposed arrays."""
-    n, pairs = batch.theta.shape
-    blocks = factor.reshape((pairs, n, n))
-    vectors = theta.reshape((pairs, n))
-    for j in range(n):
-        for sa in range(pairs):
-            batch.theta[j, sa] = vectors[sa, j]
-        for i in range(j, n):
-            for sa in range(pairs):
-                batch.factor[j, i, sa] = blocks[sa, j, i]
-
-
-@hot
-def predict_shared(batch: Batch, factor: Floats, theta: Floats, target: Floats, mean: Floats, norm: Floats) -> None:
-    """Write <x, theta> and ||x||^2 = |W^T x|^2 for all (s, a), x = sum_o phi(o) target(o)."""
-    n, d, pairs = batch.phi.shape
-    x, total = batch.x, batch.sum
-    mean[:] = 0.0
-    norm[:] = 0.0
-    for j in range(d):
-        for sa in range(pairs):
-            x[j, sa] = batch.phi[0, j, sa] * target[0]
-    for o in range(1, n):
-        w = target[o]
-        for j in range(d):
-            for sa in range(pairs):
-                x[j, sa] += batch.phi[o, j, sa] * w
-    for i in range(d):
-        t = theta[i]
-        for sa in range(pairs):
-            mean[sa] += x[i, sa] * t
-        total[:] = 0.0
-        for j in range(i + 1):
-            f = factor[j, i]
-            for sa in range(pairs):
-                total[sa] += x[j, sa] * f
-        for sa in range(pairs):
-            norm[sa] += total[sa] * total[sa]
-
-
-@hot
-def predict_tabular(batch: Batch, target: Floats, mean: Floats, norm: Floats) -> None:
-    """Write <x, theta_sa> and |W_sa^T x|^2 for all (s, a), x being the target function itself."""
-    n, pairs = batch.theta.shape
-    total = batch.sum
-    mean[:] = 0.0
-    norm[:] = 0.0
-    for i in range(n):
-        w = target[i]
-        for sa in range(pairs):
-            mean[sa] += batch.theta[i, sa] * w
-        total[:] = 0.0
-        for j in range(i + 1):
-            w = target[j]
-            for sa in range(pairs):
-                total[sa] += batch.factor[j, i, sa] * w
-        for sa in range(pairs):
-            norm[sa] += total[sa] * total[sa]
-
-
-# ----------------------------------------------------------------------------------------------------
-# Ridge statistics Sigma = lambda I + sum x x^T (M8), one block after another in flat arrays.
-
-
 _EPSILON = 2.0**-52
+MOST_COORDINATES = 32  # beyond this the loops over coordinates are long enough by themselves
 
 
 class Blocks(NamedTuple):
@@ -149,19 +44,6 @@ def stacked(blocks: Blocks, steps: int) -> Blocks:
     size = np.tile(blocks.size, steps)
     starts = (np.concatenate([[0], np.cumsum(n)]).astype(np.int64) for n in (size, size * size))
     return Blocks(blocks.of, size, *starts)
-
-
-@view
-def block_matrix(flat: Floats, blocks: Blocks, b: int) -> Floats:
-    """Return block ``b`` of packed matrices as a square view."""
-    n = blocks.size[b]
-    return flat[blocks.matrix_start[b] : blocks.matrix_start[b + 1]].reshape((n, n))
-
-
-@view
-def block_vector(flat: Floats, blocks: Blocks, b: int) -> Floats:
-    """Return block ``b`` of packed vectors as a view."""
-    return flat[blocks.vector_start[b] : blocks.vector_start[b + 1]]
 
 
 @hot_inline
@@ -267,3 +149,71 @@ def squared_norm(factor: Floats, x: Floats, work: Floats) -> float:
     """Return ||x||^2 in Sigma^{-1}, that is |W^T x|^2."""
     transform(factor, x, work)
     return dot(work, work, factor.shape[0])
+
+
+@hot
+def refactor(sigma: Floats, xy: Floats, factor: Floats, theta: Floats, work: Floats, regularization: float) -> float:
+    """Factorise Sigma afresh; its inverse factor and the estimate follow (M8); return logdet(Sigma / lambda)."""
+    n = sigma.shape[0]
+    logdet = invert_factor(sigma, factor, square(work, 0, n))
+    solve(factor, xy, theta, work)
+    return logdet - n * math.log(regularization)
+
+
+@hot
+def turn_blocks(factor: Floats, theta: Floats, turned: Floats, turned_theta: Floats) -> None:
+    """Copy the packed blocks of a tabular map, n coordinates each, into transposed arrays [n*n, P] and [n, P]."""
+    n, pairs = turned_theta.shape
+    for sa in range(pairs):
+        for j in range(n):
+            turned_theta[j, sa] = theta[sa * n + j]
+            for i in range(j, n):
+                turned[j * n + i, sa] = factor[(sa * n + j) * n + i]
+
+
+@hot
+def predict_shared(
+    phi: Floats, x: Floats, total: Floats, factor: Floats, theta: Floats, target: Floats, mean: Floats, norm: Floats
+) -> None:
+    """Write <x, theta> and ||x||^2 = |W^T x|^2 for all (s, a), x = sum_o phi(o) target(o); ``phi`` is [n*d, P]."""
+    d, pairs = x.shape
+    mean[:] = 0.0
+    norm[:] = 0.0
+    for j in range(d):
+        for sa in range(pairs):
+            x[j, sa] = phi[j, sa] * target[0]
+    for o in range(1, phi.shape[0] // d):
+        w = target[o]
+        for j in range(d):
+            for sa in range(pairs):
+                x[j, sa] += phi[o * d + j, sa] * w
+    for i in range(d):
+        t = theta[i]
+        for sa in range(pairs):
+            mean[sa] += x[i, sa] * t
+        total[:] = 0.0
+        for j in range(i + 1):
+            f = factor[j, i]
+            for sa in range(pairs):
+                total[sa] += x[j, sa] * f
+        for sa in range(pairs):
+            norm[sa] += total[sa] * total[sa]
+
+
+@hot
+def predict_tabular(factor: Floats, theta: Floats, total: Floats, target: Floats, mean: Floats, norm: Floats) -> None:
+    """Write <x, theta_sa> and |W_sa^T x|^2 for all (s, a), x being the target function; ``factor`` is [n*n, P]."""
+    n, pairs = theta.shape
+    mean[:] = 0.0
+    norm[:] = 0.0
+    for i in range(n):
+        w = target[i]
+        for sa in range(pairs):
+            mean[sa] += theta[i, sa] * w
+        total[:] = 0.0
+        for j in range(i + 1):
+            w = target[j]
+            for sa in range(pairs):
+                total[sa] += factor[j * n + i, sa] * w
+        for sa in range(pairs):
+            norm[sa] += total[sa] * total[sa]

@@ -1,92 +1,245 @@
-"""Rows counted by a key: a hash table whose entries lie in the order in which their keys first came.
+"""The rows of value-targeted regression, compressed: one buffer for every learner.
 
-A finite family's rows are (member in play, h, s) with the action that follows, so they are counted, not stored one by
-one (section 2 of the mathematics). The arrays are sized beforehand; a learner reserves room before it plays. How much
-room there is depends on how a run is cut into pieces, so sums over entries follow their order, which does not.
+A row is (s, a, V, y): at step h of an episode V = V_{h+1} is the value function that the plan in play was made with,
+and y = V(s'). Between two plans values and policy are fixed, so all rows seen at the same (h, s) have the same (s, a,
+V): only how many there were, and the sums of their targets, are kept, and the statistics of a learner are touched when
+its next plan is due. An episode that does not replan costs O(H). Targets are summed as differences from the first one
+of their cell: where the range of a target function is tiny, its weight 1/R (M23) would turn the rounding of a sum of
+large numbers into data.
+
+The state of a learner that plans (:mod:`occamrl._core.arena`) begins with the fields of :func:`plan_fields`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.compile import compiled, hot
-from occamrl.errors import CheckpointError
-from occamrl.protocols import Floats, Ints
+from occamrl._core.arena import fmat, fvec, imat, ivec, part, square
+from occamrl._core.compile import hot, hot_inline, implements
+from occamrl._core.features import (
+    BONUS,
+    ENTRY,
+    FEATURE_FIELDS,
+    INDEX,
+    NEXT,
+    SHAPE,
+    START,
+    feature_fields,
+    feature_vector,
+    fill_target,
+)
+from occamrl._core.loop import Path
+from occamrl._core.regression import add_row, stacked
+from occamrl.protocols import Floats, Known, Outcomes
 
-EMPTY = -1
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-_SHIFT = np.uint64(32)
+# Fields of a state: the plan in play, the rows seen under it, the rewards observed
+POLICY = 0  # [H, S] int
+VISITS = 1  # [H, S] int, rows since they were last entered
+CELLS = 2  # [H*S] int, where they are: the first counters[TOUCHED] count
+COUNTERS = 3  # int
+VALUES = 4  # [H + 1, S] V_h of the plan in play
+FIRST = 5  # [H, S] the target of the first row of a cell
+TOTAL = 6  # [H, S] sum of the targets, less FIRST each
+SQUARES = 7  # [H, S] sum of the squares of these differences
+HEARD = 8  # [R, S*A] int, number of rewards observed; R = 0 where rewards are known
+HEARD_AT_PLAN = 9  # [R, S*A] int, the same when the plan in play was made
+HEARD_TOTAL = 10  # [R, S*A] sum of the rewards
+HEARD_SQUARES = 11  # [R, S*A] sum of their squares
+PLAN_FIELDS = 12
+
+EPISODES, TOUCHED, PLANS, REWARDS_DUE = range(4)  # counters
+PLAN_COUNTERS = 4
 
 
-class RowTable(NamedTuple):
-    """Counts and target sums by key; entries are in use up to ``used``."""
-
-    slot: Ints  # [capacity] the entry of a hashed key, EMPTY where free; a power of two, at most half used
-    key: Ints  # [capacity / 2]
-    visits: Ints  # [capacity / 2]
-    target_sum: Floats  # [capacity / 2]
-    used: Ints  # [1]
-
-
-def row_table(capacity: int) -> RowTable:
-    """Return an empty table with room for ``capacity`` / 2 keys."""
-    return RowTable(
-        np.full(capacity, EMPTY, dtype=np.int64),
-        np.zeros(capacity // 2, dtype=np.int64),
-        np.zeros(capacity // 2, dtype=np.int64),
-        np.zeros(capacity // 2),
-        np.zeros(1, dtype=np.int64),
-    )
+def plan_fields(horizon: int, states: int, counters: int, reward_rows: int, pairs: int) -> list[Any]:
+    """Return the fields that every state has, before any data."""
+    table, heard = (horizon, states), (reward_rows, pairs)
+    whole, real = np.int64, np.float64
+    return [
+        np.zeros(table, whole),
+        np.zeros(table, whole),
+        np.zeros(horizon * states, whole),
+        np.zeros(counters, whole),
+        np.zeros((horizon + 1, states), real),
+        *(np.zeros(table, real) for _ in range(3)),
+        *(np.zeros(heard, whole) for _ in range(2)),
+        *(np.zeros(heard, real) for _ in range(2)),
+    ]
 
 
 @hot
-def add_rows(table: RowTable, key: int, count: int, target_sum: float) -> None:
-    """Add ``count`` rows with the given sum of targets under ``key``."""
-    mask = table.slot.size - 1
-    at = np.int64((np.uint64(key) * _MIX) >> _SHIFT) & mask
-    while table.slot[at] != EMPTY and table.key[table.slot[at]] != key:
-        at = (at + 1) & mask
-    entry = table.slot[at]
-    if entry == EMPTY:
-        entry = table.used[0]
-        if entry == table.key.size:
-            raise MemoryError("the table of rows is full; reserve room before playing")
-        table.slot[at] = entry
-        table.key[entry] = key
-        table.used[0] += 1
-    table.visits[entry] += count
-    table.target_sum[entry] += target_sum
+def count_rows(state: Any, path: Path, steps: int, bonus_in_target: bool) -> None:
+    """Count the rows of the first ``steps`` transitions; where rewards come on outcomes their part joins the target."""
+    visits, values, first = imat(state, VISITS), fmat(state, VALUES), fmat(state, FIRST)
+    total, squares = fmat(state, TOTAL), fmat(state, SQUARES)
+    cells, counters = ivec(state, CELLS), ivec(state, COUNTERS)
+    states = visits.shape[1]
+    for h in range(steps):
+        s = path.states[h]
+        target = values[h + 1, path.states[h + 1]]
+        if bonus_in_target:
+            target = path.bonus[h] + target
+        if visits[h, s] == 0:
+            first[h, s] = target
+            cells[counters[TOUCHED]] = h * states + s
+            counters[TOUCHED] += 1
+        gap = target - first[h, s]
+        visits[h, s] += 1
+        total[h, s] += gap
+        squares[h, s] += gap * gap
 
 
-@compiled
-def copy_rows(source: RowTable, into: RowTable) -> None:
-    """Add all rows of one table to another, in order."""
-    for i in range(source.used[0]):
-        add_rows(into, source.key[i], source.visits[i], source.target_sum[i])
+@hot_inline
+def take_cell(state: Any, i: int) -> tuple[int, int, int, float, float, float]:
+    """Empty the i-th touched cell; return (h, s, number of rows, first target, sum and sum of squares less it)."""
+    visits, total, squares = imat(state, VISITS), fmat(state, TOTAL), fmat(state, SQUARES)
+    h, s = divmod(ivec(state, CELLS)[i], visits.shape[1])
+    count, sum_, square = visits[h, s], total[h, s], squares[h, s]
+    visits[h, s] = 0
+    total[h, s] = 0.0
+    squares[h, s] = 0.0
+    return h, s, count, fmat(state, FIRST)[h, s], sum_, square
 
 
-def with_room(table: RowTable, keys: int) -> RowTable:
-    """Return the table, or a larger copy of it, with room for ``keys`` more keys."""
-    capacity = table.slot.size
-    while 2 * (int(table.used[0]) + keys) > capacity:
-        capacity *= 2
-    if capacity == table.slot.size:
-        return table
-    larger = row_table(capacity)
-    copy_rows(table, larger)
-    return larger
+# Fields of a model: rewards that the plan counts on, scratch, and the class in which rows are recorded
+REWARD = 0  # [R, S*A]
+PSI = 1  # [S*A, p] features of rewards
+REWARD_WORK = 2  # scratch of their regression
+TARGET = 3  # [most outcomes of an (s, a)]
+X = 4  # [largest block]
+FEATURES = 5  # six fields: the features of the class that plans
+RECORD = FEATURES + FEATURE_FIELDS  # six fields: those in which rows are recorded, or entered if some coordinates plan
+RECORD_OF = RECORD + FEATURE_FIELDS  # [S*A] int, the block of (s, a) among those of the class of record
+RECORD_VECTOR = RECORD_OF + 1  # [T*B + 1] int, where vectors begin
+RECORD_MATRIX = RECORD_OF + 2  # [T*B + 1] int, where matrices begin
+MODEL_FIELDS = RECORD_OF + 3
+
+# Further fields of a state that records its rows in a larger class, for tests of that class; empty otherwise
+GRAM = PLAN_FIELDS  # [T * blocks' matrices] sum x x^T
+GRAM_XY = PLAN_FIELDS + 1  # [T*d] sum y x
+GRAM_SQUARES = PLAN_FIELDS + 2  # [1] sum y^2
+GRAM_PAIRS = PLAN_FIELDS + 3  # [T*S*A, 2 + largest block] of each (s, a): number of rows, sum y, sum x
+STATE_FIELDS = PLAN_FIELDS + 4
 
 
-def require_sound(table: RowTable, path: str) -> None:
-    """Refuse a table from outside whose arrays do not fit together: compiled code would follow its slots anywhere."""
-    capacity = table.slot.size
-    kinds = (table.slot, np.int64), (table.key, np.int64), (table.visits, np.int64), (table.target_sum, np.float64)
-    whole = all(array.ndim == 1 and array.dtype == kind for array, kind in kinds) and table.used.shape == (1,)
-    sizes = capacity >= 2 and capacity & (capacity - 1) == 0
-    sizes = sizes and all(array.size == capacity // 2 for array, _ in kinds[1:])
-    if not (whole and sizes and 0 <= table.used[0] <= capacity // 2):
-        raise CheckpointError(path, got="arrays that do not fit together", expected="a table of rows")
-    if table.slot.min() < EMPTY or table.slot.max() >= max(1, int(table.used[0])):
-        raise CheckpointError(path, got="slots out of range", expected="a table of rows")
+@hot_inline
+def weigh(weighted: bool, low: float, high: float, target: Floats, count: int) -> tuple[float, float]:
+    """Turn a target function W with values in [low, high] into (W - c)/R and return (c, R) (M23).
+
+    Without weights it stays as it is, with (0, 1). R = 0 says that the target is constant: the row carries nothing.
+    """
+    if not weighted:
+        return 0.0, 1.0
+    spread = high - low
+    if spread <= 0.0:
+        return low, 0.0
+    middle = 0.5 * (low + high)
+    for i in range(count):
+        target[i] = (target[i] - middle) / spread
+    return middle, spread
+
+
+@hot
+def row_of(
+    model: Any, features: int, weighted: bool, values: Floats, sa: int, target: Floats, x: Floats
+) -> tuple[float, float]:
+    """Write the row x of (s, a) for the values of the next step, unless it carries nothing; return (c, R).
+
+    ``features`` is FEATURES, or RECORD for the class of record.
+    """
+    start = ivec(model, features + START)
+    outcomes = Outcomes(start, ivec(model, features + NEXT), fvec(model, features + BONUS))
+    low, high = fill_target(outcomes, sa, values, target)
+    middle, spread = weigh(weighted, low, high, target, start[sa + 1] - start[sa])
+    if spread > 0.0:
+        shape = ivec(model, features + SHAPE)
+        index, entry = ivec(model, features + INDEX), fvec(model, features + ENTRY)
+        feature_vector(shape[0], shape[1], start, index, entry, sa, target, x)
+    return middle, spread
+
+
+class NoRecord(NamedTuple):
+    """Rows are not recorded in another class."""
+
+
+class Record(NamedTuple):
+    """Rows are recorded in a larger class, for tests of it."""
+
+    steps: int  # T
+
+
+def model_fields(planned: Any, entered: Any, record: Any, known: Known, steps: int) -> list[Any]:
+    """Return the fields TARGET, X, FEATURES, RECORD and RECORD_... of a model.
+
+    ``planned`` is the feature map of the class that plans, ``entered`` the one in which rows are entered, ``record``
+    the one in which they are recorded besides; None: nowhere.
+    """
+    every = [planned, entered] if record is None else [planned, entered, record]
+    other = entered if record is None else record
+    fields = [
+        np.zeros(max(int(np.diff(each.layout.outcomes.start).max()) for each in every)),
+        np.zeros(max(int(each.blocks.size.max()) for each in every)),
+        *feature_fields(planned.attach(known), planned.dimension),
+    ]
+    if record is None and other is planned:
+        empty = [np.zeros(0, np.int64)] * 4 + [np.zeros(0)] * 2
+        return [*fields, *empty, *([np.zeros(0, np.int64)] * 3)]
+    fields += feature_fields(other.attach(known), other.dimension)
+    blocks = stacked(other.blocks, steps)
+    return [*fields, blocks.of, blocks.vector_start, blocks.matrix_start]
+
+
+def record_state(features: Any, steps: int, pairs: int) -> list[Any]:
+    """Return the fields GRAM, GRAM_XY, GRAM_SQUARES and GRAM_PAIRS of a state, before any data."""
+    if features is None:
+        return [np.zeros(0), np.zeros(0), np.zeros(0), np.zeros((0, 0))]
+    blocks = features.blocks
+    return [
+        np.zeros(steps * int(blocks.matrix_start[-1])),
+        np.zeros(steps * features.dimension),
+        np.zeros(1),
+        np.zeros((steps * pairs, 2 + int(blocks.size.max()))),
+    ]
+
+
+def record_rows(
+    record: Any, model: Any, state: Any, h: int, sa: int, count: int, first: float, total: float, squares: float
+) -> None:
+    """Enter the rows of a cell into the sums of the class of record."""
+    raise TypeError(f"no record of type {type(record).__name__}")
+
+
+@implements(record_rows, NoRecord)
+def record_nothing(
+    record: NoRecord, model: Any, state: Any, h: int, sa: int, count: int, first: float, total: float, squares: float
+) -> None:
+    """``record_rows`` where there is no class of record."""
+
+
+@implements(record_rows, Record, inline=False)
+def record_in_class(
+    record: Record, model: Any, state: Any, h: int, sa: int, count: int, first: float, total: float, squares: float
+) -> None:
+    """``record_rows`` in the class of record."""
+    of, vectors, matrices = ivec(model, RECORD_OF), ivec(model, RECORD_VECTOR), ivec(model, RECORD_MATRIX)
+    steps = record.steps
+    x = fvec(model, X)
+    middle, spread = row_of(model, RECORD, model.weighted, fmat(state, VALUES)[h + 1], sa, fvec(model, TARGET), x)
+    if spread <= 0.0:
+        return
+    shift = first - middle
+    y = (total + count * shift) / spread
+    fvec(state, GRAM_SQUARES)[0] += (squares + shift * (2.0 * total + count * shift)) / (spread * spread)
+    t = h % steps
+    b = t * ((vectors.size - 1) // steps) + of[sa]
+    n = vectors[b + 1] - vectors[b]
+    add_row(square(fvec(state, GRAM), matrices[b], n), count, x)
+    xy, pairs = part(fvec(state, GRAM_XY), vectors[b], n), fmat(state, GRAM_PAIRS)
+    row = t * of.size + sa
+    pairs[row, 0] += count
+    pairs[row, 1] += y
+    for i in range(n):
+        xy[i] += y * x[i]
+        pairs[row, 2 + i] += count * x[i]

@@ -1,4 +1,4 @@
-"""Optimal: a reference point that was told the truth. Its regret is zero."""
+"""Reference points: the optimal policy, uniformly random actions, and certainty equivalence."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ import numpy as np
 
 from occamrl._core.bellman import uniform_policy_values
 from occamrl._core.compile import implements
-from occamrl._core.loop import CHANGED, PLANNED, act, evaluate, follows_policy, observe, plan, planned_value
+from occamrl._core.loop import (
+    CHANGED,
+    PLANNED,
+    REDRAWN,
+    Path,
+    evaluate,
+    follows_policy,
+    learn,
+    plan,
+    planned_value,
+    write_policy,
+)
 from occamrl._core.rng import fill_uniforms
 from occamrl.errors import ShapeError
-from occamrl.learners.linear_state import LinearModel, LinearState
 from occamrl.learners.rewards import Rewards, require_rewards
-from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.learners.ucrl_vtr_lin import LinearModel, LinearState, UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Ints, Known, Learner, Truth
-
-# ----------------------------------------------------------------------------------------------------
-# UniformRandom: a reference point that learns nothing and draws every action with the same probability.
 
 
 class UniformModel(NamedTuple):
@@ -65,41 +72,107 @@ def plan_uniform(model: UniformModel, state: UniformState, start: int, key: np.u
     """Draw this episode's numbers from the agent's own stream."""
     fill_uniforms(key, episode, state.uniforms)
     if state.counters[0] > 0:
-        return 0
+        return REDRAWN
     state.counters[0] = 1
     return PLANNED | CHANGED
 
 
-@implements(act, UniformState, argument=1, inline=True)
-def act_uniform(model: UniformModel, state: UniformState, h: int, s: int) -> int:
-    """Return an action."""
-    return int(state.uniforms[h] * model.actions)
+@implements(write_policy, UniformState, argument=1)
+def write_policy_uniform(model: UniformModel, state: UniformState, policy: Ints) -> None:
+    """Write this episode's actions, the same for all states of a step."""
+    for h in range(policy.shape[0]):
+        policy[h] = int(state.uniforms[h] * model.actions)
 
 
-@implements(observe, UniformState, argument=1, inline=True)
-def observe_uniform(model: UniformModel, state: UniformState, h: int, s: int, a: int, bonus: float, s2: int) -> None:
+@implements(learn, UniformState, argument=1)
+def learn_nothing(model: UniformModel, state: UniformState, path: Path, steps: int) -> None:
     """Learn nothing."""
 
 
-@implements(planned_value, UniformState, argument=1, inline=True)
+@implements(planned_value, UniformState, argument=1)
 def planned_value_uniform(model: UniformModel, state: UniformState, s: int) -> float:
     """There is none."""
     return np.nan
 
 
 @implements(evaluate, UniformState, argument=1)
-def evaluate_uniform(model: UniformModel, state: UniformState, truth: Truth, out: Floats) -> None:
+def evaluate_uniform(model: UniformModel, state: UniformState, truth: Truth, policy: Ints, out: Floats) -> None:
     """Evaluate the stochastic policy."""
     uniform_policy_values(truth.outcomes, truth.probability, truth.base_reward, model.horizon, model.actions, out)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Greedy: certainty equivalence, UCRL-VTR-LIN without its bonus. A reference point with no guarantee.
+class OptimalModel(NamedTuple):
+    """The optimal values."""
+
+    values: Floats  # [H + 1, S]
+
+
+class OptimalState(NamedTuple):
+    """The optimal policy, and whether it has been announced."""
+
+    policy: Ints  # [H, S]
+    counters: Ints  # [1] plans
+
+
+follows_policy(OptimalState)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Optimal(Learner):
+    """Follow the optimal policy of ``mdp``; its regret is zero."""
+
+    mdp: FiniteMDP
+
+    def model(self, known: Known) -> OptimalModel:
+        """Return the optimal values."""
+        if (known.horizon, known.states, known.actions) != (self.mdp.horizon, self.mdp.states, self.mdp.actions):
+            raise ShapeError(
+                "mdp",
+                got=f"H={self.mdp.horizon}, S={self.mdp.states}, A={self.mdp.actions}",
+                expected=f"the problem's H={known.horizon}, S={known.states}, A={known.actions}",
+            )
+        return OptimalModel(np.array(self.mdp.optimal_values))
+
+    def begin(self, known: Known) -> OptimalState:
+        """Return the policy as a state."""
+        return OptimalState(np.array(self.mdp.optimal_policy), np.zeros(1, dtype=np.int64))
+
+    def reserve(self, state: OptimalState, episodes: int) -> OptimalState:
+        """Return the state as it is."""
+        return state
+
+    @classmethod
+    def examples(cls, mdp: Any) -> Sequence[Learner]:
+        """Return the one instance there is, for the contract checks."""
+        return [cls(mdp=mdp)]
+
+
+@implements(plan, OptimalState, argument=1)
+def plan_optimal(model: OptimalModel, state: OptimalState, start: int, key: np.uint64, episode: int) -> int:
+    """Plan once."""
+    if state.counters[0] > 0:
+        return 0
+    state.counters[0] = 1
+    return PLANNED | CHANGED
+
+
+@implements(learn, OptimalState, argument=1)
+def learn_nothing_more(model: OptimalModel, state: OptimalState, path: Path, steps: int) -> None:
+    """Learn nothing."""
+
+
+@implements(planned_value, OptimalState, argument=1)
+def planned_value_optimal(model: OptimalModel, state: OptimalState, s: int) -> float:
+    """V*_1(s)."""
+    return float(model.values[0, s])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Greedy(Learner):
-    """Plan with the ridge estimate alone: Q_h(s, a) = r(s, a) + <phi_V(s, a), theta_k>."""
+    """Certainty equivalence, UCRL-VTR-LIN without its bonus: Q_h(s, a) = r(s, a) + <phi_V(s, a), theta_k>.
+
+    A reference point without a guarantee.
+    """
 
     features: FeatureMap
     weights: str = "range"
@@ -141,73 +214,3 @@ class Greedy(Learner):
     def examples(cls, mdp: Any) -> Sequence[Learner]:
         """Return a small instance on a problem, for the contract checks."""
         return [cls(features=FeatureMap.tabular(states=mdp.states, actions=mdp.actions))]
-
-
-# ----------------------------------------------------------------------------------------------------
-# Optimal: a reference point that was told the truth. Its regret is zero.
-
-
-class OptimalModel(NamedTuple):
-    """The optimal values."""
-
-    values: Floats  # [H + 1, S]
-
-
-class OptimalState(NamedTuple):
-    """The optimal policy, and whether it has been announced."""
-
-    policy: Ints  # [H, S]
-    counters: Ints  # [1] plans
-
-
-follows_policy(OptimalState)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Optimal(Learner):
-    """Follow the optimal policy of ``mdp``."""
-
-    mdp: FiniteMDP
-
-    def model(self, known: Known) -> OptimalModel:
-        """Return the optimal values."""
-        if (known.horizon, known.states, known.actions) != (self.mdp.horizon, self.mdp.states, self.mdp.actions):
-            raise ShapeError(
-                "mdp",
-                got=f"H={self.mdp.horizon}, S={self.mdp.states}, A={self.mdp.actions}",
-                expected=f"the problem's H={known.horizon}, S={known.states}, A={known.actions}",
-            )
-        return OptimalModel(np.array(self.mdp.optimal_values))
-
-    def begin(self, known: Known) -> OptimalState:
-        """Return the policy as a state."""
-        return OptimalState(np.array(self.mdp.optimal_policy), np.zeros(1, dtype=np.int64))
-
-    def reserve(self, state: OptimalState, episodes: int) -> OptimalState:
-        """Return the state as it is."""
-        return state
-
-    @classmethod
-    def examples(cls, mdp: Any) -> Sequence[Learner]:
-        """Return the one instance there is, for the contract checks."""
-        return [cls(mdp=mdp)]
-
-
-@implements(plan, OptimalState, argument=1)
-def plan_optimal(model: OptimalModel, state: OptimalState, start: int, key: np.uint64, episode: int) -> int:
-    """Plan once."""
-    if state.counters[0] > 0:
-        return 0
-    state.counters[0] = 1
-    return PLANNED | CHANGED
-
-
-@implements(observe, OptimalState, argument=1, inline=True)
-def observe_optimal(model: OptimalModel, state: OptimalState, h: int, s: int, a: int, bonus: float, s2: int) -> None:
-    """Learn nothing."""
-
-
-@implements(planned_value, OptimalState, argument=1, inline=True)
-def planned_value_optimal(model: OptimalModel, state: OptimalState, s: int) -> float:
-    """V*_1(s)."""
-    return float(model.values[0, s])

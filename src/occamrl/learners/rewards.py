@@ -9,7 +9,9 @@ and the regression of the kernel keeps the targets V_{h+1} alone: a reward never
 values and targets stay in [0, H - h + 1] and [0, H - h]. Of the level delta of the learner the share ``share`` goes to
 the rewards and the rest to the kernel.
 
-What is computed is in :mod:`occamrl.learners.rewards`.
+Both kinds of estimate keep the same of the data, the fields HEARD... of :mod:`occamrl._core.rows`: per (s, a) the
+number of rewards, their sum and the sum of their squares. The regression on features is put together from these when a
+plan is due, so that no rounding travels from one plan to the next.
 """
 
 from __future__ import annotations
@@ -23,225 +25,158 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from occamrl._core.arena import field, fmat, fvec, imat, ivec, part, square
 from occamrl._core.compile import hot, implements
+from occamrl._core.loop import Path
 from occamrl._core.regression import add_row, dot, invert_factor, solve, squared_norm
+from occamrl._core.rows import (
+    COUNTERS,
+    HEARD,
+    HEARD_AT_PLAN,
+    HEARD_SQUARES,
+    HEARD_TOTAL,
+    PSI,
+    REWARD,
+    REWARD_WORK,
+    REWARDS_DUE,
+)
 from occamrl.errors import InvalidInput, ParameterError, ShapeError, UnknownName, require_choice, require_number
 from occamrl.learners.radii import SHARP, bernstein_width, ellipsoid_width, hoeffding_width
 from occamrl.protocols import Floats, Ints, Known
 
-# ----------------------------------------------------------------------------------------------------
-# Rewards in arrays: what is kept of those heard, and the largest ones that they allow.
-#
-# Known rewards and estimated ones are two types of NamedTuple with the same functions; which of them a learner has is
-# decided when it is compiled, so that known rewards cost nothing. Estimates per (s, a) and estimates on features keep the
-# same of the data: per (s, a) the number of rewards, their sum and the sum of their squares. The regression on features
-# is put together from these when a plan is due, so that no rounding travels from one plan to the next.
-
-
 HOEFFDING, BERNSTEIN, LINEAR = range(3)
+BOUNDS = {"hoeffding": HOEFFDING, "bernstein": BERNSTEIN}
+_LARGEST_FEATURE = 1e50  # its square times that of a norm bound is a number
+_LEAST_LEVEL = 1e-300  # delta enters by its logarithm
 _LOST = 2.0**-40  # of the largest diagonal entry: four thousand times what a sum next to it is rounded by
 _CARE = 1.0 + 2.0**-8  # more than that rounding then does to a norm
 
 
+# Compiled ---------------------------------------------------------------------------------------------------------------
+
+
 class KnownRewards(NamedTuple):
-    """Rewards that need no estimate."""
-
-    reward: Floats  # [S*A]
-
-
-class NothingHeard(NamedTuple):
-    """What is kept of rewards that are known."""
+    """Rewards that need no estimate: the model's field REWARD has them."""
 
 
 class EstimatedRewards(NamedTuple):
-    """How rewards are estimated; ``reward`` and what follows it are filled at every plan."""
+    """How rewards are estimated; the model's field REWARD is filled at every plan."""
 
     kind: int
-    features: Floats  # [S*A, p] psi; p = 1 and not read for estimates per pair
     delta: float  # of one pair, or of one regression
     scale: float
     regularization: float
     norm_bound: float
-    growth: float  # a plan is due when the number of rewards of a pair, plus one, has grown by this factor
-    reward: Floats  # [R, S*A] the optimistic rewards
-    sigma: Floats  # [p, p]
-    factor: Floats  # [p, p]
-    work: Floats  # [p*p]
-    xy: Floats  # [p]
-    theta: Floats  # [p]
 
 
-class RewardRows(NamedTuple):
-    """The rewards heard so far, by (s, a); R = 1, or H where every step has rewards of its own."""
-
-    visits: Ints  # [R, S*A]
-    total: Floats  # [R, S*A]
-    squares: Floats  # [R, S*A]
-    at_plan: Ints  # [R, S*A] visits when the plan in play was made
-    due: Ints  # [1] whether some pair has many more
-
-
-# What a learner's compiled functions call; the type of the first argument decides at compile time
-
-
-def hear_reward(rewards: Any, rows: Any, h: int, sa: int, reward: float) -> None:
-    """Take note of a reward of (s, a) at step ``h``."""
+def observe_rewards(rewards: Any, state: Any, path: Path, steps: int, actions: int, growth: float) -> None:
+    """Count the rewards of an episode; a plan is due when those of a pair, plus one, have grown by ``growth``."""
     raise TypeError(f"no rewards of type {type(rewards).__name__}")
 
 
-def in_target(rewards: Any, bonus: float) -> float:
-    """Return the part of a reward that joins the target of its row (M20)."""
+@implements(observe_rewards, KnownRewards)
+def observe_nothing(rewards: KnownRewards, state: Any, path: Path, steps: int, actions: int, growth: float) -> None:
+    """``observe_rewards`` of known rewards."""
+
+
+@implements(observe_rewards, EstimatedRewards, inline=False)
+def count_rewards(rewards: EstimatedRewards, state: Any, path: Path, steps: int, actions: int, growth: float) -> None:
+    """``observe_rewards`` of rewards to be estimated."""
+    heard, before = imat(state, HEARD), imat(state, HEARD_AT_PLAN)
+    total, squares = fmat(state, HEARD_TOTAL), fmat(state, HEARD_SQUARES)
+    for h in range(steps):
+        t, sa, reward = h % heard.shape[0], path.states[h] * actions + path.actions[h], path.reward[h]
+        heard[t, sa] += 1
+        total[t, sa] += reward
+        squares[t, sa] += reward * reward
+        if heard[t, sa] + 1 >= growth * (before[t, sa] + 1):
+            ivec(state, COUNTERS)[REWARDS_DUE] = 1
+
+
+def optimistic_rewards(rewards: Any, model: Any, state: Any) -> None:
+    """Write the largest rewards that the data allow into the model, for the plan that is being made."""
     raise TypeError(f"no rewards of type {type(rewards).__name__}")
 
 
-def reward_of(rewards: Any, h: int, sa: int) -> float:
-    """Return the reward that the plan counts on, at step ``h``."""
-    raise TypeError(f"no rewards of type {type(rewards).__name__}")
+@implements(optimistic_rewards, KnownRewards)
+def keep_rewards(rewards: KnownRewards, model: Any, state: Any) -> None:
+    """``optimistic_rewards`` of known rewards: they are there."""
 
 
-def rewards_due(rewards: Any, rows: Any) -> bool:
-    """Say whether the estimates have changed enough for a new plan."""
-    raise TypeError(f"no rewards of type {type(rewards).__name__}")
-
-
-def imagine(rewards: Any, rows: Any) -> None:
-    """Compute the optimistic rewards from what was heard, for the plan that is being made."""
-    raise TypeError(f"no rewards of type {type(rewards).__name__}")
-
-
-@implements(hear_reward, KnownRewards)
-def hear_known(rewards: KnownRewards, rows: NothingHeard, h: int, sa: int, reward: float) -> None:
-    """``hear_reward`` of known rewards."""
-
-
-@implements(in_target, KnownRewards)
-def in_target_known(rewards: KnownRewards, bonus: float) -> float:
-    """``in_target`` of known rewards: what depends on the outcome."""
-    return bonus
-
-
-@implements(reward_of, KnownRewards)
-def reward_known(rewards: KnownRewards, h: int, sa: int) -> float:
-    """``reward_of`` known rewards."""
-    return float(rewards.reward[sa])
-
-
-@implements(rewards_due, KnownRewards)
-def never_due(rewards: KnownRewards, rows: NothingHeard) -> bool:
-    """``rewards_due`` of known rewards."""
-    return False
-
-
-@implements(imagine, KnownRewards)
-def imagine_nothing(rewards: KnownRewards, rows: NothingHeard) -> None:
-    """``imagine`` known rewards: they are there."""
-
-
-@implements(hear_reward, EstimatedRewards)
-def hear_estimated(rewards: EstimatedRewards, rows: RewardRows, h: int, sa: int, reward: float) -> None:
-    """``hear_reward`` of rewards to be estimated."""
-    t = h % rows.visits.shape[0]
-    rows.visits[t, sa] += 1
-    rows.total[t, sa] += reward
-    rows.squares[t, sa] += reward * reward
-    if rows.visits[t, sa] + 1 >= rewards.growth * (rows.at_plan[t, sa] + 1):
-        rows.due[0] = 1
-
-
-@implements(in_target, EstimatedRewards)
-def in_target_estimated(rewards: EstimatedRewards, bonus: float) -> float:
-    """``in_target`` of rewards to be estimated: nothing."""
-    return 0.0
-
-
-@implements(reward_of, EstimatedRewards)
-def reward_estimated(rewards: EstimatedRewards, h: int, sa: int) -> float:
-    """``reward_of`` rewards to be estimated: what was imagined."""
-    return float(rewards.reward[h % rewards.reward.shape[0], sa])
-
-
-@implements(rewards_due, EstimatedRewards)
-def due_by_visits(rewards: EstimatedRewards, rows: RewardRows) -> bool:
-    """``rewards_due`` of rewards to be estimated."""
-    return bool(rows.due[0] == 1)
-
-
-@implements(imagine, EstimatedRewards)
-def imagine_estimated(rewards: EstimatedRewards, rows: RewardRows) -> None:
-    """``imagine`` the largest rewards that the data allow."""
-    for t in range(rows.visits.shape[0]):
+@implements(optimistic_rewards, EstimatedRewards, inline=False)
+def estimate_rewards(rewards: EstimatedRewards, model: Any, state: Any) -> None:
+    """``optimistic_rewards`` of rewards to be estimated."""
+    heard, before, reward = imat(state, HEARD), imat(state, HEARD_AT_PLAN), fmat(model, REWARD)
+    total, squares = fmat(state, HEARD_TOTAL), fmat(state, HEARD_SQUARES)
+    for t in range(heard.shape[0]):
         if rewards.kind == LINEAR:
-            imagine_linear(rewards, rows, t)
+            linear_rewards(rewards, fmat(model, PSI), heard[t], total[t], reward[t], fvec(model, REWARD_WORK))
         else:
-            imagine_pairs(rewards, rows, t)
-        for sa in range(rows.visits.shape[1]):
-            rows.at_plan[t, sa] = rows.visits[t, sa]
-    rows.due[0] = 0
+            pair_rewards(rewards, heard[t], total[t], squares[t], reward[t])
+        for sa in range(heard.shape[1]):
+            before[t, sa] = heard[t, sa]
+    ivec(state, COUNTERS)[REWARDS_DUE] = 0
 
 
 @hot
-def imagine_pairs(rewards: EstimatedRewards, rows: RewardRows, t: int) -> None:
+def pair_rewards(rewards: EstimatedRewards, heard: Ints, total: Floats, squares: Floats, out: Floats) -> None:
     """Write mean + width of every (s, a), at most 1; 1/2 +- 1/2 before the first reward."""
     level = math.log(1.0 / rewards.delta)
-    for sa in range(rows.visits.shape[1]):
-        n = rows.visits[t, sa]
+    for sa in range(heard.size):
+        n = heard[sa]
         mean, width = 0.5, 0.5
         if n > 0:
-            mean = rows.total[t, sa] / n
+            mean = total[sa] / n
             if rewards.kind == HOEFFDING:
                 width = hoeffding_width(n, level)
             else:
-                variance = max(0.0, rows.squares[t, sa] - n * mean * mean) / max(1, n - 1)
+                variance = max(0.0, squares[sa] - n * mean * mean) / max(1, n - 1)
                 half = level + math.log(2.0)
                 width = min(hoeffding_width(n, half), bernstein_width(n, variance, half))
-        rewards.reward[t, sa] = min(1.0, mean + rewards.scale * width)
+        out[sa] = min(1.0, mean + rewards.scale * width)
 
 
 @hot
-def imagine_linear(rewards: EstimatedRewards, rows: RewardRows, t: int) -> None:
+def linear_rewards(
+    rewards: EstimatedRewards, psi: Floats, heard: Ints, total: Floats, out: Floats, work: Floats
+) -> None:
     """Write <psi, omega> + sqrt(beta) ||psi|| of every (s, a), cut to [0, 1] (M8, M11 for targets of range 1).
 
     Beside features of very different sizes lambda would be lost to rounding, and with it what is not known of their
     difference. Then it is raised to what numbers can hold: by any amount, chosen after the data, since the noise event
     bounds L(omega*) by min { L(omega) + lambda ||omega||^2 }, which only grows, and the amount times b^2 joins beta.
     """
-    psi, sigma, xy = rewards.features, rewards.sigma, rewards.xy
     p = psi.shape[1]
+    sigma, factor = square(work, 0, p), square(work, p * p, p)
+    xy, theta, rest = part(work, 2 * p * p, p), part(work, 2 * p * p + p, p), part(work, 2 * p * p + 2 * p, p * p)
     for i in range(p):
         xy[i] = 0.0
         for j in range(p):
             sigma[i, j] = rewards.regularization if i == j else 0.0
     for sa in range(psi.shape[0]):
-        if rows.visits[t, sa] > 0:
-            add_row(sigma, rows.visits[t, sa], psi[sa])
+        if heard[sa] > 0:
+            add_row(sigma, heard[sa], psi[sa])
             for j in range(p):
-                xy[j] += rows.total[t, sa] * psi[sa, j]
+                xy[j] += total[sa] * psi[sa, j]
     lost = 0.0
     for i in range(p):
         lost = max(lost, p * _LOST * sigma[i, i] - rewards.regularization)
     for i in range(p):
         sigma[i, i] += lost
-    work = rewards.work
-    logdet = invert_factor(sigma, rewards.factor, work.reshape((p, p))) - p * math.log(rewards.regularization)
-    solve(rewards.factor, xy, rewards.theta, work)
+    logdet = invert_factor(sigma, factor, square(rest, 0, p)) - p * math.log(rewards.regularization)
+    solve(factor, xy, theta, rest)
     held = rewards.regularization + lost
     width = rewards.scale * ellipsoid_width(
         SHARP, True, 1.0, 1, 0, 0, p, logdet, rewards.delta, held, rewards.norm_bound, 1.0
     )
     width = width * _CARE if lost > 0.0 else width
     for sa in range(psi.shape[0]):
-        mean = dot(psi[sa], rewards.theta, p)
-        bound = mean + width * math.sqrt(squared_norm(rewards.factor, psi[sa], work))
-        rewards.reward[t, sa] = min(1.0, max(0.0, bound))
+        mean = dot(psi[sa], theta, p)
+        bound = mean + width * math.sqrt(squared_norm(factor, psi[sa], rest))
+        out[sa] = min(1.0, max(0.0, bound))
 
 
-# ----------------------------------------------------------------------------------------------------
-# Unknown rewards: estimated beside the kernel, with a confidence term of their own, added to the optimistic plan.
-
-
-_LARGEST_FEATURE = 1e50  # its square times that of a norm bound is a number
-_LEAST_LEVEL = 1e-300  # delta enters by its logarithm
-BOUNDS = {"hoeffding": HOEFFDING, "bernstein": BERNSTEIN}
+# Parameters -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -270,11 +205,11 @@ class RewardsPerPair:
         require_choice("bound", self.bound, BOUNDS)
         _require_common(self)
 
-    def model(self, known: Known, delta: float, growth: float) -> EstimatedRewards:
-        """Return the constants of the compiled functions, for a learner at level ``delta``."""
+    def model(self, known: Known, delta: float) -> tuple[EstimatedRewards, Floats]:
+        """Return the constants of the compiled functions, for a learner at level ``delta``, and psi (not read)."""
         pairs = known.states * known.actions
-        level = self.share * delta / (pairs * _copies(self, known))
-        return _estimated(self, known, BOUNDS[self.bound], np.zeros((pairs, 1)), level, growth, 1.0, 1.0)
+        level = max(_LEAST_LEVEL, self.share * delta / (pairs * _copies(self, known)))
+        return EstimatedRewards(BOUNDS[self.bound], level, float(self.scale), 1.0, 1.0), np.zeros((pairs, 1))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -316,14 +251,14 @@ class RewardsLinear:
         require_number("regularization", self.regularization, 1e-100, 1e100)
         _require_common(self)
 
-    def model(self, known: Known, delta: float, growth: float) -> EstimatedRewards:
-        """Return the constants of the compiled functions, for a learner at level ``delta``."""
+    def model(self, known: Known, delta: float) -> tuple[EstimatedRewards, Floats]:
+        """Return the constants of the compiled functions, for a learner at level ``delta``, and psi [S*A, p]."""
         psi = np.asarray(self.features)
         if psi.shape[:2] != (known.states, known.actions):
             raise ShapeError("features", got=psi.shape, expected=f"[S, A, p] with S={known.states}, A={known.actions}")
-        level = self.share * delta / _copies(self, known)
-        flat = np.ascontiguousarray(psi.reshape(known.states * known.actions, -1)).copy()
-        return _estimated(self, known, LINEAR, flat, level, growth, self.regularization, self.norm_bound)
+        level = max(_LEAST_LEVEL, self.share * delta / _copies(self, known))
+        linear = EstimatedRewards(LINEAR, level, float(self.scale), float(self.regularization), float(self.norm_bound))
+        return linear, np.ascontiguousarray(psi.reshape(known.states * known.actions, -1))
 
 
 Rewards = str | RewardsPerPair | RewardsLinear  # the string is "known"
@@ -349,33 +284,48 @@ def seen_by(rewards: Rewards, known: Known) -> Known:
     return known
 
 
-def rewards_model(rewards: Rewards, known: Known, delta: float, replan: float) -> KnownRewards | EstimatedRewards:
-    """Return the rewards as the compiled functions read them; ``delta`` is the level of the whole learner."""
+def reward_rows(rewards: Rewards, known: Known) -> int:
+    """Return R, how many tables of rewards are estimated: none, one, or one per step."""
+    return 0 if isinstance(rewards, str) else _copies(rewards, known)
+
+
+def rewards_model(rewards: Rewards, known: Known, delta: float) -> tuple[KnownRewards | EstimatedRewards, list[Any]]:
+    """Return the rewards as the compiled functions read them, and the fields REWARD, PSI and REWARD_WORK of a model.
+
+    ``delta`` is the level of the whole learner.
+    """
     if isinstance(rewards, str):
-        return KnownRewards(known.base_reward.flatten())
-    return rewards.model(known, delta, 1.0 + replan)
+        return KnownRewards(), [known.base_reward.reshape(1, -1), np.zeros((0, 1)), np.zeros(0)]
+    estimated, psi = rewards.model(known, delta)
+    p = psi.shape[1]
+    return estimated, [np.zeros((_copies(rewards, known), psi.shape[0])), psi, np.zeros(3 * p * p + 2 * p)]
 
 
-def rewards_state(rewards: Rewards, known: Known) -> NothingHeard | RewardRows:
-    """Return what is kept of rewards, before any."""
-    if isinstance(rewards, str):
-        return NothingHeard()
-    shape = (_copies(rewards, known), known.states * known.actions)
-    return RewardRows(
-        visits=np.zeros(shape, dtype=np.int64),
-        total=np.zeros(shape),
-        squares=np.zeros(shape),
-        at_plan=np.zeros(shape, dtype=np.int64),
-        due=np.zeros(1, dtype=np.int64),
-    )
+class RewardStatistics(NamedTuple):
+    """The rewards observed so far, by (s, a); R = 1, or H where every step has rewards of its own."""
+
+    visits: Ints  # [R, S*A]
+    total: Floats  # [R, S*A]
+    squares: Floats  # [R, S*A]
 
 
-def copy_rewards(source: RewardRows, into: RewardRows) -> None:
-    """Go on from rewards that were heard elsewhere."""
-    if source.visits.shape != into.visits.shape:
-        raise ShapeError("statistics", got=f"rewards {source.visits.shape}", expected=into.visits.shape)
-    for name in ("visits", "total", "squares"):
-        getattr(into, name)[:] = getattr(source, name)
+def reward_statistics(state: Any) -> RewardStatistics | None:
+    """Return what a state has observed of rewards; None where they are known."""
+    if not field(state, HEARD).size:
+        return None
+    return RewardStatistics(*(field(state, number).copy() for number in (HEARD, HEARD_TOTAL, HEARD_SQUARES)))
+
+
+def continue_rewards(state: Any, observed: RewardStatistics | None, *, due: bool = False) -> None:
+    """Go on from rewards that were observed elsewhere; ``due``: the next episode begins with a plan."""
+    if observed is None or not field(state, HEARD).size:
+        return
+    for number, array in zip((HEARD, HEARD_TOTAL, HEARD_SQUARES), observed, strict=True):
+        if array.shape != field(state, number).shape:
+            raise ShapeError("statistics", got=f"rewards {array.shape}", expected=field(state, number).shape)
+        field(state, number)[:] = array
+    if due:
+        field(state, COUNTERS)[REWARDS_DUE] = 1
 
 
 def _copies(rewards: RewardsPerPair | RewardsLinear, known: Known) -> int:
@@ -388,50 +338,6 @@ def _require_common(rewards: Any) -> None:
     require_number("scale", rewards.scale, 0.0, 1e100)
     if not isinstance(rewards.per_step, bool):
         raise ParameterError("per_step", got=repr(rewards.per_step), expected="True or False")
-
-
-def _estimated(
-    rewards: RewardsPerPair | RewardsLinear,
-    known: Known,
-    kind: int,
-    features: Floats,
-    level: float,
-    growth: float,
-    regularization: float,
-    norm_bound: float,
-) -> EstimatedRewards:
-    p = features.shape[1]
-    return EstimatedRewards(
-        kind=kind,
-        features=features,
-        delta=max(_LEAST_LEVEL, level),
-        scale=float(rewards.scale),
-        regularization=float(regularization),
-        norm_bound=float(norm_bound),
-        growth=growth,
-        reward=np.zeros((_copies(rewards, known), features.shape[0])),
-        sigma=np.zeros((p, p)),
-        factor=np.zeros((p, p)),
-        work=np.zeros(p * p),
-        xy=np.zeros(p),
-        theta=np.zeros(p),
-    )
-
-
-# ----------------------------------------------------------------------------------------------------
-# Ways to know rewards as words and tables of a TOML file.
-#
-# ======================================  ================================================================================
-# ``rewards =``                           means
-# ======================================  ================================================================================
-# ``"known"``                             they are
-# ``{ per_pair = "bernstein" }``          :class:`RewardsPerPair` with this bound, or ``"hoeffding"``
-# ``{ linear = psi, norm_bound = 1.0 }``  :class:`RewardsLinear`; psi is an array [S, A, p] of nested lists or, where
-#                                         files can be named, the name of one
-# ======================================  ================================================================================
-#
-# Beside ``per_pair`` or ``linear`` the other parameters of the class can be given: ``share``, ``per_step``, ``scale``,
-# ``regularization``.
 
 
 _KINDS: dict[str, tuple[type[Any], str]] = {

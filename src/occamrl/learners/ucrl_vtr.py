@@ -1,41 +1,197 @@
-"""UCRL-VTR: optimism over a finite family of kernels (Ayoub et al. 2020; Ghosh et al. 2022, section 3)."""
+r"""UCRL-VTR: optimism over a finite family of kernels (Ayoub et al. 2020; Ghosh et al. 2022, section 3).
+
+**Losses.** Per kernel P only its loss L(P) is kept (up to a constant common to all). While a plan stays in play,
+(P V)(s, a) for all P is a column computed at the first visit of a cell, so an episode costs O(H n) for the n kernels
+whose losses are kept current.
+
+**Sharp set** (M24): B = {P : L(P) <= t}, t = -(U^2/2) log sum_P w(P) exp(-2 L(P)/U^2) + (U^2/2) log(1/delta).
+Kernels that leave it are dropped from the sum as well, which only raises the threshold, so the set stays valid. At
+doubling times all dropped kernels are looked at again: with m the mean target of a cell of N rows, L(P) is a sum over
+cells of N (z - m)^2 plus a constant, so a kernel is put aside as soon as a partial sum passes the threshold.
+
+**Classes** (M25): the class in play is the smallest that still meets B. Kernels stand in a list of positions; the first
+CURRENT of them belong to the class in play and their losses are current. Those after them, up to ALIVE, belong to
+larger classes: their losses lag behind by the rows in PENDING until :func:`catch_up` enters these all at once. Between
+tests the sum runs over the kernels of the class in play alone; leaving terms out raises the threshold, so P* stays in
+the set - but a class whose own kernels make up the whole sum is never left without a kernel. A test brings the losses
+of all kernels that are left up to date and takes the sum over all of them; only then can a class be rejected. Tests
+come when the data have grown by a given factor, so a wrong class is kept at most that much longer than with a test
+before every episode.
+
+**Ball** (M4): B = {P : L(P, Phat) <= beta}; nothing is dropped, and distances are rebuilt from the counted rows when
+Phat changes.
+
+**Covers**: the truth may lie between two members. Then t has the term E of :func:`occamrl.models.finite.off_grid`, and
+beta is replaced by (sqrt(beta + 2 E) + U reach sqrt(n)/2)^2: with P0 the member nearest to the truth, L(Phat) <= L(P0)
+<= L(P*) + E enters M21 with c = 1 and gives L(P*, Phat) <= beta + 2 E, and P0 is within U reach/2 of P* on every row.
+
+**Values** V*_{P,h} depend on P alone where rewards are known and one kernel serves all steps; they are solved once per
+family and problem. Rows are then counted by (member in play, h, s), a :class:`FiniteState`. With unknown rewards or one
+kernel per step values are solved with each plan, a :class:`PlannedState`: the losses of all members are kept, for each
+of T steps (T = 1: one kernel for all), nobody is dropped, and B_t is read off them at level delta/T. One kernel for all
+steps: every member of B is solved for the rewards that the plan counts on, and the one with the largest value at the
+start is played (M5). One per step: (P_1, ..., P_H) is any choice from B_1 x ... x B_H, of which there are too many to
+list; the plan takes the largest expectation at every (s, a) by itself,
+
+    Q_h(s, a) = r(s, a) + max over P in B_h of (P V_{h+1})(s, a),
+
+which is no smaller than what any choice gives. The class of a ladder that is in play is the smallest that meets every
+B_t.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.compile import compiled
-from occamrl._core.features import fill_target
-from occamrl._core.rows import row_table, with_room
-from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
-from occamrl.learners import finite as _compiled_functions  # noqa: F401  (registers plan, observe, ...)
-from occamrl.learners._planned import is_planned, planned_model, planned_state
-from occamrl.learners.finite_planned import PlannedState
-from occamrl.learners.finite_rows import (
-    ALIVE,
+from occamrl._core.arena import field, fields, fmat, fvec, imat, ivec, lay_out
+from occamrl._core.compile import compiled, entry, hot, hot_inline, implements, separate
+from occamrl._core.features import BONUS, NEXT, START, fill_target
+from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
+from occamrl._core.rows import (
     COUNTERS,
-    CURRENT,
-    FIRST_LOOK,
-    LAST_START,
-    MEMBER,
-    NEVER,
-    NEXT_LOOK,
-    NEXT_TEST,
-    FiniteModel,
-    FiniteState,
-    Pending,
-    Scratch,
+    EPISODES,
+    FEATURES,
+    MODEL_FIELDS,
+    PLAN_COUNTERS,
+    POLICY,
+    REWARD,
+    REWARDS_DUE,
+    STATE_FIELDS,
+    TARGET,
+    TOUCHED,
+    VALUES,
+    NoRecord,
+    Record,
+    X,
+    count_rows,
+    model_fields,
+    plan_fields,
+    record_rows,
+    record_state,
+    row_of,
+    take_cell,
 )
+from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
 from occamrl.learners.radii import FINITE_SETS, squared_distance_radius
-from occamrl.learners.rewards import Rewards, require_rewards
-from occamrl.models.finite import FiniteFamily, level
-from occamrl.protocols import Floats, Known, Learner, Outcomes
+from occamrl.learners.rewards import (
+    Rewards,
+    kernel_share,
+    observe_rewards,
+    optimistic_rewards,
+    require_rewards,
+    reward_rows,
+    rewards_model,
+    seen_by,
+)
+from occamrl.models.features import FeatureMap
+from occamrl.models.finite import FiniteFamily, level, off_grid
+from occamrl.models.ladder import Ladder
+from occamrl.protocols import Floats, Ints, Known, Learner, Outcomes
 
 _COLUMN_NUMBERS = 2**23  # at most 64 MiB of cached columns
+_MIX, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)  # of the hash table of rows
+EMPTY = -1
+FIRST_LOOK = 64  # episodes before dropped kernels are looked at again for the first time
+NEVER = 2**62
+NOBODY = -1  # no member in play
+
+# Counters, after those of _core.rows
+(
+    ALIVE,  # kernels that are left
+    MEMBER,  # in play
+    BEST,  # the position of the least-squares estimate (ball only)
+    LAST_START,
+    EPISODES_AT_PLAN,
+    NEXT_LOOK,
+    COLUMNS,  # columns in use
+    CURRENT,  # kernels of the class in play
+    CLASS,  # in play, from 0
+    CLASS_SINCE,
+    NEXT_TEST,
+    PENDING,  # cells whose rows larger classes still lack
+    IMPOSSIBLE,  # rows with a target that no kernel can produce
+    GUARDED,  # whether the plan in play is one of the guard
+    USED,  # keys in the table of rows
+) = range(PLAN_COUNTERS, PLAN_COUNTERS + 15)
+
+# Fields of the model, after those of _core.rows
+(
+    ROW_START,  # [S*A] int, first coordinate of (s, a)
+    BLOCK_SIZE,  # [S*A] int, number of coordinates of (s, a)
+    LOG_PRIOR,  # [n]
+    LEVEL,  # [n] int, the first class of a ladder that holds the member, from 0; all 0 without a ladder
+    KERNELS,  # [n + 1] int, scratch, as what follows
+    SUMS,  # [n + 1]
+    Z,  # [n + 1]
+) = range(MODEL_FIELDS, MODEL_FIELDS + 7)
+
+# Fields of the state, after those of _core.rows
+(
+    MEMBERS,  # [n] int, members by position; the first counters[ALIVE] count
+    LOSS,  # [T, n] L(P) less sum y^2, by position; infinite once dropped
+    DISTANCE,  # [n] L(P, Phat) by position (ball only; else empty)
+    INSIDE,  # [T, n] int, whether P was in the set when it was last updated (not for the sharp set that drops)
+    ROWS,  # [T] int, number of rows in the losses
+    SUM_OF_SQUARES,  # [T] sum of y^2 over them: what the losses leave out
+    SLOT,  # [H, S] int, column of a cell, -1: none yet
+    COLUMN,  # [C, n] (P V - c)/R at a cell, by position; the last one is scratch
+    TABLE_SLOT,  # [capacity] int, the entry of a hashed key, EMPTY where free; a power of two, at most half used
+    TABLE_KEY,  # [capacity / 2] int, (member, h, s) as one number
+    TABLE_VISITS,  # [capacity / 2] int
+    TABLE_SUM,  # [capacity / 2] sum of targets
+    PENDING_CELL,  # [C] int, keys of the rows that the losses of larger classes still lack
+    PENDING_VISITS,  # [C] int
+    PENDING_SUM,  # [C]
+    PENDING_AT,  # [H, S] int, where the rows of the member in play are, -1: nowhere yet
+    SOLVED,  # [n*(H + 1), S] V*_{P,h} of the members in the set; empty where values are solved beforehand
+    GREEDY,  # [n*H, S] int, the actions that go with them: the rewards they were solved for are not kept
+) = range(STATE_FIELDS, STATE_FIELDS + 18)
+FINITE_FIELDS = STATE_FIELDS + 18
+
+
+class FiniteModel(NamedTuple):
+    """What the compiled functions read, and their scratch memory."""
+
+    floats: Floats
+    ints: Ints
+    theta: Floats  # [d, n]
+    values: Floats  # [n*(H + 1), S] V*_{P,h}, where they are solved beforehand
+    record: Any  # NoRecord | Record
+    rewards: Any  # KnownRewards | EstimatedRewards
+    known_rewards: bool
+    actions: int
+    horizon: int
+    rows: int  # steps that give a row
+    counted: bool  # values are solved beforehand, and rows counted by member
+    restrict: bool  # play the smallest class that the data do not contradict (M25)
+    test: float  # a test of the classes is due when the data have grown by the factor 1 + test
+    guard: bool  # play the largest class when the number of the episode is a square
+    weighted: bool
+    ball: bool
+    unit: float  # U, the range of a target
+    slack: float  # beta of the ball, or (U^2/2) log(1/delta)
+    reach: float  # how far the truth may be from its nearest member; 0 but for covers
+    delta: float
+    stretch: float  # U^2 times the factor on the slack
+    replan: float
+
+
+class FiniteState(NamedTuple):
+    """Losses of the kernels that are left, the member in play, and the rows seen."""
+
+    floats: Floats
+    ints: Ints
+
+
+class PlannedState(NamedTuple):
+    """Losses of all members at each step, the plan in play, and the rows seen under it."""
+
+    floats: Floats
+    ints: Ints
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,7 +203,7 @@ class UCRLVTR(Learner):
     family : FiniteFamily
     delta : float
         The true kernel stays in the confidence set at all times with probability 1 - delta. Of a cover: the member
-        nearest to it does, by the term of :mod:`occamrl.models.finite`.
+        nearest to it does, by the term of :func:`occamrl.models.finite.off_grid`.
     radius : "sharp" | "unweighted" | "paper"
         M24, M7 or M6; see :mod:`occamrl.learners.radii`.
     weights : "range" | "none"
@@ -58,12 +214,13 @@ class UCRLVTR(Learner):
         Multiplies the slack of the confidence set. Below 1 the guarantee is lost.
     prior : array [n], optional
         Weights of the members in M22, for the sharp set; uniform by default.
+    record : FeatureMap, optional
+        Record the rows in the coordinates of these features too, for a test of the class that they span (ARL-GEN).
     rewards : "known", RewardsPerPair or RewardsLinear
         Rewards that are not known are estimated (:mod:`occamrl.learners.rewards`), for a share of delta.
     kernel : "stationary" | "per_step"
         One member for all steps, or one for each, with losses and a set of its own at an even part of delta. This and
-        unknown rewards need the sharp set, and values are solved when a plan is due: see
-        :mod:`occamrl.learners.finite_planned`.
+        unknown rewards need the sharp set.
     """
 
     family: FiniteFamily
@@ -73,13 +230,14 @@ class UCRLVTR(Learner):
     replan: float = 0.0
     scale: float = 1.0
     prior: Floats | None = None
+    record: FeatureMap | None = None
     rewards: Rewards = "known"
     kernel: str = "stationary"
 
     def __post_init__(self) -> None:
         require_rewards(self.rewards)
         require_choice("kernel", self.kernel, ("stationary", "per_step"))
-        if self._planned and self.radius != "sharp":
+        if not self.counted and self.radius != "sharp":
             got = f"{self.radius!r} with unknown rewards or one kernel per step"
             raise ParameterError("radius", got=got, expected='"sharp"')
         require_choice("radius", self.radius, FINITE_SETS)
@@ -97,108 +255,129 @@ class UCRLVTR(Learner):
                 raise ParameterError("prior", got="weights", expected="positive numbers with a sum of at most 1")
 
     @property
-    def _planned(self) -> bool:
-        return is_planned(self.rewards, self.kernel)
+    def counted(self) -> bool:
+        """Whether values are solved beforehand: the rewards are known, and one kernel serves all steps."""
+        return isinstance(self.rewards, str) and self.kernel == "stationary"
 
-    def model(self, known: Known) -> Any:
-        """Return the constants of the compiled functions: a FiniteModel, or a PlannedModel if values change.
+    def steps(self, known: Known) -> int:
+        """Return T: 1, or H with one kernel per step."""
+        return known.horizon if self.kernel == "per_step" else 1
 
-        A FiniteModel's value functions are solved once per family and problem.
-        """
-        if self._planned:
-            return planned_model(
-                self.family,
-                known,
-                delta=float(self.delta),
-                weights=self.weights,
-                replan=float(self.replan),
-                scale=float(self.scale),
-                rewards=self.rewards,
-                kernel=self.kernel,
-                prior=self.prior,
-            )
-        features = self.family.features
-        layout = features.attach(known)
-        values = self.family.optimal_values(known)
-        blocks = features.blocks
-        weighted = self.weights == "range"
-        unit = 1.0 if weighted else largest_range(layout.outcomes, values)
-        size = self.family.size
-        delta = level(self.family.reach, self.delta)
+    def model(self, known: Known) -> FiniteModel:
+        """Return the constants of the compiled functions."""
+        known = seen_by(self.rewards, known)
+        features, size = self.family.features, self.family.size
+        blocks, bonus = features.blocks, features.attach(known).outcomes.bonus
+        rows = known.horizon if bonus.any() else known.horizon - 1
+        weighted, delta = self.weights == "range", float(self.delta)
+        values = np.zeros((1, known.states))
+        if self.counted:
+            solved = self.family.optimal_values(known)
+            unit = 1.0 if weighted else largest_range(features.attach(known).outcomes, solved)
+            values = solved.reshape(-1, known.states)
+        else:
+            unit = 1.0 if weighted else float(rows)
+            delta *= kernel_share(self.rewards) / (max(1, rows) if self.kernel == "per_step" else 1)
+        left = level(self.family.reach, delta)
         if self.radius == "sharp":
-            slack = 0.5 * unit**2 * float(np.log(1.0 / delta))
+            slack = 0.5 * unit**2 * float(np.log(1.0 / left))
         else:
             slack = squared_distance_radius(
-                self.radius, size=size, delta=delta, horizon=known.horizon, unit=unit, weighted=weighted
+                self.radius, size=size, delta=left, horizon=known.horizon, unit=unit, weighted=weighted
             )
         prior = np.full(size, 1.0 / size) if self.prior is None else np.asarray(self.prior, dtype=np.float64)
-        return FiniteModel(
-            features=layout,
-            row_start=blocks.vector_start[blocks.of],
-            block_size=blocks.size[blocks.of],
-            theta=self.family.theta,
-            values=values,
-            log_prior=np.log(prior),
-            level=np.zeros(size, dtype=np.int64),
-            restrict=False,
-            test=np.inf,
-            guard=False,
-            base_reward=known.base_reward.flatten(),
-            horizon=known.horizon,
-            rows=known.horizon if layout.outcomes.bonus.any() else known.horizon - 1,
-            weighted=weighted,
-            ball=self.radius != "sharp",
-            unit=unit,
-            slack=self.scale * slack,
-            reach=float(self.family.reach),
-            delta=float(self.delta),
-            stretch=float(self.scale * unit**2),
-            replan=float(self.replan),
-            scratch=Scratch(
-                target=np.zeros(int(np.diff(layout.outcomes.start).max())),
-                x=np.zeros(int(blocks.size.max())),
-                kernels=np.zeros(size + 1, dtype=np.int64),
-                sums=np.zeros(size + 1),
-                z=np.zeros(size + 1),
-            ),
+        rewards, reward_fields = rewards_model(self.rewards, known, float(self.delta))
+        made = [
+            *reward_fields,
+            *model_fields(features, features, self.record, known, self.steps(known)),
+            blocks.vector_start[blocks.of],
+            blocks.size[blocks.of],
+            np.log(prior),
+            np.zeros(size, dtype=np.int64),
+            np.zeros(size + 1, dtype=np.int64),
+            np.zeros(size + 1),
+            np.zeros(size + 1),
+        ]
+        return lay_out(
+            FiniteModel,
+            made,
+            np.require(self.family.theta, requirements=["C", "W"]),
+            np.require(values, requirements=["C", "W"]),
+            NoRecord() if self.record is None else Record(self.steps(known)),
+            rewards,
+            isinstance(self.rewards, str),
+            known.actions,
+            known.horizon,
+            rows,
+            self.counted,
+            False,
+            np.inf,
+            False,
+            weighted,
+            self.radius != "sharp",
+            unit,
+            self.scale * slack,
+            float(self.family.reach),
+            delta,
+            float(self.scale * unit**2),
+            float(self.replan),
         )
 
-    def begin(self, known: Known) -> Any:
-        """Return a fresh state: a FiniteState, or a PlannedState."""
-        if self._planned:
-            return planned_state(self.family, known, self.rewards, self.kernel)
-        n, horizon, states = self.family.size, known.horizon, known.states
-        cells = horizon * states
-        counters = np.zeros(COUNTERS, dtype=np.int64)
+    def begin(self, known: Known, pending: int = 1) -> FiniteState | PlannedState:
+        """Return a fresh state, with room for ``pending`` cells of rows that larger classes may lack."""
+        n, steps, table = self.family.size, self.steps(known), (known.horizon, known.states)
+        counters = np.zeros(PLAN_COUNTERS + 15, dtype=np.int64)
         counters[[ALIVE, CURRENT]] = n
-        counters[[MEMBER, LAST_START]] = -1
+        counters[[MEMBER, LAST_START]] = NOBODY
         counters[[NEXT_LOOK, NEXT_TEST]] = FIRST_LOOK, NEVER
-        return FiniteState(
-            alive=np.arange(n),
-            loss=np.zeros(n),
-            distance=np.zeros(n if self.radius != "sharp" else 0),
-            inside=np.zeros(n if self.radius != "sharp" else 0, dtype=np.int64),
-            policy=np.zeros((horizon, states), dtype=np.int64),
-            visits=np.zeros((horizon, states), dtype=np.int64),
-            first_target=np.zeros((horizon, states)),
-            target_sum=np.zeros((horizon, states)),
-            square_sum=np.zeros((horizon, states)),
-            touched=np.zeros(cells, dtype=np.int64),
-            slot=np.full((horizon, states), -1, dtype=np.int64),
-            column=np.zeros((1 + min(cells, max(horizon, _COLUMN_NUMBERS // n)), n)),
-            table=row_table(256),
-            pending=pending_rows(1, 1, 1),
-            squares=np.zeros(1),
-            counters=counters,
-        )
+        pairs, cells = known.states * known.actions, known.horizon * known.states
+        plain = plan_fields(*table, counters.size, reward_rows(self.rewards, known), pairs)
+        plain[COUNTERS] = counters
+        ball, counted, solved = self.radius != "sharp", self.counted, not self.counted and steps == 1
+        whole, slots = np.int64, 256 if counted else 2
+        columns = 1 + (min(cells, max(known.horizon, _COLUMN_NUMBERS // n)) if counted else 0)
+        own = [
+            np.arange(n),
+            np.zeros((steps, n)),
+            np.zeros(n if ball else 0),
+            np.full((steps, n if ball or not counted else 0), 0 if ball else 1, whole),
+            np.zeros(steps, whole),
+            np.zeros(steps),
+            np.full(table, -1, whole),
+            np.zeros((columns, n)),
+            np.full(slots, EMPTY, whole),
+            np.zeros(slots // 2, whole),
+            np.zeros(slots // 2, whole),
+            np.zeros(slots // 2),
+            np.zeros(pending, whole),
+            np.zeros(pending, whole),
+            np.zeros(pending),
+            np.full(table, -1, whole),
+            np.zeros((n * (known.horizon + 1) if solved else 0, known.states)),
+            np.zeros((n * known.horizon if solved else 0, known.states), whole),
+        ]
+        made = [*plain, *record_state(self.record, steps, pairs), *own]
+        return lay_out(FiniteState if counted else PlannedState, made)  # type: ignore[no-any-return]  # a NamedTuple
 
     def reserve(self, state: Any, episodes: int) -> Any:
         """Return a state whose table of rows has room for ``episodes`` more episodes."""
-        if isinstance(state, PlannedState):
+        if not self.counted:
             return state
-        horizon = state.policy.shape[0]
-        distinct = state.policy.size * self.family.size
-        return state._replace(table=with_room(state.table, min((episodes + 1) * horizon, distinct)))
+        policy, slots = field(state, POLICY), field(state, TABLE_SLOT)
+        used, capacity = int(field(state, COUNTERS)[USED]), slots.size
+        keys = used + min((episodes + 1) * policy.shape[0], policy.size * self.family.size)
+        while 2 * keys > capacity:
+            capacity *= 2
+        if capacity == slots.size:
+            return state
+        parts = fields(state, FINITE_FIELDS)
+        parts[TABLE_SLOT] = np.full(capacity, EMPTY, dtype=np.int64)
+        for number in (TABLE_KEY, TABLE_VISITS, TABLE_SUM):
+            parts[number] = np.concatenate(
+                [parts[number], np.zeros(capacity // 2 - parts[number].size, parts[number].dtype)]
+            )
+        rehash(parts[TABLE_SLOT], parts[TABLE_KEY], used)
+        return lay_out(FiniteState, parts)
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
@@ -214,14 +393,96 @@ class UCRLVTR(Learner):
         ]
 
 
-def pending_rows(capacity: int, horizon: int, states: int) -> Pending:
-    """Return room for rows that larger classes of a ladder are still to see."""
-    return Pending(
-        cell=np.zeros(capacity, dtype=np.int64),
-        visits=np.zeros(capacity, dtype=np.int64),
-        target_sum=np.zeros(capacity),
-        at=np.full((horizon, states), -1, dtype=np.int64),
-    )
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NestedUCRLVTR(Learner):
+    """Play F_m with m = min {m : F_m meets B}, B the sharp set over F_M with the prior of M25: ARL-GEN's own learner.
+
+    Parameters
+    ----------
+    ladder : Ladder
+        Of finite families.
+    delta : float
+        The true kernel stays in B at all times, hence its class is never rejected, with probability 1 - delta.
+    weights, replan, scale, rewards, kernel
+        As in :class:`UCRLVTR`. With unknown rewards or one kernel per step the classes are tested with every plan, and
+        the first class is 1.
+    test_growth : float
+        The classes are tested when the data have grown by the factor 1 + test_growth; 0: before every episode.
+    start_class : int
+        The class to play before the first test, 1 or M; the first test comes after 1 episode, or 2 for M.
+    safe : bool
+        Be optimistic over all of B; the class is reported, not imposed. Needs no separability.
+    guard : bool
+        Be optimistic over all of B in the episodes 1, 4, 9, 16, ..., so that no class escapes the test for ever.
+    """
+
+    ladder: Ladder
+    delta: float = 0.05
+    weights: str = "range"
+    replan: float = 0.0
+    scale: float = 1.0
+    test_growth: float = 0.1
+    start_class: int = 1
+    safe: bool = False
+    guard: bool = False
+    rewards: Rewards = "known"
+    kernel: str = "stationary"
+
+    def __post_init__(self) -> None:
+        require_number("test_growth", self.test_growth, 0.0, 1e100)
+        _ = self.base  # checks the other parameters
+        if not self.base.counted and self.start_class != 1:
+            expected = "1 with unknown rewards or one kernel per step"
+            raise ParameterError("start_class", got=self.start_class, expected=expected)
+
+    @property
+    def base(self) -> UCRLVTR:
+        """The same learner without classes."""
+        return UCRLVTR(
+            family=self.ladder.family,
+            delta=self.delta,
+            weights=self.weights,
+            replan=self.replan,
+            scale=self.scale,
+            prior=self.ladder.prior,
+            rewards=self.rewards,
+            kernel=self.kernel,
+        )
+
+    def model(self, known: Known) -> FiniteModel:
+        """Return the constants of the compiled functions."""
+        test = float(self.test_growth) if self.base.counted else np.inf
+        made = self.base.model(known)._replace(restrict=not self.safe, test=test, guard=bool(self.guard))
+        field(made, LEVEL)[:] = self.ladder.level
+        return made
+
+    def begin(self, known: Known) -> FiniteState | PlannedState:
+        """Return a fresh state."""
+        state = self.base.begin(known, 2 * known.horizon * known.states)
+        if self.base.counted:
+            counters = field(state, COUNTERS)
+            counters[[CLASS, NEXT_TEST]] = self.start_class - 1, 1 if self.start_class == 1 else 2
+            if not self.safe:
+                counters[CURRENT] = self.ladder.sizes[self.start_class - 1]
+        return state
+
+    def reserve(self, state: Any, episodes: int) -> Any:
+        """Return a state whose table of rows has room for ``episodes`` more episodes."""
+        return self.base.reserve(state, episodes)
+
+    @classmethod
+    def examples(cls, mdp: Any) -> Sequence[Learner]:
+        """Small instances on a problem, for the contract checks."""
+        ladder = example_ladder(mdp)
+        return [cls(ladder=ladder), cls(ladder=ladder, start_class=3, test_growth=0.0, guard=True, replan=0.1)]
+
+
+def example_ladder(mdp: Any) -> Ladder:
+    """Return a ladder of three classes, the problem's kernel in the second."""
+    kernel = mdp.kernel() if mdp.stationary else mdp.kernel()[0]
+    others = np.random.default_rng(3).dirichlet(np.ones(mdp.states), size=(7, mdp.states, mdp.actions))
+    stack = np.concatenate([others[:1], kernel[None], others[1:]])
+    return Ladder([FiniteFamily(stack[:1]), FiniteFamily(stack[:3]), FiniteFamily(stack)])
 
 
 @compiled
@@ -235,3 +496,691 @@ def largest_range(outcomes: Outcomes, values: Floats) -> float:
                 low, high = fill_target(outcomes, sa, values[member, h], target)
                 largest = max(largest, high - low)
     return largest
+
+
+# Compiled ---------------------------------------------------------------------------------------------------------------
+
+
+@hot
+def expected_targets(
+    model: FiniteModel, values: Floats, sa: int, members: Ints, n: int, out: Floats
+) -> tuple[float, float]:
+    """Write z = ((P V)(s, a) - c)/R for the first ``n`` kernels of ``members``; return (c, R) (M23).
+
+    With R = 0 the row carries nothing, and nothing is written.
+    """
+    x = fvec(model, X)
+    middle, spread = row_of(model, FEATURES, model.weighted, values, sa, fvec(model, TARGET), x)
+    if spread <= 0.0:
+        return middle, 0.0
+    begin, size = ivec(model, ROW_START)[sa], ivec(model, BLOCK_SIZE)[sa]
+    for i in range(n):
+        out[i] = 0.0
+    first = members[0] if n > 0 else 0
+    scattered = 0
+    for i in range(n):
+        scattered += members[i] != first + i
+    for j in range(size):
+        xj = x[j]
+        row = model.theta[begin + j]
+        if scattered:
+            for i in range(n):
+                out[i] += xj * row[np.uint64(members[i])]
+        else:  # neighbours: what a class begins as, several times faster
+            for i in range(n):
+                out[i] += xj * row[np.uint64(first + i)]
+    return middle, spread
+
+
+@hot
+def centre_and_range(model: FiniteModel, values: Floats, sa: int) -> tuple[float, float]:
+    """Return (c, R) of M23 for the target function at (s, a); (0, 1) without weights."""
+    if not model.weighted:
+        return 0.0, 1.0
+    start = ivec(model, FEATURES + START)
+    outcomes = Outcomes(start, ivec(model, FEATURES + NEXT), fvec(model, FEATURES + BONUS))
+    low, high = fill_target(outcomes, sa, values, fvec(model, TARGET))
+    return 0.5 * (low + high), high - low
+
+
+@hot
+def add_key(state: Any, key: int, count: int, total: float) -> None:
+    """Count rows under a key: a hash table whose entries lie in the order in which their keys first came."""
+    slot, keys = ivec(state, TABLE_SLOT), ivec(state, TABLE_KEY)
+    counters, mask = ivec(state, COUNTERS), slot.size - 1
+    at = np.int64((np.uint64(key) * _MIX) >> _SHIFT) & mask
+    while slot[at] != EMPTY and keys[slot[at]] != key:
+        at = (at + 1) & mask
+    entry_ = slot[at]
+    if entry_ == EMPTY:
+        entry_ = counters[USED]
+        if entry_ == keys.size:
+            raise MemoryError("the table of rows is full; reserve room before playing")
+        slot[at] = entry_
+        keys[entry_] = key
+        counters[USED] += 1
+    ivec(state, TABLE_VISITS)[entry_] += count
+    fvec(state, TABLE_SUM)[entry_] += total
+
+
+@entry
+def rehash(slot: Ints, keys: Ints, used: int) -> None:
+    """Fill the slots of a larger table anew."""
+    mask = slot.size - 1
+    for entry_ in range(used):
+        at = np.int64((np.uint64(keys[entry_]) * _MIX) >> _SHIFT) & mask
+        while slot[at] != EMPTY:
+            at = (at + 1) & mask
+        slot[at] = entry_
+
+
+@hot
+def greedy_action(model: FiniteModel, rewards: Floats, values: Floats, member: int, s: int) -> tuple[int, float]:
+    """Return the action that is optimal for a member, the smallest on ties, and Q*(s, a)."""
+    target, x = fvec(model, TARGET), fvec(model, X)
+    starts, sizes = ivec(model, ROW_START), ivec(model, BLOCK_SIZE)
+    best, choice = -np.inf, 0
+    for a in range(model.actions):
+        sa = s * model.actions + a
+        row_of(model, FEATURES, False, values, sa, target, x)
+        q = rewards[sa]
+        for j in range(sizes[sa]):
+            q += x[j] * model.theta[starts[sa] + j, member]
+        if q > best:
+            best, choice = q, a
+    return choice, best
+
+
+@hot
+def cell_of(state: Any, key: int) -> tuple[int, int, int]:
+    """Return (member, h, s) of a key."""
+    horizon, states = imat(state, POLICY).shape
+    rest, s = divmod(key, states)
+    member, h = divmod(rest, horizon)
+    return member, h, s
+
+
+@hot
+def targets_of_key(model: FiniteModel, state: Any, key: int, members: Ints, n: int, out: Floats) -> None:
+    """Write z of ``members`` for the rows under a key; their action is that of the member who played them."""
+    member, h, s = cell_of(state, key)
+    values = model.values[member * (model.horizon + 1) + h + 1]
+    a, _ = greedy_action(model, fmat(model, REWARD)[0], values, member, s)
+    expected_targets(model, values, s * model.actions + a, members, n, out)
+
+
+@hot
+def catch_up(model: FiniteModel, state: Any) -> None:
+    """Bring the losses of larger classes up to date."""
+    counters, alive, z = ivec(state, COUNTERS), ivec(state, MEMBERS), fvec(model, Z)
+    first, n = counters[CURRENT], counters[ALIVE]
+    cells, visits, sums = ivec(state, PENDING_CELL), ivec(state, PENDING_VISITS), fvec(state, PENDING_SUM)
+    loss, at = fmat(state, LOSS)[0], imat(state, PENDING_AT)
+    members = alive[first:n]
+    for i in range(counters[PENDING]):
+        targets_of_key(model, state, cells[i], members, n - first, z)
+        for j in range(n - first):
+            loss[first + j] += z[j] * (visits[i] * z[j] - 2.0 * sums[i])
+    if counters[PENDING] > 0:
+        at[:] = -1
+        counters[PENDING] = 0
+
+
+@hot
+def put_off(model: FiniteModel, state: Any, key: int, h: int, s: int, count: int, y: float) -> None:
+    """Keep rows for the losses of larger classes."""
+    counters, places = ivec(state, COUNTERS), imat(state, PENDING_AT)
+    cells, visits, sums = ivec(state, PENDING_CELL), ivec(state, PENDING_VISITS), fvec(state, PENDING_SUM)
+    at = places[h, s]
+    if at < 0:
+        if counters[PENDING] == cells.size:
+            catch_up(model, state)
+        at = counters[PENDING]
+        counters[PENDING] += 1
+        cells[at] = key
+        visits[at] = 0
+        sums[at] = 0.0
+        places[h, s] = at
+    visits[at] += count
+    sums[at] += y
+
+
+def _absorb(model: FiniteModel, state: Any) -> None:
+    """Enter the rows that wait: L(P) grows by count z^2 - 2 z y, and sum y^2 that is common to all."""
+    counters, policy, values = ivec(state, COUNTERS), imat(state, POLICY), fmat(state, VALUES)
+    members, losses, slots, columns = ivec(state, MEMBERS), fmat(state, LOSS), imat(state, SLOT), fmat(state, COLUMN)
+    horizon, states = policy.shape
+    n, member, steps = counters[CURRENT], counters[MEMBER], losses.shape[0]
+    for i in range(counters[TOUCHED]):
+        h, s, count, first, total, squares = take_cell(state, i)
+        sa = s * model.actions + policy[h, s]
+        record_rows(model.record, model, state, h, sa, count, first, total, squares)
+        slot = slots[h, s] if model.counted else -1
+        if slot >= 0:
+            middle, spread = centre_and_range(model, values[h + 1], sa)
+        else:
+            slot = columns.shape[0] - 1
+            if model.counted and counters[COLUMNS] < slot:
+                slot = counters[COLUMNS]
+                counters[COLUMNS] += 1
+                slots[h, s] = slot
+            middle, spread = expected_targets(model, values[h + 1], sa, members, n, columns[slot])
+        column = columns[slot]
+        shift = first - middle
+        squares += shift * (2.0 * total + count * shift)
+        # beyond the range that the kernels allow, or off the one value where they allow no other
+        if model.weighted and squares > count * (0.25 * spread * spread * (1.0 + 1e-9) + 1e-12):
+            counters[IMPOSSIBLE] += count
+        if spread <= 0.0:
+            continue
+        y = (total + count * shift) / spread
+        t = h % steps
+        loss = losses[t]
+        for j in range(n):
+            z = column[j]
+            loss[j] += z * (count * z - 2.0 * y)
+        if model.ball:
+            distance, best = fvec(state, DISTANCE), counters[BEST]
+            for j in range(n):
+                gap = column[j] - column[best]
+                distance[j] += count * gap * gap
+        ivec(state, ROWS)[t] += count
+        fvec(state, SUM_OF_SQUARES)[t] += squares / (spread * spread)
+        if model.counted:
+            key = (member * horizon + h) * states + s
+            add_key(state, key, count, y)
+            if n < counters[ALIVE]:
+                put_off(model, state, key, h, s, count, y)
+    counters[TOUCHED] = 0
+
+
+absorb = separate(FiniteState)(_absorb)
+absorb_planned = separate(PlannedState)(_absorb)
+
+
+@hot
+def threshold(model: FiniteModel, loss: Floats, members: Ints, n: int, rows: int) -> float:
+    """Return the right side of M22 over the first ``n`` positions (log-sum-exp around the best of them)."""
+    log_prior = fvec(model, LOG_PRIOR)
+    if model.unit <= 0.0:
+        return np.inf
+    rate, top = 2.0 / (model.unit * model.unit), -np.inf
+    for i in range(n):
+        top = max(top, log_prior[members[i]] - rate * loss[i])
+    total = 0.0
+    for i in range(n):
+        gap = log_prior[members[i]] - rate * loss[i] - top
+        if gap > -40.0:  # leaving out what is smaller only raises the threshold
+            total += np.exp(gap)
+    between = model.stretch * off_grid(model.reach, float(rows), model.delta)
+    return float(-(top + np.log(total)) / rate + model.slack + between)
+
+
+# Values solved beforehand: kernels are dropped, and rows are counted by the member that played them ---------------------
+
+
+@hot
+def compact(state: FiniteState) -> None:
+    """Close the gaps that dropped kernels left; columns are computed anew when next needed."""
+    counters, alive, loss = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LOSS)[0]
+    kept = current = 0
+    for i in range(counters[ALIVE]):
+        if i == counters[CURRENT]:
+            current = kept
+        if loss[i] < np.inf:
+            alive[kept] = alive[i]
+            loss[kept] = loss[i]
+            kept += 1
+    counters[CURRENT] = kept if counters[CURRENT] == counters[ALIVE] else current
+    counters[ALIVE] = kept
+    forget_columns(state)
+
+
+@hot
+def forget_columns(state: FiniteState) -> None:
+    """Mark all columns as not computed."""
+    counters, slots = ivec(state, COUNTERS), imat(state, SLOT)
+    if counters[COLUMNS] > 0:
+        slots[:] = -1
+        counters[COLUMNS] = 0
+
+
+@hot
+def drop(model: FiniteModel, state: FiniteState, n: int) -> None:
+    """Drop those of the first ``n`` positions whose loss passes the threshold (M24)."""
+    loss = fmat(state, LOSS)[0]
+    bound, best = threshold(model, loss, ivec(state, MEMBERS), n, ivec(state, ROWS)[0]), np.inf
+    for i in range(n):
+        best = min(best, loss[i])
+    bound = max(bound, best)  # the best stays, whatever rounding says
+    left = 0
+    for i in range(n):
+        if loss[i] > bound:
+            loss[i] = np.inf
+        elif loss[i] < np.inf:
+            left += 1
+    if 2 * left <= n:
+        compact(state)
+
+
+@hot
+def choose_class(model: FiniteModel, state: FiniteState) -> None:
+    """Put the smallest class into play that still has a kernel (M25); its kernels come first from now on."""
+    compact(state)
+    counters, alive, loss = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LOSS)[0]
+    level, kernels, sums = ivec(model, LEVEL), ivec(model, KERNELS), fvec(model, SUMS)
+    n, smallest = counters[ALIVE], level[alive[0]]
+    for i in range(1, n):
+        smallest = min(smallest, level[alive[i]])
+    if smallest != counters[CLASS]:
+        counters[CLASS] = smallest
+        counters[CLASS_SINCE] = counters[EPISODES]
+    if not model.restrict:
+        counters[CURRENT] = n
+        return
+    front, back = 0, 0
+    for i in range(n):
+        if level[alive[i]] <= smallest:
+            alive[front] = alive[i]
+            loss[front] = loss[i]
+            front += 1
+        else:
+            kernels[back] = alive[i]
+            sums[back] = loss[i]
+            back += 1
+    for i in range(back):
+        alive[front + i] = kernels[i]
+        loss[front + i] = sums[i]
+    counters[CURRENT] = front
+
+
+@separate(FiniteState)
+def test_classes(model: FiniteModel, state: FiniteState) -> None:
+    """Bring all losses up to date, drop what the data contradict, and choose the class."""
+    catch_up(model, state)
+    drop(model, state, ivec(state, COUNTERS)[ALIVE])
+    choose_class(model, state)
+
+
+@hot
+def sum_excess(model: FiniteModel, state: FiniteState, kernels: Ints, sums: Floats, size: int, limit: float) -> int:
+    """Add N (z - m)^2 over all cells, heavy ones first; put kernels aside whose sum passes ``limit``.
+
+    The first kernel always stays. Returns how many are left; they and their sums come first.
+    """
+    used, z = ivec(state, COUNTERS)[USED], fvec(model, Z)
+    keys, visits, totals = ivec(state, TABLE_KEY), ivec(state, TABLE_VISITS), fvec(state, TABLE_SUM)
+    rows = 0
+    for position in range(used):
+        rows += visits[position]
+    average = rows / max(1, used)
+    least, most = 4.0 * average, np.inf
+    for tier in range(4):
+        if tier == 3:
+            least = 0.0
+        for position in range(used):
+            count = visits[position]
+            if not least <= count < most:
+                continue
+            mean = totals[position] / count
+            targets_of_key(model, state, keys[position], kernels, size, z)
+            sums[0] += count * (z[0] - mean) ** 2
+            kept = 1
+            for i in range(1, size):
+                total = sums[i] + count * (z[i] - mean) ** 2
+                if total <= limit:
+                    kernels[kept] = kernels[i]
+                    sums[kept] = total
+                    kept += 1
+            size = kept
+        least, most = 0.25 * least, least
+    return size
+
+
+@separate(FiniteState)
+def look_again(model: FiniteModel, state: FiniteState) -> None:
+    """Let dropped kernels back in whose loss over all rows is within the threshold. All losses must be current."""
+    compact(state)
+    counters, alive, loss = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LOSS)[0]
+    n, survivors = model.theta.shape[1], counters[ALIVE]
+    if survivors == n:
+        return
+    bound = threshold(model, loss, alive, survivors, ivec(state, ROWS)[0])
+    # A kernel that is left goes first: it turns the threshold into the unit of the sums of N (z - m)^2.
+    kernels, sums = ivec(model, KERNELS), fvec(model, SUMS)
+    kernels[0], sums[0] = alive[0], 0.0
+    sum_excess(model, state, kernels, sums, 1, np.inf)
+    limit = bound - loss[0] + sums[0]
+    sums[:] = 0.0
+    for i in range(survivors):
+        sums[1 + alive[i]] = np.inf
+    size = 1
+    for kernel in range(n):
+        if sums[1 + kernel] == 0.0:
+            kernels[size] = kernel
+            size += 1
+    sums[:size] = 0.0
+    size = sum_excess(model, state, kernels, sums, size, limit)
+    for i in range(1, size):
+        alive[survivors] = kernels[i]
+        loss[survivors] = sums[i] - sums[0] + loss[0]
+        survivors += 1
+    counters[ALIVE] = survivors
+    choose_class(model, state)
+
+
+@separate(FiniteState)
+def update_ball(model: FiniteModel, state: FiniteState) -> None:
+    """Find the least-squares estimate (M3), the distances to it, and who is within the ball (M4)."""
+    counters, alive, loss = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LOSS)[0]
+    distance, inside, z, n = fvec(state, DISTANCE), ivec(state, INSIDE), fvec(model, Z), counters[ALIVE]
+    best = 0
+    for i in range(1, n):
+        if loss[i] < loss[best]:
+            best = i
+    if best != counters[BEST]:  # L(P, Phat) of all kernels anew, from the counted rows
+        counters[BEST] = best
+        keys, visits = ivec(state, TABLE_KEY), ivec(state, TABLE_VISITS)
+        distance[:] = 0.0
+        for position in range(counters[USED]):
+            targets_of_key(model, state, keys[position], alive, n, z)
+            for i in range(n):
+                gap = z[i] - z[best]
+                distance[i] += visits[position] * gap * gap
+    radius = model.slack
+    if model.reach > 0.0:
+        rows = float(ivec(state, ROWS)[0])
+        gap = 0.5 * model.reach * np.sqrt(model.stretch * rows)
+        between = model.stretch * off_grid(model.reach, rows, model.delta)
+        radius = (np.sqrt(model.slack + 2.0 * between) + gap) ** 2
+    for i in range(n):
+        inside[i] = distance[i] <= radius
+
+
+@separate(FiniteState)
+def update_set(model: FiniteModel, state: FiniteState) -> None:
+    """Enter the rows; drop what the data contradict; test the classes and look at dropped kernels when it is time."""
+    counters = ivec(state, COUNTERS)
+    episodes = counters[EPISODES_AT_PLAN]
+    absorb(model, state)
+    if model.ball:
+        update_ball(model, state)
+        return
+    look = episodes >= counters[NEXT_LOOK]
+    if not (look or episodes >= counters[NEXT_TEST]):
+        drop(model, state, counters[CURRENT])
+        return
+    if model.test < np.inf:
+        counters[NEXT_TEST] = max(episodes + 1, int(np.ceil(episodes * (1.0 + model.test))))
+    test_classes(model, state)
+    if look:
+        counters[NEXT_LOOK] = max(2 * episodes, FIRST_LOOK)
+        look_again(model, state)
+
+
+@hot
+def most_optimistic(model: FiniteModel, state: FiniteState, n: int, start: int) -> int:
+    """Return the kernel with the largest V*_{P,1}(start) among the first ``n`` positions that are in the set (M5).
+
+    The smallest index on ties.
+    """
+    alive, loss, inside = ivec(state, MEMBERS), fmat(state, LOSS)[0], ivec(state, INSIDE)
+    top, choice = -np.inf, -1
+    for i in range(n):
+        if inside[i] == 1 if model.ball else loss[i] < np.inf:
+            member = alive[i]
+            value = model.values[member * (model.horizon + 1), start]
+            if value > top or (value == top and member < choice):
+                top, choice = value, member
+    return choice
+
+
+@separate(FiniteState)
+def put_into_play(model: FiniteModel, state: FiniteState) -> None:
+    """Take the values and the greedy policy of the member in play."""
+    member, values, policy = ivec(state, COUNTERS)[MEMBER], fmat(state, VALUES), imat(state, POLICY)
+    rewards = fmat(model, REWARD)[0]
+    forget_columns(state)
+    imat(state, PENDING_AT)[:] = -1
+    for h in range(model.horizon + 1):
+        for s in range(policy.shape[1]):
+            values[h, s] = model.values[member * (model.horizon + 1) + h, s]
+    for h in range(model.horizon):
+        for s in range(policy.shape[1]):
+            policy[h, s], _ = greedy_action(model, rewards, values[h + 1], member, s)
+
+
+@hot_inline
+def is_square(number: int) -> bool:
+    """Say whether a number is a square: the episodes of the guard."""
+    root = np.int64(np.round(np.sqrt(float(number))))
+    return bool(root * root == number)
+
+
+@implements(plan, FiniteState, argument=1)
+def plan_finite(model: FiniteModel, state: FiniteState, start: int, key: np.uint64, episode: int) -> int:
+    """Update the confidence set when it is due, then put its most optimistic member into play."""
+    counters = ivec(state, COUNTERS)
+    episodes = counters[EPISODES]
+    counters[EPISODES] += 1
+    due = episodes == 0 or episodes >= (1.0 + model.replan) * counters[EPISODES_AT_PLAN]
+    guard = model.guard and is_square(episodes + 1)
+    if due:
+        counters[EPISODES_AT_PLAN] = episodes
+        update_set(model, state)
+    elif start == counters[LAST_START] and not guard:
+        return 0
+    counters[LAST_START] = -1 if guard else start
+    member = most_optimistic(model, state, counters[ALIVE] if guard else counters[CURRENT], start)
+    if member == counters[MEMBER]:
+        return PLANNED if due else 0
+    absorb(model, state)
+    counters[MEMBER] = member
+    put_into_play(model, state)
+    return PLANNED | CHANGED if due else CHANGED
+
+
+# Values solved with each plan: unknown rewards, or one kernel per step --------------------------------------------------
+
+
+@hot
+def plays(model: FiniteModel, state: PlannedState, t: int, i: int, everybody: bool) -> bool:
+    """Say whether a member of the set of step ``t`` may be counted on: those of the class in play."""
+    inside = imat(state, INSIDE)[t, i] == 1
+    return inside and (everybody or not model.restrict or ivec(model, LEVEL)[i] <= ivec(state, COUNTERS)[CLASS])
+
+
+@separate(PlannedState)
+def update_sets(model: FiniteModel, state: PlannedState) -> None:
+    """Find who is in the set of each step, and the smallest class that meets all of them (M25)."""
+    counters, losses, inside, level = ivec(state, COUNTERS), fmat(state, LOSS), imat(state, INSIDE), ivec(model, LEVEL)
+    members, n, smallest = ivec(state, MEMBERS), counters[ALIVE], 0
+    for t in range(losses.shape[0]):
+        least = np.inf
+        for i in range(n):
+            least = min(least, losses[t, i])
+        bound = max(least, threshold(model, losses[t], members, n, ivec(state, ROWS)[t]))
+        first = 2**62
+        for i in range(n):
+            inside[t, i] = 1 if losses[t, i] <= bound else 0
+            if inside[t, i]:
+                first = min(first, level[i])
+        smallest = max(smallest, first)
+    if smallest != counters[CLASS]:
+        counters[CLASS] = smallest
+        counters[CLASS_SINCE] = counters[EPISODES]
+
+
+@hot
+def solve_member(model: FiniteModel, state: PlannedState, i: int) -> None:
+    """Write V*_{P,h} of a member and its greedy actions, for the rewards that the plan counts on."""
+    solved, greedy, reward = fmat(state, SOLVED), imat(state, GREEDY), fmat(model, REWARD)
+    horizon, base = model.horizon, i * (model.horizon + 1)
+    for h in range(horizon - 1, -1, -1):
+        counted_on = reward[h % reward.shape[0]]
+        for s in range(solved.shape[1]):
+            a, q = greedy_action(model, counted_on, solved[base + h + 1], i, s)
+            greedy[i * horizon + h, s] = a
+            solved[base + h, s] = q
+
+
+@hot
+def choose_member(model: FiniteModel, state: PlannedState, start: int, everybody: bool) -> bool:
+    """Put the member with the largest value at ``start`` into play (M5), the first on ties; say whether it is new."""
+    counters, solved, greedy = ivec(state, COUNTERS), fmat(state, SOLVED), imat(state, GREEDY)
+    values, policy, horizon = fmat(state, VALUES), imat(state, POLICY), model.horizon
+    top, choice = -np.inf, 0
+    for i in range(counters[ALIVE]):
+        if plays(model, state, 0, i, everybody) and solved[i * (horizon + 1), start] > top:
+            top, choice = solved[i * (horizon + 1), start], i
+    if choice == counters[MEMBER]:
+        return False
+    absorb_planned(model, state)
+    counters[MEMBER] = choice
+    for h in range(horizon):
+        for s in range(policy.shape[1]):
+            values[h, s] = solved[choice * (horizon + 1) + h, s]
+            policy[h, s] = greedy[choice * horizon + h, s]
+    return True
+
+
+@separate(PlannedState)
+def plan_each_step(model: FiniteModel, state: PlannedState) -> None:
+    """Plan backwards with the largest expectation over the set of each step, (s, a) by (s, a)."""
+    counters, values, policy, z = ivec(state, COUNTERS), fmat(state, VALUES), imat(state, POLICY), fvec(model, Z)
+    reward, x, target = fmat(model, REWARD), fvec(model, X), fvec(model, TARGET)
+    starts, sizes, n = ivec(model, ROW_START), ivec(model, BLOCK_SIZE), counters[ALIVE]
+    everybody = counters[GUARDED] == 1
+    for h in range(model.horizon - 1, -1, -1):
+        counted_on = reward[h % reward.shape[0]]
+        for s in range(policy.shape[1]):
+            top = -np.inf
+            for a in range(model.actions):
+                sa = s * model.actions + a
+                row_of(model, FEATURES, False, values[h + 1], sa, target, x)
+                for i in range(n):
+                    z[i] = 0.0
+                for j in range(sizes[sa]):
+                    row = model.theta[starts[sa] + j]
+                    for i in range(n):
+                        z[i] += x[j] * row[i]
+                best = -np.inf
+                for i in range(n):
+                    if plays(model, state, h, i, everybody):
+                        best = max(best, z[i])
+                q = counted_on[sa] + best
+                if q > top:
+                    top = q
+                    policy[h, s] = a
+            values[h, s] = top
+
+
+@separate(PlannedState)
+def solve_members(model: FiniteModel, state: PlannedState) -> None:
+    """Solve every member that may be counted on, for the rewards that the plan counts on."""
+    counters = ivec(state, COUNTERS)
+    for i in range(counters[ALIVE]):
+        if plays(model, state, 0, i, counters[GUARDED] == 1):
+            solve_member(model, state, i)
+    counters[MEMBER] = NOBODY
+
+
+@implements(plan, PlannedState, argument=1)
+def plan_planned(model: FiniteModel, state: PlannedState, start: int, key: np.uint64, episode: int) -> int:
+    """Update the sets and plan when that is due; put the most optimistic member for ``start`` into play."""
+    counters = ivec(state, COUNTERS)
+    episodes = counters[EPISODES]
+    counters[EPISODES] += 1
+    guard = model.guard and is_square(episodes + 1)
+    due = episodes == 0 or episodes >= (1.0 + model.replan) * counters[EPISODES_AT_PLAN] or counters[GUARDED] == 1
+    due = due or guard or counters[REWARDS_DUE] == 1
+    stationary = fmat(state, LOSS).shape[0] == 1
+    if not due:
+        return CHANGED if stationary and choose_member(model, state, start, False) else 0
+    counters[EPISODES_AT_PLAN] = episodes
+    counters[GUARDED] = 1 if guard else 0
+    absorb_planned(model, state)
+    update_sets(model, state)
+    optimistic_rewards(model.rewards, model, state)
+    if stationary:
+        solve_members(model, state)
+        choose_member(model, state, start, guard)
+    else:
+        plan_each_step(model, state)
+    return PLANNED | CHANGED
+
+
+def _write_policy(model: FiniteModel, state: Any, out: Ints) -> None:
+    """Write the policy in play."""
+    copy_table(imat(state, POLICY), out)
+
+
+def _learn(model: FiniteModel, state: Any, path: Path, steps: int) -> None:
+    """Count the rows and the rewards of an episode."""
+    observe_rewards(model.rewards, state, path, steps, model.actions, 1.0 + model.replan)
+    count_rows(state, path, min(steps, model.rows), model.known_rewards)
+
+
+def _planned_value(model: FiniteModel, state: Any, s: int) -> float:
+    """V^k_1(s)."""
+    return float(fmat(state, VALUES)[0, s])
+
+
+for _kind in (FiniteState, PlannedState):
+    implements(write_policy, _kind, argument=1)(_write_policy)
+    implements(learn, _kind, argument=1)(_learn)
+    implements(planned_value, _kind, argument=1)(_planned_value)
+
+
+# Asked between phases ---------------------------------------------------------------------------------------------------
+
+
+@entry
+def test_now(model: FiniteModel, state: FiniteState) -> float:
+    """Enter the rows that wait, test the classes for the next episode, and return the threshold (M22)."""
+    counters = ivec(state, COUNTERS)
+    before, episodes = counters[CLASS], counters[EPISODES]
+    absorb(model, state)
+    test_classes(model, state)
+    if counters[CLASS] != before:
+        counters[CLASS_SINCE] = episodes + 1
+    counters[NEXT_TEST] = max(episodes + 1, int(np.ceil(episodes * (1.0 + model.test))))
+    return threshold(model, fmat(state, LOSS)[0], ivec(state, MEMBERS), counters[ALIVE], ivec(state, ROWS)[0])
+
+
+@entry
+def enter_rows(model: FiniteModel, state: FiniteState) -> None:
+    """Enter the rows that wait for the next plan."""
+    absorb(model, state)
+
+
+@entry
+def enter_rows_planned(model: FiniteModel, state: PlannedState) -> None:
+    """Enter the rows that wait for the next plan."""
+    absorb_planned(model, state)
+
+
+@entry
+def losses_of(
+    model: FiniteModel, state: FiniteState, members: Ints, reference: Ints, loss: Floats, distance: Floats
+) -> None:
+    """Add L(P) less sum y^2, and L(P, reference), of ``members`` over the counted rows (M1, M2)."""
+    keys, visits, totals = ivec(state, TABLE_KEY), ivec(state, TABLE_VISITS), fvec(state, TABLE_SUM)
+    z, own, n = fvec(model, Z), fvec(model, SUMS), members.size
+    for position in range(ivec(state, COUNTERS)[USED]):
+        targets_of_key(model, state, keys[position], reference, 1, own)
+        targets_of_key(model, state, keys[position], members, n, z)
+        for i in range(n):
+            loss[i] += z[i] * (visits[position] * z[i] - 2.0 * totals[position])
+            distance[i] += visits[position] * (z[i] - own[0]) ** 2
+
+
+@entry
+def thresholds(model: FiniteModel, state: PlannedState, out: Floats) -> None:
+    """Write the right side of M22 for every step, at least the smallest loss."""
+    losses, n = fmat(state, LOSS), ivec(state, COUNTERS)[ALIVE]
+    for t in range(out.size):
+        least = np.inf
+        for i in range(n):
+            least = min(least, losses[t, i])
+        out[t] = max(least, threshold(model, losses[t], ivec(state, MEMBERS), n, ivec(state, ROWS)[t]))

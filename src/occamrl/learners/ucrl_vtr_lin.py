@@ -1,29 +1,89 @@
-"""UCRL-VTR-LIN: optimism over an ellipsoid for linear kernels (Jia et al. 2020; Ghosh et al. 2022, section 4)."""
+"""UCRL-VTR-LIN: optimism over an ellipsoid for linear kernels (Jia et al. 2020; Ghosh et al. 2022, section 4).
+
+P(o | s, a) = <phi(s, a, o), theta*>. The rows seen so far give Sigma and theta_k (M8); a plan takes, backwards in h,
+
+    Q_h(s, a) = r(s, a) + <x, theta_k> + sqrt(beta) ||x||_{Sigma^-1},   x = phi_{V_{h+1}}(s, a)             (M9, M11)
+
+with the width sqrt(beta) of :mod:`occamrl.learners.radii`. With range weights (M23) a row is ((V - c)/R), and the
+estimate is cut to the half range on either side of c.
+
+Lazy replanning (M12) waits until logdet Sigma has grown by log(1 + c). Because logdet(I + M) <= trace M, the sum of
+||x||^2 in the inverse of the last factorised Sigma tells for free when that cannot have happened yet. Where some
+coordinates D plan, the criterion looks at the [D, D] block, because the argument behind M12 is about the ellipsoid that
+the plan in play was made with.
+
+A learner may plan with some coordinates D only and still enter its rows in all of them (M17): Sigma and xy are then
+those of all coordinates, while factor, theta, logdet and every plan belong to the [D, D] block. One kernel per step is
+the same regression T = H times, with statistics and a radius of its own: block b of step t is block ``t B + b``.
+"""
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.features import DenseFeatures, TabularFeatures
-from occamrl._core.regression import MOST_COORDINATES, Batch, dense_batch, empty_batch, stacked, tabular_batch
+from occamrl._core.arena import field, fmat, fvec, imat, ivec, lay_out, part, square
+from occamrl._core.compile import compiled, entry, hot, hot_inline, implements, separate
+from occamrl._core.features import BONUS, NEXT, START, DenseFeatures, TabularFeatures, fill_target
+from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
+from occamrl._core.regression import (
+    MOST_COORDINATES,
+    add_row,
+    dot,
+    predict_shared,
+    predict_tabular,
+    refactor,
+    squared_norm,
+    stacked,
+    sum_of,
+    turn_blocks,
+)
+from occamrl._core.rows import (
+    CELLS,
+    COUNTERS,
+    EPISODES,
+    FEATURES,
+    MODEL_FIELDS,
+    PLAN_COUNTERS,
+    PLANS,
+    POLICY,
+    RECORD,
+    REWARD,
+    REWARDS_DUE,
+    STATE_FIELDS,
+    TARGET,
+    TOUCHED,
+    VALUES,
+    NoRecord,
+    Record,
+    X,
+    count_rows,
+    model_fields,
+    plan_fields,
+    record_rows,
+    record_state,
+    row_of,
+    take_cell,
+    weigh,
+)
 from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
-from occamrl.learners import linear as _compiled_functions  # noqa: F401  (registers plan, observe, ...)
-from occamrl.learners.linear_regression import absorb, linear_state, refactor
-from occamrl.learners.linear_state import LinearModel, LinearState, Scratch
-from occamrl.learners.radii import ELLIPSOIDS
+from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width
 from occamrl.learners.rewards import (
-    RewardRows,
     Rewards,
-    copy_rewards,
+    RewardStatistics,
+    continue_rewards,
     kernel_share,
+    observe_rewards,
+    optimistic_rewards,
     require_rewards,
+    reward_rows,
+    reward_statistics,
     rewards_model,
-    rewards_state,
     seen_by,
 )
 from occamrl.models.features import FeatureMap
@@ -32,6 +92,69 @@ from occamrl.protocols import Floats, Ints, Known, Learner, Outcomes
 SMALLEST, LARGEST = 1e-100, 1e100  # parameters between these keep every formula finite
 SMALLEST_LEVEL = 1e-300  # of delta, which enters by its logarithm
 KERNELS = ("stationary", "per_step")
+NO_BATCH, SHARED_BLOCK, BLOCK_PER_PAIR = range(3)
+
+# Fields of the model, after those of _core.rows
+(
+    WORK,  # [largest block squared]
+    BLOCK,  # [|D|^2 + |D|] the [D, D] block of Sigma and the [D] block of xy; empty when all coordinates plan
+    PAIRS,  # [6, S*A] <x, theta>, ||x||^2 in Sigma^-1, c, R, Q, and a sum
+    TURNED,  # [n*d or n*n, S*A] phi, or the factors of a tabular map, transposed; empty without a batch
+    TURNED_X,  # [d or n, S*A] the rows x, or theta of a tabular map, transposed
+    DIRTY,  # [T*B] int, whether a block has new rows
+    OF,  # [S*A] int, the block of (s, a)
+    VECTOR,  # [T*B + 1] int, where the vectors of the blocks that plan begin
+    MATRIX,  # [T*B + 1] int, where their matrices begin
+    ACTIVE,  # [|D|] int, the coordinates that plan; empty: every one
+) = range(MODEL_FIELDS, MODEL_FIELDS + 10)
+MEAN, NORM, MIDDLE, SPREAD, Q, SUM = range(6)  # rows of PAIRS
+
+# Fields of the state, after those of _core.rows
+(
+    SIGMA,  # [T * blocks' matrices] lambda I + sum x x^T of the rows entered; of all coordinates
+    XY,  # [T*d] sum y x, of all coordinates
+    FACTOR,  # [T * blocks' matrices] W with Sigma^-1 = W W^T, of the coordinates that plan
+    THETA,  # [T*d] Sigma^-1 xy, of the coordinates that plan
+    LOGDETS,  # [T*B] logdet(Sigma_b / lambda)
+    GROWTH,  # [T, 3] sum of ROW_NORM since rows were entered; total logdet then; at the last plan
+    ROW_NORM,  # [H, S] ||x||^2 in Sigma^-1 of the cells touched since rows were entered
+) = range(STATE_FIELDS, STATE_FIELDS + 7)
+TRACE, LOGDET, LOGDET_AT_PLAN = range(3)  # columns of GROWTH
+
+
+class LinearModel(NamedTuple):
+    """What the compiled functions read, and their scratch memory."""
+
+    floats: Floats
+    ints: Ints
+    record: Any  # NoRecord | Record
+    rewards: Any  # KnownRewards | EstimatedRewards
+    known_rewards: bool
+    actions: int
+    horizon: int
+    rows: int  # steps that give a row: H - 1, or H when rewards come on transitions (M20)
+    steps: int  # T: 1, or H with one kernel per step
+    dimension: int
+    batch: int  # whether all (s, a) share one target function and are predicted at once
+    radius: int
+    weighted: bool
+    unit: float  # U, the range of a target
+    delta: float
+    norm_bound: float
+    regularization: float
+    paper_constant: float
+    scale: float
+    slack: float  # what the log-determinant of the noise event exceeds that of Sigma by, at most
+    estimate_weight: float  # what ||theta||^2 weighs in the radius: lambda of the noise event less that of Sigma
+    replan: float
+    clip_at_horizon: bool  # the paper's clip at H instead of H - h + 1
+
+
+class LinearState(NamedTuple):
+    """Statistics, the plan in play, and the rows seen under it."""
+
+    floats: Floats
+    ints: Ints
 
 
 class LinearStatistics(NamedTuple):
@@ -41,7 +164,7 @@ class LinearStatistics(NamedTuple):
     xy: Floats  # [T*d] sum y x
     episodes: int
     steps: int = 1  # T: 1, or H with one kernel per step
-    rewards: RewardRows | None = None  # what was heard of rewards that are estimated
+    rewards: RewardStatistics | None = None  # what was observed of rewards that are estimated
 
     def restrict(self, coordinates: Sequence[int]) -> LinearStatistics:
         """Return the [D, D] and [D] blocks of every step, for one dense block of coordinates."""
@@ -95,6 +218,8 @@ class UCRLVTRLin(Learner):
         lambda' ||theta||^2 } + (1/4)(logdet(Sigma'/lambda') + 2 log(1/delta)), bounded from above at theta_k. It is
         (1/4)(logdet(Sigma/lambda) + slack + 2 log(1/delta)) + lambda b^2 + (lambda' - lambda) ||theta_k||^2. The pair
         is (lambda', slack), slack being at least the difference of the two log-determinants at any time.
+    record : FeatureMap, optional
+        Record the rows in the coordinates of these features too, for a test of the class that they span (ARL-GEN).
     rewards : "known", RewardsPerPair or RewardsLinear
         Rewards that are not known are estimated (:mod:`occamrl.learners.rewards`), for a share of delta.
     kernel : "stationary" | "per_step"
@@ -115,6 +240,7 @@ class UCRLVTRLin(Learner):
     clip: str | None = None
     active: Sequence[int] | None = None
     event: tuple[float, float] | None = None
+    record: FeatureMap | None = None
     rewards: Rewards = "known"
     kernel: str = "stationary"
 
@@ -129,9 +255,6 @@ class UCRLVTRLin(Learner):
     def planned(self) -> FeatureMap:
         """The features that plans are made with: those of the active coordinates."""
         return self.features if self.active is None else self.features.restrict(self.active)
-
-    def _active(self) -> Ints | None:
-        return None if self.active is None else np.asarray(self.active, dtype=np.int64)
 
     @property
     def lam(self) -> float:
@@ -157,72 +280,97 @@ class UCRLVTRLin(Learner):
     def model(self, known: Known) -> LinearModel:
         """Return the constants of the compiled functions."""
         known = seen_by(self.rewards, known)
-        active, planned, steps = self._active(), self.planned, self.steps(known)
+        planned, steps = self.planned, self.steps(known)
         layout, blocks = planned.attach(known), stacked(planned.blocks, steps)
         outcomes, largest = layout.outcomes, int(blocks.size.max())
-        chosen = np.zeros(0, dtype=np.int64) if active is None else active
         rows = known.horizon if outcomes.bonus.any() else known.horizon - 1
         at_horizon = (self.clip or ("horizon" if self.radius == "ayoub" else "step")) == "horizon"
         # Values cut at H instead of H - h + 1 have targets of range up to H (and a bonus of up to 1).
         widest = rows + 1 if at_horizon else rows
         plain_range = widest if self.target_range is None else self.target_range
+        batch, turned, turned_x = _batch_of(planned, outcomes)
+        active = np.zeros(0, dtype=np.int64) if self.active is None else np.asarray(self.active, dtype=np.int64)
+        rewards, reward_fields = rewards_model(self.rewards, known, float(self.delta))
         pairs = known.states * known.actions
-        return LinearModel(
-            features=layout,
-            blocks=blocks,
-            row_features=self.features.attach(known),
-            active=chosen,
-            rewards=rewards_model(self.rewards, known, float(self.delta), float(self.replan)),
-            actions=known.actions,
-            horizon=known.horizon,
-            rows=rows,
-            steps=steps,
-            dimension=planned.dimension,
-            batch=batch_of(planned, outcomes),
-            radius=ELLIPSOIDS[self.radius],
-            weighted=self.weights == "range",
-            unit=1.0 if self.weights == "range" else float(plain_range),
-            delta=self.level(known),
-            norm_bound=float(self.norm_bound),
-            regularization=self.lam,
-            paper_constant=float(self.paper_constant),
-            scale=float(self.scale),
-            slack=0.0 if self.event is None else float(self.event[1]),
-            estimate_weight=0.0 if self.event is None else float(self.event[0]) - self.lam,
-            replan=float(self.replan),
-            clip_at_horizon=at_horizon,
-            scratch=Scratch(
-                target=np.zeros(int(np.diff(outcomes.start).max())),
-                x=np.zeros(int(self.features.blocks.size.max())),
-                work=np.zeros(largest * largest),
-                block=np.zeros(chosen.size * chosen.size + chosen.size),
-                dirty=np.zeros(blocks.size.size, dtype=np.int64),
-                mean=np.zeros(pairs),
-                norm=np.zeros(pairs),
-                middle=np.zeros(pairs),
-                spread=np.zeros(pairs),
-                q=np.zeros(pairs),
-            ),
+        fields = [
+            *reward_fields,
+            *model_fields(planned, self.features, self.record, known, steps),
+            np.zeros(largest * largest),
+            np.zeros(active.size * active.size + active.size),
+            np.zeros((6, pairs)),
+            turned,
+            turned_x,
+            np.zeros(blocks.size.size, dtype=np.int64),
+            blocks.of,
+            blocks.vector_start,
+            blocks.matrix_start,
+            active,
+        ]
+        return lay_out(
+            LinearModel,
+            fields,
+            NoRecord() if self.record is None else Record(steps),
+            rewards,
+            isinstance(self.rewards, str),
+            known.actions,
+            known.horizon,
+            rows,
+            steps,
+            planned.dimension,
+            batch,
+            ELLIPSOIDS[self.radius],
+            self.weights == "range",
+            1.0 if self.weights == "range" else float(plain_range),
+            self.level(known),
+            float(self.norm_bound),
+            self.lam,
+            float(self.paper_constant),
+            float(self.scale),
+            0.0 if self.event is None else float(self.event[1]),
+            0.0 if self.event is None else float(self.event[0]) - self.lam,
+            float(self.replan),
+            at_horizon,
         )
-
-    def _fresh(self, known: Known) -> LinearState:
-        rewards = rewards_state(self.rewards, known)
-        return linear_state(self.features, known, self.lam, self._active(), steps=self.steps(known), rewards=rewards)
 
     def begin(self, known: Known, statistics: LinearStatistics | None = None) -> LinearState:
         """Return a fresh state, or one that continues from statistics gathered elsewhere."""
-        state = self._fresh(known)
+        steps, pairs = self.steps(known), known.states * known.actions
+        blocks = stacked(self.features.blocks, steps)
+        d = int(blocks.vector_start[-1]) // steps
+        planned = d if self.active is None else len(self.active)
+        table = (known.horizon, known.states)
+        fields = [
+            *plan_fields(*table, PLAN_COUNTERS, reward_rows(self.rewards, known), pairs),
+            *record_state(self.record, steps, pairs),
+            self._ridge(steps),
+            np.zeros(steps * d),
+            np.zeros(int(blocks.matrix_start[-1]) if self.active is None else steps * planned * planned),
+            np.zeros(steps * planned),
+            np.zeros(blocks.size.size),
+            np.zeros((steps, 3)),
+            np.zeros(table),
+        ]
+        state: LinearState = lay_out(LinearState, fields)
         if statistics is not None:
-            if statistics.gram.size != state.sigma.size or statistics.xy.size != state.xy.size:
-                got, expected = (f"{gram.size} and {xy.size} entries" for gram, xy in (statistics[:2], state[:2]))
+            sigma, xy = field(state, SIGMA), field(state, XY)
+            if statistics.gram.size != sigma.size or statistics.xy.size != xy.size:
+                got, expected = (f"{one.size} and {other.size} entries" for one, other in (statistics[:2], (sigma, xy)))
                 raise ShapeError("statistics", got=got, expected=expected)
-            state.sigma[:] += statistics.gram
-            state.xy[:] = statistics.xy
-            state.counters[0] = statistics.episodes
-            if statistics.rewards is not None and isinstance(state.rewards, RewardRows):
-                copy_rewards(statistics.rewards, state.rewards)
-            refactor(stacked(self.features.blocks, self.steps(known)), self.lam, state, self._active())
+            sigma += statistics.gram
+            xy[:] = statistics.xy
+            field(state, COUNTERS)[EPISODES] = statistics.episodes
+            continue_rewards(state, statistics.rewards)
+        refactor_all(self.model(known), state)
         return state
+
+    def _ridge(self, steps: int) -> Floats:
+        """Return Sigma before any data, lambda I, of all blocks."""
+        blocks = stacked(self.features.blocks, steps)
+        sigma = np.zeros(int(blocks.matrix_start[-1]))
+        for n in np.unique(blocks.size):
+            begins = blocks.matrix_start[:-1][blocks.size == n]
+            sigma[begins[:, None] + np.arange(n) * (n + 1)] = self.lam
+        return sigma
 
     def reserve(self, state: LinearState, episodes: int) -> LinearState:
         """Return the state as it is: it never grows."""
@@ -231,10 +379,11 @@ class UCRLVTRLin(Learner):
     def statistics(self, known: Known, state: LinearState) -> LinearStatistics:
         """Return the rows seen so far as statistics; rows that wait for a plan are entered first."""
         state = copy.deepcopy(state)  # asking must not change what follows
-        absorb(self.model(known), state)
-        heard = state.rewards if isinstance(state.rewards, RewardRows) else None
-        gram = state.sigma - self._fresh(known).sigma
-        return LinearStatistics(gram, state.xy, int(state.counters[0]), self.steps(known), heard)
+        enter_rows(self.model(known), state)
+        steps = self.steps(known)
+        gram = field(state, SIGMA) - self._ridge(steps)
+        episodes = int(field(state, COUNTERS)[EPISODES])
+        return LinearStatistics(gram, field(state, XY).copy(), episodes, steps, reward_statistics(state))
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
@@ -248,21 +397,286 @@ class UCRLVTRLin(Learner):
         ]
 
 
-def batch_of(features: FeatureMap, outcomes: Outcomes) -> Batch:
-    """Return the transposed arrays where every (s, a) has the same outcomes and few coordinates."""
+def _batch_of(features: FeatureMap, outcomes: Outcomes) -> tuple[int, Floats, Floats]:
+    """Return how all (s, a) can be predicted at once, with the transposed arrays for it: same outcomes, few coordinates.
+
+    Only ``phi`` holds data; the rest is scratch that is filled at every plan.
+    """
     pairs = outcomes.start.size - 1
     count = outcomes.next_state.size // pairs
+    nothing = NO_BATCH, np.zeros((0, 1)), np.zeros((0, 1))
     if (np.diff(outcomes.start) != count).any() or outcomes.bonus.any():
-        return empty_batch()
+        return nothing
     table = outcomes.next_state.reshape(pairs, count)
     if (table != table[0]).any():
-        return empty_batch()
-    if isinstance(features.layout, DenseFeatures) and features.dimension <= MOST_COORDINATES:
-        return dense_batch(features.layout.phi, pairs)
+        return nothing
+    d = features.dimension
+    if isinstance(features.layout, DenseFeatures) and d <= MOST_COORDINATES:
+        turned = features.layout.phi.reshape(pairs, count, d).transpose(1, 2, 0).reshape(count * d, pairs)
+        return SHARED_BLOCK, np.ascontiguousarray(turned), np.zeros((d, pairs))
     own_block = features.blocks.size.size == pairs
     if isinstance(features.layout, TabularFeatures) and own_block and count <= MOST_COORDINATES:
-        return tabular_batch(count, pairs)
-    return empty_batch()
+        return BLOCK_PER_PAIR, np.zeros((count * count, pairs)), np.zeros((count, pairs))
+    return nothing
+
+
+# Compiled ---------------------------------------------------------------------------------------------------------------
+
+
+@hot
+def refactor_block(model: LinearModel, state: LinearState, b: int) -> None:
+    """Factorise one block of Sigma afresh, or the [D, D] block of step ``b`` where only some coordinates plan."""
+    active, vectors, matrices = ivec(model, ACTIVE), ivec(model, VECTOR), ivec(model, MATRIX)
+    n = vectors[b + 1] - vectors[b]
+    sigma, xy = fvec(state, SIGMA), fvec(state, XY)
+    matrix, right = square(sigma, matrices[b], n), part(xy, vectors[b], n)
+    if active.size > 0:
+        d, block = xy.size // model.steps, fvec(model, BLOCK)
+        matrix, right = square(block, 0, n), part(block, n * n, n)
+        for i in range(n):
+            right[i] = xy[b * d + active[i]]
+            for j in range(n):
+                matrix[i, j] = sigma[b * d * d + active[i] * d + active[j]]
+    factor, theta = square(fvec(state, FACTOR), matrices[b], n), part(fvec(state, THETA), vectors[b], n)
+    fvec(state, LOGDETS)[b] = refactor(matrix, right, factor, theta, fvec(model, WORK), model.regularization)
+
+
+@hot
+def sum_logdets(steps: int, logdets: Floats, growth: Floats) -> None:
+    """Take note of logdet(Sigma / lambda) of every step."""
+    blocks = logdets.size // steps
+    for t in range(steps):
+        growth[t, LOGDET] = sum_of(part(logdets, t * blocks, blocks))
+
+
+@entry
+def refactor_all(model: LinearModel, state: LinearState) -> None:
+    """Factorise every block, as after the statistics were given from elsewhere."""
+    for b in range(ivec(model, VECTOR).size - 1):
+        refactor_block(model, state, b)
+    sum_logdets(model.steps, fvec(state, LOGDETS), fmat(state, GROWTH))
+
+
+@separate(LinearState)
+def absorb(model: LinearModel, state: LinearState) -> None:
+    """Enter the rows seen since the last plan into Sigma and xy, and factorise what they changed."""
+    counters, policy, values = ivec(state, COUNTERS), imat(state, POLICY), fmat(state, VALUES)
+    dirty, of, cells = ivec(model, DIRTY), ivec(model, OF), ivec(state, CELLS)
+    vectors, matrices, sigma = ivec(model, VECTOR), ivec(model, MATRIX), fvec(state, SIGMA)
+    target, x, xy = fvec(model, TARGET), fvec(model, X), fvec(state, XY)
+    per_step = (vectors.size - 1) // model.steps
+    restricted, d = ivec(model, ACTIVE).size > 0, xy.size // model.steps
+    for i in range(counters[TOUCHED]):
+        h, s, count, first, total, squares = take_cell(state, i)
+        sa = s * model.actions + policy[h, s]
+        record_rows(model.record, model, state, h, sa, count, first, total, squares)
+        features = RECORD if restricted else FEATURES
+        middle, spread = row_of(model, features, model.weighted, values[h + 1], sa, target, x)
+        if spread <= 0.0:
+            continue
+        t = h % model.steps
+        b = t * per_step + of[sa]
+        n = vectors[b + 1] - vectors[b]
+        y = (total + count * (first - middle)) / spread
+        matrix, right = square(sigma, matrices[b], n), part(xy, vectors[b], n)
+        if restricted:
+            matrix, right = square(sigma, t * d * d, d), part(xy, t * d, d)
+        add_row(matrix, count, x)
+        for j in range(right.size):
+            right[j] += y * x[j]
+        dirty[b] = 1
+    for i in range(counters[TOUCHED]):
+        h, s = divmod(cells[i], policy.shape[1])
+        b = (h % model.steps) * per_step + of[s * model.actions + policy[h, s]]
+        if dirty[b]:
+            dirty[b] = 0
+            refactor_block(model, state, b)
+    counters[TOUCHED] = 0
+    growth = fmat(state, GROWTH)
+    for t in range(model.steps):
+        growth[t, TRACE] = 0.0
+    sum_logdets(model.steps, fvec(state, LOGDETS), growth)
+
+
+@compiled
+def enter_rows(model: LinearModel, state: LinearState) -> None:
+    """Enter the rows that wait for the next plan."""
+    absorb(model, state)
+
+
+@hot
+def predict(model: LinearModel, state: LinearState, t: int, values: Floats) -> None:
+    """Write <x, theta>, ||x||^2 and (c, R) of every (s, a), for the values of the next step, into PAIRS."""
+    pairs, target, x = fmat(model, PAIRS), fvec(model, TARGET), fvec(model, X)
+    vectors, matrices, of = ivec(model, VECTOR), ivec(model, MATRIX), ivec(model, OF)
+    factors, thetas, start = fvec(state, FACTOR), fvec(state, THETA), ivec(model, FEATURES + START)
+    mean, norm, middles, spreads = pairs[MEAN], pairs[NORM], pairs[MIDDLE], pairs[SPREAD]
+    first = t * ((vectors.size - 1) // model.steps)
+    if model.batch != NO_BATCH:
+        low, high = fill_target(
+            Outcomes(start, ivec(model, FEATURES + NEXT), fvec(model, FEATURES + BONUS)), 0, values, target
+        )
+        middle, spread = weigh(model.weighted, low, high, target, start[1])
+        middles[:] = middle
+        spreads[:] = spread
+        if spread <= 0.0:
+            mean[:] = 0.0
+            norm[:] = 0.0
+        elif model.batch == SHARED_BLOCK:
+            n = vectors[first + 1] - vectors[first]
+            factor, theta = square(factors, matrices[first], n), part(thetas, vectors[first], n)
+            predict_shared(fmat(model, TURNED), fmat(model, TURNED_X), pairs[SUM], factor, theta, target, mean, norm)
+        else:
+            predict_tabular(fmat(model, TURNED), fmat(model, TURNED_X), pairs[SUM], target, mean, norm)
+        return
+    for sa in range(mean.size):
+        middles[sa], spreads[sa] = row_of(model, FEATURES, model.weighted, values, sa, target, x)
+        mean[sa] = 0.0
+        norm[sa] = 0.0
+        if spreads[sa] > 0.0:
+            b = first + of[sa]
+            n = vectors[b + 1] - vectors[b]
+            mean[sa] = dot(x, part(thetas, vectors[b], n), n)
+            norm[sa] = squared_norm(square(factors, matrices[b], n), x, fvec(model, WORK))
+
+
+@separate(LinearState)
+def optimistic_values(model: LinearModel, state: LinearState) -> bool:
+    """Plan by M9 (or M11 with range weights); return whether any action changed."""
+    values, policy, pairs = fmat(state, VALUES), imat(state, POLICY), fmat(model, PAIRS)
+    reward, growth, thetas = fmat(model, REWARD), fmat(state, GROWTH), fvec(state, THETA)
+    mean, norm, middle, spread, q = pairs[MEAN], pairs[NORM], pairs[MIDDLE], pairs[SPREAD], pairs[Q]
+    horizon, states = policy.shape
+    actions, changed, bias = model.actions, False, 0.0
+    of_vectors, of_matrices = thetas.size // model.steps, fvec(state, FACTOR).size // model.steps
+    optimistic_rewards(model.rewards, model, state)
+    for h in range(horizon - 1, -1, -1):
+        t = h % model.steps
+        if h == horizon - 1 or model.steps > 1:
+            theta = part(thetas, t * of_vectors, of_vectors)
+            bias = model.estimate_weight * dot(theta, theta, of_vectors)
+            if model.batch == BLOCK_PER_PAIR:
+                factor = part(fvec(state, FACTOR), t * of_matrices, of_matrices)
+                turn_blocks(factor, theta, fmat(model, TURNED), fmat(model, TURNED_X))
+        width = ellipsoid_width(
+            model.radius,
+            model.weighted,
+            model.unit,
+            horizon,
+            h,
+            ivec(state, COUNTERS)[EPISODES],
+            model.dimension,
+            growth[t, LOGDET] + model.slack,
+            model.delta,
+            model.regularization,
+            model.norm_bound,
+            model.paper_constant,
+        )
+        width = model.scale * (width if bias == 0.0 else math.sqrt(width * width + bias))
+        ceiling = float(horizon) if model.clip_at_horizon else float(horizon - h)
+        predict(model, state, t, values[h + 1])
+        counted_on = reward[h % reward.shape[0]]
+        if model.weighted:
+            for sa in range(q.size):
+                estimate = mean[sa] + width * math.sqrt(norm[sa])
+                estimate = -0.5 if estimate < -0.5 else estimate
+                estimate = 0.5 if estimate > 0.5 else estimate
+                q[sa] = counted_on[sa] + middle[sa] + spread[sa] * estimate
+        else:
+            for sa in range(q.size):
+                q[sa] = counted_on[sa] + mean[sa] + width * math.sqrt(norm[sa])
+        for s in range(states):
+            choice = 0
+            best = q[s * actions]
+            for a in range(1, actions):
+                if q[s * actions + a] > best:
+                    best = q[s * actions + a]
+                    choice = a
+            values[h, s] = min(max(best, 0.0), ceiling)
+            if policy[h, s] != choice:
+                policy[h, s] = choice
+                changed = True
+    return changed
+
+
+@hot_inline
+def may_be_due(model: LinearModel, state: LinearState) -> bool:
+    """Say whether logdet Sigma of some step can have grown by log(1 + c) since the last plan (M12)."""
+    enough, growth = math.log1p(model.replan), fmat(state, GROWTH)
+    for t in range(model.steps):
+        if not growth[t, LOGDET] + growth[t, TRACE] < growth[t, LOGDET_AT_PLAN] + enough:
+            return True
+    return False
+
+
+@hot
+def make_plan(model: LinearModel, state: LinearState, lazily: bool) -> int:
+    """Enter the rows and plan; ``lazily``: only if a log-determinant has grown enough."""
+    counters, growth = ivec(state, COUNTERS), fmat(state, GROWTH)
+    absorb(model, state)  # sets the traces to zero: what was possible is now known
+    if lazily and not may_be_due(model, state):
+        counters[EPISODES] += 1
+        return 0
+    changed = optimistic_values(model, state)
+    first = counters[PLANS] == 0
+    counters[EPISODES] += 1
+    counters[PLANS] += 1
+    for t in range(model.steps):
+        growth[t, LOGDET_AT_PLAN] = growth[t, LOGDET]
+    return PLANNED | CHANGED if changed or first else PLANNED
+
+
+@implements(plan, LinearState, argument=1)
+def plan_linear(model: LinearModel, state: LinearState, start: int, key: np.uint64, episode: int) -> int:
+    """Replan every time, or when a log-determinant (M12) or the rewards observed have grown enough."""
+    counters = ivec(state, COUNTERS)
+    lazily = counters[PLANS] > 0 and model.replan > 0.0 and counters[REWARDS_DUE] == 0
+    if lazily and not may_be_due(model, state):
+        counters[EPISODES] += 1
+        return 0
+    return make_plan(model, state, lazily)
+
+
+@implements(write_policy, LinearState, argument=1)
+def write_policy_linear(model: LinearModel, state: LinearState, out: Ints) -> None:
+    """Write the policy in play."""
+    copy_table(imat(state, POLICY), out)
+
+
+@hot
+def row_norm(model: LinearModel, state: LinearState, h: int, s: int) -> float:
+    """Return ||x||^2 in the inverse of the last factorised Sigma, zero for a row that carries nothing."""
+    sa = s * model.actions + imat(state, POLICY)[h, s]
+    x = fvec(model, X)
+    _, spread = row_of(model, FEATURES, model.weighted, fmat(state, VALUES)[h + 1], sa, fvec(model, TARGET), x)
+    if spread <= 0.0:
+        return 0.0
+    vectors, matrices = ivec(model, VECTOR), ivec(model, MATRIX)
+    b = (h % model.steps) * ((vectors.size - 1) // model.steps) + ivec(model, OF)[sa]
+    factor = square(fvec(state, FACTOR), matrices[b], vectors[b + 1] - vectors[b])
+    return squared_norm(factor, x, fvec(model, WORK))
+
+
+@implements(learn, LinearState, argument=1)
+def learn_linear(model: LinearModel, state: LinearState, path: Path, steps: int) -> None:
+    """Count the rows of an episode, and how much they may have added to the log-determinants."""
+    counters = ivec(state, COUNTERS)
+    before, rows = counters[TOUCHED], min(steps, model.rows)
+    observe_rewards(model.rewards, state, path, steps, model.actions, 1.0 + model.replan)
+    count_rows(state, path, rows, model.known_rewards)
+    if model.replan > 0.0:
+        norms, growth, cells = fmat(state, ROW_NORM), fmat(state, GROWTH), ivec(state, CELLS)
+        for i in range(before, counters[TOUCHED]):
+            h, s = divmod(cells[i], norms.shape[1])
+            norms[h, s] = row_norm(model, state, h, s)
+        for h in range(rows):
+            growth[h % model.steps, TRACE] += norms[h, path.states[h]]
+
+
+@implements(planned_value, LinearState, argument=1)
+def planned_value_linear(model: LinearModel, state: LinearState, s: int) -> float:
+    """V^k_1(s)."""
+    return float(fmat(state, VALUES)[0, s])
 
 
 def _require_active(features: FeatureMap, active: Sequence[int]) -> None:

@@ -160,6 +160,12 @@ class Family(ABC):
     """
 
     features: FeatureMap
+    finite = False  # whether it is a list of kernels
+
+    @property
+    @abstractmethod
+    def extent(self) -> str:
+        """How large the family is, as a short text."""
 
     @abstractmethod
     def parameters_of(self, member: Any) -> Floats:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from occamrl._core.bellman import optimal_values
-from occamrl._core.compile import compiled, hot
+from occamrl._core.compile import compiled, entry
 from occamrl._core.features import TabularFeatures
 from occamrl.errors import FamilyError, ParameterError, ShapeError, require_number
 from occamrl.models.family import TOLERANCE, Family, Rows, design, kernel_matrix
@@ -48,7 +48,7 @@ from occamrl.protocols import Floats, Ints, Known, Outcomes
 # both terms added, they bound L(P0): with probability 1 - delta the point nearest to the truth is never rejected.
 
 
-@hot
+@entry
 def off_grid(reach: float, rows: float, delta: float) -> float:
     """Return a bound on L(P0) - L(P*) after ``rows`` rows of range 1; 0 for a family that is no cover.
 
@@ -90,6 +90,13 @@ class FiniteFamily(Family):
     """
 
     reach: float = 0.0
+
+    finite = True
+
+    @property
+    def extent(self) -> str:
+        """How many kernels there are."""
+        return f"{self.size} kernels"
 
     def __init__(
         self,

@@ -302,78 +302,145 @@ def _aggregation_in_linear(small: AggregationFamily, large: LinearFamily, rungs:
     return np.asarray(large.basis @ own)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Ladders whose largest class is linear or an aggregation; the classes below may be of any kind.
-#
-# One regression serves all classes: rows are kept in the parameters of the largest one, and an embedding E (see
-# :mod:`occamrl.models.ladder`) gives class m its statistics E^T G E and E^T g.
+class Ladder:
+    """Nested classes of kernels F_1 < F_2 < ... < F_M, from the smallest to the largest; they count from 1.
 
-
-class LinearLadder:
-    """Nested classes, checked pair by pair: finite lists, linear classes, aggregations; the largest is not finite.
-
-    Linear classes are compared by subspace and norm, partitions by refinement, members of a list one by one. A ladder
-    that is not nested, or of which that cannot be verified, is refused with the pair and what shows it.
+    A ladder that is not nested, or of which that cannot be verified, is refused with the pair of classes and what shows
+    it: members of a list are compared one by one, linear classes by subspace and norm, partitions by refinement.
 
     Parameters
     ----------
-    rungs : sequence of LinearFamily, AggregationFamily or FiniteFamily
-        From the smallest to the largest.
+    rungs : sequence of families
+        Lists of kernels, linear classes and aggregations; above a class that is not a list there is no list.
 
     Attributes
     ----------
-    embeddings : list
-        Of every class into the features of the largest.
+    finite : bool
+        Whether F_M, and so every class, is a list of kernels.
     reach : list of M numbers
-        How far the truth may be from the nearest member of each class; 0 but for covers.
+        How far the truth may be from the nearest member of each class, see :mod:`occamrl.models.finite`; 0 but for
+        covers.
+    family : FiniteFamily
+        Of a finite ladder: F_M, its members sorted by the first class that holds them, so that F_m is its first
+        ``sizes[m - 1]`` members.
+    level : array [n]
+        Of a finite ladder: the first class that holds a member, from 0.
+    embeddings : list
+        Of the other ladders: every class in the coordinates of the largest (:func:`embed`). One regression then serves
+        all classes: rows are kept in these coordinates, and E gives class m its statistics E^T G E and E^T g.
     """
 
+    family: FiniteFamily
+    level: Ints
+    embeddings: list[Any]
+
     def __init__(self, rungs: Sequence[Family]) -> None:
-        self.rungs: list[Any] = require_list(rungs)
-        if not self.rungs:
+        if not isinstance(rungs, Sequence) or isinstance(rungs, str):
+            raise FamilyError("rungs", got=type(rungs).__name__, expected="a list of families")
+        given: list[Any] = list(rungs)
+        if not given:
             raise FamilyError("rungs", got="an empty ladder", expected="at least one class")
-        for m, rung in enumerate(self.rungs, start=1):
+        for m, rung in enumerate(given, start=1):
             if not isinstance(rung, Family):
                 raise FamilyError("rungs", index=(m,), got=type(rung).__name__, expected="a family of kernels")
-        if isinstance(self.rungs[-1], FiniteFamily):
-            raise FamilyError("rungs", index=(self.classes,), got="a finite list", expected="a linear class on top")
-        for m, (one, other) in enumerate(zip(self.rungs[:-1], self.rungs[1:], strict=True), start=1):
+            if given[-1].finite and not rung.finite:
+                raise FamilyError("rungs", index=(m,), got=type(rung).__name__, expected="a FiniteFamily")
+        most = np.maximum.accumulate([rung.reach if rung.finite else 0.0 for rung in given])
+        if given[-1].finite:
+            self._of_members(*nest(given), most.tolist())
+            return
+        for m, (one, other) in enumerate(zip(given[:-1], given[1:], strict=True), start=1):
             embed(one, other, (m, m + 1))
             if _equal(one, other):
                 got = "two equal classes"
                 raise NestingError(rungs=(m, m + 1), member=None, got=got, expected="each class to add a kernel")
-        top = self.rungs[-1]
-        self.embeddings = [embed(rung, top, (m, self.classes)) for m, rung in enumerate(self.rungs[:-1], start=1)]
+        top = given[-1]
+        self.finite, self._rungs = False, dict(enumerate(given, start=1))
+        self.embeddings = [embed(rung, top, (m, len(given))) for m, rung in enumerate(given[:-1], start=1)]
         self.embeddings.append(own_parameters(top))
-        finite = [rung.reach if isinstance(rung, FiniteFamily) else 0.0 for rung in self.rungs]
-        most = np.maximum.accumulate(finite)
-        self.reach = [
-            float(r) if isinstance(rung, FiniteFamily) else 0.0 for r, rung in zip(most, self.rungs, strict=True)
-        ]
+        self.reach = [float(reach) if rung.finite else 0.0 for reach, rung in zip(most, given, strict=True)]
+        self.classes = len(given)
 
-    @property
-    def classes(self) -> int:
-        """The number M of classes."""
-        return len(self.rungs)
+    def _of_members(self, family: FiniteFamily, level: Ints, reach: list[float] | None = None) -> Ladder:
+        """Make this the ladder of the first members of a list."""
+        self.finite, self.family, self.level = True, family, level
+        self.classes = int(level[-1]) + 1
+        self.reach = [0.0] * self.classes if reach is None else reach
+        self.family.reach = float(self.reach[-1])
+        self._rungs: dict[int, Any] = {}
+        return self
+
+    @classmethod
+    def of_levels(cls, family: FiniteFamily, level: Ints, reach: list[float] | None = None) -> Ladder:
+        """Return the ladder in which ``level`` [n], from 0 and increasing, is the first class that holds a member."""
+        return cls.__new__(cls)._of_members(family, level, reach)
+
+    @classmethod
+    def of_prefixes(cls, parameters: ArrayLike, features: FeatureMap, sizes: Sequence[int]) -> Ladder:
+        """Return the ladder whose class m is the first ``sizes[m - 1]`` of a list of parameters; nested as it stands.
+
+        For long lists: members are neither compared nor stored twice.
+        """
+        family = FiniteFamily(parameters=parameters, features=features)
+        ends = [0, *(int(size) for size in sizes)]
+        if len(ends) < 2 or min(np.diff(ends)) < 1 or ends[-1] != family.size:
+            raise ParameterError("sizes", got=list(sizes), expected=f"increasing numbers that end at {family.size}")
+        return cls.of_levels(family, np.repeat(np.arange(len(ends) - 1), np.diff(ends)))
+
+    @classmethod
+    def of_problem(cls, problem: Any) -> Ladder:
+        """Return the ladder that a problem brings along: its features ``phi``, ``hypotheses`` and their ``sizes``."""
+        for name in ("hypotheses", "phi", "sizes"):
+            if not hasattr(problem, name):
+                expected = "a problem with a ladder of its own (phi, hypotheses and sizes)"
+                raise ParameterError("problem", got=f"{type(problem).__name__}, without {name}", expected=expected)
+        return cls.of_prefixes(problem.hypotheses, FeatureMap(problem.phi), problem.sizes)
 
     @property
     def features(self) -> FeatureMap:
-        """The features of the largest class, in which rows are kept."""
-        features: FeatureMap = self.rungs[-1].features
+        """The features of the largest class."""
+        features: FeatureMap = self.family.features if self.finite else self._rungs[self.classes].features
         return features
+
+    @property
+    def rungs(self) -> list[Any]:
+        """F_1, ..., F_M."""
+        return [self.rung(m) for m in range(1, self.classes + 1)]
+
+    @property
+    def sizes(self) -> list[int]:
+        """|F_1|, ..., |F_M| of a finite ladder."""
+        return [int(size) for size in np.searchsorted(self.level, np.arange(self.classes), side="right")]
+
+    @property
+    def prior(self) -> Floats:
+        """w(P) = 1/(M |F_l less F_{l-1}|) for P first appearing in F_l (M25), of a finite ladder."""
+        added = np.bincount(self.level)
+        return np.asarray(1.0 / (self.classes * added[self.level]), dtype=np.float64)
 
     def rung(self, m: int) -> Any:
         """Return F_m, m = 1 ... M."""
         if not 1 <= m <= self.classes:
             raise ParameterError("m", got=m, expected=f"a class in 1 ... {self.classes}")
-        return self.rungs[m - 1]
+        if m not in self._rungs:
+            self._rungs[m] = self.family if m == self.classes else self.family.prefix(self.sizes[m - 1])
+            self._rungs[m].reach = self.reach[m - 1]
+        return self._rungs[m]
 
     def class_of(self, mdp: FiniteMDP) -> int | None:
         """Return m*, the first class that holds a problem's kernel; None if none does. For studies: an agent cannot."""
         if not mdp.stationary:
             return None
-        kernel = mdp.kernel()
-        return next((m for m, rung in enumerate(self.rungs, start=1) if rung.contains(kernel)), None)
+        if not self.finite:
+            kernel = mdp.kernel()
+            return next((m for m, rung in enumerate(self.rungs, start=1) if rung.contains(kernel)), None)
+        truth, rewards = mdp.truth, None
+        if self.family.features.rewards is not None:
+            rewards = truth.base_reward[pair_of_outcome(truth.outcomes)] + truth.outcomes.bonus
+        features = FeatureMap.of_outcomes(truth.outcomes, mdp.states, rewards)
+        members, own = comparable([self.family, FiniteFamily(parameters=truth.probability, features=features)])
+        found = int(match(own, members)[0])
+        return None if found < 0 else int(self.level[found]) + 1
 
     def unpacked(self, gram: Floats) -> Any:
         """Return sum x x^T [d, d] from its packed blocks; sparse where there are several."""
@@ -398,7 +465,7 @@ class LinearLadder:
     def smallest_loss(self, m: int, gram: Floats, xy: Floats) -> float:
         """Return min over F_m of L, less sum y^2, from the packed statistics of all rows (M15)."""
         rung = self.rung(m)
-        if isinstance(rung, FiniteFamily):
+        if rung.finite:
             return float(self.member_losses(m, gram, xy).min())
         return float(rung.smallest_loss(*self.statistics(m, gram, xy)))
 
@@ -406,14 +473,9 @@ class LinearLadder:
         return self.classes
 
     def __repr__(self) -> str:
-        return f"LinearLadder({' < '.join(describe(rung) for rung in self.rungs)}, {self.features!r})"
-
-
-def require_list(rungs: Any) -> list[Any]:
-    """Return the classes of a ladder as a list."""
-    if not isinstance(rungs, Sequence) or isinstance(rungs, str):
-        raise FamilyError("rungs", got=type(rungs).__name__, expected="a list of families")
-    return list(rungs)
+        sizes = " < ".join(rung.extent for rung in self.rungs) if not self.finite else None
+        kernels = sizes or f"{' < '.join(str(size) for size in self.sizes)} kernels"
+        return f"Ladder({kernels}, {self.features!r})"
 
 
 def dense(matrix: Any) -> Floats:
@@ -421,135 +483,8 @@ def dense(matrix: Any) -> Floats:
     return np.asarray(matrix.todense() if hasattr(matrix, "todense") else matrix)
 
 
-def describe(rung: Any) -> str:
-    """Return the size of a class in words."""
-    if isinstance(rung, FiniteFamily):
-        return f"{rung.size} kernels"
-    return f"{rung.blocks} blocks" if isinstance(rung, AggregationFamily) else f"{rung.dimension} dimensions"
-
-
 def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, AggregationFamily) and isinstance(other, AggregationFamily):
         return one.blocks == other.blocks and one.features.dimension == other.features.dimension
     linear = isinstance(one, LinearFamily) and isinstance(other, LinearFamily)
     return linear and one.dimension == other.dimension and one.norm_bound == other.norm_bound
-
-
-# ----------------------------------------------------------------------------------------------------
-# Ladders: nested classes of kernels F_1 < F_2 < ... < F_M, checked (section 4 of the mathematics).
-
-
-class Ladder:
-    """Nested finite families, from the smallest to the largest.
-
-    Members are compared kernel by kernel; a ladder that is not nested is refused with the pair of rungs and the member
-    that shows it. Classes count from 1, as in the paper. Where the largest class is not finite, ``Ladder(rungs)`` is a
-    :class:`LinearLadder`.
-
-    Parameters
-    ----------
-    rungs : sequence of families
-        Finite ones, or ones below a linear class or an aggregation.
-
-    Attributes
-    ----------
-    family : FiniteFamily
-        F_M, its members sorted by the first class that holds them, so that F_m is its first ``sizes[m - 1]`` members.
-    level : array [n]
-        The first class that holds a member, from 0.
-    reach : list of M numbers
-        How far the truth may be from the nearest member of each class, see :mod:`occamrl.models.finite`; 0 without
-        covers.
-    """
-
-    def __new__(cls, rungs: Sequence[Family] = ()) -> Any:
-        """Return a ladder of the kind that the largest class asks for."""
-        last = next(reversed(require_list(rungs)), None)
-        if isinstance(last, Family) and not isinstance(last, FiniteFamily):
-            return LinearLadder(rungs)
-        return super().__new__(cls)
-
-    def __init__(self, rungs: Sequence[Family]) -> None:
-        given = list(rungs)
-        if not given:
-            raise FamilyError("rungs", got="an empty ladder", expected="at least one class")
-        for m, rung in enumerate(given):
-            if not isinstance(rung, FiniteFamily):
-                raise FamilyError("rungs", index=(m + 1,), got=type(rung).__name__, expected="a FiniteFamily")
-        finite = [rung for rung in given if isinstance(rung, FiniteFamily)]
-        self._set(*nest(finite))
-        self.reach = np.maximum.accumulate([rung.reach for rung in finite]).tolist()
-        self.family.reach = self.grid
-
-    def _set(self, family: FiniteFamily, level: Ints) -> None:
-        self.family = family
-        self.level = level
-        self.reach = [0.0] * self.classes
-        self._rungs: dict[int, FiniteFamily] = {}
-
-    @classmethod
-    def of_prefixes(cls, parameters: ArrayLike, features: FeatureMap, sizes: Sequence[int]) -> Ladder:
-        """Return the ladder whose class m is the first ``sizes[m - 1]`` of a list of parameters; nested as it stands.
-
-        For long lists: members are neither compared nor stored twice.
-        """
-        family = FiniteFamily(parameters=parameters, features=features)
-        ends = [0, *(int(size) for size in sizes)]
-        if len(ends) < 2 or min(np.diff(ends)) < 1 or ends[-1] != family.size:
-            raise ParameterError("sizes", got=list(sizes), expected=f"increasing numbers that end at {family.size}")
-        made: Ladder = cls.__new__(cls)
-        made._set(family, np.repeat(np.arange(len(ends) - 1), np.diff(ends)))
-        return made
-
-    @classmethod
-    def of_problem(cls, problem: Any) -> Ladder:
-        """Return the ladder that a problem brings along: its features ``phi``, ``hypotheses`` and their ``sizes``."""
-        return cls.of_prefixes(problem.hypotheses, FeatureMap(problem.phi), problem.sizes)
-
-    @property
-    def classes(self) -> int:
-        """The number M of classes."""
-        return int(self.level[-1]) + 1
-
-    @property
-    def sizes(self) -> list[int]:
-        """|F_1|, ..., |F_M|."""
-        return [int(size) for size in np.searchsorted(self.level, np.arange(self.classes), side="right")]
-
-    @property
-    def prior(self) -> Floats:
-        """w(P) = 1/(M |F_l less F_{l-1}|) for P first appearing in F_l (M25)."""
-        added = np.bincount(self.level)
-        return np.asarray(1.0 / (self.classes * added[self.level]), dtype=np.float64)
-
-    @property
-    def grid(self) -> float:
-        """How far a kernel of any cover's box may be from its nearest point; 0 without covers."""
-        return float(self.reach[-1])
-
-    def rung(self, m: int) -> FiniteFamily:
-        """Return F_m, m = 1 ... M."""
-        if not 1 <= m <= self.classes:
-            raise ParameterError("m", got=m, expected=f"a class in 1 ... {self.classes}")
-        if m not in self._rungs:
-            self._rungs[m] = self.family if m == self.classes else self.family.prefix(self.sizes[m - 1])
-            self._rungs[m].reach = self.reach[m - 1]
-        return self._rungs[m]
-
-    def class_of(self, mdp: FiniteMDP) -> int | None:
-        """Return m*, the first class that holds a problem's kernel; None if none does. For studies: an agent cannot."""
-        if not mdp.stationary:
-            return None
-        truth, rewards = mdp.truth, None
-        if self.family.features.rewards is not None:
-            rewards = truth.base_reward[pair_of_outcome(truth.outcomes)] + truth.outcomes.bonus
-        features = FeatureMap.of_outcomes(truth.outcomes, mdp.states, rewards)
-        members, kernel = comparable([self.family, FiniteFamily(parameters=truth.probability, features=features)])
-        found = int(match(kernel, members)[0])
-        return None if found < 0 else int(self.level[found]) + 1
-
-    def __len__(self) -> int:
-        return self.classes
-
-    def __repr__(self) -> str:
-        return f"Ladder({' < '.join(str(size) for size in self.sizes)} kernels, {self.family.features!r})"

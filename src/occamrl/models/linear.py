@@ -111,6 +111,16 @@ class AggregationFamily(Family):
         return cls(partition=np.arange(states), moves=moves)
 
     @property
+    def extent(self) -> str:
+        """How many blocks the partition has."""
+        return f"{self.blocks} blocks"
+
+    @property
+    def own_features(self) -> FeatureMap:
+        """The features in the class's own parameters."""
+        return self.features
+
+    @property
     def blocks(self) -> int:
         """The number of blocks of the partition."""
         return int(self.partition.max()) + 1
@@ -276,6 +286,11 @@ class LinearFamily(Family):
         self.features = features
         self.norm_bound = float(norm_bound)
         self.basis = np.linalg.qr(matrix)[0] if coordinates is None and basis is not None else matrix  # orthonormal
+
+    @property
+    def extent(self) -> str:
+        """How many dimensions the subspace has."""
+        return f"{self.dimension} dimensions"
 
     @property
     def dimension(self) -> int:

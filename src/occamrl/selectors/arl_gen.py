@@ -1,8 +1,30 @@
-"""ARL-GEN: selection among nested families of any kind (Ghosh et al. 2022, section 3; M13-M15, M25)."""
+r"""ARL-GEN: selection among nested families of any kind (Ghosh et al. 2022, section 3; M13, M15, M25).
+
+    phases i = 1, 2, ...
+        test the classes F_1 < ... < F_M on all rows so far
+        play UCRL-VTR on the smallest class that is accepted
+
+**Lists of kernels.** One learner (:class:`~occamrl.learners.ucrl_vtr.NestedUCRLVTR`) keeps the confidence set B of
+M24 over F_M with the prior of M25 and plays the smallest class that meets it; classes are tested when the data have
+grown by ``test_growth``, inside a phase as well. Phases have 2^i episodes and report what was found.
+
+**A linear class or an aggregation on top.** Each test begins a phase. Rows of all phases are kept in the coordinates of
+F_M, whatever class plays, and class m is accepted iff
+
+.. math:: \min_{F_m} L \le L_\lambda(\theta_M) + \tfrac{R^2}{4}\big(\log\det(\Sigma_M/\lambda) + 2\log(1/\delta)\big)
+
+(the linear form of M15), plus what a truth between the points of a cover may cost. The bound holds at all times at
+once, so testing often costs no confidence. Linear classes and aggregations are played by UCRL-VTR-LIN on all rows,
+finite ones below them by UCRL-VTR on the rows of their own plans. With one kernel per step the rows of each step are
+tested by themselves, each at its part of delta, and a class has to be accepted at all steps.
+
+Rewards take no part in a test: the targets of its rows are values alone, which were fixed before the outcome.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
@@ -10,198 +32,144 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_choice, require_number
-from occamrl.learners._planned import is_planned
-from occamrl.learners.rewards import Rewards, require_rewards
-from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested, example_ladder
-from occamrl.models.ladder import Ladder, LinearLadder
-from occamrl.protocols import Known, Phase, PhaseOutcome, Selector
-from occamrl.selectors._ladder_anytime import LadderAnytime
-from occamrl.selectors._ladder_epochs import LadderEpochs
-from occamrl.selectors._ladder_linear import LadderLinear
-from occamrl.selectors._ladder_planned import LadderPlanned
+from occamrl._core.arena import field
+from occamrl._core.rows import COUNTERS, EPISODES, GRAM, GRAM_PAIRS, GRAM_SQUARES, GRAM_XY
+from occamrl.errors import ParameterError, require_choice
+from occamrl.learners import ucrl_vtr, ucrl_vtr_lin
+from occamrl.learners.rewards import Rewards, continue_rewards, require_rewards, reward_statistics
+from occamrl.learners.ucrl_vtr import (
+    ALIVE,
+    CLASS,
+    CLASS_SINCE,
+    IMPOSSIBLE,
+    LOSS,
+    MEMBERS,
+    ROWS,
+    SUM_OF_SQUARES,
+    TABLE_SUM,
+    TABLE_VISITS,
+    UCRLVTR,
+    USED,
+    FiniteModel,
+    FiniteState,
+    NestedUCRLVTR,
+    example_ladder,
+)
+from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl.models.finite import level, off_grid
+from occamrl.models.ladder import Ladder, dense
+from occamrl.protocols import Floats, Known, Learner, Phase, PhaseOutcome, Selector
 
-RULES = ("paper", "sharp")
-DATA = ("fresh", "pooled")
-TESTS = ("epoch", "anytime")
+_LAMBDA = 1.0  # of all regressions
+_MOST_COORDINATES = 2000  # of the test for a truth outside F_M
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ARLGen(Selector):
-    r"""Play UCRL-VTR on the smallest class of a ladder that the data do not contradict.
+    """Play UCRL-VTR on the smallest class of a ladder that the data do not contradict.
 
     Parameters
     ----------
-    ladder : Ladder or LinearLadder
-        Nested classes F_1 < ... < F_M. Where the largest is linear or an aggregation, the sharp rule has its linear
-        form (M15); linear classes and aggregations are played by UCRL-VTR-LIN, finite ones below them by UCRL-VTR on
-        the rows of their own plans.
+    ladder : Ladder
+        Nested classes F_1 < ... < F_M.
     delta : float
-        With the rule "sharp", the smallest class that holds the true kernel is rejected with probability at most
-        delta, over all tests together.
-    rule : "sharp" | "paper"
-        What makes a class acceptable. Sharp: M15 at epochs, M25 at any time. Paper: M14,
-        :math:`T_m \le T_M + \sqrt{i}/2^{i/2}`, at the beginning of epoch i.
-    data : "pooled" | "fresh", optional
-        What the base learner of an epoch learns from: all rows so far, or the epoch's own (then with delta / 2^i). By
-        default "pooled", with the rule "paper" "fresh". The test always takes all rows.
-    test : "anytime" | "epoch", optional
-        By default "anytime", with the rule "paper" "epoch".
+        The smallest class that holds the true kernel is rejected with probability at most delta, over all tests
+        together.
     start_class : int
-        The class of the first epoch, when there are no data: 1 or M.
+        The class to play when there are no data: 1 or M.
     safe : bool
         Be optimistic over all of the confidence set, whatever the class (M25); ``chosen`` is then a report. Needs no
-        separability: choose it when :func:`occamrl.analysis.preflight.preflight` finds blind pairs. Not on a
-        LinearLadder, where it is what playing F_M is.
+        separability: choose it when :func:`occamrl.preflight` finds blind pairs. Only for lists of kernels; on other
+        ladders it is what playing F_M is.
     guard : bool
-        Be optimistic over all of the confidence set in the episodes 1, 4, 9, ..., about sqrt(k) of k (M25). On a
-        LinearLadder: play F_M in phases of their own, about sqrt(k) of k episodes in all.
+        Be optimistic over all of the confidence set in the episodes 1, 4, 9, ..., about sqrt(k) of k (M25). Where F_M
+        is not a list: play F_M in phases of their own, about sqrt(k) of k episodes in all.
     test_growth : float
-        At any time: a test is made when the data have grown by this factor (0: before every episode). On a
-        LinearLadder each test begins a phase, so that it must be above 0.
-    radius, weights
-        Of the base learner, see :class:`UCRLVTR`; by default "sharp" and "range", with the rule "paper" "paper" and
-        "none".
+        A test is made when the data have grown by this factor (0: before every episode, only for lists of kernels).
+    weights, scale
+        Of the base learner, see :class:`UCRLVTR`. Where F_M is not a list, ``scale`` multiplies what the test allows
+        above the best loss too; below 1 the guarantee is lost.
     replan : float, optional
-        Of the base learner; by default 0, on a LinearLadder 0.2.
-    scale, slack : float
-        Multiply the slack of the confidence set, and that of the test at epochs. Below 1 the guarantee is lost.
+        Of the base learner; by default 0 for lists of kernels and 0.2 otherwise.
     rewards, kernel
         Of the base learner: unknown rewards, and one kernel per step, the true class then being the smallest that holds
-        all of them. For finite classes either needs the sharp set (``radius`` "sharp", on a Ladder also its default
-        then), and on a Ladder the run begins with class 1 at any time.
+        all of them. For lists of kernels either starts with class 1.
 
     Notes
     -----
-    ``result.phases`` has one row per epoch of 2^i episodes (on a LinearLadder at any time: one per test): the
-    class chosen at its beginning and since when it is in play, every statistic T_m (M13), the threshold, the margin,
-    the separation on the rows seen, and whether the data show that the truth is ``outside`` F_M. At any time the class
-    of a Ladder may also change inside an epoch; ``since`` tells.
+    ``result.phases`` has one row per phase: the class ``chosen`` at its beginning and ``since`` when it is in play,
+    every statistic T_m (M13), the ``threshold``, the ``margin`` by which the loss of the class chosen is below it, the
+    ``separation`` (the mean squared distance, over all rows and steps, between the best kernel and the nearest one of
+    the largest class rejected), the slack ``beta`` of the confidence set, the ``misfit`` (by how much the best loss of
+    F_M exceeds what noise explains, with confidence 1 - delta), and whether the data show that the truth is ``outside``
+    F_M: a positive misfit, or an outcome that no kernel of it allows.
+
+    Examples
+    --------
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("patchy-ice")
+    >>> result = orl.run(orl.ARLGen(ladder=orl.Ladder.of_problem(problem)), problem, episodes=30, seed=0)
+    >>> result.phases["chosen"][-1].as_py()
+    1
     """
 
-    ladder: Ladder | LinearLadder
+    ladder: Ladder
     delta: float = 0.05
-    rule: str = "sharp"
-    data: str | None = None
-    test: str | None = None
     start_class: int = 1
     safe: bool = False
     guard: bool = False
     test_growth: float = 0.1
-    radius: str | None = None
-    weights: str | None = None
+    weights: str = "range"
     replan: float | None = None
     scale: float = 1.0
-    slack: float = 1.0
     rewards: Rewards = "known"
     kernel: str = "stationary"
 
     def __post_init__(self) -> None:
-        require_choice("rule", self.rule, RULES)
         require_rewards(self.rewards)
         require_choice("kernel", self.kernel, ("stationary", "per_step"))
-        if not isinstance(self.ladder, (Ladder, LinearLadder)):
-            raise ParameterError("ladder", got=type(self.ladder).__name__, expected="a Ladder or LinearLadder")
-        if self.data is not None:
-            require_choice("data", self.data, DATA)
-        if self.test is not None:
-            require_choice("test", self.test, TESTS)
-        require_number("slack", self.slack, 0.0, 1e100)
-        require_number("test_growth", self.test_growth, 0.0, 1e100)
+        if not isinstance(self.ladder, Ladder):
+            raise ParameterError("ladder", got=type(self.ladder).__name__, expected="a Ladder")
         for name in ("safe", "guard"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise ParameterError(name, got=getattr(self, name), expected="True or False")
-        if self._data == "fresh":  # epoch i has delta / 2^i
-            require_number("delta", self.delta, 1e-80, 1.0)
-        self._require_sense()
-        _ = self._parts  # checks the other parameters
-
-    def _require_sense(self) -> None:
-        """Refuse choices that do not go together."""
         whole = isinstance(self.start_class, Integral) and not isinstance(self.start_class, bool)
         if not whole or self.start_class not in (1, self.ladder.classes):
             raise ParameterError("start_class", got=self.start_class, expected=f"1 or M = {self.ladder.classes}")
-        if self._anytime and self.rule == "paper":
-            raise ParameterError("test", got="anytime", expected='"epoch" with rule "paper"')
-        if self._anytime and self.data == "fresh":
-            raise ParameterError("data", got="fresh", expected='"pooled" with test "anytime"')
-        if isinstance(self.ladder, LinearLadder):
-            self._require_sense_of_linear()
-            return
-        if self._anytime and self.radius not in (None, "sharp"):
-            raise ParameterError("radius", got=self.radius, expected='"sharp" with test "anytime"')
-        if not self._anytime and (self.safe or self.guard):
-            raise ParameterError("safe or guard", got=True, expected='False with test "epoch"')
-        if is_planned(self.rewards, self.kernel):
-            more = "with unknown rewards or per-step kernels"
-            if self.radius not in (None, "sharp"):
-                raise ParameterError("radius", got=self.radius, expected=f'"sharp" {more}')
-            if self._anytime and self.start_class != 1:
-                raise ParameterError("start_class", got=self.start_class, expected=f"1 at any time {more}")
-
-    def _require_sense_of_linear(self) -> None:
-        if self.safe:
-            raise ParameterError("safe", got=True, expected="False on a LinearLadder; play F_M, or use the guard")
-        if self.test_growth == 0.0:
-            raise ParameterError("test_growth", got=self.test_growth, expected="a number > 0 on a LinearLadder")
-
-    @property
-    def _data(self) -> str:
-        return self.data or ("fresh" if self.rule == "paper" else "pooled")
-
-    @property
-    def _anytime(self) -> bool:
-        return (self.test or ("epoch" if self.rule == "paper" else "anytime")) == "anytime"
+        _ = self._evidence  # checks the other parameters
 
     @cached_property
-    def _parts(self) -> LadderAnytime | LadderEpochs | LadderLinear | LadderPlanned:
-        ladder, paper = self.ladder, self.rule == "paper"
-        lazy = 0.2 if isinstance(ladder, LinearLadder) else 0.0
+    def _evidence(self) -> _Members | _Regression:
         common: dict[str, Any] = {
+            "ladder": self.ladder,
             "delta": self.delta,
-            "weights": self.weights or ("none" if paper else "range"),
-            "replan": lazy if self.replan is None else self.replan,
+            "weights": self.weights,
             "scale": self.scale,
-        }
-        tests: dict[str, Any] = {
-            "rule": self.rule,
-            "data": self._data,
+            "test_growth": self.test_growth,
             "start_class": self.start_class,
-            "slack": self.slack,
+            "guard": self.guard,
+            "rewards": self.rewards,
+            "kernel": self.kernel,
         }
-        options: dict[str, Any] = {"rewards": self.rewards, "kernel": self.kernel}
-        audits: dict[str, Any] = {"safe": self.safe, "guard": self.guard}
-        radius = self.radius or ("paper" if paper else "sharp")
-        if isinstance(ladder, LinearLadder):
-            when: dict[str, Any] = {"anytime": self._anytime, "test_growth": self.test_growth, "guard": self.guard}
-            linear = LadderLinear(ladder=ladder, radius=radius, **common, **tests, **options, **when)
-            for m in range(1, ladder.classes + 1):
-                linear._recorded(m, self.delta)  # checks the other parameters
-            return linear
-        if is_planned(self.rewards, self.kernel):
-            test = "anytime" if self._anytime else "epoch"
-            planned = LadderPlanned(ladder=ladder, test=test, **common, **tests, **options, **audits)
-            planned._nested()  # likewise
-            return planned
-        if self._anytime:
-            first = self.start_class
-            learner = UCRLVTRNested(ladder=ladder, test=self.test_growth, start=first, **common, **audits)
-            return LadderAnytime(ladder=ladder, learner=learner)
-        epochs = LadderEpochs(ladder=ladder, radius=radius, **common, **tests)
-        epochs._learner(1, self.delta)  # likewise
-        return epochs
+        if self.ladder.finite:
+            replan = 0.0 if self.replan is None else self.replan
+            return _Members(NestedUCRLVTR(replan=replan, safe=self.safe, **common))
+        if self.safe:
+            expected = "False where the largest class is not a list; play F_M, or use the guard"
+            raise ParameterError("safe", got=True, expected=expected)
+        return _Regression(replan=0.2 if self.replan is None else self.replan, **common)
 
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data."""
-        return self._parts.start(known)
+        return self._evidence.start(known)
 
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Test the classes, and play the smallest that is accepted."""
-        return self._parts.next_phase(known, memory)
+        return self._evidence.next_phase(known, memory)
 
     def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
         """Keep what the phase taught."""
-        self._parts.finish_phase(known, memory, phase, outcome)
+        self._evidence.finish_phase(known, memory, phase, outcome)
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Selector]:
@@ -211,7 +179,326 @@ class ARLGen(Selector):
             cls(ladder=ladder),
             cls(ladder=ladder, safe=True),
             cls(ladder=ladder, guard=True, start_class=3, replan=0.2),
-            cls(ladder=ladder, rule="paper"),
-            cls(ladder=ladder, test="epoch"),
-            cls(ladder=ladder, test="epoch", data="fresh", radius="unweighted", weights="none"),
         ]
+
+
+class _Members:
+    """Evidence on lists of kernels: the losses of all members, kept by one learner for the whole run."""
+
+    def __init__(self, learner: NestedUCRLVTR) -> None:
+        self.learner, self.ladder = learner, learner.ladder
+
+    def start(self, known: Known) -> dict[str, Any]:
+        return {"epoch": 1, "state": self.learner.begin(known)}
+
+    def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
+        """Go on, for twice as many episodes as before."""
+        i, state = memory["epoch"], memory.pop("state")
+        model = self.learner.model(known)
+        facts = self._counted(known, model, state) if model.counted else self._planned(known, model, state)
+        chosen = facts["chosen"]
+        return Phase(self.learner, state, 2**i, epoch=i, label=f"F_{chosen}", facts=facts)
+
+    def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
+        """Keep the learner's state, the rows that wait entered."""
+        memory["epoch"] += 1
+        memory["state"] = outcome.state
+        if not isinstance(outcome.state, FiniteState):
+            ucrl_vtr.enter_rows_planned(self.learner.model(known), outcome.state)
+
+    def _counted(self, known: Known, model: FiniteModel, state: FiniteState) -> dict[str, Any]:
+        """Test the classes and return the facts, where values are solved beforehand."""
+        counters, ladder = field(state, COUNTERS), self.ladder
+        episodes, since = int(counters[EPISODES]), max(1, int(counters[CLASS_SINCE]))
+        if not episodes:
+            return self._facts(int(counters[CLASS]) + 1, None, np.zeros(ladder.classes), 0.0, float(model.slack), since)
+        bound = float(ucrl_vtr.test_now(model, state))
+        n, losses = int(counters[ALIVE]), field(state, LOSS)[0]
+        members = field(state, MEMBERS)[:n]
+        best = np.array([members[np.argmin(losses[:n])]])
+        least = np.full(ladder.classes, np.inf)
+        np.minimum.at(least, ladder.level[members], losses[:n])
+        least = np.minimum.accumulate(least)
+        slack, chosen, total = bound - float(least[-1]), int(counters[CLASS]) + 1, episodes * known.horizon
+        separation = None
+        if chosen > 1:  # the classes rejected have no kernel left that could tell
+            size = ladder.sizes[chosen - 2]
+            loss, distance, rejected = np.zeros(size), np.zeros(size), np.full(chosen - 1, np.inf)
+            ucrl_vtr.losses_of(model, state, np.arange(size), best, loss, distance)
+            np.minimum.at(rejected, ladder.level[:size], loss)
+            least[: chosen - 1] = np.minimum.accumulate(rejected)
+            separation = float(distance.min() / total)
+        unit = model.unit**2 if model.unit > 0.0 else 1.0  # without any range there are no rows
+        delta = self.learner.delta
+        misfit = _unexplained(state, unit, float(least[-1]) / unit, level(model.reach, delta))
+        misfit -= off_grid(model.reach, float(field(state, ROWS)[0]), delta)
+        facts = self._facts(chosen, bound, least, float(field(state, SUM_OF_SQUARES)[0]), slack, since, total)
+        outside = bool(misfit > 0.0) or bool(counters[IMPOSSIBLE] > 0)
+        return {**facts, "separation": separation, "misfit": misfit, "outside": outside}
+
+    def _planned(self, known: Known, model: FiniteModel, state: Any) -> dict[str, Any]:
+        """Return the facts where values are solved with each plan, and so are the classes tested."""
+        counters, losses, ladder = field(state, COUNTERS), field(state, LOSS), self.ladder
+        least = np.full((ladder.classes, losses.shape[0]), np.inf)
+        np.minimum.at(least, ladder.level, losses.T)
+        least = np.minimum.accumulate(least)
+        bounds = np.empty(losses.shape[0])
+        ucrl_vtr.thresholds(model, state, bounds)
+        chosen, since = int(counters[CLASS]) + 1, max(1, int(counters[CLASS_SINCE]))
+        total = int(counters[EPISODES]) * known.horizon
+        squares = float(field(state, SUM_OF_SQUARES).sum())
+        bound = float(bounds.sum()) if total else None
+        facts = self._facts(chosen, bound, least.sum(axis=1), squares, float(model.slack), since, total)
+        margin = float((bounds - least[chosen - 1]).min()) if total else None
+        return {**facts, "margin": margin, "outside": bool(counters[IMPOSSIBLE] > 0)}
+
+    def _facts(
+        self,
+        chosen: int,
+        bound: float | None,
+        least: Floats,
+        squares: float,
+        slack: float,
+        since: int,
+        total: int = 0,
+    ) -> dict[str, Any]:
+        """Return every T_m (M13), the threshold and what follows; losses are less the sum of y^2, ``squares``."""
+        scale = 1.0 / max(1, total)
+        tested = bound is not None and total > 0
+        return {
+            "chosen": chosen,
+            "statistics": [float(scale * (loss + squares)) if total else 0.0 for loss in least],
+            "threshold": _plain(scale * (bound + squares)) if tested and bound is not None else None,
+            "margin": _plain(bound - least[chosen - 1]) if tested and bound is not None else None,
+            "separation": None,
+            "misfit": None,
+            "outside": False,
+            "beta": _plain(slack),
+            "since": since,
+        }
+
+
+def _unexplained(state: FiniteState, unit: float, least: float, delta: float) -> float:
+    """Return by how much the best kernel's loss exceeds what noise explains; above 0: the truth is none of them.
+
+    The alternative gives every cell (member in play, h, s) a mean of its own: theta in R^cells, one-hot rows. By the
+    Gaussian mixture behind M11 (lambda = 1), with probability 1 - delta at all times
+    L(P*) <= min_theta {L(theta) + |theta|^2} + (1/4) sum_c log(1 + N_c) + (1/2) log(1/delta). For losses less sum y^2
+    the minimum is - sum_c Y_c^2/(N_c + 1), Y_c the sum of a cell's targets. Targets have range 1 (M23) after division
+    by the square root of ``unit``.
+    """
+    used = int(field(state, COUNTERS)[USED])
+    count, total = field(state, TABLE_VISITS)[:used].astype(np.float64), field(state, TABLE_SUM)[:used]
+    fit = -(total**2 / (count + 1.0)).sum() / unit
+    return float(least - (fit + 0.25 * np.log1p(count).sum() + 0.5 * np.log(1.0 / delta)))
+
+
+def _plain(value: float) -> float | None:
+    """Return a number as it is written down; None for what is not finite."""
+    return float(value) if np.isfinite(value) else None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Regression:
+    """Evidence where the largest class is linear or an aggregation: all rows in its coordinates."""
+
+    ladder: Ladder
+    delta: float
+    weights: str
+    scale: float
+    replan: float
+    test_growth: float
+    start_class: int
+    guard: bool
+    rewards: Rewards
+    kernel: str
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.test_growth, (int, float)) and 0.0 < self.test_growth < math.inf):
+            expected = "a number > 0 where the largest class is not a list"
+            raise ParameterError("test_growth", got=self.test_growth, expected=expected)
+        for m in range(1, self.ladder.classes + 1):
+            self._learner(m)  # checks the other parameters
+
+    @cached_property
+    def _full(self) -> UCRLVTRLin:
+        """The learner of the largest class, in whose coordinates there are rows of every phase."""
+        full: UCRLVTRLin = self._learner(self.ladder.classes)
+        return full
+
+    def _learner(self, m: int) -> Any:
+        """Return the learner that plays class m and records its rows in the coordinates of the largest."""
+        rung, top = self.ladder.rung(m), self.ladder.rung(self.ladder.classes)
+        common: dict[str, Any] = {
+            "delta": self.delta,
+            "replan": self.replan,
+            "scale": self.scale,
+            "weights": self.weights,
+            "record": top.features,
+            "rewards": self.rewards,
+            "kernel": self.kernel,
+        }
+        if rung.finite:
+            return UCRLVTR(family=rung, **common)
+        return UCRLVTRLin(features=rung.own_features, norm_bound=rung.norm_bound, regularization=_LAMBDA, **common)
+
+    def start(self, known: Known) -> dict[str, Any]:
+        """Return the memory before any data: the rows of all phases in the largest class, step after step."""
+        features, steps = self.ladder.features, self._full.steps(known)
+        rows = {
+            "gram": np.zeros(steps * int(features.blocks.matrix_start[-1])),
+            "xy": np.zeros(steps * features.dimension),
+            "pairs": np.zeros((steps * known.states * known.actions, 2 + int(features.blocks.size.max()))),
+            "squares": 0.0,
+            "rewards": None,
+        }
+        return {"epoch": 1, "episodes": 0, "chosen": 0, "since": 1, "audits": 0, "audit": False, **rows}
+
+    def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
+        """Test the classes on all rows so far, and play the smallest that is accepted."""
+        tau, classes = memory["episodes"], self.ladder.classes
+        chosen, facts = self._test(known, memory)
+        if chosen != memory["chosen"]:
+            memory["chosen"], memory["since"] = chosen, tau + 1
+        audit = self.guard and chosen < classes and math.isqrt(tau) > memory["audits"]
+        episodes, m = max(1, math.ceil(self.test_growth * tau)), chosen
+        if audit:
+            episodes, m = math.isqrt(tau) - memory["audits"], classes
+            memory["audits"] += episodes
+        memory["audit"] = audit
+        learner = self._learner(m)
+        found = {"chosen": chosen, **facts, "since": memory["since"]}
+        label = f"F_{m}, audit" if audit else f"F_{m}"
+        state = self._state(known, memory, m, learner)
+        return Phase(learner, state, episodes, epoch=memory["epoch"], label=label, facts=found)
+
+    def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
+        """Keep the rows of the phase; an audit belongs to the epoch that follows."""
+        state, learner = outcome.state, phase.learner
+        model = learner.model(known)
+        if isinstance(learner, UCRLVTRLin):
+            ucrl_vtr_lin.enter_rows(model, state)
+        else:
+            enter = ucrl_vtr.enter_rows if isinstance(state, FiniteState) else ucrl_vtr.enter_rows_planned
+            enter(model, state)
+            memory[f"state {memory['chosen']}"] = state  # audits are played by a linear class
+        for name, number in (("gram", GRAM), ("xy", GRAM_XY), ("pairs", GRAM_PAIRS)):
+            memory[name] = memory[name] + field(state, number)
+        memory["squares"] += float(field(state, GRAM_SQUARES)[0])
+        memory["rewards"] = reward_statistics(state)
+        memory["episodes"] += outcome.episodes
+        memory["epoch"] += 0 if memory["audit"] else 1
+
+    def _state(self, known: Known, memory: dict[str, Any], m: int, learner: Learner) -> Any:
+        """Return the state to play from: all rows for a linear class, those of its own plans for a finite one."""
+        if not isinstance(learner, UCRLVTRLin):
+            state = memory.pop(f"state {m}", None)
+            if state is None:
+                state = learner.begin(known)
+            for number in (GRAM, GRAM_XY, GRAM_SQUARES, GRAM_PAIRS):
+                field(state, number)[...] = 0.0
+            continue_rewards(state, memory["rewards"], due=True)  # rewards are those of all phases
+            return state
+        own = None
+        if memory["episodes"]:
+            rows = self._by_step(known, memory)
+            each = (self.ladder.statistics(m, row["gram"], row["xy"]) for row in rows)
+            gram, xy = (np.concatenate(parts) for parts in zip(*each, strict=True))
+            own = LinearStatistics(gram, xy, memory["episodes"], len(rows), memory["rewards"])
+        return learner.begin(known, own)
+
+    def _test(self, known: Known, memory: dict[str, Any]) -> tuple[int, dict[str, object]]:
+        """Return the class to play and what was found."""
+        if not memory["episodes"]:
+            names = ("threshold", "margin", "separation", "misfit", "beta")
+            nothing: dict[str, object] = dict.fromkeys(names)
+            return self.start_class, {"statistics": [0.0] * self.ladder.classes, **nothing, "outside": False}
+        total, unit = memory["episodes"] * known.horizon, float(self._full.model(known).unit)
+        delta, rows = self._full.level(known), self._by_step(known, memory)
+        every = range(1, self.ladder.classes + 1)
+        losses = np.array([[self.ladder.smallest_loss(m, row["gram"], row["xy"]) for m in every] for row in rows])
+        allowed = np.array(
+            [self._bound(row, float(loss[-1]), unit, delta) for row, loss in zip(rows, losses, strict=True)]
+        )
+        accepted = (losses <= allowed).all(axis=0)
+        chosen = 1 + int(np.argmax(accepted)) if accepted.any() else self.ladder.classes
+        misfit = _largest(
+            self._misfit(row, float(loss[-1]), unit, delta) for row, loss in zip(rows, losses, strict=True)
+        )
+        separation = (losses[:, chosen - 2] - losses[:, -1]).sum() / total if chosen > 1 else None
+        return chosen, {
+            "statistics": [float((loss + memory["squares"]) / total) for loss in losses.sum(axis=0)],
+            "threshold": float((allowed[:, chosen - 1].sum() + memory["squares"]) / total),
+            "margin": float((allowed - losses)[:, chosen - 1].min()),
+            "separation": None if separation is None else float(separation),
+            "misfit": misfit,
+            "beta": _largest(self._beta(row, chosen, unit, delta) for row in rows),
+            "outside": misfit is not None and misfit > 0.0,
+        }
+
+    def _by_step(self, known: Known, memory: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the memory with the rows of each step alone; as it is for a stationary kernel."""
+        steps, names = self._full.steps(known), ("gram", "xy", "pairs")
+        each = zip(*(np.split(memory[name], steps) for name in names), strict=True)
+        return [{**memory, **dict(zip(names, rows, strict=True))} for rows in each]
+
+    def _bound(self, rows: dict[str, Any], least: float, unit: float, delta: float) -> Floats:
+        """Return the largest loss, less sum y^2, with which each class is accepted [M] (M15)."""
+        m = self.ladder.classes
+        own, logdet = self._solve(m, *self.ladder.statistics(m, rows["gram"], rows["xy"]))
+        theta = np.asarray(self.ladder.embeddings[-1] @ own)
+        fit = -float(rows["xy"] @ theta)  # L_lambda(theta_M) less sum y^2
+        noise = 2.0 * math.log(1.0 / level(max(self.ladder.reach), delta))
+        sharp = fit + 0.25 * unit**2 * (logdet + noise)
+        count = float(rows["pairs"][:, 0].sum())
+        between = np.array([off_grid(reach, count, delta) for reach in self.ladder.reach])
+        return np.asarray(least + self.scale * (sharp - least) + self.scale * unit**2 * between)
+
+    def _misfit(self, rows: dict[str, Any], least: float, unit: float, delta: float) -> float | None:
+        """Return by how much the best loss of F_M exceeds what noise explains; above 0: the truth is outside F_M.
+
+        F_M is tested like any class below it (M15), against itself with a mean added for every (s, a). With probability
+        1 - delta at all times, L(P*) is at most the right side for that larger class, whatever the true kernel P* is.
+        """
+        features, (pairs, width) = self.ladder.features, rows["pairs"].shape
+        d, of = features.dimension, features.blocks.of
+        if d + pairs > _MOST_COORDINATES or unit <= 0.0:  # without any range there are no rows
+            return None
+        cross = np.zeros((d, pairs))
+        for sa in range(pairs):
+            first, n = int(features.blocks.vector_start[of[sa]]), int(features.blocks.size[of[sa]])
+            cross[first : first + n, sa] = rows["pairs"][sa, 2 : 2 + min(n, width - 2)]
+        own = dense(self.ladder.unpacked(rows["gram"]))
+        gram = np.block([[own, cross], [cross.T, np.diag(rows["pairs"][:, 0])]])
+        xy = np.concatenate([rows["xy"], rows["pairs"][:, 1]])
+        sigma = gram / _LAMBDA + np.eye(d + pairs)
+        fit = -float(xy @ np.linalg.solve(sigma, xy)) / _LAMBDA
+        logdet = float(np.linalg.slogdet(sigma)[1])
+        return (least - fit) / unit**2 - 0.25 * (logdet + 2.0 * math.log(1.0 / delta))
+
+    def _solve(self, m: int, gram: Floats, xy: Floats) -> tuple[Floats, float]:
+        """Return Sigma^-1 xy and logdet(Sigma/lambda) of a class, block by block (M8)."""
+        theta, logdet, begin = np.zeros(xy.size), 0.0, 0
+        for part in self.ladder.rung(m).parts():
+            n = part.stop - part.start
+            sigma = gram[begin : begin + n * n].reshape(n, n) / _LAMBDA + np.eye(n)
+            theta[part] = np.linalg.solve(sigma, xy[part]) / _LAMBDA
+            logdet += float(np.linalg.slogdet(sigma)[1])
+            begin += n * n
+        return theta, logdet
+
+    def _beta(self, rows: dict[str, Any], m: int, unit: float, delta: float) -> float | None:
+        """Return the squared width of a linear class's ellipsoid (M11) at the beginning of the phase."""
+        rung = self.ladder.rung(m)
+        if rung.finite:
+            return None
+        logdet = self._solve(m, *self.ladder.statistics(m, rows["gram"], rows["xy"]))[1]
+        noise = 0.25 * unit**2 * (logdet + 2.0 * math.log(1.0 / delta))
+        return float(self.scale**2 * (noise + _LAMBDA * rung.norm_bound**2))
+
+
+def _largest(numbers: Iterable[float | None]) -> float | None:
+    """Return the largest number; None if one is missing."""
+    every = list(numbers)
+    some = [number for number in every if number is not None]
+    return max(some) if len(some) == len(every) else None

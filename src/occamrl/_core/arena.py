@@ -1,0 +1,120 @@
+"""All arrays of a learner in two pieces of memory, one of numbers and one of integers.
+
+Compile time grows with the number of arrays that compiled functions pass to each other, so a state or a model is a
+NamedTuple that begins with two flat arrays, ``floats`` and ``ints``. A *field* is a vector or a matrix inside one of
+them; where it lies and what shape it has stands at the head of ``ints``, four integers a field. Compiled code takes a
+view of a field by its number (:func:`fvec`, :func:`fmat`, :func:`ivec`, :func:`imat`), which costs a few loads; Python
+takes the same view by :func:`field`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
+
+_HEAD = 4  # integers a field: offset, rows, columns, and 2 * (whether it holds integers) + dimensions - 1
+
+
+def lay_out(kind: type[Any], fields: Sequence[Any], *others: Any) -> Any:
+    """Return a ``kind`` whose arena holds copies of the arrays ``fields``, by number; ``others`` are its other parts."""
+    head = np.zeros((len(fields), _HEAD), dtype=np.int64)
+    size = {False: 0, True: head.size}
+    for number, array in enumerate(fields):
+        whole = array.dtype == np.int64
+        rows, columns = array.shape if array.ndim == 2 else (1, array.size)
+        head[number] = size[whole], rows, columns, 2 * whole + array.ndim - 1
+        size[whole] += array.size
+    made = kind(np.zeros(size[False]), np.zeros(size[True], dtype=np.int64), *others)
+    made.ints[: head.size] = head.ravel()
+    for number, array in enumerate(fields):
+        field(made, number)[...] = array
+    return made
+
+
+def field(arena: Any, number: int) -> Any:
+    """Return a view of a field, as it was laid out."""
+    offset, rows, columns, kind = (int(part) for part in arena.ints[_HEAD * number : _HEAD * (number + 1)])
+    flat = (arena.ints if kind >= 2 else arena.floats)[offset : offset + rows * columns]
+    return flat.reshape(rows, columns) if kind % 2 else flat
+
+
+def fields(arena: Any, count: int) -> list[Any]:
+    """Return views of the first ``count`` fields."""
+    return [field(arena, number) for number in range(count)]
+
+
+def _viewer(whole: bool, dimensions: int) -> Any:
+    """Return the function of compiled code that takes a view of a field."""
+    part = 1 if whole else 0
+    array = types.Array(types.int64 if whole else types.float64, dimensions, "C")
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        arena, number = arguments
+        kinds = signature.args[0].types
+        ints = make_array(kinds[1])(context, builder, value=builder.extract_value(arena, 1))
+        source = make_array(kinds[part])(context, builder, value=builder.extract_value(arena, part))
+        number = context.cast(builder, number, signature.args[1], types.intp)
+        begin = builder.mul(number, number.type(_HEAD))
+        offset, rows, columns = (
+            builder.load(builder.gep(ints.data, [builder.add(begin, begin.type(i))])) for i in range(3)
+        )
+        item = context.get_constant(types.intp, 8)
+        made = make_array(array)(context, builder)
+        stride = builder.mul(columns, item)
+        populate_array(
+            made,
+            data=builder.gep(source.data, [offset]),
+            shape=cgutils.pack_array(builder, [rows, columns] if dimensions == 2 else [builder.mul(rows, columns)]),
+            strides=cgutils.pack_array(builder, [stride, item] if dimensions == 2 else [item]),
+            itemsize=item,
+            meminfo=None,
+        )
+        return made._getvalue()
+
+    def view(typing_context: Any, arena: Any, number: Any) -> tuple[Any, Callable[..., Any]]:
+        return array(arena, number), generate
+
+    return intrinsic(view)
+
+
+fvec: Any = _viewer(False, 1)  # numbers as a vector
+fmat: Any = _viewer(False, 2)  # numbers as a matrix
+ivec: Any = _viewer(True, 1)  # integers as a vector
+imat: Any = _viewer(True, 2)  # integers as a matrix
+
+
+def _piece(dimensions: int) -> Any:
+    """Return the function of compiled code that takes a view inside a flat array, without a copy or a check."""
+    array = types.Array(types.float64, dimensions, "C")
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        flat, offset, n = arguments
+        source = make_array(signature.args[0])(context, builder, value=flat)
+        offset = context.cast(builder, offset, signature.args[1], types.intp)
+        n = context.cast(builder, n, signature.args[2], types.intp)
+        item = context.get_constant(types.intp, 8)
+        made = make_array(array)(context, builder)
+        populate_array(
+            made,
+            data=builder.gep(source.data, [offset]),
+            shape=cgutils.pack_array(builder, [n] * dimensions),
+            strides=cgutils.pack_array(builder, [builder.mul(n, item), item] if dimensions == 2 else [item]),
+            itemsize=item,
+            meminfo=None,
+        )
+        return made._getvalue()
+
+    def view(typing_context: Any, flat: Any, offset: Any, n: Any) -> tuple[Any, Callable[..., Any]]:
+        return array(flat, offset, n), generate
+
+    return intrinsic(view)
+
+
+part: Any = _piece(1)  # part(flat, offset, n): n numbers from ``offset`` on
+square: Any = _piece(2)  # square(flat, offset, n): an n-by-n matrix that begins at ``offset``
