@@ -28,9 +28,6 @@ _HOMES = {
     "discretise": "occamrl.continuous.discretise",
     "UCRLVTR": "occamrl.learners.ucrl_vtr",
     "UCRLVTRNested": "occamrl.learners.ucrl_vtr_nested",
-    "LadderOracle": "occamrl.learners.ladder_references",
-    "LadderNonAdaptive": "occamrl.learners.ladder_references",
-    "LadderSmallest": "occamrl.learners.ladder_references",
     "ARLGen": "occamrl.selectors.arl_gen",
     "preflight": "occamrl.analysis.preflight",
     "UCRLVTRLin": "occamrl.learners.ucrl_vtr_lin",
@@ -45,8 +42,6 @@ _HOMES = {
     "ARLLin": "occamrl.selectors.arl_lin",
     "ARLLinDim": "occamrl.selectors.arl_lin",
     "ARLLinNorm": "occamrl.selectors.arl_lin",
-    "Oracle": "occamrl.selectors.references",
-    "NonAdaptive": "occamrl.selectors.references",
     "Diagnosis": "occamrl.analysis.diagnosis",
     "diagnose": "occamrl.analysis.diagnosis",
     "Simulators": "occamrl.models.simulators",
@@ -123,9 +118,6 @@ __all__ = [  # spelled out, so that tools can read it
     "InvalidInput",
     "Known",
     "Ladder",
-    "LadderNonAdaptive",
-    "LadderOracle",
-    "LadderSmallest",
     "LadderSpec",
     "Learned",
     "Learner",
@@ -134,10 +126,8 @@ __all__ = [  # spelled out, so that tools can read it
     "LinearStatistics",
     "Log",
     "MLflow",
-    "NonAdaptive",
     "OccamRLError",
     "Optimal",
-    "Oracle",
     "Phase",
     "PhaseOutcome",
     "Result",
@@ -191,7 +181,6 @@ if TYPE_CHECKING:
     from occamrl.experiments.execution import Experiment
     from occamrl.experiments.records import load
     from occamrl.learners.baselines import Greedy, Optimal, UniformRandom
-    from occamrl.learners.ladder_references import LadderNonAdaptive, LadderOracle, LadderSmallest
     from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
     from occamrl.learners.ucrl_vtr import UCRLVTR
     from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
@@ -216,7 +205,6 @@ if TYPE_CHECKING:
     from occamrl.seeding import stream
     from occamrl.selectors.arl_gen import ARLGen
     from occamrl.selectors.arl_lin import ARLLin, ARLLinDim, ARLLinNorm
-    from occamrl.selectors.references import NonAdaptive, Oracle
 
 
 def __getattr__(name: str) -> Any:

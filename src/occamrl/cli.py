@@ -28,12 +28,12 @@ from occamrl.analysis.preflight import Preflight, preflight
 from occamrl.envs.ladder_file import LadderSpec, read_ladder
 from occamrl.envs.wrapper import FiniteEnvironment
 from occamrl.errors import InvalidInput, OccamRLError, ParameterError, require_choice
-from occamrl.learners.ladder_references import LadderNonAdaptive, LadderOracle, LadderSmallest
 from occamrl.learners.rewards import BOUNDS
 from occamrl.protocols import Agent
 from occamrl.running.result import Learned
 from occamrl.running.run import learn as learn_in
 from occamrl.selectors.arl_gen import ARLGen
+from occamrl.selectors.references import largest, oracle, smallest
 
 if TYPE_CHECKING:
     from occamrl.experiments.execution import Experiment
@@ -90,9 +90,9 @@ def agents(
     if compare:
         right = None if environment.mdp is None else spec.ladder.class_of(environment.mdp)
         if right is not None:
-            found[f"told the class ({spec.names[right - 1]})"] = LadderOracle(ladder=spec.ladder, m=right, **options)
-        found["largest class"] = LadderNonAdaptive(ladder=spec.ladder, **options)
-        found["smallest class"] = LadderSmallest(ladder=spec.ladder, **options)
+            found[f"oracle ({spec.names[right - 1]})"] = oracle(spec.ladder, right, **options)
+        found["largest class"] = largest(spec.ladder, **options)
+        found["smallest class"] = smallest(spec.ladder, **options)
     return found
 
 

@@ -204,17 +204,28 @@ def test_words_stand_for_what_the_problem_knows() -> None:
     assert np.allclose(getattr(family, "family").kernel(0), kernel)  # noqa: B009  # the same
 
 
-def test_ladders_and_their_true_class_are_words_too() -> None:
+def test_ladders_and_references_of_a_selector_are_named() -> None:
     own = registry.make_problem("SparseLadder", dimension=4, most=2, nonzero=1, states=4)
-    told: Any = make_agent("LadderOracle", {"m": "true"}, own, 10)
-    assert (told.ladder.sizes, told.m) == (own.sizes, 2)
+    sizes = dict(zip(("smallest", "oracle", "largest"), own.sizes, strict=True))
+    for name, size in sizes.items():
+        made: Any = make_agent(name, {"selector": "ARLGen", "delta": 0.02}, own, 10)
+        assert (made.family.size, made.delta) == (size, 0.02)
     river = registry.make_problem("RiverSwim", states=3)
-    drawn: Any = make_agent("LadderOracle", {"m": "true", "ladder": {"sizes": [1, 3, 9], "true": 3}}, river, 10)
-    assert (drawn.ladder.sizes, drawn.m) == ([1, 3, 9], 3)
+    drawn: Any = make_agent("oracle", {"selector": "ARLGen", "ladder": {"sizes": [1, 3, 9], "true": 3}}, river, 10)
+    assert drawn.family.size == 9
+    mixture = registry.make_problem("SparseMixture", dimension=6, nonzero=3)
+    known: Any = make_agent("oracle", {"selector": "ARLLinDim", "norm_bound": "true"}, mixture, 10)
+    assert known.features.dimension == 3
     with pytest.raises(InvalidInput, match="brings no ladder along"):
         make_agent("ARLGen", {"ladder": "problem"}, river, 10)
-    with pytest.raises(InvalidInput, match='or "true"'):
-        make_agent("LadderOracle", {"m": "tru"}, own, 10)
+    for parameters, message in (
+        ({}, "the name of a selector"),
+        ({"selector": "ARLGenn"}, "ARLGen"),
+        ({"selector": "ARLLinDim", "norm_bound": 1.0, "features": "tabular"}, "tabular"),
+        ({"selector": "ARLGen", "m": 2}, "m"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            make_agent("oracle", parameters, own, 10)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.protocols import Agent, Floats
 from occamrl.running.storage import canonical, read_plain, sha256
+from occamrl.selectors.references import REFERENCES, oracle
 
 # ----------------------------------------------------------------------------------------------------
 # From words in a spec to objects: what ``features = "tabular"`` or ``norm_bound = "true"`` mean for a given problem.
@@ -65,10 +66,12 @@ from occamrl.running.storage import canonical, read_plain, sha256
 # of type Ladder         "problem": the ladder that the problem brings along; { sizes = [2, 8, 32], true = 2, seed = 0 }:
 #                        nested finite families of random kernels, which the problem's kernel joins in class ``true``,
 #                        counted from 1. By default "problem" if it has one
-# m                      "true": the smallest class that holds the problem's kernel
 # of type Rewards        "known", { per_pair = "bernstein" }, { linear = [[[...]]], norm_bound = 1.0 }: see
 #                        :mod:`occamrl.learners.rewards`
 # =====================  =================================================================================================
+# The references of a selector (:mod:`occamrl.selectors.references`) are named like agents: ``name = "oracle"``,
+# ``"largest"`` or ``"smallest"`` with ``parameters = { selector = "ARLLinDim", norm_bound = "true" }``, the selector's
+# name and its parameters. What the oracle knows is the problem's own theta, or the smallest class that holds its kernel.
 # A problem's own parameters are as in Python; beside them any problem takes ``reward_noise = "bernoulli"``, ``"beta"`` or
 # ``{ beta = 50.0 }`` (:mod:`occamrl.problems.mdp`).
 
@@ -77,9 +80,9 @@ _PRODUCT = re.compile(r"(?:\s*([0-9.eE+-]+)\s*\*)?\s*(true|sqrt\(SA\))\s*")
 _FEATURES = ("problem", "tabular", "support")
 
 
-def agents() -> dict[str, type[Any]]:
-    """Return every learner and selector, by name."""
-    return registry.learners() | registry.selectors()
+def agents() -> dict[str, Any]:
+    """Return every learner, selector and reference of a selector, by name."""
+    return registry.learners() | registry.selectors() | REFERENCES
 
 
 def make_problem(name: str, parameters: dict[str, Any]) -> Any:
@@ -89,7 +92,9 @@ def make_problem(name: str, parameters: dict[str, Any]) -> Any:
 
 def make_agent(name: str, parameters: dict[str, Any], problem: Any, episodes: int) -> Agent:
     """Return an agent for a problem, with the words among its parameters turned into what they stand for."""
-    kind = registry.find("agent", name, agents())
+    kind: Any = registry.find("agent", name, agents())
+    if kind in REFERENCES.values():
+        return _reference(kind, dict(parameters), problem, episodes)
     known = list(inspect.signature(kind).parameters)
     for given in parameters:
         if given not in known:
@@ -105,6 +110,29 @@ def make_agent(name: str, parameters: dict[str, Any], problem: Any, episodes: in
         _resolve(each, types.get(each, ""), made, problem, episodes)
     made_agent: Agent = _call(lambda: kind(**made), kind.__name__)
     return made_agent
+
+
+def _reference(kind: Any, parameters: dict[str, Any], problem: Any, episodes: int) -> Agent:
+    """Return a reference of the selector that ``parameters`` name and describe; an oracle knows the problem's truth."""
+    name = parameters.pop("selector", None)
+    if not isinstance(name, str):
+        raise ParameterError("selector", got=repr(name), expected="the name of a selector")
+    selector: Any = make_agent(
+        registry.find("selector", name, registry.selectors()).__name__, parameters, problem, episodes
+    )
+    if kind is not oracle:
+        made: Agent = _call(lambda: kind(selector), kind.__name__)
+        return made
+    if hasattr(selector, "ladder"):
+        truth = selector.ladder.class_of(problem.mdp)
+        missing = "none of the ladder's classes holds the problem's kernel"
+    else:
+        truth = getattr(problem, "theta", None)
+        missing = f"{type(problem).__name__} has no theta"
+    if truth is None:
+        raise ParameterError("selector", got=repr(name), expected=f"one whose answer is known: {missing}")
+    known: Agent = _call(lambda: oracle(selector, truth), "oracle")
+    return known
 
 
 def _resolve(name: str, kind: str, made: dict[str, Any], problem: Any, episodes: int) -> None:
@@ -126,8 +154,6 @@ def _resolve(name: str, kind: str, made: dict[str, Any], problem: Any, episodes:
         raise ParameterError(name, got="nothing", expected="a value: it is required")
     elif name == "norm_bound" and isinstance(made[name], str):
         made[name] = _norm(made[name], made.get("features"), problem)
-    elif name == "m" and isinstance(made[name], str):
-        made[name] = _true_class(made[name], made.get("ladder"), problem)
     elif name == "delta" and isinstance(made[name], str):
         if made[name].replace(" ", "") != "1/K":
             raise ParameterError(name, got=repr(made[name]), expected='a number in (0, 1), or "1/K"')
@@ -208,15 +234,6 @@ def _ladder(name: str, value: Any, problem: Any) -> Ladder:
     first = 0 if joins == 1 else sizes[joins - 2]
     kernels = _kernels(problem, sizes[-1], _seed(name, table), first)
     return Ladder([FiniteFamily(kernels[:size]) for size in sizes])
-
-
-def _true_class(word: str, ladder: Any, problem: Any) -> int:
-    if word != "true" or not isinstance(ladder, Ladder):
-        raise ParameterError("m", got=repr(word), expected='a class, from 1, or "true"')
-    found: int | None = ladder.class_of(problem.mdp)
-    if found is None:
-        raise ParameterError("m", got=repr(word), expected="a class: none of the ladder holds the problem's kernel")
-    return found
 
 
 def _table(name: str, value: Any, keys: tuple[str, ...]) -> dict[str, Any]:
