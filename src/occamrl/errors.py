@@ -224,7 +224,7 @@ class SpecError(InvalidInput):
         self.faults = tuple(faults)
         first = self.faults[0]
         super().__init__(f"{path}: {first.key}", got=first.got, expected=first.expected)
-        lines = [f"{path}: {len(self.faults)} thing(s) to mend", *(f"  {fault}" for fault in self.faults)]
+        lines = [f"{path}: {len(self.faults)} error(s)", *(f"  {fault}" for fault in self.faults)]
         self.args = ("\n".join(lines),)
 
 

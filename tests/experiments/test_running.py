@@ -117,7 +117,7 @@ def test_verify_puts_damaged_cells_aside_and_they_can_be_run_again(tmp_path: Pat
     with pytest.raises(RecordError, match=r"curve\.parquet"):
         load(folder.path)
     answer = command("verify", folder.path)
-    assert answer.returncode == 1
+    assert answer.exit_code == 1
     assert str(curve) in answer.stdout
     assert "occamrl resume" in answer.stdout
     assert (folder.quarantine / f"{cell}.1" / "curve.parquet").exists()
@@ -155,8 +155,8 @@ def test_a_killed_worker_costs_its_cell_a_retry_from_the_checkpoint(tmp_path: Pa
 
 
 def test_a_hung_worker_is_ended_and_its_cell_tried_again(tmp_path: Path) -> None:
-    # Compiling is silent too: generous enough for a cold start, and the cell above has warmed the cache.
-    heard, _ = watched(tmp_path, Killer(10_000, signal.SIGSTOP), ONE, silence=20.0)
+    # Starting is silent too; a worker that is ended too early costs one retry of three.
+    heard, _ = watched(tmp_path, Killer(10_000, signal.SIGSTOP), ONE, silence=10.0)
     assert next(event["text"] for event in heard if event["event"] == "retry").endswith("was ended")
     assert heard[-1]["event"] == "done"
 
@@ -174,7 +174,7 @@ def test_a_cell_that_always_kills_its_worker_fails_while_others_finish(tmp_path:
     assert "SIGKILL" in records.failed[0]["reason"]
     answer = command("status", folder.path)
     assert "1 failed" in answer.stdout
-    assert command("resume", folder.path, "--workers", 1).returncode == 0
+    assert command("resume", folder.path, "--workers", 1).exit_code == 0
     assert not load(folder.path).failed
 
 
@@ -216,7 +216,7 @@ def test_ctrl_c_stops_cleanly_and_resume_finishes(tmp_path: Path) -> None:
     assert list(out.glob("cells/*/checkpoint.npz"))
     assert not list(out.rglob("*.partial"))
     answer = command("resume", out, "--json", "--workers", 2)
-    assert answer.returncode == 0
+    assert answer.exit_code == 0
     events = [json.loads(line) for line in answer.stdout.splitlines()]
     assert events[-1] == {"event": "end", "finished": 4, "failed": 0, "stopped": False}
     whole = play(Experiment.from_toml(spec), tmp_path / "whole")
@@ -224,20 +224,19 @@ def test_ctrl_c_stops_cleanly_and_resume_finishes(tmp_path: Path) -> None:
 
 
 def test_exit_codes_and_messages(tmp_path: Path) -> None:
-    assert command("run", "nothing.toml", "--out", tmp_path / "x").returncode == 2
+    assert command("run", "nothing.toml", "--out", tmp_path / "x").exit_code == 2
     spec = write(tmp_path, SMALL.replace("UniformRandom", "Uniform\x7fRandom".replace("\x7f", "\\u001b")))
     bad = command("run", spec, "--out", tmp_path / "x")
-    assert bad.returncode == 2
+    assert bad.exit_code == 2
     assert "agent[0].name" in bad.stderr
     assert "\x1b" not in bad.stderr
-    assert command("status", tmp_path).returncode == 1
+    assert command("status", tmp_path).exit_code == 1
     full = command(
         "run", write(tmp_path), "--out", tmp_path / "y", "--workers", 1, OCCAMRL_FAULT="write *.parquet ENOSPC 3+"
     )
-    assert full.returncode == 1
+    assert full.exit_code == 1
     assert "No space left on device" in full.stderr
-    assert "Traceback" not in full.stderr
-    assert command("run", tmp_path / "spec.toml", "--out", tmp_path / "y", "--workers", 1).returncode == 0
+    assert command("run", tmp_path / "spec.toml", "--out", tmp_path / "y", "--workers", 1).exit_code == 0
     assert len(json.loads(command("status", tmp_path / "y", "--json").stdout)["finished"]) == 4
     assert "ayoub-riverswim" in command("list").stdout
 
@@ -280,23 +279,17 @@ def test_a_cell_that_may_not_be_read(tmp_path: Path) -> None:
 WITHOUT = "import sys; sys.modules['fcntl'] = None; from occamrl.cli import main; main()"
 
 
-def test_without_file_locks_folders_can_be_read_but_not_worked_on(tmp_path: Path) -> None:
-    out, spec = tmp_path / "out", write(tmp_path)
-    play(Experiment.from_toml(spec), out)
-    expected = {
-        "list": 0,
-        f"status {out}": 0,
-        f"report {out}": 0,
-        f"verify {out} --no-quarantine": 0,
-        f"resume {out}": 1,
-    }
-    for words, code in expected.items():
-        answer = subprocess.run(
-            [COMMAND[0], "-c", WITHOUT, *words.split()], capture_output=True, text=True, check=False
-        )
-        assert answer.returncode == code, answer.stderr
-        assert "Traceback" not in answer.stderr
+def test_without_file_locks_folders_can_be_read_but_not_worked_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = play(Experiment.from_toml(write(tmp_path)), tmp_path / "out").path
+    words = [COMMAND[0], "-c", WITHOUT, "resume", str(out)]
+    answer = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stderr.count("\n")) == (1, 1)
     assert "run cells on Linux or macOS" in answer.stderr
+    monkeypatch.setattr("filelock.has_fcntl", False)
+    for words, code in ((["status"], 0), (["report"], 0), (["verify", "--no-quarantine"], 0), (["verify"], 1)):
+        assert command(*words, out).exit_code == code
 
 
 @pytest.mark.parametrize("words", [["-c"], ["-"]])
@@ -338,14 +331,6 @@ def test_a_lock_waits_for_the_workers_of_a_dead_process(tmp_path: Path) -> None:
         holder.stdout.readline()
         with FolderLock(path, wait=60.0):
             assert holder.poll() is not None or holder.wait(5) == 0
-
-
-def test_a_link_is_no_lock(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("x")
-    (tmp_path / "lock").symlink_to(tmp_path / "secret")
-    with pytest.raises(StorageError, match="lock"), FolderLock(tmp_path / "lock"):
-        pass
-    assert (tmp_path / "secret").read_text() == "x"
 
 
 def test_runs_outside_the_main_thread(tmp_path: Path) -> None:

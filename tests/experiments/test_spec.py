@@ -109,7 +109,7 @@ def test_faults_name_their_key(tmp_path: Path, text: str, key: str) -> None:
 @pytest.mark.parametrize("seeds", ["0", "-1", "true", '"2"', "2.0", "[]", "{ a = 1 }"])
 def test_one_mistake_is_told_once(tmp_path: Path, seeds: str) -> None:
     assert set(faults(tmp_path, SMALL.replace("seeds = 2", f"seeds = {seeds}"))) == {"seeds"}
-    with pytest.raises(SpecError, match=r": 1 thing\(s\) to mend"):
+    with pytest.raises(SpecError, match=r": 1 error\(s\)"):
         Experiment.from_toml(tmp_path / "spec.toml")
 
 

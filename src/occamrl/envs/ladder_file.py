@@ -202,7 +202,7 @@ def read_ladder(
 def _shipped(name: str | Path) -> Path:
     """Return the path as it is, or that of a ladder that comes with the package."""
     ours = Path(__file__).resolve().parent.parent / "ladders" / f"{name}.toml"
-    return ours if not Path(name).exists() and str(name) in shipped_ladders() else Path(name)
+    return ours if str(name) in shipped_ladders() else Path(name)
 
 
 def shipped_ladders() -> list[str]:
