@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import occamrl
-from occamrl.errors import FolderInUse, ParameterError, RecordError, Stopped, StorageError
+from occamrl.errors import FolderInUse, ParameterError, RecordError, Stopped
 from occamrl.experiments.execution import RETRIES, Experiment, LocalPool, Options, Settings, Stop, execute, play_cell
 from occamrl.experiments.records import Folder, FolderLock, load, status, verify
 from tests.experiments.common import (
@@ -89,6 +89,22 @@ def test_a_stopped_cell_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     folder = play_in_pieces(experiment, tmp_path / "out", (1, 3, 2))
     assert contents(folder.path) == contents(whole.path)
     assert not list(folder.path.rglob("*.npz"))
+
+
+def test_a_stopped_selector_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    """Phases, estimated rewards and one kernel per step, through the files of a cell."""
+    text = (
+        slow(6_000)
+        .replace("seeds = 2", "seeds = 1")
+        .partition("[[agent]]")[0]
+        .replace("3 }", '3, reward_noise = "beta" }')
+    )
+    options = 'ladder = { sizes = [2, 4] }, rewards = { per_pair = "bernstein" }, kernel = "per_step", replan = 0.1'
+    text += f'[[agent]]\nname = "ARLGen"\nparameters = {{ {options} }}\n'
+    experiment = Experiment.from_toml(write(tmp_path, text))
+    whole = play(experiment, tmp_path / "whole")
+    assert contents(play_in_pieces(experiment, tmp_path / "out", (1, 2)).path) == contents(whole.path)
+    assert load(whole.path).cells[0]["total_regret"] > 0.0
 
 
 def test_a_checkpoint_of_another_cell_is_not_used(tmp_path: Path) -> None:
@@ -321,16 +337,25 @@ def test_a_lock_tells_who_holds_it_and_is_recovered_when_stale(tmp_path: Path) -
         pass
 
 
-def test_a_lock_waits_for_the_workers_of_a_dead_process(tmp_path: Path) -> None:
+KILLED = """
+import os, subprocess, sys
+from pathlib import Path
+from occamrl.experiments.records import FolderLock
+with FolderLock(Path(sys.argv[1])) as lock:
+    subprocess.Popen(["sleep", "1.5"], pass_fds=[lock.handle])
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_lock_outlives_a_killed_process_until_its_last_worker_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    hold = "h = os.open(sys.argv[1], os.O_RDWR); fcntl.flock(h, fcntl.LOCK_EX); print(1, flush=True); time.sleep(1)"
-    code = f"import fcntl, os, sys, time; {hold}"
-    path.write_text(json.dumps({"pid": 2**22 + 1, "host": socket.gethostname(), "since": 0.0}))
-    with subprocess.Popen([COMMAND[0], "-c", code, str(path)], stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        with FolderLock(path, wait=60.0):
-            assert holder.poll() is not None or holder.wait(5) == 0
+    with subprocess.Popen([COMMAND[0], "-c", KILLED, str(path)]) as holder:
+        assert holder.wait() == -signal.SIGKILL
+    with pytest.raises(FolderInUse, match=f"process {holder.pid} on"), FolderLock(path, wait=0.0):
+        pass
+    with FolderLock(path, wait=60.0) as lock:
+        assert lock.recovered is not None
+        assert lock.recovered["pid"] == holder.pid
 
 
 def test_runs_outside_the_main_thread(tmp_path: Path) -> None:

@@ -85,9 +85,13 @@ class Group:
         return {cell.seed: float(cell.manifest[name]) for cell in self.cells}
 
 
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
 def _key(part: Mapping[str, Any]) -> str:
-    """Return what tells one problem or agent from another: label and parameters."""
-    return json.dumps([part["label"], part["parameters"]], sort_keys=True, default=str)
+    """Return what tells one problem or agent from another."""
+    return _canonical([part["label"], part["parameters"]])
 
 
 def _names(parts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -98,8 +102,7 @@ def _names(parts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     names = {}
     for label, settings in by_label.items():
         every = sorted({name for setting in settings.values() for name in setting})
-        values = {name: {json.dumps(setting.get(name), default=str) for setting in settings.values()} for name in every}
-        differing = [name for name in every if len(values[name]) > 1]
+        differing = [name for name in every if len({_canonical(each.get(name)) for each in settings.values()}) > 1]
         for key, setting in settings.items():
             shown = ", ".join(f"{name}={setting[name]}" for name in differing if name in setting)
             names[key] = f"{label} ({shown})" if shown else label
