@@ -301,8 +301,9 @@ def test_without_file_locks_folders_can_be_read_but_not_worked_on(
     out = play(Experiment.from_toml(write(tmp_path)), tmp_path / "out").path
     words = [COMMAND[0], "-c", WITHOUT, "resume", str(out)]
     answer = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (answer.returncode, answer.stderr.count("\n")) == (1, 1)
-    assert "run cells on Linux or macOS" in answer.stderr
+    assert answer.returncode == 1
+    assert answer.stderr.endswith("run cells on Linux or macOS\n")
+    assert "Traceback" not in answer.stderr
     monkeypatch.setattr("filelock.has_fcntl", False)
     for words, code in ((["status"], 0), (["report"], 0), (["verify", "--no-quarantine"], 0), (["verify"], 1)):
         assert command(*words, out).exit_code == code

@@ -219,7 +219,8 @@ def test_symbolic_values_stand_for_what_the_problem_knows(mixture: Any) -> None:
     assert family.size == 5
     assert np.allclose(family.kernel(0), kernel)
     pairs = made(norm_bound=2.0, rewards={"per_pair": "hoeffding", "share": 0.25, "per_step": True}).rewards
-    assert pairs == RewardsPerPair(bound="hoeffding", share=0.25, per_step=True)
+    assert isinstance(pairs, RewardsPerPair)
+    assert (pairs.bound, pairs.share, pairs.per_step) == ("hoeffding", 0.25, True)
     linear = made(norm_bound=2.0, rewards={"linear": [[[1.0, 0.0], [0.0, 1.0]]] * 4, "norm_bound": 2.0}).rewards
     assert isinstance(linear, RewardsLinear)
     assert np.shape(linear.features) == (4, 2, 2)
