@@ -212,3 +212,57 @@ def close_episode(
 def value_of_policy(model: Any, state: Any, truth: Truth, out: Floats) -> None:
     """Write V^{pi_k}_1 of the policy in play to ``out[0]``; ``out`` is [2, S]."""
     evaluate(model, state, truth, out)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Episodes of a learner in plain Python, which has planned its actions [H, S] itself.
+
+
+@hot
+def draw_first_state(
+    initial_cumulative: Floats, environment_key: np.uint64, episode: int, uniforms: Floats
+) -> int:
+    """Return the state in which an episode begins, and leave the numbers that :func:`play` uses in ``uniforms``."""
+    fill_uniforms(environment_key, episode, uniforms)
+    return draw(initial_cumulative, 0, 0, initial_cumulative.shape[1], uniforms[0])
+
+
+@hot
+def draw_episode(
+    truth: Truth,
+    environment_key: np.uint64,
+    episode: int,
+    uniforms: Floats,
+    policy: Ints,
+    path: Ints,
+    actions: Ints,
+    rewards: Floats,
+) -> float:
+    """Follow ``policy`` [H, S] from ``path[0]`` as :func:`play` would; return the sum of rewards.
+
+    Writes the states to ``path`` [H + 1], and ``actions`` and ``rewards`` [H].
+    """
+    outcomes = truth.outcomes
+    horizon, states = policy.shape
+    per_state = truth.base_reward.size // states
+    total = 0.0
+    for h in range(horizon):
+        a = policy[h, path[h]]
+        sa = path[h] * per_state + a
+        o = draw_outcome(truth, h, sa, uniforms[h + 1])
+        mean = truth.base_reward[sa] + outcomes.bonus[o]
+        actions[h] = a
+        rewards[h] = realised(truth.noise, o, mean, environment_key, episode, h)
+        path[h + 1] = outcomes.next_state[o]
+        total += rewards[h]
+    return total
+
+
+@hot
+def holds_actions(policy: Ints, actions: int) -> bool:
+    """Say whether every entry of ``policy`` [H, S] is one of ``actions`` actions."""
+    for h in range(policy.shape[0]):
+        for s in range(policy.shape[1]):
+            if policy[h, s] < 0 or policy[h, s] >= actions:
+                return False
+    return True

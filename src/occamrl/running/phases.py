@@ -14,7 +14,8 @@ import numpy as np
 
 from occamrl._core.rows import RowTable, require_sound
 from occamrl.errors import CheckpointError, ContractError, ParameterError
-from occamrl.protocols import Agent, Floats, Ints, Known, Learner, Phase, PhaseOutcome, Selector
+from occamrl.protocols import Agent, EpisodeLearner, Floats, Ints, Known, Learner, Phase, PhaseOutcome, Selector
+from occamrl.running.players import PlainPlayer, player
 
 # ----------------------------------------------------------------------------------------------------
 # What is kept of every episode: all of them at first, then log-spaced ones, with exact totals throughout.
@@ -138,7 +139,7 @@ _MEASURED: dict[str, Any] = {"episodes": 0, "regret": 0.0, "plans": 0, "realised
 class _Alone(Selector):
     """A learner that plays by itself."""
 
-    def __init__(self, learner: Learner) -> None:
+    def __init__(self, learner: Learner | EpisodeLearner) -> None:
         self.learner = learner
 
     def start(self, known: Known) -> dict[str, Any]:
@@ -187,7 +188,7 @@ def as_selector(agent: Agent) -> Selector:
         raise ParameterError("agent", got=f"the class {agent.__name__}", expected="an instance of it")
     if isinstance(agent, Selector):
         return agent
-    if isinstance(agent, Learner):
+    if isinstance(agent, (Learner, EpisodeLearner)):
         return _Alone(agent)
     raise ParameterError("agent", got=type(agent).__name__, expected="a learner or a selector")
 
@@ -219,11 +220,19 @@ class PhaseWalk:
 
     def _take(self, phase: Phase) -> None:
         self.phase = phase
-        self.state = phase.state
-        self.model = phase.learner.model(self.known)
+        self.player = player(phase.learner, self.known, phase.state)
         self.played = 0
         self.plans = 0
         self.returned = 0.0
+
+    @property
+    def state(self) -> Any:
+        """The state of the learner in play."""
+        return self.player.state
+
+    @property
+    def model(self) -> Any:
+        return self.player.model
 
     @property
     def remaining(self) -> int | None:
@@ -232,7 +241,7 @@ class PhaseWalk:
 
     def reserve(self, episodes: int) -> None:
         """Make room in the learner's state for that many episodes."""
-        self.state = self.phase.learner.reserve(self.state, episodes)
+        self.player.reserve(episodes)
 
     def advance(self, plans: int, returns: Floats, regret: Floats) -> None:
         """Take note of episodes played in this phase, and enter the next phase when it is over."""
@@ -284,8 +293,20 @@ class PhaseWalk:
             if type(tree[name]) is not int or not 0 <= tree[name] <= limit:
                 raise CheckpointError(name, got=tree[name], expected=f"an integer from 0 to {limit}")
         walk.played, walk.plans, walk.returned = tree["played"], tree["plans"], float(tree["returned"])
-        walk.state = _overwrite(walk.state, tree["state"])
+        if isinstance(walk.player, PlainPlayer):
+            walk.player.state = _replace(walk.state, tree["state"])
+        else:
+            walk.player.state = _overwrite(walk.state, tree["state"])
         return walk
+
+
+def _replace(state: Any, saved: Any) -> Any:
+    """Return the saved state of a learner in plain NumPy: in the dict that the selector's memory may share, if it is one."""
+    if isinstance(state, dict) and isinstance(saved, dict):
+        state.clear()
+        state.update(saved)
+        return state
+    return saved
 
 
 def _overwrite(state: Any, saved: Any, path: str = "state") -> Any:

@@ -19,7 +19,6 @@ import gymnasium as gym
 import numpy as np
 
 from occamrl import seeding
-from occamrl._core.loop import play
 from occamrl.envs.spaces import Discretiser
 from occamrl.envs.wrapper import FiniteEnvironment, require_finite
 from occamrl.errors import EnvironmentFault, Interrupted, ParameterError, require_integer
@@ -338,27 +337,14 @@ def run(
 
     truth = problem.truth
     end = recorder.episodes + int(episodes)
-    uniforms, achieved = np.zeros(problem.horizon + 1 + (problem.horizon + 1) % 2), np.zeros((2, problem.states))
     bar = Progress(label, int(episodes), progress)
     chunk = 16
     with ctrl_c() as pressed:
         while recorder.episodes < end:
             size = min(chunk, end - recorder.episodes, walk.remaining or chunk)
-            walk.reserve(size)
             regret, returns = np.empty(size), np.empty(size)
             tick = time.perf_counter()
-            made, short = play(
-                walk.model,
-                walk.state,
-                truth,
-                environment_key,
-                agent_key,
-                recorder.episodes,
-                regret,
-                returns,
-                uniforms,
-                achieved,
-            )
+            made, short = walk.player.simulate(truth, environment_key, agent_key, recorder.episodes, regret, returns)
             spent = time.perf_counter() - tick
             if size == chunk and spent < _CHUNK_SECONDS:
                 chunk = min(2 * chunk, _LARGEST_CHUNK)
