@@ -31,7 +31,7 @@ from occamrl.errors import InvalidInput, OccamRLError, ParameterError, require_c
 from occamrl.learners.ladder_references import LadderNonAdaptive, LadderOracle, LadderSmallest
 from occamrl.learners.rewards import BOUNDS
 from occamrl.protocols import Agent
-from occamrl.running.result import Learned
+from occamrl.running.result import Result
 from occamrl.running.run import learn as learn_in
 from occamrl.selectors.arl_gen import ARLGen
 
@@ -165,16 +165,16 @@ def forecast(found: Preflight | None, spec: LadderSpec, environment: FiniteEnvir
     )
 
 
-def told(result: Learned, spec: LadderSpec) -> dict[str, Any]:
+def told(result: Result, spec: LadderSpec) -> dict[str, Any]:
     """Return a result as plain data, in the environment's own unit."""
     verdict = result.verdict
     about: dict[str, Any] = {
-        "environment": result.place.name,
+        "environment": result.environment.name if result.environment is not None else None,
         "episodes": result.total_episodes,
         "steps": result.steps,
         "realised_return_per_episode": result.total_return / max(1, result.total_episodes),
         "regret": result.total_regret,
-        "regret_unknown_because": result.place.why_not or None,
+        "regret_unknown_because": (result.environment.why_not or None) if result.environment is not None else None,
     }
     if "chosen" in verdict:
         about |= {

@@ -104,7 +104,8 @@ def test_a_checkpoint_of_another_cell_is_not_used(tmp_path: Path) -> None:
     play_cell(folder, other, heard.append, Stop(), QUICK)
     assert heard[0]["event"] == "warning"
     assert "checkpoint.npz" in heard[0]["text"]
-    assert heard[1]["episodes"] == 16
+    assert heard[1]["episodes"] == 1
+    assert (folder.cell(other.id) / "checkpoint.npz.unused").exists()  # nothing that could not be read is deleted
 
 
 def test_verify_puts_damaged_cells_aside_and_they_can_be_run_again(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from occamrl.models.family import Rows, design, ellipsoid_values, sample_rows, s
 from occamrl.models.linear import AggregationFamily
 from occamrl.problems.classic import RiverSwim, RiverZones
 from occamrl.problems.mixtures import MemoryWalk
+from tests.stepping import Steps
 
 RIVER = RiverZones(states=6, horizon=5, zones=3, partitions=(1, 3, 6))
 
@@ -132,7 +133,7 @@ def test_the_learner_plans_what_the_formulas_say() -> None:
     family, known = river(2), RIVER.mdp.known
     learner = orl.UCRLVTRLin(features=family.features, norm_bound=family.norm_bound, replan=0.0)
     seen: list[tuple[int, Any, float]] = []
-    state, s = orl.Interaction(learner, known, seed=0), 0
+    state, s = Steps(learner, known), 0
     draw = np.random.default_rng(0)
     for _ in range(30):
         s = 0
@@ -151,7 +152,7 @@ def test_the_learner_plans_what_the_formulas_say() -> None:
             s2 = int(draw.choice(6, p=RIVER.mdp.kernel()[s, a]))
             if h < known.horizon - 1:
                 seen.append((s * 2 + a, planned[h + 1].copy(), float(planned[h + 1, s2])))
-            state.record_bonus(0.0, s2)
+            state.record(s2)
             s = s2
 
 

@@ -17,9 +17,9 @@ from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.problems.mixtures import SparseMixture
 from occamrl.protocols import Phase, PhaseOutcome
-from occamrl.running.environments import Interaction
 from occamrl.running.run import run
 from occamrl.selectors.arl_lin import ARLLinDim, union_level
+from tests.stepping import Steps
 
 PROBLEM = SparseMixture(states=8, actions=3, horizon=5, dimension=8, nonzero=3, gamma=0.5, seed=0)
 FEATURES, BOUND = FeatureMap(PROBLEM.phi), float(np.linalg.norm(PROBLEM.theta))
@@ -94,10 +94,10 @@ def test_fresh_data_means_fresh() -> None:
     assert result.phases["seen"].to_pylist()[-1] == 2 + 4  # rows of estimation phases only, before the last one
 
 
-def rows_from_scratch(selector: ARLLinDim, episodes: int, seed: int) -> tuple[Interaction, LinearStatistics]:
+def rows_from_scratch(selector: ARLLinDim, episodes: int, seed: int) -> tuple[Steps, LinearStatistics]:
     """Play by hand; return the interaction and a regression that takes in one row at a time."""
     mdp, d = PROBLEM.mdp, FEATURES.dimension
-    interaction, gram, xy = Interaction(selector, mdp.known, seed=seed), np.zeros((d, d)), np.zeros(d)
+    interaction, gram, xy = Steps(selector, mdp.known, seed=seed), np.zeros((d, d)), np.zeros(d)
     uniforms = np.zeros(mdp.horizon + 1 + (mdp.horizon + 1) % 2)
     for episode in range(episodes):
         fill_uniforms(seeding.key(seed, "environment"), episode, uniforms)
@@ -113,7 +113,7 @@ def rows_from_scratch(selector: ARLLinDim, episodes: int, seed: int) -> tuple[In
                 x = scaled @ PROBLEM.phi[s, a]
                 gram += np.outer(x, x)
                 xy += scaled[s2] * x
-            interaction.record_bonus(0.0, s2)
+            interaction.record(s2)
             s = s2
     return interaction, LinearStatistics(gram.ravel(), xy, episodes)
 

@@ -219,9 +219,7 @@ def value_of_policy(model: Any, state: Any, truth: Truth, out: Floats) -> None:
 
 
 @hot
-def draw_first_state(
-    initial_cumulative: Floats, environment_key: np.uint64, episode: int, uniforms: Floats
-) -> int:
+def draw_first_state(initial_cumulative: Floats, environment_key: np.uint64, episode: int, uniforms: Floats) -> int:
     """Return the state in which an episode begins, and leave the numbers that :func:`play` uses in ``uniforms``."""
     fill_uniforms(environment_key, episode, uniforms)
     return draw(initial_cumulative, 0, 0, initial_cumulative.shape[1], uniforms[0])
@@ -236,11 +234,12 @@ def draw_episode(
     policy: Ints,
     path: Ints,
     actions: Ints,
+    bonus: Floats,
     rewards: Floats,
 ) -> float:
     """Follow ``policy`` [H, S] from ``path[0]`` as :func:`play` would; return the sum of rewards.
 
-    Writes the states to ``path`` [H + 1], and ``actions`` and ``rewards`` [H].
+    Writes the states to ``path`` [H + 1], and ``actions``, ``bonus`` and ``rewards`` [H].
     """
     outcomes = truth.outcomes
     horizon, states = policy.shape
@@ -252,6 +251,7 @@ def draw_episode(
         o = draw_outcome(truth, h, sa, uniforms[h + 1])
         mean = truth.base_reward[sa] + outcomes.bonus[o]
         actions[h] = a
+        bonus[h] = outcomes.bonus[o]
         rewards[h] = realised(truth.noise, o, mean, environment_key, episode, h)
         path[h + 1] = outcomes.next_state[o]
         total += rewards[h]

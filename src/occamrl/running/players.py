@@ -68,7 +68,7 @@ class CompiledPlayer:
         """Learn from the first ``steps`` steps, as :func:`close_episode` does; return the sum of rewards."""
         return close_episode(self.model, self.state, at_rest, path, bonus, reward, actions, steps, ended)
 
-    def evaluate(self, truth: Truth) -> Floats:
+    def evaluate(self, truth: Truth) -> Any:
         """Return the value V^{pi_k}_1 [S] of the policy in play."""
         value_of_policy(self.model, self.state, truth, self._achieved)
         return self._achieved[0]
@@ -85,9 +85,8 @@ class PlainPlayer:
         self.planned_value = math.nan
         self._policy: Any = None  # the policy in play, as it was returned
         self._checked = b""  # its bytes
-        self._table = np.zeros((known.horizon, known.states), dtype=np.int64)
         self._uniforms, self._achieved = scratch(known)
-        self._bits = np.random.Philox(key=0)
+        self._key, self._bits = np.uint64(0), np.random.Philox(key=0)
         self._draw, self._address = np.random.Generator(self._bits), self._bits.state
 
     def reserve(self, episodes: int) -> None:
@@ -103,29 +102,28 @@ class PlainPlayer:
         returns: Floats,
     ) -> tuple[int, int]:
         """Play ``regret.size`` simulated episodes; return the numbers of plans and of pessimistic episodes."""
-        horizon, actions = self.known.horizon, self._table
-        best = truth.optimal_values[0]
-        achieved, pessimistic = best, 0
+        horizon, actions = self.known.horizon, np.zeros((self.known.horizon, self.known.states), dtype=np.int64)
+        best, achieved, bonus, pessimistic = truth.optimal_values[0].tolist(), [], np.zeros(horizon), 0
         for k in range(regret.size):
             episode = first + k
             start = draw_first_state(truth.initial_cumulative, environment_key, episode, self._uniforms)
             if self.open(start, agent_key, episode, actions) & CHANGED or k == 0:
-                achieved = self.evaluate(truth)
+                achieved = self.evaluate(truth).tolist()
             regret[k] = best[start] - achieved[start]
             pessimistic += self.planned_value < best[start] - 1e-9 * horizon
             path, taken = np.empty(horizon + 1, dtype=np.int64), np.empty(horizon, dtype=np.int64)
             rewards = np.empty(horizon)
             path[0] = start
-            returns[k] = draw_episode(
-                truth, environment_key, episode, self._uniforms, actions, path, taken, rewards
-            )
+            numbers = environment_key, episode, self._uniforms
+            returns[k] = draw_episode(truth, *numbers, actions, path, taken, bonus, rewards)
             self._learn(Episode(path, taken, rewards))
         return regret.size, pessimistic
 
     def open(self, start: int, key: np.uint64, episode: int, actions: Ints) -> int:
         """Begin an episode in ``start`` and write its policy to ``actions`` [H, S]; return PLANNED | CHANGED bits."""
-        inner = self._address["state"]
-        inner["key"][0], inner["counter"][3] = key, episode
+        if key != self._key:
+            self._key = self._address["state"]["key"][0] = key
+        self._address["state"]["counter"][3] = episode
         self._bits.state = self._address
         planned = self.learner.plan(self.known, self.state, start, self._draw)
         policy, value = planned if isinstance(planned, tuple) else (planned, math.nan)
@@ -149,9 +147,10 @@ class PlainPlayer:
             policy = policy.astype(np.int64)
             if holds_actions(policy, self.known.actions):
                 return policy
-        if policy.shape == sizes and policy.dtype.kind == "f":
+        elif policy.shape == sizes and policy.dtype.kind == "f":
+            policy = policy.astype(np.float64)
             if (policy >= 0.0).all() and np.allclose(policy.sum(axis=2), 1.0, rtol=0.0, atol=1e-9):
-                return policy.astype(np.float64)
+                return policy
         raise ContractError(
             f"{type(self.learner).__name__}.plan returned {policy.dtype}{list(policy.shape)}; expected actions in "
             f"[0, {sizes[2]}) as integers {list(sizes[:2])}, or their probabilities {list(sizes)}"
@@ -172,7 +171,7 @@ class PlainPlayer:
         self._learn(Episode(np.array(states, dtype=np.int64), np.array(taken, dtype=np.int64), came))
         return float(came.cumsum()[-1]) if came.size else 0.0
 
-    def evaluate(self, truth: Truth) -> Floats:
+    def evaluate(self, truth: Truth) -> Any:
         """Return the value V^{pi_k}_1 [S] of the policy in play."""
         kernel = truth.outcomes, truth.probability, truth.base_reward
         if self._policy.ndim == 3:
