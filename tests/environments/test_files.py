@@ -22,7 +22,6 @@ from occamrl.running.storage import (
     algorithm_from_tree,
     algorithm_to_tree,
     fingerprint,
-    known_fingerprint,
     known_from_tree,
     known_to_tree,
     read_document,
@@ -84,7 +83,7 @@ def test_a_file_tells_whether_rewards_were_known() -> None:
         assert known_from_tree(tree).rewards_known is known.rewards_known
         with pytest.raises(CheckpointError, match="rewards_known 1"):
             known_from_tree({**tree, "rewards_known": 1})
-    assert known_fingerprint(MDP.known) != known_fingerprint(MDP.known.without_rewards)
+    assert fingerprint(MDP.known) != fingerprint(MDP.known.without_rewards)
 
 
 def test_an_algorithm_that_no_file_can_hold_has_to_be_given_again(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from occamrl.errors import EnvironmentFailure, EnvironmentFault, EpisodeCutShort
 from occamrl.protocols import Floats
 from occamrl.running.phases import PhaseWalk
 from occamrl.running.result import EnvironmentInfo, Result
-from occamrl.running.storage import known_fingerprint
+from occamrl.running.storage import fingerprint
 
 ROOM = 64  # episodes reserved at a time
 BLOCK = 256  # reset seeds drawn at a time
@@ -80,7 +80,7 @@ class EnvironmentSource:
         environment, before = self.environment, earlier.environment
         if before is None:
             raise ParameterError("continue_from", got="a run in the simulator", expected="the result of learn")
-        if known_fingerprint(self.known) != known_fingerprint(earlier.known):
+        if fingerprint(self.known) != fingerprint(earlier.known):
             expected = f"an environment with the sizes and rewards of {before.name}"
             raise ParameterError("env", got=f"{environment!r}", expected=expected)
         if environment.rewards != before.rewards:

@@ -527,6 +527,17 @@ def _feed(digest: Any, value: object) -> None:
 FORMAT = 2
 LARGEST = 16 * 2**30
 _DOCUMENT = "document"
+_BAD_ZIP = (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError)
+_DAMAGE = (OSError, ValueError, EOFError, LookupError, MemoryError, RuntimeError, SyntaxError, *_BAD_ZIP)
+_SCALARS: dict[str, type[Any]] = {
+    "label": str,
+    "problem": str,
+    "seed": int,
+    "plans": int,
+    "pessimistic_episodes": int,
+    "steps": int,
+    "wall_time": float,
+}
 _DIGEST = 64  # hexadecimal digits, at the end of the file
 
 
@@ -541,14 +552,8 @@ def save(result: Result, path: str | Path, *, tag: str = "") -> None:
     document = {
         "format": FORMAT,
         "tag": tag,
-        "label": result.label,
-        "seed": result.seed,
-        "plans": result.plans,
-        "pessimistic_episodes": result.pessimistic_episodes,
-        "wall_time": result.wall_time,
-        "steps": result.steps,
+        **{name: getattr(result, name) for name in _SCALARS},
         "cut_short": list(result.cut_short),
-        "problem": result.problem,
         "environment": None
         if info is None
         else {
@@ -589,8 +594,8 @@ def load(
     FileNotFoundError
     """
     path, problem = Path(path), None if mdp is None else as_mdp(mdp)
-    document, arrays = read_document(path)
     try:
+        document, arrays = read_document(path)
         if problem is not None and document["problem"] != problem.fingerprint:
             raise CheckpointError(f"{path}: problem", got=document["problem"], expected=problem.fingerprint)
         if agent is not None and document["agent"] != fingerprint(agent):
@@ -606,14 +611,8 @@ def load(
         tree = put_together(document["tree"], arrays)
         info = document["environment"]
         return Result(
-            label=str(document["label"]),
-            seed=int(document["seed"]),
-            plans=int(document["plans"]),
-            pessimistic_episodes=int(document["pessimistic_episodes"]),
-            wall_time=float(document["wall_time"]),
-            steps=int(document["steps"]),
+            **{name: kind(document[name]) for name, kind in _SCALARS.items()},
             cut_short=tuple(int(episode) for episode in document["cut_short"]),
-            problem=str(document["problem"]),
             environment=None
             if info is None
             else EnvironmentInfo(
@@ -676,11 +675,9 @@ def read_arrays(path: Path) -> Arrays:
                 _require_honest(info, archive, len(content))
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
-    except (RecordError, OSError, ValueError, EOFError, LookupError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
+    except _DAMAGE as error:
         got = error.got if isinstance(error, RecordError) else f"{type(error).__name__}: {error}"
         raise CheckpointError(str(path), got=got, expected="a whole checkpoint") from error
-    except (MemoryError, NotImplementedError, RuntimeError, SyntaxError) as error:
-        raise CheckpointError(str(path), got=f"{type(error).__name__}: {error}", expected="a checkpoint") from error
 
 
 def _require_honest(info: zipfile.ZipInfo, archive: zipfile.ZipFile, size: int) -> None:
@@ -723,8 +720,3 @@ def known_from_tree(tree: Any) -> Known:
     if not isinstance(tree["rewards_known"], bool):
         raise CheckpointError("known", got=f"rewards_known {tree['rewards_known']!r}", expected="true or false")
     return Known(states, actions, horizon, base, rewards, tree["rewards_known"])
-
-
-def known_fingerprint(known: Known) -> str:
-    """Return a hash of sizes and rewards."""
-    return fingerprint(known_to_tree(known))
