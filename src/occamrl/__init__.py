@@ -55,12 +55,8 @@ _HOMES = {
     "Result": "occamrl.running.result",
     "Experiment": "occamrl.experiments.execution",
     "load": "occamrl.experiments.records",
-    "Interaction": "occamrl.running.environments",
-    "save_checkpoint": "occamrl.running.storage",
-    "load_checkpoint": "occamrl.running.storage",
     "learn": "occamrl.running.run",
     "Agent": "occamrl.running.agent",
-    "Learned": "occamrl.running.result",
     "FiniteEnvironment": "occamrl.envs.wrapper",
     "Discretiser": "occamrl.envs.spaces",
     "inconsistency": "occamrl.envs.spaces",
@@ -113,13 +109,11 @@ __all__ = [  # spelled out, so that tools can read it
     "FiniteMDP",
     "Greedy",
     "Grid",
-    "Interaction",
     "Interrupted",
     "InvalidInput",
     "Known",
     "Ladder",
     "LadderSpec",
-    "Learned",
     "Learner",
     "LinearFamily",
     "LinearLadder",
@@ -154,13 +148,11 @@ __all__ = [  # spelled out, so that tools can read it
     "inconsistency",
     "learn",
     "load",
-    "load_checkpoint",
     "make_problem",
     "preflight",
     "read_ladder",
     "read_log",
     "run",
-    "save_checkpoint",
     "select",
     "stream",
     "supports",
@@ -198,10 +190,8 @@ if TYPE_CHECKING:
     from occamrl.registry import make_problem
     from occamrl.running.agent import Agent
     from occamrl.running.callbacks import Callback, MLflow, TensorBoard, WeightsAndBiases
-    from occamrl.running.environments import Interaction
-    from occamrl.running.result import Learned, Result
+    from occamrl.running.result import Result
     from occamrl.running.run import learn, run
-    from occamrl.running.storage import load_checkpoint, save_checkpoint
     from occamrl.seeding import stream
     from occamrl.selectors.arl_gen import ARLGen
     from occamrl.selectors.arl_lin import ARLLin, ARLLinDim, ARLLinNorm

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from occamrl.envs.wrapper import FiniteEnvironment
     from occamrl.experiments.execution import Experiment, Options
     from occamrl.protocols import Agent
-    from occamrl.running.result import Learned
+    from occamrl.running.result import Result
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 UNDECIDED = {"not enough data": 3, "outside": 4}  # verdicts of `select` that name no class
@@ -413,16 +413,16 @@ def _forecast(found: Preflight | None, spec: LadderSpec, environment: FiniteEnvi
     )
 
 
-def as_data(result: Learned, spec: LadderSpec) -> dict[str, Any]:
+def as_data(result: Result, spec: LadderSpec) -> dict[str, Any]:
     """Return a result as plain data, in the environment's own unit."""
     verdict = result.verdict
     about: dict[str, Any] = {
-        "environment": result.place.name,
+        "environment": result.environment.name if result.environment is not None else None,
         "episodes": result.total_episodes,
         "steps": result.steps,
         "realised_return_per_episode": result.total_return / max(1, result.total_episodes),
         "regret": result.total_regret,
-        "regret_unknown_because": result.place.why_not or None,
+        "regret_unknown_because": (result.environment.why_not or None) if result.environment is not None else None,
     }
     if "chosen" in verdict:
         about |= {

@@ -132,7 +132,7 @@ class EpisodeLearner(Protocol):
 class Phase:
     """Who plays the next episodes, for how long, and why."""
 
-    learner: Learner
+    learner: Any  # a Learner or an EpisodeLearner
     state: Any  # the learner's arrays; when the phase is over, go on from PhaseOutcome.state
     episodes: int | None = None  # None: as long as the run lasts
     epoch: int = 0
@@ -170,7 +170,7 @@ class Selector(Protocol):
         """Take note of a phase that has ended."""
 
 
-Agent = Learner | Selector
+Agent = Learner | EpisodeLearner | Selector
 
 
 @runtime_checkable

@@ -57,20 +57,13 @@ from occamrl.experiments.records import (
     to_parquet,
 )
 from occamrl.experiments.spec import FORMAT, Cell, Spec, expand, parse, read_source
-from occamrl.protocols import Agent
-from occamrl.running.phases import KEEP_ALL_UNTIL
+from occamrl.problems.mdp import as_mdp
+from occamrl.protocols import Agent, Phase
+from occamrl.running.environments import Played
 from occamrl.running.result import Result
-from occamrl.running.run import run
-from occamrl.running.storage import (
-    canonical,
-    load_checkpoint,
-    make_folder,
-    save_checkpoint,
-    seal,
-    sha256,
-    sweep,
-    write_whole,
-)
+from occamrl.running.run import CHUNK_SECONDS, Checkpoint, Run, Simulator
+from occamrl.running.storage import canonical, make_folder, seal, sha256, sweep, write_whole
+from occamrl.running.storage import load as load_result
 
 
 @lru_cache(maxsize=1)
@@ -99,10 +92,7 @@ def machine() -> dict[str, str]:
 
 
 CHECKPOINT_SECONDS = 30.0
-_PIECE_SECONDS = 0.5
-_FIRST_PIECE = 16
 _PROGRESS_SECONDS = 1.0
-_LEAST_SHARE = 20.0  # playing takes at least so many times as long as copying curves or writing checkpoints
 
 Say = Callable[[dict[str, Any]], None]
 
@@ -112,11 +102,6 @@ class Settings:
     """How cells are played; none of this changes a result."""
 
     checkpoint_seconds: float = CHECKPOINT_SECONDS
-
-    @property
-    def piece_seconds(self) -> float:
-        """How long a piece may take: between pieces there is time for checkpoints and news."""
-        return min(_PIECE_SECONDS, self.checkpoint_seconds / 2.0)
 
 
 class Stop:
@@ -135,7 +120,7 @@ class Stop:
         return self._event.is_set() or self._also()
 
     def on_signals(self) -> None:
-        """Stop on SIGINT and SIGTERM. While a piece is played, ``run`` listens to SIGINT itself."""
+        """Stop on SIGINT and SIGTERM. While episodes are played, the driver listens to SIGINT itself."""
         signal.signal(signal.SIGINT, self.request)
         signal.signal(signal.SIGTERM, self._terminate)
 
@@ -160,120 +145,67 @@ def play_cell(folder: Folder, cell: Cell, say: Say, stop: Stop, settings: Settin
         return finished
     path = folder.open_cell(cell.id)
     problem, agent = cell.make()
-    result = _resume(folder, cell, problem, agent, say)
-    clock = _Clock(settings)
-    piece, before = _FIRST_PIECE, 0.0 if result is None else result.wall_time
-    while (done := result.total_episodes if result is not None else 0) < cell.episodes:
-        if stop.requested():
-            raise _stopped(cell, result, path)
-        began = time.monotonic()
+    run = Run(agent, Simulator(as_mdp(problem)), cell.seed, earlier=_resume(folder, cell, problem, agent, say))
+    checkpoint = Checkpoint(path / "checkpoint.npz", settings.checkpoint_seconds, _tag(cell))
+    written = 0.0  # when progress.json was
+
+    def tell(phase: Phase, played: Played) -> bool:
+        nonlocal written
+        news = {
+            "episodes": run.episodes,
+            "total": cell.episodes,
+            "regret": run.recorder.total_regret,
+            "rate": run.rate,
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "time": time.time(),
+        }
+        say({"event": "progress", "cell": cell.id, **news})
+        if time.monotonic() - written >= _PROGRESS_SECONDS:
+            write_whole(path / "progress.json", canonical(jsonable(news)).encode(), durable=False)
+            written = time.monotonic()
+        return not stop.requested()
+
+    interrupted = stop.requested()
+    if not interrupted and run.episodes < cell.episodes:
+        seconds = min(CHUNK_SECONDS, settings.checkpoint_seconds / 2.0)
         try:
-            result = run(
-                agent,
-                problem,
-                episodes=min(piece, cell.episodes - done),
-                seed=cell.seed,
-                progress=False,
-                keep_all_until=KEEP_ALL_UNTIL,
-                continue_from=result,
-            )
-        except Interrupted as interruption:
-            partial: Any = interruption.result
-            raise _stopped(cell, partial, path) from None
-        spent, played = time.monotonic() - began, result.wall_time - before
-        clock.played(result.total_episodes - done, spent)
-        if done:  # the first piece may include compilation
-            goal = max(settings.piece_seconds, _LEAST_SHARE * (spent - played))
-            piece = max(1, int(piece * min(2.0, max(0.5, goal / max(spent, 1e-9)))))
-        before = result.wall_time
-        _tell(folder, cell, result, say, clock)
-        if result.total_episodes < cell.episodes and clock.checkpoint_due():
-            save_checkpoint(result, path / "checkpoint.npz", tag=_tag(cell))
-            clock.saved()
-    assert result is not None  # noqa: S101  # a cell has at least one episode
-    return _record(folder, cell, result)
-
-
-class _Clock:
-    """When to say something, when to write a checkpoint, and how fast it goes."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.due = time.monotonic() + settings.checkpoint_seconds
-        self.began = 0.0
-        self.told = 0.0
-        self.episodes = 0
-        self.seconds = 0.0
-        self.pieces = 0
-
-    def played(self, episodes: int, seconds: float) -> None:
-        self.pieces += 1
-        if self.pieces == 2:  # forget the one with the compilation
-            self.episodes, self.seconds = 0, 0.0
-        self.episodes += episodes
-        self.seconds += seconds
-
-    @property
-    def rate(self) -> float:
-        return self.episodes / max(self.seconds, 1e-9)
-
-    def checkpoint_due(self) -> bool:
-        self.began = time.monotonic()
-        return self.began >= self.due
-
-    def saved(self) -> None:
-        now = time.monotonic()
-        self.due = now + max(self.settings.checkpoint_seconds, _LEAST_SHARE * (now - self.began))
-
-    def progress_due(self) -> bool:
-        due = time.monotonic() - self.told >= _PROGRESS_SECONDS
-        if due:
-            self.told = time.monotonic()
-        return due
+            run.play(cell.episodes - run.episodes, progress=False, checkpoint=checkpoint, after=tell, seconds=seconds)
+        except Interrupted:
+            interrupted = True
+    if interrupted or run.episodes < cell.episodes:
+        (path / "progress.json").unlink(missing_ok=True)
+        if not run.episodes:
+            raise Stopped("stopped before the first episode")
+        checkpoint.write(run.result())
+        raise Stopped(f"stopped after episode {run.episodes:,}")
+    return _record(folder, cell, run.result())
 
 
 def _resume(folder: Folder, cell: Cell, problem: Any, agent: Agent, say: Say) -> Result | None:
-    """Return the result up to the checkpoint, if there is one that can be used."""
+    """Return the result up to the checkpoint, if there is one that can be used; put one that cannot aside."""
     path = folder.cell(cell.id) / "checkpoint.npz"
     if not path.exists() and not path.is_symlink():
         return None
     try:
-        result = load_checkpoint(agent, problem, path, tag=_tag(cell))
+        result = load_result(path, agent, problem, tag=_tag(cell))
         if result.seed != cell.seed or result.total_episodes > cell.episodes:
             raise CheckpointError(str(path), got="a checkpoint of another run", expected=f"one of cell {cell.id}")
     except (CheckpointError, FileNotFoundError) as error:
-        say({"event": "warning", "cell": cell.id, "text": f"{error}; the cell starts anew"})
-        path.unlink(missing_ok=True)
+        aside = path.with_name(f"{path.name}.unused")
+        try:
+            path.replace(aside)
+        except OSError as failure:
+            raise StorageError(aside, failure) from failure
+        text = f"{error}; the cell starts anew, and the checkpoint is kept as {aside.name}"
+        say({"event": "warning", "cell": cell.id, "text": text})
         return None
     return result
-
-
-def _stopped(cell: Cell, result: Result | None, path: Path) -> Stopped:
-    (path / "progress.json").unlink(missing_ok=True)
-    if result is None:
-        return Stopped("stopped before the first episode")
-    save_checkpoint(result, path / "checkpoint.npz", tag=_tag(cell))
-    return Stopped(f"stopped after episode {result.total_episodes:,}")
 
 
 def _tag(cell: Cell) -> str:
     """Return what a checkpoint must agree with: this cell, computed by these versions."""
     return canonical({"cell": cell.id, "versions": versions()})
-
-
-def _tell(folder: Folder, cell: Cell, result: Result, say: Say, clock: _Clock) -> None:
-    news = {
-        "episodes": result.total_episodes,
-        "total": cell.episodes,
-        "regret": result.total_regret,
-        "rate": clock.rate,
-        "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "time": time.time(),
-    }
-    say({"event": "progress", "cell": cell.id, **news})
-    if clock.progress_due():
-        write_whole(folder.cell(cell.id) / "progress.json", canonical(jsonable(news)).encode(), durable=False)
 
 
 def _record(folder: Folder, cell: Cell, result: Result) -> dict[str, Any]:
