@@ -13,15 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-import gymnasium as gym
 import numpy as np
-from gymnasium import spaces
 
 from occamrl import seeding
 from occamrl._core.loop import PLANNED, draw_episode, draw_first_state
-from occamrl._core.rows import RowTable
 from occamrl.errors import ContractError, FamilyError, ParameterError
 from occamrl.learners.rewards import RewardsPerPair
+from occamrl.learners.ucrl_vtr import FiniteState
 from occamrl.models.family import Family, Rows, sample_rows
 from occamrl.models.finite import FiniteFamily
 from occamrl.problems.mdp import FiniteMDP, as_mdp
@@ -246,9 +244,9 @@ def _arrays(state: Any, path: str = "state") -> Iterator[tuple[str, np.ndarray[A
     """Walk through the arrays of a state."""
     if isinstance(state, np.ndarray):
         yield path, state
-    elif isinstance(state, RowTable):  # how much room it has depends on how a run is cut into pieces
-        for name in ("key", "visits", "target_sum"):
-            yield f"{path}.{name}", getattr(state, name)[: state.used[0]]
+    elif isinstance(state, FiniteState):  # how much room it has depends on how a run is cut into pieces
+        for number, part in enumerate(state.arrays()):
+            yield f"{path}[{number}]", part
     elif isinstance(state, tuple) and hasattr(state, "_fields"):
         for name in state._fields:
             yield from _arrays(getattr(state, name), f"{path}.{name}")

@@ -17,7 +17,6 @@ from occamrl.models.family import Rows, design, ellipsoid_values, sample_rows, s
 from occamrl.models.linear import AggregationFamily
 from occamrl.problems.classic import RiverSwim, RiverZones
 from occamrl.problems.mixtures import MemoryWalk
-from tests.stepping import Steps
 
 RIVER = RiverZones(states=6, horizon=5, zones=3, partitions=(1, 3, 6))
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from occamrl._core.regression import invert_factor, solve
 from occamrl.learners.linear_regression import absorb
 from occamrl.learners.linear_state import TOUCHED
+
+from occamrl._core.regression import invert_factor, solve
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.problems.mdp import FiniteMDP

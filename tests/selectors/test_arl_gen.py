@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from occamrl.learners.finite_rows import ALIVE, CLASS, EPISODES, MEMBER
 from scipy.stats import binom
 
 import occamrl as orl
@@ -13,7 +14,6 @@ from occamrl._core.loop import draw_outcome, draw_start
 from occamrl._core.rng import fill_uniforms
 from occamrl.checks import check_selector, episode_by_episode
 from occamrl.errors import InvalidInput
-from occamrl.learners.finite_rows import ALIVE, CLASS, EPISODES, MEMBER
 from occamrl.problems.mixtures import SparseLadder
 from occamrl.seeding import key
 from tests.stepping import Steps

@@ -14,6 +14,8 @@ Shared arguments: ``outcomes`` (:class:`occamrl.protocols.Outcomes`), ``probabil
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from occamrl._core.compile import compiled, entry, hot
@@ -50,9 +52,8 @@ def solve_optimal(outcomes: Outcomes, probability: Floats, base_reward: Floats, 
 def optimal_values(outcomes: Outcomes, probability: Floats, base_reward: Floats, states: int, horizon: int) -> Floats:
     """Return V* [H + 1, S]."""
     values = np.zeros((horizon + 1, states))
-    parts = (np.require(part, requirements=["C", "W"]) for part in (*outcomes, probability, base_reward))
-    start, next_state, bonus, p, base = parts
-    solve_optimal(Outcomes(start, next_state, bonus), p, base, values)
+    parts: list[Any] = [np.require(part, requirements=["C", "W"]) for part in (*outcomes, probability, base_reward)]
+    solve_optimal(Outcomes(*parts[:3]), parts[3], parts[4], values)
     return values
 
 

@@ -190,10 +190,9 @@ def play(
     """
     horizon, states = truth.optimal_values.shape[0] - 1, truth.optimal_values.shape[1]
     policy = np.zeros((horizon, states), dtype=np.int64)
-    keys = environment_key, agent_key
-    scratch = uniforms, achieved, policy, empty_path(horizon)
-    made: tuple[int, int] = play_episodes(model, state, truth, *keys, first_episode, regret, returns, *scratch)
-    return made
+    path = empty_path(horizon)
+    keys, scratch = (environment_key, agent_key), (uniforms, achieved)
+    return play_episodes(model, state, truth, *keys, first_episode, regret, returns, *scratch, policy, path)
 
 
 @entry

@@ -77,30 +77,8 @@ from occamrl.protocols import Agent, Floats
 from occamrl.running.storage import canonical, read_plain, sha256
 from occamrl.selectors.references import REFERENCES, oracle
 
-# field                  words (a number stands for itself)
-# =====================  =================================================================================================
-# of type FeatureMap     "problem": the problem's own phi; "tabular": one-hot; "support": phi on the coordinates that
-#                        matter; { restrict = [0, 3] }: phi on these. By default "problem" if it has a phi, else "tabular"
-# norm_bound             "true": the norm of the parameter of these features; "sqrt(SA)"; "4 * true", "2 * sqrt(SA)"
-# delta                  "1/K"
-# of type FiniteMDP      "problem" (the default)
-# of type FiniteFamily   { random = n, seed = 0 }: the problem's kernel and n random ones
-# of type Ladder         "problem": the ladder that the problem brings along; { sizes = [2, 8, 32], true = 2, seed = 0 }:
-#                        nested finite families of random kernels, which the problem's kernel joins in class ``true``,
-#                        counted from 1. By default "problem" if it has one
-# of type Rewards        "known", { per_pair = "bernstein" }, { linear = [[[...]]], norm_bound = 1.0 }: see
-#                        :mod:`occamrl.learners.rewards`
-# =====================  =================================================================================================
-# The references of a selector (:mod:`occamrl.selectors.references`) are named like agents: ``name = "oracle"``,
-# ``"largest"`` or ``"smallest"`` with ``parameters = { selector = "ARLLinDim", norm_bound = "true" }``, the selector's
-# name and its parameters. What the oracle knows is the problem's own theta, or the smallest class that holds its kernel.
-# A problem's own parameters are as in Python; beside them any problem takes ``reward_noise = "bernoulli"``, ``"beta"`` or
-# ``{ beta = 50.0 }`` (:mod:`occamrl.problems.mdp`).
-
-
 _PRODUCT = re.compile(r"(?:\s*([0-9.eE+-]+)\s*\*)?\s*(true|sqrt\(SA\))\s*")
 _FEATURES = ("problem", "tabular", "support")
-=======
 FORMAT = 1
 LARGEST_SPEC = 2**20
 MOST_CELLS = 100_000

@@ -156,6 +156,11 @@ class Family(ABC):
 
     @property
     @abstractmethod
+    def size(self) -> int:
+        """The number of kernels of a list, or of parameters."""
+
+    @property
+    @abstractmethod
     def extent(self) -> str:
         """How large the family is, as a short text."""
 

@@ -108,6 +108,11 @@ class AggregationFamily(Family):
         return cls(partition=np.arange(states), moves=moves)
 
     @property
+    def size(self) -> int:
+        """The number of parameters."""
+        return int(self.features.dimension)
+
+    @property
     def extent(self) -> str:
         """How many blocks the partition has."""
         return f"{self.blocks} blocks"
@@ -279,6 +284,11 @@ class LinearFamily(Family):
         self.features = features
         self.norm_bound = float(norm_bound)
         self.basis = np.linalg.qr(matrix)[0] if coordinates is None and basis is not None else matrix  # orthonormal
+
+    @property
+    def size(self) -> int:
+        """The number of dimensions."""
+        return self.dimension
 
     @property
     def extent(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl._core.rows import RowTable, require_sound
+from occamrl._core.arena import same_layout
 from occamrl.errors import CheckpointError, ContractError, ParameterError
 from occamrl.protocols import Agent, EpisodeLearner, Floats, Ints, Known, Learner, Phase, PhaseOutcome, Selector
 from occamrl.running.players import PlainPlayer, player
@@ -257,7 +257,12 @@ class PhaseWalk:
                 raise CheckpointError(name, got=tree[name], expected=f"an integer from 0 to {limit}")
         walk.played, walk.plans, walk.returned = tree["played"], tree["plans"], float(tree["returned"])
         plain_learner = isinstance(walk.player, PlainPlayer)
-        walk.player.state = (_replace if plain_learner else _overwrite)(walk.state, tree["state"])
+        if plain_learner:
+            walk.player.state = _replace(walk.state, tree["state"])
+        else:
+            grow = getattr(phase.learner, "grown_like", None)  # of learners whose states grow
+            fresh = walk.state if grow is None else grow(walk.state, tree["state"])
+            walk.player.state = _overwrite(fresh, tree["state"])
         return walk
 
 
@@ -273,7 +278,7 @@ def _replace(state: Any, saved: Any) -> Any:
 def _overwrite(state: Any, saved: Any, path: str = "state") -> Any:
     """Return ``saved``, in the arrays of ``state``, which the selector's memory may share.
 
-    Compiled code trusts sizes, so a saved state must have those of a fresh one. Only a table of rows may have grown.
+    Compiled code trusts sizes, so a saved state must have those of a fresh one, and an arena its layout.
     """
     if type(state) is not type(saved):
         raise CheckpointError(path, got=type(saved).__name__, expected=type(state).__name__)
@@ -283,8 +288,7 @@ def _overwrite(state: Any, saved: Any, path: str = "state") -> Any:
             raise CheckpointError(path, got=got, expected=expected)
         state[...] = saved
         return state
-    if isinstance(state, RowTable):
-        require_sound(saved, path)
-        return saved
+    if state._fields == ("floats", "ints") and not same_layout(state, saved):
+        raise CheckpointError(path, got="fields of another layout", expected="those of a fresh state")
     pairs = zip(state._fields, state, saved, strict=True)
     return type(saved)(*(_overwrite(ours, theirs, f"{path}.{name}") for name, ours, theirs in pairs))

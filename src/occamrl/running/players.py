@@ -60,6 +60,7 @@ class CompiledPlayer:
 
     def open(self, start: int, key: np.uint64, episode: int, actions: Ints) -> int:
         """Begin an episode in ``start`` and write its policy to ``actions`` [H, S]; return PLANNED | CHANGED bits."""
+        self._actions = actions
         return open_episode(self.model, self.state, start, key, episode, actions)
 
     def close(
@@ -70,7 +71,7 @@ class CompiledPlayer:
 
     def evaluate(self, truth: Truth) -> Any:
         """Return the value V^{pi_k}_1 [S] of the policy in play."""
-        value_of_policy(self.model, self.state, truth, self._achieved)
+        value_of_policy(self.model, self.state, truth, self._actions, self._achieved)
         return self._achieved[0]
 
 

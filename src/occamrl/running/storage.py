@@ -45,7 +45,7 @@ from occamrl.errors import CheckpointError, RecordError, StorageError
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
 from occamrl.models.features import FeatureMap, shared_blocks
 from occamrl.models.finite import FiniteFamily
-from occamrl.models.ladder import Ladder, LinearLadder
+from occamrl.models.ladder import Ladder
 from occamrl.models.linear import AggregationFamily, LinearFamily
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Agent, EpisodeLearner, Ints, Known, Learner, Outcomes, Problem, Selector
@@ -362,7 +362,7 @@ def algorithm_to_tree(value: Any, arrays: Arrays) -> Any:
         case FiniteFamily():
             about = {"theta": _tree(value.theta, arrays), "reach": value.reach}
             return {"family": algorithm_to_tree(value.features, arrays), **about}
-        case Ladder():
+        case Ladder(finite=True):
             about = {"level": _tree(value.level, arrays), "reach": value.reach}
             return {"ladder": algorithm_to_tree(value.family, arrays), **about}
         case LinearFamily():
@@ -370,7 +370,7 @@ def algorithm_to_tree(value: Any, arrays: Arrays) -> Any:
             return {"linear": algorithm_to_tree(value.features, arrays), **about}
         case AggregationFamily():
             return {"aggregation": _tree(value.partition, arrays), "moves": _tree(value.moves, arrays)}
-        case LinearLadder():
+        case Ladder():
             return {"linear ladder": [algorithm_to_tree(rung, arrays) for rung in value.rungs]}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = [each.name for each in dataclasses.fields(value) if each.init]
@@ -411,7 +411,7 @@ def algorithm_from_tree(tree: Any, arrays: Arrays) -> Any:
         case {"aggregation": partition, "moves": moves}:
             return AggregationFamily(partition=put_together(partition, arrays), moves=put_together(moves, arrays))
         case {"linear ladder": list(rungs)}:
-            return LinearLadder([algorithm_from_tree(rung, arrays) for rung in rungs])
+            return Ladder([algorithm_from_tree(rung, arrays) for rung in rungs])
         case {"algorithm": str(name), "fields": dict(fields)}:
             return _algorithm_class(name)(**{key: algorithm_from_tree(part, arrays) for key, part in fields.items()})
         case {"plain": plain}:
@@ -429,13 +429,9 @@ def _ladder(family: FiniteFamily, level: Any, reach: Any) -> Ladder:
     sound = isinstance(level, np.ndarray) and level.dtype == np.int64 and level.shape == (family.size,)
     if not (sound and level[0] == 0 and set(np.diff(level).tolist()) <= {0, 1}):
         raise CheckpointError("ladder", got="levels that are not 0, ..., M - 1 in order", expected="a ladder's levels")
-    made: Ladder = object.__new__(Ladder)
-    made._set(family, level)
-    if reach is not None:
-        if not isinstance(reach, list) or len(reach) != made.classes:
-            raise CheckpointError("reach", got=reach, expected=f"a list of {made.classes} numbers")
-        made.reach = [_reach(value) for value in reach]
-    return made
+    if reach is not None and (not isinstance(reach, list) or len(reach) != int(level[-1]) + 1):
+        raise CheckpointError("reach", got=reach, expected=f"a list of {int(level[-1]) + 1} numbers")
+    return Ladder.of_levels(family, level, None if reach is None else [_reach(value) for value in reach])
 
 
 def _algorithm_class(name: str) -> Any:
