@@ -21,6 +21,7 @@ import numpy as np
 
 import occamrl as orl
 from occamrl.problems.boxes import ContinuousInventory, ContinuousProblem, MountainCar, Pendulum
+from occamrl.selectors.references import largest, oracle
 
 
 class Case(NamedTuple):
@@ -78,7 +79,7 @@ def measure(problem: ContinuousProblem, finest: int, episodes: int, seeds: int) 
     """Return what one truth gave at one resolution."""
     features, sims = orl.FeatureMap(problem.phi), orl.Simulators(problem.phi, names=problem.names)
     selector = orl.ARLLinDim(features=features, norm_bound=1.0)
-    agents = {TOLD: selector.told(problem.theta), SELECTED: selector, FULL: selector.everything()}
+    agents = {TOLD: oracle(selector, problem.theta), SELECTED: selector, FULL: largest(selector)}
     runs: dict[str, list[Any]] = {name: [] for name in agents}
     for seed in range(seeds):
         for name, agent in agents.items():

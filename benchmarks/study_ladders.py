@@ -24,6 +24,7 @@ from occamrl.problems.lakes import PatchyIce
 from occamrl.problems.mixtures import MemoryWalk, SparseLadder, SparseMixture
 from occamrl.problems.operations import Pricing
 from occamrl.report.figures import compare
+from occamrl.selectors.references import largest, oracle, smallest
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,9 @@ def usual(ladder: orl.Ladder, m: int) -> dict[str, Any]:
         "ARL-GEN, epochs": orl.ARLGen(ladder=ladder, test="epoch"),
         "safe": orl.ARLGen(ladder=ladder, safe=True),
         "guard": orl.ARLGen(ladder=ladder, guard=True),
-        f"told F_{m}": orl.LadderOracle(ladder=ladder, m=m),
-        "F_M": orl.LadderNonAdaptive(ladder=ladder),
-        "F_1": orl.LadderSmallest(ladder=ladder),
+        f"told F_{m}": oracle(ladder, m),
+        "F_M": largest(ladder),
+        "F_1": smallest(ladder),
     }
 
 
@@ -178,8 +179,8 @@ def pays(seeds: int, figure: Path | None) -> None:
                 runs = play(
                     {
                         "ARL-GEN": orl.ARLGen(ladder=ladder),
-                        "told": orl.LadderOracle(ladder=ladder, m=m),
-                        "F_M": orl.LadderNonAdaptive(ladder=ladder),
+                        "told": oracle(ladder, m),
+                        "F_M": largest(ladder),
                     },
                     problem,
                     2**14 - 2,

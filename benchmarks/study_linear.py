@@ -1,4 +1,4 @@
-"""Selection in linear kernel MDPs, measured: ARL-LIN(dim) and ARL-LIN(norm) against what they are read against.
+"""Selection in linear kernel MDPs, measured: ARL-LIN(dim) and ARL-LIN(norm) against their references.
 
 Regret does not depend on the machine; times do. Every line is a mean over seeds with a 95% bootstrap interval.
 
@@ -29,6 +29,7 @@ import occamrl as orl
 from occamrl.problems.mixtures import SparseMixture
 from occamrl.protocols import Agent, Floats
 from occamrl.running.result import Result
+from occamrl.selectors.references import largest, oracle
 
 SEEDS = 10
 
@@ -98,21 +99,13 @@ def dimension(case: Case) -> None:
     """Print the table of selection by dimension."""
     print("\nK = 300,000, lazy planning 0.2, delta = 0.05, norm_bound = ||theta*||")
     common: dict[str, Any] = {"features": case.features, "norm_bound": case.norm}
-    plain: dict[str, Any] = {**common, "weights": "none", "radius": "unweighted", "target_range": case.mdp.horizon}
-    old = orl.ARLLinDim(**plain, rule="paper", data="fresh", initial_episodes=16)
-    quick = orl.ARLLinDim(**{**plain, "target_range": None}, rule="paper", data="fresh", growth=4.0, threshold=0.5**0.5)
-    line("no weights: all coordinates", orl.NonAdaptive(selector=old), case, 300_000)
-    line("no weights: told the support", orl.Oracle(selector=old, theta=case.theta), case, 300_000)
-    found = line("no weights: paper's rule, fresh, k_0 = 16", old, case, 300_000)
-    print("    seeds:", sorted(round(result.total_regret) for result in found))
-    found = line("no weights: growth 4/2, 0.5^(i/2), R = H-1", quick, case, 300_000)
-    print("    seeds:", sorted(round(result.total_regret) for result in found))
+    plain: dict[str, Any] = {"norm_bound": case.norm, "weights": "none", "radius": "unweighted"}
+    known = case.features.restrict(case.support)
+    line("no weights: all coordinates", orl.UCRLVTRLin(features=case.features, **plain), case, 300_000)
+    line("no weights: oracle", orl.UCRLVTRLin(features=known, **plain), case, 300_000)
     new = orl.ARLLinDim(**common)
-    line("range weights: all coordinates", orl.NonAdaptive(selector=new), case, 300_000)
-    line("range weights: told the support", orl.Oracle(selector=new, theta=case.theta), case, 300_000)
-    line("range weights: paper's rule, fresh", orl.ARLLinDim(**common, rule="paper", data="fresh"), case, 300_000)
-    line("range weights: paper's rule, pooled", orl.ARLLinDim(**common, rule="paper"), case, 300_000)
-    line("range weights: sharp rule, fresh", orl.ARLLinDim(**common, data="fresh"), case, 300_000)
+    line("range weights: all coordinates", largest(new), case, 300_000)
+    line("range weights: oracle", oracle(new, case.theta), case, 300_000)
     line("ARL-LIN(dim), the default", new, case, 300_000)
     line("ARL-LIN(dim), k_0 = 16", orl.ARLLinDim(**common, initial_episodes=16), case, 300_000)
     for bound in (10.0, 100.0):
@@ -135,14 +128,14 @@ def fresh_instances(first_seed: int = 7000) -> list[tuple[str, Case]]:
 
 def instances(case: Case) -> None:
     """Print how much of the gap is closed on instances drawn afresh."""
-    print("\n20 instances, K = 300,000: regret of all coordinates, told the support, ARL-LIN(dim); gap closed")
+    print("\n20 instances, K = 300,000: regret of all coordinates, the oracle, ARL-LIN(dim); gap closed")
     closed = []
     for label, each in fresh_instances():
         new = orl.ARLLinDim(features=each.features, norm_bound=each.norm)
-        agents = (orl.NonAdaptive(selector=new), orl.Oracle(selector=new, theta=each.theta), new)
-        full, told, found = (np.mean([r.total_regret for r in play(agent, each, 300_000)]) for agent in agents)
-        closed.append(float((full - found) / (full - told)))
-        print(f"  {label:<52}{full:>9,.0f}{told:>8,.1f}{found:>8,.1f}{closed[-1]:>8.1%}", flush=True)
+        agents = (largest(new), oracle(new, each.theta), new)
+        full, best, found = (np.mean([r.total_regret for r in play(agent, each, 300_000)]) for agent in agents)
+        closed.append(float((full - found) / (full - best)))
+        print(f"  {label:<52}{full:>9,.0f}{best:>8,.1f}{found:>8,.1f}{closed[-1]:>8.1%}", flush=True)
     print(f"  mean gap closed, in percent: {interval([100 * value for value in closed])}; least {min(closed):.1%}")
 
 
@@ -178,23 +171,22 @@ def norm(case: Case) -> None:
     """Print the table of selection by norm, and the rate of b^(i)."""
     print(f"\nK = 200,000, ||theta*|| = {case.norm:.4g}")
     common: dict[str, Any] = {"features": case.features}
-    plain: dict[str, Any] = {**common, "weights": "none", "radius": "unweighted", "target_range": case.mdp.horizon}
-    line("no weights: told the norm", orl.UCRLVTRLin(**plain, norm_bound=case.norm), case, 200_000)
+    plain: dict[str, Any] = {**common, "weights": "none", "radius": "unweighted"}
+    line("no weights: oracle", orl.UCRLVTRLin(**plain, norm_bound=case.norm), case, 200_000)
     for bound in (10.0, 100.0):
-        old = {**plain, "norm_bound": bound, "regularization": 1.0, "initial_episodes": 100}
-        line(f"no weights, b = {bound:g}: non-adaptive", orl.UCRLVTRLin(**plain, norm_bound=bound), case, 200_000)
-        line(f"no weights, b = {bound:g}: fresh", orl.ARLLinNorm(**old, data="fresh"), case, 200_000)
-        line(f"no weights, b = {bound:g}: pooled", orl.ARLLinNorm(**old), case, 200_000)
-    told = line("told the norm, lambda = 1", orl.UCRLVTRLin(**common, norm_bound=case.norm), case, 200_000)
+        old = orl.ARLLinNorm(**plain, norm_bound=bound, regularization=1.0, initial_episodes=100)
+        line(f"no weights, b = {bound:g}: largest", orl.UCRLVTRLin(**plain, norm_bound=bound), case, 200_000)
+        line(f"no weights, b = {bound:g}: ARL-LIN(norm)", old, case, 200_000)
+    known = line("oracle, lambda = 1", orl.UCRLVTRLin(**common, norm_bound=case.norm), case, 200_000)
     scaled: dict[str, Any] = {**common, "regularization": "scaled"}
-    line("told the norm, lambda = d/(4b^2)", orl.UCRLVTRLin(**scaled, norm_bound=case.norm), case, 200_000)
-    base = np.mean([result.total_regret for result in told])
+    line("oracle, lambda = d/(4b^2)", orl.UCRLVTRLin(**scaled, norm_bound=case.norm), case, 200_000)
+    base = np.mean([result.total_regret for result in known])
     for bound in (10.0, 100.0):
-        line(f"b = {bound:g}: non-adaptive, lambda = 1", orl.UCRLVTRLin(**common, norm_bound=bound), case, 200_000)
-        line(f"b = {bound:g}: non-adaptive, d/(4b^2)", orl.UCRLVTRLin(**scaled, norm_bound=bound), case, 200_000)
+        line(f"b = {bound:g}: largest, lambda = 1", orl.UCRLVTRLin(**common, norm_bound=bound), case, 200_000)
+        line(f"b = {bound:g}: largest, d/(4b^2)", orl.UCRLVTRLin(**scaled, norm_bound=bound), case, 200_000)
         found = line(f"b = {bound:g}: ARL-LIN(norm)", orl.ARLLinNorm(**common, norm_bound=bound), case, 200_000)
         ratio = np.mean([result.total_regret for result in found]) / base
-        print(f"    {ratio:.3f} times the learner told the norm (lambda = 1)")
+        print(f"    {ratio:.3f} times the oracle (lambda = 1)")
         bounds = np.mean([result.phases["norm_bound"].to_pylist() for result in found], axis=0)
         print("    b^(i):", " ".join(f"{value:.3g}" for value in bounds))
         late = np.arange(len(bounds) - 6, len(bounds))
@@ -208,11 +200,11 @@ def scale(case: Case, figure: Path | None = None) -> None:
     """Print how regret and time grow with d, at four non-zero coordinates; draw it on request."""
     print("\n4 non-zero coordinates, K = 20,000: regret and seconds")
     dimensions = (16, 64, 256)
-    drawn: dict[str, list[Floats]] = {"all coordinates": [], "ARL-LIN(dim)": [], "told the support": []}
+    drawn: dict[str, list[Floats]] = {"all coordinates": [], "ARL-LIN(dim)": [], "oracle": []}
     for d in dimensions:
         each = generated(dimension=d, nonzero=4, gamma=0.5, seed=0)
         new = orl.ARLLinDim(features=each.features, norm_bound=each.norm)
-        agents: tuple[Agent, ...] = (orl.NonAdaptive(selector=new), new, orl.Oracle(selector=new, theta=each.theta))
+        agents: tuple[Agent, ...] = (largest(new), new, oracle(new, each.theta))
         for label, agent in zip(drawn, agents, strict=True):
             heavy = d == 256 and label == "all coordinates"
             results = line(f"d = {d}: {label}", agent, each, 20_000, 2 if heavy else SEEDS)
@@ -260,7 +252,7 @@ def control(case: Case) -> None:
     for d in (6, 16):
         each = generated(dimension=d, nonzero=d, gamma=0.5, seed=3)
         new = orl.ARLLinDim(features=each.features, norm_bound=each.norm)
-        full = line(f"d = {d}: all coordinates", orl.NonAdaptive(selector=new), each, 300_000)
+        full = line(f"d = {d}: all coordinates", largest(new), each, 300_000)
         found = line(f"d = {d}: ARL-LIN(dim)", new, each, 300_000)
         ratios = [a.total_regret / b.total_regret for a, b in zip(found, full, strict=True)]
         dropped = sum(len(row["active"]) < d for result in found for row in result.phases.to_pylist())

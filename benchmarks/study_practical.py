@@ -25,6 +25,7 @@ from occamrl.problems.lakes import PatchyIce
 from occamrl.problems.operations import LostSales, MachineReplacement, Pricing, QueueAdmission, Unit, WeekdayInventory
 from occamrl.report.figures import COLOURS, STYLES
 from occamrl.running.result import dress
+from occamrl.selectors.references import largest, oracle, smallest
 
 SELECTED, SAFE, LARGEST, SMALLEST = "ARL-GEN", "ARL-GEN, safe", "largest class", "smallest class"
 
@@ -90,9 +91,9 @@ def measure(problem: Any, case: Case, seeds: int) -> dict[str, Any]:
     agents = {
         SELECTED: orl.ARLGen(ladder=ladder),
         SAFE: orl.ARLGen(ladder=ladder, safe=True),
-        "told the class": orl.LadderOracle(ladder=ladder, m=m),
-        LARGEST: orl.LadderNonAdaptive(ladder=ladder),
-        SMALLEST: orl.LadderSmallest(ladder=ladder),
+        "told the class": oracle(ladder, m),
+        LARGEST: largest(ladder),
+        SMALLEST: smallest(ladder),
     }
     runs = play(agents, problem, episodes, seeds)
     at = np.unique(np.round(np.geomspace(1, episodes, 200)).astype(int)) - 1

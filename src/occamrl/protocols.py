@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from occamrl.errors import ParameterError
+from occamrl.errors import require_integer
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -68,8 +68,7 @@ class Known:
     def of_sizes(cls, *, states: int, actions: int, horizon: int) -> Known:
         """Return what is known of a problem whose rewards are not."""
         for name, size in (("states", states), ("actions", actions), ("horizon", horizon)):
-            if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-                raise ParameterError(name, got=repr(size), expected="an integer >= 1")
+            require_integer(name, size, 1)
         return cls(states, actions, horizon, np.zeros((states, actions)), rewards_known=False)
 
     @cached_property
@@ -133,7 +132,7 @@ class EpisodeLearner(Protocol):
 class Phase:
     """Who plays the next episodes, for how long, and why."""
 
-    learner: Learner
+    learner: Any  # a Learner or an EpisodeLearner
     state: Any  # the learner's arrays; when the phase is over, go on from PhaseOutcome.state
     episodes: int | None = None  # None: as long as the run lasts
     epoch: int = 0
@@ -171,7 +170,7 @@ class Selector(Protocol):
         """Take note of a phase that has ended."""
 
 
-Agent = Learner | Selector
+Agent = Learner | EpisodeLearner | Selector
 
 
 @runtime_checkable

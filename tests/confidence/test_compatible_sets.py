@@ -18,7 +18,6 @@ from occamrl.analysis.supports import (
     compatible_sets,
     fit_sets,
     members_of,
-    set_weights,
     solve_sets,
     threshold,
 )
@@ -157,7 +156,7 @@ def test_minimal_sets_are_those_without_compatible_subsets() -> None:
     assert found.smallest == [(1, 4)]
     assert found.necessary == tuple(j for j in range(6) if all(j in members for members in by_hand))
     assert found.complete
-    weights = set_weights(evidence, (1, 4), positive=True)
+    weights = fit_sets(evidence, np.array([(1, 4)]), positive=True)[3].ravel()
     assert weights == pytest.approx([0.6, 0.4], abs=0.1)
 
 

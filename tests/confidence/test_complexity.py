@@ -21,7 +21,6 @@ from occamrl.analysis.complexity import (
     selection_epoch,
     separation,
 )
-from occamrl.analysis.preflight import after_preflight
 from occamrl.errors import ParameterError
 from occamrl.models.linear import AggregationFamily
 from occamrl.problems.classic import RiverZones
@@ -112,11 +111,9 @@ def test_the_preflight_finds_blind_pairs_where_there_are_some() -> None:
     assert "confirm itself" in str(report)
     worst = max(report.blind, key=lambda pair: pair.loss_per_episode)
     assert worst.episodes_to_reject > 1000
-    agent, again = after_preflight(
-        ladder, pricing.mdp.known, episodes=1000, initial_state=pricing.stock, test_growth=0.2
-    )
-    assert again.safe
+    agent = report.selector(test_growth=0.2)
     assert agent.safe
+    assert agent.test_growth == 0.2
     sparse = SparseLadder()
     report = orl.preflight(orl.Ladder.of_problem(sparse), sparse.mdp.known, episodes=10_000, truths=10, members=10)
     assert not report.safe
@@ -148,8 +145,9 @@ def test_what_a_preflight_counts_as_much_does_not_depend_on_where_rewards_begin(
         known = orl.FiniteMDP(transition=kernel, reward=origin + 0.25 * reward, horizon=horizon).known
         report = orl.preflight(ladder, known, episodes=episodes)
         found.append([(pair.rung, pair.member, pair.truth) for pair in report.blind])
-        agent, again = after_preflight(ladder, known, episodes=episodes, least_loss=100.0)
-        assert not again.blind
+        calm = orl.preflight(ladder, known, episodes=episodes, least_loss=100.0)
+        assert not calm.blind
+        agent = calm.selector()
         assert not agent.safe
         assert not agent.guard
     assert found[0] == found[1]

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from occamrl.learners.finite_rows import ALIVE
 from scipy.stats import binom
 
 from benchmarks import oracle
-from occamrl.learners.finite_rows import ALIVE
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap

@@ -1,4 +1,4 @@
-"""The support rules (M16, M18): the stepwise search against all subsets, and what it must not depend on."""
+"""The support rule (M18 c): the stepwise search against all subsets, and what it must not depend on."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from occamrl.selectors.support_search import (
     detection_limits,
     forward_path,
     log_price,
-    missed_limits,
     penalised_loss,
     sharp_support,
-    thresholded,
 )
 
 
@@ -33,6 +31,21 @@ def rows(draw: np.random.Generator, d: int, count: int, nonzero: int) -> tuple[F
 
 def loss(sigma: Floats, xy: Floats, some: Iterable[int]) -> float:
     return penalised_loss(sigma, xy, some, regularization=1.0, unit=1.0)
+
+
+def missed_limits(sigma: Floats, coordinates: Iterable[int], *, regularization: float, unit: float) -> Floats:
+    """Return, for every coordinate outside D, what its estimate in all coordinates is at most if J(D) <= J([d]) [d].
+
+    That is so for the D of ``sharp_support`` (M18 c); with several steps, for the estimate of any of them.
+    """
+    d, chosen = sigma.shape[-1], list(coordinates)
+    nothing = np.zeros(sigma.shape[:-1])
+    whole, part = (
+        penalised_loss(sigma, nothing, some, regularization=regularization, unit=unit) for some in (range(d), chosen)
+    )
+    spread = np.diagonal(np.linalg.inv(sigma.reshape(-1, d, d)), axis1=1, axis2=2).max(axis=0)
+    limits: Floats = np.sqrt(max(0.0, whole - part) * spread)
+    return limits
 
 
 def test_the_search_finds_the_best_of_all_sets(test_seed: int) -> None:
@@ -128,8 +141,7 @@ def test_a_coordinate_is_taken_in_exactly_from_its_detection_limit_on() -> None:
         assert (two < one) == (expected == [0, 1])
 
 
-def test_thresholds_and_counts() -> None:
-    assert thresholded(np.array([0.5, -0.5, 0.49, 0.0]), 0.5) == [0, 1]  # "at least", in either direction
+def test_prices_of_sets() -> None:
     assert log_price(4, 2) == pytest.approx(np.log(5 * 6))
     assert log_price(4, 4) == pytest.approx(np.log(2))
     parts = sum(np.exp(-log_price(6, m)) * c for m, c in enumerate((1, 6, 15, 20, 15, 6)))

@@ -31,7 +31,7 @@ def test_a_verdict_for_a_person_and_for_a_machine() -> None:
     told = [json.loads(line) for line in out.splitlines()]
     assert [each["agent"] for each in told] == [
         "ARL-GEN",
-        "told the class (the same to both sides)",
+        "oracle (the same to both sides)",
         "largest class",
         "smallest class",
     ]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from occamrl.learners.finite_rows import ALIVE, MEMBER
 
 from benchmarks import oracle
-from occamrl.learners.finite_rows import ALIVE, MEMBER
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from occamrl.learners._planned import PlannedRung
+from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
 
 import occamrl as orl
 from benchmarks import oracle
 from occamrl.errors import ParameterError
-from occamrl.learners._planned import PlannedRung
 from occamrl.learners.rewards import RewardsPerPair
 from occamrl.learners.ucrl_vtr import UCRLVTR
-from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import BernoulliRewards, FiniteMDP

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from occamrl.learners.finite_rows import ALIVE, BEST, FIRST_LOOK, MEMBER
 
 from benchmarks import oracle
-from occamrl.learners.finite_rows import ALIVE, BEST, FIRST_LOOK, MEMBER
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.protocols import Floats
 from occamrl.running.result import Result

@@ -4,22 +4,21 @@ import numpy as np
 import pytest
 
 from benchmarks.simulator_cases import PAIR, currents, uniform_currents
-from occamrl.analysis.supports import (
+from occamrl.analysis.resolution import (
     BLIND,
     SAME_KERNEL,
     UNSEEN,
     WEAK,
-    Supports,
     alike,
     dependences,
     directions,
     possible_rows,
     stack_of,
-    supports,
 )
-from occamrl.envs.simulators import Simulators
+from occamrl.analysis.supports import Supports, supports
 from occamrl.errors import InvalidInput
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl.models.simulators import Simulators
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.running.run import run
 from tests import cases

@@ -10,7 +10,6 @@ import pytest
 from scipy.stats import binom
 
 import occamrl as orl
-from occamrl.analysis.preflight import after_preflight
 from occamrl.checks import check_selector
 from occamrl.models.linear import AggregationFamily
 from occamrl.problems.classic import RiverZones
@@ -116,8 +115,7 @@ def test_the_preflight_of_an_aggregation_ladder() -> None:
     assert report.classes == ["1 blocks", "3 blocks", "6 blocks"]
     assert len(report.rejection) == 2
     assert "3 blocks" in str(report)
-    agent, again = after_preflight(ladder, RIVER.mdp.known, episodes=3000)
-    assert agent.guard == (again.remedy == "guard")
+    assert report.selector().guard == (report.remedy == "guard")
     # The rung is in fact left within a few times what was predicted for a typical truth.
     phases = orl.run(orl.ARLGen(ladder=ladder), RIVER, episodes=3000, seed=1, progress=False).phases.to_pylist()
     assert phases[-1]["since"] <= 30 * report.rejection[0]
@@ -131,7 +129,8 @@ def test_a_class_that_sees_nothing_is_blind() -> None:
     mdp = orl.FiniteMDP(
         transition=[[[1.0, 0.0], [0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]]], reward=[[0.1, 0.0], [0.0, 1.0]], horizon=6
     )
-    agent, report = after_preflight(ladder, mdp.known, episodes=500)
+    report = orl.preflight(ladder, mdp.known, episodes=500)
+    agent = report.selector()
     assert report.blind
     assert agent.guard
     stuck = orl.run(orl.ARLGen(ladder=ladder), mdp, episodes=500, progress=False)

@@ -1,4 +1,4 @@
-"""ARL-LIN(norm) and ARL-LIN: the paper's schedule, valid bounds, and combined radii."""
+"""ARL-LIN(norm) and ARL-LIN: valid bounds, and combined radii."""
 
 from __future__ import annotations
 
@@ -14,74 +14,47 @@ from occamrl.learners.radii import largest_norm
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.problems.mixtures import SparseMixture
-from occamrl.protocols import PhaseOutcome
 from occamrl.running.run import run
-from occamrl.selectors.arl_lin import ARLLin, ARLLinDim, ARLLinNorm, refine, refined_norm, shelf, smallest_norm
+from occamrl.selectors.arl_lin import ARLLin, ARLLinDim, ARLLinNorm, lambda_grid, refine, smallest_norm
+from occamrl.selectors.references import largest
 
 PROBLEM = SparseMixture(states=8, actions=3, horizon=5, dimension=8, nonzero=3, gamma=0.5, seed=0)
 FEATURES, NORM = FeatureMap(PROBLEM.phi), float(np.linalg.norm(PROBLEM.theta))
 
 
-def test_the_paper_s_schedule_to_the_letter() -> None:
-    selector = ARLLinNorm(
-        features=FEATURES,
-        norm_bound=7.0,
-        delta=0.08,
-        initial_episodes=100,
-        data="fresh",
-        radius="paper",
-        weights="none",
-        replan=0.0,
-        regularization=1.0,
-    )
-    known, memory = PROBLEM.mdp.known, selector.start(PROBLEM.mdp.known)
-    expected = [  # epoch, episodes, level, and why
-        (1, 100, 0.08, "k_1 at delta, with the bound that was given"),
-        (2, 200, 0.04, "both change by two"),
-        (3, 400, 0.02, "again"),
-        (4, 800, 0.01, "and again"),
-    ]
-    bound = 7.0
-    for epoch, episodes, level, why in expected:
-        phase = selector.next_phase(known, memory)
-        assert (phase.epoch, phase.episodes) == (epoch, episodes), why
-        assert (phase.facts["level"], phase.facts["norm_bound"]) == pytest.approx((level, bound)), why
-        assert isinstance(phase.learner, UCRLVTRLin)
-        assert not phase.state.xy.any()  # no rows are carried over
-        selector.finish_phase(known, memory, phase, PhaseOutcome(episodes, 1, 0.0, phase.state))
-        assert phase.facts["seen"] == 0
-        bound = refined_norm(phase.learner, known, memory["statistics"])  # b^(i+1): the exact maximum, no minimum taken
-
-
-@pytest.mark.parametrize("data", ["pooled", "fresh"])
-def test_bounds_stay_valid_and_shrink(data: str, test_seed: int) -> None:
+def test_bounds_stay_valid_and_shrink(test_seed: int) -> None:
     """Error rate: below delta = 0.05 by the theorem, and zero in 200 seeds when the test was written."""
-    selector = ARLLinNorm(features=FEATURES, norm_bound=20.0, data=data)
+    selector = ARLLinNorm(features=FEATURES, norm_bound=20.0)
     result = run(selector, PROBLEM.mdp, episodes=30_000, seed=test_seed)
     bounds = np.array(result.phases["norm_bound"].to_pylist())
     assert (bounds >= NORM).all()
     assert bounds[-1] < 3.0
-    if data == "pooled":
-        assert (np.diff(bounds) <= 0.0).all()
-        assert result.pessimistic_episodes == 0
+    assert (np.diff(bounds) <= 0.0).all()
+    assert result.pessimistic_episodes == 0
+    lengths = result.phases["episodes"].to_pylist()
+    assert lengths[:-1] == [16 * 2**i for i in range(len(lengths) - 1)]
 
 
-def test_refined_norm_is_the_maximum_over_the_learner_s_ellipsoid() -> None:
+def test_the_refined_bound_is_the_fixed_point_of_the_largest_norm_in_the_ellipsoid() -> None:
+    """With one lambda, b = min(b, M19) until a round gains less than a thousandth."""
     known = PROBLEM.mdp.known
-    learner = UCRLVTRLin(features=FEATURES, norm_bound=3.0)
-    rows = learner.statistics(known, run(learner, PROBLEM.mdp, episodes=300, seed=0).state)
+    learner = UCRLVTRLin(features=FEATURES, norm_bound=10.0)
+    rows = learner.statistics(known, run(learner, PROBLEM.mdp, episodes=5_000, seed=0).state)
     sigma = rows.gram.reshape(8, 8) + np.eye(8)
-    beta = 0.25 * (np.linalg.slogdet(sigma)[1] + 2.0 * np.log(1.0 / 0.05)) + 9.0
     center = np.asarray(np.linalg.solve(sigma, rows.xy), dtype=np.float64)
-    expected = largest_norm(center, sigma, beta).norm
-    assert refined_norm(learner, known, rows) == pytest.approx(expected, rel=1e-9)
+    noise = 0.25 * (np.linalg.slogdet(sigma)[1] + 2.0 * np.log(1.0 / 0.05))
+    bound, expected = 10.0, largest_norm(center, sigma, noise + 10.0**2).norm
+    assert expected < 0.999 * bound
+    while expected <= 0.999 * bound:
+        bound, expected = expected, largest_norm(center, sigma, noise + expected**2).norm
+    assert refine([learner], known, rows, 10.0, 0.0).learner.norm_bound == pytest.approx(bound, rel=1e-9)
 
 
-def test_every_combination_of_the_shelf_holds_the_truth() -> None:
+def test_every_combination_of_the_lambda_grid_holds_the_truth() -> None:
     """The ellipsoid that plays, with the event of another lambda, computed from its definition."""
     known = PROBLEM.mdp.known
     base = UCRLVTRLin(features=FEATURES, norm_bound=50.0, regularization="scaled")
-    learners = shelf(base, smallest_norm(FEATURES))
+    learners = lambda_grid(base, smallest_norm(FEATURES))
     assert sum(learner.delta for learner in learners) == pytest.approx(base.delta)
     rows = base.statistics(known, run(base, PROBLEM.mdp, episodes=400, seed=0).state)
     chosen, contradicted = refine(learners, known, rows, 50.0, smallest_norm(FEATURES))
@@ -135,10 +108,8 @@ def test_both_at_once(test_seed: int) -> None:
     assert carried == sorted(carried, reverse=True)
     assert min(carried) >= NORM
     assert [row["active"] for row in rows if row["label"] == "exploitation"][-1] == PROBLEM.support.tolist()
-    full = run(selector.everything(), PROBLEM.mdp, episodes=20_000, seed=test_seed)
+    full = run(largest(selector), PROBLEM.mdp, episodes=20_000, seed=test_seed)
     assert result.total_regret < 0.5 * full.total_regret
-    with pytest.raises(OccamRLError, match="data"):
-        ARLLin(features=FEATURES, norm_bound=2.0, data="fresh")
 
 
 def test_an_event_needs_a_larger_regularization() -> None:
@@ -168,12 +139,3 @@ def test_diagnosis_warns_when_a_direction_is_never_excited() -> None:
     about = diagnose(run(ARLLinDim(features=features, norm_bound=NORM), PROBLEM.mdp, episodes=2_000, seed=0))
     assert about.weakest in (1, 8)
     assert any("never excited" in warning for warning in about.warnings)
-
-
-def test_diagnosis_foresees_the_paper_s_lock_in() -> None:
-    paper = ARLLinDim(features=FEATURES, norm_bound=NORM, rule="paper", data="pooled")
-    about = diagnose(run(paper, PROBLEM.mdp, episodes=21_500, seed=0))
-    assert about.gamma is not None
-    epochs = int(np.ceil(np.log2(2.0 / about.gamma)))
-    expected = sum(16 * 36**i + 4 * 6**i for i in range(epochs))
-    assert about.locks_in_at == expected  # i >= log2(2/gamma)

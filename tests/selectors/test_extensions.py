@@ -96,15 +96,14 @@ def test_the_support_is_that_of_all_steps() -> None:
         assert phases[-1]["active"] == expected
 
 
-@pytest.mark.parametrize("data", ["pooled", "fresh"])
-def test_the_norm_bound_shrinks_to_one_that_holds_at_every_step(data: str) -> None:
+def test_the_norm_bound_shrinks_to_one_that_holds_at_every_step() -> None:
     """The last step gives no rows; its parameter, which no plan looks at, must not keep the bound where it was.
 
     From one initial state the first step sees two pairs (s, a) only, which say little about three coordinates.
     """
     mdp = changing(WEIGHTS)
     spread = orl.FiniteMDP(transition=mdp.kernel(), reward=CASE.reward, horizon=4, initial_state=np.full(4, 0.25))
-    agent = orl.ARLLinNorm(features=CASE.features, norm_bound=50.0, kernel="per_step", data=data)
+    agent = orl.ARLLinNorm(features=CASE.features, norm_bound=50.0, kernel="per_step")
     spread_out, from_one = (orl.run(agent, each, episodes=20_000, progress=False) for each in (spread, mdp))
     assert np.isfinite(spread_out.state.values).all()
     moved, slow = (result.phases["norm_bound"].to_pylist() for result in (spread_out, from_one))

@@ -18,7 +18,7 @@ import numpy as np
 
 from occamrl.errors import ParameterError
 from occamrl.running.result import Result
-from occamrl.selectors.arl_lin import EXPLOITATION, ARLLinDim, LinearBase, target_unit
+from occamrl.selectors.arl_lin import EXPLOITATION, LinearSelector, target_range
 
 _ROUNDING = 1e-9  # an eigenvalue of this size is zero
 _FLAT = 0.1  # an eigenvalue that grows slower than k^0.1 does not grow for the purposes of a run
@@ -69,14 +69,14 @@ def diagnose(result: Result) -> Diagnosis:
     """
     rows = result.phases.to_pylist()
     known, selector = result.walk.known, result.walk.selector
-    if not rows or "excitation" not in rows[0] or not isinstance(selector, LinearBase):
+    if not rows or "excitation" not in rows[0] or not isinstance(selector, LinearSelector):
         raise ParameterError("result", got=result.label, expected="a run of ARLLinDim, ARLLinNorm or ARLLin")
     seen = [row for row in rows if row["excitation"] is not None]
     explored = [(row["seen"], row["excitation"] * row["seen"] * known.horizon - _lambda(row)) for row in seen]
     growth = _power(explored)
     bounds = tuple(float(row.get("carried_bound", row["norm_bound"])) for row in rows)
     # What a theta of the norm that is still possible would show in this direction, against the noise of one target.
-    least = selector.features.dimension * (0.5 * target_unit(selector, known) / bounds[-1]) ** 2
+    least = selector.features.dimension * (0.5 * target_range(selector.base(), known) / bounds[-1]) ** 2
     warnings = _exploration_warnings(explored, growth, least, seen)
     if any(row.get("contradicted", False) for row in rows):
         warnings.append(
@@ -84,8 +84,8 @@ def diagnose(result: Result) -> Diagnosis:
             "was given, are wrong (or an event of probability delta has happened)"
         )
     support: dict[str, Any] = dict.fromkeys(("active", "settled_at", "gamma", "threshold", "locks_in_at"))
-    if isinstance(selector, ARLLinDim):
-        support, more = _support(selector, rows)
+    if "active" in rows[0]:
+        support, more = _support(rows)
         warnings += more
     return Diagnosis(
         episodes=result.total_episodes,
@@ -128,7 +128,7 @@ def _exploration_warnings(
     return []
 
 
-def _support(selector: ARLLinDim, rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+def _support(rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
     """Return what is known about the support: the coordinates, gamma, the threshold, and when it locks in."""
     begins = np.concatenate([[0], np.cumsum([row["episodes"] for row in rows])])
     plays = [(int(begin), row) for begin, row in zip(begins, rows, strict=False) if row["label"] == EXPLOITATION]
@@ -144,26 +144,16 @@ def _support(selector: ARLLinDim, rows: Sequence[dict[str, Any]]) -> tuple[dict[
         return {**about, "gamma": None, "threshold": None, "locks_in_at": None}, []
     estimate = np.abs(np.asarray(last["estimate"]))
     gamma, threshold = float(estimate[active].min()), float(last["threshold"])
-    if len(active) == estimate.size and selector.rule == "sharp":  # nothing is left out that a limit could be for
+    if len(active) == estimate.size:  # nothing is left out that a limit could be for
         return {**about, "gamma": gamma, "threshold": threshold, "locks_in_at": None}, []
-    locks = _paper_lock_in(selector, gamma) if selector.rule == "paper" else _sharp_lock_in(rows, gamma, threshold)
+    locks = _lock_in(rows, gamma, threshold)
     warnings = []
-    if selector.rule == "paper" and not (estimate >= threshold).any():
-        warnings.append("no estimate passes the threshold: every coordinate is played")
     if math.isinf(locks):
         warnings.append("at the present rate the support does not lock in: longer estimation phases would help")
     return {**about, "gamma": gamma, "threshold": threshold, "locks_in_at": locks}, warnings
 
 
-def _paper_lock_in(selector: ARLLinDim, gamma: float) -> float:
-    """Return the first episode of the epoch i with threshold^i <= gamma / 2."""
-    if gamma <= 0.0:
-        return math.inf
-    epochs = max(0, math.ceil(math.log(gamma / 2.0) / math.log(selector.threshold)))
-    return float(sum(selector.exploitation_length(i) + selector.estimation_length(i) for i in range(min(epochs, 60))))
-
-
-def _sharp_lock_in(rows: Sequence[dict[str, Any]], gamma: float, threshold: float) -> float:
+def _lock_in(rows: Sequence[dict[str, Any]], gamma: float, threshold: float) -> float:
     """Return the episode at which the detection limit reaches gamma / 2 if it keeps falling as it did."""
     points = [(row["seen"], row["threshold"]) for row in rows if row["seen"] and row["threshold"] > 0.0]
     for k, limit in points:

@@ -1,4 +1,37 @@
-"""Which of the simulators matter: the answer in supports, with what cannot be told and why (M18, last paragraph)."""
+r"""Which of the simulators matter: every minimal set of them that can still explain the data (M18, last paragraph).
+
+The truth is a mixture :math:`P^* = \sum_j \theta^*_j P_j` of d known kernels, so on range-weighted rows (M23)
+:math:`E[y_t] = \langle x_t, \theta^*\rangle` with :math:`\sum_j \theta^*_j = 1`. As features the kernels are nearly
+collinear (M18), so single coordinates mean little. Supports do: a set D is *compatible* when some theta on D lies in
+
+.. math:: \{\theta : L(\theta) \le t\}, \qquad
+    t = -\tfrac12 \log \sum_D w(D) e^{-2 A_D} + \tfrac12 \log\tfrac1\delta, \qquad
+    A_D = \min_\eta \{ L(\theta_D + B_D\eta) + \lambda |\eta|^2 \} + \tfrac14 \log\det(I + B_D^\top G B_D/\lambda).
+
+This is M22 with a prior that first draws the size m of D evenly, then D among the sets of that size, then theta from a
+Gaussian around the barycentre theta_D of D inside the plane of weights that sum to one (B_D: an orthonormal basis of
+its directions; differences of simulators, never the simulators themselves). The truth's own D has m - 1 directions, so
+the price of a pair is one logarithm, not d of them. With probability 1 - delta, at all times together, L(theta*) <= t,
+so the true set is compatible, and contains one of the *minimal* compatible sets.
+
+Estimated simulators. Let the features be wrong by a bias, :math:`|\langle x_t, \theta^*\rangle - E[y_t]| \le e_t`,
+e_t known before y_t. Write n_t = y_t - E[y_t] (range 1), d for the gap between a prediction and the true mean, d* for
+that of theta*. For c in (0, 1), Hoeffding's lemma gives
+
+.. math:: E\, e^{2c (L_t(\theta^*) - L_t(\theta))} = E\, e^{2c(2 n_t (d - d^*) - d^2 + d^{*2})}
+          \le e^{2c^2 (d - d^*)^2 - 2c d^2 + 2c d^{*2}} \le e^{2c\, d^{*2}/(1-c)},
+
+the last step at the worst d. So exp(2c (L(theta*) - L(theta)) - 2c sum e_t^2 / (1 - c)) is a supermartingale, and
+
+.. math:: t_c = -\tfrac1{2c} \log\sum_D w(D) e^{-2c A_D^{(c)}} + \tfrac1{2c}\log\tfrac1\delta + \frac{\sum_t e_t^2}{1-c}
+
+holds, A^(c) with 1/(4c) before its log-determinant. The bias costs n e^2, not n e. Without bias c = 1; with it the
+least t_c over a few c is taken, each at its share of delta.
+
+Exactness. The least loss over mixtures of D is attained on a subset E of D whose simulators are affinely independent
+(Caratheodory), inside its simplex, where it is the least loss over the plane of E. So solving every E once, in closed
+form, and passing the least one up from sets to supersets solves every D.
+"""
 
 from __future__ import annotations
 
@@ -9,109 +42,26 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
 
-from occamrl.envs.simulators import Simulators
+from occamrl.analysis.resolution import (
+    Dependence,
+    Directions,
+    alike,
+    dependences,
+    directions,
+    plane,
+    possible_rows,
+    stack_of,
+)
 from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
-from occamrl.models.family import weighted
 from occamrl.models.features import FeatureMap
+from occamrl.models.simulators import Simulators
 from occamrl.protocols import Floats, Ints, Known
 from occamrl.running.result import Result
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-# ----------------------------------------------------------------------------------------------------
-# Where the rows of a report on supports come from: a run, an agent on a box, or statistics kept elsewhere.
-
-
-class SupportRows(NamedTuple):
-    """Rows over d candidates, what is known of their errors, and what could be met."""
-
-    statistics: LinearStatistics
-    features: FeatureMap
-    known: Known
-    values: Floats
-    names: tuple[str, ...]
-    level: float  # what is left of delta once the errors are paid for
-    bias: float = 0.0  # sum of e_t^2
-    error: float = 0.0  # the largest e_t
-
-
-def rows_of(
-    source: Any, simulators: Simulators | None, known: Known | None, values: Floats | None, delta: float
-) -> SupportRows:
-    """Return the rows, whatever they come from."""
-    if isinstance(source, LinearStatistics):
-        if simulators is None or known is None or values is None:
-            raise ParameterError("source", got="statistics alone", expected="simulators, known and values as well")
-        found, features = source, simulators.features
-    else:
-        if not isinstance(source, Result):
-            expected = "a Result or LinearStatistics"
-            raise ParameterError("source", got=type(source).__name__, expected=expected)
-        learner = source.walk.phase.learner
-        if not isinstance(learner, UCRLVTRLin) or learner.weights != "range":
-            got = f"a run of {source.label}"
-            raise ParameterError("source", got=got, expected="one of UCRLVTRLin, or built on it, with range weights")
-        if simulators is not None and not _same_kernels(learner.features, simulators.features):
-            expected = "those whose features the run learned with"
-            raise ParameterError("simulators", got="other kernels", expected=expected)
-        known, values, features = source.walk.known, source.state.values, learner.features
-        found = learner.statistics(known, source.state)
-    names = tuple(str(j + 1) for j in range(found.xy.size)) if simulators is None else simulators.names
-    if simulators is None or not simulators.estimated:
-        return SupportRows(found, features, known, values, names, delta)
-    error = simulators.error(delta / 2.0)
-    return SupportRows(
-        found, features, known, values, names, delta / 2.0, found.episodes * known.horizon * error**2, error
-    )
-
-
-def _same_kernels(one: FeatureMap, other: FeatureMap) -> bool:
-    if one is other:
-        return True
-    mine, theirs = stack_of(one), stack_of(other)
-    return mine.shape == theirs.shape and bool(np.allclose(mine, theirs, rtol=0.0, atol=1e-9))
-
-
-# ----------------------------------------------------------------------------------------------------
-# Which sets of simulators can still explain the data: a confidence set over mixtures, read off support by support.
-#
-# The truth is a mixture :math:`P^* = \sum_j \theta^*_j P_j` of d known kernels, so on range-weighted rows (M23)
-# :math:`E[y_t] = \langle x_t, \theta^*\rangle` with :math:`\sum_j \theta^*_j = 1`. As features the kernels are nearly
-# collinear (M18), so single coordinates mean little. Supports do: a set D is *compatible* when some theta on D lies in
-#
-# .. math:: \{\theta : L(\theta) \le t\}, \qquad
-#     t = -\tfrac12 \log \sum_D w(D) e^{-2 A_D} + \tfrac12 \log\tfrac1\delta, \qquad
-#     A_D = \min_\eta \{ L(\theta_D + B_D\eta) + \lambda |\eta|^2 \} + \tfrac14 \log\det(I + B_D^\top G B_D/\lambda).
-#
-# This is M22 with a prior that first draws the size m of D evenly, then D among the sets of that size, then theta from a
-# Gaussian around the barycentre theta_D of D inside the plane of weights that sum to one (B_D: an orthonormal basis of
-# its directions; differences of simulators, never the simulators themselves). The truth's own D has m - 1 directions, so
-# the price of a pair is one logarithm, not d of them. With probability 1 - delta, at all times together, L(theta*) <= t,
-# so the true set is compatible, and contains one of the *minimal* compatible sets.
-#
-# Estimated simulators. Let the features be wrong by a bias, :math:`|\langle x_t, \theta^*\rangle - E[y_t]| \le e_t`,
-# e_t known before y_t. Write n_t = y_t - E[y_t] (range 1), d for the gap between a prediction and the true mean, d* for
-# that of theta*. For c in (0, 1), Hoeffding's lemma gives
-#
-# .. math:: E\, e^{2c (L_t(\theta^*) - L_t(\theta))} = E\, e^{2c(2 n_t (d - d^*) - d^2 + d^{*2})}
-#           \le e^{2c^2 (d - d^*)^2 - 2c d^2 + 2c d^{*2}} \le e^{2c\, d^{*2}/(1-c)},
-#
-# the last step at the worst d. So exp(2c (L(theta*) - L(theta)) - 2c sum e_t^2 / (1 - c)) is a supermartingale, and
-#
-# .. math:: t_c = -\tfrac1{2c} \log\sum_D w(D) e^{-2c A_D^{(c)}} + \tfrac1{2c}\log\tfrac1\delta + \frac{\sum_t e_t^2}{1-c}
-#
-# holds, A^(c) with 1/(4c) before its log-determinant. The bias costs n e^2, not n e. Without bias c = 1; with it the
-# least t_c over a few c is taken, each at its share of delta.
-#
-# Exactness. The least loss over mixtures of D is attained on a subset E of D whose simulators are affinely independent
-# (Caratheodory), inside its simplex, where it is the least loss over the plane of E. So solving every E once, in closed
-# form, and passing the least one up from sets to supersets solves every D.
-
 
 MOST_CANDIDATES = 20
 MOST_SETS = 70_000  # solved at most: every set of 16 candidates, those of up to 6 out of 20
@@ -119,175 +69,6 @@ REGULARIZATION = 1.0  # lambda: the prior's standard deviation is 1/2, weights o
 TEMPERATURES = (0.5, 0.75, 0.9)  # c of t_c, where there is bias
 _FLAT = 1e-13  # of the largest eigenvalue: directions that are none
 _NEGATIVE = 1e-9  # a weight that is zero up to rounding
-
-
-class Evidence(NamedTuple):
-    """Range-weighted rows over d simulators, summed up."""
-
-    gram: Floats  # [d, d] sum x x^T
-    xy: Floats  # [d] sum y x
-    bias: float = 0.0  # at least sum e_t^2, for estimated simulators
-
-
-class Fits(NamedTuple):
-    """Least losses (less sum y^2) by set, a set being the number whose bits are its members."""
-
-    least: Floats  # [2^d] over the mixtures of a set; infinite for sets that are too large to be solved
-    ridge: Floats  # [N] min {L + lambda |eta|^2}, of the sets solved
-    logdet: Floats  # [N] log det (I + B^T G B / lambda)
-    size: Ints  # [N]
-    largest: int  # the size up to which sets are solved
-
-
-@dataclass(frozen=True)
-class CompatibleSets:
-    """The answer: which sets, how firmly, and how far the search went."""
-
-    minimal: list[tuple[int, ...]]  # compatible, and no subset of theirs is; by size, then loss
-    excess: list[float]  # by how much the least loss of each exceeds the least loss of all
-    allowance: float  # the excess from which on a set is not compatible: t less the least loss of all
-    necessary: tuple[int, ...]  # in every compatible set
-    complete: bool  # every set was looked at; else: none with more than `largest` members
-    largest: int
-
-    @property
-    def smallest(self) -> list[tuple[int, ...]]:
-        """Those with the fewest members."""
-        return [members for members in self.minimal if len(members) == len(self.minimal[0])]
-
-
-def compatible_sets(evidence: Evidence, *, delta: float = 0.05, weights: str = "simplex") -> CompatibleSets:
-    """Return every minimal set of simulators that the data do not contradict, exactly.
-
-    Parameters
-    ----------
-    evidence : Evidence
-    delta : float
-        The true set is compatible, at all times together, with probability 1 - delta.
-    weights : "simplex" | "free"
-        Mixtures proper, or any weights that sum to one.
-    """
-    require_number("delta", delta, 1e-300, 1.0)
-    require_choice("weights", weights, ("simplex", "free"))
-    d = evidence.xy.size
-    if not 1 <= d <= MOST_CANDIDATES:
-        raise ParameterError("simulators", got=d, expected=f"1 to {MOST_CANDIDATES}: the sets of more are too many")
-    if evidence.gram.shape != (d, d):
-        raise ShapeError("gram", got=evidence.gram.shape, expected=(d, d))
-    fits = solve_sets(evidence, positive=weights == "simplex")
-    bound = threshold(fits, d, delta, evidence.bias)
-    best = float(fits.least.min())
-    inside = fits.least <= bound
-    found = sorted(_minimal(inside, d), key=lambda mask: (mask.bit_count(), fits.least[mask]))
-    return CompatibleSets(
-        minimal=[members_of(mask) for mask in found],
-        excess=[float(fits.least[mask]) - best for mask in found],
-        allowance=bound - best,
-        necessary=tuple(j for j in range(d) if found and all(mask >> j & 1 for mask in found)),
-        complete=fits.largest == d,
-        largest=fits.largest,
-    )
-
-
-def solve_sets(evidence: Evidence, *, positive: bool) -> Fits:
-    """Solve every set, by size, as long as there are not too many."""
-    d = evidence.xy.size
-    least = np.full(2**d, np.inf)
-    ridge, logdet, sizes = [], [], []
-    solved, largest = 0, 0
-    for m in range(1, d + 1):
-        if solved + math.comb(d, m) > MOST_SETS:
-            break
-        sets = np.array(list(combinations(range(d), m)), dtype=np.int64)
-        loss, kept, log, _ = fit_sets(evidence, sets, positive=positive)
-        mask = (1 << sets).sum(axis=1)
-        for j in range(m):  # a set does at least as well as its subsets
-            loss = np.minimum(loss, least[mask - (1 << sets[:, j])])
-        least[mask] = loss
-        ridge.append(kept)
-        logdet.append(log)
-        sizes.append(np.full(len(sets), m))
-        solved, largest = solved + len(sets), m
-    return Fits(least, np.concatenate(ridge), np.concatenate(logdet), np.concatenate(sizes), largest)
-
-
-def fit_sets(evidence: Evidence, sets: Ints, *, positive: bool) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return, for sets [N, m] of one size: the least loss, the ridge loss, the log-determinant, and the weights [N, m].
-
-    The least loss is that of the plane of weights that sum to one; where ``positive``, infinite if it lies outside
-    the simplex.
-    """
-    m = sets.shape[1]
-    gram, xy = evidence.gram[sets[:, :, None], sets[:, None, :]], evidence.xy[sets]
-    middle, basis = np.full(m, 1.0 / m), plane(m)
-    own = basis.T @ gram @ basis  # [N, m - 1, m - 1]
-    right = (xy - gram @ middle) @ basis
-    start = gram @ middle @ middle - 2.0 * xy @ middle
-    eigen, axes = np.linalg.eigh(own)
-    eigen = np.maximum(eigen, 0.0)
-    along = np.einsum("nij,ni->nj", axes, right)
-    ridge = start - (along**2 / (eigen + REGULARIZATION)).sum(axis=1)
-    logdet = np.log1p(eigen / REGULARIZATION).sum(axis=1)
-    steep = eigen > _FLAT * np.trace(gram, axis1=1, axis2=2)[:, None]
-    eta = np.einsum("nij,nj->ni", axes, np.where(steep, along / np.where(steep, eigen, 1.0), 0.0))
-    theta = middle + eta @ basis.T
-    outside = theta.min(axis=1) < -_NEGATIVE
-    if positive:
-        theta = np.maximum(theta, 0.0)
-        theta /= theta.sum(axis=1, keepdims=True)
-    # the loss at these very weights: whatever rounding did to them, some mixture has it
-    loss = np.einsum("ni,nij,nj->n", theta, gram, theta) - 2.0 * (xy * theta).sum(axis=1)
-    if positive:
-        loss = np.where(outside, np.inf, loss)
-    return loss, ridge, logdet, theta
-
-
-def threshold(fits: Fits, d: int, delta: float, bias: float = 0.0) -> float:
-    """Return t, or the least t_c where there is bias."""
-    count = np.array([math.comb(d, m) for m in range(d + 1)], dtype=np.float64)
-    log_prior = -np.log(fits.largest * count[fits.size])
-    if bias == 0.0:
-        return _threshold_at(1.0, fits, log_prior, delta)
-    share = delta / len(TEMPERATURES)
-    return min(_threshold_at(c, fits, log_prior, share) + bias / (1.0 - c) for c in TEMPERATURES)
-
-
-def _threshold_at(c: float, fits: Fits, log_prior: Floats, delta: float) -> float:
-    exponent = log_prior - 2.0 * c * (fits.ridge + fits.logdet / (4.0 * c))
-    top = float(exponent.max())
-    return (-(top + math.log(float(np.exp(exponent - top).sum()))) + math.log(1.0 / delta)) / (2.0 * c)
-
-
-def plane(m: int) -> Floats:
-    """Return an orthonormal basis [m, m - 1] of the vectors that sum to zero."""
-    basis = np.zeros((m, m - 1))
-    for k in range(1, m):
-        basis[:k, k - 1] = 1.0 / math.sqrt(k * (k + 1))
-        basis[k, k - 1] = -k / math.sqrt(k * (k + 1))
-    return basis
-
-
-def members_of(mask: int) -> tuple[int, ...]:
-    """Return the members of a set given by its bits."""
-    return tuple(j for j in range(int(mask).bit_length()) if int(mask) >> j & 1)
-
-
-def _minimal(inside: Any, d: int) -> list[int]:
-    """Return the compatible sets without compatible subsets; compatibility passes from sets to supersets."""
-    compatible = np.flatnonzero(inside).tolist()
-    return [mask for mask in compatible if not any(mask >> j & 1 and inside[mask ^ (1 << j)] for j in range(d))]
-
-
-def set_weights(evidence: Evidence, members: Sequence[int], *, positive: bool) -> Floats:
-    """Return the weights [m] with the least loss on the plane of a set; of a minimal set: inside its simplex."""
-    _, _, _, theta = fit_sets(evidence, np.array([members], dtype=np.int64), positive=positive)
-    return theta.ravel()
-
-
-# ----------------------------------------------------------------------------------------------------
-# Which of the simulators matter: the answer in supports, with what cannot be told and why (M18, last paragraph).
-
-
 _NOISE = 0.25  # at most, what a free direction lowers the loss of range-weighted rows by: the variance of a target
 _VISIBLE = 0.1 * _NOISE  # growth of the excess that is not mere noise
 _SHOWN = 12
@@ -321,7 +102,7 @@ class Supports:
     dependences: tuple[Dependence, ...]
     directions: Directions
     alike: tuple[tuple[tuple[str, ...], str], ...]
-    error: float  # of the rows, at most: of estimated simulators in total variation, or of integrals on a box
+    error: float  # of estimated simulators, in total variation, at most
 
     @property
     def smallest(self) -> tuple[SupportSet, ...]:
@@ -363,9 +144,8 @@ def supports(
     Parameters
     ----------
     source : Result or LinearStatistics
-        A run of :class:`UCRLVTRLin` (or of a selector built on it, with pooled data) on the features of the simulators,
-        with range weights; or the statistics of such rows,
-        with ``known`` and ``values``.
+        A run of :class:`UCRLVTRLin`, or of a selector built on it, on the features of the simulators, with range
+        weights; or the statistics of such rows, with ``known`` and ``values``.
     simulators : Simulators, optional
         For names, and for the error of those that are estimated: half of delta then goes to their estimation. By
         default coordinates are called "1", "2", ... and taken as exact kernels.
@@ -381,16 +161,22 @@ def supports(
     --------
     ``print(supports(run(UCRLVTRLin(features=sims.features, norm_bound=1.0), mdp, episodes=2_000), sims))``
     """
-    rows = rows_of(source, simulators, known, values, delta)
-    statistics, features, names = rows.statistics, rows.features, rows.names
+    statistics, features, known, values = _rows_of(source, simulators, known, values)
     d = statistics.xy.size
+    names = tuple(str(j + 1) for j in range(d)) if simulators is None else simulators.names
     if len(names) != d or statistics.gram.size != d * d:
         raise ParameterError("source", got=f"rows of {d} features", expected=f"one for each of {len(names)} simulators")
-    evidence = Evidence(statistics.gram.reshape(d, d), statistics.xy, rows.bias)
-    found = compatible_sets(evidence, delta=rows.level, weights=weights)
-    stack, possible = stack_of(features), possible_rows(features, rows.known, rows.values)
+    estimated = simulators is not None and simulators.estimated
+    level = delta / 2.0 if estimated else delta
+    error = simulators.error(level) if simulators is not None and estimated else 0.0
+    evidence = Evidence(
+        statistics.gram.reshape(d, d), statistics.xy, bias=statistics.episodes * known.horizon * error**2
+    )
+    found = compatible_sets(evidence, delta=level, weights=weights)
+    stack, possible = stack_of(features), possible_rows(features, known, values)
     rank, dependent = dependences(stack)
-    fits = [set_weights(evidence, members, positive=weights == "simplex") for members in found.minimal]
+    positive = weights == "simplex"
+    fits = [fit_sets(evidence, np.array([members]), positive=positive)[3].ravel() for members in found.minimal]
     predicted = [stack[:, list(members)] @ fit for members, fit in zip(found.minimal, fits, strict=True)]
     kernels = _same(predicted)
     sets = []
@@ -414,7 +200,7 @@ def supports(
         dependences=tuple(dependent),
         directions=directions(evidence.gram, rank, possible, found.allowance),
         alike=tuple((tuple(names[j] for j in group), reason) for group, reason in groups),
-        error=rows.error,
+        error=error,
     )
 
 
@@ -498,103 +284,171 @@ def _next(report: Supports) -> list[str]:
     return [text + f"; {stay} of {len(report.sets)} sets show no such growth"]
 
 
-# ----------------------------------------------------------------------------------------------------
-# What rows can tell about a mixture of simulators, and why they cannot tell the rest.
-#
-# Weights that sum to one leave d - 1 directions. A direction is lost, in this order, when the kernels depend on each
-# other exactly (no data can tell), when they differ but not in the mean of any target that plans ask for (blind by
-# value), or when they differ only at state-action pairs that the data never met (never excited). What is left is weak
-# while a unit step along it costs less loss than the allowance of the confidence set, and resolved after that.
+def _rows_of(
+    source: Any, simulators: Simulators | None, known: Known | None, values: Floats | None
+) -> tuple[LinearStatistics, FeatureMap, Known, Floats]:
+    """Return the rows over all candidates, their features, and the problem and values they belong to."""
+    if isinstance(source, LinearStatistics):
+        if simulators is None or known is None or values is None:
+            raise ParameterError("source", got="statistics alone", expected="simulators, known and values as well")
+        return source, simulators.features, known, values
+    if not isinstance(source, Result):
+        raise ParameterError("source", got=type(source).__name__, expected="a Result or LinearStatistics")
+    learner, known = source.walk.phase.learner, source.walk.known
+    if not isinstance(learner, UCRLVTRLin) or learner.weights != "range":
+        got = f"a run of {source.label}"
+        raise ParameterError("source", got=got, expected="one of UCRLVTRLin, or built on it, with range weights")
+    if simulators is not None and learner.features is not simulators.features:
+        mine, theirs = stack_of(learner.features), stack_of(simulators.features)
+        if mine.shape != theirs.shape or not np.allclose(mine, theirs, rtol=0.0, atol=1e-9):
+            expected = "those whose features the run learned with"
+            raise ParameterError("simulators", got="other kernels", expected=expected)
+    return learner.statistics(known, source.state), learner.features, known, source.state.values
 
 
-_SAME = 1e-9  # kernels that differ by less are the same
-_FLAT = 1e-10  # of the largest eigenvalue: directions that are none
+class Evidence(NamedTuple):
+    """Range-weighted rows over d simulators, summed up."""
 
-SAME_KERNEL = "the same kernel: no data can tell them apart"
-BLIND = "different kernels, but the same mean of every value that is planned with"
-UNSEEN = "different only where the data never went"
-WEAK = "not told apart yet, each from some other of them"
-
-
-class Directions(NamedTuple):
-    """How many of the d - 1 directions are of each kind."""
-
-    resolved: int
-    weak: int
-    never_excited: int
-    blind: int
-    dependent: int
+    gram: Floats  # [d, d] sum x x^T
+    xy: Floats  # [d] sum y x
+    bias: float = 0.0  # at least sum e_t^2, for estimated simulators
 
 
-class Dependence(NamedTuple):
-    """A simulator that is a combination of others, to 9 digits."""
+class Fits(NamedTuple):
+    """Least losses (less sum y^2) by set, a set being the number whose bits are its members."""
 
-    simulator: int
-    others: tuple[int, ...]
-    weights: tuple[float, ...]
-
-
-def stack_of(features: FeatureMap) -> Floats:
-    """Return the kernels of all simulators as columns [O, d]."""
-    return np.asarray(features.matrix.todense())
+    least: Floats  # [2^d] over the mixtures of a set; infinite for sets that are too large to be solved
+    ridge: Floats  # [N] min {L + lambda |eta|^2}, of the sets solved
+    logdet: Floats  # [N] log det (I + B^T G B / lambda)
+    size: Ints  # [N]
+    largest: int  # the size up to which sets are solved
 
 
-def dependences(stack: Floats) -> tuple[int, list[Dependence]]:
-    """Return the rank of the kernels, and every kernel beyond it as a combination of independent ones."""
-    _, triangle, order = scipy.linalg.qr(stack, mode="economic", pivoting=True)
-    size = np.abs(np.diag(triangle))
-    rank = int((size > _SAME * max(1.0, float(size[0]))).sum())
-    basis = np.sort(order[:rank])
-    found = []
-    for j in sorted(order[rank:].tolist()):
-        weights = np.linalg.lstsq(stack[:, basis], stack[:, j], rcond=None)[0]
-        used = np.abs(weights) > 1e-7
-        found.append(Dependence(j, tuple(basis[used].tolist()), tuple(weights[used].tolist())))
-    return rank, found
+@dataclass(frozen=True)
+class CompatibleSets:
+    """The answer: which sets, how firmly, and how far the search went."""
+
+    minimal: list[tuple[int, ...]]  # compatible, and no subset of theirs is; by size, then loss
+    excess: list[float]  # by how much the least loss of each exceeds the least loss of all
+    allowance: float  # the excess from which on a set is not compatible: t less the least loss of all
+    necessary: tuple[int, ...]  # in every compatible set
+    complete: bool  # every set was looked at; else: none with more than `largest` members
+    largest: int
+
+    @property
+    def smallest(self) -> list[tuple[int, ...]]:
+        """Those with the fewest members."""
+        return [members for members in self.minimal if len(members) == len(self.minimal[0])]
 
 
-def possible_rows(features: FeatureMap, known: Known, values: Floats) -> Floats:
-    """Return the range-weighted rows [n, d] of every (h, s, a) for given values [H + 1, S] (M23)."""
-    pairs = np.arange(known.states * known.actions)
-    found = [weighted(features, known, pairs, values[h + 1]) for h in range(known.horizon)]
-    return np.concatenate([x[spread > 0.0] for x, _, spread in found])
+def compatible_sets(evidence: Evidence, *, delta: float = 0.05, weights: str = "simplex") -> CompatibleSets:
+    """Return every minimal set of simulators that the data do not contradict, exactly.
+
+    Parameters
+    ----------
+    evidence : Evidence
+    delta : float
+        The true set is compatible, at all times together, with probability 1 - delta.
+    weights : "simplex" | "free"
+        Mixtures proper, or any weights that sum to one.
+    """
+    require_number("delta", delta, 1e-300, 1.0)
+    require_choice("weights", weights, ("simplex", "free"))
+    d = evidence.xy.size
+    if not 1 <= d <= MOST_CANDIDATES:
+        raise ParameterError("simulators", got=d, expected=f"1 to {MOST_CANDIDATES}: the sets of more are too many")
+    if evidence.gram.shape != (d, d):
+        raise ShapeError("gram", got=evidence.gram.shape, expected=(d, d))
+    fits = solve_sets(evidence, positive=weights == "simplex")
+    bound = threshold(fits, d, delta, evidence.bias)
+    best = float(fits.least.min())
+    inside = fits.least <= bound
+    # Compatibility passes from sets to supersets: a set is minimal if no set with one member less is compatible.
+    minimal = (
+        mask
+        for mask in np.flatnonzero(inside).tolist()
+        if not any(mask >> j & 1 and inside[mask ^ (1 << j)] for j in range(d))
+    )
+    found = sorted(minimal, key=lambda mask: (mask.bit_count(), fits.least[mask]))
+    return CompatibleSets(
+        minimal=[members_of(mask) for mask in found],
+        excess=[float(fits.least[mask]) - best for mask in found],
+        allowance=bound - best,
+        necessary=tuple(j for j in range(d) if found and all(mask >> j & 1 for mask in found)),
+        complete=fits.largest == d,
+        largest=fits.largest,
+    )
 
 
-def directions(gram: Floats, rank: int, possible: Floats, allowance: float) -> Directions:
-    """Sort the directions by what becomes of them; ``possible`` are the rows that could be met."""
-    d = gram.shape[0]
-    basis = plane(d)
-    eigen = np.linalg.eigvalsh(basis.T @ gram @ basis)
-    seen = eigen > _FLAT * max(1.0, float(eigen[-1])) if d > 1 else np.zeros(0, bool)
-    reachable = np.linalg.matrix_rank(possible @ basis, tol=1e-7) if d > 1 and len(possible) else 0
-    reachable = min(max(int(reachable), int(seen.sum())), rank - 1)
-    excited = min(int(seen.sum()), reachable)
-    resolved = min(int((eigen >= allowance).sum()), excited)
-    return Directions(resolved, excited - resolved, reachable - excited, rank - 1 - reachable, d - rank)
+def solve_sets(evidence: Evidence, *, positive: bool) -> Fits:
+    """Solve every set, by size, as long as there are not too many."""
+    d = evidence.xy.size
+    least = np.full(2**d, np.inf)
+    ridge, logdet, sizes = [], [], []
+    solved, largest = 0, 0
+    for m in range(1, d + 1):
+        if solved + math.comb(d, m) > MOST_SETS:
+            break
+        sets = np.array(list(combinations(range(d), m)), dtype=np.int64)
+        loss, kept, log, _ = fit_sets(evidence, sets, positive=positive)
+        mask = (1 << sets).sum(axis=1)
+        for j in range(m):  # a set does at least as well as its subsets
+            loss = np.minimum(loss, least[mask - (1 << sets[:, j])])
+        least[mask] = loss
+        ridge.append(kept)
+        logdet.append(log)
+        sizes.append(np.full(len(sets), m))
+        solved, largest = solved + len(sets), m
+    return Fits(least, np.concatenate(ridge), np.concatenate(logdet), np.concatenate(sizes), largest)
 
 
-def alike(gram: Floats, stack: Floats, possible: Floats, allowance: float) -> list[tuple[tuple[int, ...], str]]:
-    """Return the groups of simulators that are not told apart as such, with the reason."""
-    d = gram.shape[0]
-    reasons: dict[str, list[tuple[int, int]]] = {SAME_KERNEL: [], BLIND: [], UNSEEN: [], WEAK: []}
-    for j in range(d):
-        for k in range(j + 1, d):
-            evidence = float(gram[j, j] + gram[k, k] - 2.0 * gram[j, k])
-            if np.abs(stack[:, j] - stack[:, k]).max() <= _SAME:
-                reasons[SAME_KERNEL].append((j, k))
-            elif not len(possible) or np.abs(possible[:, j] - possible[:, k]).max() <= _SAME:
-                reasons[BLIND].append((j, k))
-            elif evidence <= _FLAT * max(1.0, float(gram[j, j])):
-                reasons[UNSEEN].append((j, k))
-            elif evidence < allowance:
-                reasons[WEAK].append((j, k))
-    return [(group, reason) for reason, pairs in reasons.items() for group in _joined(pairs)]
+def fit_sets(evidence: Evidence, sets: Ints, *, positive: bool) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return, for sets [N, m] of one size: the least loss, the ridge loss, the log-determinant, and the weights [N, m].
+
+    The least loss is that of the plane of weights that sum to one; where ``positive``, infinite if it lies outside
+    the simplex.
+    """
+    m = sets.shape[1]
+    gram, xy = evidence.gram[sets[:, :, None], sets[:, None, :]], evidence.xy[sets]
+    middle, basis = np.full(m, 1.0 / m), plane(m)
+    own = basis.T @ gram @ basis  # [N, m - 1, m - 1]
+    right = (xy - gram @ middle) @ basis
+    start = gram @ middle @ middle - 2.0 * xy @ middle
+    eigen, axes = np.linalg.eigh(own)
+    eigen = np.maximum(eigen, 0.0)
+    along = np.einsum("nij,ni->nj", axes, right)
+    ridge = start - (along**2 / (eigen + REGULARIZATION)).sum(axis=1)
+    logdet = np.log1p(eigen / REGULARIZATION).sum(axis=1)
+    steep = eigen > _FLAT * np.trace(gram, axis1=1, axis2=2)[:, None]
+    eta = np.einsum("nij,nj->ni", axes, np.where(steep, along / np.where(steep, eigen, 1.0), 0.0))
+    theta = middle + eta @ basis.T
+    outside = theta.min(axis=1) < -_NEGATIVE
+    if positive:
+        theta = np.maximum(theta, 0.0)
+        theta /= theta.sum(axis=1, keepdims=True)
+    # the loss at these very weights: whatever rounding did to them, some mixture has it
+    loss = np.einsum("ni,nij,nj->n", theta, gram, theta) - 2.0 * (xy * theta).sum(axis=1)
+    if positive:
+        loss = np.where(outside, np.inf, loss)
+    return loss, ridge, logdet, theta
 
 
-def _joined(pairs: list[tuple[int, int]]) -> list[tuple[int, ...]]:
-    """Return the groups that pairs connect."""
-    groups: list[set[int]] = []
-    for pair in pairs:
-        touching = [group for group in groups if group & set(pair)]
-        groups = [group for group in groups if group not in touching] + [set(pair).union(*touching)]
-    return sorted(tuple(sorted(group)) for group in groups)
+def threshold(fits: Fits, d: int, delta: float, bias: float = 0.0) -> float:
+    """Return t, or the least t_c where there is bias."""
+    count = np.array([math.comb(d, m) for m in range(d + 1)], dtype=np.float64)
+    log_prior = -np.log(fits.largest * count[fits.size])
+    if bias == 0.0:
+        return _threshold_at(1.0, fits, log_prior, delta)
+    share = delta / len(TEMPERATURES)
+    return min(_threshold_at(c, fits, log_prior, share) + bias / (1.0 - c) for c in TEMPERATURES)
+
+
+def _threshold_at(c: float, fits: Fits, log_prior: Floats, delta: float) -> float:
+    exponent = log_prior - 2.0 * c * (fits.ridge + fits.logdet / (4.0 * c))
+    top = float(exponent.max())
+    return (-(top + math.log(float(np.exp(exponent - top).sum()))) + math.log(1.0 / delta)) / (2.0 * c)
+
+
+def members_of(mask: int) -> tuple[int, ...]:
+    """Return the members of a set given by its bits."""
+    return tuple(j for j in range(int(mask).bit_length()) if int(mask) >> j & 1)

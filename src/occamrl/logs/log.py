@@ -1,8 +1,16 @@
-"""A log of episodes, checked row by row.
+"""A log of episodes, checked row by row; from Parquet files and Minari datasets.
 
-One row per step: episode, step, state, action, reward, next_state, terminated, truncated. Rows are in the order in
-which they were collected: episodes one after the other, the steps 0, 1, 2, ... of each in a row. What is asked of the
-order is not pedantry: a policy that learned from earlier episodes has drawn on their outcomes, and the argument behind
+One row per step, without nulls, in the columns
+
+=====================================  ================================================================================
+episode, step, state, action,          any integer type; rows sorted by episode and step, steps counted from 0
+next_state
+reward                                 any integer or floating-point type
+terminated, truncated                  bool
+=====================================  ================================================================================
+
+Rows are in the order in which they were collected: episodes one after the other, the steps 0, 1, 2, ... of each in a
+row. The order matters: a policy that learned from earlier episodes has drawn on their outcomes, and the argument behind
 the test takes outcomes in the order in which they came.
 """
 
@@ -14,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium.spaces import Discrete
 from numpy.typing import ArrayLike, NDArray
 
 from occamrl.envs.wrapper import RewardMap
@@ -23,11 +32,8 @@ from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 from occamrl.seeding import stream
 
-# ----------------------------------------------------------------------------------------------------
-# A log of episodes, checked row by row.
-
-
 MOST_ROWS = 100_000_000
+_ROUNDING = 1e-6  # how far a reward may be from the known one, in the unit of [0, 1]
 _WHOLE = ("episode", "step", "state", "action", "next_state")
 _FLAGS = ("terminated", "truncated")
 _STORED = ("state", "action", "reward", "next_state", "terminated", "truncated")
@@ -98,10 +104,9 @@ class Log:
             raise LogError("rows", got=f"columns of {sorted(sizes)} rows", expected="as many in each, at least one")
         if max(sizes) > MOST_ROWS:
             raise LogError("rows", got=f"{max(sizes):,}", expected=f"at most {MOST_ROWS:,}")
-        episode, step = arrays["episode"], arrays["step"]
-        new = np.concatenate([[True], np.diff(episode) != 0])
-        begin = np.append(np.flatnonzero(new), episode.size)
-        _require_order(episode, step, new)
+        new = np.concatenate([[True], np.diff(arrays["episode"]) != 0])
+        begin = np.append(np.flatnonzero(new), new.size)
+        _require_order(arrays["episode"], arrays["step"], new)
         _require_chain(arrays, new)
         return cls(**{name: arrays[name] for name in _STORED}, begin=begin, source=source)
 
@@ -111,11 +116,12 @@ def _array(columns: Mapping[str, Any], name: str) -> NDArray[Any]:
     if name not in columns:
         raise LogError(name, got="no such column", expected=f"the columns {', '.join(COLUMNS)}")
     array = np.asarray(columns[name])
-    kind, expected = array.dtype.kind, "whole numbers" if name in _WHOLE else "numbers"
-    if name in _FLAGS:
-        expected = "true or false"
-    allowed = "iu" if name in _WHOLE else "b" if name in _FLAGS else "iuf"
-    if array.ndim != 1 or (kind not in allowed and array.size):
+    allowed, expected = "iuf", "numbers"
+    if name in _WHOLE:
+        allowed, expected = "iu", "whole numbers"
+    elif name in _FLAGS:
+        allowed, expected = "b", "true or false"
+    if array.ndim != 1 or (array.dtype.kind not in allowed and array.size):
         raise LogError(name, got=f"{array.dtype}{list(array.shape)}", expected=f"a column of {expected}")
     if name in _FLAGS:
         return array.astype(bool)
@@ -163,19 +169,6 @@ def _require_chain(arrays: Mapping[str, NDArray[Any]], new: Flags) -> None:
         if late.any():
             row = int(np.argmax(late)) + 1
             raise LogError(name, index=(row - 1,), got="true, with a step after it", expected="true on last steps only")
-
-
-# ----------------------------------------------------------------------------------------------------
-# Logs in Parquet files: the columns of :data:`occamrl.logs.log.COLUMNS`, without nulls.
-#
-# ====================================  ==================================================
-# episode, step, state, action,         any integer type; rows sorted by episode and step,
-# next_state                            steps counted from 0
-# reward                                any integer or floating-point type
-# terminated, truncated                 bool
-# ====================================  ==================================================
-#
-# Other columns are left alone.
 
 
 def read_parquet(path: str | Path) -> Log:
@@ -229,14 +222,11 @@ def write_parquet(log: Log, path: str | Path) -> None:
         partial.unlink(missing_ok=True)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Logs in Minari datasets (https://minari.farama.org), with the extra ``occamrl[minari]``.
-#
-# Observations and actions must be Discrete; a start other than 0 is taken off, so that both count from 0.
-
-
 def read_minari(name: str) -> Log:
-    """Return the log in a Minari dataset that is on this machine, by its id.
+    """Return the log in a Minari dataset (https://minari.farama.org) that is on this machine, by its id.
+
+    It needs the extra ``occamrl[minari]``. Observations and actions must be Discrete; a start other than 0 is taken
+    off, so that both count from 0.
 
     Raises
     ------
@@ -253,16 +243,12 @@ def read_minari(name: str) -> Log:
         raise LogError("dataset", got=f"{name!r}: {error}", expected="the id of a local Minari dataset") from error
     if dataset.total_steps > MOST_ROWS:
         raise LogError("dataset", got=f"{dataset.total_steps:,} steps", expected=f"at most {MOST_ROWS:,}")
-    first = {kind: _start(kind, getattr(dataset, f"{kind}_space")) for kind in ("observation", "action")}
-    return log_of_episodes(dataset.iterate_episodes(), first["observation"], first["action"], source=f"minari:{name}")
-
-
-def _start(kind: str, space: Any) -> int:
-    from gymnasium.spaces import Discrete
-
-    if not isinstance(space, Discrete):
-        raise LogError(f"{kind}_space", got=space, expected="a Discrete space")
-    return int(space.start)
+    spaces = {"observation_space": dataset.observation_space, "action_space": dataset.action_space}
+    for kind, space in spaces.items():
+        if not isinstance(space, Discrete):
+            raise LogError(kind, got=space, expected="a Discrete space")
+    first = (int(space.start) for space in spaces.values())
+    return log_of_episodes(dataset.iterate_episodes(), *first, source=f"minari:{name}")
 
 
 def log_of_episodes(episodes: Any, first_state: int = 0, first_action: int = 0, *, source: str = "minari") -> Log:
@@ -294,13 +280,6 @@ def log_of_episodes(episodes: Any, first_state: int = 0, first_action: int = 0, 
     return Log.of_columns({name: np.concatenate(column) for name, column in parts.items()}, source=source)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Logs from wherever they are: a Parquet file, or a Minari dataset.
-
-
-MINARI = "minari:"
-
-
 def read_log(source: str | Path) -> Log:
     """Return the log in a Parquet file, or in the local Minari dataset ``minari:ID``.
 
@@ -310,14 +289,7 @@ def read_log(source: str | Path) -> Log:
         With the column and the first row that is wrong.
     """
     text = str(source)
-    return read_minari(text.removeprefix(MINARI)) if text.startswith(MINARI) else read_parquet(text)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Logged rows as outcomes of the models: which entry of the outcome lists each row is (M20).
-
-
-_ROUNDING = 1e-6  # how far a reward may be from the known one, in the unit of [0, 1]
+    return read_minari(text.removeprefix("minari:")) if text.startswith("minari:") else read_parquet(text)
 
 
 class Matched(NamedTuple):
@@ -367,15 +339,12 @@ def match_rows(
             better = (low + offset < high) & (np.abs(base + outcomes.bonus[other] - unit) < miss)
             outcome = np.where(better, other, outcome)
             miss = np.abs(base + outcomes.bonus[outcome] - unit)
-        _require_rewards(log, (outcome >= 0) & (miss > _ROUNDING), base + outcomes.bonus[outcome], rewards)
+        bad = (outcome >= 0) & (miss > _ROUNDING)
+        if bad.any():
+            row = int(np.argmax(bad))
+            due = rewards.low + rewards.scale * (base + outcomes.bonus[outcome])[row]
+            raise LogError("reward", index=(row,), got=log.reward[row], expected=f"{due:.6g}, which the models know")
     return Matched(log.step % known.horizon, pair, outcome, log.begin, log.state[log.begin[:-1]])
-
-
-def _require_rewards(log: Log, bad: Any, due: Floats, rewards: RewardMap) -> None:
-    if bad.any():
-        row = int(np.argmax(bad))
-        expected = f"{rewards.low + rewards.scale * due[row]:.6g}, which the models know"
-        raise LogError("reward", index=(row,), got=log.reward[row], expected=expected)
 
 
 def _ends(log: Log, known: Known, outcomes: Outcomes) -> Ints:
@@ -394,10 +363,6 @@ def _ends(log: Log, known: Known, outcomes: Outcomes) -> Ints:
         got = f"true in state {log.next_state[row]}, where no model ends"
         raise LogError("terminated", index=(row,), got=got, expected="truncated, or models with an end")
     return np.where(moved, known.states - 1, log.next_state)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Logs of a known problem, for studies and tests: what somebody would have written down.
 
 
 def simulate_log(mdp: FiniteMDP, *, episodes: int, seed: int = 0, policy: ArrayLike | None = None) -> Log:

@@ -1,4 +1,11 @@
-"""``select``: how rich a model logged episodes ask for, and what would settle what they leave open."""
+"""``select``: how rich a model logged episodes ask for, and what would settle what they leave open.
+
+The test of ARL-GEN is applied to episodes that someone else collected. Before each stretch of episodes a value function
+is planned from the episodes before it, as ARL-GEN would: that of the most optimistic kernel of the smallest class not
+rejected so far. Its rows are (s, a, V, y) with the log's own s and a. So V, s and a are fixed before y,
+E[y | past] = (P* V)(s, a), and M22 (M15 for linear classes) holds for all times at once, whoever chose the actions.
+Stretches grow with the data, so that rows are counted, not kept; the classes are tested at their ends.
+"""
 
 from __future__ import annotations
 
@@ -8,321 +15,20 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
-from occamrl._core.compile import compiled, hot
-from occamrl._core.loop import plan
-from occamrl._core.regression import add_row, block_matrix, block_vector
-from occamrl._core.rows import RowTable, add_rows, row_table, with_room
+from occamrl._core.loop import open_episode
 from occamrl.envs.ladder_file import LadderSpec
 from occamrl.envs.wrapper import RewardMap
 from occamrl.errors import ParameterError, require_number
-from occamrl.learners.finite_report import unexplained
-from occamrl.learners.finite_rows import ROWS, FiniteModel, FiniteState, expected_targets
-from occamrl.learners.finite_sets import most_optimistic, threshold
-from occamrl.learners.linear_regression import row_of
-from occamrl.learners.linear_state import LinearModel
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
-from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
 from occamrl.logs.log import Log, Matched, match_rows
 from occamrl.models.features import FeatureMap
-from occamrl.models.finite import FiniteFamily, level, off_grid
-from occamrl.models.ladder import Ladder, LinearLadder
-from occamrl.models.linear import LinearFamily
+from occamrl.models.finite import level, off_grid
+from occamrl.models.ladder import Ladder
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 from occamrl.running.run import Progress
-from occamrl.selectors._ladder_linear import LadderLinear
-
-# ----------------------------------------------------------------------------------------------------
-# Logged rows in compressed form: counted by (h, s, a) while one value function is in use, then entered at once.
-#
-# The rows of a learner's own play follow its policy, so that (h, s) fixes the action; those of a log do not. Apart from
-# that the formulas are those of the learners: targets, their range weights and expectations come from
-# :mod:`occamrl.learners.finite_rows` and :mod:`occamrl.learners.linear_regression`.
-
-
-class Counts(NamedTuple):
-    """Rows since the last plan, by h and s*A + a."""
-
-    visits: Ints  # [H, S*A]
-    first_target: Floats  # [H, S*A] W(o) of the first of them
-    target_sum: Floats  # [H, S*A] sum of W(o) - first_target, as in `linear_regression`
-    square_sum: Floats  # [H, S*A] sum of their squares
-
-
-def no_counts(horizon: int, pairs: int) -> Counts:
-    """Return counts of nothing."""
-    shape = (horizon, pairs)
-    return Counts(np.zeros(shape, dtype=np.int64), np.zeros(shape), np.zeros(shape), np.zeros(shape))
-
-
-@compiled
-def count_rows(outcomes: Outcomes, values: Floats, h: Ints, pair: Ints, outcome: Ints, counts: Counts) -> None:
-    """Count rows with the targets W(o) of ``values`` [H + 1, S]; ``h`` from 0."""
-    for i in range(h.size):
-        o = outcome[i]
-        target = outcomes.bonus[o] + values[h[i] + 1, outcomes.next_state[o]]
-        if counts.visits[h[i], pair[i]] == 0:
-            counts.first_target[h[i], pair[i]] = target
-        gap = target - counts.first_target[h[i], pair[i]]
-        counts.visits[h[i], pair[i]] += 1
-        counts.target_sum[h[i], pair[i]] += gap
-        counts.square_sum[h[i], pair[i]] += gap * gap
-
-
-@hot
-def take(counts: Counts, h: int, pair: int, middle: float, spread: float) -> tuple[int, float, float]:
-    """Return, of the rows of a cell, their number, sum y and sum y^2, y = (W - c)/R, and forget them.
-
-    Where the target is constant (R = 0) they say nothing, and count as none.
-    """
-    count, total, squares = counts.visits[h, pair], counts.target_sum[h, pair], counts.square_sum[h, pair]
-    counts.visits[h, pair] = 0
-    counts.target_sum[h, pair] = 0.0
-    counts.square_sum[h, pair] = 0.0
-    if spread <= 0.0:
-        return 0, 0.0, 0.0
-    shift = counts.first_target[h, pair] - middle
-    return count, (total + count * shift) / spread, (squares + shift * (2.0 * total + count * shift)) / spread**2
-
-
-@compiled
-def enter_finite(model: FiniteModel, member: int, counts: Counts, loss: Floats, table: RowTable) -> float:
-    """Add the counted rows, whose values were those of ``member``, to the losses [n] of all kernels and to the table.
-
-    The key of a cell is (member * H + h) * S*A + (s*A + a). Returns sum y^2, which the losses leave out.
-    """
-    squares = 0.0
-    horizon, pairs = counts.visits.shape
-    actions = pairs // model.values.shape[2]
-    kernels, z = np.arange(loss.size), model.scratch.z
-    for h in range(horizon):
-        for pair in range(pairs):
-            if counts.visits[h, pair] == 0:
-                continue
-            s, a = divmod(pair, actions)
-            middle, spread = expected_targets(model, member, h, s, a, kernels, loss.size, z)
-            count, y, y2 = take(counts, h, pair, middle, spread)
-            if count > 0:
-                for i in range(loss.size):
-                    loss[i] += z[i] * (count * z[i] - 2.0 * y)
-                add_rows(table, (member * horizon + h) * pairs + pair, count, y)
-                squares += y2
-    return squares
-
-
-@compiled
-def enter_linear(model: LinearModel, values: Floats, counts: Counts, gram: Floats, xy: Floats, pairs: Floats) -> float:
-    """Add the counted rows, whose values are ``values``, to the sums of `occamrl.learners._recorded`; return sum y^2.
-
-    These are sum x x^T in packed blocks, sum y x [d], and by (s, a) the number of rows, sum y and sum x.
-    """
-    squares = 0.0
-    x, blocks = model.scratch.x, model.blocks
-    for h in range(counts.visits.shape[0]):
-        for pair in range(counts.visits.shape[1]):
-            if counts.visits[h, pair] == 0:
-                continue
-            middle, spread = row_of(model, model.row_features, values[h + 1], pair, model.scratch.target, x)
-            count, y, y2 = take(counts, h, pair, middle, spread)
-            if count == 0:
-                continue
-            squares += y2
-            own = block_vector(xy, blocks, blocks.of[pair])
-            add_row(block_matrix(gram, blocks, blocks.of[pair]), count, x)
-            pairs[pair, 0] += count
-            pairs[pair, 1] += y
-            for i in range(own.size):
-                own[i] += y * x[i]
-                pairs[pair, 2 + i] += count * x[i]
-    return squares
-
-
-@compiled
-def distances(model: FiniteModel, table: RowTable, pairs: int, kernels: Ints, reference: int) -> Floats:
-    """Return L(P, reference) of some kernels over the rows of a table (M2)."""
-    horizon, actions = model.values.shape[1] - 1, pairs // model.values.shape[2]
-    both = np.append(kernels, reference)
-    z = np.empty(both.size)
-    found = np.zeros(kernels.size)
-    for entry in range(table.used[0]):
-        cell, pair = divmod(table.key[entry], pairs)
-        expected_targets(model, cell // horizon, cell % horizon, pair // actions, pair % actions, both, both.size, z)
-        found += table.visits[entry] * (z[:-1] - z[-1]) ** 2
-    return found
-
-
-@compiled
-def right_side(model: FiniteModel, state: FiniteState) -> float:
-    """Return the right side of M22 over all kernels, whose losses are in the state."""
-    return threshold(model, state, state.loss.size)
-
-
-@compiled
-def hopeful(model: FiniteModel, state: FiniteState, size: int, start: int) -> int:
-    """Return, of the first kernels, the one with the largest V*_1(start) whose loss is finite (M5)."""
-    return most_optimistic(model, state, size, start)
-
-
-@compiled
-def plan_now(model: Any, state: Any, start: int) -> None:
-    """Let a learner plan for an episode that begins in ``start``."""
-    plan(model, state, start, np.uint64(0), 0)
-
-
-# ----------------------------------------------------------------------------------------------------
-# The test of ARL-GEN on episodes that someone else collected.
-#
-# Before each stretch of episodes a value function is planned from the episodes before it, as ARL-GEN would: that of the
-# most hopeful kernel of the smallest class not rejected so far. Its rows are (s, a, V, y) with the log's own s and a. So
-# V, s and a are fixed before y, E[y | past] = (P* V)(s, a), and M22 (M15 for linear classes) holds for all times at once,
-# whoever chose the actions. Stretches grow with the data, so that rows are counted, not kept (the classes are tested at
-# their ends).
-
-
-Tell = Callable[[int], None]  # told how many episodes are done
-
-
-@dataclass(frozen=True)
-class Replay:
-    """What the rows of a log say about the classes of a ladder."""
-
-    losses: Floats  # [M] the smallest loss of each class, less sum y^2
-    bound: float  # the loss above which a class is rejected, likewise
-    squares: float  # sum y^2
-    rejected_at: tuple[int | None, ...]  # [M] the episode after which a class was rejected
-    loss: Floats  # [n] of every kernel (finite classes)
-    alive: Any  # [n] bool: never rejected (finite classes)
-    table: RowTable | None  # rows by (member, h, s, a) (finite classes)
-    model: FiniteModel | None
-    outside: bool = False  # the largest linear class fits worse than noise explains
-
-
-def stretches(episodes: int, growth: float) -> Iterator[tuple[int, int]]:
-    """Return the stretches of episodes that share a plan: the data grow by the factor 1 + growth, or by one."""
-    first = 0
-    while first < episodes:
-        last = min(episodes, max(first + 1, math.ceil(first * (1.0 + growth))))
-        yield first, last
-        first = last
-
-
-def replay_finite(
-    rows: Matched, ladder: Ladder, known: Known, *, delta: float, growth: float, slack: float, tell: Tell
-) -> Replay:
-    """Test nested finite classes (M25): class m stands while one of its kernels has never been rejected."""
-    learner = UCRLVTRNested(ladder=ladder, delta=delta)
-    model, state = learner.model(known), learner.begin(known)
-    n, sizes = ladder.family.size, ladder.sizes
-    loss, alive, table, squares, bound = np.zeros(n), np.ones(n, dtype=bool), row_table(256), 0.0, math.inf
-    counts = no_counts(known.horizon, known.states * known.actions)
-    rejected: list[int | None] = [None] * ladder.classes
-    for first, last in stretches(rows.start.size, growth):
-        if alive.any():
-            state.loss[:] = np.where(alive, loss, np.inf)
-            size = sizes[int(ladder.level[np.argmax(alive)])]
-            member = int(hopeful(model, state, size, int(rows.start[first])))
-        else:
-            member = int(np.argmin(loss))
-        _count(model.features.outcomes, model.values[member], rows, first, last, counts)
-        table = with_room(table, int(np.count_nonzero(counts.visits)))
-        squares += float(enter_finite(model, member, counts, loss, table))
-        state.loss[:] = loss
-        state.counters[ROWS] = table.visits.sum()
-        bound, best = float(right_side(model, state)), float(loss.min())
-        bound = best + slack * (bound - best)
-        alive &= loss <= bound
-        for m, size in enumerate(sizes):
-            if rejected[m] is None and not alive[:size].any():
-                rejected[m] = last
-        tell(last)
-    losses = np.minimum.accumulate([float(loss[:size].min()) for size in sizes])
-    return Replay(losses, bound, squares, tuple(rejected), loss, alive, table, model)
-
-
-def replay_linear(
-    rows: Matched, ladder: LinearLadder, known: Known, *, delta: float, growth: float, slack: float, tell: Tell
-) -> Replay:
-    """Test nested linear classes by the linear form of M15."""
-    test = LadderLinear(
-        ladder=ladder,
-        delta=delta,
-        rule="sharp",
-        data="pooled",
-        anytime=True,
-        test_growth=growth,
-        guard=False,
-        start_class=1,
-        radius="sharp",
-        weights="range",
-        replan=0.0,
-        scale=1.0,
-        slack=slack,
-        rewards="known",
-        kernel="stationary",
-    )
-    memory = test.start(known)
-    counts = no_counts(known.horizon, known.states * known.actions)
-    rejected: list[int | None] = [None] * ladder.classes
-    losses, bound, outside = np.zeros(ladder.classes), math.inf, False
-    for first, last in stretches(rows.start.size, growth):
-        phase = test.next_phase(known, memory)
-        model = phase.learner.model(known)
-        m = memory["chosen"]
-        if isinstance(ladder.rung(m), FiniteFamily):  # its plan is made from all rows, as a linear one's is
-            phase.state.inner.loss[:] = ladder.member_losses(m, memory["gram"], memory["xy"])
-        plan_now(model, phase.state, int(rows.start[first]))
-        memory["squares"] += _enter(model.full, phase.state.values, rows, first, last, counts, memory)
-        memory["episodes"] = last
-        losses, unit = test.losses(memory), float(model.full.unit)
-        bound = test.bound(memory, losses, last * known.horizon, unit, delta)
-        tests = zip(rejected, losses, bound + test.off_grid(memory, unit, delta), strict=True)
-        rejected = [last if at is None and each > most else at for at, each, most in tests]
-        outside = outside or (test.misfit(memory, float(losses[-1]), unit, delta) or 0.0) > 0.0
-        tell(last)
-    empty = np.zeros(0)
-    squares = memory["squares"]
-    return Replay(losses, bound, squares, tuple(rejected), empty, empty.astype(bool), None, None, outside)
-
-
-def mixture_statistics(
-    rows: Matched, features: FeatureMap, known: Known, *, growth: float = 0.1, norm_bound: float = 1.0
-) -> tuple[LinearStatistics, Floats]:
-    """Return the rows of a log over the coordinates of a feature map, and the value functions planned with last.
-
-    For :func:`occamrl.supports`: which of the simulators matter, from a log.
-    """
-    learner, d = UCRLVTRLin(features=features, norm_bound=norm_bound, replan=0.0), features.dimension
-    model, pairs = learner.model(known), known.states * known.actions
-    size = int(features.blocks.size.max())
-    memory = {
-        "gram": np.zeros(int(features.blocks.matrix_start[-1])),
-        "xy": np.zeros(d),
-        "pairs": np.zeros((pairs, 2 + size)),
-    }
-    counts, state = no_counts(known.horizon, pairs), learner.begin(known)
-    for first, last in stretches(rows.start.size, growth):
-        so_far = LinearStatistics(memory["gram"], memory["xy"], first)
-        state = learner.begin(known, so_far)
-        plan_now(model, state, int(rows.start[first]))
-        _enter(model, state.values, rows, first, last, counts, memory)
-    return LinearStatistics(memory["gram"], memory["xy"], rows.start.size), state.values
-
-
-def _count(outcomes: Any, values: Floats, rows: Matched, first: int, last: int, counts: Counts) -> None:
-    part = slice(int(rows.begin[first]), int(rows.begin[last]))
-    count_rows(outcomes, np.ascontiguousarray(values), rows.h[part], rows.pair[part], rows.outcome[part], counts)
-
-
-def _enter(
-    model: Any, values: Floats, rows: Matched, first: int, last: int, counts: Counts, memory: dict[str, Any]
-) -> float:
-    _count(model.row_features.outcomes, values, rows, first, last, counts)
-    return float(enter_linear(model, values, counts, memory["gram"], memory["xy"], memory["pairs"]))
-
-
-# ----------------------------------------------------------------------------------------------------
-# From the test of a ladder's classes to a verdict, and to how much more data would settle what is open.
-
+from occamrl.selectors.arl_gen import RegressionEvidence, unexplained
 
 DECIDED = "decided"  # every kernel that is left lies in the class chosen, and every smaller class is rejected
 AT_LEAST = "at least"  # every smaller class is rejected; larger ones are not excluded
@@ -330,6 +36,8 @@ NOT_ENOUGH = "not enough data"  # nothing is rejected, nothing larger is exclude
 OUTSIDE = "outside"  # no class explains the data
 
 _NOTHING = 1e-9  # a squared distance that is none
+
+Tell = Callable[[int], None]  # called with the number of episodes that are done
 
 
 @dataclass(frozen=True)
@@ -340,101 +48,6 @@ class MoreData:
     all: float  # ... all of them that such a log can exclude
     never: int  # how many of them no such log can tell from the best kernel of the class chosen
     if_wrong: float  # to reject the class chosen, if the best kernel outside it is the truth
-
-
-def distance_needed(allowance: float) -> float:
-    """Return the squared distance of a wrong kernel at which it is likely to be rejected.
-
-    Its loss exceeds the truth's by the distance d on average, with a standard deviation of at most sqrt(d) (M21's noise
-    of range 1): d - sqrt(d) >= allowance.
-    """
-    return ((1.0 + math.sqrt(1.0 + 4.0 * max(allowance, 0.0))) / 2.0) ** 2
-
-
-def chosen_class(replay: Replay) -> int:
-    """Return the smallest class that is not rejected, from 1; the largest where all are."""
-    standing = [m for m, at in enumerate(replay.rejected_at, start=1) if at is None]
-    return standing[0] if standing else len(replay.rejected_at)
-
-
-def more_data(replay: Replay, ladder: Ladder, chosen: int, episodes: int, pairs: int) -> MoreData | None:
-    """Return what would settle the question between the class chosen and the kernels left outside it; None if none."""
-    size = ladder.sizes[chosen - 1]
-    inside, outside = _left(replay, 0, size), _left(replay, size, ladder.family.size)
-    if not outside.size or not inside.size or replay.table is None or replay.model is None:
-        return None
-    best, rival = (int(kernels[np.argmin(replay.loss[kernels])]) for kernels in (inside, outside))
-
-    def left(distance: float, reference: int) -> float:
-        needed = distance_needed(replay.bound - float(replay.loss[reference]))
-        return max(1.0, episodes * (needed / distance - 1.0)) if distance > _NOTHING else math.inf
-
-    gaps = distances(replay.model, replay.table, pairs, outside, best)
-    times = np.array([left(float(gap), best) for gap in gaps])
-    seen = times[np.isfinite(times)]
-    back = float(distances(replay.model, replay.table, pairs, inside, rival).min())
-    return MoreData(
-        half=float(np.median(times)),
-        all=float(seen.max()) if seen.size else math.inf,
-        never=int(np.isinf(times).sum()),
-        if_wrong=left(back, rival),
-    )
-
-
-def _left(replay: Replay, first: int, last: int) -> Ints:
-    return first + np.flatnonzero(replay.alive[first:last])
-
-
-def is_outside(replay: Replay, delta: float) -> bool:
-    """Say whether the data show that no class of the ladder holds the truth."""
-    if replay.outside or all(at is not None for at in replay.rejected_at):
-        return True
-    if replay.table is None:
-        return False
-    reach, rows = 0.0 if replay.model is None else replay.model.reach, float(replay.table.visits.sum())
-    misfit = unexplained(replay.table, float(replay.losses[-1]), level(reach, delta))
-    return misfit > off_grid(reach, rows, delta)
-
-
-def judge(chosen: int, more: MoreData | None, *, finite: bool, classes: int, name: str) -> tuple[str, str]:
-    """Return the verdict on a ladder that holds the truth, and the reason in words."""
-    if chosen == classes or (finite and more is None):
-        smaller = "Every smaller class is rejected" if chosen > 1 else "It is the smallest"
-        enough = ", and every kernel outside it" if chosen < classes else ""
-        return DECIDED, f"The model needed is class {chosen} ({name}). {smaller}{enough}."
-    if finite and more is not None:
-        open_ones = _open(more)
-    else:
-        open_ones = (
-            "A larger linear class holds this one, so data can never exclude it; they can only fail to ask for it."
-        )
-    if chosen > 1:
-        return AT_LEAST, f"Class {chosen} ({name}) or a larger one: every smaller class is rejected. {open_ones}"
-    return NOT_ENOUGH, f"Class 1 ({name}) is not contradicted, and nothing larger is excluded. {open_ones}"
-
-
-def _open(more: MoreData) -> str:
-    parts = []
-    if math.isfinite(more.half):
-        text = f"If it is right, about {_count_verdict(more.half)} more such episodes exclude half of what is left outside it"
-        parts.append(text + (f", {_count_verdict(more.all)} all that they can." if more.all > more.half else "."))
-    if more.never:
-        parts.append(
-            f"{more.never:,} kernels outside it predict the same at every step of such a log: it needs others."
-        )
-    if math.isfinite(more.if_wrong):
-        parts.append(
-            f"If the best kernel outside it is the truth, about {_count_verdict(more.if_wrong)} more reject it."
-        )
-    return " ".join(parts)
-
-
-def _count_verdict(episodes: float) -> str:
-    return f"{float(f'{episodes:.2g}'):,.0f}"
-
-
-# ----------------------------------------------------------------------------------------------------
-# ``select``: how rich a model logged episodes ask for, and what would settle what they leave open.
 
 
 @dataclass(frozen=True)
@@ -486,7 +99,7 @@ class Selection:
 
 def select(
     log: Log,
-    ladder: Ladder | LinearLadder | LadderSpec,
+    ladder: Ladder | LadderSpec,
     known: Known | None = None,
     *,
     delta: float = 0.05,
@@ -502,7 +115,7 @@ def select(
     Parameters
     ----------
     log : Log
-    ladder : Ladder, LinearLadder or LadderSpec
+    ladder : Ladder or LadderSpec
         A spec (``read_ladder``) brings the rest along.
     known : Known, optional
         ``mdp.known`` of the problem: sizes, horizon and rewards.
@@ -526,8 +139,8 @@ def select(
         if ladder.kernel != "stationary":
             raise ParameterError("kernel", got=repr(ladder.kernel), expected='"stationary": a log is tested for one')
         known, rewards, names, ladder = ladder.known, ladder.rewards, ladder.names, ladder.ladder
-    if not isinstance(ladder, (Ladder, LinearLadder)):
-        raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder, LinearLadder or LadderSpec")
+    if not isinstance(ladder, Ladder):
+        raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder or LadderSpec")
     if known is None:
         raise ParameterError("known", got=None, expected="mdp.known: sizes, horizon and rewards")
     if not known.rewards_known:
@@ -535,29 +148,30 @@ def select(
     require_number("delta", delta, 1e-300, 1.0)
     require_number("growth", growth, 0.0, 1e6)
     require_number("slack", slack, 0.0, 1e6)
-    features = ladder.family.features if isinstance(ladder, Ladder) else ladder.features
-    outcomes, mapped = features.attach(known).outcomes, rewards or RewardMap()
+    outcomes, mapped = ladder.features.attach(known).outcomes, rewards or RewardMap()
     rows = match_rows(log, known, outcomes, mapped, check_rewards=check_rewards)
     names = names or tuple(f"F_{m}" for m in range(1, ladder.classes + 1))
-    broken = _impossible(log, rows)
+    impossible = np.flatnonzero(rows.outcome < 0)  # what no model allows
+    broken = int(impossible[0]) if impossible.size else None
     whole = rows if broken is None else rows.head(int(np.searchsorted(log.begin, broken, side="right")) - 1)
     bar = Progress("select", whole.start.size, progress)
     try:
-        replay = _replay(whole, ladder, known, delta=delta, growth=growth, slack=slack, tell=bar.update)
+        options: dict[str, Any] = {"delta": delta, "growth": growth, "slack": slack, "tell": bar.update}
+        replay = (replay_finite if ladder.finite else replay_linear)(whole, ladder, known, **options)
     finally:
         bar.close()
-    chosen, pairs = chosen_class(replay), known.states * known.actions
+    standing = [m for m, at in enumerate(replay.rejected_at, start=1) if at is None]
+    chosen, pairs = standing[0] if standing else ladder.classes, known.states * known.actions
     more = None
     if broken is not None:
         s, a, s2 = int(log.state[broken]), int(log.action[broken]), int(log.next_state[broken])
         verdict, why = OUTSIDE, f"Row {broken} goes from state {s} by action {a} to {s2}, which no model allows."
-    elif is_outside(replay, delta):
+    elif is_outside(replay, max(ladder.reach), delta):
         verdict, why = OUTSIDE, "No model of the ladder explains the data: it needs a class that it does not have."
     else:
-        if isinstance(ladder, Ladder):
-            more = more_data(replay, ladder, chosen, log.episodes, pairs)
-        finite = isinstance(ladder, Ladder)
-        verdict, why = judge(chosen, more, finite=finite, classes=ladder.classes, name=names[chosen - 1])
+        if ladder.finite:
+            more = more_data(replay, ladder, chosen, log.episodes)
+        verdict, why = judge(chosen, more, finite=ladder.finite, classes=ladder.classes, name=names[chosen - 1])
     steps = max(1, whole.pair.size)
     unvisited = int((np.bincount(rows.pair, minlength=pairs) == 0).sum())
     size: dict[str, Any] = {"episodes": log.episodes, "rows": log.rows, "unvisited": unvisited, "pairs": pairs}
@@ -566,34 +180,12 @@ def select(
     return Selection(rungs=rungs, threshold=threshold, delta=delta, source=log.source, **answer, **size)
 
 
-def _replay(rows: Matched, ladder: Ladder | LinearLadder, known: Known, **about: Any) -> Replay:
-    if isinstance(ladder, Ladder):
-        return replay_finite(rows, ladder, known, **about)
-    return replay_linear(rows, ladder, known, **about)
-
-
-def _impossible(log: Log, rows: Matched) -> int | None:
-    """Return the first row that no model allows."""
-    bad = rows.outcome < 0
-    return int(np.argmax(bad)) if bad.any() else None
-
-
-def _rungs(replay: Replay, ladder: Ladder | LinearLadder, names: Sequence[str], steps: int) -> tuple[Rung, ...]:
-    if isinstance(ladder, Ladder):
-        sizes = ladder.sizes
-        left: list[int | None] = [int(replay.alive[:size].sum()) for size in sizes]
-    else:
-        sizes = [_size(rung) for rung in ladder.rungs]
-        left = [None] * ladder.classes
+def _rungs(replay: Replay, ladder: Ladder, names: Sequence[str], steps: int) -> tuple[Rung, ...]:
+    sizes = [rung.size for rung in ladder.rungs]
+    left: list[int | None] = [int(replay.alive[:size].sum()) if ladder.finite else None for size in sizes]
     statistics = [float(loss + replay.squares) / steps for loss in replay.losses]
     columns = zip(names, sizes, statistics, replay.rejected_at, left, strict=True)
     return tuple(Rung(*column) for column in columns)
-
-
-def _size(rung: Any) -> int:
-    if isinstance(rung, FiniteFamily):
-        return rung.size
-    return rung.dimension if isinstance(rung, LinearFamily) else int(rung.features.dimension)
 
 
 def _plain(value: Any) -> Any:
@@ -604,3 +196,279 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def distance_needed(allowance: float) -> float:
+    """Return the squared distance of a wrong kernel at which it is likely to be rejected.
+
+    Its loss exceeds the truth's by the distance d on average, with a standard deviation of at most sqrt(d) (M21's noise
+    of range 1): d - sqrt(d) >= allowance.
+    """
+    return ((1.0 + math.sqrt(1.0 + 4.0 * max(allowance, 0.0))) / 2.0) ** 2
+
+
+def more_data(replay: Replay, ladder: Ladder, chosen: int, episodes: int) -> MoreData | None:
+    """Return what would settle the question between the class chosen and the kernels left outside it; None if none."""
+    size = ladder.sizes[chosen - 1]
+    inside, outside = np.flatnonzero(replay.alive[:size]), size + np.flatnonzero(replay.alive[size:])
+    if not outside.size or not inside.size:
+        return None
+    best, rival = (int(kernels[np.argmin(replay.loss[kernels])]) for kernels in (inside, outside))
+
+    def left(distance: float, reference: int) -> float:
+        needed = distance_needed(replay.bound - float(replay.loss[reference]))
+        return max(1.0, episodes * (needed / distance - 1.0)) if distance > _NOTHING else math.inf
+
+    gaps = distances(replay, outside, best)
+    times = np.array([left(float(gap), best) for gap in gaps])
+    seen = times[np.isfinite(times)]
+    back = float(distances(replay, inside, rival).min())
+    return MoreData(
+        half=float(np.median(times)),
+        all=float(seen.max()) if seen.size else math.inf,
+        never=int(np.isinf(times).sum()),
+        if_wrong=left(back, rival),
+    )
+
+
+def is_outside(replay: Replay, reach: float, delta: float) -> bool:
+    """Say whether the data show that no class of the ladder holds the truth."""
+    if replay.outside or all(at is not None for at in replay.rejected_at):
+        return True
+    if replay.cells is None:
+        return False
+    count, total = (np.array([cell[i] for cell in replay.cells], dtype=np.float64) for i in (1, 2))
+    misfit = unexplained(count, total, float(replay.losses[-1]), level(reach, delta))
+    return bool(misfit > off_grid(reach, float(count.sum()), delta))
+
+
+def judge(chosen: int, more: MoreData | None, *, finite: bool, classes: int, name: str) -> tuple[str, str]:
+    """Return the verdict on a ladder that holds the truth, and the reason in words."""
+    if chosen == classes or (finite and more is None):
+        smaller = "Every smaller class is rejected" if chosen > 1 else "It is the smallest"
+        enough = ", and every kernel outside it" if chosen < classes else ""
+        return DECIDED, f"The model needed is class {chosen} ({name}). {smaller}{enough}."
+    if finite and more is not None:
+        open_ones = _open(more)
+    else:
+        open_ones = (
+            "A larger linear class holds this one, so data can never exclude it; they can only fail to ask for it."
+        )
+    if chosen > 1:
+        return AT_LEAST, f"Class {chosen} ({name}) or a larger one: every smaller class is rejected. {open_ones}"
+    return NOT_ENOUGH, f"Class 1 ({name}) is not contradicted, and nothing larger is excluded. {open_ones}"
+
+
+def _open(more: MoreData) -> str:
+    parts = []
+    if math.isfinite(more.half):
+        half = _rounded(more.half)
+        text = f"If it is right, about {half} more such episodes exclude half of what is left outside it"
+        parts.append(text + (f", {_rounded(more.all)} all that they can." if more.all > more.half else "."))
+    if more.never:
+        parts.append(
+            f"{more.never:,} kernels outside it predict the same at every step of such a log: it needs others."
+        )
+    if math.isfinite(more.if_wrong):
+        parts.append(f"If the best kernel outside it is the truth, about {_rounded(more.if_wrong)} more reject it.")
+    return " ".join(parts)
+
+
+def _rounded(episodes: float) -> str:
+    return f"{float(f'{episodes:.2g}'):,.0f}"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What the rows of a log say about the classes of a ladder."""
+
+    losses: Floats  # [M] the smallest loss of each class, less sum y^2
+    bound: float  # the loss above which a class is rejected, likewise
+    squares: float  # sum y^2
+    rejected_at: tuple[int | None, ...]  # [M] the episode after which a class was rejected
+    loss: Floats  # [n] of every kernel (finite classes)
+    alive: Any  # [n] bool: never rejected (finite classes)
+    cells: list[tuple[Floats, int, float]] | None = None  # (P V - c)/R of every kernel, rows, sum y, by cell (likewise)
+    outside: bool = False  # the largest linear class fits worse than noise explains
+
+
+def stretches(episodes: int, growth: float) -> Iterator[tuple[int, int]]:
+    """Return the stretches of episodes that share a plan: the data grow by the factor 1 + growth, or by one."""
+    first = 0
+    while first < episodes:
+        last = min(episodes, max(first + 1, math.ceil(first * (1.0 + growth))))
+        yield first, last
+        first = last
+
+
+class Cell(NamedTuple):
+    """The rows of a stretch at one (h, s, a): they share the target function, and its range weights (M23)."""
+
+    pair: int  # s*A + a
+    target: Floats  # (W - c)/R of every outcome of the pair
+    rows: int
+    y: float  # sum of (W(o) - c)/R over the rows
+    squares: float  # sum of their squares
+
+
+def cells_of(outcomes: Outcomes, values: Floats, rows: Matched, first: int, last: int) -> Iterator[Cell]:
+    """Return the rows of the episodes from ``first`` to ``last``, whose values are ``values`` [H + 1, S], by cell.
+
+    The rows of a learner's own play follow its policy, so that (h, s) fixes the action; those of a log do not. Where
+    the target is constant (R = 0) rows say nothing and are left out.
+    """
+    part = slice(int(rows.begin[first]), int(rows.begin[last]))
+    h, pair, outcome = rows.h[part], rows.pair[part], rows.outcome[part]
+    pairs = outcomes.start.size - 1
+    keys, cell = np.unique(h * pairs + pair, return_inverse=True)
+    order = np.argsort(cell, kind="stable")
+    ends = np.searchsorted(cell[order], np.arange(keys.size + 1))
+    for i, key in enumerate(keys):
+        step, sa = divmod(int(key), pairs)
+        begin, end = int(outcomes.start[sa]), int(outcomes.start[sa + 1])
+        target = outcomes.bonus[begin:end] + values[step + 1, outcomes.next_state[begin:end]]
+        spread = float(np.ptp(target))
+        if spread > 0.0:
+            target = (target - 0.5 * (target.min() + target.max())) / spread
+            y = target[outcome[order[ends[i] : ends[i + 1]]] - begin]
+            yield Cell(sa, target, y.size, float(y.sum()), float(y @ y))
+
+
+def replay_finite(
+    rows: Matched, ladder: Ladder, known: Known, *, delta: float, growth: float, slack: float, tell: Tell
+) -> Replay:
+    """Test nested finite classes (M25): class m stands while one of its kernels has never been rejected."""
+    family, sizes = ladder.family, ladder.sizes
+    outcomes, values = family.features.attach(known).outcomes, family.optimal_values(known)
+    kernels, log_prior = family.probabilities(), np.log(ladder.prior)
+    loss, alive, squares, bound = np.zeros(family.size), np.ones(family.size, dtype=bool), 0.0, math.inf
+    cells: list[tuple[Floats, int, float]] = []
+    counted: dict[tuple[int, int], int] = {}  # where the rows of a member and target stand in `cells`
+    rejected: list[int | None] = [None] * ladder.classes
+    for first, last in stretches(rows.start.size, growth):
+        member = int(np.argmin(loss))
+        if alive.any():  # the most optimistic kernel of the smallest class not rejected (M5, M25)
+            size = sizes[int(ladder.level[np.argmax(alive)])]
+            member = int(np.argmax(np.where(alive[:size], values[:size, 0, rows.start[first]], -np.inf)))
+        for cell in cells_of(outcomes, values[member], rows, first, last):
+            begin = int(outcomes.start[cell.pair])
+            z = cell.target @ kernels[begin : begin + cell.target.size]
+            loss += z * (cell.rows * z - 2.0 * cell.y)
+            squares += cell.squares
+            key = (member, hash((cell.pair, cell.target.tobytes())))
+            at = counted.setdefault(key, len(cells))
+            if at == len(cells):
+                cells.append((z, cell.rows, cell.y))
+            else:
+                cells[at] = (z, cells[at][1] + cell.rows, cells[at][2] + cell.y)
+        bound, best = right_side(loss, log_prior, sum(count for _, count, _ in cells), family.reach, delta), loss.min()
+        bound = float(best + slack * (bound - best))
+        alive &= loss <= bound
+        for m, size in enumerate(sizes):
+            if rejected[m] is None and not alive[:size].any():
+                rejected[m] = last
+        tell(last)
+    losses = np.minimum.accumulate([float(loss[:size].min()) for size in sizes])
+    return Replay(losses, bound, squares, tuple(rejected), loss, alive, cells)
+
+
+def right_side(loss: Floats, log_prior: Floats, rows: int, reach: float, delta: float) -> float:
+    """Return the right side of M22 over all kernels, for range-weighted rows."""
+    fit = -0.5 * float(logsumexp(log_prior - 2.0 * loss))
+    return fit + 0.5 * math.log(1.0 / level(reach, delta)) + float(off_grid(reach, float(rows), delta))
+
+
+def replay_linear(
+    rows: Matched, ladder: Ladder, known: Known, *, delta: float, growth: float, slack: float, tell: Tell
+) -> Replay:
+    """Test nested linear classes by the linear form of M15."""
+    test = RegressionEvidence(
+        ladder=ladder,
+        delta=delta,
+        test_growth=growth,
+        guard=False,
+        start_class=1,
+        weights="range",
+        replan=0.0,
+        scale=slack,
+        rewards="known",
+        kernel="stationary",
+    )
+    memory, top = test.start(known), ladder.features
+    rejected: list[int | None] = [None] * ladder.classes
+    losses, bound, outside = np.zeros(ladder.classes), np.full(ladder.classes, math.inf), False
+    for first, last in stretches(rows.start.size, growth):
+        phase = test.next_phase(known, memory)
+        m, state = memory["chosen"], phase.state
+        if ladder.rung(m).finite:  # its plan is made from all rows, as a linear one's is
+            state.loss[0] = ladder.member_losses(m, memory["gram"], memory["xy"])
+        plan_now(phase.learner, known, state, int(rows.start[first]))
+        memory["squares"] += enter_linear(top, known, state.values, rows, first, last, memory)
+        memory["episodes"] = last
+        losses = test.losses(memory)
+        bound = test.bound(memory, float(losses[-1]), 1.0, delta)
+        tests = zip(rejected, losses, bound, strict=True)
+        rejected = [last if at is None and each > most else at for at, each, most in tests]
+        outside = outside or (test.misfit(memory, float(losses[-1]), 1.0, delta) or 0.0) > 0.0
+        tell(last)
+    empty = np.zeros(0)
+    squares = memory["squares"]
+    return Replay(losses, float(bound[-1]), squares, tuple(rejected), empty, empty.astype(bool), outside=outside)
+
+
+def mixture_statistics(
+    rows: Matched, features: FeatureMap, known: Known, *, growth: float = 0.1, norm_bound: float = 1.0
+) -> tuple[LinearStatistics, Floats]:
+    """Return the rows of a log over the coordinates of a feature map, and the value functions planned with last.
+
+    For :func:`occamrl.supports`: which of the simulators matter, from a log.
+    """
+    learner = UCRLVTRLin(features=features, norm_bound=norm_bound, replan=0.0)
+    memory: dict[str, Any] = {
+        "gram": np.zeros(int(features.blocks.matrix_start[-1])),
+        "xy": np.zeros(features.dimension),
+        "pairs": np.zeros((known.states * known.actions, 2 + int(features.blocks.size.max()))),
+    }
+    values = np.zeros((known.horizon + 1, known.states))
+    for first, last in stretches(rows.start.size, growth):
+        state = learner.begin(known, LinearStatistics(memory["gram"], memory["xy"], first))
+        plan_now(learner, known, state, int(rows.start[first]))
+        values = state.values
+        enter_linear(features, known, values, rows, first, last, memory)
+    return LinearStatistics(memory["gram"], memory["xy"], rows.start.size), values
+
+
+def plan_now(learner: Any, known: Known, state: Any, start: int) -> None:
+    """Let a learner plan for an episode that begins in ``start``."""
+    actions = np.zeros((known.horizon, known.states), dtype=np.int64)
+    open_episode(learner.model(known), state, start, np.uint64(0), 0, actions)
+
+
+def enter_linear(
+    features: FeatureMap, known: Known, values: Floats, rows: Matched, first: int, last: int, sums: dict[str, Any]
+) -> float:
+    """Add the rows of some episodes to sum x x^T in packed blocks, sum y x, and by (s, a) their number, sum y and sum x.
+
+    Returns sum y^2.
+    """
+    blocks, matrix, squares = features.blocks, features.matrix, 0.0
+    outcomes = features.attach(known).outcomes
+    for cell in cells_of(outcomes, values, rows, first, last):
+        begin, b = int(outcomes.start[cell.pair]), int(blocks.of[cell.pair])
+        first_coordinate, n = int(blocks.vector_start[b]), int(blocks.size[b])
+        x = np.asarray(matrix[begin : begin + cell.target.size].T @ cell.target).ravel()
+        x = x[first_coordinate : first_coordinate + n]
+        sums["gram"][blocks.matrix_start[b] : blocks.matrix_start[b + 1]] += cell.rows * np.outer(x, x).ravel()
+        sums["xy"][first_coordinate : first_coordinate + n] += cell.y * x
+        sums["pairs"][cell.pair, :2] += cell.rows, cell.y
+        sums["pairs"][cell.pair, 2 : 2 + n] += cell.rows * x
+        squares += cell.squares
+    return squares
+
+
+def distances(replay: Replay, kernels: Ints, reference: int) -> Floats:
+    """Return L(P, reference) of some kernels over the rows of a replay (M2)."""
+    found = np.zeros(kernels.size)
+    for z, count, _ in replay.cells or ():
+        found += count * (z[kernels] - z[reference]) ** 2
+    return found

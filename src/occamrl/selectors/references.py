@@ -1,75 +1,79 @@
-"""What a selector is read against: the learner that was told the answer, and the one that takes everything.
+"""References for a selector: the learner that knows the answer, and those on the largest and the smallest class.
 
-Both are learners with the selector's own parameters; with the same seed they meet the same random numbers.
+Each function returns a plain learner with the selector's own parameters. With the same seed it meets the same random
+numbers as the selector, so that regrets can be compared run by run.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
-from occamrl.protocols import Floats, Known, Learner
+from occamrl.errors import ParameterError
+from occamrl.learners.ucrl_vtr import UCRLVTR
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.models.finite import FiniteFamily
+from occamrl.protocols import Floats
+from occamrl.selectors.arl_lin import LinearSelector
 
-
-class WithCounterparts(Protocol):
-    """A selector that knows its counterparts."""
-
-    def told(self, theta: Sequence[float] | Floats) -> Learner:
-        """Return the learner that was told what the selector looks for."""
-
-    def everything(self) -> Learner:
-        """Return the learner that takes all that the selector could leave out."""
+Reference = UCRLVTR | UCRLVTRLin
 
 
-class _Stands(Learner):
-    """A learner that stands in for a selector."""
+def oracle(selector: Any, truth: int | Sequence[float] | Floats, **parameters: Any) -> Reference:
+    """Return the learner that knows what a selector has to find out.
 
-    @property
-    @abstractmethod
-    def learner(self) -> Learner:
-        """The learner that plays."""
-
-    def model(self, known: Known) -> Any:
-        """Return the constants of the compiled functions."""
-        return self.learner.model(known)
-
-    def begin(self, known: Known) -> Any:
-        """Return a fresh state."""
-        return self.learner.begin(known)
-
-    def reserve(self, state: Any, episodes: int) -> Any:
-        """Return a state with room for that many more episodes."""
-        return self.learner.reserve(state, episodes)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Oracle(_Stands):
-    """The learner that was told what a selector has to find out: the support of theta*, its norm, or both.
+    Parameters
+    ----------
+    selector : ARLLinDim, ARLLinNorm, ARLLin, ARLGen or Ladder
+        A ladder stands for ARLGen on it.
+    truth : array [d] or int
+        theta* for a linear selector, whose support, norm or both are then known; the number m* of the smallest class
+        that holds the truth, from 1, on a ladder.
+    **parameters
+        Of the learner, instead of the selector's own.
 
     Examples
     --------
-    ``Oracle(selector=ARLLinDim(features=features, norm_bound=b), theta=theta)`` knows which coordinates matter.
+    ``oracle(ARLLinDim(features=features, norm_bound=b), theta)`` knows which coordinates matter, and
+    ``oracle(ladder, 2, delta=0.1)`` plays the second class of a ladder.
     """
-
-    selector: WithCounterparts
-    theta: Sequence[float] | Floats
-
-    @cached_property
-    def learner(self) -> Learner:
-        """The learner that plays."""
-        return self.selector.told(self.theta)
+    if isinstance(selector, LinearSelector):
+        return dataclasses.replace(selector.oracle(truth), **parameters)  # type: ignore[arg-type]  # not a class here
+    return _on_class(selector, truth, parameters)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class NonAdaptive(_Stands):
-    """The learner that takes everything a selector could leave out: all coordinates, the norm bound as given."""
+def largest(selector: Any, **parameters: Any) -> Reference:
+    """Return the learner that takes all that a selector could leave out: every coordinate, the norm bound, F_M."""
+    if isinstance(selector, LinearSelector):
+        return selector.base(**parameters)
+    return _on_class(selector, _ladder(selector).classes, parameters)
 
-    selector: WithCounterparts
 
-    @cached_property
-    def learner(self) -> Learner:
-        """The learner that plays."""
-        return self.selector.everything()
+def smallest(selector: Any, **parameters: Any) -> Reference:
+    """Return the learner on the smallest class of a ladder, right or wrong."""
+    return _on_class(selector, 1, parameters)
+
+
+REFERENCES = {"oracle": oracle, "largest": largest, "smallest": smallest}
+
+
+def _ladder(selector: Any) -> Any:
+    ladder = getattr(selector, "ladder", selector)
+    if not hasattr(ladder, "rung"):
+        raise ParameterError("selector", got=type(selector).__name__, expected="a selector or a Ladder")
+    return ladder
+
+
+def _on_class(selector: Any, m: Any, parameters: dict[str, Any]) -> Reference:
+    """Return the learner on class m of a ladder, with the parameters that it shares with the selector."""
+    ladder = _ladder(selector)
+    family = ladder.rung(m)
+    finite = isinstance(family, FiniteFamily)
+    names = [field.name for field in dataclasses.fields(UCRLVTR if finite else UCRLVTRLin)]
+    own = {} if selector is ladder else {name: getattr(selector, name, None) for name in names}
+    own = {name: value for name, value in own.items() if value is not None}
+    if finite:
+        return UCRLVTR(**{**own, "family": family, **parameters})
+    features = getattr(family, "own_features", family.features)
+    return UCRLVTRLin(**{**own, "features": features, "norm_bound": family.norm_bound, **parameters})

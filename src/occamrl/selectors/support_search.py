@@ -1,6 +1,6 @@
-r"""Which coordinates matter: the paper's threshold (M16) and the penalised loss (M18).
+r"""Which coordinates matter: the set of them with the smallest penalised loss (M18 c).
 
-The sharp rule looks for the set D with the smallest
+The rule looks for the set D with the smallest
 
 .. math:: J(D) = L_\lambda(\theta_D) + \mathrm{pen}(D), \qquad \mathrm{pen}(D) =
    \tfrac{U^2}{4}\Big(\log\det(\Sigma_{DD}/\lambda) + 2\log\big((d+1)\tbinom{d}{|D|}\big)\Big)
@@ -22,10 +22,19 @@ holds with :math:`D \cup T` in place of :math:`[d]`, T being the true support. N
 a direction was not excited, :math:`(\Sigma^{-1})_{jj}` is large and the statement is empty, which is why estimation
 phases exist. That a coordinate too many is never kept is not proved.
 
-The search itself is in :mod:`occamrl.selectors.support_search`.
+All 2^d sets are out of reach, so the search is not exact: it begins from a few sets and steps from each by the best
+addition, removal or exchange until none helps, which may be short of the minimum. One start is the best set of a
+*forward path*, which adds the best coordinate until all are in; it ends with the whole set, so what is returned is
+never worse than that. Another is the best set of a *beam*, which goes on from many sets of each size instead of one:
+where d is larger than the number of pairs (s, a), columns depend on each other, and sets of false coordinates that
+explain the rows together are local minima that single steps do not leave.
 
-With one kernel per step there is a regression for each and one set D for all: the coordinates that matter at some step.
-Losses and log-determinants are summed over the steps, and the statement above holds at each of them.
+Sweeping the matrix of the normal equations on a coordinate moves that coordinate into the regression (or out again),
+after which the gain of every addition, removal and exchange is read off its entries.
+
+``sigma`` and ``xy`` are those of one regression, [d, d] and [d], or of one for each of T steps, [T, d, d] and [T, d]:
+then one set D is found, of the coordinates that matter at some step. Losses and log-determinants are summed over the
+steps, and the statement above holds at each of them.
 """
 
 from __future__ import annotations
@@ -38,41 +47,91 @@ from numpy.typing import NDArray
 
 from occamrl.protocols import Floats, Ints
 
-# ----------------------------------------------------------------------------------------------------
-# Looking for the set of coordinates with the smallest penalised loss (M18 c).
-#
-# All 2^d sets are out of reach, so the search is not exact: it begins from a few sets and steps from each by the best
-# addition, removal or exchange until none helps, which may be short of the minimum. One start is the best set of a
-# *forward path*, which adds the best coordinate until all are in; it ends with the whole set, so what is returned is
-# never worse than that. Another is the best set of a *beam*, which goes on from many sets of each size instead of one:
-# where d is larger than the number of pairs (s, a), columns depend on each other, and sets of false coordinates that
-# explain the rows together are local minima that single steps do not leave.
-#
-# Sweeping the matrix of the normal equations on a coordinate moves that coordinate into the regression (or out again),
-# after which the gain of every addition, removal and exchange is read off its entries.
-#
-# ``sigma`` and ``xy`` are those of one regression, [d, d] and [d], or of one for each of T steps, [T, d, d] and [T, d]:
-# then the same coordinates are inside at all steps, and gains are summed over them.
-
-
 _PROGRESS = 1e-9  # an improvement smaller than this is rounding
 _WIDTH = 16  # sets of each size that a beam goes on from
 _PATIENCE = 3  # sizes without a better set after which a beam ends
 
 
+def sharp_support(
+    sigma: Floats, xy: Floats, *, regularization: float, unit: float = 1.0, last: Iterable[int] = ()
+) -> list[int]:
+    """Return the set of coordinates with the smallest penalised loss that the search finds (M18 c).
+
+    Its loss is never above that of the set of all coordinates, with which every forward path ends.
+
+    Parameters
+    ----------
+    sigma, xy
+        The regression matrix, lambda I included, and its right-hand side; of one regression or of T.
+    regularization
+        lambda.
+    unit
+        The range U of a target: 1 for range-weighted rows (M23).
+    last
+        A further set to begin from, beside the best sets of a forward path and of a beam.
+
+    Returns
+    -------
+    list of int
+        Increasing; never empty, since theta* = 0 is no kernel.
+    """
+    problem = (sigma, xy, regularization, unit)
+    starts = [forward_path(*problem), beam(*problem)]
+    if begin := sorted(set(last)):
+        starts.append(begin)
+    ends = [descend(*problem, start) for start in starts]
+    return min(ends, key=lambda end: penalised_loss(sigma, xy, end, regularization=regularization, unit=unit))
+
+
 def log_price(d: int, m: int) -> float:
     """Return the price of a set of m out of d coordinates that was chosen by the data (M17): log((d + 1) C(d, m)).
 
-    The whole set costs log 2, as it needs no choice; selectors.arl_lin_dim proves that these prices are enough.
+    The whole set costs log 2, as it needs no choice; :mod:`occamrl.selectors.arl_lin` proves that these prices suffice.
     """
     if m == d:
         return math.log(2.0)
     return math.log(d + 1) + math.lgamma(d + 1) - math.lgamma(m + 1) - math.lgamma(d - m + 1)
 
 
+def penalised_loss(
+    sigma: Floats, xy: Floats, coordinates: Iterable[int], *, regularization: float, unit: float
+) -> float:
+    """Return J(D) up to the constant sum of y^2, computed afresh."""
+    d, chosen = xy.shape[-1], np.asarray(list(coordinates), dtype=np.int64)
+    loss = logdet = 0.0
+    if chosen.size:
+        for matrix, right in zip(sigma.reshape(-1, d, d), xy.reshape(-1, d), strict=True):
+            block, rhs = matrix[np.ix_(chosen, chosen)], right[chosen]
+            loss -= float(rhs @ np.linalg.solve(block, rhs))
+            logdet += float(np.linalg.slogdet(block / regularization)[1])
+    return loss + 0.25 * unit**2 * (logdet + 2.0 * log_price(d, chosen.size))
+
+
+def detection_limits(sigma: Floats, coordinates: Iterable[int], *, regularization: float, unit: float) -> Floats:
+    """Return, for every coordinate outside D, the magnitude from which on the rule would take it in [d].
+
+    What is left of Sigma_jj given D times theta_j^2 has to pay for the larger penalty; with several steps the magnitude
+    is that of a coordinate which is equal at all of them. Zero for coordinates inside D.
+    """
+    d = sigma.shape[-1]
+    inside = np.zeros(d, dtype=bool)
+    inside[list(coordinates)] = True
+    m, limits = int(inside.sum()), np.zeros(d)
+    if m == d:
+        return limits
+    left = np.zeros((sigma.size // d**2, d - m))
+    for each, matrix in zip(left, sigma.reshape(-1, d, d), strict=True):
+        cross = matrix[np.ix_(inside, ~inside)]
+        fitted = np.sum(cross * np.linalg.solve(matrix[np.ix_(inside, inside)], cross), axis=0)
+        each[:] = np.maximum(np.diag(matrix)[~inside] - fitted, regularization)  # as it is, rounding aside
+    price = np.log(left / regularization).sum(axis=0) + 2.0 * (log_price(d, m + 1) - log_price(d, m))
+    limits[~inside] = np.sqrt(0.25 * unit**2 * np.maximum(price, 0.0) / left.sum(axis=0))
+    return limits
+
+
 def forward_path(sigma: Floats, xy: Floats, regularization: float, unit: float) -> list[int]:
     """Add the best coordinate until all are in; return the best set met on the way."""
-    regression = _Swept(sigma, xy, regularization, unit, ())
+    regression = _Swept(sigma, xy, regularization, unit)
     order: list[int] = []
     value, best, length = 0.0, math.inf, 1
     for m in range(xy.shape[-1]):
@@ -100,7 +159,7 @@ def beam(sigma: Floats, xy: Floats, regularization: float, unit: float, width: i
         after = values[:, None] - gain
         after[inside] = math.inf
         parent, coordinate = _distinct(after, inside, width)
-        values, tables = after[parent, coordinate], _swept(tables[parent], coordinate)
+        values, tables = after[parent, coordinate], _moved_in(tables[parent], coordinate)
         inside = inside[parent]
         inside[np.arange(parent.size), coordinate] = True
         waiting += 1
@@ -126,7 +185,7 @@ def _distinct(after: Floats, inside: NDArray[np.bool_], width: int) -> tuple[Int
     return steps // d, steps % d
 
 
-def _swept(tables: Floats, coordinate: Ints) -> Floats:
+def _moved_in(tables: Floats, coordinate: Ints) -> Floats:
     """Move one coordinate into each of several regressions (:meth:`_Swept.toggle`)."""
     each = np.arange(coordinate.size)
     pivot, column = tables[each, :, coordinate, coordinate][..., None], tables[each, :, :, coordinate]
@@ -139,10 +198,31 @@ def _swept(tables: Floats, coordinate: Ints) -> Floats:
 
 def descend(sigma: Floats, xy: Floats, regularization: float, unit: float, start: Iterable[int]) -> list[int]:
     """Take the best addition, removal or exchange until none helps; return the set."""
-    return _Swept(sigma, xy, regularization, unit, start).descend()
+    regression = _Swept(sigma, xy, regularization, unit, start)
+    for _ in range(4 * regression.d):  # each step lowers J, so this only stops what rounding could keep going
+        outside, inside = np.flatnonzero(~regression.inside), np.flatnonzero(regression.inside)
+        best, step = -_PROGRESS, np.zeros(0, dtype=np.int64)
+        moves = []
+        if outside.size:
+            moves.append((regression.additions(outside), outside[:, None]))
+        if inside.size > 1:
+            moves.append((regression.removals(inside), inside[:, None]))
+        if outside.size and inside.size:
+            pairs = np.stack(np.broadcast_arrays(outside[:, None], inside), axis=-1).reshape(-1, 2)
+            moves.append((regression.exchanges(outside, inside).ravel(), pairs))
+        for changes, coordinates in moves:
+            at = int(np.argmin(changes))
+            if changes[at] < best:
+                best, step = float(changes[at]), coordinates[at]
+        if not step.size:
+            break
+        for k in reversed(step.tolist()):  # of an exchange, first the one that goes
+            regression.toggle(k)
+    return np.flatnonzero(regression.inside).tolist()
 
 
 def _table(sigma: Floats, xy: Floats) -> Floats:
+    """Return [[Sigma, xy], [xy', 0]] of each step [T, d + 1, d + 1]."""
     d = xy.shape[-1]
     table = np.zeros((xy.size // d, d + 1, d + 1))
     table[:, :d, :d], table[:, :d, d], table[:, d, :d] = sigma, xy, xy
@@ -161,12 +241,12 @@ class _Swept:
     is left is at least lambda and an entry of the inverse at most 1/lambda, whatever rounding makes of them.
     """
 
-    def __init__(self, sigma: Floats, xy: Floats, regularization: float, unit: float, start: Iterable[int]) -> None:
-        d = xy.shape[-1]
-        self.d, self.lam, self.quarter = d, regularization, 0.25 * unit**2
-        self.table = _table(sigma, xy)
-        self.inside = np.zeros(d, dtype=bool)
-        self.price = _prices(d)
+    def __init__(
+        self, sigma: Floats, xy: Floats, regularization: float, unit: float, start: Iterable[int] = ()
+    ) -> None:
+        self.d, self.lam, self.quarter = xy.shape[-1], regularization, 0.25 * unit**2
+        self.table, self.price = _table(sigma, xy), _prices(self.d)
+        self.inside = np.zeros(self.d, dtype=bool)
         for j in start:
             self.toggle(j)
 
@@ -178,25 +258,15 @@ class _Swept:
         table[:, :, k], table[:, k, :], table[:, k, k] = sign * column / pivot, sign * row / pivot, -1.0 / pivot[:, 0]
         self.inside[k] = not self.inside[k]
 
-    def _spread(self, inside: Ints) -> Floats:
-        spread: Floats = np.clip(-self.table[:, inside, inside], np.finfo(float).tiny, 1.0 / self.lam)
-        return spread
-
-    def _step(self, by: int) -> float:
-        m = int(self.inside.sum())
-        return self.quarter * float(self.price[m + by] - self.price[m])
-
     def additions(self, outside: Ints) -> Floats:
         """Return the change of J for each coordinate that could come in."""
         left, rest = np.maximum(self.table[:, outside, outside], self.lam), self.table[:, outside, self.d]
         changes: Floats = -(rest**2) / left + self.quarter * np.log(left / self.lam)
-        return np.asarray(changes.sum(axis=0) + self._step(1))
+        return np.asarray(changes.sum(axis=0) + self._price_of(1))
 
     def removals(self, inside: Ints) -> Floats:
         """Return the change of J for each coordinate that could go."""
-        spread, theta = self._spread(inside), self.table[:, inside, self.d]
-        changes: Floats = theta**2 / spread + self.quarter * np.log(spread * self.lam)
-        return np.asarray(changes.sum(axis=0) + self._step(-1))
+        return np.asarray(self._going(inside).sum(axis=0) + self._price_of(-1))
 
     def exchanges(self, outside: Ints, inside: Ints) -> Floats:
         """Return the change of J for each pair, one coming in and one going."""
@@ -204,135 +274,17 @@ class _Swept:
         cross = self.table[:, outside[:, None], inside]  # [T, outside, inside]
         left = np.maximum(self.table[:, outside, outside][:, :, None] + cross**2 / spread, self.lam)
         rest = self.table[:, outside, self.d][:, :, None] + cross * (theta / spread)
-        going = theta**2 / spread + self.quarter * np.log(spread * self.lam)
-        changes: Floats = going - rest**2 / left + self.quarter * np.log(left / self.lam)
+        changes: Floats = self._going(inside)[:, None] - rest**2 / left + self.quarter * np.log(left / self.lam)
         return np.asarray(changes.sum(axis=0))
 
-    def descend(self) -> list[int]:
-        """Take the best step until none helps; return the set."""
-        for _ in range(4 * self.d):  # each step lowers J, so this only stops what rounding could keep going
-            outside, inside = np.flatnonzero(~self.inside), np.flatnonzero(self.inside)
-            best, step = -_PROGRESS, tuple[int, ...]()
-            if outside.size:
-                best, step = _better(best, step, self.additions(outside), outside)
-            if inside.size > 1:
-                best, step = _better(best, step, self.removals(inside), inside)
-            if outside.size and inside.size:
-                pairs = np.stack(np.broadcast_arrays(outside[:, None], inside), axis=-1).reshape(-1, 2)
-                best, step = _better(best, step, self.exchanges(outside, inside).ravel(), pairs)
-            if not step:
-                break
-            for k in reversed(step):
-                self.toggle(k)
-        return np.flatnonzero(self.inside).tolist()
+    def _going(self, inside: Ints) -> Floats:
+        """Return what each coordinate that goes adds to the loss and takes from the log-determinant [T, m]."""
+        spread, theta = self._spread(inside), self.table[:, inside, self.d]
+        return np.asarray(theta**2 / spread + self.quarter * np.log(spread * self.lam))
 
+    def _spread(self, inside: Ints) -> Floats:
+        return np.asarray(np.clip(-self.table[:, inside, inside], np.finfo(float).tiny, 1.0 / self.lam))
 
-def _better(best: float, step: tuple[int, ...], changes: Floats, moves: Ints) -> tuple[float, tuple[int, ...]]:
-    at = int(np.argmin(changes))
-    if changes[at] < best:
-        return float(changes[at]), tuple(np.atleast_1d(moves[at]).tolist())
-    return best, step
-
-
-# ----------------------------------------------------------------------------------------------------
-# Which coordinates matter: the paper's threshold (M16) and the penalised loss (M18).
-
-
-def thresholded(theta: Floats, level: float) -> list[int]:
-    """Return { j : |theta_j| >= level } (M16)."""
-    return np.flatnonzero(np.abs(theta) >= level).tolist()
-
-
-def _by_step(sigma: Floats, xy: Floats) -> tuple[Floats, Floats]:
-    """Return the regressions with the number T of steps in front; without it they are one."""
-    d = xy.shape[-1]
-    return sigma.reshape(-1, d, d), xy.reshape(-1, d)
-
-
-def penalised_loss(
-    sigma: Floats, xy: Floats, coordinates: Iterable[int], *, regularization: float, unit: float
-) -> float:
-    """Return J(D) up to the constant sum of y^2, computed afresh."""
-    chosen = np.asarray(list(coordinates), dtype=np.int64)
-    loss = logdet = 0.0
-    if chosen.size:
-        for matrix, right in zip(*_by_step(sigma, xy), strict=True):
-            block, rhs = matrix[np.ix_(chosen, chosen)], right[chosen]
-            loss -= float(rhs @ np.linalg.solve(block, rhs))
-            logdet += float(np.linalg.slogdet(block / regularization)[1])
-    return loss + 0.25 * unit**2 * (logdet + 2.0 * log_price(xy.shape[-1], chosen.size))
-
-
-def detection_limits(sigma: Floats, coordinates: Iterable[int], *, regularization: float, unit: float) -> Floats:
-    """Return, for every coordinate outside D, the magnitude from which on the sharp rule would take it in [d].
-
-    What is left of Sigma_jj given D times theta_j^2 has to pay for the larger penalty; with several steps the magnitude
-    is that of a coordinate which is equal at all of them. Zero for coordinates inside D.
-    """
-    d = sigma.shape[-1]
-    inside = np.zeros(d, dtype=bool)
-    inside[list(coordinates)] = True
-    m, limits = int(inside.sum()), np.zeros(d)
-    if m == d:
-        return limits
-    left = np.stack([_left(matrix, inside, regularization) for matrix in sigma.reshape(-1, d, d)])
-    price = np.log(left / regularization).sum(axis=0) + 2.0 * (log_price(d, m + 1) - log_price(d, m))
-    limits[~inside] = np.sqrt(0.25 * unit**2 * np.maximum(price, 0.0) / left.sum(axis=0))
-    return limits
-
-
-def _left(sigma: Floats, inside: NDArray[np.bool_], regularization: float) -> Floats:
-    """Return what is left of Sigma_jj given D, for every j outside D."""
-    cross = sigma[np.ix_(inside, ~inside)]
-    fitted = np.sum(cross * np.linalg.solve(sigma[np.ix_(inside, inside)], cross), axis=0)
-    return np.asarray(np.maximum(np.diag(sigma)[~inside] - fitted, regularization))  # as it is, rounding aside
-
-
-def missed_limits(sigma: Floats, coordinates: Iterable[int], *, regularization: float, unit: float) -> Floats:
-    """Return, for every coordinate outside D, what its estimate in all coordinates is at most if J(D) <= J([d]) [d].
-
-    That is so for the D of :func:`sharp_support`; with several steps, for the estimate of any of them. Zero for
-    coordinates inside D.
-    """
-    d, chosen = sigma.shape[-1], list(coordinates)
-    nothing = np.zeros(sigma.shape[:-1])
-    whole, part = (
-        penalised_loss(sigma, nothing, some, regularization=regularization, unit=unit) for some in (range(d), chosen)
-    )
-    spread = np.diagonal(np.linalg.inv(sigma.reshape(-1, d, d)), axis1=1, axis2=2).max(axis=0)
-    limits: Floats = np.sqrt(max(0.0, whole - part) * spread)
-    limits[chosen] = 0.0
-    return limits
-
-
-def sharp_support(
-    sigma: Floats, xy: Floats, *, regularization: float, unit: float = 1.0, last: Iterable[int] = ()
-) -> list[int]:
-    """Return the set of coordinates with the smallest penalised loss that the search finds (M18 c).
-
-    Its loss is never above that of the set of all coordinates, with which every forward path ends.
-
-    Parameters
-    ----------
-    sigma, xy
-        The regression matrix [d, d], lambda I included, and its right-hand side [d]; or those of T steps, [T, d, d]
-        and [T, d], for which one set is found: losses and log-determinants are then sums over the steps.
-    regularization
-        lambda.
-    unit
-        The range U of a target: 1 for range-weighted rows (M23).
-    last
-        Where to begin: the search also begins from the best sets of a forward path and of a beam, and the best end is
-        taken.
-
-    Returns
-    -------
-    list of int
-        Increasing; never empty, since theta* = 0 is no kernel.
-    """
-    problem = (sigma, xy, regularization, unit)
-    starts = [forward_path(*problem), beam(*problem)]
-    if begin := sorted(set(last)):
-        starts.append(begin)
-    ends = [descend(*problem, start) for start in starts]
-    return min(ends, key=lambda end: penalised_loss(sigma, xy, end, regularization=regularization, unit=unit))
+    def _price_of(self, more: int) -> float:
+        m = int(self.inside.sum())
+        return self.quarter * float(self.price[m + more] - self.price[m])
