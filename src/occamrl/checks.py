@@ -217,7 +217,7 @@ def _check_agent(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> None
     _require(played.phases["plans"].equals(whole.phases["plans"]), "both make the same plans")
 
 
-class _Simulator(gym.Env[int, int]):
+class _Simulator(gym.Env[Any, Any]):
     """A problem as an environment that draws the random numbers of ``run(..., seed=seed)``."""
 
     def __init__(self, mdp: FiniteMDP, seed: int) -> None:
