@@ -34,7 +34,7 @@ from occamrl._core.features import fill_target
 from occamrl.errors import ParameterError, require_integer
 from occamrl.models.family import weighted
 from occamrl.models.finite import level
-from occamrl.models.ladder import Ladder, LinearLadder, describe
+from occamrl.models.ladder import Ladder
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 from occamrl.seeding import stream
 from occamrl.selectors.arl_gen import ARLGen
@@ -64,7 +64,7 @@ class BlindPair:
 class Preflight:
     """What was found; ``print`` it before a run, then play ``selector()``."""
 
-    ladder: Ladder | LinearLadder
+    ladder: Ladder
     classes: list[str]  # how large each is
     episodes: int
     delta: float
@@ -120,7 +120,7 @@ def _text(episodes: float) -> str:
 
 
 def preflight(
-    ladder: Ladder | LinearLadder,
+    ladder: Ladder,
     known: Known,
     *,
     episodes: int,
@@ -153,15 +153,13 @@ def preflight(
         Of these draws.
     """
     require_integer("episodes", episodes, 1)
-    if not isinstance(ladder, (Ladder, LinearLadder)):
-        raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder or LinearLadder")
+    if not isinstance(ladder, Ladder):
+        raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder")
     if not known.rewards_known:
         raise ParameterError("known", got="sizes alone", expected="rewards too: policies are compared by them")
     draw, base = stream(seed, "preflight"), known.base_reward.flatten()
-    if isinstance(ladder, Ladder):
-        trials = _finite_trials(ladder, known, draw, truths or 64, members or 64, delta)
-    else:
-        trials = _linear_trials(ladder, known, draw, truths or 6, members or 6, delta)
+    few, make = (64, _finite_trials) if ladder.finite else (6, _linear_trials)
+    trials = make(ladder, known, draw, truths or few, members or few, delta)
     outcomes = trials.outcomes
     if least_loss is None:
         stakes = (stake(outcomes, each.kernel, base, each.values, start) for each in trials.truths)
@@ -220,7 +218,7 @@ def _finite_trials(
     ladder: Ladder, known: Known, draw: np.random.Generator, truths: int, members: int, delta: float
 ) -> _Trials:
     """Try members of finite classes. A class is as near to a truth as the nearest of its kernels that are tried."""
-    family, grid, sizes = ladder.family, ladder.grid, ladder.sizes
+    family, grid, sizes = ladder.family, ladder.family.reach, ladder.sizes
     values, outcomes = family.optimal_values(known), family.features.attach(known).outcomes
     noise = math.log(family.size / level(grid, delta))
     hidden = 0.5 * grid**2 * (known.horizon if outcomes.bonus.any() else known.horizon - 1)  # E grows by in an episode
@@ -257,7 +255,7 @@ def _finite_trials(
 
 
 def _linear_trials(
-    ladder: LinearLadder, known: Known, draw: np.random.Generator, truths: int, members: int, delta: float
+    ladder: Ladder, known: Known, draw: np.random.Generator, truths: int, members: int, delta: float
 ) -> _Trials:
     """Try kernels drawn from each class, as parameters of the largest, against kernels drawn from the larger ones."""
     features, classes, base = ladder.features, ladder.classes, known.base_reward.flatten()
@@ -293,7 +291,7 @@ def _linear_trials(
         return against
 
     larger = [each for some in drawn[1:] for each in some]
-    return _Trials(outcomes, larger, inside, outside, rejection, [describe(rung) for rung in ladder.rungs], "guard")
+    return _Trials(outcomes, larger, inside, outside, rejection, [rung.extent for rung in ladder.rungs], "guard")
 
 
 def _episodes(rate: float, eigen: Floats, delta: float) -> float:
@@ -323,11 +321,12 @@ def stake(outcomes: Outcomes, kernel: Floats, base: Floats, values: Floats, star
     return float(values[0, start] + optimal_values(mirrored, kernel, -base, states, horizon)[0, start])
 
 
+@compiled
 def policy_value(outcomes: Outcomes, kernel: Floats, base: Floats, policy: Ints, start: int) -> float:
     """Return V^pi_1(start) of a policy [H, S] under a kernel [1, O]."""
     values = np.zeros((2, policy.shape[1]))
     policy_values(outcomes, kernel, base, policy, values)
-    return float(values[0, start])
+    return values[0, start]  # type: ignore[no-any-return]  # a float
 
 
 @compiled

@@ -11,33 +11,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.compile import compiled, hot
-from occamrl._core.loop import plan
-from occamrl._core.regression import add_row, block_matrix, block_vector
-from occamrl._core.rows import RowTable, add_rows, row_table, with_room
+from occamrl._core.arena import field as arena_field
+from occamrl._core.loop import open_episode
+from occamrl._core.rows import VALUES
 from occamrl.envs.ladder_file import LadderSpec
 from occamrl.envs.wrapper import RewardMap
 from occamrl.errors import ParameterError, require_number
-from occamrl.learners.finite_report import unexplained
-from occamrl.learners.finite_rows import ROWS, FiniteModel, FiniteState, expected_targets
-from occamrl.learners.finite_sets import most_optimistic, threshold
-from occamrl.learners.linear_regression import row_of
-from occamrl.learners.linear_state import LinearModel
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
-from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
 from occamrl.logs.log import Log, Matched, match_rows
+from occamrl.models.family import sparse_rows
 from occamrl.models.features import FeatureMap
-from occamrl.models.finite import FiniteFamily, level, off_grid
-from occamrl.models.ladder import Ladder, LinearLadder
-from occamrl.models.linear import LinearFamily
-from occamrl.protocols import Floats, Ints, Known, Outcomes
+from occamrl.models.finite import level, off_grid
+from occamrl.models.ladder import Ladder
+from occamrl.protocols import Floats, Ints, Known
 from occamrl.running.run import Progress
-from occamrl.selectors._ladder_linear import LadderLinear
+from occamrl.selectors.arl_gen import _Regression
 
 DECIDED = "decided"  # every kernel that is left lies in the class chosen, and every smaller class is rejected
 AT_LEAST = "at least"  # every smaller class is rejected; larger ones are not excluded
@@ -45,6 +38,7 @@ NOT_ENOUGH = "not enough data"  # nothing is rejected, nothing larger is exclude
 OUTSIDE = "outside"  # no class explains the data
 
 _NOTHING = 1e-9  # a squared distance that is none
+_MOST_NUMBERS = 2**22  # in memory at once, of predictions
 
 Tell = Callable[[int], None]  # called with the number of episodes that are done
 
@@ -108,7 +102,7 @@ class Selection:
 
 def select(
     log: Log,
-    ladder: Ladder | LinearLadder | LadderSpec,
+    ladder: Ladder | LadderSpec,
     known: Known | None = None,
     *,
     delta: float = 0.05,
@@ -124,7 +118,7 @@ def select(
     Parameters
     ----------
     log : Log
-    ladder : Ladder, LinearLadder or LadderSpec
+    ladder : Ladder or LadderSpec
         A spec (``read_ladder``) brings the rest along.
     known : Known, optional
         ``mdp.known`` of the problem: sizes, horizon and rewards.
@@ -148,8 +142,8 @@ def select(
         if ladder.kernel != "stationary":
             raise ParameterError("kernel", got=repr(ladder.kernel), expected='"stationary": a log is tested for one')
         known, rewards, names, ladder = ladder.known, ladder.rewards, ladder.names, ladder.ladder
-    if not isinstance(ladder, (Ladder, LinearLadder)):
-        raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder, LinearLadder or LadderSpec")
+    if not isinstance(ladder, Ladder):
+        raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder or LadderSpec")
     if known is None:
         raise ParameterError("known", got=None, expected="mdp.known: sizes, horizon and rewards")
     if not known.rewards_known:
@@ -157,8 +151,7 @@ def select(
     require_number("delta", delta, 1e-300, 1.0)
     require_number("growth", growth, 0.0, 1e6)
     require_number("slack", slack, 0.0, 1e6)
-    features = ladder.family.features if isinstance(ladder, Ladder) else ladder.features
-    outcomes, mapped = features.attach(known).outcomes, rewards or RewardMap()
+    outcomes, mapped = ladder.features.attach(known).outcomes, rewards or RewardMap()
     rows = match_rows(log, known, outcomes, mapped, check_rewards=check_rewards)
     names = names or tuple(f"F_{m}" for m in range(1, ladder.classes + 1))
     impossible = np.flatnonzero(rows.outcome < 0)  # what no model allows
@@ -167,10 +160,7 @@ def select(
     bar = Progress("select", whole.start.size, progress)
     try:
         options: dict[str, Any] = {"delta": delta, "growth": growth, "slack": slack, "tell": bar.update}
-        if isinstance(ladder, Ladder):
-            replay = replay_finite(whole, ladder, known, **options)
-        else:
-            replay = replay_linear(whole, ladder, known, **options)
+        replay = (replay_finite if ladder.finite else replay_linear)(whole, ladder, known, **options)
     finally:
         bar.close()
     standing = [m for m, at in enumerate(replay.rejected_at, start=1) if at is None]
@@ -179,13 +169,11 @@ def select(
     if broken is not None:
         s, a, s2 = int(log.state[broken]), int(log.action[broken]), int(log.next_state[broken])
         verdict, why = OUTSIDE, f"Row {broken} goes from state {s} by action {a} to {s2}, which no model allows."
-    elif is_outside(replay, delta):
+    elif replay.outside:
         verdict, why = OUTSIDE, "No model of the ladder explains the data: it needs a class that it does not have."
     else:
-        finite = isinstance(ladder, Ladder)
-        if isinstance(ladder, Ladder):
-            more = more_data(replay, ladder, chosen, log.episodes, pairs)
-        verdict, why = judge(chosen, more, finite=finite, classes=ladder.classes, name=names[chosen - 1])
+        more = more_data(replay, ladder, known, chosen, log.episodes) if ladder.finite else None
+        verdict, why = judge(chosen, more, finite=ladder.finite, classes=ladder.classes, name=names[chosen - 1])
     steps = max(1, whole.pair.size)
     unvisited = int((np.bincount(rows.pair, minlength=pairs) == 0).sum())
     size: dict[str, Any] = {"episodes": log.episodes, "rows": log.rows, "unvisited": unvisited, "pairs": pairs}
@@ -194,22 +182,12 @@ def select(
     return Selection(rungs=rungs, threshold=threshold, delta=delta, source=log.source, **answer, **size)
 
 
-def _rungs(replay: Replay, ladder: Ladder | LinearLadder, names: Sequence[str], steps: int) -> tuple[Rung, ...]:
-    if isinstance(ladder, Ladder):
-        sizes = ladder.sizes
-        left: list[int | None] = [int(replay.alive[:size].sum()) for size in sizes]
-    else:
-        sizes = [_size(rung) for rung in ladder.rungs]
-        left = [None] * ladder.classes
+def _rungs(replay: Replay, ladder: Ladder, names: Sequence[str], steps: int) -> tuple[Rung, ...]:
+    sizes = [rung.size if rung.finite else rung.own_features.dimension for rung in ladder.rungs]
+    left = [int(replay.alive[:size].sum()) if ladder.finite else None for size in sizes]
     statistics = [float(loss + replay.squares) / steps for loss in replay.losses]
     columns = zip(names, sizes, statistics, replay.rejected_at, left, strict=True)
     return tuple(Rung(*column) for column in columns)
-
-
-def _size(rung: Any) -> int:
-    if isinstance(rung, FiniteFamily):
-        return rung.size
-    return rung.dimension if isinstance(rung, LinearFamily) else int(rung.features.dimension)
 
 
 def _plain(value: Any) -> Any:
@@ -231,11 +209,11 @@ def distance_needed(allowance: float) -> float:
     return ((1.0 + math.sqrt(1.0 + 4.0 * max(allowance, 0.0))) / 2.0) ** 2
 
 
-def more_data(replay: Replay, ladder: Ladder, chosen: int, episodes: int, pairs: int) -> MoreData | None:
+def more_data(replay: Replay, ladder: Ladder, known: Known, chosen: int, episodes: int) -> MoreData | None:
     """Return what would settle the question between the class chosen and the kernels left outside it; None if none."""
     size = ladder.sizes[chosen - 1]
     inside, outside = np.flatnonzero(replay.alive[:size]), size + np.flatnonzero(replay.alive[size:])
-    if not outside.size or not inside.size or replay.table is None or replay.model is None:
+    if not outside.size or not inside.size:
         return None
     best, rival = (int(kernels[np.argmin(replay.loss[kernels])]) for kernels in (inside, outside))
 
@@ -243,27 +221,16 @@ def more_data(replay: Replay, ladder: Ladder, chosen: int, episodes: int, pairs:
         needed = distance_needed(replay.bound - float(replay.loss[reference]))
         return max(1.0, episodes * (needed / distance - 1.0)) if distance > _NOTHING else math.inf
 
-    gaps = distances(replay.model, replay.table, pairs, outside, best)
+    gaps = distances(replay, ladder, known, outside, best)
     times = np.array([left(float(gap), best) for gap in gaps])
     seen = times[np.isfinite(times)]
-    back = float(distances(replay.model, replay.table, pairs, inside, rival).min())
+    back = float(distances(replay, ladder, known, inside, rival).min())
     return MoreData(
         half=float(np.median(times)),
         all=float(seen.max()) if seen.size else math.inf,
         never=int(np.isinf(times).sum()),
         if_wrong=left(back, rival),
     )
-
-
-def is_outside(replay: Replay, delta: float) -> bool:
-    """Say whether the data show that no class of the ladder holds the truth."""
-    if replay.outside or all(at is not None for at in replay.rejected_at):
-        return True
-    if replay.table is None:
-        return False
-    reach, rows = 0.0 if replay.model is None else replay.model.reach, float(replay.table.visits.sum())
-    misfit = unexplained(replay.table, float(replay.losses[-1]), level(reach, delta))
-    return misfit > off_grid(reach, rows, delta)
 
 
 def judge(chosen: int, more: MoreData | None, *, finite: bool, classes: int, name: str) -> tuple[str, str]:
@@ -310,11 +277,10 @@ class Replay:
     bound: float  # the loss above which a class is rejected, likewise
     squares: float  # sum y^2
     rejected_at: tuple[int | None, ...]  # [M] the episode after which a class was rejected
-    loss: Floats  # [n] of every kernel (finite classes)
-    alive: Any  # [n] bool: never rejected (finite classes)
-    table: RowTable | None  # rows by (member, h, s, a) (finite classes)
-    model: FiniteModel | None
-    outside: bool = False  # the largest linear class fits worse than noise explains
+    outside: bool  # the data show that no class holds the truth
+    loss: Floats = field(default_factory=lambda: np.zeros(0))  # [n] of every kernel (finite classes)
+    alive: Any = field(default_factory=lambda: np.zeros(0, bool))  # [n] never rejected (finite classes)
+    cells: list[tuple[int, Cells]] = field(default_factory=list)  # by the member whose values they have (likewise)
 
 
 def stretches(episodes: int, growth: float) -> Iterator[tuple[int, int]]:
@@ -330,78 +296,104 @@ def replay_finite(
     rows: Matched, ladder: Ladder, known: Known, *, delta: float, growth: float, slack: float, tell: Tell
 ) -> Replay:
     """Test nested finite classes (M25): class m stands while one of its kernels has never been rejected."""
-    learner = UCRLVTRNested(ladder=ladder, delta=delta)
-    model, state = learner.model(known), learner.begin(known)
-    n, sizes = ladder.family.size, ladder.sizes
-    loss, alive, table, squares, bound = np.zeros(n), np.ones(n, dtype=bool), row_table(256), 0.0, math.inf
-    counts = no_counts(known.horizon, known.states * known.actions)
+    family, sizes = ladder.family, ladder.sizes
+    values, reach = family.optimal_values(known), family.reach
+    loss, alive, squares, bound = np.zeros(family.size), np.ones(family.size, dtype=bool), 0.0, math.inf
+    entered: list[tuple[int, Cells]] = []
     rejected: list[int | None] = [None] * ladder.classes
     for first, last in stretches(rows.start.size, growth):
         if alive.any():
-            state.loss[:] = np.where(alive, loss, np.inf)
-            size = sizes[int(ladder.level[np.argmax(alive)])]
-            member = int(optimistic_member(model, state, size, int(rows.start[first])))
+            left = np.flatnonzero(alive[: sizes[int(ladder.level[np.argmax(alive)])]])
+            member = int(left[np.argmax(values[left, 0, rows.start[first]])])
         else:
             member = int(np.argmin(loss))
-        _count(model.features.outcomes, model.values[member], rows, first, last, counts)
-        table = with_room(table, int(np.count_nonzero(counts.visits)))
-        squares += float(enter_finite(model, member, counts, loss, table))
-        state.loss[:] = loss
-        state.counters[ROWS] = table.visits.sum()
-        bound, best = float(right_side(model, state)), float(loss.min())
-        bound = best + slack * (bound - best)
+        cells = cells_of(family.features, known, rows, first, last, values[member])
+        squares += cells.squares
+        entered.append((member, cells._replace(x=None)))  # which can be computed again
+        for part, z in _predictions(cells.x, family.theta):
+            loss += cells.visits[part] @ z**2 - 2.0 * (cells.total[part] @ z)
+        best = float(loss.min())
+        count = sum(float(each.visits.sum()) for _, each in entered)
+        bound = best + slack * (right_side(loss, ladder.prior, reach, count, delta) - best)
         alive &= loss <= bound
         for m, size in enumerate(sizes):
             if rejected[m] is None and not alive[:size].any():
                 rejected[m] = last
         tell(last)
     losses = np.minimum.accumulate([float(loss[:size].min()) for size in sizes])
-    return Replay(losses, bound, squares, tuple(rejected), loss, alive, table, model)
+    outside = all(at is not None for at in rejected) or _misfit(entered, float(losses[-1]), reach, delta) > 0.0
+    return Replay(losses, bound, squares, tuple(rejected), outside, loss, alive, entered)
+
+
+def right_side(loss: Floats, prior: Floats, reach: float, rows: float, delta: float) -> float:
+    """Return the loss above which a kernel is rejected (M22), with a term for a truth between the points of a cover."""
+    best = float(loss.min())
+    mixture = best - 0.5 * math.log(float(prior @ np.exp(-2.0 * (loss - best))))
+    return mixture + 0.5 * math.log(1.0 / level(reach, delta)) + off_grid(reach, rows, delta)
+
+
+def _misfit(entered: list[tuple[int, Cells]], least: float, reach: float, delta: float) -> float:
+    """Return by how much the best kernel's loss exceeds what noise explains; above 0: the truth is none of them.
+
+    As for ARL-GEN, every cell (member, h, s, a) has a mean of its own in the alternative.
+    """
+    sums: dict[int, Floats] = {}
+    for member, cells in entered:
+        table = sums.setdefault(member, np.zeros((2, cells.most)))
+        table[:, cells.key] += cells.visits, cells.total  # a key occurs once
+    count, total = np.concatenate(list(sums.values()), axis=1)
+    explained = -float((total**2 / (count + 1.0)).sum()) + 0.25 * float(np.log1p(count).sum())
+    noise = 0.5 * math.log(1.0 / level(reach, delta)) + off_grid(reach, float(count.sum()), delta)
+    return least - explained - noise
 
 
 def replay_linear(
-    rows: Matched, ladder: LinearLadder, known: Known, *, delta: float, growth: float, slack: float, tell: Tell
+    rows: Matched, ladder: Ladder, known: Known, *, delta: float, growth: float, slack: float, tell: Tell
 ) -> Replay:
     """Test nested linear classes by the linear form of M15."""
-    test = LadderLinear(
+    test = _Regression(
         ladder=ladder,
         delta=delta,
-        rule="sharp",
-        data="pooled",
-        anytime=True,
-        test_growth=growth,
-        guard=False,
-        start_class=1,
-        radius="sharp",
         weights="range",
+        scale=slack,
         replan=0.0,
-        scale=1.0,
-        slack=slack,
+        test_growth=max(growth, 1e-9),
+        start_class=1,
+        guard=False,
         rewards="known",
         kernel="stationary",
     )
-    memory = test.start(known)
-    counts = no_counts(known.horizon, known.states * known.actions)
+    memory, every = test.start(known), range(1, ladder.classes + 1)
     rejected: list[int | None] = [None] * ladder.classes
-    losses, bound, outside = np.zeros(ladder.classes), math.inf, False
+    losses, allowed, outside = np.zeros(ladder.classes), np.full(ladder.classes, math.inf), False
     for first, last in stretches(rows.start.size, growth):
-        phase = test.next_phase(known, memory)
-        model = phase.learner.model(known)
-        m = memory["chosen"]
-        if isinstance(ladder.rung(m), FiniteFamily):  # its plan is made from all rows, as a linear one's is
-            phase.state.inner.loss[:] = ladder.member_losses(m, memory["gram"], memory["xy"])
-        plan_now(model, phase.state, int(rows.start[first]))
-        memory["squares"] += _enter(model.full, phase.state.values, rows, first, last, counts, memory)
+        accepted = losses <= allowed
+        m = 1 + int(np.argmax(accepted)) if accepted.any() else ladder.classes
+        values = _plan(ladder, m, known, memory, delta, int(rows.start[first]))
+        memory["squares"] += enter(ladder.features, known, rows, first, last, values, memory)
         memory["episodes"] = last
-        losses, unit = test.losses(memory), float(model.full.unit)
-        bound = test.bound(memory, losses, last * known.horizon, unit, delta)
-        tests = zip(rejected, losses, bound + test.off_grid(memory, unit, delta), strict=True)
+        losses = np.array([ladder.smallest_loss(m, memory["gram"], memory["xy"]) for m in every])
+        allowed = test._bound(memory, float(losses[-1]), 1.0, delta)
+        tests = zip(rejected, losses, allowed, strict=True)
         rejected = [last if at is None and each > most else at for at, each, most in tests]
-        outside = outside or (test.misfit(memory, float(losses[-1]), unit, delta) or 0.0) > 0.0
+        outside = outside or (test._misfit(memory, float(losses[-1]), 1.0, delta) or 0.0) > 0.0
         tell(last)
-    empty = np.zeros(0)
-    squares = memory["squares"]
-    return Replay(losses, bound, squares, tuple(rejected), empty, empty.astype(bool), None, None, outside)
+    outside = outside or all(at is not None for at in rejected)
+    return Replay(losses, float(allowed[-1]), memory["squares"], tuple(rejected), outside)
+
+
+def _plan(ladder: Ladder, m: int, known: Known, memory: dict[str, Any], delta: float, start: int) -> Floats:
+    """Return the values [H + 1, S] that class m plans with on all rows so far, optimistically at ``start``."""
+    rung, gram, xy = ladder.rung(m), memory["gram"], memory["xy"]
+    if not rung.finite:
+        learner = UCRLVTRLin(features=rung.own_features, norm_bound=rung.norm_bound, delta=delta, replan=0.0)
+        return planned_values(
+            learner, known, LinearStatistics(*ladder.statistics(m, gram, xy), memory["episodes"]), start
+        )
+    losses, values = ladder.member_losses(m, gram, xy), rung.optimal_values(known)
+    prior, rows = np.full(rung.size, 1.0 / rung.size), float(memory["pairs"][:, 0].sum())
+    left = np.flatnonzero(losses <= right_side(losses, prior, rung.reach, rows, delta))
+    return np.asarray(values[left[np.argmax(values[left, 0, start])]])
 
 
 def mixture_statistics(
@@ -411,164 +403,100 @@ def mixture_statistics(
 
     For :func:`occamrl.supports`: which of the simulators matter, from a log.
     """
-    learner, d = UCRLVTRLin(features=features, norm_bound=norm_bound, replan=0.0), features.dimension
-    model, pairs = learner.model(known), known.states * known.actions
-    size = int(features.blocks.size.max())
+    learner, blocks = UCRLVTRLin(features=features, norm_bound=norm_bound, replan=0.0), features.blocks
     memory = {
-        "gram": np.zeros(int(features.blocks.matrix_start[-1])),
-        "xy": np.zeros(d),
-        "pairs": np.zeros((pairs, 2 + size)),
+        "gram": np.zeros(int(blocks.matrix_start[-1])),
+        "xy": np.zeros(features.dimension),
+        "pairs": np.zeros((known.states * known.actions, 2 + int(blocks.size.max()))),
     }
-    counts, state = no_counts(known.horizon, pairs), learner.begin(known)
+    values = np.zeros((known.horizon + 1, known.states))
     for first, last in stretches(rows.start.size, growth):
         so_far = LinearStatistics(memory["gram"], memory["xy"], first)
-        state = learner.begin(known, so_far)
-        plan_now(model, state, int(rows.start[first]))
-        _enter(model, state.values, rows, first, last, counts, memory)
-    return LinearStatistics(memory["gram"], memory["xy"], rows.start.size), state.values
+        values = planned_values(learner, known, so_far, int(rows.start[first]))
+        enter(features, known, rows, first, last, values, memory)
+    return LinearStatistics(memory["gram"], memory["xy"], rows.start.size), values
 
 
-def _count(outcomes: Any, values: Floats, rows: Matched, first: int, last: int, counts: Counts) -> None:
-    part = slice(int(rows.begin[first]), int(rows.begin[last]))
-    count_rows(outcomes, np.ascontiguousarray(values), rows.h[part], rows.pair[part], rows.outcome[part], counts)
+def planned_values(learner: UCRLVTRLin, known: Known, statistics: LinearStatistics, start: int) -> Floats:
+    """Return the values [H + 1, S] that a learner plans with, from given statistics."""
+    state, policy = learner.begin(known, statistics), np.zeros((known.horizon, known.states), dtype=np.int64)
+    open_episode(learner.model(known), state, start, np.uint64(0), 0, policy)
+    return np.array(arena_field(state, VALUES))
 
 
-def _enter(
-    model: Any, values: Floats, rows: Matched, first: int, last: int, counts: Counts, memory: dict[str, Any]
+class Cells(NamedTuple):
+    """Rows of a stretch by (h, s, a), range-weighted (M23); those with a constant target say nothing and are left out.
+
+    All rows of a cell have the same x: it is kept once, with their number and the sum of their targets y.
+    """
+
+    key: Ints  # [c] h*S*A + s*A + a
+    x: Any  # [c, d] sparse, or None
+    visits: Floats  # [c]
+    total: Floats  # [c] sum y
+    squares: float  # sum y^2 of all rows
+    most: int  # H*S*A
+
+
+def cells_of(features: FeatureMap, known: Known, rows: Matched, first: int, last: int, values: Floats) -> Cells:
+    """Return the rows of some episodes with the targets W = bonus + V of ``values`` [H + 1, S]."""
+    part, pairs = slice(int(rows.begin[first]), int(rows.begin[last])), known.states * known.actions
+    outcomes, outcome = features.attach(known).outcomes, rows.outcome[part]
+    key, at = np.unique(rows.h[part] * pairs + rows.pair[part], return_inverse=True)
+    x, middle, spread = sparse_rows(features, known, key % pairs, values[key // pairs + 1])
+    target = outcomes.bonus[outcome] + values[rows.h[part] + 1, outcomes.next_state[outcome]]
+    carries = spread > 0.0
+    y = np.where(carries[at], target - middle[at], 0.0) / np.where(carries, spread, 1.0)[at]
+    visits, total = np.zeros((2, key.size))
+    np.add.at(visits, at, 1.0)
+    np.add.at(total, at, y)
+    kept = np.flatnonzero(carries)
+    return Cells(key[kept], x[kept], visits[kept], total[kept], float(y @ y), known.horizon * pairs)
+
+
+def enter(
+    features: FeatureMap,
+    known: Known,
+    rows: Matched,
+    first: int,
+    last: int,
+    values: Floats,
+    memory: dict[str, Any],
 ) -> float:
-    _count(model.row_features.outcomes, values, rows, first, last, counts)
-    return float(enter_linear(model, values, counts, memory["gram"], memory["xy"], memory["pairs"]))
+    """Add rows to sum x x^T in packed blocks, sum y x, and by (s, a) their number, sum y and sum x; return sum y^2."""
+    cells, blocks = cells_of(features, known, rows, first, last, values), features.blocks
+    pair, x = cells.key % (known.states * known.actions), cells.x
+    memory["xy"] += x.T @ cells.total
+    gram: Any = (x.T @ x.multiply(cells.visits[:, None])).tocoo()
+    block = np.searchsorted(blocks.vector_start, gram.row, side="right") - 1
+    begin = blocks.vector_start[block]
+    at = blocks.matrix_start[block] + (gram.row - begin) * blocks.size[block] + (gram.col - begin)
+    np.add.at(memory["gram"], at, gram.data)
+    of, entries = memory["pairs"], x.tocoo()
+    owner = pair[entries.row]
+    local = entries.col - blocks.vector_start[blocks.of[owner]]
+    np.add.at(of[:, 0], pair, cells.visits)
+    np.add.at(of[:, 1], pair, cells.total)
+    np.add.at(of.reshape(-1), owner * of.shape[1] + 2 + local, cells.visits[entries.row] * entries.data)
+    return cells.squares
 
 
-# Everything below depends on the learners' internals. Rows are counted by (h, s, a) while one value function is in use,
-# then entered at once. The rows of a learner's own play follow its policy, so that (h, s) fixes the action; those of a
-# log do not. Apart from that the formulas are those of the learners: targets, their range weights and expectations.
-
-
-class Counts(NamedTuple):
-    """Rows since the last plan, by h and s*A + a."""
-
-    visits: Ints  # [H, S*A]
-    first_target: Floats  # [H, S*A] W(o) of the first of them
-    target_sum: Floats  # [H, S*A] sum of W(o) - first_target, as in `linear_regression`
-    square_sum: Floats  # [H, S*A] sum of their squares
-
-
-def no_counts(horizon: int, pairs: int) -> Counts:
-    """Return counts of nothing."""
-    shape = (horizon, pairs)
-    return Counts(np.zeros(shape, dtype=np.int64), np.zeros(shape), np.zeros(shape), np.zeros(shape))
-
-
-@compiled
-def count_rows(outcomes: Outcomes, values: Floats, h: Ints, pair: Ints, outcome: Ints, counts: Counts) -> None:
-    """Count rows with the targets W(o) of ``values`` [H + 1, S]; ``h`` from 0."""
-    for i in range(h.size):
-        o = outcome[i]
-        target = outcomes.bonus[o] + values[h[i] + 1, outcomes.next_state[o]]
-        if counts.visits[h[i], pair[i]] == 0:
-            counts.first_target[h[i], pair[i]] = target
-        gap = target - counts.first_target[h[i], pair[i]]
-        counts.visits[h[i], pair[i]] += 1
-        counts.target_sum[h[i], pair[i]] += gap
-        counts.square_sum[h[i], pair[i]] += gap * gap
-
-
-@hot
-def take(counts: Counts, h: int, pair: int, middle: float, spread: float) -> tuple[int, float, float]:
-    """Return, of the rows of a cell, their number, sum y and sum y^2, y = (W - c)/R, and forget them.
-
-    Where the target is constant (R = 0) they say nothing, and count as none.
-    """
-    count, total, squares = counts.visits[h, pair], counts.target_sum[h, pair], counts.square_sum[h, pair]
-    counts.visits[h, pair] = 0
-    counts.target_sum[h, pair] = 0.0
-    counts.square_sum[h, pair] = 0.0
-    if spread <= 0.0:
-        return 0, 0.0, 0.0
-    shift = counts.first_target[h, pair] - middle
-    return count, (total + count * shift) / spread, (squares + shift * (2.0 * total + count * shift)) / spread**2
-
-
-@compiled
-def enter_finite(model: FiniteModel, member: int, counts: Counts, loss: Floats, table: RowTable) -> float:
-    """Add the counted rows, whose values were those of ``member``, to the losses [n] of all kernels and to the table.
-
-    The key of a cell is (member * H + h) * S*A + (s*A + a). Returns sum y^2, which the losses leave out.
-    """
-    squares = 0.0
-    horizon, pairs = counts.visits.shape
-    actions = pairs // model.values.shape[2]
-    kernels, z = np.arange(loss.size), model.scratch.z
-    for h in range(horizon):
-        for pair in range(pairs):
-            if counts.visits[h, pair] == 0:
-                continue
-            s, a = divmod(pair, actions)
-            middle, spread = expected_targets(model, member, h, s, a, kernels, loss.size, z)
-            count, y, y2 = take(counts, h, pair, middle, spread)
-            if count > 0:
-                for i in range(loss.size):
-                    loss[i] += z[i] * (count * z[i] - 2.0 * y)
-                add_rows(table, (member * horizon + h) * pairs + pair, count, y)
-                squares += y2
-    return squares
-
-
-@compiled
-def enter_linear(model: LinearModel, values: Floats, counts: Counts, gram: Floats, xy: Floats, pairs: Floats) -> float:
-    """Add the counted rows, whose values are ``values``, to the sums of `occamrl.learners._recorded`; return sum y^2.
-
-    These are sum x x^T in packed blocks, sum y x [d], and by (s, a) the number of rows, sum y and sum x.
-    """
-    squares = 0.0
-    x, blocks = model.scratch.x, model.blocks
-    for h in range(counts.visits.shape[0]):
-        for pair in range(counts.visits.shape[1]):
-            if counts.visits[h, pair] == 0:
-                continue
-            middle, spread = row_of(model, model.row_features, values[h + 1], pair, model.scratch.target, x)
-            count, y, y2 = take(counts, h, pair, middle, spread)
-            if count == 0:
-                continue
-            squares += y2
-            own = block_vector(xy, blocks, blocks.of[pair])
-            add_row(block_matrix(gram, blocks, blocks.of[pair]), count, x)
-            pairs[pair, 0] += count
-            pairs[pair, 1] += y
-            for i in range(own.size):
-                own[i] += y * x[i]
-                pairs[pair, 2 + i] += count * x[i]
-    return squares
-
-
-@compiled
-def distances(model: FiniteModel, table: RowTable, pairs: int, kernels: Ints, reference: int) -> Floats:
-    """Return L(P, reference) of some kernels over the rows of a table (M2)."""
-    horizon, actions = model.values.shape[1] - 1, pairs // model.values.shape[2]
-    both = np.append(kernels, reference)
-    z = np.empty(both.size)
+def distances(replay: Replay, ladder: Ladder, known: Known, kernels: Ints, reference: int) -> Floats:
+    """Return L(P, reference) of some kernels over the rows of finite classes (M2)."""
+    family, pairs = ladder.family, known.states * known.actions
+    gaps = family.theta[:, kernels] - family.theta[:, [reference]]
     found = np.zeros(kernels.size)
-    for entry in range(table.used[0]):
-        cell, pair = divmod(table.key[entry], pairs)
-        expected_targets(model, cell // horizon, cell % horizon, pair // actions, pair % actions, both, both.size, z)
-        found += table.visits[entry] * (z[:-1] - z[-1]) ** 2
+    for member, cells in replay.cells:
+        values = family.optimal_values(known)[member]
+        x = sparse_rows(family.features, known, cells.key % pairs, values[cells.key // pairs + 1]).x
+        for part, z in _predictions(x, gaps):
+            found += cells.visits[part] @ z**2
     return found
 
 
-@compiled
-def right_side(model: FiniteModel, state: FiniteState) -> float:
-    """Return the right side of M22 over all kernels, whose losses are in the state."""
-    return threshold(model, state, state.loss.size)
-
-
-@compiled
-def optimistic_member(model: FiniteModel, state: FiniteState, size: int, start: int) -> int:
-    """Return, of the first kernels, the one with the largest V*_1(start) whose loss is finite (M5)."""
-    return most_optimistic(model, state, size, start)
-
-
-@compiled
-def plan_now(model: Any, state: Any, start: int) -> None:
-    """Let a learner plan for an episode that begins in ``start``."""
-    plan(model, state, start, np.uint64(0), 0)
+def _predictions(x: Any, theta: Floats) -> Iterator[tuple[slice, Floats]]:
+    """Return x theta, a part of the rows at a time."""
+    step = max(1, _MOST_NUMBERS // theta.shape[1])
+    for first in range(0, x.shape[0], step):
+        part = slice(first, first + step)
+        yield part, np.asarray(x[part] @ theta)
