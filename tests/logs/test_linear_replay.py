@@ -22,7 +22,7 @@ DELTA = 0.05
 RIVER = RiverZones(states=6, horizon=8, zones=3, partitions=(1, 3, 6), left_reward=0.03, seed=4)
 ZONES = {m: AggregationFamily(partition=RIVER.partition(m), moves=RIVER.moves) for m in (1, 3)}
 LAWS = ((0.1, 0.4, 0.5), (0.0, 0.2, 0.8), (0.2, 0.4, 0.4))  # down, stay, up; the same along the river
-LADDER = orl.LinearLadder([orl.FiniteFamily([ZONES[1].kernel(np.array([1.0, *law])) for law in LAWS]), *ZONES.values()])
+LADDER = orl.Ladder([orl.FiniteFamily([ZONES[1].kernel(np.array([1.0, *law])) for law in LAWS]), *ZONES.values()])
 
 
 def rapids() -> FiniteMDP:
@@ -60,13 +60,13 @@ def allowed(x: Floats, y: Floats) -> float:
 def replayed(truth: FiniteMDP, episodes: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The log, the replay of it, and the value functions of its stretches."""
     log = simulate_log(truth, episodes=episodes, seed=1)
-    known, seen, enter = truth.known, [], replay._enter
+    known, seen, enter = truth.known, [], replay.enter
 
-    def spy(model: Any, values: Floats, rows: Any, first: int, last: int, *rest: Any) -> float:
+    def spy(features: Any, known: Any, rows: Any, first: int, last: int, values: Floats, memory: Any) -> float:
         seen.append((first, last, values.copy()))
-        return enter(model, values, rows, first, last, *rest)
+        return enter(features, known, rows, first, last, values, memory)
 
-    monkeypatch.setattr(replay, "_enter", spy)
+    monkeypatch.setattr(replay, "enter", spy)
     rows = match_rows(log, known, LADDER.features.attach(known).outcomes, RewardMap())
     about: dict[str, Any] = {"delta": DELTA, "growth": 0.3, "slack": 1.0, "tell": lambda done: None}
     return log, replay.replay_linear(rows, LADDER, known, **about), seen
@@ -82,16 +82,16 @@ def test_statistics_bound_and_misfit_are_those_of_the_definitions(
     columns: dict[str, list[Any]] = {"one": [], "three": [], "pair": [], "z": [], "y": []}
     rejected: list[int | None] = [None] * 3
     losses, bound, misfit = np.zeros(3), math.inf, False
-    hopeful = 0
+    optimism = 0
     member_losses = np.zeros(3)
     for first, last, values in seen:
         in_play = next((m for m in range(3) if losses[m] <= bound), 2)
-        if in_play == 0:  # the most hopeful kernel that is left by M22 plans
+        if in_play == 0:  # the most optimistic kernel that is left by M22 plans
             limit = -0.5 * math.log(np.exp(-2.0 * member_losses).mean()) + 0.5 * math.log(1.0 / DELTA)
             left = [i for i in range(3) if member_losses[i] <= limit]
             best = max(left, key=lambda i: optimal[i, 0, 0])
             assert values == pytest.approx(optimal[best], abs=1e-12)
-            hopeful += best != max(range(3), key=lambda i: optimal[i, 0, 0])
+            optimism += best != max(range(3), key=lambda i: optimal[i, 0, 0])
         for row in range(log.begin[first], log.begin[last]):
             h, s, a = int(log.step[row]), int(log.state[row]), int(log.action[row])
             x, middle, spread = right_row(s, values[h + 1], 3)
@@ -117,4 +117,4 @@ def test_statistics_bound_and_misfit_are_those_of_the_definitions(
     assert rejected[0] is not None
     assert rejected[1] is not None
     assert found.outside == misfit == outside
-    assert hopeful > 0 or outside  # the data, not the hope alone, had a say in the plans
+    assert optimism > 0 or outside  # the data, not optimism alone, had a say in the plans

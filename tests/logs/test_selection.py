@@ -26,7 +26,7 @@ from occamrl.logs.select import (
     stretches,
 )
 from occamrl.models.finite import FiniteFamily
-from occamrl.models.ladder import Ladder, LinearLadder
+from occamrl.models.ladder import Ladder
 from occamrl.models.linear import LinearFamily
 from occamrl.models.simulators import Simulators
 from occamrl.problems.lakes import FrozenLake
@@ -205,7 +205,7 @@ def test_linear_classes_are_tested_in_their_own_form(test_seed: int) -> None:
     truth = features.kernel([0.5, 0.5, 0.0])
     mdp = FiniteMDP(transition=truth, reward=problem.reward, horizon=6)
     rungs = [LinearFamily(features=features, norm_bound=1.5, coordinates=range(m)) for m in (1, 2, 3)]
-    ladder = LinearLadder(rungs)
+    ladder = Ladder(rungs)
     log = simulate_log(mdp, episodes=4_000, seed=test_seed)
     found = select(log, ladder, mdp.known, progress=False)
     assert (found.chosen, found.verdict) == (2, AT_LEAST)

@@ -158,10 +158,8 @@ def preflight(
     if not known.rewards_known:
         raise ParameterError("known", got="sizes alone", expected="rewards too: policies are compared by them")
     draw, base = stream(seed, "preflight"), known.base_reward.flatten()
-    if ladder.finite:
-        trials = _finite_trials(ladder, known, draw, truths or 64, members or 64, delta)
-    else:
-        trials = _linear_trials(ladder, known, draw, truths or 6, members or 6, delta)
+    few, make = (64, _finite_trials) if ladder.finite else (6, _linear_trials)
+    trials = make(ladder, known, draw, truths or few, members or few, delta)
     outcomes = trials.outcomes
     if least_loss is None:
         stakes = (stake(outcomes, each.kernel, base, each.values, start) for each in trials.truths)
@@ -220,7 +218,7 @@ def _finite_trials(
     ladder: Ladder, known: Known, draw: np.random.Generator, truths: int, members: int, delta: float
 ) -> _Trials:
     """Try members of finite classes. A class is as near to a truth as the nearest of its kernels that are tried."""
-    family, grid, sizes = ladder.family, ladder.reach[-1], ladder.sizes
+    family, grid, sizes = ladder.family, ladder.family.reach, ladder.sizes
     values, outcomes = family.optimal_values(known), family.features.attach(known).outcomes
     noise = math.log(family.size / level(grid, delta))
     hidden = 0.5 * grid**2 * (known.horizon if outcomes.bonus.any() else known.horizon - 1)  # E grows by in an episode
@@ -323,11 +321,12 @@ def stake(outcomes: Outcomes, kernel: Floats, base: Floats, values: Floats, star
     return float(values[0, start] + optimal_values(mirrored, kernel, -base, states, horizon)[0, start])
 
 
+@compiled
 def policy_value(outcomes: Outcomes, kernel: Floats, base: Floats, policy: Ints, start: int) -> float:
     """Return V^pi_1(start) of a policy [H, S] under a kernel [1, O]."""
     values = np.zeros((2, policy.shape[1]))
     policy_values(outcomes, kernel, base, policy, values)
-    return float(values[0, start])
+    return values[0, start]  # type: ignore[no-any-return]  # a float
 
 
 @compiled

@@ -43,6 +43,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from occamrl._core.arena import field
+from occamrl._core.rows import VALUES
 from occamrl.analysis.resolution import (
     Dependence,
     Directions,
@@ -303,7 +305,7 @@ def _rows_of(
         if mine.shape != theirs.shape or not np.allclose(mine, theirs, rtol=0.0, atol=1e-9):
             expected = "those whose features the run learned with"
             raise ParameterError("simulators", got="other kernels", expected=expected)
-    return learner.statistics(known, source.state), learner.features, known, source.state.values
+    return learner.statistics(known, source.state), learner.features, known, np.array(field(source.state, VALUES))
 
 
 class Evidence(NamedTuple):

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
 
 from occamrl._core.loop import open_episode
 from occamrl.envs.ladder_file import LadderSpec
@@ -23,10 +22,11 @@ from occamrl.envs.wrapper import RewardMap
 from occamrl.errors import ParameterError, require_number
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.logs.log import Log, Matched, match_rows
+from occamrl.models.family import sparse_rows
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import level, off_grid
 from occamrl.models.ladder import Ladder
-from occamrl.protocols import Floats, Ints, Known, Outcomes
+from occamrl.protocols import Floats, Ints, Known
 from occamrl.running.run import Progress
 from occamrl.selectors.arl_gen import RegressionEvidence, unexplained
 
@@ -36,6 +36,7 @@ NOT_ENOUGH = "not enough data"  # nothing is rejected, nothing larger is exclude
 OUTSIDE = "outside"  # no class explains the data
 
 _NOTHING = 1e-9  # a squared distance that is none
+_MOST_NUMBERS = 2**22  # in memory at once, of predictions
 
 Tell = Callable[[int], None]  # called with the number of episodes that are done
 
@@ -166,11 +167,10 @@ def select(
     if broken is not None:
         s, a, s2 = int(log.state[broken]), int(log.action[broken]), int(log.next_state[broken])
         verdict, why = OUTSIDE, f"Row {broken} goes from state {s} by action {a} to {s2}, which no model allows."
-    elif is_outside(replay, max(ladder.reach), delta):
+    elif replay.outside:
         verdict, why = OUTSIDE, "No model of the ladder explains the data: it needs a class that it does not have."
     else:
-        if ladder.finite:
-            more = more_data(replay, ladder, chosen, log.episodes)
+        more = more_data(replay, ladder, known, chosen, log.episodes) if ladder.finite else None
         verdict, why = judge(chosen, more, finite=ladder.finite, classes=ladder.classes, name=names[chosen - 1])
     steps = max(1, whole.pair.size)
     unvisited = int((np.bincount(rows.pair, minlength=pairs) == 0).sum())
@@ -181,8 +181,8 @@ def select(
 
 
 def _rungs(replay: Replay, ladder: Ladder, names: Sequence[str], steps: int) -> tuple[Rung, ...]:
-    sizes = [rung.size for rung in ladder.rungs]
-    left: list[int | None] = [int(replay.alive[:size].sum()) if ladder.finite else None for size in sizes]
+    sizes = [rung.size if rung.finite else rung.own_features.dimension for rung in ladder.rungs]
+    left = [int(replay.alive[:size].sum()) if ladder.finite else None for size in sizes]
     statistics = [float(loss + replay.squares) / steps for loss in replay.losses]
     columns = zip(names, sizes, statistics, replay.rejected_at, left, strict=True)
     return tuple(Rung(*column) for column in columns)
@@ -207,7 +207,7 @@ def distance_needed(allowance: float) -> float:
     return ((1.0 + math.sqrt(1.0 + 4.0 * max(allowance, 0.0))) / 2.0) ** 2
 
 
-def more_data(replay: Replay, ladder: Ladder, chosen: int, episodes: int) -> MoreData | None:
+def more_data(replay: Replay, ladder: Ladder, known: Known, chosen: int, episodes: int) -> MoreData | None:
     """Return what would settle the question between the class chosen and the kernels left outside it; None if none."""
     size = ladder.sizes[chosen - 1]
     inside, outside = np.flatnonzero(replay.alive[:size]), size + np.flatnonzero(replay.alive[size:])
@@ -219,27 +219,16 @@ def more_data(replay: Replay, ladder: Ladder, chosen: int, episodes: int) -> Mor
         needed = distance_needed(replay.bound - float(replay.loss[reference]))
         return max(1.0, episodes * (needed / distance - 1.0)) if distance > _NOTHING else math.inf
 
-    gaps = distances(replay, outside, best)
+    gaps = distances(replay, ladder, known, outside, best)
     times = np.array([left(float(gap), best) for gap in gaps])
     seen = times[np.isfinite(times)]
-    back = float(distances(replay, inside, rival).min())
+    back = float(distances(replay, ladder, known, inside, rival).min())
     return MoreData(
         half=float(np.median(times)),
         all=float(seen.max()) if seen.size else math.inf,
         never=int(np.isinf(times).sum()),
         if_wrong=left(back, rival),
     )
-
-
-def is_outside(replay: Replay, reach: float, delta: float) -> bool:
-    """Say whether the data show that no class of the ladder holds the truth."""
-    if replay.outside or all(at is not None for at in replay.rejected_at):
-        return True
-    if replay.cells is None:
-        return False
-    count, total = (np.array([cell[i] for cell in replay.cells], dtype=np.float64) for i in (1, 2))
-    misfit = unexplained(count, total, float(replay.losses[-1]), level(reach, delta))
-    return bool(misfit > off_grid(reach, float(count.sum()), delta))
 
 
 def judge(chosen: int, more: MoreData | None, *, finite: bool, classes: int, name: str) -> tuple[str, str]:
@@ -286,10 +275,10 @@ class Replay:
     bound: float  # the loss above which a class is rejected, likewise
     squares: float  # sum y^2
     rejected_at: tuple[int | None, ...]  # [M] the episode after which a class was rejected
-    loss: Floats  # [n] of every kernel (finite classes)
-    alive: Any  # [n] bool: never rejected (finite classes)
-    cells: list[tuple[Floats, int, float]] | None = None  # (P V - c)/R of every kernel, rows, sum y, by cell (likewise)
-    outside: bool = False  # the largest linear class fits worse than noise explains
+    outside: bool  # the data show that no class holds the truth
+    loss: Floats = field(default_factory=lambda: np.zeros(0))  # [n] of every kernel (finite classes)
+    alive: Any = field(default_factory=lambda: np.zeros(0, bool))  # [n] never rejected (finite classes)
+    cells: list[tuple[int, Cells]] = field(default_factory=list)  # by the member whose values they have (likewise)
 
 
 def stretches(episodes: int, growth: float) -> Iterator[tuple[int, int]]:
@@ -301,81 +290,57 @@ def stretches(episodes: int, growth: float) -> Iterator[tuple[int, int]]:
         first = last
 
 
-class Cell(NamedTuple):
-    """The rows of a stretch at one (h, s, a): they share the target function, and its range weights (M23)."""
-
-    pair: int  # s*A + a
-    target: Floats  # (W - c)/R of every outcome of the pair
-    rows: int
-    y: float  # sum of (W(o) - c)/R over the rows
-    squares: float  # sum of their squares
-
-
-def cells_of(outcomes: Outcomes, values: Floats, rows: Matched, first: int, last: int) -> Iterator[Cell]:
-    """Return the rows of the episodes from ``first`` to ``last``, whose values are ``values`` [H + 1, S], by cell.
-
-    The rows of a learner's own play follow its policy, so that (h, s) fixes the action; those of a log do not. Where
-    the target is constant (R = 0) rows say nothing and are left out.
-    """
-    part = slice(int(rows.begin[first]), int(rows.begin[last]))
-    h, pair, outcome = rows.h[part], rows.pair[part], rows.outcome[part]
-    pairs = outcomes.start.size - 1
-    keys, cell = np.unique(h * pairs + pair, return_inverse=True)
-    order = np.argsort(cell, kind="stable")
-    ends = np.searchsorted(cell[order], np.arange(keys.size + 1))
-    for i, key in enumerate(keys):
-        step, sa = divmod(int(key), pairs)
-        begin, end = int(outcomes.start[sa]), int(outcomes.start[sa + 1])
-        target = outcomes.bonus[begin:end] + values[step + 1, outcomes.next_state[begin:end]]
-        spread = float(np.ptp(target))
-        if spread > 0.0:
-            target = (target - 0.5 * (target.min() + target.max())) / spread
-            y = target[outcome[order[ends[i] : ends[i + 1]]] - begin]
-            yield Cell(sa, target, y.size, float(y.sum()), float(y @ y))
-
-
 def replay_finite(
     rows: Matched, ladder: Ladder, known: Known, *, delta: float, growth: float, slack: float, tell: Tell
 ) -> Replay:
     """Test nested finite classes (M25): class m stands while one of its kernels has never been rejected."""
     family, sizes = ladder.family, ladder.sizes
-    outcomes, values = family.features.attach(known).outcomes, family.optimal_values(known)
-    kernels, log_prior = family.probabilities(), np.log(ladder.prior)
+    values, reach = family.optimal_values(known), family.reach
     loss, alive, squares, bound = np.zeros(family.size), np.ones(family.size, dtype=bool), 0.0, math.inf
-    cells: list[tuple[Floats, int, float]] = []
-    counted: dict[tuple[int, int], int] = {}  # where the rows of a member and target stand in `cells`
+    entered: list[tuple[int, Cells]] = []
     rejected: list[int | None] = [None] * ladder.classes
     for first, last in stretches(rows.start.size, growth):
-        member = int(np.argmin(loss))
-        if alive.any():  # the most optimistic kernel of the smallest class not rejected (M5, M25)
-            size = sizes[int(ladder.level[np.argmax(alive)])]
-            member = int(np.argmax(np.where(alive[:size], values[:size, 0, rows.start[first]], -np.inf)))
-        for cell in cells_of(outcomes, values[member], rows, first, last):
-            begin = int(outcomes.start[cell.pair])
-            z = cell.target @ kernels[begin : begin + cell.target.size]
-            loss += z * (cell.rows * z - 2.0 * cell.y)
-            squares += cell.squares
-            key = (member, hash((cell.pair, cell.target.tobytes())))
-            at = counted.setdefault(key, len(cells))
-            if at == len(cells):
-                cells.append((z, cell.rows, cell.y))
-            else:
-                cells[at] = (z, cells[at][1] + cell.rows, cells[at][2] + cell.y)
-        bound, best = right_side(loss, log_prior, sum(count for _, count, _ in cells), family.reach, delta), loss.min()
-        bound = float(best + slack * (bound - best))
+        if alive.any():
+            left = np.flatnonzero(alive[: sizes[int(ladder.level[np.argmax(alive)])]])
+            member = int(left[np.argmax(values[left, 0, rows.start[first]])])
+        else:
+            member = int(np.argmin(loss))
+        cells = cells_of(family.features, known, rows, first, last, values[member])
+        squares += cells.squares
+        entered.append((member, cells._replace(x=None)))  # which can be computed again
+        for part, z in _predictions(cells.x, family.theta):
+            loss += cells.visits[part] @ z**2 - 2.0 * (cells.total[part] @ z)
+        best = float(loss.min())
+        count = sum(float(each.visits.sum()) for _, each in entered)
+        bound = best + slack * (right_side(loss, ladder.prior, reach, count, delta) - best)
         alive &= loss <= bound
         for m, size in enumerate(sizes):
             if rejected[m] is None and not alive[:size].any():
                 rejected[m] = last
         tell(last)
     losses = np.minimum.accumulate([float(loss[:size].min()) for size in sizes])
-    return Replay(losses, bound, squares, tuple(rejected), loss, alive, cells)
+    outside = all(at is not None for at in rejected) or _misfit(entered, float(losses[-1]), reach, delta) > 0.0
+    return Replay(losses, bound, squares, tuple(rejected), outside, loss, alive, entered)
 
 
-def right_side(loss: Floats, log_prior: Floats, rows: int, reach: float, delta: float) -> float:
-    """Return the right side of M22 over all kernels, for range-weighted rows."""
-    fit = -0.5 * float(logsumexp(log_prior - 2.0 * loss))
-    return fit + 0.5 * math.log(1.0 / level(reach, delta)) + float(off_grid(reach, float(rows), delta))
+def right_side(loss: Floats, prior: Floats, reach: float, rows: float, delta: float) -> float:
+    """Return the loss above which a kernel is rejected (M22), with a term for a truth between the points of a cover."""
+    best = float(loss.min())
+    mixture = best - 0.5 * math.log(float(prior @ np.exp(-2.0 * (loss - best))))
+    return mixture + 0.5 * math.log(1.0 / level(reach, delta)) + off_grid(reach, rows, delta)
+
+
+def _misfit(entered: list[tuple[int, Cells]], least: float, reach: float, delta: float) -> float:
+    """Return by how much the best kernel's loss exceeds what noise explains; above 0: the truth is none of them.
+
+    As for ARL-GEN, every cell (member, h, s, a) has a mean of its own in the alternative.
+    """
+    sums: dict[int, Floats] = {}
+    for member, cells in entered:
+        table = sums.setdefault(member, np.zeros((2, cells.most)))
+        table[:, cells.key] += cells.visits, cells.total  # a key occurs once
+    count, total = np.concatenate(list(sums.values()), axis=1)
+    return unexplained(count, total, least, level(reach, delta)) - off_grid(reach, float(count.sum()), delta)
 
 
 def replay_linear(
@@ -385,35 +350,46 @@ def replay_linear(
     test = RegressionEvidence(
         ladder=ladder,
         delta=delta,
-        test_growth=growth,
-        guard=False,
-        start_class=1,
         weights="range",
-        replan=0.0,
         scale=slack,
+        replan=0.0,
+        test_growth=max(growth, 1e-9),
+        start_class=1,
+        guard=False,
         rewards="known",
         kernel="stationary",
     )
-    memory, top = test.start(known), ladder.features
+    memory = test.start(known)
     rejected: list[int | None] = [None] * ladder.classes
-    losses, bound, outside = np.zeros(ladder.classes), np.full(ladder.classes, math.inf), False
+    losses, allowed, outside = np.zeros(ladder.classes), np.full(ladder.classes, math.inf), False
     for first, last in stretches(rows.start.size, growth):
-        phase = test.next_phase(known, memory)
-        m, state = memory["chosen"], phase.state
-        if ladder.rung(m).finite:  # its plan is made from all rows, as a linear one's is
-            state.loss[0] = ladder.member_losses(m, memory["gram"], memory["xy"])
-        plan_now(phase.learner, known, state, int(rows.start[first]))
-        memory["squares"] += enter_linear(top, known, state.values, rows, first, last, memory)
+        accepted = losses <= allowed
+        m = 1 + int(np.argmax(accepted)) if accepted.any() else ladder.classes
+        values = _plan(ladder, m, known, memory, delta, int(rows.start[first]))
+        memory["squares"] += enter(ladder.features, known, rows, first, last, values, memory)
         memory["episodes"] = last
         losses = test.losses(memory)
-        bound = test.bound(memory, float(losses[-1]), 1.0, delta)
-        tests = zip(rejected, losses, bound, strict=True)
+        allowed = test.bound(memory, float(losses[-1]), 1.0, delta)
+        tests = zip(rejected, losses, allowed, strict=True)
         rejected = [last if at is None and each > most else at for at, each, most in tests]
         outside = outside or (test.misfit(memory, float(losses[-1]), 1.0, delta) or 0.0) > 0.0
         tell(last)
-    empty = np.zeros(0)
-    squares = memory["squares"]
-    return Replay(losses, float(bound[-1]), squares, tuple(rejected), empty, empty.astype(bool), outside=outside)
+    outside = outside or all(at is not None for at in rejected)
+    return Replay(losses, float(allowed[-1]), memory["squares"], tuple(rejected), outside)
+
+
+def _plan(ladder: Ladder, m: int, known: Known, memory: dict[str, Any], delta: float, start: int) -> Floats:
+    """Return the values [H + 1, S] that class m plans with on all rows so far, optimistically at ``start``."""
+    rung, gram, xy = ladder.rung(m), memory["gram"], memory["xy"]
+    if not rung.finite:
+        learner = UCRLVTRLin(features=rung.own_features, norm_bound=rung.norm_bound, delta=delta, replan=0.0)
+        return planned_values(
+            learner, known, LinearStatistics(*ladder.statistics(m, gram, xy), memory["episodes"]), start
+        )
+    losses, values = ladder.member_losses(m, gram, xy), rung.optimal_values(known)
+    prior, rows = np.full(rung.size, 1.0 / rung.size), float(memory["pairs"][:, 0].sum())
+    left = np.flatnonzero(losses <= right_side(losses, prior, rung.reach, rows, delta))
+    return np.asarray(values[left[np.argmax(values[left, 0, start])]])
 
 
 def mixture_statistics(
@@ -423,52 +399,100 @@ def mixture_statistics(
 
     For :func:`occamrl.supports`: which of the simulators matter, from a log.
     """
-    learner = UCRLVTRLin(features=features, norm_bound=norm_bound, replan=0.0)
-    memory: dict[str, Any] = {
-        "gram": np.zeros(int(features.blocks.matrix_start[-1])),
+    learner, blocks = UCRLVTRLin(features=features, norm_bound=norm_bound, replan=0.0), features.blocks
+    memory = {
+        "gram": np.zeros(int(blocks.matrix_start[-1])),
         "xy": np.zeros(features.dimension),
-        "pairs": np.zeros((known.states * known.actions, 2 + int(features.blocks.size.max()))),
+        "pairs": np.zeros((known.states * known.actions, 2 + int(blocks.size.max()))),
     }
     values = np.zeros((known.horizon + 1, known.states))
     for first, last in stretches(rows.start.size, growth):
-        state = learner.begin(known, LinearStatistics(memory["gram"], memory["xy"], first))
-        plan_now(learner, known, state, int(rows.start[first]))
-        values = state.values
-        enter_linear(features, known, values, rows, first, last, memory)
+        so_far = LinearStatistics(memory["gram"], memory["xy"], first)
+        values = planned_values(learner, known, so_far, int(rows.start[first]))
+        enter(features, known, rows, first, last, values, memory)
     return LinearStatistics(memory["gram"], memory["xy"], rows.start.size), values
 
 
-def plan_now(learner: Any, known: Known, state: Any, start: int) -> None:
-    """Let a learner plan for an episode that begins in ``start``."""
-    actions = np.zeros((known.horizon, known.states), dtype=np.int64)
-    open_episode(learner.model(known), state, start, np.uint64(0), 0, actions)
+def planned_values(learner: UCRLVTRLin, known: Known, statistics: LinearStatistics, start: int) -> Floats:
+    """Return the values [H + 1, S] that a learner plans with, from given statistics."""
+    state, policy = learner.begin(known, statistics), np.zeros((known.horizon, known.states), dtype=np.int64)
+    open_episode(learner.model(known), state, start, np.uint64(0), 0, policy)
+    return np.array(state.values)
 
 
-def enter_linear(
-    features: FeatureMap, known: Known, values: Floats, rows: Matched, first: int, last: int, sums: dict[str, Any]
-) -> float:
-    """Add the rows of some episodes to sum x x^T in packed blocks, sum y x, and by (s, a) their number, sum y and sum x.
+class Cells(NamedTuple):
+    """Rows of a stretch by (h, s, a), range-weighted (M23); those with a constant target say nothing and are left out.
 
-    Returns sum y^2.
+    All rows of a cell have the same x: it is kept once, with their number and the sum of their targets y.
     """
-    blocks, matrix, squares = features.blocks, features.matrix, 0.0
-    outcomes = features.attach(known).outcomes
-    for cell in cells_of(outcomes, values, rows, first, last):
-        begin, b = int(outcomes.start[cell.pair]), int(blocks.of[cell.pair])
-        first_coordinate, n = int(blocks.vector_start[b]), int(blocks.size[b])
-        x = np.asarray(matrix[begin : begin + cell.target.size].T @ cell.target).ravel()
-        x = x[first_coordinate : first_coordinate + n]
-        sums["gram"][blocks.matrix_start[b] : blocks.matrix_start[b + 1]] += cell.rows * np.outer(x, x).ravel()
-        sums["xy"][first_coordinate : first_coordinate + n] += cell.y * x
-        sums["pairs"][cell.pair, :2] += cell.rows, cell.y
-        sums["pairs"][cell.pair, 2 : 2 + n] += cell.rows * x
-        squares += cell.squares
-    return squares
+
+    key: Ints  # [c] h*S*A + s*A + a
+    x: Any  # [c, d] sparse, or None
+    visits: Floats  # [c]
+    total: Floats  # [c] sum y
+    squares: float  # sum y^2 of all rows
+    most: int  # H*S*A
 
 
-def distances(replay: Replay, kernels: Ints, reference: int) -> Floats:
-    """Return L(P, reference) of some kernels over the rows of a replay (M2)."""
+def cells_of(features: FeatureMap, known: Known, rows: Matched, first: int, last: int, values: Floats) -> Cells:
+    """Return the rows of some episodes with the targets W = bonus + V of ``values`` [H + 1, S]."""
+    part, pairs = slice(int(rows.begin[first]), int(rows.begin[last])), known.states * known.actions
+    outcomes, outcome = features.attach(known).outcomes, rows.outcome[part]
+    key, at = np.unique(rows.h[part] * pairs + rows.pair[part], return_inverse=True)
+    x, middle, spread = sparse_rows(features, known, key % pairs, values[key // pairs + 1])
+    target = outcomes.bonus[outcome] + values[rows.h[part] + 1, outcomes.next_state[outcome]]
+    carries = spread > 0.0
+    y = np.where(carries[at], target - middle[at], 0.0) / np.where(carries, spread, 1.0)[at]
+    visits, total = np.zeros((2, key.size))
+    np.add.at(visits, at, 1.0)
+    np.add.at(total, at, y)
+    kept = np.flatnonzero(carries)
+    return Cells(key[kept], x[kept], visits[kept], total[kept], float(y @ y), known.horizon * pairs)
+
+
+def enter(
+    features: FeatureMap,
+    known: Known,
+    rows: Matched,
+    first: int,
+    last: int,
+    values: Floats,
+    memory: dict[str, Any],
+) -> float:
+    """Add rows to sum x x^T in packed blocks, sum y x, and by (s, a) their number, sum y and sum x; return sum y^2."""
+    cells, blocks = cells_of(features, known, rows, first, last, values), features.blocks
+    pair, x = cells.key % (known.states * known.actions), cells.x
+    memory["xy"] += x.T @ cells.total
+    gram: Any = (x.T @ x.multiply(cells.visits[:, None])).tocoo()
+    block = np.searchsorted(blocks.vector_start, gram.row, side="right") - 1
+    begin = blocks.vector_start[block]
+    at = blocks.matrix_start[block] + (gram.row - begin) * blocks.size[block] + (gram.col - begin)
+    np.add.at(memory["gram"], at, gram.data)
+    of, entries = memory["pairs"], x.tocoo()
+    owner = pair[entries.row]
+    local = entries.col - blocks.vector_start[blocks.of[owner]]
+    np.add.at(of[:, 0], pair, cells.visits)
+    np.add.at(of[:, 1], pair, cells.total)
+    np.add.at(of.reshape(-1), owner * of.shape[1] + 2 + local, cells.visits[entries.row] * entries.data)
+    return cells.squares
+
+
+def distances(replay: Replay, ladder: Ladder, known: Known, kernels: Ints, reference: int) -> Floats:
+    """Return L(P, reference) of some kernels over the rows of finite classes (M2)."""
+    family, pairs = ladder.family, known.states * known.actions
+    gaps = family.theta[:, kernels] - family.theta[:, [reference]]
     found = np.zeros(kernels.size)
-    for z, count, _ in replay.cells or ():
-        found += count * (z[kernels] - z[reference]) ** 2
+    for member, cells in replay.cells:
+        values = family.optimal_values(known)[member]
+        x = sparse_rows(family.features, known, cells.key % pairs, values[cells.key // pairs + 1]).x
+        for part, z in _predictions(x, gaps):
+            found += cells.visits[part] @ z**2
     return found
+
+
+def _predictions(x: Any, theta: Floats) -> Iterator[tuple[slice, Floats]]:
+    """Return x theta, a part of the rows at a time."""
+    step = max(1, _MOST_NUMBERS // theta.shape[1])
+    for first in range(0, x.shape[0], step):
+        part = slice(first, first + step)
+        yield part, np.asarray(x[part] @ theta)

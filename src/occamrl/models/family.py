@@ -36,13 +36,19 @@ class Rows(NamedTuple):
 class Weighted(NamedTuple):
     """What rows are regressed on (M8, M23), the target function W = bonus + V over the outcomes having range R."""
 
-    x: Floats  # [n, d] phi_(W - c)(s, a)/R
+    x: Any  # [n, d] phi_(W - c)(s, a)/R
     middle: Floats  # [n] c
     spread: Floats  # [n] R; 0: W is constant and the row carries nothing
 
 
 def weighted(features: FeatureMap, known: Known, pair: Ints, values: Floats) -> Weighted:
     """Return the range-weighted regressors of some (s, a); ``values`` is [n, S] or [S]."""
+    sparse = sparse_rows(features, known, pair, values)
+    return sparse._replace(x=np.asarray(sparse.x.todense()))
+
+
+def sparse_rows(features: FeatureMap, known: Known, pair: Ints, values: Floats) -> Weighted:
+    """Return :func:`weighted` with a sparse x: few numbers in a row where every (s, a) has coordinates of its own."""
     outcomes = features.attach(known).outcomes
     first, count = outcomes.start[pair], np.diff(outcomes.start)[pair]
     row = np.repeat(np.arange(pair.size), count)
@@ -54,8 +60,7 @@ def weighted(features: FeatureMap, known: Known, pair: Ints, values: Floats) -> 
     middle, spread = 0.5 * (low + high), high - low
     scaled = np.where(spread[row] > 0.0, (w - middle[row]) / np.where(spread > 0.0, spread, 1.0)[row], 0.0)
     shape = (pair.size, outcomes.next_state.size)
-    x = sp.csr_array((scaled, (row, at)), shape=shape) @ features.matrix
-    return Weighted(np.asarray(x.todense()), middle, spread)
+    return Weighted(sp.csr_array((scaled, (row, at)), shape=shape) @ features.matrix, middle, spread)
 
 
 def design(features: FeatureMap, known: Known, rows: Rows) -> tuple[Floats, Floats]:

@@ -13,7 +13,6 @@ from typing import Any
 from occamrl.errors import ParameterError
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.models.finite import FiniteFamily
 from occamrl.protocols import Floats
 from occamrl.selectors.arl_lin import LinearSelector
 
@@ -69,11 +68,10 @@ def _on_class(selector: Any, m: Any, parameters: dict[str, Any]) -> Reference:
     """Return the learner on class m of a ladder, with the parameters that it shares with the selector."""
     ladder = _ladder(selector)
     family = ladder.rung(m)
-    finite = isinstance(family, FiniteFamily)
-    names = [field.name for field in dataclasses.fields(UCRLVTR if finite else UCRLVTRLin)]
+    names = [field.name for field in dataclasses.fields(UCRLVTR if family.finite else UCRLVTRLin)]
     own = {} if selector is ladder else {name: getattr(selector, name, None) for name in names}
     own = {name: value for name, value in own.items() if value is not None}
-    if finite:
+    if family.finite:
         return UCRLVTR(**{**own, "family": family, **parameters})
-    features = getattr(family, "own_features", family.features)
-    return UCRLVTRLin(**{**own, "features": features, "norm_bound": family.norm_bound, **parameters})
+    class_ = {"features": family.own_features, "norm_bound": family.norm_bound}
+    return UCRLVTRLin(**{**own, **class_, **parameters})
