@@ -537,7 +537,7 @@ def _with_capacity(state: FiniteState, capacity: int) -> FiniteState:
 @compiled
 def largest_range(outcomes: Outcomes, values: Floats) -> float:
     """Return R of M7: the largest range of a member's target function at any step and (s, a)."""
-    target = np.empty(np.diff(outcomes.start).max())
+    target = np.empty(outcomes.next_state.size)
     largest = 0.0
     for member in range(values.shape[0]):
         for h in range(1, values.shape[1]):
