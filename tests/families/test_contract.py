@@ -94,7 +94,7 @@ def test_the_preflight_judges_the_grid() -> None:
         small = CoverFamily(lambda p: coin(p[0]), low=[0.0], high=[0.2], step=step)
         large = CoverFamily(lambda p: coin(p[0]), low=[0.0], high=[0.4], step=step)
         ladder = orl.Ladder([small, large])
-        assert ladder.grid == pytest.approx(step)  # half of 2 step
+        assert ladder.reach[-1] == pytest.approx(step)  # half of 2 step
         report = orl.preflight(ladder, known, episodes=5000, truths=3, members=3)
         assert verdict in str(report)
         # (1/2) log(2 n/delta) for noise, against step^2/2 on each of 9 rows an episode

@@ -12,7 +12,7 @@ import occamrl as orl
 from occamrl.checks import check_selector
 from occamrl.errors import ParameterError
 from tests.cases import mixture
-from tests.confidence.test_coverage import near_truth
+from tests.learners.test_coverage import near_truth
 
 DELTA = 0.01
 CASE = mixture(4)
