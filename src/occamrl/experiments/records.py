@@ -246,6 +246,16 @@ class Folder:
         if len(counted) < len(contents):
             got = "two cells of one problem, agent and seed"
             raise RecordError(path, got=got, expected="one, so that it counts once")
+        meaning: dict[Any, Any] = {}
+        for content in contents:
+            problem, agent = content["problem"], content["agent"]
+            for key, value in (
+                (("problem", problem["label"]), [problem, content["episodes"]]),
+                (agent["label"], agent),
+            ):
+                if meaning.setdefault(key, value) != value:
+                    got = f"cells labelled {str(key)[:60]} that differ"
+                    raise RecordError(path, got=got, expected="one meaning of each label")
         _require_folder(self.cells)
         return document
 
