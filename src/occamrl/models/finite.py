@@ -252,10 +252,8 @@ class FiniteFamily(Family):
 def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
     """Return the one-hot features over the united support, and the members' probabilities as columns."""
     if any_sparse(kernels):
-        entries = read_kernels("kernels", kernels)
-        outcomes, states = entries.outcomes, entries.states
-        theta = np.zeros((outcomes.next_state.size, len(kernels)))
-        theta[entries.outcome, entries.kernel] = entries.value
+        outcomes, matrix, states = read_kernels("kernels", kernels)
+        theta = np.ascontiguousarray(matrix.toarray())
     else:
         stack = stacked("kernels", kernels)
         if stack.size == 0:
