@@ -39,7 +39,7 @@ lint: $(DEV)  ## Check style, types and layers only
 	@echo "mypy" && $(BIN)/mypy
 	@echo "lint-imports" && $(BIN)/lint-imports --no-logo
 
-format: $(DEV)  ## Format the code and mend what can be mended
+format: $(DEV)  ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
