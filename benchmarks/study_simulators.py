@@ -1,7 +1,7 @@
 """Which of twelve simulators matter? Figures for docs/simulators.md: ``python -m benchmarks.study_simulators``.
 
-The truth is .6 of simulator 4 and .4 of simulator 9. For every case and seed: regret of UCRL-VTR-LIN for the oracle (the pair
-alone) and with all twelve, whether the true pair is compatible, and what the report says.
+The truth is .6 of simulator 4 and .4 of simulator 9. For every case and seed: regret of UCRL-VTR-LIN on the pair alone
+(the oracle) and on all twelve, whether the true pair is compatible, and what the report says.
 """
 
 from __future__ import annotations
