@@ -48,7 +48,7 @@ def dimension(episodes: int, seeds: int, constant: float) -> None:
     problem = SparseMixture(seed=0)
     features, bound = orl.FeatureMap(problem.phi), float(np.linalg.norm(problem.theta))
     common: dict[str, Any] = {"norm_bound": bound, "paper_constant": constant}
-    print(f"\n{problem}, K = {episodes:,}, c = {constant:g}, support {list(problem.support)}")
+    print(f"\n{problem}, K = {episodes:,}, c = {constant:g}, support {list(map(int, problem.support))}")
     known = orl.paper.UCRLVTRLin(features=features.restrict(list(problem.support)), **common)
     for label, learner in (
         ("all coordinates", orl.paper.UCRLVTRLin(features=features, **common)),
