@@ -43,7 +43,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
-from occamrl._core.compile import entry, hot
+from occamrl._core.compile import hot
 from occamrl.errors import ParameterError
 from occamrl.protocols import Floats
 
@@ -159,7 +159,7 @@ ELLIPSOIDS = {"sharp": SHARP, "unweighted": UNWEIGHTED, "paper": PAPER, "ayoub":
 FINITE_SETS = ("sharp", "unweighted", "paper")
 
 
-@entry
+@hot
 def ellipsoid_width(
     kind: int,
     weighted: bool,
