@@ -47,7 +47,7 @@ bench: $(CORE)  ## Measure speed against plain NumPy, how cost grows, and what a
 	@PYTHONPATH=. $(PY) benchmarks/bench.py $(ARGS)
 
 clean:  ## Remove the environment, caches, builds and what the demo wrote
-	@rm -rf "$(VENV)" .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build demo dist src/*.egg-info
+	@rm -rf "$(VENV)" .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build demo dist
 	@find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # A stamp records that the packages are installed. It lies inside the environment, so both are removed together; a change of
