@@ -97,7 +97,7 @@ _code: Any = cgutils
 _llvm: Any = vars(codegen)["ll"]  # LLVM as Numba has loaded it
 _IMPLEMENTED: dict[Any, set[type]] = {}  # by generic function: the kinds that have a version of it
 _SEPARATE: dict[Any, list[Any]] = {}  # by NamedTuple of a state: its separately compiled functions
-_UNDER_WAY: set[tuple[Any, Any]] = set()  # separate functions that are being compiled or loaded
+_UNDER_WAY: list[tuple[Any, Any]] = []  # separate functions that are being compiled or loaded
 _OUTSIDE: dict[Any, dict[str, bytes]] = {}  # by NamedTuple: the files outside this package that implement it
 
 
@@ -150,7 +150,7 @@ class _Cache:
         for pair in itertools.pairwise(sig):
             for dispatcher in _SEPARATE.get(getattr(pair[1], "instance_class", None), ()):
                 if dispatcher.py_func is self._function or (dispatcher, pair) in _UNDER_WAY:
-                    break  # what comes after it is not called from here
+                    break  # those after it can only call it, not be called by it
                 _make_callable(dispatcher, pair)
         return self._place(sig).load_overload(sig, target_context)
 
@@ -233,11 +233,11 @@ def _symbol(dispatcher: Any, arguments: tuple[Any, ...]) -> str:
 def _make_callable(dispatcher: Any, arguments: tuple[Any, ...]) -> Any:
     """Compile or load a separate function for these types, and let the linker find it; return its signature."""
     if arguments not in dispatcher.overloads:
-        _UNDER_WAY.add((dispatcher, arguments))
+        _UNDER_WAY.append((dispatcher, arguments))
         try:
             dispatcher.compile(arguments)
         finally:
-            _UNDER_WAY.discard((dispatcher, arguments))
+            _UNDER_WAY.pop()
     result = dispatcher.overloads[arguments]
     address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
     _llvm.add_symbol(_symbol(dispatcher, arguments), address)
