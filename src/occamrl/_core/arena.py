@@ -33,7 +33,7 @@ class Arena(NamedTuple):
 
 
 def lay_out(kind: type[Any], fields: Sequence[Any], *others: Any) -> Any:
-    """Return a ``kind`` whose arena holds copies of the arrays ``fields``, by number; ``others`` are its other parts."""
+    """Return a ``kind`` whose arena holds copies of the arrays ``fields``; ``others`` are its other parts."""
     head = np.zeros((len(fields), _HEAD), dtype=np.int64)
     size = {False: 0, True: head.size}
     for number, array in enumerate(fields):

@@ -547,7 +547,7 @@ def largest_range(outcomes: Outcomes, values: Floats) -> float:
     return largest
 
 
-# Compiled ---------------------------------------------------------------------------------------------------------------
+# Compiled -------------------------------------------------------------------------------------------------------------
 
 
 @hot
@@ -767,7 +767,7 @@ def threshold(model: FiniteModel, loss: Floats, members: Ints, n: int, rows: int
     return float(-(top + np.log(total)) / rate + model.slack + between)
 
 
-# Values solved beforehand: kernels are dropped, and rows are counted by the member that played them ---------------------
+# Values solved beforehand: kernels are dropped, and rows are counted by the member that played them -------------------
 
 
 @hot
@@ -1033,7 +1033,7 @@ def plan_finite(model: FiniteModel, state: FiniteState, start: int, key: np.uint
 
 @implements(plan, BallState, argument=1)
 def plan_ball(model: FiniteModel, state: BallState, start: int, key: np.uint64, episode: int) -> int:
-    """The same for a ball."""
+    """Do the same for a ball."""
     counters = ivec(state, COUNTERS)
     episodes = counters[EPISODES]
     counters[EPISODES] += 1
@@ -1054,7 +1054,7 @@ def plan_ball(model: FiniteModel, state: BallState, start: int, key: np.uint64, 
     return PLANNED | CHANGED if due else CHANGED
 
 
-# Values solved with each plan: unknown rewards, or one kernel per step --------------------------------------------------
+# Values solved with each plan: unknown rewards, or one kernel per step ------------------------------------------------
 
 
 @hot
@@ -1206,7 +1206,7 @@ for _kind in (FiniteState, BallState, PlannedState):
     implements(planned_value, _kind, argument=1)(_planned_value)
 
 
-# Asked between phases ---------------------------------------------------------------------------------------------------
+# Asked between phases -------------------------------------------------------------------------------------------------
 
 
 @entry

@@ -422,7 +422,7 @@ class UCRLVTRLin(Learner):
 
 
 def _batch_of(features: FeatureMap, outcomes: Outcomes) -> tuple[Any, Floats, Floats]:
-    """Return how all (s, a) can be predicted at once, with the transposed arrays for it: same outcomes, few coordinates.
+    """Return how all (s, a) can be predicted at once, and the transposed arrays for it: few coordinates are needed.
 
     Only ``phi`` holds data; the rest is scratch that is filled at every plan.
     """
@@ -444,7 +444,7 @@ def _batch_of(features: FeatureMap, outcomes: Outcomes) -> tuple[Any, Floats, Fl
     return nothing
 
 
-# Compiled ---------------------------------------------------------------------------------------------------------------
+# Compiled -------------------------------------------------------------------------------------------------------------
 
 
 @hot
