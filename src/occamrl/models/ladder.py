@@ -134,8 +134,8 @@ def comparable(rungs: Sequence[FiniteFamily]) -> list[Floats]:
 # ----------------------------------------------------------------------------------------------------
 # Whether one class of kernels lies in another, and how: the matrix that takes the parameters of one to the other's.
 #
-# For classes F and G with features phi_F and phi_G, an embedding E has P_theta in F equal to P_(E theta) in G. Rows of a
-# run give x = phi_G,V(s, a) once, in the largest class; x_F = E^T x follows, and so do the statistics of every class.
+# For classes F and G with features phi_F and phi_G, an embedding E has P_theta in F equal to P_(E theta) in G. Rows of
+# a run give x = phi_G,V(s, a) once, in the largest class; x_F = E^T x follows, and so do the statistics of every class.
 # What cannot be verified is refused.
 
 
