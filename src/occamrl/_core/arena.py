@@ -35,17 +35,15 @@ class Arena(NamedTuple):
 def lay_out(kind: type[Any], fields: Sequence[Any], **others: Any) -> Any:
     """Return a ``kind`` whose arena holds copies of the arrays ``fields``; ``others`` are its other parts."""
     head = np.zeros((len(fields), _HEAD), dtype=np.int64)
+    parts: dict[bool, list[Any]] = {False: [np.zeros(0)], True: [head.reshape(-1)]}
     size = {False: 0, True: head.size}
     for number, array in enumerate(fields):
         whole = array.dtype == np.int64
         rows, columns = array.shape if array.ndim == 2 else (1, array.size)
         head[number] = size[whole], rows, columns, 2 * whole + array.ndim - 1
         size[whole] += array.size
-    made = kind(np.zeros(size[False]), np.zeros(size[True], dtype=np.int64), **others)
-    made.ints[: head.size] = head.ravel()
-    for number, array in enumerate(fields):
-        field(made, number)[...] = array
-    return made
+        parts[whole].append(array.reshape(-1))
+    return kind(np.concatenate(parts[False]), np.concatenate(parts[True]), **others)
 
 
 def field(arena: Any, number: int) -> Any:

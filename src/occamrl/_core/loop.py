@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from occamrl._core.bellman import policy_values
-from occamrl._core.compile import entry, hot, hot_inline, implements, otherwise
+from occamrl._core.compile import entry, hot_inline, implements, otherwise
 from occamrl._core.rng import fill_uniforms, realised
 from occamrl.protocols import Floats, Ints, Truth
 
@@ -115,7 +115,7 @@ def draw_outcome(truth: Truth, h: int, sa: int, u: float) -> int:
     return draw(truth.cumulative, h % truth.cumulative.shape[0], start[sa], start[sa + 1], u)
 
 
-@hot
+@hot_inline
 def draw_path(
     truth: Truth, key: np.uint64, episode: int, uniforms: Floats, policy: Ints, start: int, path: Path
 ) -> float:

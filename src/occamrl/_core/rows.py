@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from occamrl._core.arena import Arena, fmat, fvec, imat, ivec, named, part, square
-from occamrl._core.compile import hot, hot_inline, implements
+from occamrl._core.compile import hot, hot_inline, implements, view
 from occamrl._core.features import (
     BONUS,
     ENTRY,
@@ -32,7 +32,7 @@ from occamrl._core.features import (
 )
 from occamrl._core.loop import Path
 from occamrl._core.regression import add_row, stacked
-from occamrl.protocols import Floats, Known, Outcomes
+from occamrl.protocols import Floats, Ints, Known, Outcomes
 
 # Fields of a state: the plan in play, the rows seen under it, the rewards observed
 POLICY = 0  # [H, S] int
@@ -80,9 +80,12 @@ def plan_fields(horizon: int, states: int, counters: int, reward_rows: int, pair
     ]
 
 
-@hot
-def count_rows(state: Any, path: Path, steps: int, bonus_in_target: bool) -> None:
-    """Count the rows of the first ``steps`` transitions; where rewards come on outcomes their part joins the target."""
+@hot_inline
+def count_rows(state: Any, path: Path, steps: int, bonus_in_target: bool, square: bool) -> None:
+    """Count the rows of the first ``steps`` transitions; where rewards come on outcomes their part joins the target.
+
+    ``square``: sum the squares of the targets as well.
+    """
     visits, values, first = imat(state, VISITS), fmat(state, VALUES), fmat(state, FIRST)
     total, squares = fmat(state, TOTAL), fmat(state, SQUARES)
     cells, counters = ivec(state, CELLS), ivec(state, COUNTERS)
@@ -99,19 +102,19 @@ def count_rows(state: Any, path: Path, steps: int, bonus_in_target: bool) -> Non
         gap = target - first[h, s]
         visits[h, s] += 1
         total[h, s] += gap
-        squares[h, s] += gap * gap
+        if square:
+            squares[h, s] += gap * gap
 
 
 @hot_inline
-def take_cell(state: Any, i: int) -> tuple[int, int, int, float, float, float]:
-    """Empty the i-th touched cell; return (h, s, number of rows, first target, sum and sum of squares less it)."""
-    visits, total, squares = imat(state, VISITS), fmat(state, TOTAL), fmat(state, SQUARES)
-    h, s = divmod(ivec(state, CELLS)[i], visits.shape[1])
+def take_cell(visits: Ints, total: Floats, squares: Floats, cell: int) -> tuple[int, int, int, float, float]:
+    """Empty a cell; return (h, s, number of rows, sum of their targets, and of the squares, less the first)."""
+    h, s = divmod(cell, visits.shape[1])
     count, sum_, square = visits[h, s], total[h, s], squares[h, s]
     visits[h, s] = 0
     total[h, s] = 0.0
     squares[h, s] = 0.0
-    return h, s, count, fmat(state, FIRST)[h, s], sum_, square
+    return h, s, count, sum_, square
 
 
 # Fields of a model: rewards that the plan counts on, scratch, and the class in which rows are recorded
@@ -152,22 +155,34 @@ def weigh(weighted: bool, low: float, high: float, target: Floats, count: int) -
     return middle, spread
 
 
+class FeatureView(NamedTuple):
+    """The features of a model; taken once by a function that needs them in a loop."""
+
+    kind: int
+    dimension: int
+    outcomes: Outcomes
+    index: Ints
+    entry: Floats
+
+
+@view
+def features_of(model: Any, first: int) -> FeatureView:
+    """Return the features of the class that plans (``first`` is FEATURES) or of the class of record (RECORD)."""
+    shape = ivec(model, first + SHAPE)
+    outcomes = Outcomes(ivec(model, first + START), ivec(model, first + NEXT), fvec(model, first + BONUS))
+    return FeatureView(shape[0], shape[1], outcomes, ivec(model, first + INDEX), fvec(model, first + ENTRY))
+
+
 @hot
 def row_of(
-    model: Any, features: int, weighted: bool, values: Floats, sa: int, target: Floats, x: Floats
+    features: FeatureView, weighted: bool, values: Floats, sa: int, target: Floats, x: Floats
 ) -> tuple[float, float]:
-    """Write the row x of (s, a) for the values of the next step, unless it carries nothing; return (c, R).
-
-    ``features`` is FEATURES, or RECORD for the class of record.
-    """
-    start = ivec(model, features + START)
-    outcomes = Outcomes(start, ivec(model, features + NEXT), fvec(model, features + BONUS))
-    low, high = fill_target(outcomes, sa, values, target)
+    """Write the row x of (s, a) for the values of the next step, unless it carries nothing; return (c, R)."""
+    start = features.outcomes.start
+    low, high = fill_target(features.outcomes, sa, values, target)
     middle, spread = weigh(weighted, low, high, target, start[sa + 1] - start[sa])
     if spread > 0.0:
-        shape = ivec(model, features + SHAPE)
-        index, entry = ivec(model, features + INDEX), fvec(model, features + ENTRY)
-        feature_vector(shape[0], shape[1], start, index, entry, sa, target, x)
+        feature_vector(features.kind, features.dimension, start, features.index, features.entry, sa, target, x)
     return middle, spread
 
 
@@ -237,7 +252,8 @@ def record_in_class(
     of, vectors, matrices = ivec(model, RECORD_OF), ivec(model, RECORD_VECTOR), ivec(model, RECORD_MATRIX)
     steps = record.steps
     x = fvec(model, X)
-    middle, spread = row_of(model, RECORD, model.weighted, fmat(state, VALUES)[h + 1], sa, fvec(model, TARGET), x)
+    features, values = features_of(model, RECORD), fmat(state, VALUES)[h + 1]
+    middle, spread = row_of(features, model.weighted, values, sa, fvec(model, TARGET), x)
     if spread <= 0.0:
         return
     shift = first - middle

@@ -47,28 +47,35 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.arena import field, fields, fmat, fvec, imat, ivec, lay_out, named, same_layout
+from occamrl._core.arena import field, fields, fmat, fvec, imat, ivec, lay_out, named, part, same_layout
 from occamrl._core.compile import compiled, entry, hot, hot_inline, implements, separate
-from occamrl._core.features import BONUS, NEXT, START, fill_target
+from occamrl._core.features import fill_target
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
 from occamrl._core.rows import (
+    CELLS,
     COUNTERS,
     EPISODES,
     FEATURES,
+    FIRST,
     MODEL_FIELDS,
     PLAN_COUNTERS,
     POLICY,
     REWARD,
     REWARDS_DUE,
+    SQUARES,
     STATE_FIELDS,
     TARGET,
+    TOTAL,
     TOUCHED,
     VALUES,
+    VISITS,
+    FeatureView,
     NoRecord,
     PlanState,
     Record,
     X,
     count_rows,
+    features_of,
     model_fields,
     plan_fields,
     record_rows,
@@ -552,14 +559,14 @@ def largest_range(outcomes: Outcomes, values: Floats) -> float:
 
 @hot
 def expected_targets(
-    model: FiniteModel, values: Floats, sa: int, members: Ints, n: int, out: Floats
+    model: FiniteModel, features: FeatureView, values: Floats, sa: int, members: Ints, n: int, out: Floats
 ) -> tuple[float, float]:
     """Write z = ((P V)(s, a) - c)/R for the first ``n`` kernels of ``members``; return (c, R) (M23).
 
     With R = 0 the row carries nothing, and nothing is written.
     """
     x = fvec(model, X)
-    middle, spread = row_of(model, FEATURES, model.weighted, values, sa, fvec(model, TARGET), x)
+    middle, spread = row_of(features, model.weighted, values, sa, fvec(model, TARGET), x)
     if spread <= 0.0:
         return middle, 0.0
     begin, size = ivec(model, ROW_START)[sa], ivec(model, BLOCK_SIZE)[sa]
@@ -576,27 +583,18 @@ def expected_targets(
             for i in range(n):
                 out[i] += xj * row[np.uint64(members[i])]
         else:  # neighbours: what a class begins as, several times faster
+            near = part(row, first, n)
             for i in range(n):
-                out[i] += xj * row[np.uint64(first + i)]
+                out[i] += xj * near[i]
     return middle, spread
 
 
 @hot
-def centre_and_range(model: FiniteModel, values: Floats, sa: int) -> tuple[float, float]:
-    """Return (c, R) of M23 for the target function at (s, a); (0, 1) without weights."""
-    if not model.weighted:
-        return 0.0, 1.0
-    start = ivec(model, FEATURES + START)
-    outcomes = Outcomes(start, ivec(model, FEATURES + NEXT), fvec(model, FEATURES + BONUS))
-    low, high = fill_target(outcomes, sa, values, fvec(model, TARGET))
-    return 0.5 * (low + high), high - low
-
-
-@hot
-def add_key(state: Any, key: int, count: int, total: float) -> None:
+def add_key(
+    counters: Ints, slot: Ints, keys: Ints, visits: Ints, sums: Floats, key: int, count: int, total: float
+) -> None:
     """Count rows under a key: a hash table whose entries lie in the order in which their keys first came."""
-    slot, keys = ivec(state, TABLE_SLOT), ivec(state, TABLE_KEY)
-    counters, mask = ivec(state, COUNTERS), slot.size - 1
+    mask = slot.size - 1
     at = np.int64((np.uint64(key) * _MIX) >> _SHIFT) & mask
     while slot[at] != EMPTY and keys[slot[at]] != key:
         at = (at + 1) & mask
@@ -608,8 +606,8 @@ def add_key(state: Any, key: int, count: int, total: float) -> None:
         slot[at] = entry_
         keys[entry_] = key
         counters[USED] += 1
-    ivec(state, TABLE_VISITS)[entry_] += count
-    fvec(state, TABLE_SUM)[entry_] += total
+    visits[entry_] += count
+    sums[entry_] += total
 
 
 @entry
@@ -624,14 +622,16 @@ def rehash(slot: Ints, keys: Ints, used: int) -> None:
 
 
 @hot
-def greedy_action(model: FiniteModel, rewards: Floats, values: Floats, member: int, s: int) -> tuple[int, float]:
+def greedy_action(
+    model: FiniteModel, features: FeatureView, rewards: Floats, values: Floats, member: int, s: int
+) -> tuple[int, float]:
     """Return the action that is optimal for a member, the smallest on ties, and Q*(s, a)."""
     target, x = fvec(model, TARGET), fvec(model, X)
     starts, sizes = ivec(model, ROW_START), ivec(model, BLOCK_SIZE)
     best, choice = -np.inf, 0
     for a in range(model.actions):
         sa = s * model.actions + a
-        row_of(model, FEATURES, False, values, sa, target, x)
+        row_of(features, False, values, sa, target, x)
         q = rewards[sa] if model.counted else 0.0  # the order of a sum decides ties
         for j in range(sizes[sa]):
             q += x[j] * model.theta[starts[sa] + j, member]
@@ -655,8 +655,9 @@ def targets_of_key(model: FiniteModel, state: Any, key: int, members: Ints, n: i
     """Write z of ``members`` for the rows under a key; their action is that of the member who played them."""
     member, h, s = cell_of(state, key)
     values = model.values[member * (model.horizon + 1) + h + 1]
-    a, _ = greedy_action(model, fmat(model, REWARD)[0], values, member, s)
-    expected_targets(model, values, s * model.actions + a, members, n, out)
+    features = features_of(model, FEATURES)
+    a, _ = greedy_action(model, features, fmat(model, REWARD)[0], values, member, s)
+    expected_targets(model, features, values, s * model.actions + a, members, n, out)
 
 
 @hot
@@ -699,22 +700,29 @@ def _absorb(model: FiniteModel, state: Any) -> None:
     """Enter the rows that wait: L(P) grows by count z^2 - 2 z y, and sum y^2 that is common to all."""
     counters, policy, values = ivec(state, COUNTERS), imat(state, POLICY), fmat(state, VALUES)
     members, losses, slots, columns = ivec(state, MEMBERS), fmat(state, LOSS), imat(state, SLOT), fmat(state, COLUMN)
+    visits, firsts, totals, sums = imat(state, VISITS), fmat(state, FIRST), fmat(state, TOTAL), fmat(state, SQUARES)
+    slot_of, keys, counts = ivec(state, TABLE_SLOT), ivec(state, TABLE_KEY), ivec(state, TABLE_VISITS)
+    table_sums, rows, norm = fvec(state, TABLE_SUM), ivec(state, ROWS), fvec(state, SUM_OF_SQUARES)
+    features, target, cells = features_of(model, FEATURES), fvec(model, TARGET), ivec(state, CELLS)
     horizon, states = policy.shape
     n, member, steps = counters[CURRENT], counters[MEMBER], losses.shape[0]
     for i in range(counters[TOUCHED]):
-        h, s, count, first, total, squares = take_cell(state, i)
-        sa = s * model.actions + policy[h, s]
+        h, s, count, total, squares = take_cell(visits, totals, sums, cells[i])
+        first, sa = firsts[h, s], s * model.actions + policy[h, s]
         record_rows(model.record, model, state, h, sa, count, first, total, squares)
         slot = slots[h, s] if model.counted else -1
         if slot >= 0:
-            middle, spread = centre_and_range(model, values[h + 1], sa)
+            middle, spread = 0.0, 1.0
+            if model.weighted:
+                low, high = fill_target(features.outcomes, sa, values[h + 1], target)
+                middle, spread = 0.5 * (low + high), high - low
         else:
             slot = columns.shape[0] - 1
             if model.counted and counters[COLUMNS] < slot:
                 slot = counters[COLUMNS]
                 counters[COLUMNS] += 1
                 slots[h, s] = slot
-            middle, spread = expected_targets(model, values[h + 1], sa, members, n, columns[slot])
+            middle, spread = expected_targets(model, features, values[h + 1], sa, members, n, columns[slot])
         column = columns[slot]
         shift = first - middle
         squares += shift * (2.0 * total + count * shift)
@@ -734,11 +742,11 @@ def _absorb(model: FiniteModel, state: Any) -> None:
             for j in range(n):
                 gap = column[j] - column[best]
                 distance[j] += count * gap * gap
-        ivec(state, ROWS)[t] += count
-        fvec(state, SUM_OF_SQUARES)[t] += squares / (spread * spread)
+        rows[t] += count
+        norm[t] += squares / (spread * spread)
         if model.counted:
             key = (member * horizon + h) * states + s
-            add_key(state, key, count, y)
+            add_key(counters, slot_of, keys, counts, table_sums, key, count, y)
             if n < counters[ALIVE]:
                 put_off(model, state, key, h, s, count, y)
     counters[TOUCHED] = 0
@@ -986,7 +994,7 @@ def most_optimistic(model: FiniteModel, state: FiniteState, n: int, start: int) 
 def _put_into_play(model: FiniteModel, state: FiniteState) -> None:
     """Take the values and the greedy policy of the member in play."""
     member, values, policy = ivec(state, COUNTERS)[MEMBER], fmat(state, VALUES), imat(state, POLICY)
-    rewards = fmat(model, REWARD)[0]
+    rewards, features = fmat(model, REWARD)[0], features_of(model, FEATURES)
     forget_columns(state)
     imat(state, PENDING_AT)[:] = -1
     for h in range(model.horizon + 1):
@@ -994,7 +1002,7 @@ def _put_into_play(model: FiniteModel, state: FiniteState) -> None:
             values[h, s] = model.values[member * (model.horizon + 1) + h, s]
     for h in range(model.horizon):
         for s in range(policy.shape[1]):
-            policy[h, s], _ = greedy_action(model, rewards, values[h + 1], member, s)
+            policy[h, s], _ = greedy_action(model, features, rewards, values[h + 1], member, s)
 
 
 put_into_play = separate(FiniteState)(_put_into_play)
@@ -1089,11 +1097,11 @@ def update_sets(model: FiniteModel, state: PlannedState) -> None:
 def solve_member(model: FiniteModel, state: PlannedState, i: int) -> None:
     """Write V*_{P,h} of a member and its greedy actions, for the rewards that the plan counts on."""
     solved, greedy, reward = fmat(state, SOLVED), imat(state, GREEDY), fmat(model, REWARD)
-    horizon, base = model.horizon, i * (model.horizon + 1)
+    horizon, base, features = model.horizon, i * (model.horizon + 1), features_of(model, FEATURES)
     for h in range(horizon - 1, -1, -1):
         counted_on = reward[h % reward.shape[0]]
         for s in range(solved.shape[1]):
-            a, q = greedy_action(model, counted_on, solved[base + h + 1], i, s)
+            a, q = greedy_action(model, features, counted_on, solved[base + h + 1], i, s)
             greedy[i * horizon + h, s] = a
             solved[base + h, s] = q
 
@@ -1124,14 +1132,14 @@ def plan_each_step(model: FiniteModel, state: PlannedState) -> None:
     counters, values, policy, z = ivec(state, COUNTERS), fmat(state, VALUES), imat(state, POLICY), fvec(model, Z)
     reward, x, target = fmat(model, REWARD), fvec(model, X), fvec(model, TARGET)
     starts, sizes, n = ivec(model, ROW_START), ivec(model, BLOCK_SIZE), counters[ALIVE]
-    everybody = counters[GUARDED] == 1
+    everybody, features = counters[GUARDED] == 1, features_of(model, FEATURES)
     for h in range(model.horizon - 1, -1, -1):
         counted_on = reward[h % reward.shape[0]]
         for s in range(policy.shape[1]):
             top = -np.inf
             for a in range(model.actions):
                 sa = s * model.actions + a
-                row_of(model, FEATURES, False, values[h + 1], sa, target, x)
+                row_of(features, False, values[h + 1], sa, target, x)
                 for i in range(n):
                     z[i] = 0.0
                 for j in range(sizes[sa]):
@@ -1192,7 +1200,7 @@ def _write_policy(model: FiniteModel, state: Any, out: Ints) -> None:
 def _learn(model: FiniteModel, state: Any, path: Path, steps: int) -> None:
     """Count the rows and the rewards of an episode."""
     observe_rewards(model.rewards, state, path, steps, model.actions, 1.0 + model.replan)
-    count_rows(state, path, min(steps, model.rows), model.known_rewards)
+    count_rows(state, path, min(steps, model.rows), model.known_rewards, True)
 
 
 def _planned_value(model: FiniteModel, state: Any, s: int) -> float:

@@ -49,6 +49,8 @@ from occamrl._core.rows import (
     COUNTERS,
     EPISODES,
     FEATURES,
+    FIRST,
+    GRAM,
     MODEL_FIELDS,
     PLAN_COUNTERS,
     PLANS,
@@ -56,15 +58,19 @@ from occamrl._core.rows import (
     RECORD,
     REWARD,
     REWARDS_DUE,
+    SQUARES,
     STATE_FIELDS,
     TARGET,
+    TOTAL,
     TOUCHED,
     VALUES,
+    VISITS,
     NoRecord,
     PlanState,
     Record,
     X,
     count_rows,
+    features_of,
     model_fields,
     plan_fields,
     record_rows,
@@ -490,12 +496,14 @@ def absorb(model: LinearModel, state: LinearState) -> None:
     target, x, xy = fvec(model, TARGET), fvec(model, X), fvec(state, XY)
     per_step = (vectors.size - 1) // model.steps
     restricted, d = ivec(model, ACTIVE).size > 0, xy.size // model.steps
+    visits, firsts = imat(state, VISITS), fmat(state, FIRST)
+    totals, sums = fmat(state, TOTAL), fmat(state, SQUARES)
+    features = features_of(model, RECORD if restricted else FEATURES)
     for i in range(counters[TOUCHED]):
-        h, s, count, first, total, squares = take_cell(state, i)
-        sa = s * model.actions + policy[h, s]
+        h, s, count, total, squares = take_cell(visits, totals, sums, cells[i])
+        first, sa = firsts[h, s], s * model.actions + policy[h, s]
         record_rows(model.record, model, state, h, sa, count, first, total, squares)
-        features = RECORD if restricted else FEATURES
-        middle, spread = row_of(model, features, model.weighted, values[h + 1], sa, target, x)
+        middle, spread = row_of(features, model.weighted, values[h + 1], sa, target, x)
         if spread <= 0.0:
             continue
         t = h % model.steps
@@ -556,16 +564,17 @@ def predict_each(batch: NoBatch, model: LinearModel, state: LinearState, t: int,
     """``predict`` pair by pair."""
     pairs, target, x = fmat(model, PAIRS), fvec(model, TARGET), fvec(model, X)
     vectors, matrices, of = ivec(model, VECTOR), ivec(model, MATRIX), ivec(model, OF)
-    first = t * ((vectors.size - 1) // model.steps)
+    first, features = t * ((vectors.size - 1) // model.steps), features_of(model, FEATURES)
+    thetas, factors, work = fvec(state, THETA), fvec(state, FACTOR), fvec(model, WORK)
     for sa in range(of.size):
-        pairs[MIDDLE, sa], pairs[SPREAD, sa] = row_of(model, FEATURES, model.weighted, values, sa, target, x)
+        pairs[MIDDLE, sa], pairs[SPREAD, sa] = row_of(features, model.weighted, values, sa, target, x)
         pairs[MEAN, sa] = 0.0
         pairs[NORM, sa] = 0.0
         if pairs[SPREAD, sa] > 0.0:
             b = first + of[sa]
             n = vectors[b + 1] - vectors[b]
-            pairs[MEAN, sa] = dot(x, part(fvec(state, THETA), vectors[b], n), n)
-            pairs[NORM, sa] = squared_norm(square(fvec(state, FACTOR), matrices[b], n), x, fvec(model, WORK))
+            pairs[MEAN, sa] = dot(x, part(thetas, vectors[b], n), n)
+            pairs[NORM, sa] = squared_norm(square(factors, matrices[b], n), x, work)
 
 
 @hot
@@ -707,7 +716,8 @@ def row_norm(model: LinearModel, state: LinearState, h: int, s: int) -> float:
     """Return ||x||^2 in the inverse of the last factorised Sigma, zero for a row that carries nothing."""
     sa = s * model.actions + imat(state, POLICY)[h, s]
     x = fvec(model, X)
-    _, spread = row_of(model, FEATURES, model.weighted, fmat(state, VALUES)[h + 1], sa, fvec(model, TARGET), x)
+    features, values = features_of(model, FEATURES), fmat(state, VALUES)[h + 1]
+    _, spread = row_of(features, model.weighted, values, sa, fvec(model, TARGET), x)
     if spread <= 0.0:
         return 0.0
     vectors, matrices = ivec(model, VECTOR), ivec(model, MATRIX)
@@ -722,7 +732,7 @@ def learn_linear(model: LinearModel, state: LinearState, path: Path, steps: int)
     counters = ivec(state, COUNTERS)
     before, rows = counters[TOUCHED], min(steps, model.rows)
     observe_rewards(model.rewards, state, path, steps, model.actions, 1.0 + model.replan)
-    count_rows(state, path, rows, model.known_rewards)
+    count_rows(state, path, rows, model.known_rewards, fvec(state, GRAM).size > 0)
     if model.replan > 0.0:
         norms, growth, cells = fmat(state, ROW_NORM), fmat(state, GROWTH), ivec(state, CELLS)
         for i in range(before, counters[TOUCHED]):
