@@ -168,7 +168,7 @@ class _Cache:
         self._place(()).flush()
 
 
-class _Internal(CPUDispatcher):  # type: ignore[misc]  # Numba has no types
+class _Internal(CPUDispatcher):
     """A function without a wrapper for calls from Python: there it runs as it is written."""
 
     def __call__(self, *arguments: Any) -> Any:
