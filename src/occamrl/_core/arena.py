@@ -81,9 +81,10 @@ def _viewer(whole: bool, dimensions: int) -> Any:
         source = _numba.make_array(kinds[part])(context, builder, value=builder.extract_value(arena, part))
         number = context.cast(builder, number, signature.args[1], types.intp)
         begin = builder.mul(number, number.type(_HEAD))
-        offset, rows, columns = (
-            builder.load(builder.gep(ints.data, [builder.add(begin, begin.type(i))])) for i in range(3)
-        )
+        head = [builder.load(builder.gep(ints.data, [builder.add(begin, begin.type(i))])) for i in range(3)]
+        for load in head:  # what stands at the head never changes: loads can leave the loops that they are in
+            load.set_metadata("invariant.load", builder.module.add_metadata([]))
+        offset, rows, columns = head
         item = context.get_constant(types.intp, 8)
         made = _numba.make_array(array)(context, builder)
         stride = builder.mul(columns, item)

@@ -43,6 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -475,7 +476,7 @@ class NestedUCRLVTR(Learner):
             expected = "1 with unknown rewards or one kernel per step"
             raise ParameterError("start_class", got=self.start_class, expected=expected)
 
-    @property
+    @cached_property
     def base(self) -> UCRLVTR:
         """The same learner without classes."""
         return UCRLVTR(
