@@ -17,20 +17,8 @@ from occamrl.models.linear import AggregationFamily, LinearFamily
 from occamrl.protocols import Floats
 
 BROKEN: dict[str, tuple[type[Any], str, Callable[..., Any], str]] = {
-    "a loss that is too small": (AggregationFamily, "loss", lambda self, *a: 0.0, "loss of a loop"),
-    "a distance that is none": (LinearFamily, "distance", lambda self, *a: 1.0, "as far as a loop"),
-    "a poor estimate": (
-        AggregationFamily,
-        "estimate",
-        lambda self, known, rows: np.concatenate([np.eye(part.stop - part.start)[0] for part in self.parts()]),
-        "smaller loss than the estimate",
-    ),
-    "a plan without optimism": (
-        LinearFamily,
-        "optimistic_values",
-        lambda self, known, rows, **o: np.zeros((known.horizon + 1, known.states)),
-        "optimistic",
-    ),
+    "a loss that is too large": (AggregationFamily, "smallest_loss", lambda self, gram, xy: 1e3, "smaller loss"),
+    "a loss that is too small": (LinearFamily, "smallest_loss", lambda self, gram, xy: -1e3, "least squares"),
     "a growing covering number": (AggregationFamily, "log_covering_number", lambda self, alpha: alpha, "covering"),
     "members elsewhere": (AggregationFamily, "contains", lambda self, kernel: False, "is contained"),
     "members that are no kernels": (LinearFamily, "members", lambda self, draw, n: [np.full(3, 5.0)], "is a kernel"),

@@ -97,6 +97,7 @@ _code: Any = cgutils
 _llvm: Any = vars(codegen)["ll"]  # LLVM as Numba has loaded it
 _IMPLEMENTED: dict[Any, set[type]] = {}  # by generic function: the kinds that have a version of it
 _SEPARATE: dict[Any, list[Any]] = {}  # by NamedTuple of a state: its separately compiled functions
+_UNDER_WAY: list[tuple[Any, Any]] = []  # separate functions that are being compiled or loaded
 _OUTSIDE: dict[Any, dict[str, bytes]] = {}  # by NamedTuple: the files outside this package that implement it
 
 
@@ -148,8 +149,8 @@ class _Cache:
         """Return the code for a signature, None if there is none; what it calls by name is there before it."""
         for pair in itertools.pairwise(sig):
             for dispatcher in _SEPARATE.get(getattr(pair[1], "instance_class", None), ()):
-                if dispatcher.py_func is self._function:
-                    break
+                if dispatcher.py_func is self._function or (dispatcher, pair) in _UNDER_WAY:
+                    break  # those after it can only call it, not be called by it
                 _make_callable(dispatcher, pair)
         return self._place(sig).load_overload(sig, target_context)
 
@@ -167,7 +168,7 @@ class _Cache:
         self._place(()).flush()
 
 
-class _Internal(CPUDispatcher):  # type: ignore[misc]  # Numba has no types
+class _Internal(CPUDispatcher):
     """A function without a wrapper for calls from Python: there it runs as it is written."""
 
     def __call__(self, *arguments: Any) -> Any:
@@ -232,7 +233,11 @@ def _symbol(dispatcher: Any, arguments: tuple[Any, ...]) -> str:
 def _make_callable(dispatcher: Any, arguments: tuple[Any, ...]) -> Any:
     """Compile or load a separate function for these types, and let the linker find it; return its signature."""
     if arguments not in dispatcher.overloads:
-        dispatcher.compile(arguments)
+        _UNDER_WAY.append((dispatcher, arguments))
+        try:
+            dispatcher.compile(arguments)
+        finally:
+            _UNDER_WAY.pop()
     result = dispatcher.overloads[arguments]
     address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
     _llvm.add_symbol(_symbol(dispatcher, arguments), address)

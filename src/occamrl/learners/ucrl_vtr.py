@@ -324,26 +324,26 @@ class UCRLVTR(Learner):
         model: FiniteModel = lay_out(
             FiniteModel,
             made,
-            np.require(self.family.theta, requirements=["C", "W"]),
-            np.require(values, requirements=["C", "W"]),
-            NoRecord() if self.record is None else Record(self.steps(known)),
-            rewards,
-            isinstance(self.rewards, str),
-            known.actions,
-            known.horizon,
-            rows,
-            self.counted,
-            False,
-            np.inf,
-            False,
-            weighted,
-            self.radius != "sharp",
-            unit,
-            self.scale * slack,
-            float(self.family.reach),
-            delta,
-            float(self.scale * unit**2),
-            float(self.replan),
+            theta=np.require(self.family.theta, requirements=["C", "W"]),
+            values=np.require(values, requirements=["C", "W"]),
+            record=NoRecord() if self.record is None else Record(self.steps(known)),
+            rewards=rewards,
+            known_rewards=isinstance(self.rewards, str),
+            actions=known.actions,
+            horizon=known.horizon,
+            rows=rows,
+            counted=self.counted,
+            restrict=False,
+            test=np.inf,
+            guard=False,
+            weighted=weighted,
+            ball=self.radius != "sharp",
+            unit=unit,
+            slack=self.scale * slack,
+            reach=float(self.family.reach),
+            delta=delta,
+            stretch=float(self.scale * unit**2),
+            replan=float(self.replan),
         )
         return model
 
@@ -537,7 +537,7 @@ def _with_capacity(state: FiniteState, capacity: int) -> FiniteState:
 @compiled
 def largest_range(outcomes: Outcomes, values: Floats) -> float:
     """Return R of M7: the largest range of a member's target function at any step and (s, a)."""
-    target = np.empty(np.diff(outcomes.start).max())
+    target = np.empty(outcomes.next_state.size)
     largest = 0.0
     for member in range(values.shape[0]):
         for h in range(1, values.shape[1]):
@@ -547,7 +547,7 @@ def largest_range(outcomes: Outcomes, values: Floats) -> float:
     return largest
 
 
-# Compiled ---------------------------------------------------------------------------------------------------------------
+# Compiled -------------------------------------------------------------------------------------------------------------
 
 
 @hot
@@ -767,7 +767,7 @@ def threshold(model: FiniteModel, loss: Floats, members: Ints, n: int, rows: int
     return float(-(top + np.log(total)) / rate + model.slack + between)
 
 
-# Values solved beforehand: kernels are dropped, and rows are counted by the member that played them ---------------------
+# Values solved beforehand: kernels are dropped, and rows are counted by the member that played them -------------------
 
 
 @hot
@@ -1033,7 +1033,7 @@ def plan_finite(model: FiniteModel, state: FiniteState, start: int, key: np.uint
 
 @implements(plan, BallState, argument=1)
 def plan_ball(model: FiniteModel, state: BallState, start: int, key: np.uint64, episode: int) -> int:
-    """The same for a ball."""
+    """Do the same for a ball."""
     counters = ivec(state, COUNTERS)
     episodes = counters[EPISODES]
     counters[EPISODES] += 1
@@ -1054,7 +1054,7 @@ def plan_ball(model: FiniteModel, state: BallState, start: int, key: np.uint64, 
     return PLANNED | CHANGED if due else CHANGED
 
 
-# Values solved with each plan: unknown rewards, or one kernel per step --------------------------------------------------
+# Values solved with each plan: unknown rewards, or one kernel per step ------------------------------------------------
 
 
 @hot
@@ -1206,7 +1206,7 @@ for _kind in (FiniteState, BallState, PlannedState):
     implements(planned_value, _kind, argument=1)(_planned_value)
 
 
-# Asked between phases ---------------------------------------------------------------------------------------------------
+# Asked between phases -------------------------------------------------------------------------------------------------
 
 
 @entry

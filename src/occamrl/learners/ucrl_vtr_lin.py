@@ -327,27 +327,27 @@ class UCRLVTRLin(Learner):
         made: LinearModel = lay_out(
             LinearModel,
             fields,
-            NoRecord() if self.record is None else Record(steps),
-            rewards,
-            isinstance(self.rewards, str),
-            known.actions,
-            known.horizon,
-            rows,
-            steps,
-            planned.dimension,
-            batch,
-            ELLIPSOIDS[self.radius],
-            self.weights == "range",
-            1.0 if self.weights == "range" else float(plain_range),
-            self.level(known),
-            float(self.norm_bound),
-            self.lam,
-            float(self.paper_constant),
-            float(self.scale),
-            0.0 if self.event is None else float(self.event[1]),
-            0.0 if self.event is None else float(self.event[0]) - self.lam,
-            float(self.replan),
-            at_horizon,
+            record=NoRecord() if self.record is None else Record(steps),
+            rewards=rewards,
+            known_rewards=isinstance(self.rewards, str),
+            actions=known.actions,
+            horizon=known.horizon,
+            rows=rows,
+            steps=steps,
+            dimension=planned.dimension,
+            batch=batch,
+            radius=ELLIPSOIDS[self.radius],
+            weighted=self.weights == "range",
+            unit=1.0 if self.weights == "range" else float(plain_range),
+            delta=self.level(known),
+            norm_bound=float(self.norm_bound),
+            regularization=self.lam,
+            paper_constant=float(self.paper_constant),
+            scale=float(self.scale),
+            slack=0.0 if self.event is None else float(self.event[1]),
+            estimate_weight=0.0 if self.event is None else float(self.event[0]) - self.lam,
+            replan=float(self.replan),
+            clip_at_horizon=at_horizon,
         )
         return made
 
@@ -422,7 +422,7 @@ class UCRLVTRLin(Learner):
 
 
 def _batch_of(features: FeatureMap, outcomes: Outcomes) -> tuple[Any, Floats, Floats]:
-    """Return how all (s, a) can be predicted at once, with the transposed arrays for it: same outcomes, few coordinates.
+    """Return how all (s, a) can be predicted at once, and the transposed arrays for it: few coordinates are needed.
 
     Only ``phi`` holds data; the rest is scratch that is filled at every plan.
     """
@@ -444,7 +444,7 @@ def _batch_of(features: FeatureMap, outcomes: Outcomes) -> tuple[Any, Floats, Fl
     return nothing
 
 
-# Compiled ---------------------------------------------------------------------------------------------------------------
+# Compiled -------------------------------------------------------------------------------------------------------------
 
 
 @hot
