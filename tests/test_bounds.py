@@ -39,7 +39,7 @@ TABULAR = orl.FeatureMap.tabular(states=3, actions=2)
 SPARSE = orl.FeatureMap([sp.csr_array(kernel.reshape(6, 3)) for kernel in KERNELS])
 LINEAR_REWARDS = orl.RewardsLinear(features=CASE.reward[..., None], norm_bound=1.0, per_step=True)
 REWARDS = {"known": "known", "per pair": orl.RewardsPerPair(), "linear": LINEAR_REWARDS}
-STEPS = {"rewards": list(REWARDS.values()), "kernel": ["stationary", "per_step"]}
+STEPS: dict[str, list[Any]] = {"rewards": list(REWARDS.values()), "kernel": ["stationary", "per_step"]}
 
 
 def cover(most: float) -> orl.CoverFamily:
@@ -58,7 +58,7 @@ def every(kind: Any, **choices: list[Any]) -> Iterator[Any]:
 
 def agents() -> Iterator[Any]:
     """Yield every agent of the matrix."""
-    common = {"weights": ["range", "none"], "replan": [0.0, 0.2], **STEPS}
+    common: dict[str, list[Any]] = {"weights": ["range", "none"], "replan": [0.0, 0.2], **STEPS}
     for features in (CASE.features, SPARSE, TABULAR):
         one: dict[str, list[Any]] = {"features": [features], "norm_bound": [2.0]}
         yield from every(orl.UCRLVTRLin, **one, radius=list(ELLIPSOIDS), **common)

@@ -96,23 +96,24 @@ def test_a_changed_copy_of_the_package_compiles_into_another_folder(package: Pat
 def test_code_is_kept_there_and_numbas_own_setting_stays_as_it_was(tmp_path: Path) -> None:
     code = (
         "import numba; before = numba.config.CACHE_DIR\n"
-        "from occamrl.models.finite import off_grid\n"
-        "off_grid(0.1, 5.0, 0.1); assert numba.config.CACHE_DIR == before; print(before)"
+        "import numpy as np; from occamrl._core.loop import draw_first_state\n"
+        "draw_first_state(np.ones((1, 1)), np.uint64(0), 0, np.zeros(2))\n"
+        "assert numba.config.CACHE_DIR == before; print(before)"
     )
     own = str(tmp_path / "own")
     assert python(code, OCCAMRL_CACHE_DIR=str(tmp_path / "cache"), NUMBA_CACHE_DIR=own) == own
     assert not (tmp_path / "own").exists()
     (folder,) = (tmp_path / "cache").iterdir()
     assert folder.name == f"numba-{numba.__version__}-{compiling.sources_hash()}"
-    assert list(folder.rglob("finite.off_grid-*.nbc"))
+    assert list(folder.rglob("loop.draw_first_state-*.nbc"))
 
 
 def test_a_cache_that_cannot_be_written_is_replaced_by_a_temporary_one(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("a file where the folder should be: nobody, root included, can make one below it")
     code = (
-        "import occamrl._core.compile as c; from occamrl.models.finite import off_grid\n"
-        "assert off_grid(0.1, 5.0, 0.1) > 0.0; print(c._CACHE)"
+        "import numpy as np, occamrl._core.compile as c; from occamrl._core.loop import draw_first_state\n"
+        "out = np.zeros(2); draw_first_state(np.ones((1, 1)), np.uint64(0), 0, out); assert out.any(); print(c._CACHE)"
     )
     used = Path(python(code, OCCAMRL_CACHE_DIR=str(blocked / "below"), TMPDIR=str(tmp_path)))
     assert tmp_path in used.parents

@@ -30,8 +30,8 @@ WEIGHTS = np.array([[0.8, 0.2, 0.0], [0.2, 0.8, 0.0], [0.2, 0.8, 0.0], [0.8, 0.2
 @cache
 def coordinate_ladder() -> orl.Ladder:
     order = [*SPARSE.support, *(j for j in range(4) if j not in SPARSE.support)]
-    each = ({"features": SPARSE_FEATURES, "norm_bound": 1.2, "coordinates": order[:r]} for r in (1, 2, 4))
-    return orl.Ladder([orl.LinearFamily(**options) for options in each])
+    rungs = [orl.LinearFamily(features=SPARSE_FEATURES, norm_bound=1.2, coordinates=order[:r]) for r in (1, 2, 4)]
+    return orl.Ladder(rungs)
 
 
 @cache
