@@ -589,7 +589,7 @@ class Experiment:
     ) -> Records:
         """Run the cells that are not finished in ``out`` and return all records.
 
-        Progress goes to standard error: a live table on a terminal, elsewhere (in a notebook) a line about all cells
+        Progress goes to standard error: live lines on a terminal, elsewhere (in a notebook) a line about all cells
         every few seconds; ``progress`` False: nothing. Ctrl-C stops at an episode boundary and raises
         KeyboardInterrupt; calling again goes on from there. Cells that fail do not stop the others and are listed in
         ``failed`` of the records.
