@@ -25,11 +25,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from benchmarks.faults import sitecustomize as faults
 from occamrl.errors import InvalidInput, Stopped, StorageError
-from occamrl.experiments.execution import Experiment, Settings, Stop, play_cell
+from occamrl.experiments.execution import Experiment, Stop, play_cell
 from occamrl.experiments.records import Folder, check_cell, load, verify
 from occamrl.experiments.spec import Cell
-from occamrl.running import storage as faults
 from occamrl.running.storage import PARTIAL, read_arrays
 from occamrl.seeding import stream
 
@@ -47,7 +47,7 @@ name = "UniformRandom"
 name = "Optimal"
 """
 COMMAND = [sys.executable, "-P", "-c", "from occamrl.cli import main; main()"]
-QUICK = Settings(checkpoint_seconds=0.02)
+QUICK = 0.02  # seconds between checkpoints
 
 
 def write_spec(folder: Path, *, episodes: int, seeds: int) -> Path:
@@ -102,7 +102,7 @@ class Killer:
         once = self.work / f"once-{self.runs}"
         if mode == "fault":
             point, name = (str(self.draw.choice(each)) for each in (faults.POINTS, ("*.npz", "*.parquet", "*.json")))
-            environment[faults.VARIABLE] = f"{point} {name} kill {self.draw.integers(1, 7)} {once}"
+            environment |= faults.environment(f"{point} {name} kill {self.draw.integers(1, 7)} {once}")
         self.runs += 1
         options = ["--out", str(folder), "--workers", "2", "--checkpoint-every", "0.02", "--json"]
         began = time.monotonic()

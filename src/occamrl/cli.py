@@ -10,15 +10,13 @@ is called, so that `--help` does not wait for it.
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
-import inspect
 import json
 import os
 import shlex
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from occamrl.analysis.preflight import Preflight
     from occamrl.envs.ladder_file import LadderSpec
     from occamrl.envs.wrapper import FiniteEnvironment
-    from occamrl.experiments.execution import Experiment, Options
     from occamrl.protocols import Agent
     from occamrl.running.result import Result
 
@@ -96,76 +93,63 @@ def print_lines(lines: list[str] | dict[str, Any]) -> None:
             typer.echo(printable(line))
 
 
-def _run_options(
-    *,
-    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per processor.")] = None,
-    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, tcp://host:8786.")] = None,
-    checkpoint_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints of a cell.")] = 30.0,
-    silence: Annotated[float, typer.Option(min=1.0, help="Seconds without news until a worker is ended.")] = 600.0,
-) -> Any:
-    """Return the options (of `execute`) that `run` and `resume` have in common."""
-    from occamrl.experiments.execution import Options
-
-    return Options(workers, scheduler, max(checkpoint_every, 1e-3), silence)
-
-
-def _with_run_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of :func:`_run_options`, and hand them to it as ``options``."""
-    own, shared = (inspect.signature(each, eval_str=True).parameters for each in (command, _run_options))
-    parameters = {**own, **shared}
-    del parameters["options"]
-
-    @functools.wraps(command)
-    def wrapped(as_json: bool = False, **given: Any) -> None:
-        with reported_errors(as_json):
-            options = _run_options(**{name: given.pop(name) for name in shared})
-            command(**given, as_json=as_json, options=options)
-
-    wrapped.__annotations__ = {name: each.annotation for name, each in parameters.items()}
-    wrapped.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]  # as PEP 362 says
-    return wrapped
+Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per processor.")]
+Scheduler = Annotated[str | None, typer.Option(help="Address of a Dask scheduler, tcp://host:8786.")]
+CheckpointEvery = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints of a cell.")]
+Silence = Annotated[float, typer.Option(min=1.0, help="Seconds without news until a worker is ended.")]
 
 
 @app.command()
-@_with_run_options
 def run(
-    *,
     spec: Annotated[str, typer.Argument(help="A TOML file, or the name of a shipped spec (see `occamrl list`).")],
     out: Annotated[Path, typer.Option(help="Directory; created if missing, resumed if it holds this experiment.")],
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    checkpoint_every: CheckpointEvery = 30.0,
+    silence: Silence = 600.0,
     as_json: Json = False,
-    options: Any,
 ) -> None:
     """Run an experiment, or what is left of it."""
-    from occamrl.experiments.execution import Experiment
-
-    _execute(out, options, as_json, Experiment.from_toml(spec))
+    _execute(out, as_json, (workers, scheduler, checkpoint_every, silence), spec)
 
 
 @app.command()
-@_with_run_options
-def resume(*, folder: Folder_, as_json: Json = False, options: Any) -> None:
+def resume(
+    folder: Folder_,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    checkpoint_every: CheckpointEvery = 30.0,
+    silence: Silence = 600.0,
+    as_json: Json = False,
+) -> None:
     """Go on with an experiment that was stopped, killed, or had cells that failed."""
-    _execute(folder, options, as_json, None)
+    _execute(folder, as_json, (workers, scheduler, checkpoint_every, silence))
 
 
-def _execute(path: Path, options: Options, as_json: bool, experiment: Experiment | None) -> None:
-    from occamrl.experiments.display import JsonLines, display_for
-    from occamrl.experiments.execution import execute
-    from occamrl.experiments.records import Folder
+def _execute(
+    path: Path, as_json: bool, options: tuple[int | None, str | None, float, float], spec: str | None = None
+) -> None:
+    with reported_errors(as_json):
+        from occamrl.experiments.display import JsonLines, display_for
+        from occamrl.experiments.execution import Experiment, Options, execute
+        from occamrl.experiments.records import Folder
 
-    with JsonLines(sys.stdout) if as_json else display_for() as display:
-        tally = execute(Folder(path), options, display, experiment)
-        finished = tally.done + tally.earlier
-        display({"event": "end", "finished": finished, "failed": len(tally.failed), "stopped": tally.stopped})
-    name = shlex.quote(str(path))  # to be pasted into a shell
-    if tally.stopped:
-        tell(f"Stopped. Go on with: occamrl resume {name}")
-        raise typer.Exit(INTERRUPTED)
-    if not as_json:
-        tell(f"{finished} cells finished, {len(tally.failed)} failed: {path}")
-    if tally.failed:
-        tell(f"See why with: occamrl status {name}; try again with: occamrl resume {name}")
-        raise typer.Exit(FAILED)
+        workers, scheduler, checkpoint_every, silence = options
+        how = Options(workers, scheduler, max(checkpoint_every, 1e-3), silence)
+        experiment = None if spec is None else Experiment.from_toml(spec)
+        with JsonLines(sys.stdout) if as_json else display_for() as display:
+            tally = execute(Folder(path), how, display, experiment)
+            finished = tally.done + tally.earlier
+            display({"event": "end", "finished": finished, "failed": len(tally.failed), "stopped": tally.stopped})
+        name = shlex.quote(str(path))  # to be pasted into a shell
+        if tally.stopped:
+            tell(f"Stopped. Go on with: occamrl resume {name}")
+            raise typer.Exit(INTERRUPTED)
+        if not as_json:
+            tell(f"{finished} cells finished, {len(tally.failed)} failed: {path}")
+        if tally.failed:
+            tell(f"See why with: occamrl status {name}; try again with: occamrl resume {name}")
+            raise typer.Exit(FAILED)
 
 
 @app.command()

@@ -6,9 +6,8 @@ import os
 import sys
 import time
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,8 +16,8 @@ from occamrl.learners.baselines import Greedy
 from occamrl.models.features import FeatureMap
 from occamrl.problems.mixtures import SparseMixture
 from occamrl.protocols import Agent
-from occamrl.report.figures import COLOURS, STYLES, mean_curve
-from occamrl.running.result import Result, dress
+from occamrl.report.figures import compare
+from occamrl.running.result import Result
 from occamrl.running.run import run
 from occamrl.selectors.arl_lin import EXPLOITATION, ARLLinDim
 from occamrl.selectors.references import largest, oracle
@@ -60,65 +59,24 @@ def demonstrate(folder: Path, say: Callable[[str], None] = print) -> Path:
     say(f"\n{diagnose(one)}")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "demo.png"
-    draw(problem, played).savefig(path, dpi=150)
+    title = f"Regret on the sparse mixture, {SEEDS} seeds"
+    compare({title: played}, logarithmic=True).savefig(path, dpi=150)
     say(f"\n{time.perf_counter() - began:.1f} s in all. Figure: {path}")
     return path
-
-
-def exploitation(result: Result) -> list[tuple[int, dict[str, Any]]]:
-    """Return the exploitation phases of a run, each with the episode at which it begins."""
-    begin, found = 1, []
-    for row in result.phases.to_pylist():
-        if row["label"] == EXPLOITATION:
-            found.append((begin, row))
-        begin += row["episodes"]
-    return found
 
 
 def support_table(result: Result) -> list[str]:
     """Return the support found epoch by epoch, one line each."""
     lines = [f"  {'epoch':>5}{'from episode':>14}{'episodes':>10}{'threshold':>11}{'regret':>9}  active coordinates"]
-    for begin, row in exploitation(result):
-        active = row["active"] if len(row["active"]) < 12 else f"all but {len(row['estimate']) - len(row['active'])}"
-        active = "all" if active == "all but 0" else active
-        facts = f"{row['threshold']:>11.3f}{row['regret']:>9.1f}"
-        lines.append(f"  {row['epoch']:>5}{begin:>14,}{row['episodes']:>10,}{facts}  {active}")
+    begin = 1
+    for row in result.phases.to_pylist():
+        if row["label"] == EXPLOITATION:
+            left_out = len(row["estimate"]) - len(row["active"])
+            active = row["active"] if len(row["active"]) < 12 else f"all but {left_out}" if left_out else "all"
+            facts = f"{row['threshold']:>11.3f}{row['regret']:>9.1f}"
+            lines.append(f"  {row['epoch']:>5}{begin:>14,}{row['episodes']:>10,}{facts}  {active}")
+        begin += row["episodes"]
     return lines
-
-
-def draw(problem: SparseMixture, played: dict[str, Sequence[Result]] | dict[str, list[Result]]) -> Any:
-    """Draw the regret curves, and which coordinates were active when."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12.0, 4.6), layout="constrained")
-    curves, map_ = figure.subplots(1, 2, width_ratios=(1.25, 1.0))
-    dress(curves, f"Regret on the sparse mixture, {SEEDS} seeds")
-    for i, (label, results) in enumerate(played.items()):
-        episodes, mean, low, high = mean_curve(results)
-        curves.plot(episodes, mean, color=COLOURS[i], linestyle=STYLES[i], label=label)
-        curves.fill_between(episodes, low, high, color=COLOURS[i], alpha=0.15, linewidth=0)
-    curves.set_xscale("log")
-    curves.set_yscale("symlog", linthresh=1.0)
-    curves.set_ylim(bottom=0.0)
-    curves.legend(frameon=False, fontsize="small", loc="upper left")
-    one = played["ARL-LIN(dim)"][0]
-    true = set(map(int, problem.support))
-    for begin, row in exploitation(one):
-        for j in row["active"]:
-            colour = COLOURS[2] if j in true else COLOURS[1]
-            map_.plot([begin, begin + row["episodes"]], [j, j], color=colour, linewidth=5, solid_capstyle="butt")
-    map_.set_title("Coordinates that plan (seed 0)", fontsize="medium")
-    map_.set_xscale("log")
-    map_.set_xlabel("episode")
-    map_.set_ylabel("coordinate")
-    map_.set_yticks(range(problem.dimension))
-    for label, colour in (("not zero", COLOURS[2]), ("zero", COLOURS[1])):
-        map_.plot([], [], color=colour, linewidth=5, label=label)
-    map_.set_ylim(-0.7, problem.dimension + 1.2)  # room for the legend
-    map_.legend(frameon=False, fontsize="small", loc="upper right", ncols=2)
-    for side in ("top", "right"):
-        map_.spines[side].set_visible(False)
-    return figure
 
 
 def open_file(path: Path) -> bool:

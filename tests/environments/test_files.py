@@ -19,12 +19,12 @@ from occamrl.models.linear import AggregationFamily
 from occamrl.protocols import Agent
 from occamrl.registry import learners, selectors
 from occamrl.running.storage import (
-    algorithm_from_tree,
-    algorithm_to_tree,
     fingerprint,
     known_from_tree,
     known_to_tree,
+    put_together,
     read_document,
+    take_apart,
     write_document,
 )
 from tests.environments.misbehaving import CASE, MDP, Plant, learner
@@ -57,8 +57,8 @@ def aggregating() -> list[Agent]:
 @pytest.mark.parametrize("algorithm", every_algorithm(), ids=lambda algorithm: type(algorithm).__name__)
 def test_every_algorithm_can_be_written_and_is_read_as_it_was(algorithm: Agent) -> None:
     arrays: dict[str, Any] = {}
-    tree = json.loads(json.dumps(algorithm_to_tree(algorithm, arrays)))
-    assert fingerprint(algorithm_from_tree(tree, arrays)) == fingerprint(algorithm)
+    tree = json.loads(json.dumps(take_apart(algorithm, arrays)))
+    assert fingerprint(put_together(tree, arrays)) == fingerprint(algorithm)
 
 
 @pytest.mark.parametrize("algorithm", aggregating(), ids=lambda algorithm: type(algorithm).__name__)
@@ -147,9 +147,9 @@ def forged(change: Callable[[dict[str, Any], dict[str, Any]], Any], saved: bytes
 
 FORGERIES: dict[str, Callable[[dict[str, Any], dict[str, Any]], Any]] = {
     "another format": lambda document, _: document.update(format=1),
-    "a function instead of a class": lambda document, _: document["algorithm"].update(algorithm="os:system"),
-    "a class that is no agent": lambda document, _: document["algorithm"].update(algorithm="fractions:Fraction"),
-    "a module not imported": lambda document, _: document["algorithm"].update(algorithm="antigravity:X"),
+    "a function instead of a class": lambda document, _: document["algorithm"].update(object="os:system"),
+    "a class that is no agent": lambda document, _: document["algorithm"].update(object="fractions:Fraction"),
+    "a module not imported": lambda document, _: document["algorithm"].update(object="antigravity:X"),
     "counts that are no numbers": lambda document, _: document["tree"]["dict"]["walk"]["dict"].update(
         played={"value": "x"}
     ),

@@ -13,11 +13,11 @@ from typer.testing import CliRunner, Result
 
 from occamrl.cli import app
 from occamrl.errors import Stopped
-from occamrl.experiments.execution import Experiment, Settings, Stop, play_cell
+from occamrl.experiments.execution import Experiment, Stop, play_cell
 from occamrl.experiments.records import Folder
 
 COMMAND = [sys.executable, "-c", "from occamrl.cli import main; main()"]
-QUICK = Settings(checkpoint_seconds=0.02)
+QUICK = 0.02  # seconds between checkpoints
 
 SMALL = """
 name = "small"

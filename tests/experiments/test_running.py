@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import occamrl
+from benchmarks.faults.sitecustomize import environment
 from occamrl.errors import FolderInUse, ParameterError, RecordError, Stopped
-from occamrl.experiments.execution import RETRIES, Experiment, LocalPool, Options, Settings, Stop, execute, play_cell
+from occamrl.experiments.execution import RETRIES, Experiment, LocalPool, Options, Stop, execute, play_cell
 from occamrl.experiments.records import Folder, FolderLock, load, status, verify
 from tests.experiments.common import (
     COMMAND,
@@ -249,7 +250,7 @@ def test_exit_codes_and_messages(tmp_path: Path) -> None:
     assert "\x1b" not in bad.stderr
     assert command("status", tmp_path).exit_code == 1
     full = command(
-        "run", write(tmp_path), "--out", tmp_path / "y", "--workers", 1, OCCAMRL_FAULT="write *.parquet ENOSPC 3+"
+        "run", write(tmp_path), "--out", tmp_path / "y", "--workers", 1, **environment("write *.parquet ENOSPC 3+")
     )
     assert full.exit_code == 1
     assert "No space left on device" in full.stderr
@@ -408,4 +409,4 @@ def test_a_run_that_finished_all_the_same_was_not_stopped(tmp_path: Path) -> Non
 
 
 def test_a_pool_without_cells_does_nothing(tmp_path: Path) -> None:
-    assert list(LocalPool(Folder(tmp_path), 1, Settings(), -1).play([])) == []
+    assert list(LocalPool(Folder(tmp_path), 1, QUICK, -1).play([])) == []

@@ -45,7 +45,7 @@ def test_a_run_without_any_streams(out: Path) -> None:
     copy = out.with_name("closed")
     answer = shell('"$@" <&- >&- 2>&-', "run", out / "spec.toml", "--out", copy, "--workers", 1)
     assert answer.returncode == 0
-    assert len(status(copy).done) == 4
+    assert len(status(copy).cells) == 4
 
 
 class Full(io.StringIO):

@@ -18,7 +18,7 @@ from occamrl.learners.ucrl_vtr import ROWS
 from occamrl.models.finite import CoverFamily, off_grid
 from occamrl.problems.mdp import BernoulliRewards
 from occamrl.protocols import Floats
-from occamrl.running.storage import algorithm_from_tree, algorithm_to_tree
+from occamrl.running.storage import put_together, take_apart
 from tests.states import losses_inside
 
 DELTA, RUNS, EPISODES, HORIZON = 0.1, 120, 510, 10
@@ -122,7 +122,7 @@ def test_a_cover_keeps_its_reach_where_it_goes() -> None:
     assert made.reach == pytest.approx([0.2, 0.3])
     assert [made.rung(m).reach for m in (1, 2)] == made.reach
     arrays: dict[str, Any] = {}
-    again = algorithm_from_tree(algorithm_to_tree(made, arrays), arrays)
+    again = put_together(take_apart(made, arrays), arrays)
     assert again.reach == made.reach
     assert again.rung(1).reach == made.reach[0]
     assert again.family.reach == made.reach[-1]

@@ -6,13 +6,12 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from occamrl.experiments.records import Records
-from occamrl.report.page import write_page
+from occamrl.report.page import write_report
 from occamrl.report.watch import Server, Source
 from tests.report.browsing import Watched, browser
 from tests.report.hostile import FORMULA, MARKUP, NAMES, hostile
@@ -33,7 +32,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     who = {"problem": {"label": "RiverSwim"}, "agent": {"label": "Optimal"}, "seed": 3}
     failed = [{"cell": "00ff", "reason": "killed three times", **who}]
     out = tmp_path_factory.mktemp("page") / "report.html"
-    return write_page(records(failed=failed), out).as_uri()
+    return write_report(records(failed=failed), out).as_uri()
 
 
 def paths(page: "Page", figure: int = 0) -> list[str]:
@@ -166,7 +165,7 @@ def test_downloads_hold_the_data_of_the_figures(chromium: "Browser", report: str
 
 def test_names_with_markup_are_shown_and_do_nothing(chromium: "Browser", tmp_path: Path) -> None:
     watched = Watched(chromium)
-    page = watched.open(write_page(hostile(), tmp_path / "report.html").as_uri())
+    page = watched.open(write_report(hostile(), tmp_path / "report.html").as_uri())
     assert page.inner_text("h1") == MARKUP
     assert page.evaluate("window.owned") is None
     assert page.locator("img").count() == 0
@@ -184,7 +183,7 @@ def test_names_with_markup_are_shown_and_do_nothing(chromium: "Browser", tmp_pat
 
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_few_seeds_are_shown_without_intervals(chromium: "Browser", tmp_path: Path, seeds: int) -> None:
-    page = Watched(chromium).open(write_page(records(seeds=seeds), tmp_path / "report.html").as_uri())
+    page = Watched(chromium).open(write_report(records(seeds=seeds), tmp_path / "report.html").as_uri())
     assert page.locator("#regret-0 path.band, #regret-1 path.band").count() == 0
     assert page.locator("#summary-0 .ends:has-text('[')").count() == 0
     assert page.locator("text=there is no interval").count() == 2
@@ -193,7 +192,7 @@ def test_few_seeds_are_shown_without_intervals(chromium: "Browser", tmp_path: Pa
 def test_a_thousand_cells_are_drawn(chromium: "Browser", tmp_path: Path) -> None:
     watched = Watched(chromium)
     made = records(problems=[f"problem {i}" for i in range(17)], seeds=10)
-    page = watched.open(write_page(made, tmp_path / "report.html").as_uri())
+    page = watched.open(write_report(made, tmp_path / "report.html").as_uri())
     assert page.locator("figure").count() == 17 * 6
     page.click("label:has(#axes-log)")
     assert page.is_checked("#axes-log")
@@ -207,8 +206,7 @@ def test_a_live_page_follows_the_run_and_keeps_what_was_chosen(chromium: "Browse
         return records(problems=["p"], kinds=KINDS[:3], seeds=seeds[0], missing=["x"] * (12 - 3 * seeds[0]))
 
     def status(folder: Path) -> Any:
-        now = load(folder)
-        return SimpleNamespace(done=now.cells, running={}, missing=now.missing, failed=[])
+        return load(folder)
 
     with Server(Source(tmp_path, load, status)) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})

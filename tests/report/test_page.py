@@ -24,7 +24,7 @@ def embedded(text: str) -> Any:
 
 def test_the_page_holds_its_data_and_nothing_from_elsewhere(tmp_path: Path) -> None:
     made = records(seeds=3)
-    out = page.write_page(made, tmp_path / "deep" / "report.html")
+    out = page.write_report(made, tmp_path / "deep" / "report.html")
     text = out.read_text()
     assert embedded(text) == build(made)
     assert list(out.parent.iterdir()) == [out]  # no partial file
@@ -61,7 +61,7 @@ def test_a_page_is_the_same_when_it_is_written_again() -> None:
 
 
 def test_a_report_goes_into_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "load", lambda folder: records(problems=["p"], kinds=KINDS[:1], seeds=1))
+    monkeypatch.setattr(page, "load", lambda folder: records(problems=["p"], kinds=KINDS[:1], seeds=1, folder=folder))
     assert page.write_report(tmp_path) == tmp_path / "report.html"
     out = page.write_report(tmp_path, tmp_path / "other.html", tmp_path / "figures")
     assert out.exists()

@@ -3,7 +3,6 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,19 +24,14 @@ class Folder:
         self.running: dict[str, dict[str, float]] = {}
 
     def load(self, folder: Path) -> Records:
-        assert folder == self.path
         self.loads += 1
+        return self.status(folder)
+
+    def status(self, folder: Path) -> Records:
+        assert folder == self.path
         if self.broken:
             raise ParameterError("experiment.json", got="damage", expected="JSON")
-        return records(problems=["p"], kinds=KINDS[:2], seeds=self.seeds)
-
-    def status(self, folder: Path) -> Any:
-        return SimpleNamespace(done=[None] * 2 * self.seeds, running=self.running, missing=["m"], failed=[])
-
-    def change(self) -> None:
-        cell = self.path / "cells" / str(len(list(self.path.glob("cells/*"))))
-        cell.mkdir(parents=True)
-        (cell / "manifest.json").touch()
+        return records(problems=["p"], kinds=KINDS[:2], seeds=self.seeds, running=self.running, missing=["m"])
 
 
 @pytest.fixture
@@ -126,7 +120,6 @@ def test_data_is_sent_again_only_when_it_has_changed(server: Server, folder: Fol
     assert ask(server, "/data.json", If_None_Match=tag)[0].status == 304
     assert folder.loads == 1  # an unchanged folder is not read again
     folder.seeds = 3
-    folder.change()
     _at_once(server)
     answer, body = ask(server, "/data.json", If_None_Match=tag)
     assert answer.status == 200
@@ -147,7 +140,6 @@ def test_a_changing_folder_is_not_read_all_the_time(server: Server, folder: Fold
     _at_once(server)
     ask(server, "/data.json")
     server.source._not_before = float("inf")
-    folder.change()
     ask(server, "/data.json")
     assert folder.loads == 1
 
@@ -155,7 +147,6 @@ def test_a_changing_folder_is_not_read_all_the_time(server: Server, folder: Fold
 def test_records_that_cannot_be_read_leave_the_last_ones_and_a_reason(server: Server, folder: Folder) -> None:
     def data() -> Any:
         _at_once(server)
-        folder.change()
         return json.loads(ask(server, "/data.json")[1])
 
     assert not data().get("trouble")
@@ -169,7 +160,7 @@ def test_records_that_cannot_be_read_leave_the_last_ones_and_a_reason(server: Se
 
 def test_a_folder_that_was_never_readable_shows_an_empty_page(folder: Folder) -> None:
     folder.broken = True
-    _, model = Source(folder.path, folder.load).current()
+    _, model = Source(folder.path, folder.load, folder.status).current()
     assert model["problems"] == []
     assert "experiment.json" in model["trouble"]
 

@@ -9,11 +9,12 @@ the lock is gone or taken by somebody else, the task stops at an episode boundar
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from occamrl.errors import OccamRLError, ParameterError
-from occamrl.experiments.execution import GRACE_SECONDS, Event, Losses, Settings, Stop, answer
+from occamrl.experiments.execution import GRACE_SECONDS, Event, Stop, answer, lost
 from occamrl.experiments.records import Folder, FolderLock, holder_of, read_progress
 from occamrl.experiments.spec import Cell
 
@@ -33,26 +34,26 @@ def play_remotely(path: str, content: dict[str, Any], token: str, checkpoint_sec
         holder = holder_of(folder.lock_file)
         return not folder.lock_file.exists() or (holder is not None and holder.get("token") != token)
 
-    return answer(folder, cell, lambda news: None, Stop(revoked), Settings(checkpoint_seconds=checkpoint_seconds))
+    return answer(folder, cell, lambda news: None, Stop(revoked), checkpoint_seconds)
 
 
 class DaskExecutor:
     """Cells as tasks of a Dask scheduler."""
 
-    def __init__(self, folder: Folder, address: str, settings: Settings, lock: FolderLock) -> None:
+    def __init__(self, folder: Folder, address: str, checkpoint_seconds: float, lock: FolderLock) -> None:
         try:
             from distributed import Client
         except ImportError as error:
             raise OccamRLError("Dask is not installed; install it with: pip install 'occamrl[dask]'") from error
         self.folder = Folder(folder.path.resolve())
-        self.settings = settings
+        self.checkpoint_seconds = checkpoint_seconds
         self.lock = lock
         try:
             self.client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError) as error:
             got = f"{address!r} ({type(error).__name__}: {error})"
             raise ParameterError("scheduler", got=got, expected="the address of a running Dask scheduler") from error
-        self._losses = Losses()
+        self._losses: Counter[str] = Counter()
         self._stopping: float | None = None
         self._abandoned = False
 
@@ -97,7 +98,7 @@ class DaskExecutor:
             yield {"event": "stopped", "cell": waiting.pop(future).id, "text": text}
 
     def _submit(self, cell: Cell) -> Any:
-        arguments = (str(self.folder.path), cell.content, self.lock.token, self.settings.checkpoint_seconds)
+        arguments = (str(self.folder.path), cell.content, self.lock.token, self.checkpoint_seconds)
         # A key of its own: Dask would hand out the remembered result of an equal task. Never pure, never retried by it.
         return self.client.submit(play_remotely, *arguments, key=f"occamrl-{cell.id}-{time.time_ns()}", pure=False)
 
@@ -109,7 +110,7 @@ class DaskExecutor:
         text = f"the task was {future.status}" if error is None else f"{type(error).__name__}: {error}"
         if type(error).__name__ == "KilledWorker":  # Dask has tried again by itself, as often as a cell may be
             return {"event": "failed", "cell": cell.id, "text": text}
-        return self._losses.of(cell, text, stopping=self._stopping is not None)
+        return lost(self._losses, cell, text, stopping=self._stopping is not None)
 
     def _progress(self, cells: Any, reported: dict[str, float]) -> Iterator[Event]:
         """Read how far the running cells are from their files."""

@@ -172,13 +172,13 @@ def pace(event: Event) -> str:
 
 def lines(now: Status, holder: dict[str, Any] | None) -> list[str]:
     """Return where an experiment stands, in words."""
-    counts = (("finished", now.done), ("running", now.running), ("failed", now.failed), ("to run", now.missing))
-    text = [f"{now.name}: {len(now.order)} cells; " + ", ".join(f"{len(each)} {name}" for name, each in counts)]
+    counts = (("finished", now.cells), ("running", now.running), ("failed", now.failed), ("to run", now.missing))
+    text = [f"{now.name}: {now.total} cells; " + ", ".join(f"{len(each)} {name}" for name, each in counts)]
     if holder is not None:
         gone = ", which is gone; the next run recovers it" if is_gone(holder) else ""
         text.append(f"lock: {describe_holder(holder)}{gone}")
     groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    for manifest in now.done:
+    for manifest in now.cells:
         groups[manifest["problem"]["label"], manifest["agent"]["label"]].append(manifest)
     for (problem, agent), cells in groups.items():
         mean = sum(cell["total_regret"] for cell in cells) / len(cells)
@@ -199,9 +199,9 @@ def as_data(now: Status, holder: dict[str, Any] | None) -> dict[str, Any]:
     data: dict[str, Any] = jsonable(
         {
             "name": now.name,
-            "cells": len(now.order),
+            "cells": now.total,
             "lock": None if holder is None else {key: holder.get(key) for key in ("pid", "host", "since")},
-            "finished": [manifest["cell"] for manifest in now.done],
+            "finished": [manifest["cell"] for manifest in now.cells],
             "failed": {manifest["cell"]: manifest.get("reason") for manifest in now.failed},
             "running": now.running,
             "missing": now.missing,

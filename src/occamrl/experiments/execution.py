@@ -26,11 +26,11 @@ import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -97,13 +97,6 @@ _PROGRESS_SECONDS = 1.0
 Say = Callable[[dict[str, Any]], None]
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How cells are played; none of this changes a result."""
-
-    checkpoint_seconds: float = CHECKPOINT_SECONDS
-
-
 class Stop:
     """A request to stop at the next episode boundary: by a signal, a call, or the answer to a question."""
 
@@ -129,7 +122,7 @@ class Stop:
         os.kill(os.getpid(), signal.SIGINT)
 
 
-def play_cell(folder: Folder, cell: Cell, say: Say, stop: Stop, settings: Settings) -> dict[str, Any]:
+def play_cell(folder: Folder, cell: Cell, say: Say, stop: Stop, checkpoint_seconds: float) -> dict[str, Any]:
     """Play a cell to its end and write its records; return its manifest.
 
     Raises
@@ -146,7 +139,7 @@ def play_cell(folder: Folder, cell: Cell, say: Say, stop: Stop, settings: Settin
     path = folder.open_cell(cell.id)
     problem, agent = cell.make()
     run = Run(agent, Simulator(as_mdp(problem)), cell.seed, earlier=_resume(folder, cell, problem, agent, say))
-    checkpoint = Checkpoint(path / "checkpoint.npz", settings.checkpoint_seconds, _tag(cell))
+    checkpoint = Checkpoint(path / "checkpoint.npz", checkpoint_seconds, _tag(cell))
     written = 0.0  # when progress.json was
 
     def tell(phase: Phase, played: Played) -> bool:
@@ -154,7 +147,7 @@ def play_cell(folder: Folder, cell: Cell, say: Say, stop: Stop, settings: Settin
         news = {
             "episodes": run.episodes,
             "total": cell.episodes,
-            "regret": run.recorder.total_regret,
+            "regret": run.result().total_regret,
             "rate": run.rate,
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -168,7 +161,7 @@ def play_cell(folder: Folder, cell: Cell, say: Say, stop: Stop, settings: Settin
 
     interrupted = stop.requested()
     if not interrupted and run.episodes < cell.episodes:
-        seconds = min(CHUNK_SECONDS, settings.checkpoint_seconds / 2.0)
+        seconds = min(CHUNK_SECONDS, checkpoint_seconds / 2.0)
         try:
             run.play(cell.episodes - run.episodes, progress=False, checkpoint=checkpoint, after=tell, seconds=seconds)
         except Interrupted:
@@ -263,10 +256,10 @@ Event = dict[str, Any]
 Listener = Callable[[Event], None]
 
 
-def answer(folder: Folder, cell: Cell, say: Say, stop: Stop, settings: Settings) -> Event:
+def answer(folder: Folder, cell: Cell, say: Say, stop: Stop, checkpoint_seconds: float) -> Event:
     """Play a cell; return what became of it: done, failed, stopped or storage."""
     try:
-        manifest = play_cell(folder, cell, say, stop, settings)
+        manifest = play_cell(folder, cell, say, stop, checkpoint_seconds)
     except Stopped as stopped:
         return {"event": "stopped", "cell": cell.id, "text": str(stopped)}
     except Exception as error:  # a cell that fails, for whatever reason, must not take the worker along
@@ -283,12 +276,12 @@ def answer(folder: Folder, cell: Cell, say: Say, stop: Stop, settings: Settings)
 def work() -> None:
     """Be a worker process: take cells from standard input, one JSON line each, and answer on standard output.
 
-    The arguments are the directory and the settings as JSON. When the input ends, by intent or because the parent is
-    gone, the cell in play stops at an episode boundary.
+    The arguments are the directory and the seconds between checkpoints. When the input ends, by intent or because the
+    parent is gone, the cell in play stops at an episode boundary.
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what anybody prints is not an answer
-    folder, settings = Folder(sys.argv[1]), Settings(**json.loads(sys.argv[2]))
+    folder, checkpoint_seconds = Folder(sys.argv[1]), float(sys.argv[2])
     stop = Stop()
     stop.on_signals()
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -314,7 +307,7 @@ def work() -> None:
         except queue.Empty:
             continue
         if line is not None:
-            say(answer(folder, Cell.of(json.loads(line)), say, stop, settings))
+            say(answer(folder, Cell.of(json.loads(line)), say, stop, checkpoint_seconds))
 
 
 def environment() -> dict[str, str]:
@@ -326,30 +319,17 @@ def environment() -> dict[str, str]:
     return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
-class Executor(Protocol):
-    """Plays cells somewhere and tells what happens."""
+def lost(counts: Counter[str], cell: Cell, why: str, *, stopping: bool) -> Event:
+    """Return what becomes of a cell whose worker is lost: retry, failed, or stopped if that was asked for.
 
-    def play(self, cells: Sequence[Cell]) -> Iterator[Event]:
-        """Yield events until every cell has one of done, failed, stopped, storage; closing it ends all work."""
-
-    def stop(self) -> None:
-        """Ask everything to stop at the next episode boundary."""
-
-
-class Losses:
-    """Counts how often each cell has lost its worker; after :data:`RETRIES` retries it is given up."""
-
-    def __init__(self) -> None:
-        self._count: Counter[str] = Counter()
-
-    def of(self, cell: Cell, why: str, *, stopping: bool) -> Event:
-        """Return what becomes of a cell whose worker is lost: retry, failed, or stopped if that was asked for."""
-        if stopping:
-            return {"event": "stopped", "cell": cell.id, "text": why}
-        self._count[cell.id] += 1
-        if self._count[cell.id] > RETRIES:
-            return {"event": "failed", "cell": cell.id, "text": f"{why}; given up after {RETRIES} retries"}
-        return {"event": "retry", "cell": cell.id, "text": why, "try": self._count[cell.id]}
+    ``counts`` says how often each cell has lost its worker; after :data:`RETRIES` retries it is given up.
+    """
+    if stopping:
+        return {"event": "stopped", "cell": cell.id, "text": why}
+    counts[cell.id] += 1
+    if counts[cell.id] > RETRIES:
+        return {"event": "failed", "cell": cell.id, "text": f"{why}; given up after {RETRIES} retries"}
+    return {"event": "retry", "cell": cell.id, "text": why, "try": counts[cell.id]}
 
 
 @dataclass(eq=False)
@@ -387,7 +367,7 @@ class _Worker:
 
 
 class LocalPool:
-    """Worker processes on this machine.
+    """Worker processes on this machine; :class:`occamrl.experiments.dask.DaskExecutor` has the same two methods.
 
     Parameters
     ----------
@@ -398,20 +378,20 @@ class LocalPool:
     """
 
     def __init__(
-        self, folder: Folder, workers: int, settings: Settings, handle: int, silence: float = SILENCE_SECONDS
+        self, folder: Folder, workers: int, checkpoint_seconds: float, handle: int, silence: float = SILENCE_SECONDS
     ) -> None:
         self.folder = folder
         self.size = workers
-        self.settings = settings
+        self.checkpoint_seconds = checkpoint_seconds
         self.handle = handle
         self.silence = silence
         self._workers: set[_Worker] = set()
         self._news: queue.SimpleQueue[tuple[_Worker, bytes | None]] = queue.SimpleQueue()
-        self._losses = Losses()
+        self._losses: Counter[str] = Counter()
         self._stopping: float | None = None
 
     def play(self, cells: Sequence[Cell]) -> Iterator[Event]:
-        """Yield events until every cell is done, failed or stopped."""
+        """Yield events until every cell has one of done, failed, stopped, storage; closing it ends all work."""
         waiting, by_id = deque(cells), {cell.id: cell for cell in cells}
         try:
             while waiting or any(worker.cell for worker in self._workers):
@@ -455,9 +435,8 @@ class LocalPool:
 
     def _start(self) -> _Worker:
         code = "from occamrl.experiments.execution import work; work()"
-        settings = json.dumps(asdict(self.settings))
         process = subprocess.Popen(  # noqa: S603  # this package's own code
-            [sys.executable, "-P", "-c", code, str(self.folder.path), settings],
+            [sys.executable, "-P", "-c", code, str(self.folder.path), str(self.checkpoint_seconds)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -502,7 +481,7 @@ class LocalPool:
             worker.hang_up()
             if worker.cell is None:
                 return None
-            return self._losses.of(worker.cell, worker.why_it_ended(code), stopping=self._stopping is not None)
+            return lost(self._losses, worker.cell, worker.why_it_ended(code), stopping=self._stopping is not None)
         try:
             event: Event = json.loads(line)
         except ValueError:  # the last line of a worker that was killed while it spoke
@@ -554,15 +533,14 @@ class Options:
         for name in ("checkpoint_seconds", "silence_seconds"):
             require_number(name, getattr(self, name), 0.0, math.inf, open_low=True)
 
-    def executor(self, folder: Folder, lock: FolderLock) -> Executor:
+    def executor(self, folder: Folder, lock: FolderLock) -> Any:
         """Return what plays the cells of a directory whose lock is held."""
-        settings = Settings(checkpoint_seconds=self.checkpoint_seconds)
         if self.scheduler is not None:
             from occamrl.experiments.dask import DaskExecutor
 
-            return DaskExecutor(folder, self.scheduler, settings, lock)
+            return DaskExecutor(folder, self.scheduler, self.checkpoint_seconds, lock)
         available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return LocalPool(folder, self.workers or available, settings, lock.handle, self.silence_seconds)
+        return LocalPool(folder, self.workers or available, self.checkpoint_seconds, lock.handle, self.silence_seconds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -608,23 +586,17 @@ class Experiment:
         scheduler: str | None = None,
         checkpoint_seconds: float = CHECKPOINT_SECONDS,
         progress: bool | None = None,
-        on_event: Listener = lambda event: None,
     ) -> Records:
         """Run the cells that are not finished in ``out`` and return all records.
 
-        Progress goes to standard error: a live table on a terminal, elsewhere (in a notebook) a line about all cells
+        Progress goes to standard error: live lines on a terminal, elsewhere (in a notebook) a line about all cells
         every few seconds; ``progress`` False: nothing. Ctrl-C stops at an episode boundary and raises
         KeyboardInterrupt; calling again goes on from there. Cells that fail do not stop the others and are listed in
         ``failed`` of the records.
         """
         options = Options(workers=workers, scheduler=scheduler, checkpoint_seconds=checkpoint_seconds)
-        with nullcontext() if progress is False else display_for(brief=True) as display:
-
-            def listen(event: Event) -> None:
-                if display is not None:
-                    display(event)
-                on_event(event)
-
+        listener: Any = nullcontext(lambda event: None) if progress is False else display_for(brief=True)
+        with listener as listen:
             tally = execute(Folder(out), options, listen, self)
         if tally.stopped:
             raise KeyboardInterrupt(f"stopped; run again to go on: {tally.done + tally.earlier} cells are finished")
@@ -681,12 +653,12 @@ def _is_done(folder: Folder, cell: Cell) -> bool:
     return manifest is not None
 
 
-def _follow(folder: Folder, executor: Executor, todo: list[Cell], finished: int, listen: Listener) -> Tally:
+def _follow(folder: Folder, executor: Any, todo: list[Cell], finished: int, listen: Listener) -> Tally:
     """Hand on what happens, write down failures, and stop everything when nothing can be written."""
     cells = {cell.id: cell for cell in todo}
     done, failed = 0, []
     trouble: StorageError | None = None
-    with closing(cast(Any, executor.play(todo))) as events:  # no worker outlives the lock
+    with closing(executor.play(todo)) as events:  # no worker outlives the lock
         for event in events:
             cell = cells.get(event.get("cell", ""))
             match event["event"]:
@@ -712,7 +684,7 @@ def _follow(folder: Folder, executor: Executor, todo: list[Cell], finished: int,
 
 
 @contextmanager
-def _interruptions(executor: Executor) -> Iterator[None]:
+def _interruptions(executor: Any) -> Iterator[None]:
     """Turn Ctrl-C and SIGTERM into a request to stop (in the main thread, the only one that gets signals)."""
     if threading.current_thread() is not threading.main_thread():
         yield

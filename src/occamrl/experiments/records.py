@@ -41,8 +41,7 @@ import pyarrow.parquet as pq
 
 from occamrl.errors import CheckpointError, FolderInUse, OccamRLError, RecordError, StorageError
 from occamrl.experiments.spec import FORMAT, Cell, require_id
-from occamrl.protocols import Ints
-from occamrl.running.result import Result
+from occamrl.running.result import Result, thin
 from occamrl.running.storage import (
     LARGEST_JSON,
     LARGEST_NUMBER,
@@ -393,16 +392,6 @@ SCHEMAS = {
 }
 
 
-def thin(episodes: Ints, points: int) -> Ints:
-    """Return the positions of about ``points`` episodes, half spread evenly, half in the logarithm; 0: all."""
-    size = episodes.size
-    if points == 0 or size <= points:
-        return np.arange(size)
-    even = np.linspace(0, size - 1, max(points // 2, 2))
-    early = np.geomspace(1, size, max(points // 2, 2)) - 1
-    return np.unique(np.round(np.concatenate([even, early])).astype(np.int64))
-
-
 def curve_table(cell: Cell, result: Result) -> pa.Table:
     """Return the thinned curve of a finished cell."""
     at = thin(result.episodes, cell.thinning)
@@ -505,33 +494,50 @@ def _require_rows(table: pa.Table, name: str, manifest: Mapping[str, Any], path:
         raise RecordError(path, got="episodes or totals that do not add up", expected="those that its manifest says")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Status:
-    """Where an experiment stands, without its tables."""
+    """How far an experiment has come.
 
+    ``cells`` are the manifests of the finished cells, ``failed`` those of the failed ones, in the spec's order.
+    ``running`` maps ids to the latest progress, ``missing`` lists the ids of all others.
+    """
+
+    folder: Path
     name: str
     spec: dict[str, Any]
-    order: list[str]
-    done: list[dict[str, Any]] = field(default_factory=list)
+    cells: list[dict[str, Any]] = field(default_factory=list)
     failed: list[dict[str, Any]] = field(default_factory=list)
     running: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     damaged: dict[str, RecordError] = field(default_factory=dict)  # by cell: what is wrong with its manifest
+
+    @property
+    def total(self) -> int:
+        """The number of cells."""
+        return sum(map(len, (self.cells, self.failed, self.running, self.missing, self.damaged)))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Records(Status):
+    """An experiment as far as it has come, with the tables of all finished cells, one after the other."""
+
+    curves: pa.Table = field(repr=False)
+    phases: pa.Table = field(repr=False)
 
 
 def status(path: str | Path) -> Status:
     """Return where an experiment stands. Damaged manifests are listed, not raised."""
     folder = Folder(path)
     document = folder.experiment()
-    now = Status(document["name"], document["spec"], document["cells"])
-    for cell in now.order:
+    now = Status(folder=folder.path, name=document["name"], spec=document["spec"])
+    for cell in document["cells"]:
         try:
             manifest = folder.manifest(cell)
         except RecordError as error:
             now.damaged[cell] = error
             continue
         if manifest is not None:
-            (now.done if manifest["status"] == "done" else now.failed).append(manifest)
+            (now.cells if manifest["status"] == "done" else now.failed).append(manifest)
         elif (progress := read_progress(folder.cell(cell))) is not None:
             now.running[cell] = progress
         else:
@@ -555,26 +561,6 @@ def read_progress(cell: Path) -> dict[str, Any] | None:
     return progress if good else None
 
 
-@dataclass(frozen=True, eq=False)
-class Records:
-    """An experiment as far as it has come.
-
-    ``cells`` are the manifests of the finished cells, ``failed`` those of the failed ones, in the spec's order.
-    ``running`` maps ids to the latest progress, ``missing`` lists the ids of all others. ``curves`` and ``phases`` are
-    the tables of all finished cells, one after the other.
-    """
-
-    folder: Path
-    name: str
-    spec: dict[str, Any]
-    cells: list[dict[str, Any]]
-    failed: list[dict[str, Any]]
-    running: dict[str, dict[str, Any]]
-    missing: list[str]
-    curves: pa.Table = field(repr=False)
-    phases: pa.Table = field(repr=False)
-
-
 def load(folder: str | Path) -> Records:
     """Return the records of an experiment; every byte read is compared with its digest.
 
@@ -586,12 +572,11 @@ def load(folder: str | Path) -> Records:
     now = status(folder)
     for wrong in now.damaged.values():
         raise wrong.with_advice()
-    place = Folder(folder)
     curves, phases = (
-        pa.concat_tables([schema.empty_table(), *(read_table(place, manifest, name) for manifest in now.done)])
+        pa.concat_tables([schema.empty_table(), *(read_table(Folder(folder), cell, name) for cell in now.cells)])
         for name, schema in SCHEMAS.items()
     )
-    return Records(place.path, now.name, now.spec, now.done, now.failed, now.running, now.missing, curves, phases)
+    return Records(**vars(now), curves=curves, phases=phases)
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,6 @@ from occamrl.protocols import Agent, Floats
 from occamrl.running.storage import canonical, read_plain, sha256
 from occamrl.selectors.references import REFERENCES, oracle
 
-_PRODUCT = re.compile(r"(?:\s*([0-9.eE+-]+)\s*\*)?\s*(true|sqrt\(SA\))\s*")
-_FEATURES = ("problem", "tabular", "support")
 FORMAT = 1
 LARGEST_SPEC = 2**20
 MOST_CELLS = 100_000

@@ -543,7 +543,7 @@ def _without_none(value: Any) -> Any:
     return [_without_none(part) for part in value if part is not None] if isinstance(value, list) else value
 
 
-def standing(done: int, now: Records | Status) -> dict[str, Any]:
+def standing(now: Status) -> dict[str, Any]:
     """Return how far an experiment has come, with the progress of running cells and the reasons of failed ones."""
     counts = {"running": len(now.running), "missing": len(now.missing), "failed": len(now.failed)}
     failures = [
@@ -559,8 +559,7 @@ def standing(done: int, now: Records | Status) -> dict[str, Any]:
         {"cell": cell, **{name: plain(about[name]) for name in shown}}
         for cell, about in list(now.running.items())[:MOST_PROGRESS]
     ]
-    total = done + sum(counts.values())
-    return {"done": done, **counts, "total": total, "failures": failures, "progress": progress}
+    return {"done": len(now.cells), **counts, "total": now.total, "failures": failures, "progress": progress}
 
 
 def build(records: Records, baseline: str | None = None, memory: Memory | None = None) -> dict[str, Any]:
@@ -592,7 +591,7 @@ def build(records: Records, baseline: str | None = None, memory: Memory | None =
         "description": str(records.spec.get("description") or ""),
         "confidence": CONFIDENCE,
         "fewest": FEWEST,
-        "status": standing(len(records.cells), records),
+        "status": standing(records),
         "agents": agents,
         "baseline": against,
         "problems": shown,

@@ -105,8 +105,24 @@ def render(model: Mapping[str, Any], *, refresh: float | None = None, tag: str =
     )
 
 
-def write_page(records: Records, out: Path, *, figures: Path | None = None, baseline: str | None = None) -> Path:
-    """Write the page of some records, whole or not at all, and their figures into a folder if one is given."""
+def write_report(
+    source: Path | Records, out: Path | None = None, figures: Path | None = None, baseline: str | None = None
+) -> Path:
+    """Write the page of an experiment, whole or not at all; return its path.
+
+    Parameters
+    ----------
+    source : Path or Records
+        The experiment's folder, or what was loaded from it.
+    out : Path, optional
+        The file to write; ``report.html`` in the folder otherwise.
+    figures : Path, optional
+        A folder for every plot as PDF, SVG and PNG.
+    baseline : str, optional
+        See :func:`occamrl.report.data.build`.
+    """
+    records = source if isinstance(source, Records) else load(source)
+    out = out or records.folder / "report.html"
     model = build(records, baseline)
     make_folder(out.parent)
     write_whole(out, render(model).encode())
@@ -115,22 +131,3 @@ def write_page(records: Records, out: Path, *, figures: Path | None = None, base
 
         write_figures(model, figures)
     return out
-
-
-def write_report(folder: Path, out: Path | None = None, figures: Path | None = None) -> Path:
-    """Write the page of an experiment.
-
-    Parameters
-    ----------
-    folder : Path
-        The experiment's folder.
-    out : Path, optional
-        The file to write; ``report.html`` in the folder otherwise.
-    figures : Path, optional
-        A folder for every plot as PDF, SVG and PNG.
-
-    Returns
-    -------
-    Path of the page.
-    """
-    return write_page(load(folder), out or folder / "report.html", figures=figures)

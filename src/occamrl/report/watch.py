@@ -28,16 +28,6 @@ from occamrl.report.data import Memory, build, standing
 REFRESH = 2.0  # seconds between two looks of the page
 
 
-def _fingerprint(folder: Path) -> str:
-    """Return a hash of which records lie in the folder: names, sizes and times of manifests, no contents."""
-    seen = hashlib.sha256()
-    for path in sorted([folder / "experiment.json", *(folder / "cells").glob("*/manifest.json")]):
-        with contextlib.suppress(OSError):
-            about = path.lstat()
-            seen.update(f"{path}\0{about.st_mtime_ns}\0{about.st_size}\n".encode("utf-8", "surrogateescape"))
-    return seen.hexdigest()
-
-
 class Source:
     """The data of a folder: progress as often as it is asked for, everything else when a cell has finished.
 
@@ -54,11 +44,12 @@ class Source:
         self._load, self._status = load, status
         self._memory: Memory = {}
         self._lock = threading.Lock()
-        self._seen = ""
+        self._seen: list[str] | None = None  # cells
         self._not_before = -math.inf
         self._tag = ""
         tables = [schema.empty_table() for schema in SCHEMAS.values()]
-        self._model = build(Records(folder, folder.resolve().name, {}, [], [], {}, [], *tables))
+        name = folder.resolve().name
+        self._model = build(Records(folder=folder, name=name, spec={}, curves=tables[0], phases=tables[1]))
 
     def current(self) -> tuple[str, dict[str, Any]]:
         """Return a tag that changes with the data, and the data."""
@@ -72,11 +63,11 @@ class Source:
             return self._tag, self._model
 
     def _renew(self) -> None:
-        seen = _fingerprint(self._folder)
         try:
-            if seen == self._seen:
-                now = self._status(self._folder)
-                self._model = {**self._model, "status": standing(len(now.done), now), "trouble": None}
+            now = self._status(self._folder)
+            seen = [manifest["cell"] for manifest in now.cells]
+            if seen == self._seen and not now.damaged:
+                self._model = {**self._model, "status": standing(now), "trouble": None}
             else:
                 self._model = build(self._load(self._folder), memory=self._memory)
                 self._seen = seen

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,34 +43,19 @@ class Callback:
         """Learning is over, finished or stopped."""
 
 
-class Callbacks:
-    """Several callbacks as one; plain functions of an EpisodeReport are callbacks too."""
+def told(callbacks: Sequence[Any], event: str, about: Any) -> bool:
+    """Tell all callbacks of an event (start, episode, end); return whether to go on.
 
-    def __init__(self, given: Any) -> None:
-        if given is None:
-            self.all: list[Any] = []
-        else:
-            self.all = list(given) if isinstance(given, Iterable) else [given]
-
-    def __len__(self) -> int:
-        return len(self.all)
-
-    def start(self, about: Mapping[str, Any]) -> None:
-        """Tell all that learning begins."""
-        for each in self.all:
-            if hasattr(each, "on_start"):
-                each.on_start(about)
-
-    def episode(self, report: EpisodeReport) -> bool:
-        """Tell all of an episode; return whether to go on."""
-        answers = [each.on_episode(report) if hasattr(each, "on_episode") else each(report) for each in self.all]
-        return not any(answer is False for answer in answers)
-
-    def end(self, result: Result) -> None:
-        """Tell all that learning is over."""
-        for each in self.all:
-            if hasattr(each, "on_end"):
-                each.on_end(result)
+    Plain functions of an EpisodeReport are callbacks too.
+    """
+    answers = []
+    for each in callbacks:
+        method = getattr(each, f"on_{event}", None)
+        if method is None and event == "episode":
+            method = each
+        if method is not None:
+            answers.append(method(about))
+    return not any(answer is False for answer in answers)
 
 
 class _Scalars(Callback):

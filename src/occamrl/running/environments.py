@@ -39,16 +39,6 @@ class Played(NamedTuple):
     fault: BaseException | None = None  # what ended them
 
 
-class _Episode(NamedTuple):
-    planned: bool
-    regret: float
-    realised: float
-    mapped: float
-    steps: int
-    complete: bool
-    fault: BaseException | None
-
-
 class EnvironmentSource:
     """An environment as a source of episodes.
 
@@ -98,42 +88,38 @@ class EnvironmentSource:
 
     def play(self, walk: PhaseWalk, key: np.uint64, first: int, size: int, stop: Callable[[], bool]) -> Played:
         """Play up to ``size`` episodes of the phase in play, fewer when something goes wrong or ``stop`` says so."""
-        played: list[_Episode] = []
+        regret, returns, mapped = np.empty(size), np.empty(size), np.empty(size)
+        cut_short: list[int] = []
         fault: BaseException | None = None
+        n = plans = steps = 0
         try:
-            while len(played) < size and fault is None and not stop():
-                k = first + len(played)
+            while n < size and fault is None and not stop():
+                k = first + n
                 start = self._reset(k)
-                if k % ROOM == 0 or walk.played + len(played) == 0:  # the same times, however a run is cut
+                if k % ROOM == 0 or walk.played + n == 0:  # the same times, however a run is cut
                     walk.player.reserve(ROOM)
-                played.append(self._episode(walk, key, k, start))
-                fault = played[-1].fault
+                news = walk.player.open(start, key, k, self._actions)
+                regret[n] = self._regret(walk, start, bool(news & CHANGED))
+                taken, returns[n], ended, fault = self._steps(k, start)
+                rows = self._at_rest, self._path, self._bonus, self._reward, self._actions
+                mapped[n] = walk.player.close(*rows, taken, ended)
+                if not ended and taken < self.known.horizon:
+                    cut_short.append(k + 1)
+                n, plans, steps = n + 1, plans + bool(news & PLANNED), steps + taken
                 if self.replay and fault is None and (k == self._first or k in _REPLAYED):
-                    self._play_again(k, played[-1].steps, played[-1].realised)
+                    self._play_again(k, taken, float(returns[n - 1]))
         except (Exception, KeyboardInterrupt) as error:  # after these episodes are accounted for, it is raised again
             fault = error
-        regret, returns, mapped = (
-            np.array([getattr(each, name) for each in played], dtype=np.float64)
-            for name in ("regret", "realised", "mapped")
-        )
-        plans, steps = sum(each.planned for each in played), sum(each.steps for each in played)
-        cut_short = [number for number, each in enumerate(played, start=first + 1) if not each.complete]
-        return Played(regret, returns, mapped, plans, 0, steps, cut_short, fault)
+        return Played(regret[:n], returns[:n], mapped[:n], plans, 0, steps, cut_short, fault)
 
-    def _episode(self, walk: PhaseWalk, key: np.uint64, k: int, start: int) -> _Episode:
-        """Play one episode from ``start`` and learn from it."""
-        player, truth = walk.player, self._truth
-        news = player.open(start, key, k, self._actions)
-        regret = float("nan")
-        if truth is not None:
-            if news & CHANGED or walk.phase is not self._phase:
-                self._achieved, self._phase = player.evaluate(truth), walk.phase
-            regret = float(truth.optimal_values[0, start] - self._achieved[start])
-        steps, realised, ended, fault = self._steps(k, start)
-        rows = self._at_rest, self._path, self._bonus, self._reward, self._actions
-        mapped = player.close(*rows, steps, ended)
-        complete = ended or steps == self.known.horizon
-        return _Episode(bool(news & PLANNED), regret, realised, float(mapped), steps, complete, fault)
+    def _regret(self, walk: PhaseWalk, start: int, changed: bool) -> float:
+        """Return the exact regret of the policy in play; NaN where the truth is not known."""
+        truth = self._truth
+        if truth is None:
+            return float("nan")
+        if changed or walk.phase is not self._phase:
+            self._achieved, self._phase = walk.player.evaluate(truth), walk.phase
+        return float(truth.optimal_values[0, start] - self._achieved[start])
 
     def _reset(self, episode: int) -> int:
         """Begin an episode with the seed at its address, so that no environment needs to be stored."""

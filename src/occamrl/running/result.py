@@ -64,10 +64,10 @@ class Result:
 
     label: str
     seed: int
-    plans: int
-    pessimistic_episodes: int  # simulated ones whose planned value was below V*_1(s_1): optimism failed
-    wall_time: float  # seconds spent playing
-    steps: int  # taken in the environment
+    plans: int = 0
+    pessimistic_episodes: int = 0  # simulated ones whose planned value was below V*_1(s_1): optimism failed
+    wall_time: float = 0.0  # seconds spent playing
+    steps: int = 0  # taken in the environment
     cut_short: tuple[int, ...] = ()  # episodes (from 1) of which an environment showed only a first part
     environment: EnvironmentInfo | None = None  # None in the simulator
     problem: str = ""  # fingerprint of the simulated problem
@@ -216,13 +216,14 @@ class Result:
         return f"Result({', '.join(parts)}, {self.plans:,} plans, {self.wall_time:.2f} s)"
 
 
-def thin(episodes: Ints) -> Ints:
-    """Return indices of at most a few thousand points, spread evenly and in the logarithm."""
-    if episodes.size <= _MOST_POINTS:
-        return np.arange(episodes.size)
-    even = np.linspace(0, episodes.size - 1, _MOST_POINTS // 2)
-    early = np.geomspace(1, episodes.size, _MOST_POINTS // 2) - 1
-    return np.unique(np.concatenate([even, early]).astype(np.int64))
+def thin(episodes: Ints, points: int = _MOST_POINTS) -> Ints:
+    """Return the positions of about ``points`` episodes, half spread evenly, half in the logarithm; 0: all."""
+    size = episodes.size
+    if points == 0 or size <= points:
+        return np.arange(size)
+    even = np.linspace(0, size - 1, max(points // 2, 2))
+    early = np.geomspace(1, size, max(points // 2, 2)) - 1
+    return np.unique(np.round(np.concatenate([even, early])).astype(np.int64))
 
 
 def dress(axes: Axes, title: str = "") -> None:

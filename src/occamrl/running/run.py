@@ -11,8 +11,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -26,7 +27,7 @@ from occamrl.envs.wrapper import FiniteEnvironment, require_finite
 from occamrl.errors import EnvironmentFault, Interrupted, ParameterError, require_integer
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Agent, Known, Phase, Problem
-from occamrl.running.callbacks import Callbacks, EpisodeReport
+from occamrl.running.callbacks import EpisodeReport, told
 from occamrl.running.environments import EnvironmentSource, Played
 from occamrl.running.phases import KEEP_ALL_UNTIL, PhaseWalk, Recorder
 from occamrl.running.players import PlainPlayer
@@ -209,14 +210,20 @@ class Run:
         keep_all_until: int = KEEP_ALL_UNTIL,
         earlier: Result | None = None,
     ) -> None:
-        self.agent, self.source, self.label = agent, source, type(agent).__name__
+        self.source = source
         self.rate = 0.0  # episodes per second
         if earlier is None:
             root = 0 if seed is None else seed
-            self.agent_key, self.seed = seeding.key(root, "agent"), int(root)
-            self.walk, self.recorder = PhaseWalk(agent, source.known), Recorder(keep_all_until)
-            self.plans, self.pessimistic, self.steps, self.wall_time = 0, 0, 0, 0.0
-            self.cut_short: list[int] = []
+            self.agent_key = seeding.key(root, "agent")
+            self._result = Result(
+                label=type(agent).__name__,
+                seed=int(root),
+                environment=source.info,
+                problem=source.problem,
+                agent=agent,
+                walk=PhaseWalk(agent, source.known),
+                recorder=Recorder(keep_all_until),
+            )
             return
         if not isinstance(earlier, Result):
             raise ParameterError("continue_from", got=type(earlier).__name__, expected="an earlier Result")
@@ -226,32 +233,18 @@ class Run:
         if seed is not None and seed != earlier.seed:
             raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
         source.require_continues(earlier)
-        self.agent_key, self.seed = seeding.key(earlier.seed, "agent"), earlier.seed
-        self.walk, self.recorder = earlier.walk.fork(), earlier.recorder.fork()
-        self.plans, self.pessimistic, self.steps = earlier.plans, earlier.pessimistic_episodes, earlier.steps
-        self.wall_time, self.cut_short = earlier.wall_time, list(earlier.cut_short)
+        self.agent_key = seeding.key(earlier.seed, "agent")
+        walk, recorder = earlier.walk.fork(), earlier.recorder.fork()
+        self._result = replace(earlier, agent=agent, environment=source.info, walk=walk, recorder=recorder)
 
     @property
     def episodes(self) -> int:
         """How many were played."""
-        return self.recorder.episodes
+        return self._result.total_episodes
 
     def result(self) -> Result:
         """Return everything up to here; a view that is final once the run is over."""
-        return Result(
-            label=self.label,
-            seed=self.seed,
-            plans=self.plans,
-            pessimistic_episodes=self.pessimistic,
-            wall_time=self.wall_time,
-            steps=self.steps,
-            cut_short=tuple(self.cut_short),
-            environment=self.source.info,
-            problem=self.source.problem,
-            agent=self.agent,
-            walk=self.walk,
-            recorder=self.recorder,
-        )
+        return replace(self._result)
 
     def play(
         self,
@@ -273,17 +266,16 @@ class Run:
             Ctrl-C, even during the last chunk: somebody wants to stop what calls us.
         """
         source, first, end, chunk = self.source, self.episodes, self.episodes + episodes, 1
-        source.begin(self.seed, first)
-        bar = Progress(self.label, episodes, progress, measure=source.measure)
+        walk, recorder = self._result.walk, self._result.recorder
+        source.begin(self._result.seed, first)
+        bar = Progress(self._result.label, episodes, progress, measure=source.measure)
         try:
             with ctrl_c(may_raise=lambda: source.waiting) as pressed:
                 while self.episodes < end:
-                    size = min(chunk, end - self.episodes, self.walk.remaining or chunk)
-                    phase, began = self.walk.phase, time.perf_counter()
-                    played = source.play(self.walk, self.agent_key, self.episodes, size, pressed.is_set)
-                    self._record(played)
-                    spent = time.perf_counter() - began
-                    self.wall_time += spent
+                    size = min(chunk, end - self.episodes, walk.remaining or chunk)
+                    phase, began = walk.phase, time.perf_counter()
+                    played = source.play(walk, self.agent_key, self.episodes, size, pressed.is_set)
+                    spent = self._record(played, began)
                     if size == chunk and spent < seconds:
                         chunk = min(2 * chunk, largest)
                     elif spent > 4.0 * seconds:
@@ -293,7 +285,7 @@ class Run:
                         raise played.fault
                     if pressed.is_set() or played.fault is not None:
                         raise Interrupted(f"stopped after episode {self.episodes:,} of {end:,}", self.result())
-                    total = self.recorder.total_regret if source.info is None else self.recorder.total_return
+                    total = recorder.total_regret if source.info is None else recorder.total_return
                     bar.update(self.episodes - first, total)
                     self.rate = bar.rate
                     if not go_on:
@@ -303,14 +295,22 @@ class Run:
         finally:
             bar.close()
 
-    def _record(self, played: Played) -> None:
+    def _record(self, played: Played, began: float) -> float:
+        """Take in some episodes; return how many seconds they took."""
+        result = self._result
         if played.regret.size:
-            self.recorder.add(played.regret, played.returns)
-            self.plans += played.plans
-            self.pessimistic += played.pessimistic
-            self.steps += played.steps
-            self.cut_short += played.cut_short
-            self.walk.advance(played.plans, played.mapped, played.regret)
+            result.recorder.add(played.regret, played.returns)
+            result.walk.advance(played.plans, played.mapped, played.regret)
+        spent = time.perf_counter() - began
+        self._result = replace(
+            result,
+            plans=result.plans + played.plans,
+            pessimistic_episodes=result.pessimistic_episodes + played.pessimistic,
+            steps=result.steps + played.steps,
+            cut_short=result.cut_short + tuple(played.cut_short),
+            wall_time=result.wall_time + spent,
+        )
+        return spent
 
 
 def run(
@@ -423,19 +423,22 @@ def learn(
     under_way = Run(agent, source, seed, keep_all_until=KEEP_ALL, earlier=earlier)
     if target <= 0:
         return under_way.result()
-    saver, told = None if path is None else Checkpoint(path, checkpoint_every), Callbacks(callbacks)
-    names = {"agent": under_way.label, "agent_fingerprint": fingerprint(agent), "environment": environment.name}
-    told.start({**names, "seed": under_way.seed, "horizon": environment.known.horizon})
+    saver = None if path is None else Checkpoint(path, checkpoint_every)
+    listeners = [] if callbacks is None else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+    names = {"agent": type(agent).__name__, "agent_fingerprint": fingerprint(agent), "environment": environment.name}
+    told(listeners, "start", {**names, "seed": under_way.result().seed, "horizon": environment.known.horizon})
 
     def tell(phase: Phase, played: Played) -> bool:
-        if not told or not played.regret.size:
+        if not listeners or not played.regret.size:
             return True
         regret = float(played.regret[0]) * environment.rewards.scale if environment.mdp is not None else None
         number, realised = under_way.episodes, float(played.returns[0])
-        return told.episode(EpisodeReport(number, realised, regret, played.steps, phase.label, phase.facts))
+        return told(
+            listeners, "episode", EpisodeReport(number, realised, regret, played.steps, phase.label, phase.facts)
+        )
 
     try:
-        largest = 1 if told else LARGEST_CHUNK
+        largest = 1 if listeners else LARGEST_CHUNK
         under_way.play(target, progress=progress, checkpoint=saver, after=tell, largest=largest)
     except EnvironmentFault as error:
         error.result = under_way.result()
@@ -443,5 +446,5 @@ def learn(
     finally:
         if saver is not None:
             saver.write(under_way.result())
-        told.end(under_way.result())
+        told(listeners, "end", under_way.result())
     return under_way.result()

@@ -8,31 +8,28 @@ size, and parses JSON of bounded depth only. Sealed JSON carries a digest of its
 a cell, and a saved agent. The archive's comment is the SHA-256 of all bytes before it: any changed byte is found, and
 NumPy reads the file as it reads any other. Nothing is ever pickled. A document refers to *trees*, made of dicts with
 string keys, lists, tuples, NamedTuples, arrays, strings, numbers, booleans and None: what the memory of a selector and
-the state of a learner consist of. The algorithm is in the file as well, where it is a dataclass whose parameters are
-plain data, arrays, feature maps, families, ladders and ways to estimate rewards. When a file is read, classes are
-looked up by name - in this package, or in a module that the user has imported already - and must be what they claim to
-be; arrays are checked before compiled code may see them.
+the state of a learner consist of; and of learners, selectors, feature maps, families, ladders and ways to estimate
+rewards, by their parameters, so that the algorithm is in the file as well. When a file is read, classes are looked up
+by name - in this package, or in a module that the user has imported already - and must be what they claim to be; arrays
+are checked before compiled code may see them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import errno
-import fnmatch
 import hashlib
 import importlib
 import io
+import itertools
 import json
 import math
 import os
 import re
-import signal
 import stat
 import sys
 import uuid
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,70 +50,17 @@ from occamrl.registry import satisfies
 from occamrl.running.phases import PhaseWalk, Recorder
 from occamrl.running.result import EnvironmentInfo, Result
 
-# Points in the life of a file at which a test can make the process die or the disk fail.
-# ``OCCAMRL_FAULT="POINT NAME ACTION COUNT [ONCE]"`` acts when POINT (open, write, fsync, rename, renamed, or ``*``) is
-# reached for the COUNT-th time by a file whose name matches the pattern NAME. ACTION is ``kill`` (this process, by
-# SIGKILL) or the name of an errno such as ENOSPC; COUNT may end in ``+`` (then and ever after). With ONCE, the path of
-# a file, it acts only if that file is not there yet, and makes it: once over all processes.
-VARIABLE = "OCCAMRL_FAULT"
-POINTS = ("open", "write", "fsync", "rename", "renamed")
-
-Hook = Callable[[str, Path], None]
-
-
-def _hook_of(text: str) -> Hook | None:
-    words = text.split()
-    if len(words) not in (4, 5):
-        return None
-    point, pattern, action, count = words[:4]
-    once = Path(words[4]) if len(words) == 5 else None
-    left = int(count.removesuffix("+"))
-
-    def hook(reached: str, path: Path) -> None:
-        nonlocal left
-        if point not in ("*", reached) or not fnmatch.fnmatch(path.name, pattern):
-            return
-        left -= 1
-        if left == 0 or (left < 0 and count.endswith("+")):
-            if once is not None:
-                if once.exists():
-                    return
-                once.touch()
-            if action == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            number = getattr(errno, action)
-            raise OSError(number, os.strerror(number), str(path))
-
-    return hook
-
-
-_hook: Hook | None = _hook_of(os.environ.get(VARIABLE, ""))
-
-
-@contextmanager
-def injected(text: str) -> Iterator[None]:
-    """Act as if the variable had this value, in this process."""
-    global _hook
-    before, _hook = _hook, _hook_of(text)
-    try:
-        yield
-    finally:
-        _hook = before
-
-
-def reach(point: str, path: Path) -> None:
-    """Say that ``point`` in the life of ``path`` is reached."""
-    if _hook is not None:
-        _hook(point, path)
-
-
 PARTIAL = ".partial"
 _PARTIAL = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.partial")  # as write_whole makes them, and nobody else's
 LARGEST_JSON = 64 * 2**20
 DEEPEST_JSON = 64
 LARGEST_NUMBER = 1e300  # sums of larger ones overflow
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_NO_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[^\[\]{}]', re.DOTALL)  # a string, or any other character
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+def reach(point: str, path: Path) -> None:
+    """Do nothing when ``path`` reaches a point of its life; tests put a function here that kills or raises."""
 
 
 def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
@@ -225,14 +169,8 @@ def parse_json(content: bytes, path: str | Path) -> Any:
     """Return the data of a JSON text of bounded depth."""
     try:
         text = content.decode("utf-8")
-        depth = deepest = 0
-        for token in _TOKEN.finditer(text):
-            mark = token.group()
-            if mark in "[{":
-                depth += 1
-                deepest = max(deepest, depth)
-            elif mark in "]}":
-                depth -= 1
+        brackets = _NO_BRACKET.sub("", text)
+        deepest = max(itertools.accumulate(1 if mark in "[{" else -1 for mark in brackets), default=0)
         if deepest > DEEPEST_JSON:
             raise RecordError(path, got=f"JSON nested {deepest} deep", expected=f"at most {DEEPEST_JSON}")
         return json.loads(text)
@@ -304,7 +242,11 @@ def take_apart(tree: Any, arrays: Arrays) -> Any:
         return take_apart(np.asarray(tree), arrays) | {"scalar": True}
     if tree is None or isinstance(tree, (bool, int, float, str)):
         return {"value": tree}
-    raise CheckpointError("memory", got=type(tree).__name__, expected="arrays, NamedTuples and plain data")
+    kind, parameters = _parameters(tree)
+    if kind is None:
+        raise CheckpointError("memory", got=type(tree).__name__, expected="arrays, NamedTuples and plain data")
+    fields = {name: take_apart(part, arrays) for name, part in parameters.items()}
+    return {"object": f"{kind.__module__}:{kind.__qualname__}", "fields": fields}
 
 
 def put_together(skeleton: Any, arrays: Arrays) -> Any:
@@ -325,6 +267,8 @@ def put_together(skeleton: Any, arrays: Arrays) -> Any:
             return tuple(put_together(part, arrays) for part in parts)
         case {"dict": dict(parts)}:
             return {key: put_together(part, arrays) for key, part in parts.items()}
+        case {"object": str(name), "fields": dict(fields)}:
+            return _made(name, {key: put_together(part, arrays) for key, part in fields.items()})
         case {"value": value} if value is None or isinstance(value, (bool, int, float, str)):
             return value
     raise CheckpointError("checkpoint", got="an entry of no known kind", expected="a tree written by this package")
@@ -344,79 +288,56 @@ def _found(name: str) -> Any:
     return found
 
 
-_LAYOUTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (DenseFeatures, SparseFeatures, TabularFeatures)}
-
-
-class NotPortable(CheckpointError):
-    """An algorithm with a part that cannot be written without pickle."""
-
-
-def algorithm_to_tree(value: Any, arrays: Arrays) -> Any:
-    """Return an algorithm, or a parameter of one, as JSON data; its arrays are put into ``arrays``."""
+def _parameters(value: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the class of an algorithm, or of a part of one, and what it is made of; (None, {}) for anything else."""
     match value:
         case FeatureMap():
-            layout = {"kind": type(value.layout).__name__, "parts": [_tree(part, arrays) for part in value.layout]}
-            sizes = {"states": value.states, "actions": value.actions, "dimension": value.dimension}
+            names = ("layout", "states", "actions", "dimension", "rewards")
             shared = value.blocks.of if value.shares_blocks else None
-            return {"features": layout, **sizes, "rewards": _tree(value.rewards, arrays), "of": _tree(shared, arrays)}
+            return FeatureMap, {**{name: getattr(value, name) for name in names}, "of": shared}
         case FiniteFamily():
-            about = {"theta": _tree(value.theta, arrays), "reach": value.reach}
-            return {"family": algorithm_to_tree(value.features, arrays), **about}
-        case Ladder(finite=True):
-            about = {"level": _tree(value.level, arrays), "reach": value.reach}
-            return {"ladder": algorithm_to_tree(value.family, arrays), **about}
+            return FiniteFamily, {"theta": value.theta, "features": value.features, "reach": value.reach}
         case LinearFamily():
-            about = {"norm_bound": value.norm_bound, "basis": _tree(value.basis, arrays)}
-            return {"linear": algorithm_to_tree(value.features, arrays), **about}
+            return LinearFamily, {name: getattr(value, name) for name in ("features", "norm_bound", "basis")}
         case AggregationFamily():
-            return {"aggregation": _tree(value.partition, arrays), "moves": _tree(value.moves, arrays)}
+            return AggregationFamily, {"partition": value.partition, "moves": value.moves}
+        case Ladder(finite=True):
+            return Ladder, {name: getattr(value, name) for name in ("family", "level", "reach")}
         case Ladder():
-            return {"linear ladder": [algorithm_to_tree(rung, arrays) for rung in value.rungs]}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [each.name for each in dataclasses.fields(value) if each.init]
-        parts = {name: algorithm_to_tree(getattr(value, name), arrays) for name in fields}
-        return {"algorithm": f"{type(value).__module__}:{type(value).__qualname__}", "fields": parts}
-    return {"plain": _tree(value, arrays)}
+            return Ladder, {"rungs": list(value.rungs)}
+    if not _is_algorithm(type(value)):
+        return None, {}
+    return type(value), {each.name: getattr(value, each.name) for each in dataclasses.fields(value) if each.init}
 
 
-def _tree(value: Any, arrays: Arrays) -> Any:
-    try:
-        return take_apart(value, arrays)
-    except CheckpointError as error:
-        raise NotPortable("algorithm", got=error.got, expected="parameters that are plain data or arrays") from error
+def _is_algorithm(kind: Any) -> bool:
+    if not isinstance(kind, type) or not dataclasses.is_dataclass(kind):
+        return False
+    rewards = (RewardsPerPair, RewardsLinear)
+    return kind in rewards or any(satisfies(kind, each) for each in (Learner, EpisodeLearner, Selector))
 
 
-def algorithm_from_tree(tree: Any, arrays: Arrays) -> Any:
-    """Return the algorithm of a tree, every part made anew and checked."""
-    match tree:
-        case {"features": {"kind": str(kind), "parts": list(parts)}, "states": int(s), "actions": int(a)}:
-            layout = _LAYOUTS[kind](*(put_together(part, arrays) for part in parts))
-            rewards = put_together(tree["rewards"], arrays)
-            of = put_together(tree["of"], arrays)
-            _require_sound_features(layout, s, a, tree["dimension"], rewards, of)
-            shared = None if of is None else shared_blocks(of, np.diff(layout.outcomes.start))
-            return FeatureMap._make(layout, s, a, tree["dimension"], rewards, shared)
-        case {"family": family, "theta": theta}:
-            parameters = np.asarray(put_together(theta, arrays))
-            listed = FiniteFamily(parameters=parameters.T, features=algorithm_from_tree(family, arrays))
-            listed.reach = _reach(tree.get("reach", 0.0))
-            return listed
-        case {"ladder": family, "level": level}:
-            return _ladder(algorithm_from_tree(family, arrays), put_together(level, arrays), tree.get("reach"))
-        case {"linear": features, "norm_bound": float(norm_bound), "basis": basis}:
-            matrix = put_together(basis, arrays)
-            made = LinearFamily(features=algorithm_from_tree(features, arrays), norm_bound=norm_bound, basis=matrix)
-            made.basis = matrix  # it was orthonormal already: to the bit
-            return made
-        case {"aggregation": partition, "moves": moves}:
-            return AggregationFamily(partition=put_together(partition, arrays), moves=put_together(moves, arrays))
-        case {"linear ladder": list(rungs)}:
-            return Ladder([algorithm_from_tree(rung, arrays) for rung in rungs])
-        case {"algorithm": str(name), "fields": dict(fields)}:
-            return _algorithm_class(name)(**{key: algorithm_from_tree(part, arrays) for key, part in fields.items()})
-        case {"plain": plain}:
-            return put_together(plain, arrays)
-    raise CheckpointError("algorithm", got="an entry of no known kind", expected="an algorithm written by this package")
+def _made(name: str, parts: dict[str, Any]) -> Any:
+    """Return the algorithm, or the part of one, that is made of these parts, checked."""
+    kind = _found(name)
+    if kind is FeatureMap:
+        of, layout = parts["of"], parts["layout"]
+        _require_sound_features(**parts)
+        shared = None if of is None else shared_blocks(of, np.diff(layout.outcomes.start))
+        sizes = (parts["states"], parts["actions"], parts["dimension"])
+        return FeatureMap._make(layout, *sizes, parts["rewards"], shared)
+    if kind is FiniteFamily:
+        listed = FiniteFamily(parameters=np.asarray(parts["theta"]).T, features=parts["features"])
+        listed.reach = _reach(parts["reach"])
+        return listed
+    if kind is Ladder and "family" in parts:
+        return _ladder(**parts)
+    if kind not in (Ladder, LinearFamily, AggregationFamily) and not _is_algorithm(kind):
+        raise CheckpointError("algorithm", got=name, expected="the name of a learner or selector")
+    made = kind(**parts)
+    if kind is LinearFamily:
+        made.basis = parts["basis"]  # it was orthonormal already: to the bit
+    return made
 
 
 def _reach(value: Any) -> float:
@@ -434,53 +355,48 @@ def _ladder(family: FiniteFamily, level: Any, reach: Any) -> Ladder:
     return Ladder.of_levels(family, level, None if reach is None else [_reach(value) for value in reach])
 
 
-def _algorithm_class(name: str) -> Any:
-    found = _found(name)
-    if found in (RewardsPerPair, RewardsLinear):
-        return found
-    sound = isinstance(found, type) and dataclasses.is_dataclass(found)
-    if not sound or not any(satisfies(found, kind) for kind in (Learner, EpisodeLearner, Selector)):
-        raise CheckpointError("algorithm", got=name, expected="the name of a learner or selector")
-    return found
-
-
 def _require_sound_features(layout: Any, states: int, actions: int, dimension: int, rewards: Any, of: Any) -> None:
     """Refuse arrays that compiled code would read beyond their ends."""
     try:
-        outcomes = Outcomes(*layout.outcomes)
-        size, pairs = outcomes.next_state.size, states * actions
-        fine = _starts(outcomes.start, pairs, size, least=1) and _indices(outcomes.next_state, size, states)
-        fine = fine and _floats(outcomes.bonus, (size,)) and (rewards is None or _floats(rewards, (size,)))
+        outcomes, pairs = layout.outcomes, states * actions
+        size, sizes = outcomes.next_state.size, np.diff(outcomes.start)
+        fine = _outcomes(outcomes, states, actions) and bool((sizes > 0).all())
+        fine = fine and (rewards is None or _floats(rewards, (size,)))
         if isinstance(layout, DenseFeatures):
             fine = fine and _floats(layout.phi, (size, dimension))
         elif isinstance(layout, SparseFeatures):
             entries = layout.entry.size
-            fine = fine and _starts(layout.start, pairs, entries, least=0) and _floats(layout.entry, (entries,))
+            fine = fine and _starts(layout.start, pairs, entries) and _floats(layout.entry, (entries,))
             fine = fine and _indices(layout.coordinate, entries, dimension)
-            room = np.repeat(np.diff(outcomes.start), np.diff(layout.start))
-            fine = fine and layout.outcome.dtype == np.int64 and layout.outcome.shape == (entries,)
-            fine = fine and bool((layout.outcome >= 0).all() and (layout.outcome < room).all())
-        elif of is None:
+            fine = fine and _indices(layout.outcome, entries, np.repeat(sizes, np.diff(layout.start)))
+        elif isinstance(layout, TabularFeatures) and of is None:
             fine = fine and dimension == size
-        else:
-            sizes = np.diff(outcomes.start)
+        elif isinstance(layout, TabularFeatures):
             fine = fine and _indices(of, pairs, pairs) and bool((np.unique(of) == np.arange(of.max() + 1)).all())
             if fine:
                 size_of_block = shared_blocks(of, sizes).size
                 fine = bool((size_of_block[of] == sizes).all()) and dimension == int(size_of_block.sum())
+        else:
+            fine = False
     except (AttributeError, TypeError, ValueError):
         fine = False
     if not fine:
         raise CheckpointError("features", got="arrays that do not fit together", expected="a feature map's arrays")
 
 
-def _starts(array: Ints, count: int, end: int, *, least: int) -> bool:
+def _outcomes(outcomes: Any, states: int, actions: int) -> bool:
+    size = outcomes.next_state.size
+    fine = isinstance(outcomes, Outcomes) and _starts(outcomes.start, states * actions, size)
+    return fine and _indices(outcomes.next_state, size, states) and _floats(outcomes.bonus, (size,))
+
+
+def _starts(array: Ints, count: int, end: int) -> bool:
     if array.dtype != np.int64 or array.shape != (count + 1,):
         return False
-    return bool(array[0] == 0 and array[-1] == end and (np.diff(array) >= least).all())
+    return bool(array[0] == 0 and array[-1] == end and (np.diff(array) >= 0).all())
 
 
-def _indices(array: Ints, size: int, bound: int) -> bool:
+def _indices(array: Ints, size: int, bound: int | Ints) -> bool:
     return array.dtype == np.int64 and array.shape == (size,) and bool((array >= 0).all() and (array < bound).all())
 
 
@@ -520,7 +436,7 @@ def _feed(digest: Any, value: object) -> None:
         _feed(digest, {name: part for name, part in vars(value).items() if not name.startswith("_")})
 
 
-FORMAT = 2
+FORMAT = 3
 LARGEST = 16 * 2**30
 _DOCUMENT = "document"
 _BAD_ZIP = (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError)
@@ -541,8 +457,8 @@ def save(result: Result, path: str | Path, *, tag: str = "") -> None:
     """Write everything needed to go on from ``result``; ``tag`` says what it belongs to, beyond agent and problem."""
     arrays: Arrays = {}
     try:
-        algorithm = algorithm_to_tree(result.agent, arrays)
-    except NotPortable:
+        algorithm = take_apart(result.agent, arrays)
+    except CheckpointError:  # it has a part that cannot be written without pickle
         algorithm, arrays = None, {}
     info = result.environment
     document = {
@@ -602,7 +518,7 @@ def load(
         if agent is None and document["algorithm"] is None:
             got = f"a {document['label']} with parameters that no file can hold"
             raise CheckpointError(str(path), got=got, expected="the same algorithm, given to load")
-        algorithm = algorithm_from_tree(document["algorithm"], arrays) if agent is None else agent
+        algorithm = put_together(document["algorithm"], arrays) if agent is None else agent
         known = known_from_tree(put_together(document["known"], arrays)) if problem is None else problem.known
         tree = put_together(document["tree"], arrays)
         info = document["environment"]
@@ -707,12 +623,8 @@ def known_from_tree(tree: Any) -> Known:
     (states, actions, horizon), base, rewards = tree["sizes"], tree["base_reward"], tree["transition_rewards"]
     if base.shape != (states, actions) or base.dtype != np.float64 or horizon < 1:
         raise CheckpointError("known", got=f"rewards of shape {base.shape}", expected=f"[{states}, {actions}]")
-    if rewards is not None:
-        size = rewards.next_state.size
-        fine = rewards.start.shape == (states * actions + 1,) and rewards.bonus.shape == (size,)
-        fine = fine and bool((rewards.next_state >= 0).all() and (rewards.next_state < states).all())
-        if not (fine and rewards.start[0] == 0 and rewards.start[-1] == size and (np.diff(rewards.start) >= 0).all()):
-            raise CheckpointError("known", got="rewards that do not fit together", expected="a table of rewards")
+    if rewards is not None and not _outcomes(rewards, states, actions):
+        raise CheckpointError("known", got="rewards that do not fit together", expected="a table of rewards")
     if not isinstance(tree["rewards_known"], bool):
         raise CheckpointError("known", got=f"rewards_known {tree['rewards_known']!r}", expected="true or false")
     return Known(states, actions, horizon, base, rewards, tree["rewards_known"])

@@ -1,0 +1,3 @@
+from typing import Any
+
+def run_end_encode(array: Any) -> Any: ...
