@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.compile import hot, implements
+from occamrl._core.compile import entry, hot, implements
 from occamrl.protocols import Floats, NoNoise
 
 # ----------------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ def philox(
     return c0, c1, c2, c3
 
 
-@hot
+@entry
 def fill_uniforms(key: np.uint64, episode: int, out: Floats) -> None:
     """Fill ``out``, of even size, with the uniform numbers in [0, 1) of an episode, 53 bits each."""
     key_0 = key & _LOW
@@ -116,7 +116,7 @@ def realised_atom(noise: Atoms, o: int, mean: float, key: np.uint64, episode: in
     return float(noise.values[o, int(reward_uniform(key, episode, h) * noise.values.shape[1])])
 
 
-@hot
+@entry
 def draw_reward(noise: Any, o: int, mean: float, key: np.uint64, episode: int, h: int) -> float:
     """Return the reward that the fused loop draws, for those who play step by step."""
     return realised(noise, o, mean, key, episode, h)

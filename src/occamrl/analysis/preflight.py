@@ -355,7 +355,7 @@ def _distances(
     """
     horizon, states = policy.shape
     actions = (outcomes.start.size - 1) // states
-    target = np.empty(np.diff(outcomes.start).max())
+    target = np.empty(outcomes.next_state.size)
     total = np.zeros(rivals.shape[0])
     for h in range(horizon):
         for s in range(states):

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from occamrl._core.bellman import solve_optimal
-from occamrl._core.compile import compiled, entry
+from occamrl._core.compile import compiled, hot
 from occamrl._core.features import TabularFeatures
 from occamrl.errors import FamilyError, ParameterError, ShapeError, require_number
 from occamrl.models.family import TOLERANCE, Family, kernel_matrix, member_losses, unpacked
@@ -51,7 +51,7 @@ _MOST_MEMBERS = 1_000_000  # of a cover
 _ENDS = "multiples of the step: beyond the last grid point nothing would be covered"
 
 
-@entry
+@hot
 def off_grid(reach: float, rows: float, delta: float) -> float:
     """Return a bound on L(P0) - L(P*) after ``rows`` rows of range 1; 0 for a family that is no cover.
 

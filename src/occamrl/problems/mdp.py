@@ -27,7 +27,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, betaincinv
 
 from occamrl._core import bellman
-from occamrl._core.compile import compiled
 from occamrl._core.rng import Atoms, CoinFlips
 from occamrl.errors import (
     HorizonError,
@@ -188,7 +187,6 @@ def possible(listing: Listing) -> Listing:
     return Listing(listing.pair[keep], listing.next_state[keep], listing.probability[:, keep], listing.reward[keep])
 
 
-@compiled
 def running_sums(start: Ints, probability: Floats) -> Floats:
     """Return the running sums of each row's probabilities, for drawing by inversion.
 
@@ -196,16 +194,15 @@ def running_sums(start: Ints, probability: Floats) -> Floats:
     last outcome of positive probability on, whatever rounding did, so that one is found and it can happen.
     """
     cumulative = np.empty_like(probability)
-    for t in range(probability.shape[0]):
-        for row in range(start.size - 1):
-            total = 0.0
-            for o in range(start[row], start[row + 1]):
-                total += probability[t, o]
-                cumulative[t, o] = min(total, 1.0)
-            for o in range(start[row + 1] - 1, start[row] - 1, -1):
-                cumulative[t, o] = 1.0
-                if probability[t, o] > 0.0:
-                    break
+    sizes = np.diff(start)
+    for size in np.unique(sizes):  # rows of one length at once, added up from left to right
+        at = start[:-1][sizes == size][:, np.newaxis] + np.arange(size)
+        part = probability[:, at]
+        positive = part > 0.0
+        last = size - 1 - np.argmax(positive[..., ::-1], axis=-1)
+        last = np.where(positive.any(axis=-1), last, 0)
+        sums = np.minimum(np.cumsum(part, axis=-1), 1.0)
+        cumulative[:, at] = np.where(np.arange(size) >= last[..., np.newaxis], 1.0, sums)
     return cumulative
 
 
