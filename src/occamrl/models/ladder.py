@@ -20,10 +20,9 @@ from numpy.typing import ArrayLike
 
 from occamrl.errors import FamilyError, NestingError, ParameterError, ShapeError
 from occamrl.models.family import TOLERANCE, Family, kernel_matrix, member_losses, packed, unpacked
-from occamrl.models.features import FeatureMap
+from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.linear import AggregationFamily, LinearFamily
-from occamrl.models.simulators import pair_of_outcome
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Ints
 
