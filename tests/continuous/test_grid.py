@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from occamrl.continuous.grid import Grid, StateError
-from occamrl.errors import InvalidInput, ParameterError, ShapeError
+from occamrl.errors import InvalidInput, ShapeError
 
 
 @st.composite
@@ -78,13 +78,6 @@ def test_angles_wrap_around() -> None:
     assert grid.corners([[math.pi - 1e-12]]).vertex[0].tolist() == [7, 0]
 
 
-def test_refining_keeps_the_vertices() -> None:
-    grid = Grid(low=[0.0, 0.0], high=[1.0, 1.0], points=[3, 4], periodic=[True, False])
-    finer = {tuple(np.round(v, 9)) for v in grid.refine(2).vertices}
-    assert {tuple(np.round(v, 9)) for v in grid.vertices} <= finer
-    np.testing.assert_allclose(grid.refine(3).spacing * 3, grid.spacing)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -117,5 +110,3 @@ def test_bad_states_and_values_are_refused_by_name() -> None:
             grid.corners(bad)
     with pytest.raises(ShapeError, match="values"):
         grid.interpolate([0.0], [[0.5]])
-    with pytest.raises(ParameterError, match="times"):
-        grid.refine(0)

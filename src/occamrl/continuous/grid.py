@@ -97,7 +97,7 @@ class Grid:
             raise ShapeError("high", got=high.shape, expected=f"{n} numbers, as many as low")
         for i, ends in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
             half = 0.5 * ends[1] - 0.5 * ends[0]  # the width itself may be too large for a number
-            if not (half > 0.0 and np.isfinite(ends).all() and half < 0.5 * np.finfo(float).max):
+            if not (ends[0] < ends[1] and np.isfinite(ends).all() and half < 0.5 * np.finfo(float).max):
                 raise ParameterError("low, high", index=(i,), got=ends, expected="finite numbers, low < high")
         if n > MOST_DIMENSIONS:
             raise ParameterError("low", got=f"{n} dimensions", expected=f"1 to {MOST_DIMENSIONS}")

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from occamrl.envs.wrapper import RewardMap
 from occamrl.errors import InvalidInput, OccamRLError, ShapeError, require_integer
-from occamrl.models.simulators import pair_of_outcome
+from occamrl.models.features import pair_of_outcome
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 from occamrl.seeding import stream

@@ -1,4 +1,12 @@
-"""Ladders: nested classes of kernels F_1 < F_2 < ... < F_M, checked (section 4 of the mathematics)."""
+"""Ladders: nested classes of kernels F_1 < F_2 < ... < F_M, checked (section 4 of the mathematics).
+
+**Lists.** Two members agree when their kernels differ by at most 1e-9 everywhere. Candidates are found by sorting a
+random projection, so that 100,000 members take a fraction of a second, and then compared entry by entry.
+
+**Linear classes and aggregations.** For classes F and G with features phi_F and phi_G, an embedding E has P_theta in F
+equal to P_(E theta) in G. Rows of a run give x = phi_G,V(s, a) once, in the largest class; x_F = E^T x follows, and so
+do the statistics of every class. What cannot be verified is refused.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +20,14 @@ from numpy.typing import ArrayLike
 
 from occamrl.errors import FamilyError, NestingError, ParameterError, ShapeError
 from occamrl.models.family import TOLERANCE, Family, kernel_matrix, member_losses, packed, unpacked
-from occamrl.models.features import FeatureMap
+from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.linear import AggregationFamily, LinearFamily
-from occamrl.models.simulators import pair_of_outcome
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Ints
 
-# ----------------------------------------------------------------------------------------------------
-# Which members of one finite family are members of another, within rounding.
-#
-# Two members agree when their kernels differ by at most TOLERANCE everywhere. Candidates are found by sorting a random
-# projection, so that 100,000 members take a fraction of a second, and then compared entry by entry.
-
-
 _SAME = 1e-9
+_NESTED = "every class to hold the one before it"
 
 
 def nest(rungs: Sequence[FiniteFamily]) -> tuple[FiniteFamily, Ints]:
@@ -34,20 +35,9 @@ def nest(rungs: Sequence[FiniteFamily]) -> tuple[FiniteFamily, Ints]:
 
     Raises
     ------
-    ShapeError
-        Rungs over different states or actions.
     NestingError
         A member of a rung that the next one lacks, or a rung that adds no member.
     """
-    first = rungs[0].features
-    for m, rung in enumerate(rungs):
-        if (rung.features.states, rung.features.actions) != (first.states, first.actions):
-            raise ShapeError(
-                "rungs",
-                index=(m + 1,),
-                got=f"S={rung.features.states}, A={rung.features.actions}",
-                expected=f"S={first.states}, A={first.actions}, as in the first",
-            )
     columns = comparable(rungs)
     level = np.full(rungs[-1].size, len(rungs) - 1, dtype=np.int64)
     place = np.arange(rungs[-1].size)  # where a member of rung m stands in the largest family
@@ -59,7 +49,7 @@ def nest(rungs: Sequence[FiniteFamily]) -> tuple[FiniteFamily, Ints]:
                 rungs=(m + 1, m + 2),
                 member=member,
                 got=f"member {member} of class {m + 1} is not in class {m + 2}",
-                expected="every class to hold the one before it",
+                expected=_NESTED,
             )
         place = place[found]
         level[place] = m
@@ -90,37 +80,18 @@ def match(members: Floats, among: Floats) -> Ints:
     return found
 
 
-def _outcome_keys(features: FeatureMap) -> Any:
-    """Return (s*A + a, s', reward) of every outcome, [O, 3]; the reward is 0 where the problem fixes it."""
-    outcomes = features.layout.outcomes
-    rewards = np.zeros(outcomes.next_state.size) if features.rewards is None else np.round(features.rewards, 12)
-    return np.stack([pair_of_outcome(outcomes), outcomes.next_state, rewards], axis=1)
-
-
-def same_features(one: FeatureMap, other: FeatureMap) -> bool:
-    """Say whether two maps are the same, entry by entry."""
-    if one is other:
-        return True
-    if type(one.layout) is not type(other.layout) or one.dimension != other.dimension:
-        return False
-    left, right = _arrays(one), _arrays(other)
-    return all(a.shape == b.shape and np.array_equal(a, b) for a, b in zip(left, right, strict=True))
-
-
-def _arrays(features: FeatureMap) -> list[Any]:
-    layout = features.layout
-    rewards = np.zeros(0) if features.rewards is None else features.rewards
-    return [*layout.outcomes[:2], *layout[1:], rewards, features.blocks.of]
-
-
 def comparable(rungs: Sequence[FiniteFamily]) -> list[Floats]:
     """Return each family as columns that can be compared: parameters over one feature map, or probabilities."""
-    if all(same_features(rung.features, rungs[0].features) for rung in rungs):
+    if len({rung.features.fingerprint for rung in rungs}) == 1:
         return [rung.theta for rung in rungs]
     fixed = {rung.features.rewards is None for rung in rungs}
     if len(fixed) > 1:
         raise FamilyError("rungs", got="rewards fixed by some classes only", expected="by all of them, or by none")
-    keys = [_outcome_keys(rung.features) for rung in rungs]
+    keys = []
+    for features in (rung.features for rung in rungs):
+        outcomes = features.layout.outcomes
+        rewards = np.zeros(outcomes.next_state.size) if features.rewards is None else np.round(features.rewards, 12)
+        keys.append(np.stack([pair_of_outcome(outcomes), outcomes.next_state, rewards], axis=1))
     union, place = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
     columns, begin = [], 0
     for rung, own in zip(rungs, keys, strict=True):
@@ -129,24 +100,6 @@ def comparable(rungs: Sequence[FiniteFamily]) -> list[Floats]:
         begin += len(own)
         columns.append(column)
     return columns
-
-
-# ----------------------------------------------------------------------------------------------------
-# Whether one class of kernels lies in another, and how: the matrix that takes the parameters of one to the other's.
-#
-# For classes F and G with features phi_F and phi_G, an embedding E has P_theta in F equal to P_(E theta) in G. Rows of
-# a run give x = phi_G,V(s, a) once, in the largest class; x_F = E^T x follows, and so do the statistics of every class.
-# What cannot be verified is refused.
-
-
-_NESTED = "every class to hold the one before it"
-
-
-def own_parameters(family: Any) -> Any:
-    """Return the matrix that takes a class's own parameters (eta, or a member) to theta over its features."""
-    if isinstance(family, LinearFamily):
-        return family.basis
-    return family.theta if isinstance(family, FiniteFamily) else sp.identity(family.features.dimension, format="csr")
 
 
 def embed(small: Family, large: Family, rungs: tuple[int, int]) -> Any:
@@ -161,28 +114,20 @@ def embed(small: Family, large: Family, rungs: tuple[int, int]) -> Any:
 
     Raises
     ------
-    ShapeError
-        Classes over different states or actions.
     NestingError
         A kernel of the smaller class that the larger one lacks; or nesting that cannot be verified.
     """
-    one, other = small.features, large.features
-    if (one.states, one.actions) != (other.states, other.actions):
-        got, expected = (f"S={features.states}, A={features.actions}" for features in (one, other))
-        raise ShapeError("rungs", index=rungs[:1], got=got, expected=f"{expected}, as in class {rungs[1]}")
     if isinstance(small, FiniteFamily) and isinstance(large, FiniteFamily):
         nest([small, large])
         return small.theta
     if isinstance(small, FiniteFamily) and isinstance(large, (LinearFamily, AggregationFamily)):
         return _members(small, large, rungs)
-    if isinstance(small, LinearFamily) and isinstance(large, LinearFamily):
-        return _linear(small, large, rungs)
+    if isinstance(small, (LinearFamily, AggregationFamily)) and isinstance(large, LinearFamily):
+        return _into_linear(small, large, rungs)
     if isinstance(small, AggregationFamily) and isinstance(large, AggregationFamily):
         return _aggregation(small, large, rungs)
-    if isinstance(large, AggregationFamily) and isinstance(small, LinearFamily) and large.blocks == other.states:
+    if isinstance(small, LinearFamily) and isinstance(large, AggregationFamily):
         return _into_tabular(small, large, rungs)
-    if isinstance(large, LinearFamily) and isinstance(small, AggregationFamily):
-        return _aggregation_in_linear(small, large, rungs)
     raise _unknown(small, large, rungs)
 
 
@@ -192,10 +137,12 @@ def _unknown(small: Family, large: Family, rungs: tuple[int, int]) -> NestingErr
 
 
 def _members(small: FiniteFamily, large: LinearFamily | AggregationFamily, rungs: tuple[int, int]) -> Floats:
+    same = isinstance(large, LinearFamily) and small.features.fingerprint == large.features.fingerprint
     columns = []
     for member in range(small.size):
-        theta = _short_enough(large, small.theta[:, member]) if same_features(small.features, large.features) else None
-        theta = large.member_of(small.kernel(member)) if theta is None else theta
+        theta = small.theta[:, member]
+        if not (same and _holds(large, theta)):
+            theta = large.member_of(small.kernel(member))
         if theta is None:
             got = f"member {member} of class {rungs[0]} is not in class {rungs[1]}"
             raise NestingError(rungs=rungs, member=member, got=got, expected=_NESTED)
@@ -203,44 +150,50 @@ def _members(small: FiniteFamily, large: LinearFamily | AggregationFamily, rungs
     return np.array(columns).T
 
 
-def _short_enough(large: LinearFamily | AggregationFamily, theta: Floats) -> Floats | None:
-    """Return theta over the features of ``large`` if it belongs to it as it stands."""
-    if not isinstance(large, LinearFamily):
-        return None
+def _holds(large: Any, theta: Floats) -> bool:
+    """Say whether theta belongs to a linear class over the same features as it stands."""
     inside = large.basis @ np.linalg.lstsq(large.basis, theta, rcond=None)[0]
-    fits = np.abs(inside - theta).max() <= TOLERANCE and np.linalg.norm(theta) <= large.norm_bound * (1.0 + 1e-9)
-    return theta if fits else None
+    return bool(np.abs(inside - theta).max() <= TOLERANCE and np.linalg.norm(theta) <= large.norm_bound * (1.0 + 1e-9))
 
 
-def _written_in(matrix: Floats, target: Floats) -> tuple[Floats, Any]:
-    """Return the columns of ``target`` as combinations of those of ``matrix``, and which of them are none."""
-    own = np.asarray(np.linalg.lstsq(matrix, target, rcond=None)[0], dtype=np.float64)
-    return own, np.abs(matrix @ own - target).max(axis=0) > TOLERANCE
-
-
-def _linear(small: LinearFamily, large: LinearFamily, rungs: tuple[int, int]) -> Floats:
-    if same_features(small.features, large.features):
-        target, matrix = small.basis, large.basis
+def _into_linear(small: LinearFamily | AggregationFamily, large: LinearFamily, rungs: tuple[int, int]) -> Floats:
+    """Write the directions of a class as combinations of those of a linear one, and compare lengths."""
+    basis = small.basis if isinstance(small, LinearFamily) else sp.identity(small.size, format="csr")
+    if small.features.fingerprint == large.features.fingerprint:
+        target, matrix = dense(basis), large.basis
     else:
-        target = np.asarray(kernel_matrix(small.features) @ small.basis)
-        matrix = np.asarray(kernel_matrix(large.features) @ large.basis)
-    own, outside = _written_in(matrix, target)
+        target = dense(kernel_matrix(small.features) @ basis)
+        matrix = dense(kernel_matrix(large.features) @ large.basis)
+    own = np.asarray(np.linalg.lstsq(matrix, target, rcond=None)[0], dtype=np.float64)
+    outside = np.abs(matrix @ own - target).max(axis=0) > TOLERANCE
     if outside.any():
+        if isinstance(small, AggregationFamily):
+            raise _unknown(small, large, rungs)
         direction = int(np.argmax(outside))
         got = f"direction {direction} of class {rungs[0]} is not in class {rungs[1]}"
         raise NestingError(rungs=rungs, member=direction, got=got, expected=_NESTED)
-    stretch = float(np.linalg.norm(own, 2))
-    if small.norm_bound * stretch > large.norm_bound * (1.0 + 1e-9):
+    if isinstance(small, LinearFamily):
+        stretch = float(np.linalg.norm(own, 2))
+        longest, expected = small.norm_bound * stretch, "bounds that do not fall"
         factor = "" if abs(stretch - 1.0) < 1e-9 else f" (times {stretch:g} in its parameters)"
         got = f"norm bounds {small.norm_bound:g}{factor} and {large.norm_bound:g}"
-        raise NestingError(rungs=rungs, member=None, got=got, expected="bounds that do not fall")
+    else:  # the longest image of a member: at most the sum over blocks of the longest image of one of their moves
+        longest = sum(float(np.linalg.norm(own[:, part], axis=0).max()) for part in small.parts())
+        got = f"parameters as long as {longest:.6g} may be needed, the norm bound being {large.norm_bound:g}"
+        expected = _NESTED
+    if longest > large.norm_bound * (1.0 + 1e-9):
+        raise NestingError(rungs=rungs, member=None, got=got, expected=expected)
     return np.asarray(large.basis @ own)
 
 
 def _aggregation(small: AggregationFamily, large: AggregationFamily, rungs: tuple[int, int]) -> Any:
     """Match moves: in every block of the finer partition, each move of the coarser class is one of its own."""
-    if not large.refines(small):
-        s, t = _split(small, large)
+    first = np.unique(large.partition, return_index=True)[1][large.partition]  # state of the same block of ``large``
+    split = small.partition != small.partition[first]
+    if split.any():
+        block = large.partition[split].min()
+        t = int(np.flatnonzero(split & (large.partition == block))[0])
+        s = int(first[t])
         got = f"states {s} and {t} may differ in class {rungs[0]}, but share a block of class {rungs[1]}"
         raise NestingError(rungs=rungs, member=s, got=got, expected="a finer partition in every class")
     ours, theirs = small.features.blocks, large.features.blocks
@@ -261,18 +214,10 @@ def _aggregation(small: AggregationFamily, large: AggregationFamily, rungs: tupl
     return sp.csr_array((np.ones(len(row)), (row, column)), shape=shape)
 
 
-def _split(small: AggregationFamily, large: AggregationFamily) -> tuple[int, int]:
-    """Return two states of one block of ``large`` that lie in two blocks of ``small``."""
-    for block in range(large.blocks):
-        states = np.flatnonzero(large.partition == block)
-        differs = small.partition[states] != small.partition[states[0]]
-        if differs.any():
-            return int(states[0]), int(states[np.argmax(differs)])
-    raise AssertionError("a refinement")
-
-
 def _into_tabular(small: LinearFamily, large: AggregationFamily, rungs: tuple[int, int]) -> Any:
     """Write the features of a linear class as the probabilities of the moves of single states."""
+    if large.blocks < large.features.states:
+        raise _unknown(small, large, rungs)
     matrix: Any = kernel_matrix(large.features)
     target: Any = sp.csr_array(kernel_matrix(small.features) @ small.basis)
     reach = np.asarray(matrix.sum(axis=1)).ravel() > 0
@@ -287,20 +232,6 @@ def _into_tabular(small: LinearFamily, large: AggregationFamily, rungs: tuple[in
     cells = np.flatnonzero(np.diff(first.indptr) > 0)
     pick = sp.csr_array((np.ones(cells.size), (first.indices[keep], cells)), shape=matrix.shape[::-1])
     return pick @ target
-
-
-def _aggregation_in_linear(small: AggregationFamily, large: LinearFamily, rungs: tuple[int, int]) -> Floats:
-    target = np.asarray(kernel_matrix(small.features).todense())
-    matrix = np.asarray(kernel_matrix(large.features) @ large.basis)
-    own, outside = _written_in(matrix, target)
-    if outside.any():
-        raise _unknown(small, large, rungs)
-    # Longest image of a member: at most the sum over blocks of the longest image of one of their moves.
-    longest = sum(float(np.linalg.norm(own[:, part], axis=0).max()) for part in small.parts())
-    if longest > large.norm_bound * (1.0 + 1e-9):
-        got = f"parameters as long as {longest:.6g} may be needed, the norm bound being {large.norm_bound:g}"
-        raise NestingError(rungs=rungs, member=None, got=got, expected=_NESTED)
-    return np.asarray(large.basis @ own)
 
 
 class Ladder:
@@ -345,6 +276,9 @@ class Ladder:
         for m, rung in enumerate(given, start=1):
             if not isinstance(rung, Family):
                 raise FamilyError("rungs", index=(m,), got=type(rung).__name__, expected="a family of kernels")
+            sizes = [f"S={each.features.states}, A={each.features.actions}" for each in (rung, given[0])]
+            if sizes[0] != sizes[1]:
+                raise ShapeError("rungs", index=(m,), got=sizes[0], expected=f"{sizes[1]}, as in the first")
             if given[-1].finite and not rung.finite:
                 raise FamilyError("rungs", index=(m,), got=type(rung).__name__, expected="a FiniteFamily")
         most = np.maximum.accumulate([rung.reach if rung.finite else 0.0 for rung in given])
@@ -353,13 +287,14 @@ class Ladder:
             return
         for m, (one, other) in enumerate(itertools.pairwise(given), start=1):
             embed(one, other, (m, m + 1))
-            if _equal(one, other):
+            about = [(type(each), each.size, each.extent, getattr(each, "norm_bound", None)) for each in (one, other)]
+            if about[0] == about[1]:
                 got = "two equal classes"
                 raise NestingError(rungs=(m, m + 1), member=None, got=got, expected="each class to add a kernel")
         top = given[-1]
         self.finite, self._rungs = False, dict(enumerate(given, start=1))
         self.embeddings = [embed(rung, top, (m, len(given))) for m, rung in enumerate(given[:-1], start=1)]
-        self.embeddings.append(own_parameters(top))
+        self.embeddings.append(top.basis if isinstance(top, LinearFamily) else sp.identity(top.size, format="csr"))
         self.reach = [float(reach) if rung.finite else 0.0 for reach, rung in zip(most, given, strict=True)]
         self.classes = len(given)
 
@@ -473,10 +408,3 @@ class Ladder:
 def dense(matrix: Any) -> Floats:
     """Return a matrix, sparse or not, as an array."""
     return np.asarray(matrix.todense() if hasattr(matrix, "todense") else matrix)
-
-
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, AggregationFamily) and isinstance(other, AggregationFamily):
-        return one.blocks == other.blocks and one.features.dimension == other.features.dimension
-    linear = isinstance(one, LinearFamily) and isinstance(other, LinearFamily)
-    return linear and one.dimension == other.dimension and one.norm_bound == other.norm_bound

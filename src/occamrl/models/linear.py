@@ -119,10 +119,6 @@ class AggregationFamily(Family):
         """The number of blocks of the partition."""
         return int(self.partition.max()) + 1
 
-    def refines(self, other: AggregationFamily) -> bool:
-        """Say whether every block lies in one of the other's."""
-        return bool((other.partition == other.partition[_first_of(self.partition)]).all())
-
     def members(self, draw: np.random.Generator, count: int) -> Sequence[Floats]:
         """Return members with uniformly drawn distributions."""
         sizes = self.features.blocks.size

@@ -40,7 +40,6 @@ import scipy.sparse as sp
 
 from occamrl.errors import FamilyError, ParameterError, ProbabilityError, ShapeError, require_integer, require_number
 from occamrl.models.features import FeatureMap
-from occamrl.models.features import pair_of_outcome as pair_of_outcome  # for callers that know it from here
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.problems.tables import has_table, smallest_range, table_of
 from occamrl.protocols import Floats

@@ -19,13 +19,13 @@ from occamrl.continuous.discretise import Refinement, Solution, as_actions, disc
 from occamrl.continuous.grid import Grid
 from occamrl.continuous.transitions import Driven, Transition, normal_rule, quantile_rule
 from occamrl.errors import ParameterError, as_floats, require_integer, require_integers, require_numbers
-from occamrl.problems.mdp import FiniteMDP
+from occamrl.problems.mdp import FiniteMDP, HasExamples, Small
 from occamrl.problems.operations import Unit
 from occamrl.protocols import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContinuousProblem(ABC):
+class ContinuousProblem(HasExamples, ABC):
     """A problem on a box.
 
     Parameters
@@ -206,6 +206,10 @@ class ContinuousInventory(ContinuousProblem):
 
     names: ClassVar[tuple[str, ...]] = tuple(DEMANDS)
     start: ClassVar[Sequence[float]] = (0.0,)  # an empty tank
+    small: ClassVar[Small] = (
+        {"resolution": 4, "horizon": 4, "nodes": 20},
+        {"resolution": 5, "horizon": 3, "mixture": ((10, 1.0),), "nodes": 9},
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -247,11 +251,6 @@ class ContinuousInventory(ContinuousProblem):
         for a, order in enumerate(self.action_grid):
             reward[:, a] = np.clip(self._account(stock[:, None], order, stock[None]), 0.0, 1.0)
         return FiniteMDP(transition=self.kernel, reward=reward, horizon=self.horizon, initial_state=0)
-
-    @classmethod
-    def examples(cls) -> Sequence[Self]:
-        """Small instances, for the contract checks."""
-        return [cls(resolution=4, horizon=4, nodes=20), cls(resolution=5, horizon=3, mixture=((10, 1.0),), nodes=9)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -358,6 +357,7 @@ class MountainCar(DisturbedProblem):
     names: ClassVar[tuple[str, ...]] = tuple(ENGINES)
     start: ClassVar[Sequence[float]] = (-0.5, 0.0)  # at rest in the valley
     action_grid: ClassVar[Sequence[float]] = (-1.0, 0.0, 1.0)  # back, nothing, ahead
+    small: ClassVar[Small] = ({"resolution": 4, "horizon": 4}, {"resolution": 3, "horizon": 3, "mixture": ((1, 1.0),)})
 
     @property
     def grid(self) -> Grid:
@@ -371,11 +371,6 @@ class MountainCar(DisturbedProblem):
     def reward(self, states: Floats, action: Floats) -> Floats:
         """Return 1 at the flag, falling to 0 at a distance of 0.3."""
         return np.clip(1.0 - (FLAG - states[:, 0]) / _NEAR, 0.0, 1.0)
-
-    @classmethod
-    def examples(cls) -> Sequence[Self]:
-        """Small instances, for the contract checks."""
-        return [cls(resolution=4, horizon=4), cls(resolution=3, horizon=3, mixture=((1, 1.0),))]
 
 
 def viscous(c: float, angle: Floats, speed: Floats) -> Floats:
@@ -461,6 +456,10 @@ class Pendulum(DisturbedProblem):
 
     names: ClassVar[tuple[str, ...]] = tuple(FRICTIONS)
     start: ClassVar[Sequence[float]] = (-np.pi, 0.0)  # hanging, at rest
+    small: ClassVar[Small] = (
+        {"resolution": 4, "horizon": 4},
+        {"resolution": 5, "horizon": 3, "torques": 2, "mixture": ((1, 1.0),)},
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -485,8 +484,3 @@ class Pendulum(DisturbedProblem):
         """Return 1 less the cost of Pendulum-v1 over its largest value."""
         cost = states[:, 0] ** 2 + 0.1 * states[:, 1] ** 2 + 0.001 * action[0] ** 2
         return np.asarray(1.0 - cost / _WORST)
-
-    @classmethod
-    def examples(cls) -> Sequence[Self]:
-        """Small instances, for the contract checks."""
-        return [cls(resolution=4, horizon=4), cls(resolution=5, horizon=3, torques=2, mixture=((1, 1.0),))]

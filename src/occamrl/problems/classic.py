@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from occamrl.errors import ParameterError, require_choice, require_integer, require_integers, require_number
-from occamrl.problems.mdp import FiniteMDP, read_only
+from occamrl.problems.mdp import FiniteMDP, HasExamples, Small, read_only
 from occamrl.protocols import Floats, Ints
 from occamrl.seeding import stream
 
@@ -25,7 +24,7 @@ _LARGEST_DIMENSION = 12
 
 
 @dataclass(frozen=True, kw_only=True)
-class WideTree:
+class WideTree(HasExamples):
     """Two steps, and only the first choice counts (Ayoub, Jia, Szepesvari, Wang and Yang, ICML 2020).
 
     State 0 leads to state 1 (action 0) or 2 (action 1). There, each of the two actions leads to one of the leaves of
@@ -39,6 +38,8 @@ class WideTree:
     """
 
     leaves: int = 4
+
+    small: ClassVar[Small] = ({}, {"leaves": 12})
 
     def __post_init__(self) -> None:
         require_integers(self, leaves=4)
@@ -59,14 +60,9 @@ class WideTree:
         reward[2] = 1.0
         return FiniteMDP(transition=transition, reward=reward, horizon=2, absorbing=range(3, states))
 
-    @classmethod
-    def examples(cls) -> Sequence[WideTree]:
-        """Small instances, for the contract checks."""
-        return [cls(), cls(leaves=12)]
-
 
 @dataclass(frozen=True, kw_only=True)
-class DeepSea:
+class DeepSea(HasExamples):
     """The deterministic DeepSea of bsuite (Osband et al., "Behaviour Suite for Reinforcement Learning", ICLR 2020).
 
     A diver starts at the top left of an N x N grid and sinks by one row a step, moving left or right as well. Moving
@@ -88,6 +84,8 @@ class DeepSea:
 
     size: int = 10
     randomize_actions: int | None = None
+
+    small: ClassVar[Small] = ({"size": 4}, {"size": 5, "randomize_actions": 1})
 
     def __post_init__(self) -> None:
         require_integers(self, size=1)
@@ -115,14 +113,9 @@ class DeepSea:
         table.append([[(1.0, size * size, 0.0)]] * 2)
         return FiniteMDP(outcomes=table, horizon=size)
 
-    @classmethod
-    def examples(cls) -> Sequence[DeepSea]:
-        """Small instances, for the contract checks."""
-        return [cls(size=4), cls(size=5, randomize_actions=1)]
-
 
 @dataclass(frozen=True, kw_only=True)
-class RandomMDP:
+class RandomMDP(HasExamples):
     """Rows of the kernel drawn from a Dirichlet distribution, rewards r(s, a) uniform in [0, 1].
 
     Parameters
@@ -145,6 +138,11 @@ class RandomMDP:
     concentration: float = 1.0
     successors: int | None = None
     seed: int = 0
+
+    small: ClassVar[Small] = (
+        {},
+        {"states": 9, "actions": 2, "horizon": 4, "concentration": 0.2, "successors": 3, "seed": 1},
+    )
 
     def __post_init__(self) -> None:
         require_integers(self, states=1, actions=1, horizon=1, seed=0)
@@ -170,14 +168,9 @@ class RandomMDP:
         sparse = csr_array((rows.ravel(), targets.ravel(), start), shape=(pairs, self.states))
         return FiniteMDP(transition=sparse, reward=reward, horizon=self.horizon)
 
-    @classmethod
-    def examples(cls) -> Sequence[RandomMDP]:
-        """Small instances, for the contract checks."""
-        return [cls(), cls(states=9, actions=2, horizon=4, concentration=0.2, successors=3, seed=1)]
-
 
 @dataclass(frozen=True, kw_only=True)
-class HardLinearMixture:
+class HardLinearMixture(HasExamples):
     """A ladder x_1, ..., x_{H+1} with a chance, at each rung, to fall onto x_{H+2}, the only state that pays.
 
     Zhou, Gu and Szepesvari, "Nearly Minimax Optimal Reinforcement Learning for Linear Mixture Markov Decision
@@ -223,6 +216,8 @@ class HardLinearMixture:
     gap: float | None = None
     shared: bool = True
     seed: int = 0
+
+    small: ClassVar[Small] = ({}, {"dimension": 3, "horizon": 4, "gap": 0.1, "shared": False, "seed": 1})
 
     def __post_init__(self) -> None:
         require_integers(self, dimension=2, horizon=2, episodes=1, seed=0)
@@ -290,11 +285,6 @@ class HardLinearMixture:
         transition = np.maximum(self.phi @ self.theta, 0.0)  # with the largest gap, a zero may round to -1e-18
         return FiniteMDP(transition=transition, reward=reward, horizon=self.horizon)
 
-    @classmethod
-    def examples(cls) -> Sequence[HardLinearMixture]:
-        """Small instances, for the contract checks."""
-        return [cls(), cls(dimension=3, horizon=4, gap=0.1, shared=False, seed=1)]
-
 
 class _Current(NamedTuple):
     """Swimming right: (down, stay, up) at the first, the middle and the last state; and the reward for staying home."""
@@ -313,7 +303,7 @@ _CURRENTS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class RiverSwim:
+class RiverSwim(HasExamples):
     """A chain of states; swimming left (action 0) is sure, swimming right (action 1) is not.
 
     The first state pays a little for swimming left, the last state 1 for swimming right, and nothing else pays.
@@ -333,6 +323,12 @@ class RiverSwim:
     states: int = 6
     horizon: int | None = None
     variant: str = "ayoub"
+
+    small: ClassVar[Small] = (
+        {"states": 3},
+        {"variant": "osband"},
+        {"states": 4, "horizon": 5, "variant": "statistical"},
+    )
 
     def __post_init__(self) -> None:
         require_choice("variant", self.variant, _CURRENTS)
@@ -358,14 +354,9 @@ class RiverSwim:
         horizon = default if self.horizon is None else self.horizon
         return FiniteMDP(transition=transition, reward=reward, horizon=horizon)
 
-    @classmethod
-    def examples(cls) -> Sequence[RiverSwim]:
-        """Small instances, for the contract checks."""
-        return [cls(states=3), cls(variant="osband"), cls(states=4, horizon=5, variant="statistical")]
-
 
 @dataclass(frozen=True, kw_only=True)
-class RiverZones:
+class RiverZones(HasExamples):
     """A chain; swimming left is sure, swimming right goes up or down with probabilities that depend on the zone alone.
 
     The first state pays a little for swimming left, the last one 1 for swimming right.
@@ -391,6 +382,8 @@ class RiverZones:
     partitions: tuple[int, ...] = (2, 4, 8, 24)
     left_reward: float = 0.005
     seed: int = 0
+
+    small: ClassVar[Small] = ({"states": 4, "horizon": 6, "zones": 2, "partitions": (1, 2, 4)},)
 
     def __post_init__(self) -> None:
         require_integers(self, states=2, horizon=1, zones=1, seed=0)
@@ -446,8 +439,3 @@ class RiverZones:
         reward = np.zeros((self.states, 2))
         reward[0, LEFT], reward[-1, RIGHT] = self.left_reward, 1.0
         return FiniteMDP(transition=self.phi @ self.theta, reward=reward, horizon=self.horizon)
-
-    @classmethod
-    def examples(cls) -> Sequence[RiverZones]:
-        """Small instances, for the contract checks."""
-        return [cls(states=4, horizon=6, zones=2, partitions=(1, 2, 4))]

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from occamrl.errors import ParameterError, require_choice, require_integer, require_integers, require_number
-from occamrl.problems.mdp import FiniteMDP, read_only
+from occamrl.problems.mdp import FiniteMDP, Small, read_only
 from occamrl.problems.operations import NestedClasses
 from occamrl.protocols import Floats
 
@@ -102,6 +102,8 @@ class PatchyIce(Lake):
     horizon: int = 60
     rows: int = SIDE
 
+    small: ClassVar[Small] = ({"horizon": 24, "rows": 4}, {"slip": (0.0, 1.0 / 3.0), "horizon": 30, "rows": 4})
+
     def __post_init__(self) -> None:
         require_integers(self, horizon=1, rows=2)
         if self.rows > SIDE:
@@ -155,11 +157,6 @@ class PatchyIce(Lake):
         """The problem; episodes start in the upper left corner."""
         return self._mdp(self.reward, self.horizon)
 
-    @classmethod
-    def examples(cls) -> Sequence[PatchyIce]:
-        """Small instances, for the contract checks."""
-        return [cls(horizon=24, rows=4), cls(slip=(0.0, 1.0 / 3.0), horizon=30, rows=4)]
-
 
 @dataclass(frozen=True, kw_only=True)
 class FrozenLake(Lake):
@@ -181,6 +178,8 @@ class FrozenLake(Lake):
     map_name: str = "4x4"
     slip: tuple[int, int] = (10, 10)
     horizon: int | None = None
+
+    small: ClassVar[Small] = ({"horizon": 12}, {"slip": (3, 9), "horizon": 8})
 
     def __post_init__(self) -> None:
         require_choice("map_name", self.map_name, MAPS)
@@ -226,8 +225,3 @@ class FrozenLake(Lake):
     def mdp(self) -> FiniteMDP:
         """The problem; episodes start at S."""
         return self._mdp(self.reward, self.horizon or _HORIZONS[self.map_name], "".join(self.lake).index("S"))
-
-    @classmethod
-    def examples(cls) -> Sequence[FrozenLake]:
-        """Small instances, for the contract checks."""
-        return [cls(horizon=12), cls(slip=(3, 9), horizon=8)]

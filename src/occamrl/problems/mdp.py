@@ -19,7 +19,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, NoReturn, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -743,6 +743,20 @@ def as_mdp(problem: object) -> FiniteMDP:
     if not isinstance(found, FiniteMDP):
         raise ParameterError("mdp", got=type(problem).__name__, expected="a FiniteMDP, or a problem that has one")
     return found
+
+
+Small = Sequence[Mapping[str, Any]]
+
+
+class HasExamples:
+    """A problem whose small instances are listed by their parameters."""
+
+    small: ClassVar[Small]
+
+    @classmethod
+    def examples(cls) -> Sequence[Self]:
+        """Small instances, for the contract checks."""
+        return [cls(**parameters) for parameters in cls.small]
 
 
 class NoisyProblem:

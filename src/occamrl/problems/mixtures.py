@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from occamrl.errors import ParameterError, require_integers, require_number
-from occamrl.problems.mdp import FiniteMDP, read_only
+from occamrl.problems.mdp import FiniteMDP, HasExamples, Small, read_only
 from occamrl.protocols import Floats, Ints
 from occamrl.seeding import stream
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparseMixture:
+class SparseMixture(HasExamples):
     """Signed features that move probability between good and bad states.
 
     The first half of the states is good (rewards uniform in [0.6, 1]), the second bad (in [0, 0.4]). With a base law
@@ -68,6 +68,12 @@ class SparseMixture:
     seed: int = 0
     persistence: float = 0.0
     contrast: float = 0.9
+
+    small: ClassVar[Small] = (
+        {},
+        {"states": 5, "actions": 2, "horizon": 4, "dimension": 6, "nonzero": 4}
+        | {"gamma": 0.4, "norm": 1.5, "persistence": 0.5, "seed": 1},
+    )
 
     def __post_init__(self) -> None:
         require_integers(self, states=2, actions=1, horizon=1, dimension=1, nonzero=1, seed=0)
@@ -136,17 +142,9 @@ class SparseMixture:
         transition = np.maximum(self.phi @ self.theta, 0.0)  # with contrast 1, a zero may round to -1e-18
         return FiniteMDP(transition=transition, reward=reward, horizon=self.horizon)
 
-    @classmethod
-    def examples(cls) -> Sequence[SparseMixture]:
-        """Small instances, for the contract checks."""
-        small = cls(
-            states=5, actions=2, horizon=4, dimension=6, nonzero=4, gamma=0.4, norm=1.5, persistence=0.5, seed=1
-        )
-        return [cls(), small]
-
 
 @dataclass(frozen=True, kw_only=True)
-class SparseLadder:
+class SparseLadder(HasExamples):
     """theta = (1, eta) with eta in {0, +-gamma}^(d-1); class m has at most m - 1 non-zero entries of eta.
 
     Parameters
@@ -170,6 +168,11 @@ class SparseLadder:
     persistence: float = 0.5
     contrast: float = 0.95
     seed: int = 0
+
+    small: ClassVar[Small] = (
+        {"states": 4, "actions": 2, "horizon": 3, "dimension": 4, "most": 2, "nonzero": 1},
+        {"nonzero": 0},
+    )
 
     def __post_init__(self) -> None:
         require_integers(self, most=0, nonzero=0)
@@ -224,14 +227,9 @@ class SparseLadder:
         transition = np.maximum(self.phi @ self.theta, 0.0)
         return FiniteMDP(transition=transition, reward=self.mixture.mdp.known.base_reward, horizon=self.horizon)
 
-    @classmethod
-    def examples(cls) -> Sequence[SparseLadder]:
-        """Small instances, for the contract checks."""
-        return [cls(states=4, actions=2, horizon=3, dimension=4, most=2, nonzero=1), cls(nonzero=0)]
-
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryWalk:
+class MemoryWalk(HasExamples):
     """Go from place to place; an action changes the odds of the next one, and being in a place pays.
 
     The law of the next place depends on none, one or two of the places before. States are pairs (place before, place
@@ -256,6 +254,8 @@ class MemoryWalk:
     order: int = 1
     spread: float = 0.5
     seed: int = 0
+
+    small: ClassVar[Small] = tuple({"places": 2, "actions": 2, "horizon": 3, "order": order} for order in (0, 1, 2))
 
     def __post_init__(self) -> None:
         require_integers(self, places=2, actions=1, horizon=1, seed=0)
@@ -294,8 +294,3 @@ class MemoryWalk:
         pay = stream(self.seed, "memory_walk", "reward").uniform(size=self.places)
         reward = np.repeat(pay[np.arange(self.states) % self.places][:, None], self.actions, axis=1)
         return FiniteMDP(transition=transition, reward=reward, horizon=self.horizon)
-
-    @classmethod
-    def examples(cls) -> Sequence[MemoryWalk]:
-        """Small instances, for the contract checks."""
-        return [cls(places=2, actions=2, horizon=3, order=order) for order in (0, 1, 2)]

@@ -27,13 +27,13 @@ from occamrl.errors import (
     require_numbers,
     require_range,
 )
-from occamrl.problems.mdp import FiniteMDP, read_only
+from occamrl.problems.mdp import FiniteMDP, HasExamples, Small, read_only
 from occamrl.protocols import Floats
 
 _DIGITS = 12  # parameters that agree to this many digits are one hypothesis
 
 
-class NestedClasses(ABC):
+class NestedClasses(HasExamples, ABC):
     """A problem that says what each class adds to those before it; ``Ladder.of_problem`` makes the ladder."""
 
     @abstractmethod
@@ -295,6 +295,10 @@ class LostSales(ShelfProblem):
     demand: str = "poisson"
 
     rung_names: ClassVar[tuple[str, ...]] = ("Poisson", "+ negative binomial", "+ two kinds of day", "+ any on a grid")
+    small: ClassVar[Small] = (
+        {"shelf": 5, "horizon": 4},
+        {"shelf": 5, "horizon": 3, "order_step": 2, "fixed": 0.5, "demand": "other"},
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -345,11 +349,6 @@ class LostSales(ShelfProblem):
         """Return one problem per class."""
         return [cls(demand=demand) for demand in DEMANDS]
 
-    @classmethod
-    def examples(cls) -> Sequence[Self]:
-        """Small instances, for the contract checks."""
-        return [cls(shelf=5, horizon=4), cls(shelf=5, horizon=3, order_step=2, fixed=0.5, demand="other")]
-
 
 DAYS = 7  # Monday is 0
 _PATTERNS = (  # by class: which of its means each day has
@@ -386,6 +385,7 @@ class WeekdayInventory(ShelfProblem):
     fixed: float = 3.0
 
     rung_names: ClassVar[tuple[str, ...]] = ("one mean", "weekend", "Saturday, Sunday", "Monday, Friday too")
+    small: ClassVar[Small] = ({"means": (1.0,) * 7, "levels": (1.0, 2.0), "shelf": 2, "order_step": 1, "horizon": 4},)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -439,11 +439,6 @@ class WeekdayInventory(ShelfProblem):
         )
         return [cls(means=week) for week in weeks]
 
-    @classmethod
-    def examples(cls) -> Sequence[Self]:
-        """Small instances, for the contract checks."""
-        return [cls(means=(1.0,) * 7, levels=(1.0, 2.0), shelf=2, order_step=1, horizon=4)]
-
 
 PHASES = 3
 CLOSED, OPEN = 0, 1
@@ -486,6 +481,7 @@ class QueueAdmission(PracticalProblem):
     actions: ClassVar[int] = 2  # closed and open
     unit_name: ClassVar[str] = "minutes of waiting"
     rung_names: ClassVar[tuple[str, ...]] = ("the same in all phases", "arrivals by phase", "services by phase too")
+    small: ClassVar[Small] = ({"room": 2, "horizon": 5},)
 
     def __post_init__(self) -> None:
         require_integers(self, room=1, horizon=1)
@@ -548,11 +544,6 @@ class QueueAdmission(PracticalProblem):
             cls(arrivals=(0.1, 0.2, 0.4), services=(0.2, 0.3, 0.1)),
         ]
 
-    @classmethod
-    def examples(cls) -> Sequence[Self]:
-        """Small instances, for the contract checks."""
-        return [cls(room=2, horizon=5)]
-
 
 KEEP, REPLACE = 0, 1
 _FIRST = (0.02, 0.05, 0.1, 0.2, 0.3)  # hazards of a new machine
@@ -592,6 +583,7 @@ class MachineReplacement(PracticalProblem):
 
     actions: ClassVar[int] = 2  # keep and replace
     rung_names: ClassVar[tuple[str, ...]] = ("constant", "linear", "monotone")
+    small: ClassVar[Small] = ({"oldest": 2, "stretch": 1, "horizon": 6, "hazard": (0.1, 0.2, 0.4)},)
 
     def __post_init__(self) -> None:
         require_integers(self, oldest=1, stretch=1, horizon=1)
@@ -639,11 +631,6 @@ class MachineReplacement(PracticalProblem):
         wears_out = np.where(age < 8, 0.02, 0.4)
         return [cls(), cls(hazard=tuple(0.02 + 0.03 * age)), cls(hazard=tuple(wears_out))]
 
-    @classmethod
-    def examples(cls) -> Sequence[Self]:
-        """Small instances, for the contract checks."""
-        return [cls(oldest=2, stretch=1, horizon=6, hazard=(0.1, 0.2, 0.4))]
-
 
 LEVELS = (0.05, 0.3, 0.6, 0.9)  # the probabilities of a sale that curves are made of
 
@@ -668,6 +655,8 @@ class Pricing(NestedClasses):
     prices: int = 8
     horizon: int = 20
     demand: tuple[float, ...] = (0.9, 0.9, 0.9, 0.9, 0.3, 0.3, 0.05, 0.05)
+
+    small: ClassVar[Small] = ({"stock": 2, "prices": 3, "horizon": 4, "demand": (0.9, 0.3, 0.3)},)
 
     def __post_init__(self) -> None:
         require_integers(self, stock=1, prices=1, horizon=1)
@@ -718,11 +707,6 @@ class Pricing(NestedClasses):
         return FiniteMDP(
             transition=self.phi @ self.theta, reward=reward, horizon=self.horizon, initial_state=self.stock
         )
-
-    @classmethod
-    def examples(cls) -> Sequence[Pricing]:
-        """Small instances, for the contract checks."""
-        return [cls(stock=2, prices=3, horizon=4, demand=(0.9, 0.3, 0.3))]
 
 
 def _rounded(curves: Floats) -> Floats:

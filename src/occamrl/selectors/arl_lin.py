@@ -73,8 +73,7 @@ from occamrl.errors import ParameterError, require_number
 from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width, farthest
 from occamrl.learners.rewards import Rewards
 from occamrl.learners.ucrl_vtr_lin import SMALLEST_LEVEL, LinearStatistics, UCRLVTRLin
-from occamrl.models.features import FeatureMap
-from occamrl.models.simulators import pair_of_outcome
+from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.protocols import Floats, Known, Phase, PhaseOutcome, Selector
 from occamrl.selectors.support_search import detection_limits, log_price, sharp_support
 
