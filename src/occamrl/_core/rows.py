@@ -161,8 +161,8 @@ class FeatureView(NamedTuple):
     kind: int
     dimension: int
     outcomes: Outcomes
-    index: Ints
-    entry: Floats
+    places: Ints
+    entries: Floats
 
 
 @view
@@ -182,7 +182,7 @@ def row_of(
     low, high = fill_target(features.outcomes, sa, values, target)
     middle, spread = weigh(weighted, low, high, target, start[sa + 1] - start[sa])
     if spread > 0.0:
-        feature_vector(features.kind, features.dimension, start, features.index, features.entry, sa, target, x)
+        feature_vector(features.kind, features.dimension, start, features.places, features.entries, sa, target, x)
     return middle, spread
 
 

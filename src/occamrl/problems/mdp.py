@@ -236,6 +236,7 @@ def _spread(cell: Ints, value: Floats, cells: Ints) -> Floats:
 
 def _matrices(transition: Any, horizon: int) -> list[Any]:
     """Return P[s, a, s'], P[h, s, a, s'], a sparse matrix (S*A, S) or a sequence of H of these as sparse matrices."""
+    matrices: list[Any]
     if sp.issparse(transition):
         matrices = [transition]
     elif isinstance(transition, Sequence) and any(sp.issparse(matrix) for matrix in transition):
