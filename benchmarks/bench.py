@@ -35,7 +35,7 @@ import scipy.sparse
 from numpy.typing import NDArray
 
 import occamrl as orl
-from benchmarks import plain_numpy
+from benchmarks import oracle
 from occamrl.problems.classic import RiverSwim
 from occamrl.problems.mixtures import SparseMixture
 
@@ -75,7 +75,7 @@ class LinearCase:
 
     def run_numpy(self, episodes: int) -> object:
         """Run the same algorithm in plain NumPy."""
-        return plain_numpy.ucrl_vtr_lin(
+        return oracle.ucrl_vtr_lin(
             self.phi,
             self.reward,
             self.transition,
@@ -106,7 +106,7 @@ class FamilyCase:
 
     def run_numpy(self, episodes: int) -> object:
         """Run the same algorithm in plain NumPy."""
-        return plain_numpy.ucrl_vtr(
+        return oracle.ucrl_vtr(
             self.kernels,
             self.reward,
             self.kernels[0],
@@ -225,7 +225,7 @@ def compare(quick: bool) -> None:
         ("577 kernels S=6 A=4 H=20", family, 1_000 // short, 1_000 // short),
         ("577 kernels S=6 A=4 H=20", replace(family, replan=LAZY), 1_000 // short, 1_000 // short),
     ]
-    say("1. Against plain NumPy (benchmarks/plain_numpy.py): microseconds per episode")
+    say("1. Against plain NumPy (benchmarks/oracle.py): microseconds per episode")
     say("   every: plans before each episode; lazy: replan=0.2, at the same K for both;")
     say("   'to every' compares the package with NumPy planning before each episode")
     say()

@@ -17,7 +17,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from occamrl.cli import agents, told
+from occamrl.cli import agents, as_data
 from occamrl.envs.ladder_file import read_ladder
 from occamrl.envs.wrapper import FiniteEnvironment
 from occamrl.running.run import learn
@@ -77,7 +77,7 @@ def study(case: Case, seeds: int, episodes: int | None) -> None:
     print(f"\n{case.name}: classes of {spec.ladder.sizes} models, the right one is {right}\n  {case.command}")
     for name, agent in agents(spec, environment, delta=0.05, safe=False, compare=case.regret).items():
         played = [
-            told(learn(agent, environment, episodes=episodes or case.episodes, seed=seed), spec)
+            as_data(learn(agent, environment, episodes=episodes or case.episodes, seed=seed), spec)
             for seed in range(seeds)
         ]
         regret = [each["regret"] for each in played]

@@ -224,7 +224,7 @@ def _notice(place: Folder, path: Path) -> str:
 
 # ----------------------------------------------------------------------------------------------------------- storage
 def storage_study(work: Path, points: tuple[str, ...] = faults.POINTS[:4]) -> dict[str, Any]:
-    """Fail at every point of every write with three errors; raise unless it is told, and mended by another try."""
+    """Fail at every point of every write with three errors; raise unless it is reported, and fixed by another try."""
     spec = write_spec(work, episodes=3_000, seeds=1)
     experiment = Experiment.from_toml(spec)
     whole = work / "whole"
@@ -235,14 +235,14 @@ def storage_study(work: Path, points: tuple[str, ...] = faults.POINTS[:4]) -> di
         for point in points:
             for number in (errno.ENOSPC, errno.EACCES, errno.EROFS):
                 folder = work / f"storage-{cases}"
-                _fail_then_mend(folder, experiment, f"{point} {name} {errno.errorcode[number]} 1", number)
+                _fail_then_fix(folder, experiment, f"{point} {name} {errno.errorcode[number]} 1", number)
                 if tables(folder) != reference or strays(folder):
                     raise AssertionError(f"{folder}: {point} {name} {number} left something behind")
                 cases += 1
-    return {"cases": cases, "told and mended": cases}
+    return {"cases": cases, "reported and fixed": cases}
 
 
-def _fail_then_mend(folder: Path, experiment: Experiment, fault: str, number: int) -> None:
+def _fail_then_fix(folder: Path, experiment: Experiment, fault: str, number: int) -> None:
     """Play with a fault in this process, then without."""
     place = Folder(folder)
     folder.mkdir()

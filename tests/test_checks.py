@@ -285,7 +285,7 @@ class Objects(Phases):
 
 def test_broken_selectors_are_caught() -> None:
     check_selector(Phases(), RANDOM_START)
-    with pytest.raises(ContractError, match=r"(same seed|two halves|checkpoint|step-by-step)"):
+    with pytest.raises(ContractError, match=r"(same seed|two halves|checkpoint|teach the same)"):
         check_selector(Elsewhere(), RANDOM_START)
     with pytest.raises(CheckpointError, match="Generator"):
         check_selector(Objects(), RANDOM_START)

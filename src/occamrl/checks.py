@@ -16,35 +16,37 @@ from typing import Any, TypeVar
 import numpy as np
 
 from occamrl import seeding
-from occamrl._core.loop import draw_outcome, draw_start
-from occamrl._core.rng import draw_reward, fill_uniforms
-from occamrl._core.rows import RowTable
+from occamrl._core.loop import PLANNED, draw_episode, draw_first_state
 from occamrl.errors import ContractError, FamilyError, ParameterError
 from occamrl.learners.rewards import RewardsPerPair
+from occamrl.learners.ucrl_vtr import FiniteState
 from occamrl.models.family import Family, Rows, sample_rows
 from occamrl.models.finite import FiniteFamily
 from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import Agent, Floats, Known, Learner, Problem, Selector
-from occamrl.running.environments import Interaction
+from occamrl.protocols import Agent, EpisodeLearner, Floats, Known, Learner, Problem, Selector
+from occamrl.running.phases import PhaseWalk
 from occamrl.running.result import Result
 from occamrl.running.run import run
-from occamrl.running.storage import load_checkpoint, save_checkpoint
 
 _EPISODES = 150  # past the first second look at dropped kernels
 
 
-def check_learner(learner: Learner, mdp: FiniteMDP | Problem, *, episodes: int = _EPISODES, seed: int = 0) -> None:
+def check_learner(
+    learner: Learner | EpisodeLearner, mdp: FiniteMDP | Problem, *, episodes: int = _EPISODES, seed: int = 0
+) -> None:
     """Check a learner on a problem.
 
-    Its state is a NamedTuple of arrays; the same seed gives the same bits; one run equals two halves; the fused loop
-    equals the step-by-step interaction; regret is never negative; a checkpoint restores everything. A learner that
-    offers unknown rewards and one kernel per step is checked with these as well.
+    Its state is made of arrays; the same seed gives the same bits; one run equals two halves; one loop equals one
+    episode at a time; regret is never negative; a checkpoint restores everything. A learner that offers unknown rewards
+    and one kernel per step is checked with these as well.
     """
     mdp = as_mdp(mdp)
-    _require(isinstance(learner, Learner), "a learner has model(known), begin(known) and reserve(state, episodes)")
-    for each in (learner, *extensions(learner)):
+    has = "a learner has model(known), begin(known) and reserve(state, episodes), or begin, plan and learn"
+    _require(isinstance(learner, (Learner, EpisodeLearner)), has)
+    compiled = [learner, *extensions(learner)] if isinstance(learner, Learner) else [learner]
+    for each in compiled:
         state = each.begin(mdp.known)
-        _require(all(True for _ in _arrays(state)), "a state is a NamedTuple of arrays")
+        _require(all(True for _ in _arrays(state)), "a state is made of arrays")
         _check_agent(each, mdp, episodes, seed)
 
 
@@ -207,32 +209,30 @@ def _check_agent(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> None
     _same_state(half.state, kept, "continuing leaves the earlier result as it was")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "checkpoint.npz"
-        save_checkpoint(half, path)
-        loaded = load_checkpoint(agent, mdp, path)
+        half.save(path)
+        loaded = Result.load(path, agent, mdp)
     rest = run(agent, mdp, episodes=episodes - episodes // 2, progress=False, continue_from=loaded)
     _same(whole, rest, "a run resumed from a checkpoint equals one that was never interrupted")
-    stepped = step_by_step(agent, mdp, episodes, seed)
-    _same_state(whole.state, stepped.walk.state, "the fused loop equals the step-by-step interaction")
-    _require(stepped.walk.rows[-1]["plans"] == whole.walk.rows[-1]["plans"], "both make the same plans")
+    walk = episode_by_episode(agent, mdp, episodes, seed)
+    _same_state(whole.state, walk.state, "one loop equals one episode at a time")
+    _require(walk.rows[-1]["plans"] == whole.walk.rows[-1]["plans"], "both make the same plans")
 
 
-def step_by_step(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> Interaction:
-    """Play by hand what ``run`` plays in one loop: same random numbers, one call at a time."""
-    truth = mdp.truth
-    interaction = Interaction(agent, mdp.known, seed=seed)
-    environment_key = seeding.key(seed, "environment")
-    uniforms = np.zeros(mdp.horizon + 1 + (mdp.horizon + 1) % 2)
+def episode_by_episode(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> PhaseWalk:
+    """Play as in an environment what ``run`` plays in one loop: same random numbers, two calls an episode."""
+    truth, horizon, walk = mdp.truth, mdp.horizon, PhaseWalk(agent, mdp.known)
+    environment_key, agent_key = seeding.key(seed, "environment"), seeding.key(seed, "agent")
+    uniforms, policy = np.zeros(horizon + 1 + (horizon + 1) % 2), np.zeros((horizon, mdp.states), dtype=np.int64)
+    path, actions = np.zeros(horizon + 1, dtype=np.int64), np.zeros(horizon, dtype=np.int64)
+    bonus, rewards = np.zeros(horizon), np.zeros(horizon)
     for episode in range(episodes):
-        fill_uniforms(environment_key, episode, uniforms)
-        s = int(draw_start(truth, uniforms[0]))
-        interaction.begin(s)
-        for h in range(mdp.horizon):
-            pair = s * mdp.actions + interaction.act()
-            o = draw_outcome(truth, h, pair, uniforms[h + 1])
-            s, bonus = int(truth.outcomes.next_state[o]), float(truth.outcomes.bonus[o])
-            reward = draw_reward(truth.noise, o, truth.base_reward[pair] + bonus, environment_key, episode, h)
-            interaction.record_bonus(bonus, s, reward=float(reward))
-    return interaction
+        path[0] = draw_first_state(truth.initial_cumulative, environment_key, episode, uniforms)
+        walk.player.reserve(1)
+        news = walk.player.open(int(path[0]), agent_key, episode, policy)
+        draw_episode(truth, environment_key, episode, uniforms, policy, path, actions, bonus, rewards)
+        total = walk.player.close(np.zeros(mdp.states * mdp.actions), path, bonus, rewards, policy, horizon, False)
+        walk.advance(int(bool(news & PLANNED)), np.array([total]), np.array([np.nan]))
+    return walk
 
 
 def _require(holds: bool, clause: str) -> None:
@@ -244,14 +244,19 @@ def _arrays(state: Any, path: str = "state") -> Iterator[tuple[str, np.ndarray[A
     """Walk through the arrays of a state."""
     if isinstance(state, np.ndarray):
         yield path, state
-    elif isinstance(state, RowTable):  # how much room it has depends on how a run is cut into pieces
-        for name in ("key", "visits", "target_sum"):
-            yield f"{path}.{name}", getattr(state, name)[: state.used[0]]
+    elif isinstance(state, FiniteState):  # how much room it has depends on how a run is cut into pieces
+        for number, part in enumerate(state.arrays()):
+            yield f"{path}[{number}]", part
     elif isinstance(state, tuple) and hasattr(state, "_fields"):
         for name in state._fields:
             yield from _arrays(getattr(state, name), f"{path}.{name}")
+    elif isinstance(state, dict):
+        for name, part in state.items():
+            yield from _arrays(part, f"{path}.{name}")
+    elif isinstance(state, (bool, int, float, np.generic)):  # in the state of a learner in plain NumPy
+        yield path, np.asarray(state)
     else:
-        raise ContractError(f"broken contract: a state is a NamedTuple of arrays, but {path} is {type(state).__name__}")
+        raise ContractError(f"broken contract: a state is made of arrays, but {path} is {type(state).__name__}")
 
 
 def _same_state(one: Any, other: Any, clause: str) -> None:

@@ -2,51 +2,331 @@
 
 Exit codes: 0 all is well; 1 some cells failed, something is damaged or could not be written; 2 bad input; 130 stopped
 by Ctrl-C. `select` also has 3 (not enough data) and 4 (no class of the ladder explains them).
+
+Lines or JSON go to standard output; an error is one message and an exit code. What a command needs is imported when it
+is called, so that `--help` does not wait for it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
+import inspect
 import json
 import os
 import shlex
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import gymnasium as gym
-import numpy as np
 import typer
 
 from occamrl import __version__
-from occamrl.analysis.preflight import Preflight, preflight
-from occamrl.envs.ladder_file import LadderSpec, read_ladder
-from occamrl.envs.wrapper import FiniteEnvironment
-from occamrl.errors import InvalidInput, OccamRLError, ParameterError, require_choice
-from occamrl.learners.rewards import BOUNDS
-from occamrl.protocols import Agent
-from occamrl.running.result import Learned
-from occamrl.running.run import learn as learn_in
-from occamrl.selectors.arl_gen import ARLGen
-from occamrl.selectors.references import largest, oracle, smallest
+from occamrl.errors import InvalidInput, OccamRLError, ParameterError, RecordError, SpecError, require_choice
 
 if TYPE_CHECKING:
-    from occamrl.experiments.execution import Experiment
+    import gymnasium as gym
 
+    from occamrl.analysis.preflight import Preflight
+    from occamrl.envs.ladder_file import LadderSpec
+    from occamrl.envs.wrapper import FiniteEnvironment
+    from occamrl.experiments.execution import Experiment, Options
+    from occamrl.protocols import Agent
+    from occamrl.running.result import Result
 
-# ----------------------------------------------------------------------------------------------------
-# What ``occamrl learn`` does: an environment and a ladder of models in, a verdict out.
-
-
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+UNDECIDED = {"not enough data": 3, "outside": 4}  # verdicts of `select` that name no class
 _FEW = 12  # kernels of each class that the preflight tries: a second or two at most
 
+Folder_ = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of an experiment.")]
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable output, JSON lines on standard output.")]
 
-def import_modules(names: Sequence[str]) -> None:
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Occam's razor for reinforcement learning.")
+
+
+@contextlib.contextmanager
+def reported_errors(as_json: bool = False) -> Iterator[None]:
+    """Turn the package's errors into one message and an exit code; for a program, also into a line of JSON."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except OccamRLError as error:
+        for line in str(error).splitlines():
+            tell(line)
+        if as_json:
+            faults = {"faults": [asdict(fault) for fault in error.faults]} if isinstance(error, SpecError) else {}
+            with contextlib.suppress(OSError):  # the message has been written, the code will be
+                print_lines({"event": "error", "kind": type(error).__name__, "text": str(error), **faults})
+        bad = isinstance(error, InvalidInput) and not isinstance(error, RecordError)
+        raise typer.Exit(BAD_INPUT if bad else FAILED) from error
+    except OSError as error:  # of standard output; those of our own files are StorageErrors
+        if not isinstance(error, BrokenPipeError):  # whoever reads has gone: nobody is left to tell
+            tell(f"the system refused: {error}")
+        try:
+            sys.stdout.flush()
+        except OSError:  # lead it nowhere: Python would try once more when it ends, and complain
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)
+        raise typer.Exit(FAILED) from error
+
+
+def tell(line: str) -> None:
+    """Print a line for people on standard error; what cannot be said there is not worth an error of its own."""
+    from occamrl.experiments.display import printable
+
+    with contextlib.suppress(OSError):
+        typer.echo(printable(line), err=True)
+
+
+def print_lines(lines: list[str] | dict[str, Any]) -> None:
+    """Print lines for people, or data as one line of JSON."""
+    from occamrl.experiments.display import printable
+
+    if isinstance(lines, dict):
+        sys.stdout.write(json.dumps(lines) + "\n")
+        sys.stdout.flush()
+    else:
+        for line in lines:
+            typer.echo(printable(line))
+
+
+def _run_options(
+    *,
+    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per processor.")] = None,
+    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, tcp://host:8786.")] = None,
+    checkpoint_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints of a cell.")] = 30.0,
+    silence: Annotated[float, typer.Option(min=1.0, help="Seconds without news until a worker is ended.")] = 600.0,
+) -> Any:
+    """Return the options (of `execute`) that `run` and `resume` have in common."""
+    from occamrl.experiments.execution import Options
+
+    return Options(workers, scheduler, max(checkpoint_every, 1e-3), silence)
+
+
+def _with_run_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of :func:`_run_options`, and hand them to it as ``options``."""
+    own, shared = (inspect.signature(each, eval_str=True).parameters for each in (command, _run_options))
+    parameters = {**own, **shared}
+    del parameters["options"]
+
+    @functools.wraps(command)
+    def wrapped(as_json: bool = False, **given: Any) -> None:
+        with reported_errors(as_json):
+            options = _run_options(**{name: given.pop(name) for name in shared})
+            command(**given, as_json=as_json, options=options)
+
+    wrapped.__annotations__ = {name: each.annotation for name, each in parameters.items()}
+    wrapped.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]  # as PEP 362 says
+    return wrapped
+
+
+@app.command()
+@_with_run_options
+def run(
+    *,
+    spec: Annotated[str, typer.Argument(help="A TOML file, or the name of a shipped spec (see `occamrl list`).")],
+    out: Annotated[Path, typer.Option(help="Directory; created if missing, resumed if it holds this experiment.")],
+    as_json: Json = False,
+    options: Any,
+) -> None:
+    """Run an experiment, or what is left of it."""
+    from occamrl.experiments.execution import Experiment
+
+    _execute(out, options, as_json, Experiment.from_toml(spec))
+
+
+@app.command()
+@_with_run_options
+def resume(*, folder: Folder_, as_json: Json = False, options: Any) -> None:
+    """Go on with an experiment that was stopped, killed, or had cells that failed."""
+    _execute(folder, options, as_json, None)
+
+
+def _execute(path: Path, options: Options, as_json: bool, experiment: Experiment | None) -> None:
+    from occamrl.experiments.display import choose
+    from occamrl.experiments.execution import execute
+    from occamrl.experiments.records import Folder
+
+    with choose(as_json) as display:
+        tally = execute(Folder(path), options, display, experiment)
+        finished = tally.done + tally.earlier
+        display({"event": "end", "finished": finished, "failed": len(tally.failed), "stopped": tally.stopped})
+    name = shlex.quote(str(path))  # to be pasted into a shell
+    if tally.stopped:
+        tell(f"Stopped. Go on with: occamrl resume {name}")
+        raise typer.Exit(INTERRUPTED)
+    if not as_json:
+        tell(f"{finished} cells finished, {len(tally.failed)} failed: {path}")
+    if tally.failed:
+        tell(f"See why with: occamrl status {name}; try again with: occamrl resume {name}")
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def status(folder: Folder_, as_json: Json = False) -> None:
+    """Say how far an experiment is."""
+    with reported_errors(as_json):
+        from occamrl.experiments import display, records
+
+        now, holder = records.status(folder), records.holder_of(folder / "lock")
+        print_lines(display.as_data(now, holder) if as_json else display.lines(now, holder))
+        if now.damaged:
+            raise typer.Exit(FAILED)
+
+
+@app.command()
+def verify(
+    folder: Folder_,
+    quarantine: Annotated[bool, typer.Option(help="Move damaged cells to DIR/quarantine.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Compare every byte with its digest, put damaged cells aside and say how to run them again."""
+    with reported_errors(as_json):
+        from occamrl.experiments import display, records
+
+        records.Folder(folder).experiment()
+        with records.FolderLock(folder / "lock") if quarantine else contextlib.nullcontext():
+            found = records.verify(folder, quarantine=quarantine)
+        data = {"damaged": [asdict(damage) for damage in found]}
+        print_lines(data if as_json else display.damage_lines(found, folder))
+        if found:
+            raise typer.Exit(FAILED)
+
+
+@app.command()
+def select(
+    log: Annotated[str, typer.Argument(help="A Parquet file, or minari:ID for a local Minari dataset.")],
+    ladder: Annotated[str, typer.Option(metavar="SPEC", help="A TOML file of models, or a shipped ladder.")],
+    delta: Annotated[float, typer.Option(help="Probability of rejecting the right class, at most.")] = 0.05,
+    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the spec's.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say how rich a model logged episodes ask for. Exit code 3: not enough data; 4: no class explains them."""
+    with reported_errors(as_json):
+        from occamrl.envs.ladder_file import read_ladder
+        from occamrl.logs.log import read_log
+        from occamrl.logs.select import select as test
+
+        found = test(read_log(log), read_ladder(ladder, horizon=horizon), delta=delta)
+        print_lines(found.as_data() if as_json else str(found).splitlines())
+        if found.verdict in UNDECIDED:
+            raise typer.Exit(UNDECIDED[found.verdict])
+
+
+@app.command()
+def report(
+    folder: Folder_,
+    out: Annotated[Path | None, typer.Option(help="The page; by default DIR/report.html.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Directory for PDF, SVG and PNG of every plot.")] = None,
+) -> None:
+    """Write one self-contained HTML page about an experiment."""
+    with reported_errors():
+        from occamrl.report.page import write_report
+
+        typer.echo(write_report(folder, out, figures))
+
+
+@app.command()
+def watch(
+    folder: Folder_,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: any that is free.")] = 0,
+) -> None:
+    """Serve the page on this machine while cells run."""
+    with reported_errors():
+        from occamrl.report.watch import serve
+
+        serve(folder, port)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Directory for the figure.")] = Path("demo"),
+    show: Annotated[bool, typer.Option(help="Open the figure when there is a desktop.")] = True,
+) -> None:
+    """Run the learners on built-in problems; print a table and draw a figure."""
+    with reported_errors():
+        from occamrl.demo import demonstrate, open_file
+
+        path = demonstrate(out, typer.echo)
+        if show:
+            open_file(path)
+
+
+@app.command("list")
+def list_names(as_json: Json = False) -> None:
+    """List the problems, families, learners, selectors, specs and ladders that are found."""
+    with reported_errors(as_json):
+        from occamrl import registry
+        from occamrl.envs.ladder_file import shipped_ladders
+        from occamrl.experiments.spec import shipped
+
+        kinds = ("problems", "families", "learners", "selectors")
+        found: dict[str, list[str]] = {kind: sorted(getattr(registry, kind)()) for kind in kinds}
+        found["specs"], found["ladders"] = shipped(), shipped_ladders()
+        print_lines(found if as_json else [f"{kind}: {', '.join(names)}" for kind, names in found.items()])
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    with reported_errors():
+        typer.echo(__version__)
+
+
+@app.command()
+def learn(
+    env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="A registered Gymnasium environment.")],
+    ladder: Annotated[str, typer.Option(help="A TOML file of models, or the name of a shipped ladder.")],
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes, in all.")],
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")] = None,
+    options: Annotated[list[str] | None, typer.Option("--with", help="key=value for the environment.")] = None,
+    modules: Annotated[list[str] | None, typer.Option("--import", help="Import a module that registers it.")] = None,
+    delta: Annotated[float, typer.Option(help="How often the verdict may be wrong.")] = 0.05,
+    rewards: Annotated[
+        str | None,
+        typer.Option(help="known, or estimated: bernstein, hoeffding; instead of the ladder's."),
+    ] = None,
+    kernel: Annotated[str | None, typer.Option(help="stationary or per_step, instead of the ladder's.")] = None,
+    safe: Annotated[bool, typer.Option(help="Be optimistic over all models that are left.")] = False,
+    compare: Annotated[bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")] = False,
+    checkpoint: Annotated[Path | None, typer.Option(help="Save there, and go on from there.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Learn in a Gymnasium environment and say which rung of a ladder of models it needs."""
+    with reported_errors(as_json):
+        from occamrl.envs.ladder_file import read_ladder
+        from occamrl.envs.wrapper import FiniteEnvironment
+        from occamrl.learners.rewards import BOUNDS
+        from occamrl.running.run import learn as learn_in
+
+        _import_modules(modules or ())
+        if rewards is not None:
+            require_choice("--rewards", rewards, ("known", *BOUNDS))
+        estimate = {"per_pair": rewards} if rewards in BOUNDS else rewards
+        spec = read_ladder(ladder, horizon=horizon, rewards=estimate, kernel=kernel)
+        env = _make_environment(env_id, options or ())
+        environment = FiniteEnvironment(env, known=spec.known, reward_range=tuple(spec.rewards))
+        everybody = agents(spec, environment, delta=delta, safe=safe, compare=compare)  # checks delta
+        found = _quick_preflight(spec, environment, episodes=episodes, delta=delta)
+        if not as_json:
+            tell(_forecast(found, spec, environment, safe=safe))
+        for name, agent in everybody.items():
+            path = checkpoint if name == "ARL-GEN" else None
+            result = learn_in(agent, environment, episodes=episodes, seed=seed, checkpoint=path)
+            about = {"agent": name, **as_data(result, spec)}
+            if name == "ARL-GEN" and found is not None:
+                about |= {"blind_pairs": len(found.blind), "pairs_tried": found.pairs_tried}
+            print_lines(about if as_json else _lines(about))
+
+
+def _import_modules(names: Sequence[str]) -> None:
     """Import the modules that the user named, which may register environments; also from the current folder."""
     if names and "" not in sys.path:  # the installed command does not look there, `python -m occamrl` does
         sys.path.insert(0, "")
@@ -58,8 +338,10 @@ def import_modules(names: Sequence[str]) -> None:
             raise ParameterError("--import", got=got, expected="a module that can be imported") from error
 
 
-def make_environment(identifier: str, options: Sequence[str]) -> gym.Env[Any, Any]:
+def _make_environment(identifier: str, options: Sequence[str]) -> gym.Env[Any, Any]:
     """Return the registered environment of that name; ``options`` are ``key=value`` with values as in TOML."""
+    import gymnasium as gym
+
     if ":" in identifier:
         raise ParameterError("ENV_ID", got=identifier, expected="a name without a module; import that with --import")
     parameters: dict[str, Any] = {}
@@ -85,6 +367,9 @@ def agents(
     spec: LadderSpec, environment: FiniteEnvironment, *, delta: float, safe: bool, compare: bool
 ) -> dict[str, Agent]:
     """Return who is to learn, by name: ARL-GEN, and what it is compared with."""
+    from occamrl.selectors.arl_gen import ARLGen
+    from occamrl.selectors.references import largest, oracle, smallest
+
     options: dict[str, Any] = {"delta": delta, **spec.options}
     found: dict[str, Agent] = {"ARL-GEN": ARLGen(ladder=spec.ladder, safe=safe, **options)}
     if compare:
@@ -96,60 +381,23 @@ def agents(
     return found
 
 
-def learn_and_tell(
-    identifier: str,
-    ladder: str | Path,
-    *,
-    episodes: int,
-    seed: int = 0,
-    horizon: int | None = None,
-    options: Sequence[str] = (),
-    modules: Sequence[str] = (),
-    delta: float = 0.05,
-    rewards: str | None = None,
-    kernel: str | None = None,
-    safe: bool = False,
-    compare: bool = False,
-    checkpoint: Path | None = None,
-    progress: bool | None = None,
-    tell: Callable[[str], None] | None = None,
-) -> Iterator[dict[str, Any]]:
-    """Learn, and yield what came of each agent as plain data; ``tell`` is given the preflight's verdict before."""
-    import_modules(modules)
-    if rewards is not None:
-        require_choice("--rewards", rewards, ("known", *BOUNDS))
-    estimate = {"per_pair": rewards} if rewards in BOUNDS else rewards
-    spec = read_ladder(ladder, horizon=horizon, rewards=estimate, kernel=kernel)
-    env = make_environment(identifier, options)
-    environment = FiniteEnvironment(env, known=spec.known, reward_range=tuple(spec.rewards))
-    everybody = agents(spec, environment, delta=delta, safe=safe, compare=compare)  # checks delta
-    found = look_ahead(spec, environment, episodes=episodes, delta=delta)
-    if tell is not None:
-        tell(forecast(found, spec, environment, safe=safe))
-    for name, agent in everybody.items():
-        path = checkpoint if name == "ARL-GEN" else None
-        result = learn_in(agent, environment, episodes=episodes, seed=seed, checkpoint=path, progress=progress)
-        about: dict[str, Any] = {}
-        if name == "ARL-GEN" and found is not None:
-            about = {"blind_pairs": len(found.blind), "pairs_tried": found.pairs_tried}
-        yield {"agent": name, **told(result, spec), **about}
-
-
-def look_ahead(spec: LadderSpec, environment: FiniteEnvironment, *, episodes: int, delta: float) -> Preflight | None:
+def _quick_preflight(
+    spec: LadderSpec, environment: FiniteEnvironment, *, episodes: int, delta: float
+) -> Preflight | None:
     """Return a quick preflight: a few kernels of each class, from the most likely first state (0 if unknown).
 
     None where rewards are unknown or each step has its own kernel: it looks at plans for known rewards and one kernel.
     """
+    from occamrl.analysis.preflight import preflight
+
     if spec.options != {"rewards": "known", "kernel": "stationary"}:
         return None
-    start = 0
-    if environment.mdp is not None:
-        start = int(np.argmax(environment.mdp.initial_distribution))
+    start = 0 if environment.mdp is None else int(environment.mdp.initial_distribution.argmax())
     few = {"truths": _FEW, "members": _FEW}
     return preflight(spec.ladder, spec.known, episodes=episodes, delta=delta, start=start, **few)
 
 
-def forecast(found: Preflight | None, spec: LadderSpec, environment: FiniteEnvironment, *, safe: bool) -> str:
+def _forecast(found: Preflight | None, spec: LadderSpec, environment: FiniteEnvironment, *, safe: bool) -> str:
     """Return what the preflight says, in a line."""
     if found is None:
         return "preflight: none, since it looks at plans for known rewards and one kernel for all steps"
@@ -165,16 +413,16 @@ def forecast(found: Preflight | None, spec: LadderSpec, environment: FiniteEnvir
     )
 
 
-def told(result: Learned, spec: LadderSpec) -> dict[str, Any]:
+def as_data(result: Result, spec: LadderSpec) -> dict[str, Any]:
     """Return a result as plain data, in the environment's own unit."""
     verdict = result.verdict
     about: dict[str, Any] = {
-        "environment": result.place.name,
+        "environment": result.environment.name if result.environment is not None else None,
         "episodes": result.total_episodes,
         "steps": result.steps,
         "realised_return_per_episode": result.total_return / max(1, result.total_episodes),
         "regret": result.total_regret,
-        "regret_unknown_because": result.place.why_not or None,
+        "regret_unknown_because": (result.environment.why_not or None) if result.environment is not None else None,
     }
     if "chosen" in verdict:
         about |= {
@@ -190,7 +438,7 @@ def told(result: Learned, spec: LadderSpec) -> dict[str, Any]:
     return about
 
 
-def lines(about: dict[str, Any]) -> list[str]:
+def _lines(about: dict[str, Any]) -> list[str]:
     """Return what a person is told of one agent."""
     regret = about["regret"]
     exact = f"exact regret {regret:,.2f}" if regret is not None else "no exact regret"
@@ -213,326 +461,14 @@ def lines(about: dict[str, Any]) -> list[str]:
     return found
 
 
-# ----------------------------------------------------------------------------------------------------
-# How commands speak: lines or JSON on standard output, errors as one message and an exit code.
+def main() -> None:
+    """Entry point of the ``occamrl`` command.
 
-
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
-
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable output, JSON lines on standard output.")]
-
-
-@contextmanager
-def told_telling(as_json: bool = False) -> Iterator[None]:
-    """Turn the package's errors into one message and an exit code; for a program, also into a line of JSON."""
-    from occamrl.errors import RecordError, SpecError
-
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
-    except OccamRLError as error:
-        for line in str(error).splitlines():
-            tell(line)
-        if as_json:
-            faults = {"faults": [asdict(fault) for fault in error.faults]} if isinstance(error, SpecError) else {}
-            with contextlib.suppress(OSError):  # the message has been told_telling, the code will be
-                print_lines({"event": "error", "kind": type(error).__name__, "text": str(error), **faults})
-        bad = isinstance(error, InvalidInput) and not isinstance(error, RecordError)
-        raise typer.Exit(BAD_INPUT if bad else FAILED) from error
-    except OSError as error:  # of standard output; those of our own files are StorageErrors
-        if not isinstance(error, BrokenPipeError):  # whoever reads has gone: nobody is left to tell
-            tell(f"the system refused: {error}")
-        _let_go_of_output()
-        raise typer.Exit(FAILED) from error
-
-
-def _let_go_of_output() -> None:
-    """If standard output cannot be written, lead it nowhere: Python would try once more when it ends, and complain."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-
-
-def open_standard_streams() -> None:
-    """Give a command that was started without standard streams (``2>&-``) ones that lead nowhere.
-
-    Otherwise the next files that are opened take their numbers, and are taken for them by processes that are started.
+    A command that was started without standard streams (``2>&-``) gets ones that lead nowhere. Otherwise the next files
+    that are opened take their numbers, and are taken for them by processes that are started.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115  # open for as long as the process
             setattr(sys, name, stream)
-
-
-def tell(line: str) -> None:
-    """Print a line for people on standard error; what cannot be said there is not worth an error of its own."""
-    from occamrl.experiments.display import printable
-
-    with contextlib.suppress(OSError):
-        typer.echo(printable(line), err=True)
-
-
-def print_lines(lines: list[str] | dict[str, Any]) -> None:
-    """Print lines for people, or data as one line of JSON."""
-    from occamrl.experiments.display import printable
-
-    if isinstance(lines, dict):
-        sys.stdout.write(json.dumps(lines) + "\n")
-        sys.stdout.flush()
-    else:
-        for line in lines:
-            typer.echo(printable(line))
-
-
-# ----------------------------------------------------------------------------------------------------
-# The options of ``occamrl learn``.
-
-
-def learn(
-    env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="A registered Gymnasium environment.")],
-    ladder: Annotated[str, typer.Option(help="A TOML file of models, or the name of a shipped ladder.")],
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes, in all.")],
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")] = None,
-    options: Annotated[list[str] | None, typer.Option("--with", help="key=value for the environment.")] = None,
-    modules: Annotated[list[str] | None, typer.Option("--import", help="Import a module that registers it.")] = None,
-    delta: Annotated[float, typer.Option(help="How often the verdict may be wrong.")] = 0.05,
-    rewards: Annotated[
-        str | None,
-        typer.Option(help="known, or estimated: bernstein, hoeffding; instead of the ladder's."),
-    ] = None,
-    kernel: Annotated[str | None, typer.Option(help="stationary or per_step, instead of the ladder's.")] = None,
-    safe: Annotated[bool, typer.Option(help="Be optimistic over all models that are left.")] = False,
-    compare: Annotated[bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")] = False,
-    checkpoint: Annotated[Path | None, typer.Option(help="Save there, and go on from there.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Learn in a Gymnasium environment and say which rung of a ladder of models it needs."""
-    with told_telling(as_json):
-        from occamrl.cli import learn_and_tell, lines
-
-        for found in learn_and_tell(
-            env_id,
-            ladder,
-            episodes=episodes,
-            seed=seed,
-            horizon=horizon,
-            options=options or (),
-            modules=modules or (),
-            delta=delta,
-            rewards=rewards,
-            kernel=kernel,
-            safe=safe,
-            compare=compare,
-            checkpoint=checkpoint,
-            tell=None if as_json else lambda line: typer.echo(line, err=True),
-        ):
-            print_lines(found if as_json else lines(found))
-
-
-# ----------------------------------------------------------------------------------------------------
-# The command line: thin, it parses, calls and prints.
-
-
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Occam's razor for reinforcement learning.")
-
-UNDECIDED = {"not enough data": 3, "outside": 4}  # verdicts of `select` that name no class
-
-Folder_ = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of an experiment.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per processor.")]
-Scheduler = Annotated[str | None, typer.Option(help="Address of a Dask scheduler to use instead, tcp://host:8786.")]
-Every = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints of a cell.")]
-Silence = Annotated[float, typer.Option(min=1.0, help="Seconds without news after which a worker is ended.")]
-
-app.command()(learn)
-
-
-@app.command()
-def run(
-    spec: Annotated[str, typer.Argument(help="A TOML file, or the name of a shipped spec (see `occamrl list`).")],
-    out: Annotated[Path, typer.Option(help="Folder for the records; made if needed, gone on with if not empty.")],
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    checkpoint_every: Every = 30.0,
-    silence: Silence = 600.0,
-    as_json: Json = False,
-) -> None:
-    """Run an experiment, or what is left of it."""
-    with told_telling(as_json):
-        from occamrl.experiments.execution import Experiment
-
-        experiment = Experiment.from_toml(spec)
-        _execute(out, workers, scheduler, checkpoint_every, silence, as_json, experiment)
-
-
-@app.command()
-def resume(
-    folder: Folder_,
-    workers: Workers = None,
-    scheduler: Scheduler = None,
-    checkpoint_every: Every = 30.0,
-    silence: Silence = 600.0,
-    as_json: Json = False,
-) -> None:
-    """Go on with an experiment that was stopped, killed, or had cells that failed."""
-    with told_telling(as_json):
-        _execute(folder, workers, scheduler, checkpoint_every, silence, as_json, None)
-
-
-def _execute(
-    path: Path,
-    workers: int | None,
-    scheduler: str | None,
-    checkpoint_every: float,
-    silence: float,
-    as_json: bool,
-    experiment: Experiment | None,
-) -> None:
-    from occamrl.experiments.display import choose
-    from occamrl.experiments.execution import Options, execute
-    from occamrl.experiments.records import Folder
-
-    options = Options(workers, scheduler, max(checkpoint_every, 1e-3), silence)
-    with choose(as_json) as display:
-        tally = execute(Folder(path), options, display, experiment)
-        counts = {"finished": tally.done + tally.earlier, "failed": len(tally.failed), "stopped": tally.stopped}
-        display({"event": "end", **counts})
-    name = shlex.quote(str(path))  # to be pasted into a shell
-    if tally.stopped:
-        tell(f"Stopped. Go on with: occamrl resume {name}")
-        raise typer.Exit(INTERRUPTED)
-    if not as_json:
-        tell(f"{tally.done + tally.earlier} cells finished, {len(tally.failed)} failed: {path}")
-    if tally.failed:
-        tell(f"See why with: occamrl status {name}; try again with: occamrl resume {name}")
-        raise typer.Exit(FAILED)
-
-
-@app.command()
-def status(folder: Folder_, as_json: Json = False) -> None:
-    """Say how far an experiment is."""
-    with told_telling(as_json):
-        from occamrl.experiments import display as summary
-        from occamrl.experiments.records import holder_of
-        from occamrl.experiments.records import status as read
-
-        now, holder = read(folder), holder_of(folder / "lock")
-        print_lines(summary.as_data(now, holder) if as_json else summary.lines(now, holder))
-        if now.damaged:
-            raise typer.Exit(FAILED)
-
-
-@app.command()
-def verify(
-    folder: Folder_,
-    quarantine: Annotated[bool, typer.Option(help="Move damaged cells to DIR/quarantine.")] = True,
-    as_json: Json = False,
-) -> None:
-    """Compare every byte with its digest, put damaged cells aside and say how to run them again."""
-    with told_telling(as_json):
-        from contextlib import nullcontext
-
-        from occamrl.experiments import display as summary
-        from occamrl.experiments.records import Folder, FolderLock
-        from occamrl.experiments.records import verify as check
-
-        Folder(folder).experiment()
-        with FolderLock(folder / "lock") if quarantine else nullcontext():
-            found = check(folder, quarantine=quarantine)
-        print_lines(summary.damage_data(found) if as_json else summary.damage_lines(found, folder))
-        if found:
-            raise typer.Exit(FAILED)
-
-
-@app.command()
-def select(
-    log: Annotated[str, typer.Argument(help="A Parquet file, or minari:ID for a local Minari dataset.")],
-    ladder: Annotated[Path, typer.Option(metavar="SPEC", help="A TOML file of models, or a shipped ladder.")],
-    delta: Annotated[float, typer.Option(help="Probability of rejecting the right class, at most.")] = 0.05,
-    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the spec's.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Say how rich a model logged episodes ask for. Exit code 3: not enough data; 4: no class explains them."""
-    with told_telling(as_json):
-        from occamrl.envs.ladder_file import read_ladder
-        from occamrl.logs.log import read_log
-        from occamrl.logs.select import select as test
-
-        found = test(read_log(log), read_ladder(ladder, horizon=horizon), delta=delta)
-        print_lines(found.as_data() if as_json else str(found).splitlines())
-        if found.verdict in UNDECIDED:
-            raise typer.Exit(UNDECIDED[found.verdict])
-
-
-@app.command()
-def report(
-    folder: Folder_,
-    out: Annotated[Path | None, typer.Option(help="The page; by default DIR/report.html.")] = None,
-    figures: Annotated[Path | None, typer.Option(help="Folder for PDF, SVG and PNG of every plot.")] = None,
-) -> None:
-    """Write one self-contained HTML page about an experiment."""
-    with told_telling():
-        typer.echo(_later("page").write_report(folder, out, figures))
-
-
-@app.command()
-def watch(
-    folder: Folder_,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: any that is free.")] = 0,
-) -> None:
-    """Serve the page on this machine while cells run."""
-    with told_telling():
-        _later("watch").serve(folder, port)
-
-
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("demo"),
-    show: Annotated[bool, typer.Option(help="Open the figure when there is a desktop.")] = True,
-) -> None:
-    """Run the learners on built-in problems; print a table and draw a figure."""
-    with told_telling():
-        from occamrl.demo import demonstrate, open_file
-
-        path = demonstrate(out, typer.echo)
-        if show:
-            open_file(path)
-
-
-@app.command("list")
-def list_names(as_json: Json = False) -> None:
-    """List the problems, families, learners, selectors, specs and ladders that are found."""
-    with told_telling(as_json):
-        from occamrl import registry
-        from occamrl.envs.ladder_file import shipped_ladders
-        from occamrl.experiments.spec import shipped
-
-        kinds = ("problems", "families", "learners", "selectors")
-        found: dict[str, list[str]] = {kind: sorted(getattr(registry, kind)()) for kind in kinds}
-        found["specs"], found["ladders"] = shipped(), shipped_ladders()
-        print_lines(found if as_json else [f"{kind}: {', '.join(names)}" for kind, names in found.items()])
-
-
-@app.command()
-def version() -> None:
-    """Print the version."""
-    with told_telling():
-        typer.echo(__version__)
-
-
-def _later(module: str) -> Any:
-    """Return a module of the report, loaded only when it is asked for."""
-    try:
-        return importlib.import_module(f"occamrl.report.{module}")
-    except ModuleNotFoundError as error:
-        raise OccamRLError(f"this command needs {error.name}, which is not installed") from error
-
-
-def main() -> None:
-    """Entry point of the ``occamrl`` command."""
-    open_standard_streams()
     app()

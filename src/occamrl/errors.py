@@ -1,7 +1,9 @@
-"""Typed errors: what was wrong, where, what was got, what was expected.
+"""Typed errors, and the checks of single arguments that raise them.
 
-Every error that a user can cause derives from :class:`OccamRLError` (Ctrl-C is not an error). Errors about input carry
-the four facts as attributes, so that a program can act on them, and put them into one sentence for a person.
+Every error that a user can cause derives from :class:`OccamRLError` (Ctrl-C is not an error). An error about input
+carries what was wrong, where, what was got and what was expected as attributes, so that a program can act on them, and
+puts them into one sentence for a person. The functions ``require_*`` and ``as_floats`` are the only validators of
+single integers, numbers, choices and arrays; what is particular to a class is checked where the class is.
 """
 
 from __future__ import annotations
@@ -17,9 +19,6 @@ from typing import Any, SupportsIndex, cast
 
 import numpy as np
 from numpy.typing import NDArray
-
-# ----------------------------------------------------------------------------------------------------
-# Typed errors: what was wrong, where, what was got, what was expected.
 
 
 class OccamRLError(Exception):
@@ -117,63 +116,14 @@ class Interrupted(KeyboardInterrupt):
         self.result = result
 
 
-def require_choice(field: str, value: object, choices: Iterable[str]) -> None:
-    """Refuse a value that is not one of ``choices``, suggesting the nearest."""
-    names = tuple(choices)
-    if value not in names:
-        raise UnknownName(field, got=value, known=names)
-
-
-def require_number(field: str, value: object, low: float, high: float, *, open_low: bool = False) -> float:
-    """Return ``value`` as a float in [low, high], or in (low, high] if ``open_low``; an infinite end is never met."""
-    number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
-    if not (math.isfinite(number) and low <= number <= high) or (open_low and number == low):
-        first = "(" if open_low or math.isinf(low) else "["
-        last = ")" if math.isinf(high) else "]"
-        raise ParameterError(field, got=repr(value), expected=f"a number in {first}{low:g}, {high:g}{last}")
-    return number
-
-
-# ----------------------------------------------------------------------------------------------------
-# Checks of single arguments, shared by the problems.
-
-
-def require_integer(field: str, value: object, least: int, error: type[InvalidInput] = ParameterError) -> int:
-    """Return ``value`` as an int, or refuse what is not an integer (a bool is not) or is below ``least``."""
-    expected = f"an integer >= {least}"
-    if isinstance(value, (bool, np.bool_)):
-        raise error(field, got=repr(value), expected=expected)
-    try:
-        number = operator.index(cast(SupportsIndex, value))  # what is no integer raises
-    except TypeError:
-        raise error(field, got=repr(value), expected=expected) from None
-    if number < least:
-        raise error(field, got=number, expected=expected)
-    return number
-
-
-def as_floats(field: str, value: Any) -> NDArray[np.float64]:
-    """Return a dense array of floats, or refuse what is ragged or not made of real numbers."""
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        raise ShapeError(field, got="rows of different lengths", expected="a rectangular array") from None
-    if array.dtype.kind not in "biuf":
-        raise ShapeError(field, got=f"dtype {array.dtype}", expected="an array of real numbers")
-    return array.astype(np.float64)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Typed errors about environments: what they did, in which episode and step, and what was expected.
-#
-# An error raised in the middle of learning carries the ``result`` up to there, learned state included; go on with
-# ``learn(agent, env, episodes=..., continue_from=error.result)``.
-
-
 class EnvironmentFault(InvalidInput):
-    """An environment cannot be used, or did what it may not; ``index`` is (episode, step), both from 0."""
+    """An environment cannot be used, or did what it may not; ``index`` is (episode, step), both from 0.
 
-    result: Any = None  # what was learned before, if the error came in the middle of learning
+    An error raised in the middle of learning carries the ``result`` up to there, learned state included; go on with
+    ``learn(agent, env, episodes=..., continue_from=error.result)``.
+    """
+
+    result: Any = None
 
 
 class SpaceError(EnvironmentFault):
@@ -200,13 +150,9 @@ class SeedIgnored(EnvironmentFault):
     """The same seed and actions gave two different episodes."""
 
 
-# ----------------------------------------------------------------------------------------------------
-# Typed errors of experiments: what was wrong, in which file, what was got and what was expected.
-
-
 @dataclass(frozen=True)
 class Fault:
-    """One thing wrong with a spec."""
+    """One error in a spec."""
 
     key: str  # for instance agent[1].parameters.norm_bound
     got: str
@@ -217,14 +163,14 @@ class Fault:
 
 
 class SpecError(InvalidInput):
-    """A spec that cannot be run; ``faults`` lists everything wrong with it at once."""
+    """A spec that cannot be run; ``faults`` lists all of its errors."""
 
     def __init__(self, path: str | Path, faults: Sequence[Fault]) -> None:
         self.path = str(path)
         self.faults = tuple(faults)
         first = self.faults[0]
         super().__init__(f"{path}: {first.key}", got=first.got, expected=first.expected)
-        lines = [f"{path}: {len(self.faults)} thing(s) to mend", *(f"  {fault}" for fault in self.faults)]
+        lines = [f"{path}: {len(self.faults)} error(s)", *(f"  {fault}" for fault in self.faults)]
         self.args = ("\n".join(lines),)
 
 
@@ -258,3 +204,72 @@ class FolderInUse(OccamRLError):
 
 class Stopped(OccamRLError):
     """A cell was stopped at an episode boundary, on request; its checkpoint is written."""
+
+
+def require_choice(field: str, value: object, choices: Iterable[str]) -> None:
+    """Refuse a value that is not one of ``choices``, suggesting the nearest."""
+    names = tuple(choices)
+    if value not in names:
+        raise UnknownName(field, got=value, known=names)
+
+
+def require_number(field: str, value: object, low: float, high: float, *, open_low: bool = False) -> float:
+    """Return ``value`` as a float in [low, high], or in (low, high] if ``open_low``; an infinite end is never met."""
+    number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
+    if not (math.isfinite(number) and low <= number <= high) or (open_low and number == low):
+        first = "(" if open_low or math.isinf(low) else "["
+        last = ")" if math.isinf(high) else "]"
+        raise ParameterError(field, got=repr(value), expected=f"a number in {first}{low:g}, {high:g}{last}")
+    return number
+
+
+def require_integer(
+    field: str,
+    value: object,
+    least: int,
+    error: type[InvalidInput] = ParameterError,
+    index: tuple[int, ...] | None = None,
+) -> int:
+    """Return ``value`` as an int, or refuse what is not an integer (a bool is not) or is below ``least``."""
+    try:
+        number = None if isinstance(value, (bool, np.bool_)) else operator.index(cast(SupportsIndex, value))
+    except TypeError:
+        number = None
+    if number is None or number < least:
+        got = repr(value) if number is None else number
+        raise error(field, got=got, expected=f"an integer >= {least}", index=index)
+    return number
+
+
+def require_integers(owner: object, **least: int) -> None:
+    """Check several attributes of an object: each is an integer of at least the number given."""
+    for name, lowest in least.items():
+        require_integer(name, getattr(owner, name), lowest, HorizonError if name == "horizon" else ParameterError)
+
+
+def require_numbers(owner: object, low: float, high: float, *names: str, open_low: bool = False) -> None:
+    """Check several attributes of an object: each is a number as :func:`require_number` has it."""
+    for name in names:
+        require_number(name, getattr(owner, name), low, high, open_low=open_low)
+
+
+def require_range(field: str, ends: Any) -> tuple[float, float]:
+    """Return (low, high), two finite numbers with low < high."""
+    try:
+        low, high = (float(end) for end in ends)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ParameterError(field, got=ends, expected="(low, high), finite numbers with low < high")
+    return low, high
+
+
+def as_floats(field: str, value: Any, expected: object = "an array of real numbers") -> NDArray[np.float64]:
+    """Return a new array of floats, or refuse what is ragged or not made of real numbers."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ShapeError(field, got="rows of different lengths", expected=expected) from None
+    if array.dtype.kind not in "biuf":
+        raise ShapeError(field, got=f"dtype {array.dtype}", expected=expected)
+    return array.astype(np.float64)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from occamrl.errors import ParameterError
+from occamrl.errors import require_integer
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -68,8 +68,7 @@ class Known:
     def of_sizes(cls, *, states: int, actions: int, horizon: int) -> Known:
         """Return what is known of a problem whose rewards are not."""
         for name, size in (("states", states), ("actions", actions), ("horizon", horizon)):
-            if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-                raise ParameterError(name, got=repr(size), expected="an integer >= 1")
+            require_integer(name, size, 1)
         return cls(states, actions, horizon, np.zeros((states, actions)), rewards_known=False)
 
     @cached_property
@@ -98,11 +97,42 @@ class Learner(Protocol):
         """Return a state with room for ``episodes`` more episodes; the same object when there is nothing to grow."""
 
 
+class Episode(NamedTuple):
+    """An episode as an :class:`EpisodeLearner` sees it; H steps, fewer where an environment cut it short."""
+
+    states: Ints  # [H + 1] where each step began, and where the last one led
+    actions: Ints  # [H]
+    rewards: Floats  # [H] as they came, in [0, 1]
+
+
+@runtime_checkable
+class EpisodeLearner(Protocol):
+    """A learner in plain NumPy, which plans before an episode and learns from it afterwards.
+
+    Subclasses are frozen, keyword-only dataclasses of parameters. Everything that changes is in the state: a dict or a
+    NamedTuple of arrays and plain data, which ``plan`` and ``learn`` may write to. A run hands the state from call to
+    call, copies it and saves it, so it must hold all that the next call needs.
+    """
+
+    def begin(self, known: Known) -> Any:
+        """Return a fresh state."""
+
+    def plan(self, known: Known, state: Any, start: int, draw: np.random.Generator) -> Any:
+        """Return the policy of an episode that begins in ``start``, or the pair (policy, planned value of ``start``).
+
+        A policy is an array of actions [H, S] or of action probabilities [H, S, A]. ``draw`` is a generator at the
+        address (seed, episode): what it draws does not depend on earlier calls. It is not to be kept.
+        """
+
+    def learn(self, known: Known, state: Any, episode: Episode) -> Any:
+        """Learn from the episode; return the new state, or None when ``state`` was written to."""
+
+
 @dataclass(frozen=True)
 class Phase:
     """Who plays the next episodes, for how long, and why."""
 
-    learner: Learner
+    learner: Any  # a Learner or an EpisodeLearner
     state: Any  # the learner's arrays; when the phase is over, go on from PhaseOutcome.state
     episodes: int | None = None  # None: as long as the run lasts
     epoch: int = 0
@@ -140,7 +170,7 @@ class Selector(Protocol):
         """Take note of a phase that has ended."""
 
 
-Agent = Learner | Selector
+Agent = Learner | EpisodeLearner | Selector
 
 
 @runtime_checkable

@@ -10,22 +10,20 @@ import hashlib
 
 import numpy as np
 
-from occamrl.errors import ParameterError
+from occamrl.errors import ParameterError, require_integer
 
 Step = int | str
 
 
 def _sequence(root: int, path: tuple[Step, ...]) -> np.random.SeedSequence:
-    if isinstance(root, bool) or not isinstance(root, (int, np.integer)) or root < 0:
-        raise ParameterError("seed", got=repr(root), expected="an integer >= 0")
-    words = []
+    root, words = require_integer("seed", root, 0), []
     for step in path:
         if isinstance(step, bool) or not isinstance(step, (int, np.integer, str)):
             raise ParameterError("seed path", got=repr(step), expected="integers and strings")
         # Length and kind go into the hash, so that 1, "1" and two steps that concatenate alike stay different.
         text = f"str:{step}".encode() if isinstance(step, str) else f"int:{int(step)}".encode()
         words.append(int.from_bytes(hashlib.sha256(text).digest()[:8], "little"))
-    return np.random.SeedSequence(int(root), spawn_key=tuple(words))
+    return np.random.SeedSequence(root, spawn_key=tuple(words))
 
 
 def stream(root: int, *path: Step) -> np.random.Generator:

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from occamrl.learners.finite_rows import ALIVE
 from scipy.stats import binom
 
-from benchmarks import plain_numpy
-from occamrl.learners.finite_rows import ALIVE
+from benchmarks import oracle
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
@@ -73,7 +73,7 @@ def ellipsoid(learner: UCRLVTRLin, mdp: FiniteMDP, theta: Floats) -> Callable[[P
             part = error[blocks.vector_start[b] : blocks.vector_start[b + 1]]
             distance += float(part @ sigma @ part)
             logdet += float(np.linalg.slogdet(sigma)[1])
-        width = plain_numpy.linear_radius(
+        width = oracle.linear_radius(
             radius,
             weights,
             horizon=horizon,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import plain_numpy
+from benchmarks import oracle
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
@@ -42,7 +42,7 @@ def everything(learner: UCRLVTRLin, mdp: FiniteMDP, thetas: Floats) -> Callable[
             return False
         for t in range(steps):
             sigma, error = state.sigma.reshape(steps, d, d)[t], state.theta.reshape(steps, d)[t] - thetas[t]
-            width = plain_numpy.linear_radius(
+            width = oracle.linear_radius(
                 "sharp",
                 "range",
                 horizon=mdp.horizon,

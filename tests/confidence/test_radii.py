@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import plain_numpy
+from benchmarks import oracle
 from occamrl.learners.radii import ELLIPSOIDS, FINITE_SETS, ellipsoid_width, squared_distance_radius
 
 positive = st.floats(1e-3, 1e3)
@@ -52,7 +52,7 @@ def width(kind: str, h: int, *, weighted: bool, horizon: int, growth: float, **r
 @given(settings=SETTINGS)
 def test_every_width_is_its_formula(kind: Any, settings: dict[str, Any]) -> None:
     lam, d = settings["regularization"], settings["dimension"]
-    expected = plain_numpy.linear_radius(
+    expected = oracle.linear_radius(
         kind,
         "range" if settings["weighted"] else "none",
         horizon=settings["horizon"],

@@ -85,54 +85,37 @@ def test_refining_keeps_the_vertices() -> None:
     np.testing.assert_allclose(grid.refine(3).spacing * 3, grid.spacing)
 
 
-def test_bad_grids_and_points_are_refused_by_name() -> None:
-    with pytest.raises(ParameterError, match="points"):
-        Grid(low=[0.0], high=[1.0], points=[1])
-    with pytest.raises(ParameterError, match=r"low, high\[0\]"):
-        Grid(low=[0.0], high=[math.nan], points=[3])
-    with pytest.raises(ShapeError, match="points"):
-        Grid(low=[0.0, 0.0], high=[1.0, 1.0], points=[3])
-    with pytest.raises(ParameterError, match="at most"):
-        Grid(low=[0.0, 0.0], high=[1.0, 1.0], points=[10_000, 10_000])
-    grid = Grid(low=[0.0], high=[1.0], points=[3])
-    for bad in (1.1, -0.1, math.nan, math.inf):
-        with pytest.raises(StateError, match=r"states\[1\].*a state in \[0, 1\]"):
-            grid.interpolate([0.0, 0.0, 0.0], [[0.5], [bad]])
-    with pytest.raises(ShapeError, match="states"):
-        grid.corners([0.5])
-    with pytest.raises(ShapeError, match="values"):
-        grid.interpolate([0.0], [[0.5]])
-
-
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
-        ({"points": [3.0]}, r"points\[0\]"),
-        ({"points": [True]}, r"points\[0\]"),
-        ({"points": ["3"]}, r"points\[0\]"),
-        ({"low": 0.0}, "low"),
+        ({"points": [1]}, r"points\[0\]"),
+        ({"points": [3, 3]}, "points"),
+        ({"points": [20_000_000]}, "at most"),
         ({"low": []}, "low"),
-        ({"low": ["a"]}, "low"),
         ({"low": [None]}, "low"),
         ({"low": [[0.0]], "high": [[1.0]]}, "low"),
         ({"high": [0.0]}, r"low, high\[0\]"),
-        ({"high": [math.inf]}, r"low, high\[0\]"),
+        ({"high": [math.nan]}, r"low, high\[0\]"),
         ({"low": [-1.7e308], "high": [1.7e308]}, r"low, high\[0\]"),
         ({"high": [5e-324]}, "vertices that differ"),
         ({"low": [1e16], "high": [1e16 + 4.0], "points": [50]}, "vertices that differ"),
         ({"periodic": np.array([True, False])}, "periodic"),
     ],
 )
-def test_boxes_without_a_grid_are_refused_by_name(changes: dict[str, Any], told: str) -> None:
-    with pytest.raises(InvalidInput, match=told):
+def test_boxes_without_a_grid_are_refused_by_name(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         Grid(**{"low": [0.0], "high": [1.0], "points": [3], **changes})
 
 
-def test_what_is_no_state_is_refused_by_name() -> None:
+def test_bad_states_and_values_are_refused_by_name() -> None:
     grid = Grid(low=[0.0], high=[1.0], points=[3])
-    for bad in ("x", [["x"]], [[1j]], [[0.0], [0.0, 1.0]]):
+    for outside in (1.1, -0.1, math.nan, math.inf):
+        with pytest.raises(StateError, match=r"states\[1\].*a state in \[0, 1\]"):
+            grid.interpolate([0.0, 0.0, 0.0], [[0.5], [outside]])
+    for bad in ([0.5], [["x"]]):
         with pytest.raises(ShapeError, match="states"):
             grid.corners(bad)
-    for times in (0, 1.5, "2"):
-        with pytest.raises(ParameterError, match="times"):
-            grid.refine(times)  # type: ignore[arg-type]
+    with pytest.raises(ShapeError, match="values"):
+        grid.interpolate([0.0], [[0.5]])
+    with pytest.raises(ParameterError, match="times"):
+        grid.refine(0)

@@ -20,11 +20,11 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> None
     monkeypatch.setitem(sys.modules, name, module)
 
 
-def played(callback: orl.Callback) -> orl.Learned:
+def played(callback: orl.Callback) -> orl.Result:
     return orl.learn(learner(), Plant(), episodes=20, known=MDP.known, callbacks=callback)
 
 
-def averages(result: orl.Learned, every: int) -> list[float]:
+def averages(result: orl.Result, every: int) -> list[float]:
     return [float(np.mean(result.returns[i : i + every])) for i in range(0, 20 // every * every, every)]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import occamrl as orl
 from occamrl.envs.ladder_file import LadderSpecError, shipped_ladders
-from occamrl.envs.wrapper import table_of
+from occamrl.problems.tables import table_of
 from tests.environments.misbehaving import CASE, MDP
 
 RUNGS = """

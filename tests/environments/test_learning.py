@@ -96,7 +96,8 @@ def test_without_a_table_there_is_no_regret_and_the_reason_is_told() -> None:
     result = orl.learn(learner(), Plant(), episodes=5, known=MDP.known)
     assert result.regret is None
     assert result.total_regret is None
-    assert "no table" in result.place.why_not
+    assert result.environment is not None
+    assert "no table" in result.environment.why_not
     assert "regret" not in result.phases.column_names
     assert "regret" not in repr(result)
     with pytest.raises(orl.OccamRLError, match="no exact regret"):

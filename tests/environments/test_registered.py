@@ -84,4 +84,4 @@ def test_learning_in_a_registered_problem_has_exact_regret() -> None:
     env: Any = gym.make("occamrl/RiverSwim-v0", states=4)
     result = orl.learn(orl.UniformRandom(), env, episodes=3)
     expected = orl.run(orl.UniformRandom(), env.unwrapped.mdp, episodes=1).regret[0]
-    np.testing.assert_allclose(result.regret, expected, rtol=0, atol=1e-12)  # type: ignore[arg-type]  # known here, so not None
+    np.testing.assert_allclose(result.regret, expected, rtol=0, atol=1e-12)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from occamrl.envs.simulators import Simulators
 from occamrl.errors import InvalidInput, ProbabilityError
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.models.simulators import Simulators
 from occamrl.problems.lakes import FrozenLake
 from occamrl.problems.mdp import FiniteMDP
 from tests import cases

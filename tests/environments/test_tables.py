@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import occamrl as orl
-from occamrl.envs.wrapper import known_of_several, table_of
+from occamrl.envs.ladder_file import known_of_several
 from occamrl.errors import TableError
+from occamrl.problems.tables import table_of
 
 ENVIRONMENTS: list[tuple[str, dict[str, Any], int]] = [
     ("FrozenLake-v1", {}, 12),
@@ -102,7 +103,7 @@ def test_returns_and_regret_are_in_the_environments_own_unit() -> None:
         values = np.array(
             [np.mean([row[a][0][2] + (0.0 if row[a][0][3] else values[row[a][0][1]]) for a in row]) for row in rows]
         )
-    np.testing.assert_allclose(random.regret, -13.0 - values[36], rtol=1e-9)  # type: ignore[arg-type]  # known here, so not None
+    np.testing.assert_allclose(random.regret, -13.0 - values[36], rtol=1e-9)
     assert random.phases["realised_return"].to_pylist() == [random.returns.sum()]
 
 
@@ -171,7 +172,8 @@ def test_a_problem_with_a_unit_pays_in_it() -> None:
     env: Any = gym.make("occamrl/LostSales-v0")
     unit, mdp = env.unwrapped.problem.unit, env.unwrapped.mdp
     result = orl.learn(orl.Optimal(mdp=mdp), env, episodes=3)
-    assert result.place.rewards == (unit.low, unit.high)
+    assert result.environment is not None
+    assert result.environment.rewards == (unit.low, unit.high)
     assert result.total_regret == pytest.approx(0.0, abs=1e-9)
     mapped = sum(row["realised_return"] for row in result.walk.rows)  # the learner's own account, in [0, H]
     assert result.total_return == pytest.approx(unit.scale * mapped + 3 * mdp.horizon * unit.low)

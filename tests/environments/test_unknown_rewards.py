@@ -109,7 +109,7 @@ def test_an_environment_with_the_numbers_of_the_fused_loop_gives_its_state_to_th
         assert result.plans == fused.plans
     np.testing.assert_array_equal(seen.regret, fused.regret)
     assert blind.regret is None
-    assert "no table" in blind.place.why_not
+    assert "no table" in blind.environment.why_not  # type: ignore[union-attr]  # there is one
     other = orl.run(agent, mdp, episodes=EPISODES, seed=SEED + 1, progress=False)
     assert bits(other.state) != bits(fused.state)  # the comparison can fail
 
@@ -180,7 +180,7 @@ def test_an_agent_goes_on_from_its_file_to_the_bit(name: str, tmp_path: Path) ->
     rest.episode = 24
     loaded = orl.Agent.load(tmp_path / "a.npz", rest)
     assert loaded.result is not None
-    assert not loaded.result.place.known.rewards_known
+    assert not loaded.result.known.rewards_known
     loaded.learn(35, replay=False)
     assert bits(loaded.result.walk.to_tree()) == bits(whole.walk.to_tree())
 

@@ -16,5 +16,5 @@ def test_every_damaged_byte_is_noticed_by_the_name_of_its_file(tmp_path: Path) -
     assert study.damage_study(tmp_path, 180)["noticed"] == 180
 
 
-def test_storage_that_fails_is_told_and_mended(tmp_path: Path) -> None:
+def test_storage_that_fails_is_reported_and_fixed(tmp_path: Path) -> None:
     assert study.storage_study(tmp_path, points=("write", "rename"))["cases"] == 36

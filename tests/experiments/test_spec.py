@@ -1,4 +1,4 @@
-"""Specs: everything wrong is told at once; cells are addressed by their content."""
+"""Specs: all errors are reported at once; cells are addressed by their content; symbolic values are resolved."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from occamrl import registry
+from occamrl.envs.ladder_file import read_ladder
 from occamrl.errors import InvalidInput, SpecError
 from occamrl.experiments.execution import Experiment
-from occamrl.experiments.spec import Entry, agents, make_agent, parse, read_source, shipped
+from occamrl.experiments.spec import Entry, make_agent, make_problem, parse, read_source, shipped
+from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
+from occamrl.problems.mdp import BernoulliRewards, BetaRewards
 from tests.experiments.common import SMALL, write
-
-NEEDS = {"dimension": {"ARLLinDim"}, "norm": {"ARLLinNorm"}, "ladder": {"ARLGen"}}
 
 MANY = ", ".join(f"x{i} = {list(range(100))}" for i in range(6))  # 10^12 combinations
 MIXTURE = (
@@ -59,7 +60,9 @@ def test_every_fault_of_the_content_is_told_at_once(tmp_path: Path) -> None:
     text = text.replace("{ states = 3 }", "{ state = 3 }") + (
         '[[agent]]\nname = "UCRLVTRLin"\nparameters = { norm_bound = -1.0 }\n'
         '[[problem]]\nname = "DeepSea"\n[[problem]]\nname = "DeepSee"\n'
-        '[[agent]]\nname = "Greedy"\nlabel = "words"\nparameters = { features = "tabula" }\n'
+        '[[agent]]\nname = "Greedy"\nlabel = "symbolic"\nparameters = { features = "tabula" }\n'
+        '[[agent]]\nname = "UCRLVTRLin"\nlabel = "swept"\nparameters = { norm_bound = 1.0 }\n'
+        'sweep = { kernel = ["stationary", "per_stop"] }\n'
     )
     found = faults(tmp_path, text)
     assert set(found) == {
@@ -69,6 +72,7 @@ def test_every_fault_of_the_content_is_told_at_once(tmp_path: Path) -> None:
         "agent[1].parameters.replam",
         "agent[2].parameters.norm_bound",
         "agent[3].parameters.features",
+        "agent[4].sweep.kernel",
     }
     assert "'UniformRandom'" in found["agent[0].name"][1]
     assert "'states'" in found["problem[0].parameters.state"][1]
@@ -109,7 +113,7 @@ def test_faults_name_their_key(tmp_path: Path, text: str, key: str) -> None:
 @pytest.mark.parametrize("seeds", ["0", "-1", "true", '"2"', "2.0", "[]", "{ a = 1 }"])
 def test_one_mistake_is_told_once(tmp_path: Path, seeds: str) -> None:
     assert set(faults(tmp_path, SMALL.replace("seeds = 2", f"seeds = {seeds}"))) == {"seeds"}
-    with pytest.raises(SpecError, match=r": 1 thing\(s\) to mend"):
+    with pytest.raises(SpecError, match=r": 1 error\(s\)"):
         Experiment.from_toml(tmp_path / "spec.toml")
 
 
@@ -117,6 +121,21 @@ def test_a_mark_of_the_encoding_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "spec.toml"
     path.write_text(SMALL, encoding="utf-8-sig")
     assert len(Experiment.from_toml(path).cells) == 4
+
+
+def test_a_shipped_name_is_a_name_whatever_lies_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo").mkdir()  # as `make demo` leaves it
+    (tmp_path / "frozen-lake-4x4").touch()
+    assert Experiment.from_toml("demo").name == "demo"
+    assert read_ladder("frozen-lake-4x4").names
+    write(tmp_path, name="norm")
+    assert read_source("norm")[0] != "norm"
+    assert read_source("./norm")[1] == SMALL.encode()
+    with pytest.raises(SpecError, match="nothing there"):
+        read_source("./demo")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
@@ -159,12 +178,7 @@ def test_shipped_specs(name: str) -> None:
     path, content = read_source(name)
     data, spec = parse(content, path)
     assert data["name"] == spec.name == name
-    missing = NEEDS.get(name, set()) - set(agents())
-    if missing:
-        with pytest.raises(SpecError, match=missing.pop()):
-            Experiment.from_toml(name)
-    else:
-        assert Experiment.from_toml(name).cells
+    assert Experiment.from_toml(name).cells
 
 
 def test_the_published_river_swim_experiment_is_what_it_says() -> None:
@@ -184,24 +198,32 @@ def test_the_published_river_swim_experiment_is_what_it_says() -> None:
     assert {word: getattr(made, word) for word in words} == words
 
 
-def test_words_stand_for_what_the_problem_knows() -> None:
-    mixture = registry.make_problem("SparseMixture", dimension=6, nonzero=3)
+@pytest.fixture(scope="module")
+def mixture() -> Any:
+    return registry.make_problem("SparseMixture", states=4, actions=2, horizon=4, dimension=6, nonzero=3)
 
-    def made(**parameters: object) -> object:
-        return make_agent("UCRLVTRLin", dict(parameters), mixture, 1_000)
 
-    norm = float(np.linalg.norm(mixture.theta))
-    assert getattr(made(norm_bound="true"), "norm_bound") == norm  # noqa: B009  # typed as an object
-    assert getattr(made(norm_bound="4 * true"), "norm_bound") == 4 * norm  # noqa: B009  # the same
-    assert getattr(made(norm_bound=2.0), "features").dimension == 6  # noqa: B009  # the same
-    assert getattr(made(norm_bound=2.0, features="support"), "features").dimension == 3  # noqa: B009  # the same
-    assert getattr(made(norm_bound=2.0, features={"restrict": [0, 2]}), "features").dimension == 2  # noqa: B009  # the same
-    tabular = made(norm_bound="true", features="tabular")
-    kernel = mixture.phi @ mixture.theta
-    assert getattr(tabular, "norm_bound") == pytest.approx(np.linalg.norm(kernel))  # noqa: B009  # the same
-    family = make_agent("UCRLVTR", {"family": {"random": 4}}, mixture, 10)
-    assert getattr(family, "family").size == 5  # noqa: B009  # the same
-    assert np.allclose(getattr(family, "family").kernel(0), kernel)  # noqa: B009  # the same
+def test_symbolic_values_stand_for_what_the_problem_knows(mixture: Any) -> None:
+    def made(name: str = "UCRLVTRLin", **parameters: object) -> Any:
+        return make_agent(name, dict(parameters), mixture, 1_000)
+
+    norm, kernel = float(np.linalg.norm(mixture.theta)), mixture.phi @ mixture.theta
+    assert made(norm_bound="true").norm_bound == norm
+    assert made(norm_bound="4 * true").norm_bound == 4 * norm
+    assert made(norm_bound="true", features="tabular").norm_bound == pytest.approx(np.linalg.norm(kernel))
+    assert made(norm_bound=2.0).features.dimension == 6
+    assert made(norm_bound=2.0, features="support").features.dimension == 3
+    assert made(norm_bound=2.0, features={"restrict": [0, 2]}).features.dimension == 2
+    assert made(norm_bound=2.0, rewards="known").rewards == "known"
+    family = made("UCRLVTR", family={"random": 4}).family
+    assert family.size == 5
+    assert np.allclose(family.kernel(0), kernel)
+    pairs = made(norm_bound=2.0, rewards={"per_pair": "hoeffding", "share": 0.25, "per_step": True}).rewards
+    assert isinstance(pairs, RewardsPerPair)
+    assert (pairs.bound, pairs.share, pairs.per_step) == ("hoeffding", 0.25, True)
+    linear = made(norm_bound=2.0, rewards={"linear": [[[1.0, 0.0], [0.0, 1.0]]] * 4, "norm_bound": 2.0}).rewards
+    assert isinstance(linear, RewardsLinear)
+    assert np.shape(linear.features) == (4, 2, 2)
 
 
 def test_ladders_and_references_of_a_selector_are_named() -> None:
@@ -229,19 +251,59 @@ def test_ladders_and_references_of_a_selector_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "parameters",
+    ("parameters", "field", "expected"),
     [
-        {},
-        {"norm_bound": "tru"},
-        {"norm_bound": 1.0, "delta": "2/K"},
-        {"norm_bound": 1.0, "features": 3},
-        {"norm_bound": 1.0, "features": {"restric": [1]}},
-        {"norm_bound": 1.0, "features": {"restrict": [99]}},
-        {"norm_bound": [1.0]},
-        {"norm_bound": 1.0, "radius": "sharpe"},
+        ({}, "norm_bound", "required"),
+        ({"norm_bound": "tru"}, "norm_bound", "a number"),
+        ({"norm_bound": [1.0]}, "norm_bound", "a number"),
+        ({"delta": "2/K"}, "delta", "1/K"),
+        ({"features": 3}, "features", "tabular"),
+        ({"features": {"restric": [1]}}, "features.restric", "did you mean 'restrict'?"),
+        ({"features": {"restrict": [99]}}, "coordinates", "6"),
+        ({"radius": "sharpe"}, "radius", "did you mean 'sharp'?"),
+        ({"rewards": "unknown"}, "rewards", "per_pair"),
+        ({"rewards": 3}, "rewards", "per_pair"),
+        ({"rewards": {}}, "rewards", "one of the keys"),
+        ({"rewards": {"per_pair": "bernstein", "linear": [[[1.0]]]}}, "rewards", "one of the keys"),
+        ({"rewards": {"per_pear": "bernstein"}}, "rewards.per_pear", "did you mean 'per_pair'?"),
+        ({"rewards": {"per_pair": "bernstien"}}, "rewards.per_pair", "did you mean 'bernstein'?"),
+        ({"rewards": {"per_pair": "bernstein", "shar": 0.5}}, "rewards.shar", "did you mean 'share'?"),
+        ({"rewards": {"per_pair": "bernstein", "share": 2.0}}, "rewards.share", "(0, 1)"),
+        ({"rewards": {"linear": [[[1.0]]]}}, "rewards.norm_bound", "a bound"),
+        ({"rewards": {"linear": "psi.npz", "norm_bound": 1.0}}, "rewards.linear", "nested lists"),
+        ({"rewards": {"linear": [[1.0]], "norm_bound": 1.0}}, "rewards.linear", "[S, A, p]"),
+        ({"rewards": {"linear": [[[1.0], "x"]], "norm_bound": 1.0}}, "rewards.linear", "[S, A, p]"),
     ],
 )
-def test_words_that_mean_nothing_are_refused(parameters: dict[str, object]) -> None:
-    mixture = registry.make_problem("SparseMixture", dimension=6, nonzero=3)
-    with pytest.raises(InvalidInput):
-        make_agent("UCRLVTRLin", parameters, mixture, 1_000)
+def test_symbolic_values_that_mean_nothing_are_refused_by_key(
+    mixture: Any, parameters: dict[str, object], field: str, expected: str
+) -> None:
+    given = {"norm_bound": 1.0, **parameters} if parameters else {}
+    with pytest.raises(InvalidInput) as caught:
+        make_agent("UCRLVTRLin", given, mixture, 1_000)
+    assert caught.value.field == field
+    assert expected in str(caught.value)
+
+
+def test_any_problem_takes_noise(mixture: Any) -> None:
+    sizes = {"states": 4, "actions": 2, "horizon": 4, "dimension": 6, "nonzero": 3}
+    for word, kind in (
+        ("bernoulli", BernoulliRewards()),
+        ("beta", BetaRewards()),
+        ({"beta": 50.0, "atoms": 8}, BetaRewards(concentration=50.0, atoms=8)),
+        (BernoulliRewards(), BernoulliRewards()),
+    ):
+        problem = make_problem("SparseMixture", {**sizes, "reward_noise": word})
+        assert problem.mdp.reward_noise == kind
+        assert problem.phi.shape == (4, 2, 4, 6)  # the rest is the problem's own
+        assert problem.mdp.with_reward_noise(None).fingerprint == mixture.mdp.fingerprint != problem.mdp.fingerprint
+    for wrong, field in (
+        ({"beta": -1.0}, "reward_noise.beta"),
+        ({"gamma": 1.0}, "reward_noise.gamma"),
+        (3, "reward_noise"),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            make_problem("SparseMixture", {**sizes, "reward_noise": wrong})
+        assert caught.value.field == field
+    with pytest.raises(InvalidInput, match="did you mean 'reward_noise'"):
+        make_problem("SparseMixture", {**sizes, "reward_nose": "bernoulli"})

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from occamrl.models.features import FeatureMap
+from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.models.finite import FiniteFamily
-from occamrl.models.simulators import pair_of_outcome
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-
-from benchmarks import plain_numpy
 from occamrl.learners.finite_rows import ALIVE, MEMBER
+
+from benchmarks import oracle
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
@@ -34,7 +34,7 @@ def compare(case: Stack, *, plain: dict[str, Any], prior: Floats | None = None, 
     """Play episode by episode; compare who plays, the set, regret, planned values, updates, and the losses."""
     members, horizon = len(case.kernels), case.mdp.horizon
     learner = UCRLVTR(family=case.family, delta=0.1, prior=prior, **options)
-    expected = plain_numpy.ucrl_vtr(
+    expected = oracle.ucrl_vtr(
         case.kernels,
         case.reward,
         case.kernels[0],
@@ -67,7 +67,7 @@ CASES = {"sharp": (2, 4, 7), "unweighted": (0, 1, 2), "paper": (0, 1, 2)}
 @pytest.mark.parametrize("replan", [0.0, 0.2])
 @pytest.mark.parametrize("weights", ["range", "none"])
 @pytest.mark.parametrize("radius", RADII)
-def test_every_form_agrees_with_plain_numpy(radius: str, weights: str, replan: float) -> None:
+def test_every_form_agrees_with_the_oracle(radius: str, weights: str, replan: float) -> None:
     options: dict[str, Any] = {"weights": weights, "replan": replan, "scale": SCALE[radius]}
     thrown_out = 0
     for seed in CASES[radius]:
@@ -98,9 +98,9 @@ def test_the_comparison_can_fail() -> None:
 
 def lazy_ball_by_hand(case: Stack, start_law: Floats, beta: float, replan: float, episodes: int) -> list[int]:
     """Return who plays: between two updates the ball stays as it is, though episodes start in different states."""
-    values = np.array([plain_numpy.optimal_values(kernel, case.reward, case.mdp.horizon) for kernel in case.kernels])
+    values = np.array([oracle.optimal_values(kernel, case.reward, case.mdp.horizon) for kernel in case.kernels])
     uniforms = environment_uniforms(SEED, episodes, case.mdp.horizon)
-    cumulative, start = plain_numpy.cumulative_kernel(case.kernels[0]), plain_numpy.cumulative_kernel(start_law)
+    cumulative, start = oracle.cumulative_kernel(case.kernels[0]), oracle.cumulative_kernel(start_law)
     predictions: list[Floats] = []
     responses: list[float] = []
     played, updated = [], 0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import plain_numpy
+from benchmarks import oracle
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import Floats
@@ -22,7 +22,7 @@ def compare(case: Mixture, features: FeatureMap, phi: Floats, *, plain: dict[str
     """Play episode by episode; compare regret, planned values, plans, and the regression after the last episode."""
     horizon, norm_bound, delta = case.mdp.horizon, 1.3, 0.07
     learner = UCRLVTRLin(features=features, norm_bound=norm_bound, delta=delta, **options)
-    expected = plain_numpy.ucrl_vtr_lin(
+    expected = oracle.ucrl_vtr_lin(
         phi,
         case.reward,
         case.transition,
@@ -54,7 +54,7 @@ def compare(case: Mixture, features: FeatureMap, phi: Floats, *, plain: dict[str
 @pytest.mark.parametrize("clip", ["step", "horizon"])
 @pytest.mark.parametrize("weights", ["range", "none"])
 @pytest.mark.parametrize("radius", RADII)
-def test_every_form_agrees_with_plain_numpy(radius: str, weights: str, clip: str, replan: float) -> None:
+def test_every_form_agrees_with_the_oracle(radius: str, weights: str, clip: str, replan: float) -> None:
     case = mixture(RADII.index(radius))
     shared: dict[str, Any] = {"radius": radius, "weights": weights, "replan": replan, "scale": 0.3}
     plain = {**shared, "paper_clip": clip == "horizon"}
@@ -102,7 +102,7 @@ def test_the_trace_filter_replans_exactly_when_the_determinant_asks_for_it(repla
     """The reference computes logdet Sigma before every episode; the package only when the trace says it may be due."""
     case = mixture(30 + seed, horizon=5)
     uniforms = environment_uniforms(seed, 400, 5)[:, 1:]
-    expected = plain_numpy.ucrl_vtr_lin(
+    expected = oracle.ucrl_vtr_lin(
         case.phi, case.reward, case.transition, 5, 0, episodes=400, uniforms=uniforms, norm_bound=1.0, delta=0.05,
         replan=replan,
     )  # fmt: skip

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from occamrl._core.regression import invert_factor, solve
 from occamrl.learners.linear_regression import absorb
 from occamrl.learners.linear_state import TOUCHED
+
+from occamrl._core.regression import invert_factor, solve
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats
-from occamrl.running.environments import Interaction
 from occamrl.running.run import run
 from tests.cases import mixture
+from tests.stepping import Steps
 
 Exact = np.longdouble
 
@@ -165,7 +165,7 @@ def test_targets_close_together_are_summed_exactly(units: int) -> None:
     """Two next states, whose values differ by a few units in the last place, met 3,000 times."""
     mdp = FiniteMDP(transition=np.full((2, 1, 2), 0.5), reward=np.zeros((2, 1)), horizon=2)
     learner = UCRLVTRLin(features=FeatureMap.tabular(states=2, actions=1), norm_bound=1.0, replan=1e9)
-    interaction = Interaction(learner, mdp.known)
+    interaction = Steps(learner, mdp.known)
     low = 7.3
     high = low + units * np.spacing(low)
     middle, spread = 0.5 * (low + high), high - low
@@ -176,8 +176,8 @@ def test_targets_close_together_are_summed_exactly(units: int) -> None:
         interaction.walk.state.values[1] = (low, high)
         after = int(rng.random() < 0.3)
         seen[after] += 1
-        interaction.record(0.0, after)
-        interaction.record(0.0, 0)
+        interaction.record(after)
+        interaction.record(0)
     xy = learner.statistics(mdp.known, interaction.walk.state).xy[:2]  # of the block of (0, 0)
     x = [Fraction(low - middle) / Fraction(spread), Fraction(high - middle) / Fraction(spread)]
     y = sum(count * part for count, part in zip(seen, x, strict=True))

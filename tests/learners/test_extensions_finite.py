@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from occamrl.learners._planned import PlannedRung
+from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
 
 import occamrl as orl
-from benchmarks import plain_numpy
+from benchmarks import oracle
 from occamrl.errors import ParameterError
-from occamrl.learners._planned import PlannedRung
 from occamrl.learners.rewards import RewardsPerPair
 from occamrl.learners.ucrl_vtr import UCRLVTR
-from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import BernoulliRewards, FiniteMDP
@@ -43,7 +43,7 @@ def test_with_neither_it_plays_plain_ucrl_vtr(weights: str, replan: float) -> No
         player.model = player.model._replace(unit=unit, slack=player.model.slack * (unit / player.model.unit) ** 2)
     uniforms = environment_uniforms(2, 300, 5)[:, 1:]
     options: Any = {"weights": weights, "replan": replan, "delta": DELTA, "radius": "sharp"}
-    expected = plain_numpy.ucrl_vtr(
+    expected = oracle.ucrl_vtr(
         case.kernels, case.reward, case.kernels[0], 5, 0, episodes=300, uniforms=uniforms, **options
     )
     played = player.play(300)
@@ -87,7 +87,7 @@ def plan(steps: list[reference.Step], reward: Floats, kernels: Floats, *, delta:
 
 @pytest.mark.parametrize("kernel", ["stationary", "per_step"])
 @pytest.mark.parametrize("known", [True, False])
-def test_every_plan_is_that_of_plain_numpy(kernel: str, known: bool) -> None:
+def test_every_plan_is_that_of_the_oracle(kernel: str, known: bool) -> None:
     per_step = kernel == "per_step"
     if known and not per_step:
         pytest.skip("the plain learner")

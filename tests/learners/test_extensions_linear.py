@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import occamrl as orl
 from occamrl.checks import check_learner
-from occamrl.errors import InvalidInput, ParameterError, RewardError
+from occamrl.errors import InvalidInput, ParameterError
 from occamrl.learners.rewards import (
     EstimatedRewards,
     RewardRows,
@@ -24,6 +24,7 @@ from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.problems.mdp import BernoulliRewards, FiniteMDP
 from occamrl.protocols import Known
+from occamrl.running.phases import PhaseWalk
 from tests.cases import Mixture, Player, mixture
 from tests.learners import extended_reference as reference
 
@@ -118,33 +119,6 @@ def test_statistics_carry_the_rewards_over() -> None:
     assert other.state.rewards.visits.sum() == 51 * 4
 
 
-def test_a_reward_out_of_range_on_the_hundredth_episode_leaves_the_state_as_it_was() -> None:
-    learner = UCRLVTRLin(features=CASE.features, norm_bound=1.0, rewards=RewardsPerPair())
-    interaction = orl.Interaction(learner, Known.of_sizes(states=4, actions=2, horizon=4))
-    rng = np.random.default_rng(0)
-    for _ in range(100):
-        interaction.begin(0)
-        for _ in range(4 if interaction.episode < 99 else 2):
-            interaction.record(float(rng.random() < 0.4), int(rng.integers(4)))
-    assert interaction.episode == 99
-    before = [np.array(array) for array in _arrays(interaction.walk.state)]
-    for bad in (1.5, -1e-9, float("nan"), float("inf"), None, True):
-        with pytest.raises(RewardError, match=r"reward\[99, 2\]: got .*, expected a number in \[0, 1\]"):
-            interaction.record(bad, 0)  # type: ignore[arg-type]  # wrong on purpose
-    with pytest.raises(InvalidInput, match="state"):
-        interaction.record(0.5, 4)
-    for one, other in zip(before, _arrays(interaction.walk.state), strict=True):
-        assert one.tobytes() == other.tobytes()
-    interaction.record(0.5, 1)  # and on it goes
-    interaction.record(1.0, 1)
-    assert interaction.episode == 100
-    assert interaction.walk.state.rewards.visits.sum() == 400
-
-
-def _arrays(state: Any) -> list[Any]:
-    return [part for field in state for part in (field if isinstance(field, tuple) else [field])]
-
-
 def test_bad_parameters() -> None:
     features = CASE.features
     for options, message in (
@@ -174,7 +148,7 @@ def test_bad_parameters() -> None:
             episodes=1,
         )
     with pytest.raises(InvalidInput, match="does not tell its rewards"):
-        orl.Interaction(UCRLVTRLin(features=features, norm_bound=1.0), CASE.mdp.known.without_rewards)
+        PhaseWalk(UCRLVTRLin(features=features, norm_bound=1.0), CASE.mdp.known.without_rewards)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.floats(0.0, 12.0), st.floats(-6.0, 2.0))

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-
-from benchmarks import plain_numpy
 from occamrl.learners.finite_rows import ALIVE, BEST, FIRST_LOOK, MEMBER
+
+from benchmarks import oracle
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.protocols import Floats
 from occamrl.running.result import Result
@@ -43,9 +43,9 @@ def right_side(losses: Floats, members: int) -> float:
 def sharp_by_hand(case: Stack, episodes: int, seed: int) -> Iterator[Step]:
     """Play UCRL-VTR with range weights, dropping and looking again; yield what was known before each episode."""
     members, horizon = len(case.kernels), case.mdp.horizon
-    values = np.array([plain_numpy.optimal_values(kernel, case.reward, horizon) for kernel in case.kernels])
+    values = np.array([oracle.optimal_values(kernel, case.reward, horizon) for kernel in case.kernels])
     uniforms = environment_uniforms(seed, episodes, horizon)
-    cumulative = plain_numpy.cumulative_kernel(case.kernels[0])
+    cumulative = oracle.cumulative_kernel(case.kernels[0])
     alive = np.ones(members, dtype=bool)
     predictions: list[Floats] = []
     responses: list[float] = []
@@ -149,7 +149,7 @@ def test_distances_of_the_ball_are_those_over_all_rows(weights: str) -> None:
     results = one_by_one(learner, case.mdp, 80, 4)
     values = learner.model(case.mdp.known).values
     uniforms = environment_uniforms(4, 80, horizon)
-    cumulative = plain_numpy.cumulative_kernel(case.kernels[0])
+    cumulative = oracle.cumulative_kernel(case.kernels[0])
     predictions: list[Floats] = []
     responses: list[float] = []
     estimates = set()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import plain_numpy
+from benchmarks import oracle
 from occamrl.learners.baselines import Greedy, Optimal, UniformRandom
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
@@ -67,7 +67,7 @@ def test_greedy_is_the_learner_without_a_bonus(weights: Any) -> None:
     bare = UCRLVTRLin(features=case.features, norm_bound=7.0, scale=0.0, weights=weights, replan=0.0)
     without = run(bare, case.mdp, episodes=60, seed=1, progress=False)
     assert greedy.regret.tobytes() == without.regret.tobytes()
-    expected = plain_numpy.ucrl_vtr_lin(
+    expected = oracle.ucrl_vtr_lin(
         case.phi, case.reward, case.transition, 4, 0, episodes=60, uniforms=environment_uniforms(1, 60, 4)[:, 1:],
         norm_bound=7.0, delta=0.05, weights=weights, scale=0.0,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import plain_numpy
+from benchmarks import oracle
 from occamrl.errors import ShapeError
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.models.features import FeatureMap
@@ -23,14 +23,14 @@ def rows_of(case: Mixture, results: list[Result], weights: Any, seed: int) -> tu
     """Return the rows x [T, d] and y [T] of a run played one by one, from the plans that it reports."""
     uniforms = environment_uniforms(seed, len(results), case.mdp.horizon)
     possible = (case.phi != 0.0).any(axis=-1)
-    cumulative = plain_numpy.cumulative_kernel(case.transition)
+    cumulative = oracle.cumulative_kernel(case.transition)
     x, y = [], []
     for k, result in enumerate(results):
         s = 0
         for h in range(case.mdp.horizon - 1):
             a = int(result.state.policy[h, s])
             after = int(np.searchsorted(cumulative[s, a], uniforms[k, 1 + h], side="right"))
-            target, _, _ = plain_numpy.normalised_target(result.state.values[h + 1], possible, weights)
+            target, _, _ = oracle.normalised_target(result.state.values[h + 1], possible, weights)
             x.append(target[s, a] @ case.phi[s, a])
             y.append(float(target[s, a, after]))
             s = after
@@ -38,7 +38,7 @@ def rows_of(case: Mixture, results: list[Result], weights: Any, seed: int) -> tu
 
 
 def ridge(x: Floats, y: Floats, lam: float) -> Floats:
-    return plain_numpy.estimate(lam * np.eye(x.shape[1]) + x.T @ x, x.T @ y)
+    return oracle.estimate(lam * np.eye(x.shape[1]) + x.T @ x, x.T @ y)
 
 
 @pytest.mark.parametrize("weights", ["range", "none"])

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from gymnasium.envs.toy_text.cliffwalking import CliffWalkingEnv
-
-from benchmarks.plain_numpy import estimate
 from occamrl.learners.finite_rows import ALIVE, MEMBER
+
+from benchmarks.oracle import estimate
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 from occamrl.analysis.supports import supports
 from occamrl.cli import app
 from occamrl.envs.ladder_file import ladder_of_environments, ladder_of_problem
-from occamrl.envs.simulators import Simulators
 from occamrl.envs.wrapper import RewardMap
 from occamrl.logs.log import Log, LogError, match_rows, simulate_log, write_parquet
 from occamrl.logs.select import (
@@ -29,6 +28,7 @@ from occamrl.logs.select import (
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.models.linear import LinearFamily
+from occamrl.models.simulators import Simulators
 from occamrl.problems.lakes import FrozenLake
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats

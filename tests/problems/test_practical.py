@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import occamrl as orl
-from occamrl.errors import FamilyError, HorizonError, InvalidInput, ParameterError, UnknownName
+from occamrl.errors import FamilyError, InvalidInput, ParameterError, UnknownName
 from occamrl.problems.operations import (
     CLOSED,
     DAYS,
@@ -51,9 +51,6 @@ def value(problem: PracticalProblem) -> float:
     return problem.unit.earned(problem.mdp.optimal_value, problem.horizon)
 
 
-# ---------------------------------------------------------------------------------------------------- units and demand
-
-
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.lists(st.floats(0.0, 1.0), min_size=1, max_size=30))
 def test_a_unit_counts_an_episode_as_its_steps(low: float, width: float, shares: list[float]) -> None:
     unit = Unit(name="EUR", low=low, high=low + width)
@@ -84,9 +81,6 @@ def test_every_law_on_a_grid_is_there_once() -> None:
     assert {tuple(np.round(4 * law[[0, 2, 3]]).astype(int)) for law in laws} == brute
     assert len(laws) == len(brute) == math.comb(6, 2)
     assert (laws[:, 1] == 0.0).all()
-
-
-# ---------------------------------------------------------------------------------------------------- all of them
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -128,9 +122,6 @@ class _TwoAmounts(MachineReplacement):
 def test_a_move_has_one_amount() -> None:
     with pytest.raises(ParameterError, match="two amounts for one move"):
         _TwoAmounts().mdp  # noqa: B018  (building it is the test)
-
-
-# ---------------------------------------------------------------------------------------------------- inventory
 
 
 @pytest.mark.parametrize("demand", DEMANDS)
@@ -181,9 +172,6 @@ def test_a_week_of_equal_days_is_the_shelf_without_weekdays() -> None:
     assert value(WeekdayInventory(means=(6.0,) * 7, **costs)) == pytest.approx(value(LostSales(**costs)), rel=1e-12)
 
 
-# ---------------------------------------------------------------------------------------------------- queue
-
-
 def test_phases_that_do_not_differ_are_one_queue() -> None:
     problem = QueueAdmission(room=5, horizon=20, arrivals=(0.4,) * 3, services=(0.2,) * 3)
     values = np.zeros(6)
@@ -213,9 +201,6 @@ def test_nobody_is_seen_before_a_closed_door() -> None:
     for phase, n in itertools.product(range(3), range(4)):
         more = kernel[phase * 4 + n, CLOSED].reshape(3, 4)[:, n + 1 :]
         assert (more == 0.0).all()
-
-
-# ---------------------------------------------------------------------------------------------------- machine
 
 
 @pytest.mark.parametrize("hazard", [0.02, 0.1, 0.3])
@@ -267,33 +252,21 @@ def test_the_class_of_a_machine_is_found(m: int, test_seed: int) -> None:
     assert result.phases["chosen"].to_pylist()[-1] == m
 
 
-# ---------------------------------------------------------------------------------------------------- bad input
-
-
 BAD: list[tuple[type[Any], dict[str, Any], type[InvalidInput], str]] = [
     (Unit, {"name": "EUR", "low": 1.0, "high": 1.0}, ParameterError, "low, high"),
-    (Unit, {"name": "EUR", "low": 0.0, "high": math.nan}, ParameterError, "low, high"),
     (LostSales, {"demand": "poison"}, UnknownName, "demand"),
     (LostSales, {"shelf": 7}, ParameterError, "shelf"),
     (LostSales, {"order_step": 16}, ParameterError, "order_step"),
-    (LostSales, {"horizon": 0}, HorizonError, "horizon"),
     (LostSales, {"margin": -1.0}, ParameterError, "margin"),
-    (LostSales, {"holding": math.inf}, ParameterError, "holding"),
     (WeekdayInventory, {"means": (6.0,) * 6}, ParameterError, "means"),
     (WeekdayInventory, {"means": (5.0,) * 7}, ParameterError, "means"),
     (WeekdayInventory, {"levels": (6.0, 6.0)}, ParameterError, "levels"),
-    (WeekdayInventory, {"levels": ()}, ParameterError, "levels"),
-    (WeekdayInventory, {"order_step": 0}, ParameterError, "order_step"),
-    (WeekdayInventory, {"fixed": math.nan}, ParameterError, "fixed"),
-    (QueueAdmission, {"room": 0}, ParameterError, "room"),
     (QueueAdmission, {"change": 1.5}, ParameterError, "change"),
     (QueueAdmission, {"arrivals": (0.3, 0.3)}, ParameterError, "arrivals"),
     (QueueAdmission, {"services": (0.3, 0.3, 0.25)}, ParameterError, "services"),
     (QueueAdmission, {"arrival_levels": (0.3, 0.6)}, ParameterError, "service_levels"),
     (MachineReplacement, {"stretch": 4}, ParameterError, "stretch"),
     (MachineReplacement, {"hazard": (0.1, 0.2)}, ParameterError, "hazard"),
-    (MachineReplacement, {"hazard": (1.1,) * 15}, ParameterError, "hazard"),
-    (MachineReplacement, {"planned": 0.0}, ParameterError, "planned"),
 ]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.report.synthetic import Kind, Records, records
+from occamrl.experiments.records import Records
+from tests.report.synthetic import Kind, records
 
 MARKUP = "</script><script>window.owned=1</script><img src=x onerror='window.owned=1'>"
 FORMULA = '=HYPERLINK("http://example.invalid","x")'
@@ -23,8 +24,9 @@ def hostile(seeds: int = 3) -> Records:
     made = records(problems=[MARKUP, FORMULA], kinds=kinds, seeds=seeds, name=MARKUP)
     for manifest in made.cells:
         manifest["versions"] = {MARKUP: MARKUP}
-        manifest["machine"] = {MARKUP: [MARKUP]}
+        manifest["machine"] = {MARKUP: MARKUP}
     made.spec["description"] = MARKUP
     made.spec[MARKUP] = {MARKUP: MARKUP}
-    made.failed.append({"cell": MARKUP, "reason": MARKUP, "problem": {"label": MARKUP}, "seed": MARKUP})
+    who = {"problem": {"label": MARKUP}, "agent": {"label": MARKUP}, "seed": MARKUP}
+    made.failed.append({"cell": MARKUP, "reason": MARKUP, **who})
     return made

@@ -1,28 +1,18 @@
-"""Records made up for the tests: the attributes of real ones, with curves and decisions known in advance."""
+"""Records made up for the tests, with curves and decisions known in advance."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from occamrl.experiments.records import Records
 from occamrl.seeding import stream
-
-
-@dataclass(frozen=True)
-class Records:
-    name: str
-    spec: dict[str, Any]
-    cells: list[dict[str, Any]]
-    curves: pa.Table
-    phases: pa.Table
-    running: list[Any] = field(default_factory=list)
-    missing: list[Any] = field(default_factory=list)
-    failed: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -110,16 +100,9 @@ def records(
         "problem": [{"name": "sparse-mixture", "label": problem, "dimension": 16} for problem in problems],
         "agent": [{"name": kind.label.lower(), "label": kind.label, **kind.parameters} for kind in kinds],
     }
-    return Records(
-        **{
-            "name": "made-up",
-            "spec": spec,
-            "cells": manifests,
-            "curves": pa.concat_tables(curves),
-            "phases": pa.concat_tables(phases),
-            **about,
-        }
-    )
+    usual = {"folder": Path("made-up"), "name": "made-up", "spec": spec, "cells": manifests}
+    tables = {"curves": pa.concat_tables(curves), "phases": pa.concat_tables(phases)}
+    return Records(**{**usual, **tables, "running": {}, "missing": [], "failed": [], **about})
 
 
 def _phases(who: dict[str, Any], kind: Kind, episodes: int, noise: float) -> dict[str, list[Any]]:
@@ -159,7 +142,7 @@ def _manifest(who: dict[str, Any], kind: Kind, episodes: int, total: float) -> d
         "wall_time": 0.5,
         "files": {},
         "versions": {"occamrl": "0.1.0", "python": "3.11.7", "numpy": "2.4.6"},
-        "machine": {"cpu": "a processor", "cores": 2, "blas": "openblas"},
+        "machine": {"cpu": "a processor", "blas": "openblas"},
         "seed_address": [who["seed"]],
         "reason": None,
     }

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from occamrl.experiments.records import Records
 from occamrl.report.page import write_page
 from occamrl.report.watch import Server, Source
 from tests.report.browsing import Watched, browser
 from tests.report.hostile import FORMULA, MARKUP, NAMES, hostile
-from tests.report.synthetic import KINDS, Records, records
+from tests.report.synthetic import KINDS, records
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -29,7 +30,8 @@ def chromium() -> Iterator["Browser"]:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
-    failed = [{"cell": "00ff", "reason": "killed three times", "seed": 3, "problem": {"label": "RiverSwim"}}]
+    who = {"problem": {"label": "RiverSwim"}, "agent": {"label": "Optimal"}, "seed": 3}
+    failed = [{"cell": "00ff", "reason": "killed three times", **who}]
     out = tmp_path_factory.mktemp("page") / "report.html"
     return write_page(records(failed=failed), out).as_uri()
 

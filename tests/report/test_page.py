@@ -3,6 +3,7 @@ import hashlib
 import html
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +100,11 @@ def test_a_thousand_cells_make_a_page_of_about_a_megabyte() -> None:
     made = records(problems=[f"problem {i}" for i in range(17)], seeds=10)
     assert len(made.cells) == 1_020
     assert len(page.render(build(made))) < 1_500_000
+
+
+def test_the_page_holds_the_spec_as_toml() -> None:
+    made = records(problems=["p"], kinds=KINDS[:1], seeds=1)
+    made.spec["agent"].append({"name": "x", "sweep": {"delta": [0.1, None, 0.2]}, "label": None, "\x7f é": "\x1b"})
+    expected = {**made.spec, "agent": [*made.spec["agent"][:-1], {"name": "x", "sweep": {"delta": [0.1, 0.2]}}]}
+    expected["agent"][-1]["\x7f é"] = "\x1b"
+    assert tomllib.loads(build(made)["spec"]) == expected

@@ -16,9 +16,9 @@ from occamrl.analysis.resolution import (
     stack_of,
 )
 from occamrl.analysis.supports import Supports, supports
-from occamrl.envs.simulators import Simulators
 from occamrl.errors import InvalidInput
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl.models.simulators import Simulators
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.running.run import run
 from tests import cases

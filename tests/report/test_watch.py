@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from occamrl.errors import ParameterError, RecordError
+from occamrl.experiments.records import Records
 from occamrl.report.watch import Server, Source, serve
-from tests.report.synthetic import KINDS, Records, records
+from tests.report.synthetic import KINDS, records
 
 
 class Folder:
@@ -178,6 +179,6 @@ def test_a_port_that_is_taken_and_a_folder_that_is_none(
 ) -> None:
     with pytest.raises(RecordError, match="no experiment"):
         serve(folder.path, open_browser=False)
-    monkeypatch.setattr("occamrl.report.page.status", folder.status)
+    monkeypatch.setattr("occamrl.report.watch.status", folder.status)
     with pytest.raises(ParameterError, match="port"):
         serve(folder.path, server.server_port, open_browser=False)

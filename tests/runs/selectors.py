@@ -9,7 +9,7 @@ import numpy as np
 
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import Known, Learner, Phase, PhaseOutcome, Selector
+from occamrl.protocols import EpisodeLearner, Known, Learner, Phase, PhaseOutcome, Selector
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,7 +45,7 @@ class Widening(Selector):
 class Leader(Selector):
     """Follow the base with the best mean return, after a few episodes of each; bases keep their states."""
 
-    bases: tuple[Learner, ...]
+    bases: tuple[Learner | EpisodeLearner, ...]
     trial: int = 3
 
     def start(self, known: Known) -> dict[str, Any]:

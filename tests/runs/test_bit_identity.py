@@ -1,4 +1,4 @@
-"""The same bits however a run is cut into pieces, whatever ran before it, in one loop or step by step."""
+"""The same bits however a run is cut into pieces, whatever ran before it, in one loop or one episode at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from occamrl._core.rows import RowTable
-from occamrl.checks import step_by_step
+from occamrl.checks import episode_by_episode
 from occamrl.learners.baselines import Greedy, Optimal, UniformRandom
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
@@ -19,9 +19,8 @@ from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Agent
-from occamrl.running import run as loop
 from occamrl.running.result import Result
-from occamrl.running.run import run
+from occamrl.running.run import Run, Simulator, run
 from tests.cases import environment_uniforms, mixture
 
 CASE = mixture(5, initial_state=[0.4, 0.0, 0.35, 0.25])
@@ -106,11 +105,12 @@ def test_uneven_pieces_are_one_run_and_leave_earlier_results_alone(name: str) ->
 
 
 @pytest.mark.parametrize("name", ["finite, ball", "one-hot, lazy"])
-def test_the_clock_decides_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_decides_nothing(name: str) -> None:
     """Chunks grow while they are quick; if they never did, the bits would be the same."""
     quick = run(AGENTS[name](), CASE.mdp, episodes=600, progress=False)
-    monkeypatch.setattr(loop, "_CHUNK_SECONDS", -1.0)
-    assert bits(run(AGENTS[name](), CASE.mdp, episodes=600, progress=False)) == bits(quick)
+    slow = Run(AGENTS[name](), Simulator(CASE.mdp))
+    slow.play(600, progress=False, seconds=-1.0)
+    assert bits(slow.result()) == bits(quick)
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -124,11 +124,11 @@ def test_the_same_seed_gives_the_same_bits_whatever_ran_before(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["one-hot, every episode", "one-hot, lazy", "finite, ball", "uniform"])
-def test_the_fused_loop_is_the_steps_one_by_one(name: str) -> None:
+def test_one_loop_is_one_episode_at_a_time(name: str) -> None:
     result = run(AGENTS[name](), CASE.mdp, episodes=80, seed=3, progress=False)
-    stepped = step_by_step(AGENTS[name](), CASE.mdp, 80, 3)
-    assert list(arrays(stepped.walk.state)) == list(arrays(result.state))
-    (row,) = stepped.walk.rows
+    walk = episode_by_episode(AGENTS[name](), CASE.mdp, 80, 3)
+    assert list(arrays(walk.state)) == list(arrays(result.state))
+    (row,) = walk.rows
     assert (row["episodes"], row["plans"], row["realised_return"]) == (80, result.plans, result.total_return)
 
 

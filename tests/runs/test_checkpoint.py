@@ -20,7 +20,7 @@ from occamrl.models.features import FeatureMap
 from occamrl.problems.classic import RiverSwim
 from occamrl.protocols import Known, Phase, PhaseOutcome, Selector
 from occamrl.running.run import run
-from occamrl.running.storage import load_checkpoint, put_together, save_checkpoint, take_apart
+from occamrl.running.storage import load, put_together, save, take_apart
 from tests.states import bits
 
 PROBLEM = RiverSwim(states=3)
@@ -33,13 +33,13 @@ def learner() -> UCRLVTRLin:
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     path = tmp_path / "run.npz"
-    save_checkpoint(run(learner(), PROBLEM, episodes=30, seed=2, progress=False), path)
+    save(run(learner(), PROBLEM, episodes=30, seed=2, progress=False), path)
     return path
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(checkpoint: Path) -> None:
     whole = run(learner(), PROBLEM, episodes=70, seed=2, progress=False)
-    loaded = load_checkpoint(learner(), PROBLEM, checkpoint)
+    loaded = load(checkpoint, learner(), PROBLEM)
     assert (loaded.total_episodes, loaded.seed, loaded.label) == (30, 2, "UCRLVTRLin")
     rest = run(learner(), PROBLEM, episodes=40, progress=False, continue_from=loaded)
     assert rest.regret.tobytes() == whole.regret.tobytes()
@@ -64,7 +64,7 @@ def test_a_file_that_was_cut_short_is_refused_by_name(checkpoint: Path, share: f
     content = checkpoint.read_bytes()
     checkpoint.write_bytes(content[: int(share * len(content))])
     with pytest.raises(CheckpointError, match=r"run\.npz"):
-        load_checkpoint(learner(), PROBLEM, checkpoint)
+        load(checkpoint, learner(), PROBLEM)
 
 
 def test_any_flipped_byte_is_noticed(checkpoint: Path) -> None:
@@ -74,31 +74,31 @@ def test_any_flipped_byte_is_noticed(checkpoint: Path) -> None:
         damaged[at] ^= 0x01
         checkpoint.write_bytes(bytes(damaged))
         with pytest.raises(CheckpointError):
-            load_checkpoint(learner(), PROBLEM, checkpoint)
+            load(checkpoint, learner(), PROBLEM)
 
 
 def test_it_belongs_to_one_problem_and_one_kind_of_agent(checkpoint: Path) -> None:
     with pytest.raises(CheckpointError, match="problem"):
-        load_checkpoint(learner(), RiverSwim(states=3, variant="osband"), checkpoint)
+        load(checkpoint, learner(), RiverSwim(states=3, variant="osband"))
     for other in (UniformRandom(), dataclasses.replace(learner(), delta=0.01)):
         with pytest.raises(CheckpointError, match="agent"):
-            load_checkpoint(other, PROBLEM, checkpoint)
+            load(checkpoint, other, PROBLEM)
     with pytest.raises(CheckpointError, match="tag"):
-        load_checkpoint(learner(), PROBLEM, checkpoint, tag="another experiment")
+        load(checkpoint, learner(), PROBLEM, tag="another experiment")
     with pytest.raises(FileNotFoundError):
-        load_checkpoint(learner(), PROBLEM, checkpoint.with_name("none.npz"))
+        load(checkpoint.with_name("none.npz"), learner(), PROBLEM)
     with pytest.raises(ParameterError):
-        load_checkpoint(learner(), 3, checkpoint)  # type: ignore[arg-type]  # wrong on purpose
+        load(checkpoint, learner(), 3)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_other_npz_files_are_no_checkpoints(tmp_path: Path) -> None:
     path = tmp_path / "other.npz"
     np.savez(path, x=np.zeros(3))
     with pytest.raises(CheckpointError, match="expected a whole checkpoint"):
-        load_checkpoint(learner(), PROBLEM, path)
+        load(path, learner(), PROBLEM)
     np.savez(path, document=np.array([object()]))
     with pytest.raises(CheckpointError, match="expected a whole checkpoint"):
-        load_checkpoint(learner(), PROBLEM, path)
+        load(path, learner(), PROBLEM)
 
 
 def test_a_write_that_fails_leaves_the_old_checkpoint(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,7 @@ def test_a_write_that_fails_leaves_the_old_checkpoint(checkpoint: Path, monkeypa
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="no space"):
-        save_checkpoint(result, checkpoint)
+        save(result, checkpoint)
     assert checkpoint.read_bytes() == before
     assert [path.name for path in checkpoint.parent.iterdir()] == ["run.npz"]
 
@@ -135,7 +135,7 @@ class Hoarder(Selector):
 def test_a_memory_that_is_no_plain_data_cannot_be_written(thing: Any, tmp_path: Path) -> None:
     result = run(Hoarder(thing), PROBLEM, episodes=3, progress=False)
     with pytest.raises(CheckpointError) as caught:
-        save_checkpoint(result, tmp_path / "x.npz")
+        save(result, tmp_path / "x.npz")
     assert caught.value.field == "memory"
     assert list(tmp_path.iterdir()) == []
 

@@ -74,9 +74,9 @@ def test_ctrl_c_in_the_last_chunk_is_not_lost_and_neither_is_the_result() -> Non
     """Whoever presses it wants to stop what calls ``run``, too."""
     agent = learner(lambda: signal.raise_signal(signal.SIGINT))
     with pytest.raises(Interrupted) as caught:
-        run(agent, PROBLEM, episodes=10, progress=False)
+        run(agent, PROBLEM, episodes=1, progress=False)
     result: Any = caught.value.result
-    assert result.total_episodes == 10
+    assert result.total_episodes == 1
 
 
 def test_the_handler_of_the_caller_is_back_after_a_run_and_after_a_mistake() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numba
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -162,6 +164,42 @@ def test_on_a_terminal_one_line_renews_itself(monkeypatch: pytest.MonkeyPatch) -
     assert text.count("\r\x1b[K") >= 2
     assert text.count("\n") == 1
     assert text.endswith("\n")
+
+
+def test_compiling_is_told_as_such_and_counts_in_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(progress_module, "time", SimpleNamespace(perf_counter=lambda: now))
+    stream, silent = io.StringIO(), io.StringIO()
+    bars = [Progress("agent", 200, show, each) for show, each in ((True, stream), (False, silent))]
+    begun, ended = SimpleNamespace(is_start=True), SimpleNamespace(is_start=False)
+    for bar in bars:
+        bar.update(1)
+        bar.notify(begun)
+        bar.notify(begun)  # a function that is compiled for the first one
+    now = 30.0
+    for bar in bars:
+        bar.notify(ended)
+        bar.notify(ended)
+    now = 31.0
+    for bar in bars:
+        bar.update(101)
+        bar.close()
+        assert bar.rate == 100.0
+    first, second = stream.getvalue().splitlines()
+    assert first == "agent: compiling, once on this machine (0 s)"
+    assert "100 episodes/s, 1 s left" in second
+    assert silent.getvalue() == ""
+
+
+def test_numba_says_when_it_compiles() -> None:
+    stream = io.StringIO()
+    bar = Progress("agent", 200, True, stream)
+    try:
+        double: Any = numba.njit(lambda x: 2 * x)
+        assert [double(3), double(4)] == [6, 8]
+    finally:
+        bar.close()
+    assert stream.getvalue().count("compiling, once on this machine") == 1
 
 
 def test_short_jobs_and_silenced_ones_say_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from occamrl.checks import check_selector, step_by_step
+from occamrl.checks import check_selector, episode_by_episode
 from occamrl.errors import ContractError
 from occamrl.learners.baselines import Optimal, UniformRandom
 from occamrl.learners.ucrl_vtr import UCRLVTR
@@ -18,7 +18,6 @@ from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Known, Phase, PhaseOutcome, Selector
 from occamrl.running.result import Result
 from occamrl.running.run import run
-from occamrl.running.storage import load_checkpoint, save_checkpoint
 from tests.cases import stack
 from tests.runs.selectors import Leader, Widening, pooled
 
@@ -66,17 +65,16 @@ def test_both_kinds_of_selectors_keep_the_contract(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [widening, leader])
-def test_pieces_step_by_step_and_checkpoints_leave_the_same_memory(make: Any, tmp_path: Any) -> None:
+def test_pieces_single_episodes_and_checkpoints_leave_the_same_memory(make: Any, tmp_path: Any) -> None:
     whole = pieces(make(), 100)
     cut = pieces(make(), 1, 6, 1, 30, 62)
     assert plain(cut.walk.memory) == plain(whole.walk.memory)
     assert cut.phases.to_pylist() == whole.phases.to_pylist()
     assert cut.regret.tobytes() == whole.regret.tobytes()
-    stepped = step_by_step(make(), MDP, 100, 5)
-    assert plain(stepped.walk.memory) == plain(whole.walk.memory)
+    assert plain(episode_by_episode(make(), MDP, 100, 5).memory) == plain(whole.walk.memory)
     half = pieces(make(), 37)
-    save_checkpoint(half, tmp_path / "half.npz")
-    resumed = run(make(), MDP, episodes=63, continue_from=load_checkpoint(make(), MDP, tmp_path / "half.npz"))
+    half.save(tmp_path / "half.npz")
+    resumed = run(make(), MDP, episodes=63, continue_from=Result.load(tmp_path / "half.npz", make(), MDP))
     assert plain(resumed.walk.memory) == plain(whole.walk.memory)
 
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from occamrl.learners.finite_rows import ALIVE, CLASS, EPISODES, MEMBER
 from scipy.stats import binom
 
 import occamrl as orl
 from occamrl._core.loop import draw_outcome, draw_start
 from occamrl._core.rng import fill_uniforms
-from occamrl.checks import check_selector, step_by_step
+from occamrl.checks import check_selector, episode_by_episode
 from occamrl.errors import InvalidInput
-from occamrl.learners.finite_rows import ALIVE, CLASS, EPISODES, MEMBER
 from occamrl.problems.mixtures import SparseLadder
-from occamrl.running.environments import Interaction
 from occamrl.seeding import key
+from tests.stepping import Steps
 
 PROBLEM = SparseLadder(states=6, actions=2, horizon=4, dimension=5, most=2, nonzero=1, persistence=0.0, seed=3)
 
@@ -32,7 +32,7 @@ def brute_force(agent: Any, episodes: int, seed: int, weighted: bool) -> list[di
     mdp = PROBLEM.mdp
     values = ladder.family.optimal_values(mdp.known)
     truth, record = mdp.truth, []
-    interaction = Interaction(agent, mdp.known, seed=seed)
+    interaction = Steps(agent, mdp.known, seed=seed)
     rows: list[tuple[Any, float]] = []  # predictions of all kernels, target
     uniforms = np.zeros(mdp.horizon + 1 + (mdp.horizon + 1) % 2)
     for episode in range(episodes):
@@ -52,7 +52,7 @@ def brute_force(agent: Any, episodes: int, seed: int, weighted: bool) -> list[di
             if h < mdp.horizon - 1:
                 middle, spread = ((v.min() + v.max()) / 2, np.ptp(v)) if weighted else (0.0, 1.0)
                 rows.append(((kernels[:, s, a] @ v - middle) / spread, (v[s2] - middle) / spread))
-            interaction.record_bonus(0.0, s2)
+            interaction.record(s2)
             s = s2
     return record
 
@@ -244,12 +244,12 @@ def test_one_step_leaves_nothing_to_learn(options: dict[str, Any]) -> None:
     assert result.total_regret == 0.0
 
 
-def test_step_by_step_and_fused_make_the_same_phases() -> None:
+def test_one_loop_and_one_episode_at_a_time_make_the_same_phases() -> None:
     ladder, _ = ladder_and_kernels()
     agent = orl.ARLGen(ladder=ladder, replan=0.3)
     fused = orl.run(agent, PROBLEM, episodes=90, seed=4, progress=False)
-    stepped = step_by_step(agent, PROBLEM.mdp, 90, 4)
-    for one, other in zip(fused.walk.rows, stepped.walk.rows, strict=True):
+    walk = episode_by_episode(agent, PROBLEM.mdp, 90, 4)
+    for one, other in zip(fused.walk.rows, walk.rows, strict=True):
         assert (one["chosen"], one["statistics"], one["since"]) == (
             other["chosen"],
             other["statistics"],

@@ -10,15 +10,26 @@ takes the same view by :func:`field`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array, populate_array
+from numba.np import arrayobj
 
+from occamrl.protocols import Floats, Ints
+
+_numba: Any = arrayobj  # Numba has no types
+_code: Any = cgutils
 _HEAD = 4  # integers a field: offset, rows, columns, and 2 * (whether it holds integers) + dimensions - 1
+
+
+class Arena(NamedTuple):
+    """The arrays of a state; those of a model may have other parts after them."""
+
+    floats: Floats
+    ints: Ints
 
 
 def lay_out(kind: type[Any], fields: Sequence[Any], *others: Any) -> Any:
@@ -44,6 +55,17 @@ def field(arena: Any, number: int) -> Any:
     return flat.reshape(rows, columns) if kind % 2 else flat
 
 
+def same_layout(one: Any, other: Any) -> bool:
+    """Say whether two states have the same fields; the first one of a state holds integers and follows the head."""
+    head = int(one.ints[0])
+    return one.ints.shape == other.ints.shape and bool(np.array_equal(one.ints[:head], other.ints[:head]))
+
+
+def named(number: int) -> Any:
+    """Return the property of a state that is a view of one of its fields, for Python."""
+    return property(lambda arena: field(arena, number))
+
+
 def fields(arena: Any, count: int) -> list[Any]:
     """Return views of the first ``count`` fields."""
     return [field(arena, number) for number in range(count)]
@@ -57,21 +79,21 @@ def _viewer(whole: bool, dimensions: int) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         arena, number = arguments
         kinds = signature.args[0].types
-        ints = make_array(kinds[1])(context, builder, value=builder.extract_value(arena, 1))
-        source = make_array(kinds[part])(context, builder, value=builder.extract_value(arena, part))
+        ints = _numba.make_array(kinds[1])(context, builder, value=builder.extract_value(arena, 1))
+        source = _numba.make_array(kinds[part])(context, builder, value=builder.extract_value(arena, part))
         number = context.cast(builder, number, signature.args[1], types.intp)
         begin = builder.mul(number, number.type(_HEAD))
         offset, rows, columns = (
             builder.load(builder.gep(ints.data, [builder.add(begin, begin.type(i))])) for i in range(3)
         )
         item = context.get_constant(types.intp, 8)
-        made = make_array(array)(context, builder)
+        made = _numba.make_array(array)(context, builder)
         stride = builder.mul(columns, item)
-        populate_array(
+        _numba.populate_array(
             made,
             data=builder.gep(source.data, [offset]),
-            shape=cgutils.pack_array(builder, [rows, columns] if dimensions == 2 else [builder.mul(rows, columns)]),
-            strides=cgutils.pack_array(builder, [stride, item] if dimensions == 2 else [item]),
+            shape=_code.pack_array(builder, [rows, columns] if dimensions == 2 else [builder.mul(rows, columns)]),
+            strides=_code.pack_array(builder, [stride, item] if dimensions == 2 else [item]),
             itemsize=item,
             meminfo=None,
         )
@@ -95,16 +117,16 @@ def _piece(dimensions: int) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         flat, offset, n = arguments
-        source = make_array(signature.args[0])(context, builder, value=flat)
+        source = _numba.make_array(signature.args[0])(context, builder, value=flat)
         offset = context.cast(builder, offset, signature.args[1], types.intp)
         n = context.cast(builder, n, signature.args[2], types.intp)
         item = context.get_constant(types.intp, 8)
-        made = make_array(array)(context, builder)
-        populate_array(
+        made = _numba.make_array(array)(context, builder)
+        _numba.populate_array(
             made,
             data=builder.gep(source.data, [offset]),
-            shape=cgutils.pack_array(builder, [n] * dimensions),
-            strides=cgutils.pack_array(builder, [builder.mul(n, item), item] if dimensions == 2 else [item]),
+            shape=_code.pack_array(builder, [n] * dimensions),
+            strides=_code.pack_array(builder, [builder.mul(n, item), item] if dimensions == 2 else [item]),
             itemsize=item,
             meminfo=None,
         )

@@ -14,9 +14,11 @@ Shared arguments: ``outcomes`` (:class:`occamrl.protocols.Outcomes`), ``probabil
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from occamrl._core.compile import compiled, hot
+from occamrl._core.compile import compiled, entry, hot
 from occamrl.protocols import Floats, Ints, Outcomes
 
 _ONE = np.uint64(1)
@@ -33,11 +35,11 @@ def backup(outcomes: Outcomes, probability: Floats, base_reward: Floats, pair: i
     return float(base_reward[q] + total)
 
 
-@compiled
-def optimal_values(outcomes: Outcomes, probability: Floats, base_reward: Floats, states: int, horizon: int) -> Floats:
-    """Return V* [H + 1, S]:  V*_h(s) = max_a Q*_h(s, a),  V*_{H+1} = 0."""
+@entry
+def solve_optimal(outcomes: Outcomes, probability: Floats, base_reward: Floats, values: Floats) -> None:
+    """Write V* into ``values`` [H + 1, S], whose last row is zero:  V*_h(s) = max_a Q*_h(s, a),  V*_{H+1} = 0."""
+    horizon, states = values.shape[0] - 1, values.shape[1]
     actions = base_reward.size // states
-    values = np.zeros((horizon + 1, states))
     for h in range(horizon - 1, -1, -1):
         p = probability[h % probability.shape[0]]
         for s in range(states):
@@ -45,6 +47,13 @@ def optimal_values(outcomes: Outcomes, probability: Floats, base_reward: Floats,
             for a in range(1, actions):
                 best = max(best, backup(outcomes, p, base_reward, s * actions + a, values[h + 1]))
             values[h, s] = best
+
+
+def optimal_values(outcomes: Outcomes, probability: Floats, base_reward: Floats, states: int, horizon: int) -> Floats:
+    """Return V* [H + 1, S]."""
+    values = np.zeros((horizon + 1, states))
+    parts: list[Any] = [np.require(part, requirements=["C", "W"]) for part in (*outcomes, probability, base_reward)]
+    solve_optimal(Outcomes(*parts[:3]), parts[3], parts[4], values)
     return values
 
 

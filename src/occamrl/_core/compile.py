@@ -22,9 +22,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import llvmlite.binding
 import numba
-from numba.core import cgutils
+from numba.core import cgutils, codegen
 from numba.core.caching import FunctionCache
 from numba.extending import intrinsic, overload
 
@@ -92,6 +91,9 @@ _SHORT: Any = {**_HOT, "forceinline": True}
 
 
 _NumbaCache: Any = FunctionCache  # Numba has no types
+_types: Any = numba.types
+_code: Any = cgutils
+_llvm: Any = vars(codegen)["ll"]  # LLVM as Numba has loaded it
 _IMPLEMENTED: dict[Any, set[type]] = {}  # by generic function: the kinds that have a version of it
 _SEPARATE: dict[Any, list[Any]] = {}  # by NamedTuple of a state: its separately compiled functions
 _UNDER_WAY: set[tuple[Any, Any]] = set()  # separate functions that are being loaded
@@ -165,9 +167,16 @@ class _Cache:
 
 
 def _compile(function: Function, **options: Any) -> Function:
-    made = numba.njit(**options)(function)
+    made: Any = numba.njit(**options)(function)
     if hasattr(made, "enable_caching"):  # not with NUMBA_DISABLE_JIT
         made._cache = _Cache(function)
+        choose = made.get_call_template
+
+        def without_literals(args: Any, kws: Any) -> Any:
+            """Compile f(x, 1) as f(x, n): otherwise every constant argument would be a type of its own."""
+            return choose(tuple(_types.unliteral(each) for each in args), kws)
+
+        made.get_call_template = without_literals
     return cast(Function, made)
 
 
@@ -220,7 +229,7 @@ def _make_callable(dispatcher: Any, arguments: tuple[Any, ...]) -> Any:
             _UNDER_WAY.discard((dispatcher, arguments))
     result = dispatcher.overloads[arguments]
     address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
-    llvmlite.binding.add_symbol(_symbol(dispatcher, arguments), address)
+    _llvm.add_symbol(_symbol(dispatcher, arguments), address)
     return result.signature
 
 
@@ -239,9 +248,9 @@ def separate(kind: type) -> Callable[[Callable[..., Any]], Any]:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             convention, returned = context.call_conv, signature.return_type
             kinds = convention.get_function_type(returned, signature.args)
-            callee = cgutils.get_or_insert_function(builder.module, kinds, _symbol(dispatcher, signature.args))
+            callee = _code.get_or_insert_function(builder.module, kinds, _symbol(dispatcher, signature.args))
             status, value = convention.call_function(builder, callee, returned, signature.args, arguments)
-            with cgutils.if_unlikely(builder, status.is_error):
+            with _code.if_unlikely(builder, status.is_error):
                 convention.return_status_propagate(builder, status)
             return value
 

@@ -190,10 +190,9 @@ def play(
     """
     horizon, states = truth.optimal_values.shape[0] - 1, truth.optimal_values.shape[1]
     policy = np.zeros((horizon, states), dtype=np.int64)
-    keys = environment_key, agent_key
-    scratch = uniforms, achieved, policy, empty_path(horizon)
-    made: tuple[int, int] = play_episodes(model, state, truth, *keys, first_episode, regret, returns, *scratch)
-    return made
+    path = empty_path(horizon)
+    keys, scratch = (environment_key, agent_key), (uniforms, achieved)
+    return play_episodes(model, state, truth, *keys, first_episode, regret, returns, *scratch, policy, path)
 
 
 @entry
@@ -259,3 +258,39 @@ def close_episode(
 def value_of_policy(model: Any, state: Any, truth: Truth, actions: Ints, out: Floats) -> None:
     """Write V^{pi_k}_1 of the policy in play, whose table is ``actions``, to ``out[0]``; ``out`` is [2, S]."""
     evaluate(model, state, truth, actions, out)
+
+
+@entry
+def draw_first_state(initial_cumulative: Floats, environment_key: np.uint64, episode: int, uniforms: Floats) -> int:
+    """Return the state in which an episode begins, and leave the numbers that :func:`play` uses in ``uniforms``."""
+    fill_uniforms(environment_key, episode, uniforms)
+    return draw(initial_cumulative, 0, 0, initial_cumulative.shape[1], uniforms[0])
+
+
+@entry
+def draw_episode(
+    truth: Truth,
+    environment_key: np.uint64,
+    episode: int,
+    uniforms: Floats,
+    policy: Ints,
+    path: Ints,
+    actions: Ints,
+    bonus: Floats,
+    rewards: Floats,
+) -> float:
+    """Follow ``policy`` [H, S] from ``path[0]`` as :func:`play` would; return the sum of rewards.
+
+    For learners in plain Python. Writes the states to ``path`` [H + 1], and ``actions``, ``bonus``, ``rewards`` [H].
+    """
+    return draw_path(truth, environment_key, episode, uniforms, policy, path[0], Path(path, actions, bonus, rewards))
+
+
+@entry
+def holds_actions(policy: Ints, actions: int) -> bool:
+    """Say whether every entry of ``policy`` [H, S] is one of ``actions`` actions."""
+    for h in range(policy.shape[0]):
+        for s in range(policy.shape[1]):
+            if policy[h, s] < 0 or policy[h, s] >= actions:
+                return False
+    return True

@@ -157,7 +157,7 @@ def refactor(sigma: Floats, xy: Floats, factor: Floats, theta: Floats, work: Flo
     n = sigma.shape[0]
     logdet = invert_factor(sigma, factor, square(work, 0, n))
     solve(factor, xy, theta, work)
-    return logdet - n * math.log(regularization)
+    return float(logdet - n * math.log(regularization))
 
 
 @hot

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.arena import fmat, fvec, imat, ivec, part, square
+from occamrl._core.arena import Arena, fmat, fvec, imat, ivec, named, part, square
 from occamrl._core.compile import hot, hot_inline, implements
 from occamrl._core.features import (
     BONUS,
@@ -51,6 +51,17 @@ PLAN_FIELDS = 12
 
 EPISODES, TOUCHED, PLANS, REWARDS_DUE = range(4)  # counters
 PLAN_COUNTERS = 4
+
+
+class PlanState(Arena):
+    """The state of a learner that plans; its arrays can be read by name in Python."""
+
+    __slots__ = ()
+
+    policy = named(POLICY)
+    visits = named(VISITS)
+    counters = named(COUNTERS)
+    values = named(VALUES)
 
 
 def plan_fields(horizon: int, states: int, counters: int, reward_rows: int, pairs: int) -> list[Any]:

@@ -43,8 +43,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.arena import field
-from occamrl._core.rows import VALUES
 from occamrl.analysis.resolution import (
     Dependence,
     Directions,
@@ -55,10 +53,10 @@ from occamrl.analysis.resolution import (
     possible_rows,
     stack_of,
 )
-from occamrl.envs.simulators import Simulators
 from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.models.features import FeatureMap
+from occamrl.models.simulators import Simulators
 from occamrl.protocols import Floats, Ints, Known
 from occamrl.running.result import Result
 
@@ -305,7 +303,7 @@ def _rows_of(
         if mine.shape != theirs.shape or not np.allclose(mine, theirs, rtol=0.0, atol=1e-9):
             expected = "those whose features the run learned with"
             raise ParameterError("simulators", got="other kernels", expected=expected)
-    return learner.statistics(known, source.state), learner.features, known, np.array(field(source.state, VALUES))
+    return learner.statistics(known, source.state), learner.features, known, source.state.values
 
 
 class Evidence(NamedTuple):

@@ -15,6 +15,16 @@ errors of interpolation add up over the steps, none is amplified (averagers: Gor
 dynamic programming", 1995; Chow and Tsitsiklis, "An optimal one-way multigrid algorithm for discrete-time stochastic
 control", 1991). Interpolating adds a variance of up to D_i^2/4 to every step, which is what a coarse grid does to the
 physics.
+
+**How wrong is a grid?** If the value on a grid of spacing D errs by about C D^p, then three grids, each r times as fine
+as the one before, show
+
+.. math:: d_1 = \|V_D - V_{D/r}\|, \quad d_2 = \|V_{D/r} - V_{D/r^2}\|, \qquad p = \log_r (d_1/d_2),
+
+and what is left beyond the finest is :math:`d_2/(r^p - 1)` (Richardson). It is an estimate, not a bound: it is as good
+as the power law, which the orders seen on the way tell. Smooth values have p = 2; a kink that the noise does not smooth
+gives p = 1. At one state its own order is taken if the last two differences have one sign. An order below
+:data:`SLOWEST` is no convergence, and no estimate is given.
 """
 
 from __future__ import annotations
@@ -28,26 +38,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from occamrl.continuous.grid import Flags, Grid, numbers_of
+from occamrl.continuous.grid import Flags, Grid
 from occamrl.continuous.transitions import Transition, require_inside
-from occamrl.errors import ParameterError, ProbabilityError, ShapeError
+from occamrl.errors import ParameterError, ProbabilityError, ShapeError, as_floats
 from occamrl.protocols import Floats
-
-# ----------------------------------------------------------------------------------------------------
-# How wrong is a grid? Solve finer ones, compare on common states, and extrapolate.
-#
-# If the value on a grid of spacing D errs by about C D^p, then three grids, each r times as fine as the one before, show
-#
-# .. math:: d_1 = \|V_D - V_{D/r}\|, \quad d_2 = \|V_{D/r} - V_{D/r^2}\|, \qquad p = \log_r (d_1/d_2),
-#
-# and what is left beyond the finest is :math:`d_2/(r^p - 1)` (Richardson). It is an estimate, not a bound: it is as good
-# as the power law, which the orders seen on the way tell. Smooth values have p = 2; a kink that the noise does not smooth
-# gives p = 1. At one state its own order is taken if the last two differences have one sign. An order below
-# :data:`SLOWEST` is no convergence, and no estimate is given.
-
 
 SLOWEST = 0.2
 FASTEST = 2.0  # of multilinear interpolation; a faster fall is chance, and is not extrapolated
+_TOGETHER = 64  # atoms gathered before they are added up
+_SUM = 1e-9  # how far the weights from a state may be from summing to one
 
 
 class Solution(NamedTuple):
@@ -126,24 +125,16 @@ def _order(gaps: Floats, ratio: float) -> tuple[float, float]:
     return order, 1.0 / (ratio**used - 1.0) if used >= SLOWEST else float("nan")
 
 
-# ----------------------------------------------------------------------------------------------------
-# A kernel on a box turned into a kernel on the vertices of a grid.
-
-
-_TOGETHER = 64  # atoms gathered before they are added up
-_SUM = 1e-9
-
-
 def as_actions(actions: ArrayLike) -> Floats:
     """Return a finite grid of actions [A, m]; plain numbers are actions of one dimension."""
-    found = numbers_of("actions", actions, "[A, m], finite numbers")
+    found = as_floats("actions", actions, "[A, m], finite numbers")
     found = found[:, None] if found.ndim == 1 else found
     if found.ndim != 2 or 0 in found.shape or not np.isfinite(found).all():
         raise ShapeError("actions", got=found.shape, expected="[A, m], finite numbers")
     return found
 
 
-def anchored(transition: Transition, grid: Grid, states: Floats, action: Floats) -> tuple[Any, Flags, Floats]:
+def vertex_law(transition: Transition, grid: Grid, states: Floats, action: Floats) -> tuple[Any, Flags, Floats]:
     """Return the law of the next vertex from any states [N, n], as a sparse matrix (N, S).
 
     Next states outside the box are put on its edge; which states had some is returned beside, with one such next state
@@ -201,7 +192,7 @@ def discretise(
     if start is not None and not len(grid.corners(grid.as_points(start, "start")).vertex):  # outside: refused by these
         raise ShapeError("start", got="no states", expected="at least one")
     acts = as_actions(actions)
-    found = [anchored(transition, grid, grid.vertices, action) for action in acts]
+    found = [vertex_law(transition, grid, grid.vertices, action) for action in acts]
     every: Any = sp.vstack([kernel for kernel, _, _ in found]).tocsr()  # row a*S + s
     order = np.arange(grid.size * len(acts)).reshape(len(acts), grid.size).T.ravel()
     kernel = sp.csr_array(every[order])

@@ -24,31 +24,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from occamrl.errors import InvalidInput, ParameterError, ShapeError
+from occamrl.errors import InvalidInput, ParameterError, ShapeError, as_floats, require_integer
 from occamrl.protocols import Floats, Ints
 
-# ----------------------------------------------------------------------------------------------------
-# Checks of what is given to grids and models, and of what their functions return.
+Flags = NDArray[np.bool_]
 
-
-def require_count(field: str, value: object, least: int, index: tuple[int, ...] | None = None) -> int:
-    """Return an integer of at least ``least``; a bool is none."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ParameterError(field, index=index, got=repr(value), expected=f"an integer >= {least}")
-    return int(value)
-
-
-def numbers_of(field: str, value: Any, expected: object) -> Floats:
-    """Return an array of floats, or refuse what is ragged or no real numbers."""
-    try:
-        return np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ShapeError(field, got=repr(value)[:60], expected=expected) from None
+MOST_DIMENSIONS = 6  # a cell has 2^n corners
+MOST_VERTICES = 10_000_000
+_NARROWEST = 2.0**-44  # distance of neighbours, of the largest coordinate
+_ROUNDING = 1e-9  # of the width of the box: this far outside is rounding
 
 
 def require_box(low: Any, high: Any) -> tuple[Floats, Floats]:
     """Return the ends of a box as arrays [n], or refuse what is none."""
-    ends = numbers_of("low", low, "n numbers"), numbers_of("high", high, "n numbers")
+    ends = as_floats("low", low, "n numbers"), as_floats("high", high, "n numbers")
     if ends[0].ndim != 1 or not ends[0].size:
         raise ShapeError("low", got=ends[0].shape, expected="n numbers")
     if ends[1].shape != ends[0].shape:
@@ -58,18 +47,6 @@ def require_box(low: Any, high: Any) -> tuple[Floats, Floats]:
             expected = "finite numbers, low < high"
             raise ParameterError("low, high", index=(i,), got=(float(a), float(b)), expected=expected)
     return ends
-
-
-# ----------------------------------------------------------------------------------------------------
-# A grid over a box, and multilinear interpolation between its vertices.
-
-
-Flags = NDArray[np.bool_]
-
-MOST_DIMENSIONS = 6  # a cell has 2^n corners
-MOST_VERTICES = 10_000_000
-_NARROWEST = 2.0**-44  # distance of neighbours, of the largest coordinate
-_ROUNDING = 1e-9  # of the width of the box: this far outside is rounding
 
 
 class StateError(InvalidInput):
@@ -135,7 +112,7 @@ class Grid:
             if count not in ((n,), (least,)):
                 raise ShapeError(name, got=count, expected=f"{n} of them, as many as low")
         for i, count in enumerate(self.points):
-            require_count("points", count, 2, (i,))
+            require_integer("points", count, 2, index=(i,))
         if math.prod(map(int, self.points)) > MOST_VERTICES:
             raise ParameterError("points", got=f"{math.prod(self.points):,}", expected=f"at most {MOST_VERTICES:,}")
         for narrow in np.flatnonzero(~(self.spacing > _NARROWEST * np.maximum(np.abs(low), np.abs(high)))):
@@ -173,7 +150,7 @@ class Grid:
 
     def refine(self, times: int = 2) -> Grid:
         """Return the grid with cells ``times`` narrower in every dimension; it contains this one's vertices."""
-        times = require_count("times", times, 1)
+        times = require_integer("times", times, 1)
         finer = [
             m * times if circle else (m - 1) * times + 1 for m, circle in zip(self.points, self._circle, strict=True)
         ]
@@ -181,7 +158,7 @@ class Grid:
 
     def as_points(self, states: ArrayLike, field: str = "states") -> Floats:
         """Return states as an array [N, n], or refuse what has another shape."""
-        found = numbers_of(field, states, f"[N, {self.dimensions}]")
+        found = as_floats(field, states, f"[N, {self.dimensions}]")
         if found.ndim != 2 or found.shape[1] != self.dimensions:
             raise ShapeError(field, got=found.shape, expected=f"[N, {self.dimensions}]")
         return found
@@ -230,7 +207,7 @@ class Grid:
 
     def interpolate(self, values: ArrayLike, states: ArrayLike) -> Floats:
         """Return (I f)(x) for values f(v) [S] at the vertices and states x [N, n]."""
-        known = numbers_of("values", values, (self.size,))
+        known = as_floats("values", values, (self.size,))
         if known.shape != (self.size,):
             raise ShapeError("values", got=known.shape, expected=(self.size,))
         vertex, weight = self.corners(states)

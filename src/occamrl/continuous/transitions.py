@@ -23,14 +23,10 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from occamrl.continuous.grid import Grid, StateError, numbers_of, require_box, require_count
-from occamrl.errors import ParameterError, ProbabilityError, ShapeError
+from occamrl.continuous.grid import StateError, require_box
+from occamrl.errors import ParameterError, ProbabilityError, ShapeError, as_floats, require_integer
 from occamrl.protocols import Floats
 from occamrl.seeding import stream
-
-# ----------------------------------------------------------------------------------------------------
-# Transitions on a box as weighted points: what an integral over the next state is taken with.
-
 
 MOST_NODES = 100  # of Gauss-Hermite, per dimension: beyond, its weights underflow
 _AT_ONCE = 2**16  # states that a step is called with
@@ -66,7 +62,7 @@ def require_rule(rule: Any) -> Rule:
     """Return the nodes and weights of a rule, or refuse what is no law of noise."""
     if not isinstance(rule, tuple) or len(rule) != 2:
         raise ShapeError("rule", got=type(rule).__name__, expected="nodes [Q, q] and weights [Q]")
-    nodes, weights = (numbers_of("rule", part, "nodes [Q, q] and weights [Q]") for part in rule)
+    nodes, weights = (as_floats("rule", part, "nodes [Q, q] and weights [Q]") for part in rule)
     if nodes.ndim != 2 or weights.shape != (len(nodes),) or not len(nodes):
         got = f"nodes {nodes.shape} and weights {weights.shape}"
         raise ShapeError("rule", got=got, expected="nodes [Q, q] and weights [Q]")
@@ -88,7 +84,7 @@ def normal_rule(scale: ArrayLike, nodes: int) -> Rule:
     48.0
     """
     scales = np.atleast_1d(np.asarray(scale, dtype=np.float64))
-    if require_count("nodes", nodes, 1) > MOST_NODES or not (np.isfinite(scales) & (scales >= 0.0)).all():
+    if require_integer("nodes", nodes, 1) > MOST_NODES or not (np.isfinite(scales) & (scales >= 0.0)).all():
         got, expected = (scales.tolist(), nodes), f"scales >= 0, and 1 to {MOST_NODES} nodes"
         raise ParameterError("scale, nodes", got=got, expected=expected)
     x, w = np.polynomial.hermite_e.hermegauss(nodes)
@@ -109,8 +105,8 @@ def quantile_rule(quantile: Callable[[Floats], ArrayLike], nodes: int) -> Rule:
     >>> quantile_rule(lambda u: 10.0 * u, 2).nodes.ravel().tolist()
     [2.5, 7.5]
     """
-    middles = (np.arange(require_count("nodes", nodes, 1)) + 0.5) / nodes
-    found = numbers_of("quantile", quantile(middles), f"{nodes} finite numbers")
+    middles = (np.arange(require_integer("nodes", nodes, 1)) + 0.5) / nodes
+    found = as_floats("quantile", quantile(middles), f"{nodes} finite numbers")
     if found.shape != (nodes,) or not np.isfinite(found).all():
         raise ShapeError("quantile", got=f"an array {found.shape}", expected=f"{nodes} finite numbers")
     return Rule(found[:, None], np.full(nodes, 1.0 / nodes))
@@ -118,7 +114,7 @@ def quantile_rule(quantile: Callable[[Floats], ArrayLike], nodes: int) -> Rule:
 
 def drawn_rule(law: Callable[[np.random.Generator, int], ArrayLike], draws: int, seed: int = 0) -> Rule:
     """Return a fixed set of draws with equal weights; ``law(rng, draws)`` gives them [Q, q]."""
-    nodes = numbers_of("law", law(stream(seed, "rule", require_count("draws", draws, 1)), draws), "finite draws")
+    nodes = as_floats("law", law(stream(seed, "rule", require_integer("draws", draws, 1)), draws), "finite draws")
     nodes = nodes[:, None] if nodes.ndim == 1 else nodes
     if nodes.ndim != 2 or len(nodes) != draws or not np.isfinite(nodes).all():
         raise ShapeError("law", got=f"an array {nodes.shape}", expected=f"{draws} finite draws")
@@ -143,7 +139,7 @@ class Driven:
     nodes: int = 5
 
     def __post_init__(self) -> None:
-        require_count("nodes", self.nodes, 1)
+        require_integer("nodes", self.nodes, 1)
 
     @cached_property
     def _rule(self) -> Rule:
@@ -185,7 +181,7 @@ class Sampled:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_count("draws", self.draws, 1)
+        require_integer("draws", self.draws, 1)
 
     def atoms(self, states: Floats, action: Floats) -> Iterator[Atom]:
         """Draw once and again."""
@@ -226,8 +222,8 @@ class Density:
         if np.shape(self.cells) != low.shape:
             raise ShapeError("cells", got=np.shape(self.cells), expected=f"{low.size} integers, as many as low")
         for i, count in enumerate(self.cells):
-            require_count("cells", count, 1, (i,))
-        require_count("order", self.order, 1)
+            require_integer("cells", count, 1, index=(i,))
+        require_integer("order", self.order, 1)
 
     def atoms(self, states: Floats, action: Floats) -> Iterator[Atom]:
         """Weight the points of the rule by the density; each row is divided by its sum, which has to be nearly one."""
@@ -247,7 +243,7 @@ class Density:
             yield Atom(np.broadcast_to(y, states.shape), weight)
 
     def _at(self, states: Floats, action: Floats, y: Floats) -> Floats:
-        found = numbers_of("density", self.density(states, action, y), (len(states),))
+        found = as_floats("density", self.density(states, action, y), (len(states),))
         if found.shape not in ((), (len(states),)):
             raise ShapeError("density", got=found.shape, expected=(len(states),))
         found = np.broadcast_to(found, len(states))
@@ -272,7 +268,7 @@ def _legendre(low: float, high: float, cells: int, order: int) -> tuple[Floats, 
 
 def moved(found: Any, states: Floats) -> Floats:
     """Return what a step or a simulator gave for some states, one next state for each."""
-    points = numbers_of("next states", found, states.shape)
+    points = as_floats("next states", found, states.shape)
     if points.shape != states.shape:
         raise ShapeError("next states", got=points.shape, expected=states.shape)
     return points
@@ -285,45 +281,3 @@ def require_inside(points: Floats, bad: Any, states: Floats, action: Floats, exp
         start, act = states[s].tolist(), np.ravel(action).tolist()
         got = f"{points[s].tolist()} from state {start} under action {act}"
         raise StateError("next state", index=(s,), got=got, expected=expected, state=start, action=act)
-
-
-# ----------------------------------------------------------------------------------------------------
-# The features of a linear kernel on a box: phi_V(s, a), one integral of V for each candidate, at any state.
-
-
-def integrals(
-    models: Sequence[Transition],
-    grid: Grid,
-    values: Floats,
-    state: Floats,
-    action: Floats,
-    rng: np.random.Generator | None = None,
-) -> Floats:
-    """Return the integrals of the interpolated V over the next state of each candidate [d]; all must stay inside.
-
-    Parameters
-    ----------
-    models, grid
-    values : array [S]
-        V at the vertices.
-    state : array [1, n]
-    action : array [m]
-    rng : Generator, optional
-        For fresh draws of :class:`Sampled` models; by default these use their fixed ones.
-    """
-    points, weights = [], []
-    for model in models:
-        if rng is not None and isinstance(model, Sampled):
-            many = np.repeat(state, model.draws, axis=0)
-            points.append(moved(model.sample(many, action, rng), many))
-            weights.append(np.full(model.draws, 1.0 / model.draws))
-        else:
-            atoms = list(model.atoms(state, action))
-            points.append(np.concatenate([atom.points for atom in atoms]))
-            weights.append(np.concatenate([atom.weight for atom in atoms]))
-    every, weight = np.concatenate(points), np.concatenate(weights)
-    outside = grid.outside(every) & (weight != 0.0)
-    require_inside(every, outside, np.broadcast_to(state, every.shape), action, grid.described)
-    found = grid.interpolate(values, grid.clip(every)) * weight
-    starts = np.cumsum([0, *(part.size for part in weights[:-1])])
-    return np.asarray(np.add.reduceat(found, starts))

@@ -48,27 +48,17 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from occamrl.envs.wrapper import (
-    RewardMap,
-    known_of_several,
-    require_whole_truth,
-    reward_map,
-    rewards_of_problem,
-    smallest_range,
-    table_of,
-)
-from occamrl.errors import InvalidInput, ParameterError, UnknownName, require_choice, require_integer
+from occamrl.envs.wrapper import rewards_of_problem
+from occamrl.errors import InvalidInput, ParameterError, require_choice, require_integer
 from occamrl.learners.rewards import Rewards, require_rewards, rewards_of
 from occamrl.learners.ucrl_vtr_lin import KERNELS
-from occamrl.models.features import FeatureMap
+from occamrl.models.features import FeatureMap, read_problems
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
-from occamrl.problems.mdp import FiniteMDP, as_mdp
+from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp, reward_map
+from occamrl.problems.tables import require_whole_truth, smallest_range, table_of
 from occamrl.protocols import Floats, Known
 from occamrl.registry import make_problem
-
-# ----------------------------------------------------------------------------------------------------
-# A ladder of models with what is needed to play or test it: of a problem, of kernels, of Gymnasium environments.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,7 +80,7 @@ class LadderSpec:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What an agent on the ladder is told beside it: ``rewards`` and ``kernel``."""
+        """What an agent on the ladder is given beside it: ``rewards`` and ``kernel``."""
         return {"rewards": self.estimate, "kernel": self.kernel}
 
     @property
@@ -114,10 +104,19 @@ def ladder_of_problem(problem: Any) -> LadderSpec:
     return LadderSpec(ladder=ladder, names=tuple(names), known=known, rewards=rewards_of_problem(problem))
 
 
-def ladder_of_additions(stacks: Sequence[Floats]) -> Ladder:
-    """Return the ladder whose class m consists of the kernels of the first m stacks [n, S, A, S']."""
-    whole = FiniteFamily(np.concatenate(stacks))
-    return Ladder.of_prefixes(whole.theta.T, whole.features, np.cumsum([len(stack) for stack in stacks]).tolist())
+def known_of_several(problems: Sequence[FiniteMDP]) -> Known:
+    """Return what an agent may know when the truth is one of several problems: the rewards of all their outcomes."""
+    entries, rewards = read_problems(problems)
+    start = entries.outcomes.start
+    base = np.minimum.reduceat(rewards, start[:-1])
+    bonus = rewards - np.repeat(base, np.diff(start))
+    return Known(
+        states=entries.states,
+        actions=entries.actions,
+        horizon=problems[0].horizon,
+        base_reward=base.reshape(entries.states, entries.actions),
+        transition_rewards=entries.outcomes._replace(bonus=bonus) if bonus.any() else None,
+    )
 
 
 def ladder_of_environments(
@@ -151,10 +150,7 @@ def ladder_of_environments(
     )
 
 
-# ----------------------------------------------------------------------------------------------------
-# A ladder of models as a TOML file, for the command line: ``read_ladder(path)``.
-
-
+LADDERS = Path(__file__).resolve().parent.parent / "ladders"  # those that come with the package
 LARGEST = 2**20
 _KEYS = ("problem", "parameters", "horizon", "reward", "reward_range", "rungs", "rewards", "kernel")
 _RUNG_KEYS = ("name", "kernels", "environments", "mixtures")
@@ -175,7 +171,8 @@ def read_ladder(
     LadderSpecError
         What is wrong with the file, and where.
     """
-    path = _shipped(path)
+    ours = str(path) in shipped_ladders()
+    path = LADDERS / f"{path}.toml" if ours else Path(path)
     try:
         if path.stat().st_size > LARGEST:
             raise LadderSpecError(str(path), got=f"{path.stat().st_size:,} bytes", expected=f"at most {LARGEST:,}")
@@ -185,8 +182,7 @@ def read_ladder(
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise LadderSpecError(str(path), got=error, expected="TOML in UTF-8") from error
     for key in data:
-        if key not in _KEYS:
-            raise UnknownName(f"{path}: key", got=key, known=_KEYS)
+        require_choice(f"{path}: key", key, _KEYS)
     given = {"horizon": horizon, "rewards": rewards, "kernel": kernel}
     data |= {key: value for key, value in given.items() if value is not None}
     if ("problem" in data) == ("rungs" in data):
@@ -199,15 +195,9 @@ def read_ladder(
     return dataclasses.replace(spec, estimate=data["rewards"], kernel=data.get("kernel", "stationary"))
 
 
-def _shipped(name: str | Path) -> Path:
-    """Return the path as it is, or that of a ladder that comes with the package."""
-    ours = Path(__file__).resolve().parent.parent / "ladders" / f"{name}.toml"
-    return ours if not Path(name).exists() and str(name) in shipped_ladders() else Path(name)
-
-
 def shipped_ladders() -> list[str]:
     """Return the names of the ladders that come with the package."""
-    return sorted(path.stem for path in (Path(__file__).resolve().parent.parent / "ladders").glob("*.toml"))
+    return sorted(path.stem for path in LADDERS.glob("*.toml"))
 
 
 def _of_problem(path: Path, data: dict[str, Any]) -> LadderSpec:
@@ -220,8 +210,7 @@ def _of_problem(path: Path, data: dict[str, Any]) -> LadderSpec:
     plain = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
     if "horizon" in data:
         plain["horizon"] = data["horizon"]
-    problem = make_problem(data["problem"], **plain)
-    return ladder_of_problem(problem)
+    return ladder_of_problem(make_problem(data["problem"], **plain))
 
 
 def _of_rungs(path: Path, data: dict[str, Any]) -> LadderSpec:
@@ -234,8 +223,7 @@ def _of_rungs(path: Path, data: dict[str, Any]) -> LadderSpec:
     kinds = set()
     for m, rung in enumerate(rungs, start=1):
         for key in rung:
-            if key not in _RUNG_KEYS:
-                raise UnknownName(f"{path}: rungs[{m}] key", got=key, known=_RUNG_KEYS)
+            require_choice(f"{path}: rungs[{m}] key", key, _RUNG_KEYS)
         given = [kind for kind in _RUNG_KEYS[1:] if kind in rung]
         if len(given) != 1 or not rung[given[0]]:
             expected = "one of `kernels`, `environments` and `mixtures`"
@@ -272,7 +260,9 @@ def _of_kernels(
     if not estimated:
         reward = rewards.to_unit(read_array(path, data["reward"], f"{path}: reward"))
     mdp = FiniteMDP(transition=stacks[0][0], reward=reward, horizon=horizon)
-    return LadderSpec(ladder=ladder_of_additions(stacks), names=names, known=mdp.known, rewards=rewards)
+    whole, sizes = FiniteFamily(np.concatenate(stacks)), np.cumsum([len(stack) for stack in stacks]).tolist()
+    ladder = Ladder.of_prefixes(whole.theta.T, whole.features, sizes)
+    return LadderSpec(ladder=ladder, names=names, known=mdp.known, rewards=rewards)
 
 
 def _of_environments(
@@ -333,8 +323,8 @@ def read_array(beside: Path, where: object, field: str) -> Floats:
             names = list(arrays.files)
             if not name and len(names) != 1:
                 raise LadderSpecError(field, got=f"{file} with {names}", expected="one array, or file:array")
-            if name and name not in names:
-                raise UnknownName(field, got=name, known=names)
+            if name:
+                require_choice(field, name, names)
             array = np.asarray(arrays[name or names[0]])
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         if isinstance(error, InvalidInput):

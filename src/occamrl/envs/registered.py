@@ -1,7 +1,9 @@
 """Every problem of this package under Gymnasium's names: ``gymnasium.make("occamrl/RiverSwim-v0", states=5)``.
 
 ``import occamrl.envs`` registers them; so does the name itself, written with its module:
-``gymnasium.make("occamrl.envs:occamrl/RiverSwim-v0")``.
+``gymnasium.make("occamrl.envs:occamrl/RiverSwim-v0")``. An environment can be drawn: states are tiles, on the grid that
+a problem has (``lake``, rows of letters; ``grid``, rows and columns), on a line for up to 30 states, and as a compact
+block of tiles otherwise.
 """
 
 from __future__ import annotations
@@ -19,13 +21,6 @@ from occamrl.envs.wrapper import rewards_of_problem
 from occamrl.errors import OccamRLError, require_choice
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.registry import make_problem, problems
-
-# ----------------------------------------------------------------------------------------------------
-# Pictures of a problem in play: where one is, what was done last, what it paid.
-#
-# States are drawn as tiles: on the grid that a problem has (``lake``, rows of letters; ``grid``, rows and columns), as a
-# line for rivers and the like up to 30 states, and as a compact block of tiles otherwise.
-
 
 _WIDEST, _LARGEST_TILE, _SMALLEST_TILE, _MARGIN, _FOOT = 640, 64, 6, 12, 44
 _PAPER, _INK, _FAINT = (250, 250, 247), (32, 36, 42), (205, 209, 214)
@@ -77,10 +72,10 @@ def text(scene: Scene) -> str:
             if r * columns + c < scene.states:
                 cells.append(f"[{tile}]" if r * columns + c == scene.state else f" {tile} ")
         lines.append("".join(cells))
-    return "\n".join([*lines, _told(scene)])
+    return "\n".join([*lines, _caption(scene)])
 
 
-def _told(scene: Scene) -> str:
+def _caption(scene: Scene) -> str:
     line = f"{scene.name}  step {scene.step} of {scene.horizon}  state {scene.state}"
     if scene.last is not None:
         line += f"  after action {scene.last[0]}, reward {scene.last[1]:.4g}"
@@ -92,8 +87,8 @@ def picture(scene: Scene) -> NDArray[np.uint8]:
     rows, columns = len(scene.tiles), len(scene.tiles[0])
     side = max(_SMALLEST_TILE, min(_LARGEST_TILE, (_WIDEST - 2 * _MARGIN) // columns, (_WIDEST - _FOOT) // rows))
     font, small = ImageFont.load_default(14), ImageFont.load_default(max(8, side // 3))
-    words = _told(scene)
-    width = max(columns * side, math.ceil(font.getlength(words))) + 2 * _MARGIN
+    caption = _caption(scene)
+    width = max(columns * side, math.ceil(font.getlength(caption))) + 2 * _MARGIN
     image = Image.new("RGB", (width, rows * side + _MARGIN + _FOOT), _PAPER)
     pen = ImageDraw.Draw(image)
     for state in range(min(scene.states, rows * columns)):
@@ -108,20 +103,17 @@ def picture(scene: Scene) -> NDArray[np.uint8]:
         elif side >= 18 and (letter != " " or side >= 24):
             colour = _PAPER if letter == "H" else _INK if letter != " " else (150, 156, 163)
             pen.text(middle, letter if letter != " " else str(state), fill=colour, font=small, anchor="mm")
-    pen.text((_MARGIN, rows * side + _MARGIN + 10), words, fill=_INK, font=font)
+    pen.text((_MARGIN, rows * side + _MARGIN + 10), caption, fill=_INK, font=font)
     return np.asarray(image, dtype=np.uint8).copy()
 
 
-# ----------------------------------------------------------------------------------------------------
-# A problem with a known optimum as a Gymnasium environment, drawn from the environment's own stream.
-#
-# An episode has H steps and is then truncated, as Gymnasium calls an end that lies outside the problem; a problem's own
-# absorbing states are ordinary states. Rewards scatter where the problem says so (``reward_noise``). They are in the
-# problem's own unit where it has one (money, minutes), otherwise in [0, 1]. The problem itself is ``env.unwrapped.mdp``.
-
-
 class ProblemEnv(gym.Env[np.int64, np.int64]):
-    """A problem, stepped one transition at a time.
+    """A problem with a known optimum, stepped one transition at a time and drawn from the environment's own stream.
+
+    An episode has H steps and is then truncated, as Gymnasium calls an end that lies outside the problem; a problem's
+    own absorbing states are ordinary states. Rewards scatter where the problem says so (``reward_noise``). They are in
+    the problem's own unit where it has one (money, minutes), otherwise in [0, 1]. The problem itself is
+    ``env.unwrapped.mdp``.
 
     Parameters
     ----------
@@ -179,10 +171,6 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
             return None
         scene = scene_of(self.problem, self._state, self._step, self.mdp, self._last)
         return text(scene) if self.render_mode == "ansi" else picture(scene)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Every problem of this package under Gymnasium's names: ``gymnasium.make("occamrl/RiverSwim-v0", states=5)``.
 
 
 NAMESPACE = "occamrl"

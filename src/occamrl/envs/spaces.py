@@ -1,7 +1,7 @@
 """Finite spaces as integers 0 ... n-1, and back.
 
 Discrete (with an offset), MultiDiscrete, MultiBinary, and Tuples and Dicts of these are counted in mixed radix, the
-last part running fastest. A Box is finite only through a :class:`~occamrl.envs.spaces.Discretiser`.
+last part running fastest. A Box is finite only through a :class:`Discretiser`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,6 @@ from numpy.typing import ArrayLike
 from occamrl import seeding
 from occamrl.errors import ParameterError, SpaceError, require_integer
 from occamrl.protocols import Floats, Ints
-
-# ----------------------------------------------------------------------------------------------------
-# Finite spaces as integers 0 ... n-1, and back.
-
 
 LARGEST = 2**31  # states or actions
 _DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -235,16 +231,12 @@ def _outside(value: Any, expected: str) -> SpaceError:
     return SpaceError("observation", got=repr(value)[:80], expected=expected)
 
 
-# ----------------------------------------------------------------------------------------------------
-# A Box cut into cells, and how much that costs.
-#
-# Inside a cell all points are treated alike. That is exact if what follows depends on the cell alone; where it also
-# depends on the place in the cell, no kernel on cells describes the environment. :func:`inconsistency` measures it.
-
-
 @dataclass(frozen=True, eq=False)
 class Discretiser:
-    """Cells between edges, in every dimension of a Box; the last dimension runs fastest.
+    """A Box cut into cells between edges, in every dimension; the last dimension runs fastest.
+
+    Inside a cell all points are treated alike. That is exact if what follows depends on the cell alone; where it also
+    depends on the place in the cell, no kernel on cells describes the environment. :func:`inconsistency` measures it.
 
     Parameters
     ----------
@@ -374,8 +366,6 @@ def inconsistency(
     env: gym.Env[Any, Any], discretiser: Discretiser, *, steps: int = 20_000, seed: int = 0, fewest: int = 16
 ) -> Inconsistency:
     """Play at random and measure what the cells hide; cells and actions with ``fewest`` visits or more count."""
-    from occamrl.envs.spaces import codec_of
-
     codec_of(env.observation_space, discretiser)
     seen: dict[tuple[int, str], list[tuple[Floats, int, float]]] = defaultdict(list)
     cells: set[int] = set()

@@ -1,15 +1,16 @@
 """An environment as a learner sees it: states, actions and steps are integers, rewards lie in [0, 1].
 
-``reset`` and ``step`` are Gymnasium's; what a step means is in :mod:`occamrl.envs.wrapper`. Truncation is
-no termination: it only cuts an episode short.
+``reset`` and ``step`` are Gymnasium's; :class:`Translation` says what a step means to a learner. Termination leads to a
+state where nothing more is earned: the environment's own if the model has the end there, otherwise one that is added,
+the last. Truncation is no termination: it only cuts an episode short. Rewards that are known are held against what is
+known of them. Rewards that are not known, or scatter around what is known, have to lie in the stated range; each is
+passed on as it came. Every kind of transition is checked once, then looked up.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -17,181 +18,23 @@ from gymnasium import wrappers
 
 from occamrl.envs.spaces import Codec, Discretiser, codec_of
 from occamrl.errors import EnvironmentReward, HorizonError, ParameterError, ShapeError, TableError, require_integer
-from occamrl.models.simulators import read_problems
+from occamrl.models.features import pair_of_outcome
 from occamrl.problems.mdp import FiniteMDP
+from occamrl.problems.mdp import RewardMap as RewardMap
+from occamrl.problems.mdp import reward_map as reward_map
 from occamrl.problems.operations import Unit
-from occamrl.protocols import Floats, Known
+from occamrl.problems.tables import has_table, layers, name_of, require_harmless_wrappers, table_of
+from occamrl.protocols import Floats, Known, Outcomes
 
-# ----------------------------------------------------------------------------------------------------
-# Environments that expose their table, ``env.unwrapped.P`` of Gymnasium's toy text, as problems with a known optimum.
-#
-# Such tables have traps. Successors are repeated (they are added up); a reward may depend on more than (s, a, s') (the
-# outcome lists of :mod:`occamrl.protocols` hold it, M20); a state that ends the episode need not be a self-loop (a state
-# is added, and the map of rewards onto [0, 1] includes the 0 that is earned there); the table may leave out what the
-# environment does (Taxi's fickle passenger); and a wrapper may change what the agent sees. The last two are refused.
-
-
-# Wrappers that leave observations, actions, rewards and ends alone, TimeLimit's truncation aside.
-HARMLESS = (
-    wrappers.OrderEnforcing,
-    wrappers.PassiveEnvChecker,
-    wrappers.TimeLimit,
-    wrappers.RecordEpisodeStatistics,
-    wrappers.HumanRendering,
-    wrappers.RenderCollection,
-)
-
-
-Reward = TypeVar("Reward", float, Floats)
-
-
-class RewardMap(NamedTuple):
-    """The affine map (r - low) / (high - low) of an environment's rewards onto [0, 1]."""
-
-    low: float = 0.0
-    high: float = 1.0
-
-    @property
-    def scale(self) -> float:
-        """What a difference of 1 in the learner's unit is in the environment's own."""
-        return self.high - self.low
-
-    def to_unit(self, reward: Reward) -> Reward:
-        """Return a reward as the learner sees it."""
-        return (reward - self.low) / (self.high - self.low)
-
-    def total(self, mapped: float, steps: int) -> float:
-        """Return the sum of the rewards of ``steps`` steps in the environment's unit from that in the learner's."""
-        return mapped * self.scale + steps * self.low
-
-
-def reward_map(reward_range: Sequence[float] | None) -> RewardMap:
-    """Return the map of a stated range."""
-    if reward_range is None:
-        return RewardMap()
-    try:
-        low, high = (float(end) for end in reward_range)
-    except (TypeError, ValueError):
-        low = high = math.nan
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ParameterError("reward_range", got=reward_range, expected="(low, high) with low < high")
-    return RewardMap(low, high)
+ROUNDING = 1e-6  # how far a reward may be from the known one, in the learner's unit: it may come in 32 bits
+_MOST_REMEMBERED = 2**18
+_ONE_MORE = "`known` with one state more, for the end of an episode"
 
 
 def rewards_of_problem(problem: object) -> RewardMap:
     """Return the map of a problem's own unit (money, minutes), if it has one, onto [0, 1]."""
     unit = getattr(problem, "unit", None)
     return RewardMap(unit.low, unit.high) if isinstance(unit, Unit) else RewardMap()
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class EnvironmentTable:
-    """What an environment's table says, and how it is counted."""
-
-    mdp: FiniteMDP
-    rewards: RewardMap
-    observations: int  # states of the environment itself; mdp.states is one more where an end had to be added
-
-
-def has_table(env: gym.Env[Any, Any]) -> bool:
-    """Say whether an environment exposes a table of outcomes."""
-    table = getattr(env.unwrapped, "P", None)
-    return isinstance(table, (dict, list, tuple)) and len(table) > 0
-
-
-def table_of(env: gym.Env[Any, Any], *, horizon: int, reward_range: Sequence[float] | None = None) -> EnvironmentTable:
-    """Return an environment's table as a problem.
-
-    Parameters
-    ----------
-    env
-        With ``env.unwrapped.P`` and, unless episodes start in state 0, ``env.unwrapped.initial_state_distrib``.
-    horizon
-        H.
-    reward_range
-        (low, high) that is mapped onto [0, 1]; by default the smallest that holds all rewards and 0.
-
-    Raises
-    ------
-    TableError
-        No table, a wrapper that changes what the table says, or an environment that does more than its table.
-    """
-    require_whole_truth(env)
-    inner: Any = env.unwrapped
-    rewards = reward_map(smallest_range([env]) if reward_range is None else reward_range)
-    distribution = getattr(inner, "initial_state_distrib", None)
-    start: int | Floats = 0 if distribution is None else np.asarray(distribution, dtype=np.float64)
-    mdp = FiniteMDP.from_outcomes(
-        inner.P, horizon=horizon, initial_state=start, reward_range=(rewards.low, rewards.high)
-    )
-    return EnvironmentTable(mdp=mdp, rewards=rewards, observations=len(inner.P))
-
-
-def require_whole_truth(env: gym.Env[Any, Any]) -> None:
-    """Refuse an environment whose table is missing or is not all there is to it."""
-    if not has_table(env):
-        expected = "an environment that exposes one, or `known` (Known.of_sizes(...) if rewards are to be estimated)"
-        raise TableError(_name(env), got="no table env.unwrapped.P", expected=expected)
-    require_harmless_wrappers(env)
-    if getattr(env.unwrapped, "fickle_passenger", False):
-        got = "fickle_passenger=True: the passenger's change of mind is not in the table"
-        raise TableError(_name(env), got=got, expected="fickle_passenger=False, or learning without exact regret")
-
-
-def require_harmless_wrappers(env: gym.Env[Any, Any]) -> None:
-    """Refuse wrappers that may change what is observed, done or earned."""
-    layer: Any = env
-    while isinstance(layer, gym.Wrapper):
-        if not isinstance(layer, HARMLESS):
-            got = f"the wrapper {type(layer).__name__}, which the table knows nothing of"
-            raise TableError(_name(env), got=got, expected="no wrapper that changes observations, actions or rewards")
-        layer = layer.env
-
-
-def smallest_range(environments: Iterable[gym.Env[Any, Any]]) -> tuple[float, float]:
-    """Return the smallest range of rewards that holds those of all tables, and the 0 earned after an episode's end."""
-    low = high = 0.0
-    for env in environments:
-        unwrapped: Any = env.unwrapped
-        table = unwrapped.P
-        for row in table.values() if isinstance(table, dict) else table:
-            for outcomes in row.values() if isinstance(row, dict) else row:
-                for entry in outcomes:
-                    low, high = min(low, float(entry[2])), max(high, float(entry[2]))
-    return (low, high) if low < high else (0.0, 1.0)
-
-
-def known_of_several(problems: Sequence[FiniteMDP]) -> Known:
-    """Return what an agent may know when the truth is one of several problems: the rewards of all their outcomes."""
-    entries, rewards = read_problems(problems)
-    start = entries.outcomes.start
-    base = np.minimum.reduceat(rewards, start[:-1])
-    bonus = rewards - np.repeat(base, np.diff(start))
-    return Known(
-        states=entries.states,
-        actions=entries.actions,
-        horizon=problems[0].horizon,
-        base_reward=base.reshape(entries.states, entries.actions),
-        transition_rewards=entries.outcomes._replace(bonus=bonus) if bonus.any() else None,
-    )
-
-
-def _name(env: gym.Env[Any, Any]) -> str:
-    return env.spec.id if env.spec is not None else type(env.unwrapped).__name__
-
-
-# ----------------------------------------------------------------------------------------------------
-# What a step of an environment means to a learner: the next state and the reward, in [0, 1], checked.
-#
-# Termination leads to a state where nothing more is earned: the environment's own if the model has the end there,
-# otherwise one that is added, the last. Rewards that are known are held against what is known of them. Rewards that are
-# not known, or scatter around what is known, have to lie in the stated range; each is told as it came. Every kind of
-# transition is checked once, then looked up.
-
-
-ROUNDING = 1e-6  # how far a reward may be from the known one, in the learner's unit: it may come in 32 bits
-_MOST_REMEMBERED = 2**18
-_ONE_MORE = "`known` with one state more, for the end of an episode"
 
 
 class Transition(NamedTuple):
@@ -203,7 +46,7 @@ class Transition(NamedTuple):
 
 
 class Translation:
-    """The transitions of one environment.
+    """What the transitions of one environment mean to a learner.
 
     Parameters
     ----------
@@ -252,16 +95,15 @@ class Translation:
         quiet = np.abs(known.base_reward - zero).max(axis=1) <= ROUNDING
         table = known.transition_rewards
         if table is not None:
-            pair = np.repeat(np.arange(table.start.size - 1), np.diff(table.start))
-            quiet[np.unique(pair[table.bonus > ROUNDING] // known.actions)] = False
+            quiet[pair_of_outcome(table)[table.bonus > ROUNDING] // known.actions] = False
         if self.mdp is not None:
             outcomes = self.mdp.truth.outcomes
-            state = np.repeat(np.arange(outcomes.start.size - 1), np.diff(outcomes.start)) // known.actions
-            quiet[np.unique(state[outcomes.next_state != state])] = False
+            state = pair_of_outcome(outcomes) // known.actions
+            quiet[state[outcomes.next_state != state]] = False
         return frozenset(np.flatnonzero(quiet[: self.observation.size]).tolist())
 
     def __call__(self, s: int, a: int, observation: Any, reward: float, terminated: bool) -> Transition:
-        """Return what the learner is told of a step that ``env.step`` reported; ``reward`` is in its own unit."""
+        """Return what the learner sees of a step that ``env.step`` reported; ``reward`` is in its own unit."""
         came = self._in_range(reward) if self.scatter else 0.0
         kind = None if self.scatter else reward  # rewards that scatter are no part of what is remembered
         key = (s, a, observation, kind, terminated)
@@ -317,13 +159,16 @@ class Translation:
             return self.end
         return s2
 
+    def _bonuses(self, table: Outcomes, s: int, a: int, s2: int) -> Floats:
+        """Return the bonuses that outcomes list for (s, a, s')."""
+        pair = s * self.known.actions + a
+        at = slice(table.start[pair], table.start[pair + 1])
+        return np.asarray(table.bonus[at][table.next_state[at] == s2])
+
     def _listed(self, s: int, a: int, s2: int) -> Floats:
         """Return the bonuses that the known rewards list for (s, a, s')."""
         table = self.known.transition_rewards
-        if table is None:
-            return np.zeros(1)
-        at = slice(table.start[s * self.known.actions + a], table.start[s * self.known.actions + a + 1])
-        return np.asarray(table.bonus[at][table.next_state[at] == s2])
+        return np.zeros(1) if table is None else self._bonuses(table, s, a, s2)
 
     def _expected_bonus(self, s: int, a: int, s2: int) -> float:
         """Return the bonus of rewards that scatter around known means; 0 where nothing is known of them."""
@@ -358,19 +203,11 @@ class Translation:
         if self.mdp is None:
             return
         truth = self.mdp.truth
-        pair = s * self.known.actions + a
-        at = slice(truth.outcomes.start[pair], truth.outcomes.start[pair + 1])
-        possible = truth.outcomes.next_state[at] == s2
-        if seen is not None:
-            possible &= np.abs(truth.base_reward[pair] + truth.outcomes.bonus[at] - seen) <= ROUNDING
-        if not possible.any():
+        rewards = truth.base_reward[s * self.known.actions + a] + self._bonuses(truth.outcomes, s, a, s2)
+        if not (rewards.size if seen is None else (np.abs(rewards - seen) <= ROUNDING).any()):
             what = "" if seen is None else f" with reward {self.rewards.total(seen, 1):g}"
             got = f"state {s2}{what} after ({s}, {a})"
             raise TableError(self.name, got=got, expected="an outcome of the environment's own table")
-
-
-# ----------------------------------------------------------------------------------------------------
-# An environment as a learner sees it: states, actions and steps are integers, rewards lie in [0, 1].
 
 
 class FiniteEnvironment:
@@ -395,11 +232,11 @@ class FiniteEnvironment:
     Attributes
     ----------
     mdp : FiniteMDP or None
-        The truth, where the environment exposes it: exact regret can then be told.
+        The truth, where the environment exposes it: regret is then exact.
     why_not : str
         Why it is not, if so.
     translate : Translation
-        From what ``env.step`` reports to what the learner is told.
+        From what ``env.step`` reports to what the learner sees.
     """
 
     def __init__(
@@ -417,7 +254,7 @@ class FiniteEnvironment:
         if known is not None and not isinstance(known, Known):
             raise ParameterError("known", got=type(known).__name__, expected="what a learner knows: `mdp.known`")
         self.env = env
-        self.name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+        self.name = name_of(env)
         self.observation = codec_of(env.observation_space, discretiser)
         self.action = codec_of(env.action_space, action_discretiser)
         steps = self._horizon(known, horizon)
@@ -435,7 +272,7 @@ class FiniteEnvironment:
         self.translate = Translation(self.name, self.observation, self.known, self.rewards, self.mdp)
 
     def _horizon(self, known: Known | None, horizon: int | None) -> int:
-        limits = [layer._max_episode_steps for layer in _layers(self.env) if isinstance(layer, wrappers.TimeLimit)]
+        limits = [layer._max_episode_steps for layer in layers(self.env) if isinstance(layer, wrappers.TimeLimit)]
         if known is not None:
             if horizon is not None and horizon != known.horizon:
                 raise HorizonError("horizon", got=horizon, expected=f"{known.horizon}, that of `known`")
@@ -485,15 +322,6 @@ class FiniteEnvironment:
             f"FiniteEnvironment({self.name}, states={self.known.states}, actions={self.known.actions}, "
             f"horizon={self.known.horizon}, rewards in [{self.rewards.low:g}, {self.rewards.high:g}], {regret})"
         )
-
-
-def _layers(env: Any) -> list[Any]:
-    """Return the wrappers of an environment, from outside to inside."""
-    found = []
-    while isinstance(env, gym.Wrapper):
-        found.append(env)
-        env = env.env
-    return found
 
 
 def require_finite(env: Any, **about: Any) -> FiniteEnvironment:

@@ -1,41 +1,39 @@
-"""The same cells on a Dask cluster (extra ``dask``). Workers must see the experiment's folder under the same path.
+"""The same cells on a Dask cluster (extra ``dask``). Workers must see the experiment's directory under the same path.
 
 A task plays one cell exactly as a local worker does, and its results are its files: nothing large travels. When a
 worker dies, Dask gives its cell to another one, where it goes on from its checkpoint; a cell that has ended as many
-workers as the scheduler allows (3 by default) is given up. A task works under the token of the folder's lock; when the
-lock is gone or taken by somebody else, the task stops at an episode boundary.
+workers as the scheduler allows (3 by default) is given up. A task works under the token of the directory's lock; when
+the lock is gone or taken by somebody else, the task stops at an episode boundary.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from occamrl.errors import OccamRLError, ParameterError
-from occamrl.experiments.execution import GRACE_SECONDS, RETRIES, Event, Settings, Stop
+from occamrl.experiments.execution import GRACE_SECONDS, Event, Losses, Settings, Stop, answer
 from occamrl.experiments.records import Folder, FolderLock, holder_of, read_progress
 from occamrl.experiments.spec import Cell
-from occamrl.experiments.worker import answer
 
 _CONNECT_SECONDS = 15
 _POLL_SECONDS = 0.1
 _PROGRESS_SECONDS = 1.0
 
 
-def play_remotely(folder: str, content: dict[str, Any], token: str, checkpoint_seconds: float) -> Event:
+def play_remotely(path: str, content: dict[str, Any], token: str, checkpoint_seconds: float) -> Event:
     """Play a cell inside a Dask worker; return what became of it."""
-    place, cell = Folder(folder), Cell.of(content)
-    if not place.exists():
-        text = f"{folder}: not to be seen from this Dask worker, which needs the folder under the same path"
+    folder, cell = Folder(path), Cell.of(content)
+    if not folder.exists():
+        text = f"{path}: not to be seen from this Dask worker, which needs the folder under the same path"
         return {"event": "failed", "cell": cell.id, "text": text}
 
     def revoked() -> bool:
-        holder = holder_of(place.lock_file)
-        return not place.lock_file.exists() or (holder is not None and holder.get("token") != token)
+        holder = holder_of(folder.lock_file)
+        return not folder.lock_file.exists() or (holder is not None and holder.get("token") != token)
 
-    return answer(place, cell, lambda news: None, Stop(revoked), Settings(checkpoint_seconds=checkpoint_seconds))
+    return answer(folder, cell, lambda news: None, Stop(revoked), Settings(checkpoint_seconds=checkpoint_seconds))
 
 
 class DaskExecutor:
@@ -54,12 +52,12 @@ class DaskExecutor:
         except (OSError, ValueError) as error:
             got = f"{address!r} ({type(error).__name__}: {error})"
             raise ParameterError("scheduler", got=got, expected="the address of a running Dask scheduler") from error
+        self._losses = Losses()
         self._stopping: float | None = None
         self._abandoned = False
 
     def play(self, cells: Sequence[Cell]) -> Iterator[Event]:
         """Yield events until every cell is done, failed or stopped."""
-        tries = dict.fromkeys((cell.id for cell in cells), 0)
         waiting = {self._submit(cell): cell for cell in cells}
         reported: dict[str, float] = {}
         look = 0.0
@@ -77,12 +75,7 @@ class DaskExecutor:
                     cell = waiting.pop(future)
                     event = self._outcome(future, cell)
                     if event["event"] == "retry":
-                        tries[cell.id] += 1
-                        if tries[cell.id] > RETRIES:
-                            event |= {"event": "failed", "text": f"{event['text']}; given up after {RETRIES} retries"}
-                        else:
-                            event["try"] = tries[cell.id]
-                            waiting[self._submit(cell)] = cell
+                        waiting[self._submit(cell)] = cell
                     yield event
         finally:
             self.client.close()
@@ -113,16 +106,15 @@ class DaskExecutor:
             event: Event = future.result()
             return event
         error = future.exception() if future.status == "error" else None
-        kind = "retry" if self._stopping is None else "stopped"
-        if type(error).__name__ == "KilledWorker":  # Dask has tried again by itself, as often as a cell may be
-            kind = "failed"
         text = f"the task was {future.status}" if error is None else f"{type(error).__name__}: {error}"
-        return {"event": kind, "cell": cell.id, "text": text}
+        if type(error).__name__ == "KilledWorker":  # Dask has tried again by itself, as often as a cell may be
+            return {"event": "failed", "cell": cell.id, "text": text}
+        return self._losses.of(cell, text, stopping=self._stopping is not None)
 
     def _progress(self, cells: Any, reported: dict[str, float]) -> Iterator[Event]:
         """Read how far the running cells are from their files."""
         for cell in cells:
-            progress = read_progress(Path(self.folder.cells) / cell.id)
+            progress = read_progress(self.folder.cells / cell.id)
             if progress is not None and progress["time"] != reported.get(cell.id):
                 reported[cell.id] = progress["time"]
                 yield {"event": "progress", "cell": cell.id, **progress}

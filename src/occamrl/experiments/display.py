@@ -1,6 +1,7 @@
-"""What a person or a program sees while an experiment runs: live lines on a terminal, plain lines or JSON elsewhere.
+"""What a person or a program sees while an experiment runs, and what `status` and `verify` print.
 
-Names come from specs and are shown, never obeyed: control characters are made visible and markup is escaped.
+Live lines on a terminal, plain lines or JSON elsewhere. Names come from specs and are shown, never obeyed: control
+characters are made visible and markup is escaped.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, TextIO
+from typing import Any, Self, TextIO
 
 from rich.console import Console
 from rich.live import Live
@@ -22,9 +23,10 @@ from rich.text import Text
 
 from occamrl.experiments.records import Damage, Status, describe_holder, is_gone, jsonable
 
-PLAIN_EVERY = 10.0
+PLAIN_EVERY = 10.0  # seconds between two lines about what runs
 _LIVE_ROWS = 40
 _NARROW = 80  # columns of a terminal: in fewer, a table would be cut everywhere
+_MOST = 20  # failed or damaged cells that are listed
 
 Event = dict[str, Any]
 
@@ -34,15 +36,32 @@ def printable(text: object) -> str:
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in str(text))
 
 
-class Display(Protocol):
+class Display:
     """Shows events, as a context."""
 
-    def __enter__(self) -> Display: ...
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self.stream = stream
+        self.clock = clock
+        self.count = Count()
+
+    def __enter__(self) -> Self:
+        return self
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        """Nothing to tidy."""
+
     def __call__(self, event: Event) -> None:
         """Show an event."""
+        raise NotImplementedError
+
+    def write(self, line: str) -> None:
+        """Write a line, unless it is empty; that nobody can read it, on a full disk, is no reason to end a run."""
+        if line:
+            with contextlib.suppress(OSError):
+                self.stream.write(printable(line) + "\n")
+                self.stream.flush()
 
 
 def choose(json_lines: bool, stream: TextIO | None = None) -> Display:
@@ -59,43 +78,20 @@ def quiet(stream: TextIO | None = None) -> Display:
     return LiveTable(stream) if stream.isatty() else FewLines(stream)
 
 
-def _write(stream: TextIO, line: str) -> None:
-    """Write a line, unless it is empty; that nobody can read it, on a full disk, is no reason to end a run."""
-    if line:
-        with contextlib.suppress(OSError):
-            stream.write(printable(line) + "\n")
-            stream.flush()
-
-
-class _Context:
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing to tidy."""
-
-
-class JsonLines(_Context):
+class JsonLines(Display):
     """One JSON object per line."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
-
     def __call__(self, event: Event) -> None:
-        """Write an event."""
+        """Write an event; that it cannot be written is an error, since a program relies on it."""
         self.stream.write(json.dumps(jsonable(event)) + "\n")
         self.stream.flush()
 
 
-class PlainLines(_Context):
+class PlainLines(Display):
     """A line when something happens to a cell, and now and then one about those that run."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self.stream = stream
-        self.clock = clock
-        self.count = Count()
+        super().__init__(stream, clock)
         self.told: dict[str, float] = {}
 
     def __call__(self, event: Event) -> None:
@@ -106,16 +102,14 @@ class PlainLines(_Context):
             if now - self.told.setdefault(event["cell"], now) < PLAIN_EVERY:
                 return
             self.told[event["cell"]] = now
-        _write(self.stream, describe(event, self.count))
+        self.write(describe(event, self.count))
 
 
-class FewLines(_Context):
+class FewLines(Display):
     """A line about all cells now and then, and one about whatever goes wrong."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self.stream = stream
-        self.clock = clock
-        self.count = Count()
+        super().__init__(stream, clock)
         self.running: dict[str, float] = {}  # share of a cell that is played
         self.told = clock()
 
@@ -133,15 +127,15 @@ class FewLines(_Context):
             line = self.count.line() + (f"; running: {under_way}" if under_way else "")
         if line:
             self.told = now
-        _write(self.stream, line)
+        self.write(line)
 
 
-class LiveTable:
+class LiveTable(Display):
     """A table of the running cells that renews itself below the lines that stay."""
 
     def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
         self.console = Console(file=stream, highlight=False)
-        self.count = Count()
         self.running: dict[str, Event] = {}
         self.live = Live(console=self.console, refresh_per_second=5, transient=True, get_renderable=self._table)
 
@@ -168,17 +162,24 @@ class LiveTable:
                 self.console.print(Text(printable(line)))
 
     def _table(self) -> Table:
+        """Return the table; on a narrow terminal lines that can be cut, the numbers first, then the names."""
         table = Table(title=Text(self.count.line()), title_justify="left", box=None, padding=(0, 2, 0, 0))
-        if self.console.width < _NARROW:
+        narrow = self.console.width < _NARROW
+        if narrow:
             table.show_header = False
             table.add_column(no_wrap=True, overflow="ellipsis")
-            for event in list(self.running.values())[:_LIVE_ROWS]:
-                table.add_row(Text(printable(_in_few_columns(event))))
-            return table
-        for name in ("problem", "agent", "seed", "episodes", "regret", "episodes/s", "left"):
-            table.add_column(name, justify="left" if name in ("problem", "agent") else "right", no_wrap=True)
+        else:
+            for name in ("problem", "agent", "seed", "episodes", "regret", "episodes/s", "left"):
+                table.add_column(name, justify="left" if name in ("problem", "agent") else "right", no_wrap=True)
         for event in list(self.running.values())[:_LIVE_ROWS]:
-            cells = (event.get("problem", ""), event.get("agent", ""), event.get("seed", ""), *_pace(event))
+            problem, agent, seed = (str(event.get(key, "")) for key in ("problem", "agent", "seed"))
+            done, regret, rate, left = _pace(event)
+            cells = [problem, agent, seed, done, regret, rate, left]
+            if narrow:
+                pace = "starting"
+                if left:
+                    pace = f"{event['episodes'] / event['total']:.0%}  {left}  regret {regret}  {rate}/s"
+                cells = [f"{pace}  {agent}, seed {seed}, {problem}"]
             table.add_row(*(Text(printable(cell)) for cell in cells))
         return table
 
@@ -227,13 +228,9 @@ def _pace(event: Event) -> tuple[str, str, str, str]:
     return done, f"{event['regret']:,.1f}", f"{event['rate']:,.0f}", duration(left)
 
 
-def _in_few_columns(event: Event) -> str:
-    """Return a running cell on one line that can be cut: the numbers first, then the names."""
-    who = f"{event.get('agent', '')}, seed {event.get('seed', '')}, {event.get('problem', '')}"
-    _, regret, rate, left = _pace(event)
-    if not left:
-        return f"starting  {who}"
-    return f"{event['episodes'] / event['total']:.0%}  {left}  regret {regret}  {rate}/s  {who}"
+def _progress(event: Event) -> str:
+    done, regret, rate, left = _pace(event)
+    return f"{done} episodes, regret {regret}, {rate} episodes/s, {left} left"
 
 
 def describe(event: Event, count: Count) -> str:
@@ -243,8 +240,7 @@ def describe(event: Event, count: Count) -> str:
         case "plan":
             return f"{event['cells']} cells, {event['finished']} finished before, {event['todo']} to run"
         case "progress":
-            done, regret, rate, left = _pace(event)
-            return f"  {who}: {done} episodes, regret {regret}, {rate} episodes/s, {left} left"
+            return f"  {who}: {_progress(event)}"
         case "done":
             return f"done {who}: regret {event['total_regret']:,.1f}, {event['wall_time']:.1f} s; {count.line()}"
         case "failed":
@@ -254,13 +250,6 @@ def describe(event: Event, count: Count) -> str:
         case "warning":
             return f"note: {event['text']}"
     return ""
-
-
-# ----------------------------------------------------------------------------------------------------
-# What `status` and `verify` print: lines for people, data for programs.
-
-
-_MOST = 20
 
 
 def lines(now: Status, holder: dict[str, Any] | None) -> list[str]:
@@ -278,9 +267,7 @@ def lines(now: Status, holder: dict[str, Any] | None) -> list[str]:
         spent = sum(cell["wall_time"] for cell in cells) / len(cells)
         text.append(f"  {problem} / {agent}: {len(cells)} seeds, mean regret {mean:,.1f}, {spent:.2f} s a cell")
     for cell, progress in now.running.items():
-        left = duration((progress["total"] - progress["episodes"]) / max(progress["rate"], 1e-9))
-        done = f"{progress['episodes']:,} of {progress['total']:,} episodes, regret {progress['regret']:,.1f}"
-        text.append(f"  running {cell}: {done}, {progress['rate']:,.0f} episodes/s, {left} left")
+        text.append(f"  running {cell}: {_progress(progress)}")
     for manifest in now.failed[:_MOST]:
         who = f"{manifest['problem']['label']} / {manifest['agent']['label']} / seed {manifest['seed']}"
         reason = str(manifest.get("reason") or "").strip().splitlines()
@@ -320,9 +307,3 @@ def damage_lines(found: list[Damage], folder: Path) -> list[str]:
     if any(damage.cell is None for damage in found):
         text.append("The copy of the spec is damaged; results do not depend on it, and `occamrl run` renews it.")
     return text
-
-
-def damage_data(found: list[Damage]) -> dict[str, Any]:
-    """Return what `verify` found, as plain data."""
-    keys = ("path", "problem", "cell", "moved_to")
-    return {"damaged": [{key: getattr(damage, key) for key in keys} for damage in found]}

@@ -1,4 +1,12 @@
-"""An experiment from its spec to its records: plan the cells, play those that are not finished, in any order."""
+"""An experiment from its spec to its records: the cells that are not finished are played, in any order.
+
+Cells are played by worker processes under supervision. Workers are new Python processes that import this package and
+nothing of the caller's, so it makes no difference whether the caller is a script, a notebook or a test. A worker that
+dies or falls silent costs its cell only: the cell goes on from its checkpoint in another worker, a few times, then it
+is given up with the reason written down. :mod:`occamrl.experiments.dask` plays the same cells on a cluster.
+
+Results are the same bytes for any number of workers, any order, either executor, interrupted or not.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +22,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
+import traceback
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from importlib import metadata
@@ -36,7 +45,6 @@ from occamrl.errors import (
 )
 from occamrl.experiments.display import quiet
 from occamrl.experiments.records import (
-    FORMAT,
     Folder,
     FolderLock,
     Records,
@@ -48,71 +56,35 @@ from occamrl.experiments.records import (
     phases_table,
     to_parquet,
 )
-from occamrl.experiments.spec import Cell, Spec, expand, parse, read_source
-from occamrl.protocols import Agent
-from occamrl.running.phases import KEEP_ALL_UNTIL
+from occamrl.experiments.spec import FORMAT, Cell, Spec, expand, parse, read_source
+from occamrl.problems.mdp import as_mdp
+from occamrl.protocols import Agent, Phase
+from occamrl.running.environments import Played
 from occamrl.running.result import Result
-from occamrl.running.run import run
-from occamrl.running.storage import (
-    canonical,
-    load_checkpoint,
-    make_folder,
-    save_checkpoint,
-    seal,
-    sha256,
-    sweep,
-    write_whole,
-)
-
-# ----------------------------------------------------------------------------------------------------
-# What a record says about where it was made: versions, processor, linear algebra.
-
-
-_PACKAGES = ("numpy", "numba", "scipy", "pyarrow")
-
-BLAS_THREADS = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "NUMBA_NUM_THREADS",
-)
-
-
-def one_thread() -> dict[str, str]:
-    """Return the environment that keeps linear algebra to one thread; it is read when the libraries are loaded."""
-    return dict.fromkeys(BLAS_THREADS, "1")
+from occamrl.running.run import CHUNK_SECONDS, Checkpoint, Run, Simulator
+from occamrl.running.storage import canonical, make_folder, seal, sha256, sweep, write_whole
+from occamrl.running.storage import load as load_result
 
 
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
     """Return the versions of what computes."""
     found = {"occamrl": str(sys.modules["occamrl"].__version__), "python": platform.python_version()}
-    return found | {name: metadata.version(name) for name in _PACKAGES}
+    return found | {name: metadata.version(name) for name in ("numpy", "numba", "scipy", "pyarrow")}
 
 
 @lru_cache(maxsize=1)
 def machine() -> dict[str, str]:
-    """Return processor, BLAS and platform."""
-    return {"cpu": _cpu(), "blas": _blas(), "platform": platform.platform()}
-
-
-def _cpu() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
-
-
-def _blas() -> str:
+    """Return processor, linear algebra and platform."""
+    cpu = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+        models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        cpu = models[0] if models else cpu
     configuration: Any = np.show_config(mode="dicts")
     blas = configuration.get("Build Dependencies", {}).get("blas", {})
-    return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
+    name = f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
+    return {"cpu": cpu, "blas": name, "platform": platform.platform()}
 
 
 # ----------------------------------------------------------------------------------------------------
@@ -120,10 +92,7 @@ def _blas() -> str:
 
 
 CHECKPOINT_SECONDS = 30.0
-_PIECE_SECONDS = 0.5
-_FIRST_PIECE = 16
 _PROGRESS_SECONDS = 1.0
-_LEAST_SHARE = 20.0  # playing takes at least so many times as long as copying curves or writing checkpoints
 
 Say = Callable[[dict[str, Any]], None]
 
@@ -133,11 +102,6 @@ class Settings:
     """How cells are played; none of this changes a result."""
 
     checkpoint_seconds: float = CHECKPOINT_SECONDS
-
-    @property
-    def piece_seconds(self) -> float:
-        """How long a piece may take: between pieces there is time for checkpoints and news."""
-        return min(_PIECE_SECONDS, self.checkpoint_seconds / 2.0)
 
 
 class Stop:
@@ -156,7 +120,7 @@ class Stop:
         return self._event.is_set() or self._also()
 
     def on_signals(self) -> None:
-        """Stop on SIGINT and SIGTERM. While a piece is played, ``run`` listens to SIGINT itself."""
+        """Stop on SIGINT and SIGTERM. While episodes are played, the driver listens to SIGINT itself."""
         signal.signal(signal.SIGINT, self.request)
         signal.signal(signal.SIGTERM, self._terminate)
 
@@ -181,120 +145,67 @@ def play_cell(folder: Folder, cell: Cell, say: Say, stop: Stop, settings: Settin
         return finished
     path = folder.open_cell(cell.id)
     problem, agent = cell.make()
-    result = _resume(folder, cell, problem, agent, say)
-    clock = _Clock(settings)
-    piece, before = _FIRST_PIECE, 0.0 if result is None else result.wall_time
-    while (done := result.total_episodes if result is not None else 0) < cell.episodes:
-        if stop.requested():
-            raise _stopped(cell, result, path)
-        began = time.monotonic()
+    run = Run(agent, Simulator(as_mdp(problem)), cell.seed, earlier=_resume(folder, cell, problem, agent, say))
+    checkpoint = Checkpoint(path / "checkpoint.npz", settings.checkpoint_seconds, _tag(cell))
+    written = 0.0  # when progress.json was
+
+    def tell(phase: Phase, played: Played) -> bool:
+        nonlocal written
+        news = {
+            "episodes": run.episodes,
+            "total": cell.episodes,
+            "regret": run.recorder.total_regret,
+            "rate": run.rate,
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "time": time.time(),
+        }
+        say({"event": "progress", "cell": cell.id, **news})
+        if time.monotonic() - written >= _PROGRESS_SECONDS:
+            write_whole(path / "progress.json", canonical(jsonable(news)).encode(), durable=False)
+            written = time.monotonic()
+        return not stop.requested()
+
+    interrupted = stop.requested()
+    if not interrupted and run.episodes < cell.episodes:
+        seconds = min(CHUNK_SECONDS, settings.checkpoint_seconds / 2.0)
         try:
-            result = run(
-                agent,
-                problem,
-                episodes=min(piece, cell.episodes - done),
-                seed=cell.seed,
-                progress=False,
-                keep_all_until=KEEP_ALL_UNTIL,
-                continue_from=result,
-            )
-        except Interrupted as interruption:
-            partial: Any = interruption.result
-            raise _stopped(cell, partial, path) from None
-        spent, played = time.monotonic() - began, result.wall_time - before
-        clock.played(result.total_episodes - done, spent)
-        if done:  # the first piece may include compilation
-            goal = max(settings.piece_seconds, _LEAST_SHARE * (spent - played))
-            piece = max(1, int(piece * min(2.0, max(0.5, goal / max(spent, 1e-9)))))
-        before = result.wall_time
-        _tell(folder, cell, result, say, clock)
-        if result.total_episodes < cell.episodes and clock.checkpoint_due():
-            save_checkpoint(result, path / "checkpoint.npz", tag=_tag(cell))
-            clock.saved()
-    assert result is not None  # noqa: S101  # a cell has at least one episode
-    return _record(folder, cell, result)
-
-
-class _Clock:
-    """When to say something, when to write a checkpoint, and how fast it goes."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.due = time.monotonic() + settings.checkpoint_seconds
-        self.began = 0.0
-        self.told = 0.0
-        self.episodes = 0
-        self.seconds = 0.0
-        self.pieces = 0
-
-    def played(self, episodes: int, seconds: float) -> None:
-        self.pieces += 1
-        if self.pieces == 2:  # forget the one with the compilation
-            self.episodes, self.seconds = 0, 0.0
-        self.episodes += episodes
-        self.seconds += seconds
-
-    @property
-    def rate(self) -> float:
-        return self.episodes / max(self.seconds, 1e-9)
-
-    def checkpoint_due(self) -> bool:
-        self.began = time.monotonic()
-        return self.began >= self.due
-
-    def saved(self) -> None:
-        now = time.monotonic()
-        self.due = now + max(self.settings.checkpoint_seconds, _LEAST_SHARE * (now - self.began))
-
-    def progress_due(self) -> bool:
-        due = time.monotonic() - self.told >= _PROGRESS_SECONDS
-        if due:
-            self.told = time.monotonic()
-        return due
+            run.play(cell.episodes - run.episodes, progress=False, checkpoint=checkpoint, after=tell, seconds=seconds)
+        except Interrupted:
+            interrupted = True
+    if interrupted or run.episodes < cell.episodes:
+        (path / "progress.json").unlink(missing_ok=True)
+        if not run.episodes:
+            raise Stopped("stopped before the first episode")
+        checkpoint.write(run.result())
+        raise Stopped(f"stopped after episode {run.episodes:,}")
+    return _record(folder, cell, run.result())
 
 
 def _resume(folder: Folder, cell: Cell, problem: Any, agent: Agent, say: Say) -> Result | None:
-    """Return the result up to the checkpoint, if there is one that can be used."""
+    """Return the result up to the checkpoint, if there is one that can be used; put one that cannot aside."""
     path = folder.cell(cell.id) / "checkpoint.npz"
     if not path.exists() and not path.is_symlink():
         return None
     try:
-        result = load_checkpoint(agent, problem, path, tag=_tag(cell))
+        result = load_result(path, agent, problem, tag=_tag(cell))
         if result.seed != cell.seed or result.total_episodes > cell.episodes:
             raise CheckpointError(str(path), got="a checkpoint of another run", expected=f"one of cell {cell.id}")
     except (CheckpointError, FileNotFoundError) as error:
-        say({"event": "warning", "cell": cell.id, "text": f"{error}; the cell starts anew"})
-        path.unlink(missing_ok=True)
+        aside = path.with_name(f"{path.name}.unused")
+        try:
+            path.replace(aside)
+        except OSError as failure:
+            raise StorageError(aside, failure) from failure
+        text = f"{error}; the cell starts anew, and the checkpoint is kept as {aside.name}"
+        say({"event": "warning", "cell": cell.id, "text": text})
         return None
     return result
-
-
-def _stopped(cell: Cell, result: Result | None, path: Path) -> Stopped:
-    (path / "progress.json").unlink(missing_ok=True)
-    if result is None:
-        return Stopped("stopped before the first episode")
-    save_checkpoint(result, path / "checkpoint.npz", tag=_tag(cell))
-    return Stopped(f"stopped after episode {result.total_episodes:,}")
 
 
 def _tag(cell: Cell) -> str:
     """Return what a checkpoint must agree with: this cell, computed by these versions."""
     return canonical({"cell": cell.id, "versions": versions()})
-
-
-def _tell(folder: Folder, cell: Cell, result: Result, say: Say, clock: _Clock) -> None:
-    news = {
-        "episodes": result.total_episodes,
-        "total": cell.episodes,
-        "regret": result.total_regret,
-        "rate": clock.rate,
-        "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "time": time.time(),
-    }
-    say({"event": "progress", "cell": cell.id, **news})
-    if clock.progress_due():
-        write_whole(folder.cell(cell.id) / "progress.json", canonical(jsonable(news)).encode(), durable=False)
 
 
 def _record(folder: Folder, cell: Cell, result: Result) -> dict[str, Any]:
@@ -344,29 +255,101 @@ def about(cell: Cell) -> dict[str, Any]:
     }
 
 
-# ----------------------------------------------------------------------------------------------------
-# The local executor: a pool of worker processes under supervision.
-#
-# Workers are new Python processes that import this package and nothing of the caller's, so it makes no difference
-# whether the caller is a script, a notebook or a test. A worker that dies or falls silent costs its cell only: the cell
-# goes on from its checkpoint in another worker, a few times, then it is given up with the reason written down.
-
-
 RETRIES = 3
 SILENCE_SECONDS = 600.0  # a worker that says nothing for so long is taken to hang; compiling is silent too
 GRACE_SECONDS = 30.0  # seconds between the request to stop and the end of patience
 
 Event = dict[str, Any]
+Listener = Callable[[Event], None]
+
+
+def answer(folder: Folder, cell: Cell, say: Say, stop: Stop, settings: Settings) -> Event:
+    """Play a cell; return what became of it: done, failed, stopped or storage."""
+    try:
+        manifest = play_cell(folder, cell, say, stop, settings)
+    except Stopped as stopped:
+        return {"event": "stopped", "cell": cell.id, "text": str(stopped)}
+    except Exception as error:  # a cell that fails, for whatever reason, must not take the worker along
+        with contextlib.suppress(OSError, RecordError):
+            (folder.cell(cell.id) / "progress.json").unlink(missing_ok=True)
+        if isinstance(error, StorageError):
+            return {"event": "storage", "cell": cell.id, "path": error.path, "errno": error.errno, "text": str(error)}
+        trace = "".join(traceback.format_exception(error))
+        return {"event": "failed", "cell": cell.id, "text": f"{type(error).__name__}: {error}", "trace": trace}
+    keys = ("total_regret", "wall_time", "episodes")
+    return {"event": "done", "cell": cell.id, **{key: manifest[key] for key in keys}}
+
+
+def work() -> None:
+    """Be a worker process: take cells from standard input, one JSON line each, and answer on standard output.
+
+    The arguments are the directory and the settings as JSON. When the input ends, by intent or because the parent is
+    gone, the cell in play stops at an episode boundary.
+    """
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what anybody prints is not an answer
+    folder, settings = Folder(sys.argv[1]), Settings(**json.loads(sys.argv[2]))
+    stop = Stop()
+    stop.on_signals()
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            lines.put(line)
+        stop.request()
+        lines.put(None)
+        signal.raise_signal(signal.SIGINT)  # as Ctrl-C would
+
+    def say(news: Event) -> None:
+        try:
+            answers.write(json.dumps(news) + "\n")
+            answers.flush()
+        except (BrokenPipeError, ValueError):  # nobody listens any more
+            stop.request()
+
+    threading.Thread(target=read, daemon=True).start()
+    while not stop.requested():
+        try:
+            line = lines.get(timeout=0.5)  # awake to signals
+        except queue.Empty:
+            continue
+        if line is not None:
+            say(answer(folder, Cell.of(json.loads(line)), say, stop, settings))
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a worker: one thread of linear algebra, and this very package to import."""
+    libraries = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA")
+    threads = {**{f"{name}_NUM_THREADS": "1" for name in libraries}, "VECLIB_MAXIMUM_THREADS": "1"}
+    home = str(Path(__file__).resolve().parents[2])
+    paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
 class Executor(Protocol):
     """Plays cells somewhere and tells what happens."""
 
     def play(self, cells: Sequence[Cell]) -> Iterator[Event]:
-        """Yield events until every cell has one of done, failed, stopped, storage."""
+        """Yield events until every cell has one of done, failed, stopped, storage; closing it ends all work."""
 
     def stop(self) -> None:
         """Ask everything to stop at the next episode boundary."""
+
+
+class Losses:
+    """Counts how often each cell has lost its worker; after :data:`RETRIES` retries it is given up."""
+
+    def __init__(self) -> None:
+        self._count: Counter[str] = Counter()
+
+    def of(self, cell: Cell, why: str, *, stopping: bool) -> Event:
+        """Return what becomes of a cell whose worker is lost: retry, failed, or stopped if that was asked for."""
+        if stopping:
+            return {"event": "stopped", "cell": cell.id, "text": why}
+        self._count[cell.id] += 1
+        if self._count[cell.id] > RETRIES:
+            return {"event": "failed", "cell": cell.id, "text": f"{why}; given up after {RETRIES} retries"}
+        return {"event": "retry", "cell": cell.id, "text": why, "try": self._count[cell.id]}
 
 
 @dataclass(eq=False)
@@ -374,14 +357,33 @@ class _Worker:
     process: subprocess.Popen[bytes]
     heard: float
     cell: Cell | None = None
-    hung: bool = False
-    asked: bool = False  # to stop
+    hung: float = 0.0  # seconds of silence for which it was ended
     last_words: deque[str] = field(default_factory=lambda: deque(maxlen=20))
 
-    def ask_to_stop(self) -> None:
-        self.asked = True
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
+    @property
+    def input(self) -> IO[bytes]:
+        return cast(IO[bytes], self.process.stdin)  # a pipe: see LocalPool._start
+
+    def give(self, cell: Cell) -> None:
+        self.cell, self.heard = cell, time.monotonic()
+        with contextlib.suppress(OSError):  # it died; its reader will say so, and the cell is tried again
+            self.input.write(json.dumps(cell.content).encode() + b"\n")
+            self.input.flush()
+
+    def hang_up(self) -> None:
+        """End its input, which asks it to stop; the outputs are closed by the threads that read them, at their end."""
+        with contextlib.suppress(OSError):
+            self.input.close()
+
+    def why_it_ended(self, code: int) -> str:
+        who = f"worker {self.process.pid}"
+        if self.hung:
+            return f"{who} was silent for {self.hung:.0f} s and was ended"
+        if code < 0:
+            names = {each.value: each.name for each in signal.Signals}
+            return f"{who} was killed by {names.get(-code, f'signal {-code}')}"
+        last = self.last_words[-1].strip() if self.last_words else ""
+        return f"{who} ended with code {code}{': ' if last else ''}{last}"
 
 
 class LocalPool:
@@ -390,7 +392,7 @@ class LocalPool:
     Parameters
     ----------
     handle : int
-        The folder's lock, which workers keep open.
+        The descriptor of the directory's lock, which workers keep open.
     silence : float
         Seconds without a word after which a worker is taken to hang.
     """
@@ -405,11 +407,12 @@ class LocalPool:
         self.silence = silence
         self._workers: set[_Worker] = set()
         self._news: queue.SimpleQueue[tuple[_Worker, bytes | None]] = queue.SimpleQueue()
+        self._losses = Losses()
         self._stopping: float | None = None
 
     def play(self, cells: Sequence[Cell]) -> Iterator[Event]:
         """Yield events until every cell is done, failed or stopped."""
-        waiting, tries = deque(cells), dict.fromkeys((cell.id for cell in cells), 0)
+        waiting, by_id = deque(cells), {cell.id: cell for cell in cells}
         try:
             while waiting or any(worker.cell for worker in self._workers):
                 if self._stopping is not None:
@@ -421,9 +424,10 @@ class LocalPool:
                     worker, line = self._news.get(timeout=0.2)
                 except queue.Empty:
                     continue
-                for event in self._take(worker, line, tries):
+                event = self._take(worker, line)
+                if event is not None:
                     if event["event"] == "retry":
-                        waiting.append(event.pop("again"))
+                        waiting.append(by_id[event["cell"]])
                     yield event
         finally:
             self._close()
@@ -439,29 +443,21 @@ class LocalPool:
     def _assign(self, waiting: deque[Cell]) -> Iterator[Event]:
         """Give waiting cells to idle workers, starting some if there are too few."""
         while waiting and self._stopping is None:
-            idle = [worker for worker in self._workers if worker.cell is None]
-            if not idle:
+            worker = next((worker for worker in self._workers if worker.cell is None), None)
+            if worker is None:
                 if len(self._workers) >= self.size:
                     return
-                idle = [self._start()]
-            worker, cell = idle[0], waiting.popleft()
-            worker.cell, worker.heard = cell, time.monotonic()
+                worker = self._start()
+            cell = waiting.popleft()
+            worker.cell = cell
             yield {"event": "begin", "cell": cell.id, "pid": worker.process.pid}
-            pipe = cast(IO[bytes], worker.process.stdin)  # asked for in _start
-            with contextlib.suppress(OSError):  # it died; its reader will say so, and the cell is tried again
-                pipe.write(json.dumps(cell.content).encode() + b"\n")
-                pipe.flush()
+            worker.give(cell)
 
     def _start(self) -> _Worker:
-        process = subprocess.Popen(  # noqa: S603  # this package's own module
-            [
-                sys.executable,
-                "-P",
-                "-m",
-                "occamrl.experiments.worker",
-                str(self.folder.path),
-                json.dumps(asdict(self.settings)),
-            ],
+        code = "from occamrl.experiments.execution import work; work()"
+        settings = json.dumps(asdict(self.settings))
+        process = subprocess.Popen(  # noqa: S603  # this package's own code
+            [sys.executable, "-P", "-c", code, str(self.folder.path), settings],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -492,51 +488,33 @@ class LocalPool:
         for worker in self._workers:
             silent = worker.cell is not None and now - worker.heard > self.silence
             if silent or (self._stopping is not None and now - self._stopping > GRACE_SECONDS):
-                worker.hung = silent
+                worker.hung = self.silence if silent else 0.0
                 worker.process.kill()
-            elif self._stopping is not None and not worker.asked:
-                worker.ask_to_stop()
+            elif self._stopping is not None:
+                worker.hang_up()
 
-    def _take(self, worker: _Worker, line: bytes | None, tries: dict[str, int]) -> Iterator[Event]:
-        """Turn a line from a worker, or its end, into events."""
+    def _take(self, worker: _Worker, line: bytes | None) -> Event | None:
+        """Turn a line from a worker, or its end, into an event."""
         worker.heard = time.monotonic()
         if line is None:
             self._workers.discard(worker)
             code = worker.process.wait()
-            _close_pipes(worker.process)
-            if worker.cell is not None:
-                yield self._lost(worker.cell, self._why(worker, code), tries)
-            return
+            worker.hang_up()
+            if worker.cell is None:
+                return None
+            return self._losses.of(worker.cell, worker.why_it_ended(code), stopping=self._stopping is not None)
         try:
             event: Event = json.loads(line)
         except ValueError:  # the last line of a worker that was killed while it spoke
-            return
+            return None
         if event["event"] in ("done", "stopped", "storage", "failed"):
             worker.cell = None
-        yield event
-
-    def _lost(self, cell: Cell, why: str, tries: dict[str, int]) -> Event:
-        tries[cell.id] += 1
-        if self._stopping is not None:
-            return {"event": "stopped", "cell": cell.id, "text": why}
-        if tries[cell.id] > RETRIES:
-            return {"event": "failed", "cell": cell.id, "text": f"{why}; given up after {RETRIES} retries"}
-        return {"event": "retry", "cell": cell.id, "text": why, "try": tries[cell.id], "again": cell}
-
-    def _why(self, worker: _Worker, code: int) -> str:
-        if worker.hung:
-            return f"worker {worker.process.pid} was silent for {self.silence:.0f} s and was ended"
-        if code < 0:
-            return f"worker {worker.process.pid} was killed by {_signal_name(-code)}"
-        last = worker.last_words[-1].strip() if worker.last_words else ""
-        return f"worker {worker.process.pid} ended with code {code}{': ' if last else ''}{last}"
+        return event
 
     def _close(self) -> None:
         """End the workers: their input ends, and after a while they are made to."""
         for worker in self._workers:
-            if worker.process.stdin is not None and not worker.process.stdin.closed:
-                with contextlib.suppress(OSError):
-                    worker.process.stdin.close()
+            worker.hang_up()
         deadline = time.monotonic() + GRACE_SECONDS
         for worker in self._workers:
             try:
@@ -544,40 +522,7 @@ class LocalPool:
             except subprocess.TimeoutExpired:
                 worker.process.kill()
                 worker.process.wait()
-            _close_pipes(worker.process)
         self._workers.clear()
-
-
-def _close_pipes(process: subprocess.Popen[bytes]) -> None:
-    """Close our end of the input; the outputs are closed by the threads that read them, at their end."""
-    if process.stdin is not None:
-        with contextlib.suppress(OSError):
-            process.stdin.close()
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def environment() -> dict[str, str]:
-    """Return the environment of a worker: one thread of linear algebra, and this very package to import."""
-    home = str(Path(__file__).resolve().parents[2])
-    paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, **one_thread(), "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
-
-
-# ----------------------------------------------------------------------------------------------------
-# An experiment from its spec to its records: plan the cells, play those that are not finished, in any order.
-
-
-Listener = Callable[[Event], None]
-
-
-def _silent(event: Event) -> None:
-    """Show nothing."""
 
 
 @dataclass(frozen=True)
@@ -595,7 +540,7 @@ class Options:
     """How to run; none of this changes a result.
 
     ``workers`` None: one for each processor that this process may use. ``scheduler``: the address of a Dask scheduler,
-    whose workers see the same folder.
+    whose workers see the same directory.
     """
 
     workers: int | None = None
@@ -609,11 +554,15 @@ class Options:
         for name in ("checkpoint_seconds", "silence_seconds"):
             require_number(name, getattr(self, name), 0.0, math.inf, open_low=True)
 
-    @property
-    def pool_size(self) -> int:
-        """The number of worker processes."""
+    def executor(self, folder: Folder, lock: FolderLock) -> Executor:
+        """Return what plays the cells of a directory whose lock is held."""
+        settings = Settings(checkpoint_seconds=self.checkpoint_seconds)
+        if self.scheduler is not None:
+            from occamrl.experiments.dask import DaskExecutor
+
+            return DaskExecutor(folder, self.scheduler, settings, lock)
         available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return self.workers or available
+        return LocalPool(folder, self.workers or available, settings, lock.handle, self.silence_seconds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -669,10 +618,11 @@ class Experiment:
         ``failed`` of the records.
         """
         options = Options(workers=workers, scheduler=scheduler, checkpoint_seconds=checkpoint_seconds)
-        with nullcontext(_silent) if progress is False else quiet() as display:
+        with nullcontext() if progress is False else quiet() as display:
 
             def listen(event: Event) -> None:
-                display(event)
+                if display is not None:
+                    display(event)
                 on_event(event)
 
             tally = execute(Folder(out), options, listen, self)
@@ -681,7 +631,7 @@ class Experiment:
         return load(out)
 
     def settle(self, folder: Folder) -> None:
-        """Write the experiment into a folder, unless that holds cells which this spec does not have."""
+        """Write the experiment into a directory, unless that holds cells which this spec does not have."""
         if folder.exists():
             ours = {cell.id for cell in self.cells}
             others = [cell for cell in folder.experiment()["cells"] if cell not in ours]
@@ -692,7 +642,7 @@ class Experiment:
 
 
 def execute(folder: Folder, options: Options, listen: Listener, experiment: Experiment | None = None) -> Tally:
-    """Run an experiment's unfinished cells; without ``experiment``, those of the folder (``resume``)."""
+    """Run an experiment's unfinished cells; without ``experiment``, those of the directory (``resume``)."""
     if experiment is None:
         folder.experiment()
     else:
@@ -700,81 +650,65 @@ def execute(folder: Folder, options: Options, listen: Listener, experiment: Expe
         folder.require_unclaimed(experiment.source)
     with FolderLock(folder.lock_file) as lock:
         if lock.recovered is not None:
-            listen(
-                {
-                    "event": "warning",
-                    "text": f"the lock of {describe_holder(lock.recovered)} was left behind; recovered",
-                }
-            )
+            text = f"the lock of {describe_holder(lock.recovered)} was left behind; recovered"
+            listen({"event": "warning", "text": text})
         folder.clean()
         if experiment is not None:
             experiment.settle(folder)
-        todo, finished = _sort(folder)
-        listen({"event": "plan", "cells": len(todo) + finished, "todo": len(todo), "finished": finished})
+        planned = folder.planned()
+        todo = [cell for cell in planned if not _is_done(folder, cell)]
+        finished = len(planned) - len(todo)
+        listen({"event": "plan", "cells": len(planned), "todo": len(todo), "finished": finished})
         if not todo:
             return Tally(done=0, earlier=finished, failed=(), stopped=False)
-        executor = _executor(folder, options, lock)
+        executor = options.executor(folder, lock)
         with _interruptions(executor):
             return _follow(folder, executor, todo, finished, listen)
 
 
-def _sort(folder: Folder) -> tuple[list[Cell], int]:
-    """Return the cells to play, and how many are finished. Cells that failed are tried again."""
-    todo = []
-    planned = folder.planned()
-    for cell in planned:
+def _is_done(folder: Folder, cell: Cell) -> bool:
+    """Say whether a cell is finished; the record of a failure is removed, since it is tried again."""
+    try:
+        manifest = folder.manifest(cell.id)
+    except RecordError as error:
+        raise error.with_advice() from error
+    if manifest is not None and manifest["status"] == "failed":
         try:
-            manifest = folder.manifest(cell.id)
-        except RecordError as error:
-            raise error.with_advice() from error
-        if manifest is None or manifest["status"] != "done":
-            if manifest is not None:
-                try:
-                    (folder.cell(cell.id) / "manifest.json").unlink()
-                except OSError as error:
-                    raise StorageError(folder.cell(cell.id), error) from error
-            todo.append(cell)
-    return todo, len(planned) - len(todo)
-
-
-def _executor(folder: Folder, options: Options, lock: FolderLock) -> Executor:
-    settings = Settings(checkpoint_seconds=options.checkpoint_seconds)
-    if options.scheduler is not None:
-        from occamrl.experiments.dask import DaskExecutor
-
-        return DaskExecutor(folder, options.scheduler, settings, lock)
-    return LocalPool(folder, options.pool_size, settings, lock.handle, options.silence_seconds)
+            (folder.cell(cell.id) / "manifest.json").unlink()
+        except OSError as error:
+            raise StorageError(folder.cell(cell.id), error) from error
+        return False
+    return manifest is not None
 
 
 def _follow(folder: Folder, executor: Executor, todo: list[Cell], finished: int, listen: Listener) -> Tally:
     """Hand on what happens, write down failures, and stop everything when nothing can be written."""
     cells = {cell.id: cell for cell in todo}
-    done, failed, trouble = 0, [], None
-    for event in executor.play(todo):
-        cell = cells.get(event.get("cell", ""))
-        match event["event"]:
-            case "done":
-                done += 1
-            case "failed" if cell is not None:
-                try:
-                    record_failure(folder, cell, event.get("trace") or event["text"])
-                except StorageError as error:
-                    trouble = trouble or error
-                    executor.stop()
-                failed.append(cell.id)
-            case "storage":
-                if trouble is None:
+    done, failed = 0, []
+    trouble: StorageError | None = None
+    with closing(cast(Any, executor.play(todo))) as events:  # no worker outlives the lock
+        for event in events:
+            cell = cells.get(event.get("cell", ""))
+            match event["event"]:
+                case "done":
+                    done += 1
+                case "failed" if cell is not None:
+                    try:
+                        record_failure(folder, cell, event.get("trace") or event["text"])
+                    except StorageError as error:
+                        trouble = trouble or error
+                        executor.stop()
+                    failed.append(cell.id)
+                case "storage" if trouble is None:
                     trouble = StorageError(event["path"], OSError(event["errno"], os.strerror(event["errno"])))
                     executor.stop()
-        listen(event if cell is None else {**event, **named(cell)})
+            if cell is not None:
+                names = {"problem": cell.problem["label"], "agent": cell.agent["label"]}
+                event = {**event, **names, "seed": cell.seed, "total": cell.episodes}
+            listen(event)
     if trouble is not None:
         raise trouble
     return Tally(done=done, earlier=finished, failed=tuple(failed), stopped=done + len(failed) < len(todo))
-
-
-def named(cell: Cell) -> dict[str, Any]:
-    """Return what an event says about its cell."""
-    return {"problem": cell.problem["label"], "agent": cell.agent["label"], "seed": cell.seed, "total": cell.episodes}
 
 
 @contextmanager
@@ -783,15 +717,10 @@ def _interruptions(executor: Executor) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-
-    def ask(*_: object) -> None:
-        executor.stop()
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, ask)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: executor.stop()) for number in numbers]
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)

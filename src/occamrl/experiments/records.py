@@ -1,4 +1,20 @@
-"""Reading an experiment's folder: what is finished, what is under way, what is damaged."""
+"""The directory of an experiment: its layout, its lock, its tables, and how all of it is read and verified.
+
+::
+
+    DIR/experiment.json            name, spec, ids of the cells in order
+    DIR/spec.toml                  the spec as given
+    DIR/lock                       while a process works here
+    DIR/cells/<id>/manifest.json   written last: a cell is finished when it is there
+    DIR/cells/<id>/curve.parquet, phases.parquet
+    DIR/cells/<id>/checkpoint.npz, progress.json     while it runs
+    DIR/quarantine/                what `verify` took out
+
+A directory may come from anywhere. Ids are sixteen hexadecimal digits and directories are real directories, so no path
+leads out of DIR; sizes are checked before memory is taken; the id of a cell is the hash of its content, manifests hold
+a digest of themselves and of their tables, and tables must agree with their manifest, so a changed byte is an error
+that names its file.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +34,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import filelock
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from occamrl.errors import (
-    CheckpointError,
-    FolderInUse,
-    OccamRLError,
-    RecordError,
-    StorageError,
-)
-from occamrl.experiments.spec import Cell, require_id
+from occamrl.errors import CheckpointError, FolderInUse, OccamRLError, RecordError, StorageError
+from occamrl.experiments.spec import FORMAT, Cell, require_id
 from occamrl.protocols import Ints
 from occamrl.running.result import Result
 from occamrl.running.storage import (
@@ -48,30 +59,38 @@ from occamrl.running.storage import (
     write_whole,
 )
 
-# ----------------------------------------------------------------------------------------------------
-# One process works on a folder; another is told who.
-#
-# The lock belongs to an open file, and worker processes inherit it: it is held until the last of them is gone, and the
-# system gives it back when they die, however they die. So a lock file left by a dead process is no lock, only a note.
+LARGEST_MANIFEST = 2**20
+LARGEST_TABLE = 8 * 2**30
+MOST_ROWS = {"curve.parquet": 2 * 10**6, "phases.parquet": 10**7}  # a curve keeps a million episodes, then a few
+MOST_BYTES = 4 * 2**30  # of a table, once decompressed
+PASSING = ("checkpoint.npz", "progress.json")  # files of a cell that is not finished
 
-
-try:
-    import fcntl
-except ImportError:  # Windows: folders can be read there (list, status, report, watch), not worked on
-    fcntl = None  # type: ignore[assignment]  # asked for where a lock is taken
-
-_WAIT = 20.0  # seconds given to the workers of a dead process to notice and to end
-_LARGEST = 10_000
+_SMALL = 10_000  # bytes of a lock's note or of a progress
 _LATEST = 1e11  # the year 5138: a time beyond it is none
+_LARGEST_PROGRESS = 1e18  # no run has more of anything
+_LIVE_SECONDS = 60.0  # progress older than this is of a process that is gone, on whatever machine it was
+_WORKERS_SECONDS = 20.0  # given to the workers of a dead process to notice and to end
 
 
 class FolderLock:
-    """A context in which this process, and those it starts with :attr:`handle`, have the folder to themselves.
+    """Exclusive lock on an experiment directory, as a context.
 
-    ``recovered`` is what a dead process had written into the lock, if there was one.
+    The lock is the system's (``flock``, by way of :mod:`filelock`) and belongs to an open file. Worker processes
+    inherit :attr:`handle`, so the lock is held until the last of them is gone, however it went; a lock file left by a
+    dead process is no lock, only a note. Where the note's process is dead and the lock is still held, its workers are
+    about to notice and to end: they are waited for.
+
+    Attributes
+    ----------
+    handle : int
+        The descriptor that workers must inherit.
+    token : str
+        Under which Dask tasks work; they stop when the note in the lock file has another one.
+    recovered : dict or None
+        What a dead process had written into the lock, if there was one.
     """
 
-    def __init__(self, path: Path, wait: float = _WAIT) -> None:
+    def __init__(self, path: Path, wait: float = _WORKERS_SECONDS) -> None:
         self.path = path
         self.wait = wait
         self.handle = -1
@@ -79,72 +98,54 @@ class FolderLock:
         self.recovered: dict[str, Any] | None = None
 
     def __enter__(self) -> FolderLock:
-        if fcntl is None:
+        if not filelock.has_fcntl:
             raise OccamRLError("this system has no file locks that processes inherit: run cells on Linux or macOS")
+        self._lock = filelock.UnixFileLock(self.path, fallback_to_soft=False, on_acquired=self._take)
         deadline = time.monotonic() + self.wait
         while True:
-            handle = self._open()
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+                self._lock.acquire(blocking=False)
+            except filelock.Timeout:
                 holder = holder_of(self.path)
-                os.close(handle)
                 if holder is None or not is_gone(holder) or time.monotonic() > deadline:
                     raise FolderInUse(f"{self.path.parent}: in use by {describe_holder(holder)}") from None
                 time.sleep(0.05)
-                continue
-            if self._is_current(handle):
-                self.handle = handle
-                self.recovered = holder_of(self.path)
-                try:
-                    self._write(self.token)
-                except OSError as error:
-                    self.__exit__(None, None, None)
-                    raise StorageError(self.path, error) from error
+            except OSError as error:
+                raise StorageError(self.path, error) from error
+            else:
                 return self
-            os.close(handle)  # the holder removed the file between our opening and our locking it
+
+    def _take(self, handle: int) -> None:
+        """Write our note; if this raises, the lock is given back."""
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:  # it is going to be written over
+            raise RecordError(self.path, got="no file of its own", expected="a regular file with one name, or none")
+        self.handle = handle
+        self.recovered = holder_of(self.path)
+        self._write(self.token)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
-        os.close(self.handle)
+        self._lock.release()
 
     def revoke(self) -> None:
         """Tell those who work elsewhere under this lock's token to stop."""
         with contextlib.suppress(OSError):
             self._write("")
 
-    def _open(self) -> int:
-        try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-            handle = os.open(self.path, flags, 0o644)
-        except OSError as error:
-            raise StorageError(self.path, error) from error
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:  # it is going to be written over
-            os.close(handle)
-            raise RecordError(self.path, got="no file of its own", expected="a regular file with one name, or none")
-        return handle
-
-    def _is_current(self, handle: int) -> bool:
-        try:
-            return os.path.samestat(os.fstat(handle), self.path.stat())
-        except FileNotFoundError:
-            return False
-
     def _write(self, token: str) -> None:
         note = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time(), "token": token}
-        text = json.dumps(note).encode()
         os.ftruncate(self.handle, 0)
-        os.pwrite(self.handle, text, 0)
+        os.pwrite(self.handle, json.dumps(note).encode(), 0)
 
 
 def holder_of(path: Path) -> dict[str, Any] | None:
     """Return what the lock file says about its holder; None when it says nothing that can be read."""
     try:
-        note = read_json(path, _LARGEST)
+        note = read_json(path, _SMALL)
     except RecordError:
         return None
     return note if isinstance(note, dict) else None
@@ -176,31 +177,8 @@ def is_gone(holder: dict[str, Any]) -> bool:
     return False
 
 
-# ----------------------------------------------------------------------------------------------------
-# The folder of an experiment: where everything lies, and nothing outside it.
-#
-# ::
-#
-#     DIR/experiment.json            name, spec, ids of the cells in order
-#     DIR/spec.toml                  the spec as given
-#     DIR/lock                       while a process works here
-#     DIR/cells/<id>/manifest.json   written last: a cell is finished when it is there
-#     DIR/cells/<id>/curve.parquet, phases.parquet
-#     DIR/cells/<id>/checkpoint.npz, progress.json     while it runs
-#     DIR/quarantine/                what `verify` took out
-#
-# Ids are sixteen hexadecimal digits and folders are real folders, so no path leads out of DIR.
-
-
-FORMAT = 1
-LARGEST_MANIFEST = 2**20
-TABLES = ("curve.parquet", "phases.parquet")
-PASSING = ("checkpoint.npz", "progress.json")  # files of a cell that is not finished
-_EXPERIMENT = {"name": str, "spec": dict, "cells": list, "contents": list, "files": dict}
-
-
 class Folder:
-    """An experiment's folder."""
+    """An experiment's directory."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -215,8 +193,8 @@ class Folder:
         return there(self.experiment_file)
 
     def require_unclaimed(self, source: bytes) -> None:
-        """Refuse a folder of no experiment in which our files would take the place of somebody else's."""
-        if self.exists() or there(self.cells):  # the first thing that is made
+        """Refuse a directory of no experiment in which our files would take the place of somebody else's."""
+        if self.exists() or there(self.cells):  # the first thing that is created
             return
         foreign = {
             self.spec_file: there(self.spec_file) and not _holds(self.spec_file, source),
@@ -226,7 +204,7 @@ class Folder:
             raise RecordError(path, got="a file of no experiment", expected="a folder without one")
 
     def create(self, name: str, spec: dict[str, Any], source: bytes, cells: list[Cell]) -> None:
-        """Make the folder, or add the cells of a larger spec to it."""
+        """Create the directory, or add the cells of a larger spec to it."""
         document = {
             "format": FORMAT,
             "name": name,
@@ -238,9 +216,8 @@ class Folder:
         sealed = seal(document)
         if len(sealed) > LARGEST_JSON:
             got = f"cells that take {len(sealed):,} bytes to describe"
-            raise RecordError(
-                self.experiment_file, got=got, expected=f"at most {LARGEST_JSON:,}: fewer cells in one spec"
-            )
+            expected = f"at most {LARGEST_JSON:,}: fewer cells in one spec"
+            raise RecordError(self.experiment_file, got=got, expected=expected)
         make_folder(self.cells)
         for path, content in ((self.spec_file, source), (self.experiment_file, sealed)):
             if not _holds(path, content):
@@ -254,23 +231,22 @@ class Folder:
         try:
             document = read_sealed(path)
         except RecordError as error:
-            mend = f"{error.expected}; remove it and run the spec again: finished cells stay"
-            raise RecordError(path, got=error.got, expected=mend) from error
-        require_format(document, path)
-        for key, kind in _EXPERIMENT.items():
+            fix = f"{error.expected}; remove it and run the spec again: finished cells stay"
+            raise RecordError(path, got=error.got, expected=fix) from error
+        _require_format(document, path)
+        for key, kind in {"name": str, "spec": dict, "cells": list, "contents": list, "files": dict}.items():
             if not isinstance(document.get(key), kind):
                 raise RecordError(path, got=f"{key}: {type(document.get(key)).__name__}", expected=kind.__name__)
         ids, contents = document["cells"], document["contents"]
         if len(contents) != len(ids) or len(set(map(str, ids))) != len(ids):
             raise RecordError(path, got="cells twice, or not as many as contents", expected="one content per cell")
         for cell, content in zip(ids, contents, strict=True):
-            require_content(require_id(cell, path), content, path)
-        places = {(content["problem"]["label"], content["agent"]["label"], content["seed"]) for content in contents}
-        if len(places) < len(contents):
-            raise RecordError(
-                path, got="two cells of one problem, agent and seed", expected="one, so that it counts once"
-            )
-        require_folder(self.cells)
+            _require_content(require_id(cell, path), content, path)
+        counted = {(content["problem"]["label"], content["agent"]["label"], content["seed"]) for content in contents}
+        if len(counted) < len(contents):
+            got = "two cells of one problem, agent and seed"
+            raise RecordError(path, got=got, expected="one, so that it counts once")
+        _require_folder(self.cells)
         return document
 
     def planned(self) -> list[Cell]:
@@ -278,59 +254,68 @@ class Folder:
         return [Cell.of(content) for content in self.experiment()["contents"]]
 
     def cell(self, cell: str) -> Path:
-        """Return the folder of a cell, which may not exist yet; symbolic links are refused."""
+        """Return the directory of a cell, which may not exist yet; symbolic links are refused."""
         path = self.cells / require_id(cell, self.cells)
         for each in (self.cells, path):
-            require_folder(each)
+            _require_folder(each)
         return path
 
     def open_cell(self, cell: str) -> Path:
-        """Return the folder of a cell, made if needed."""
+        """Return the directory of a cell, created if missing."""
         path = self.cell(cell)
         make_folder(path)
         return path
 
     def manifest(self, cell: str) -> dict[str, Any] | None:
-        """Return the manifest of a cell, checked; None: there is none yet."""
+        """Return the manifest of a cell, with every field that readers rely on; None: there is none yet."""
         path = self.cell(cell) / "manifest.json"
         if not there(path):
             return None
         document = read_sealed(path, LARGEST_MANIFEST)
-        require_format(document, path)
+        _require_format(document, path)
         if document.get("cell") != cell:
             raise RecordError(path, got=f"the manifest of {str(document.get('cell'))[:40]!r}", expected=cell)
-        require_content(cell, document, path)
-        require_manifest(document, path)
+        _require_content(cell, document, path)
+        if document.get("status") not in ("done", "failed"):
+            raise RecordError(path, got=f"status {str(document.get('status'))[:20]!r}", expected="'done' or 'failed'")
+        done = document["status"] == "done"
+        for key in ("total_regret", "total_return", "wall_time", "plans", "pessimistic_episodes") if done else ():
+            value: Any = document.get(key)
+            if type(value) not in (int, float) or not abs(value) <= LARGEST_NUMBER:
+                raise RecordError(path, got=f"{key}: {str(value)[:60]!r}", expected="a finite number")
+        for key in ("files", "versions", "machine"):
+            if not isinstance(document.get(key), dict) or not all(isinstance(v, str) for v in document[key].values()):
+                raise RecordError(path, got=f"{key}: {str(document.get(key))[:60]!r}", expected="names and strings")
+        expected = sorted(SCHEMAS) if done else []
+        if sorted(document["files"]) != expected:
+            got = f"files {sorted(str(name)[:40] for name in document['files'])}"
+            raise RecordError(path, got=got, expected=f"{expected}")
         return document
 
     def clean(self) -> None:
         """Remove what killed processes left behind. Only for the holder of the lock."""
         try:
             sweep(self.path)
-            if not real_folder(self.cells):
-                return
-            for entry in sorted(self.cells.iterdir()):
+            for entry in sorted(self.cells.iterdir()) if real_folder(self.cells) else ():
                 if real_folder(entry):
                     sweep(entry)
-                    self._finish(entry)
+                    if any((entry / name).exists() for name in PASSING) and self._is_done(entry.name):
+                        finish(entry)
         except OSError as error:
             raise StorageError(self.path, error) from error
 
-    def _finish(self, entry: Path) -> None:
-        """Remove the passing files of a cell whose manifest says that it is done."""
-        if (entry / "manifest.json").exists() and any((entry / name).exists() for name in PASSING):
-            try:
-                manifest = self.manifest(entry.name)
-            except RecordError:  # `verify` will say so
-                return
-            if manifest is not None and manifest["status"] == "done":
-                finish(entry)
+    def _is_done(self, cell: str) -> bool:
+        try:
+            manifest = self.manifest(cell)
+        except RecordError:  # `verify` will say so
+            return False
+        return manifest is not None and manifest["status"] == "done"
 
     def put_aside(self, cell: str) -> Path:
-        """Move a cell's folder into quarantine; return where it is now."""
+        """Move a cell's directory into quarantine; return where it is now."""
         source = self.cells / require_id(cell, self.cells)
         for each in (self.cells, self.quarantine):
-            require_folder(each)
+            _require_folder(each)
         try:
             self.quarantine.mkdir(exist_ok=True)
             number = 1
@@ -357,20 +342,20 @@ def _holds(path: Path, content: bytes) -> bool:
         return False
 
 
-def require_format(document: dict[str, Any], path: Path) -> None:
+def _require_format(document: dict[str, Any], path: Path) -> None:
     """Refuse files of a format this version does not know."""
     if document.get("format") != FORMAT:
         got = f"format {str(document.get('format'))[:20]}"
         raise RecordError(path, got=got, expected=f"format {FORMAT}; a newer version of occamrl may read it")
 
 
-def require_folder(path: Path) -> None:
-    """Refuse what has a folder's name and is none; that there is nothing yet is fine."""
+def _require_folder(path: Path) -> None:
+    """Refuse what has a directory's name and is none; that there is nothing yet is fine."""
     if there(path) and not real_folder(path):
         raise RecordError(path, got="a symbolic link or a file", expected="a folder")
 
 
-def require_content(cell: str, content: Any, path: Path) -> None:
+def _require_content(cell: str, content: Any, path: Path) -> None:
     """Refuse content that is not that of the cell with this id: the id is its hash."""
     try:
         found = Cell.of(content).id
@@ -380,57 +365,25 @@ def require_content(cell: str, content: Any, path: Path) -> None:
         raise RecordError(path, got=f"another content for {cell}", expected="its own")
 
 
-_NUMBERS = ("total_regret", "total_return", "wall_time", "plans", "pessimistic_episodes")
-
-
-def require_manifest(document: dict[str, Any], path: Path) -> None:
-    """Refuse a manifest without the fields that readers rely on, or with files of other names."""
-    if document.get("status") not in ("done", "failed"):
-        raise RecordError(path, got=f"status {str(document.get('status'))[:20]!r}", expected="'done' or 'failed'")
-    for key in _NUMBERS if document["status"] == "done" else ():
-        value: Any = document.get(key)
-        if type(value) not in (int, float) or not abs(value) <= LARGEST_NUMBER:
-            raise RecordError(path, got=f"{key}: {str(value)[:60]!r}", expected="a finite number")
-    for key in ("files", "versions", "machine"):
-        if not isinstance(document.get(key), dict) or not all(isinstance(v, str) for v in document[key].values()):
-            raise RecordError(path, got=f"{key}: {str(document.get(key))[:60]!r}", expected="names and strings")
-    expected = set(TABLES) if document["status"] == "done" else set()
-    if set(document["files"]) != expected:
-        got = f"files {sorted(str(name)[:40] for name in document['files'])}"
-        raise RecordError(path, got=got, expected=f"{sorted(expected)}")
-
-
-# ----------------------------------------------------------------------------------------------------
-# The tables of a cell: its curve and its phases, tidy, long, the same bytes for the same result.
-
-
 _ABOUT = [("cell", pa.string()), ("problem", pa.string()), ("agent", pa.string()), ("seed", pa.int64())]
-CURVE = pa.schema(
-    [
-        *_ABOUT,
-        ("episode", pa.int64()),
-        ("regret", pa.float64()),
-        ("cumulative_regret", pa.float64()),
-        ("realised_return", pa.float64()),
-    ]
-)
-PHASES = pa.schema(
-    [
-        *_ABOUT,
-        ("phase", pa.int64()),
-        ("epoch", pa.int64()),
-        ("label", pa.string()),
-        ("episodes", pa.int64()),
-        ("regret", pa.float64()),
-        ("plans", pa.int64()),
-        ("realised_return", pa.float64()),
-        ("facts", pa.string()),
-    ]
-)
-SCHEMAS = {"curve.parquet": CURVE, "phases.parquet": PHASES}
-MOST_ROWS = {"curve.parquet": 2 * 10**6, "phases.parquet": 10**7}  # a curve keeps a million episodes, then a few
-MOST_BYTES = 4 * 2**30  # once decompressed
-_OWN = ("epoch", "label", "episodes", "regret", "plans", "realised_return")
+_CURVE = [
+    ("episode", pa.int64()),
+    ("regret", pa.float64()),
+    ("cumulative_regret", pa.float64()),
+    ("realised_return", pa.float64()),
+]
+_PHASE = [
+    ("epoch", pa.int64()),
+    ("label", pa.string()),
+    ("episodes", pa.int64()),
+    ("regret", pa.float64()),
+    ("plans", pa.int64()),
+    ("realised_return", pa.float64()),
+]
+SCHEMAS = {
+    "curve.parquet": pa.schema([*_ABOUT, *_CURVE]),
+    "phases.parquet": pa.schema([*_ABOUT, ("phase", pa.int64()), *_PHASE, ("facts", pa.string())]),
+}
 
 
 def thin(episodes: Ints, points: int) -> Ints:
@@ -452,32 +405,25 @@ def curve_table(cell: Cell, result: Result) -> pa.Table:
         "cumulative_regret": result.cumulative_regret[at],
         "realised_return": result.returns[at],
     }
-    return pa.table({**_about(cell, at.size), **columns}, schema=CURVE)
+    return _table(cell, "curve.parquet", at.size, columns)
 
 
 def phases_table(cell: Cell, result: Result) -> pa.Table:
-    """Return one row per phase of a finished cell."""
+    """Return one row per phase of a finished cell; what else a phase says is its facts, as JSON."""
     rows = [row for row in result.walk.rows if row["episodes"]]
+    own = [name for name, _ in _PHASE]
+    facts = [{key: jsonable(value) for key, value in row.items() if key not in own} for row in rows]
     columns = {
         "phase": list(range(len(rows))),
-        "epoch": [row["epoch"] for row in rows],
-        "label": [row["label"] for row in rows],
-        "episodes": [row["episodes"] for row in rows],
-        "regret": [row["regret"] for row in rows],
-        "plans": [row["plans"] for row in rows],
-        "realised_return": [row["realised_return"] for row in rows],
-        "facts": [_facts(row) for row in rows],
+        **{name: [row[name] for row in rows] for name in own},
+        "facts": [json.dumps(each, sort_keys=True) for each in facts],
     }
-    return pa.table({**_about(cell, len(rows)), **columns}, schema=PHASES)
+    return _table(cell, "phases.parquet", len(rows), columns)
 
 
-def _about(cell: Cell, rows: int) -> dict[str, list[Any]]:
-    values = {"cell": cell.id, "problem": cell.problem["label"], "agent": cell.agent["label"], "seed": cell.seed}
-    return {name: [value] * rows for name, value in values.items()}
-
-
-def _facts(row: dict[str, Any]) -> str:
-    return json.dumps({key: jsonable(value) for key, value in row.items() if key not in _OWN}, sort_keys=True)
+def _table(cell: Cell, name: str, rows: int, columns: dict[str, Any]) -> pa.Table:
+    about = {"cell": cell.id, "problem": cell.problem["label"], "agent": cell.agent["label"], "seed": cell.seed}
+    return pa.table({**{key: [value] * rows for key, value in about.items()}, **columns}, schema=SCHEMAS[name])
 
 
 def jsonable(value: Any) -> Any:
@@ -496,36 +442,20 @@ def jsonable(value: Any) -> Any:
 
 
 def to_parquet(table: pa.Table) -> bytes:
-    """Return a table as the content of a Parquet file: no time, no name, one row group."""
+    """Return a table as the content of a Parquet file, the same bytes for the same rows: no time, one row group."""
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd", row_group_size=max(table.num_rows, 1), store_schema=False)
     return buffer.getvalue()
 
 
-def require_rows(table: pa.Table, name: str, manifest: Mapping[str, Any], path: Path) -> None:
-    """Refuse rows that are not those of the manifest's cell: gaps, infinite numbers, episodes out of order or count."""
-    about = (manifest["cell"], manifest["problem"]["label"], manifest["agent"]["label"], manifest["seed"])
-    for (column, _), value in zip(_ABOUT, about, strict=True):
-        if table.column(column).unique().to_pylist() != [value]:
-            raise RecordError(path, got=f"rows of another cell, by their {column}", expected=f"rows of {about[0]}")
-    for column in table.column_names:
-        values = table.column(column)
-        infinite = values.type == pa.float64() and not (np.abs(values.to_numpy()) <= LARGEST_NUMBER).all()
-        if values.null_count or infinite:
-            raise RecordError(path, got=f"{column}: a row without a finite number", expected="one in each")
-    episodes = table.column("episode" if name == "curve.parquet" else "episodes").to_numpy()
-    if name == "curve.parquet":
-        sound = episodes[0] >= 1 and (np.diff(episodes) > 0).all() and episodes[-1] == manifest["episodes"]
-        sound = sound and table.column("cumulative_regret")[-1].as_py() == manifest["total_regret"]
-    else:
-        sound = (episodes >= 1).all() and int(episodes.astype(object).sum()) == manifest["episodes"]
-        sound = sound and table.column("phase").to_pylist() == list(range(table.num_rows))
-    if not sound:
-        raise RecordError(path, got="episodes or totals that do not add up", expected="those that its manifest says")
-
-
-def from_parquet(content: bytes, name: str, path: Path) -> pa.Table:
-    """Return the table of a Parquet file, if it has the columns it should have."""
+def read_table(folder: Folder, manifest: Mapping[str, Any], name: str) -> pa.Table:
+    """Return a table of a finished cell, if it is as it was written."""
+    path = folder.cell(manifest["cell"]) / name
+    content = read_plain(path, LARGEST_TABLE)
+    found, expected = sha256(content), str(manifest["files"][name])
+    if found != expected:
+        says = f"{expected[:12]}..., as its manifest says"
+        raise RecordError(path, got=f"SHA-256 {found[:12]}...", expected=says)
     schema = SCHEMAS[name]
     try:
         file = pq.ParquetFile(io.BytesIO(content))
@@ -536,20 +466,86 @@ def from_parquet(content: bytes, name: str, path: Path) -> pa.Table:
         size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
         if size > MOST_BYTES:
             raise RecordError(path, got=f"{size:,} bytes when decompressed", expected=f"at most {MOST_BYTES:,}")
-        return file.read(use_threads=False)  # many small files: a thread pool costs more than it gives
+        table = file.read(use_threads=False)  # many small files: a thread pool costs more than it gives
     except RecordError:
         raise
     except Exception as error:  # pyarrow raises errors of many kinds on damaged files
         raise RecordError(path, got=f"{type(error).__name__}: {error}", expected="a Parquet file") from error
+    _require_rows(table, name, manifest, path)
+    return table
 
 
-# ----------------------------------------------------------------------------------------------------
-# Reading an experiment's folder: what is finished, what is under way, what is damaged.
+def _require_rows(table: pa.Table, name: str, manifest: Mapping[str, Any], path: Path) -> None:
+    """Refuse rows that are not those of the manifest's cell: gaps, infinite numbers, episodes out of order or count."""
+    about = (manifest["cell"], manifest["problem"]["label"], manifest["agent"]["label"], manifest["seed"])
+    for (column, _), value in zip(_ABOUT, about, strict=True):
+        if table.column(column).unique().to_pylist() != [value]:
+            raise RecordError(path, got=f"rows of another cell, by their {column}", expected=f"rows of {about[0]}")
+    for column in table.column_names:
+        values = table.column(column)
+        infinite = values.type == pa.float64() and not (np.abs(values.to_numpy()) <= LARGEST_NUMBER).all()
+        if values.null_count or infinite:
+            raise RecordError(path, got=f"{column}: a row without a finite number", expected="one in each")
+    if name == "curve.parquet":
+        episodes = table.column("episode").to_numpy()
+        sound = episodes[0] >= 1 and (np.diff(episodes) > 0).all() and episodes[-1] == manifest["episodes"]
+        sound = sound and table.column("cumulative_regret")[-1].as_py() == manifest["total_regret"]
+    else:
+        episodes = table.column("episodes").to_numpy()
+        sound = (episodes >= 1).all() and int(episodes.astype(object).sum()) == manifest["episodes"]
+        sound = sound and table.column("phase").to_pylist() == list(range(table.num_rows))
+    if not sound:
+        raise RecordError(path, got="episodes or totals that do not add up", expected="those that its manifest says")
 
 
-LARGEST_TABLE = 8 * 2**30
-_LARGEST_NUMBER = 1e18  # of a progress: no run has more of anything
-_LIVE_SECONDS = 60.0  # progress older than this is of a process that is gone, on whatever machine it was
+@dataclass(frozen=True)
+class Status:
+    """Where an experiment stands, without its tables."""
+
+    name: str
+    spec: dict[str, Any]
+    order: list[str]
+    done: list[dict[str, Any]] = field(default_factory=list)
+    failed: list[dict[str, Any]] = field(default_factory=list)
+    running: dict[str, dict[str, Any]] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    damaged: dict[str, RecordError] = field(default_factory=dict)  # by cell: what is wrong with its manifest
+
+
+def status(path: str | Path) -> Status:
+    """Return where an experiment stands. Damaged manifests are listed, not raised."""
+    folder = Folder(path)
+    document = folder.experiment()
+    now = Status(document["name"], document["spec"], document["cells"])
+    for cell in now.order:
+        try:
+            manifest = folder.manifest(cell)
+        except RecordError as error:
+            now.damaged[cell] = error
+            continue
+        if manifest is not None:
+            (now.done if manifest["status"] == "done" else now.failed).append(manifest)
+        elif (progress := read_progress(folder.cell(cell))) is not None:
+            now.running[cell] = progress
+        else:
+            now.missing.append(cell)
+    return now
+
+
+def read_progress(cell: Path) -> dict[str, Any] | None:
+    """Return the progress of a cell under way; None when it is not, or cannot be read."""
+    path = cell / "progress.json"
+    try:
+        if time.time() - path.lstat().st_mtime > _LIVE_SECONDS:
+            return None
+        progress = read_json(path, _SMALL)
+    except (OSError, RecordError):
+        return None
+    if not isinstance(progress, dict) or is_gone(progress):
+        return None
+    numbers: list[Any] = [progress.get(key) for key in ("episodes", "total", "regret", "rate", "time")]
+    good = all(type(number) in (int, float) and abs(number) < _LARGEST_PROGRESS for number in numbers)
+    return progress if good else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -572,65 +568,6 @@ class Records:
     phases: pa.Table = field(repr=False)
 
 
-@dataclass(frozen=True)
-class Status:
-    """Where an experiment stands, without its tables."""
-
-    name: str
-    spec: dict[str, Any]
-    order: list[str]
-    done: list[dict[str, Any]]
-    failed: list[dict[str, Any]]
-    running: dict[str, dict[str, Any]]
-    missing: list[str]
-    damaged: dict[str, RecordError]  # by the id of the cell: what is wrong with its manifest
-
-
-def status(folder: str | Path) -> Status:
-    """Return where an experiment stands. Damaged manifests are listed, not raised."""
-    place = Folder(folder)
-    document = place.experiment()
-    done: list[dict[str, Any]] = []
-    failed: list[dict[str, Any]] = []
-    missing: list[str] = []
-    running: dict[str, dict[str, Any]] = {}
-    damaged: dict[str, RecordError] = {}
-    for cell in document["cells"]:
-        try:
-            manifest = place.manifest(cell)
-        except RecordError as error:
-            damaged[cell] = error
-            continue
-        if manifest is None:
-            progress = read_progress(place.cell(cell))
-            if progress is None:
-                missing.append(cell)
-            else:
-                running[cell] = progress
-        else:
-            (done if manifest["status"] == "done" else failed).append(manifest)
-    spec, order = document["spec"], document["cells"]
-    return Status(document["name"], spec, order, done, failed, running, missing, damaged)
-
-
-def read_progress(cell: Path) -> dict[str, Any] | None:
-    """Return the progress of a cell under way; None when it is not, or cannot be read."""
-    path = cell / "progress.json"
-    try:
-        if time.time() - path.lstat().st_mtime > _LIVE_SECONDS:
-            return None
-        progress = read_json(path, 10_000)
-    except (OSError, RecordError):
-        return None
-    keys = ("episodes", "total", "regret", "rate", "time")
-    good = isinstance(progress, dict) and all(_is_number(progress.get(key)) for key in keys)
-    return progress if good and not is_gone(progress) else None
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) < _LARGEST_NUMBER
-
-
 def load(folder: str | Path) -> Records:
     """Return the records of an experiment; every byte read is compared with its digest.
 
@@ -643,35 +580,11 @@ def load(folder: str | Path) -> Records:
     for wrong in now.damaged.values():
         raise wrong.with_advice()
     place = Folder(folder)
-    tables: dict[str, list[pa.Table]] = {name: [SCHEMAS[name].empty_table()] for name in TABLES}
-    for manifest in now.done:
-        for name in TABLES:
-            tables[name].append(read_table(place, manifest, name))
-    return Records(
-        folder=place.path,
-        name=now.name,
-        spec=now.spec,
-        cells=now.done,
-        failed=now.failed,
-        running=now.running,
-        missing=now.missing,
-        curves=pa.concat_tables(tables["curve.parquet"]),
-        phases=pa.concat_tables(tables["phases.parquet"]),
+    curves, phases = (
+        pa.concat_tables([schema.empty_table(), *(read_table(place, manifest, name) for manifest in now.done)])
+        for name, schema in SCHEMAS.items()
     )
-
-
-def read_table(place: Folder, manifest: dict[str, Any], name: str) -> pa.Table:
-    """Return a table of a finished cell, if it is as it was written."""
-    path = place.cell(manifest["cell"]) / name
-    content = read_plain(path, LARGEST_TABLE)
-    found, expected = sha256(content), manifest["files"][name]
-    if found != expected:
-        raise RecordError(
-            path, got=f"SHA-256 {found[:12]}...", expected=f"{str(expected)[:12]}..., as its manifest says"
-        )
-    table = from_parquet(content, name, path)
-    require_rows(table, name, manifest, path)
-    return table
+    return Records(place.path, now.name, now.spec, now.done, now.failed, now.running, now.missing, curves, phases)
 
 
 @dataclass(frozen=True)
@@ -684,42 +597,40 @@ class Damage:
     moved_to: str | None
 
 
-def verify(folder: str | Path, *, quarantine: bool = True) -> list[Damage]:
+def verify(path: str | Path, *, quarantine: bool = True) -> list[Damage]:
     """Read every byte of every record and checkpoint; take damaged cells out of the way; return what was found.
 
-    The caller holds the folder's lock if ``quarantine`` is on.
+    The caller holds the directory's lock if ``quarantine`` is on.
     """
-    place = Folder(folder)
-    document = place.experiment()
+    folder = Folder(path)
+    document = folder.experiment()
     found: list[Damage] = []
     try:
-        source = read_plain(place.spec_file, LARGEST_TABLE)
+        source = read_plain(folder.spec_file, LARGEST_TABLE)
         if sha256(source) != document["files"].get("spec.toml"):
-            raise RecordError(place.spec_file, got="another SHA-256", expected="the spec as it was given")
+            raise RecordError(folder.spec_file, got="another SHA-256", expected="the spec as it was given")
     except RecordError as error:
-        found.append(Damage(str(place.spec_file), str(error), None, None))
+        found.append(Damage(str(folder.spec_file), str(error), None, None))
     for cell in document["cells"]:
-        wrong = check_cell(place, cell)
-        if wrong is None:
-            continue
-        moved = str(place.put_aside(cell)) if quarantine else None
-        found.append(Damage(wrong.field, str(wrong), cell, moved))
+        wrong = check_cell(folder, cell)
+        if wrong is not None:
+            moved = str(folder.put_aside(cell)) if quarantine else None
+            found.append(Damage(wrong.field, str(wrong), cell, moved))
     return found
 
 
-def check_cell(place: Folder, cell: str) -> RecordError | CheckpointError | None:
-    """Read everything of a cell; return the first thing wrong with it."""
+def check_cell(folder: Folder, cell: str) -> RecordError | CheckpointError | None:
+    """Read everything of a cell; return the first error."""
     try:
-        path = place.cell(cell)
+        path = folder.cell(cell)
         if not real_folder(path):
             return None
-        manifest = place.manifest(cell)
+        manifest = folder.manifest(cell)
         if manifest is not None and manifest["status"] == "done":
-            for name in TABLES:
-                read_table(place, manifest, name)
-        checkpoint = path / "checkpoint.npz"
-        if there(checkpoint):
-            read_arrays(checkpoint)
+            for name in SCHEMAS:
+                read_table(folder, manifest, name)
+        if there(path / "checkpoint.npz"):
+            read_arrays(path / "checkpoint.npz")
     except (RecordError, CheckpointError) as error:
         return error
     return None

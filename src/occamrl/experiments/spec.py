@@ -15,13 +15,40 @@
     name = "UCRLVTRLin"
     parameters = { features = "tabular", norm_bound = "sqrt(SA)" }
 
-Everything wrong with a file is told at once: where, what was got, what was expected, the nearest valid name.
+All errors of a file are reported at once: where, what was got, what was expected, the nearest valid name.
+
+A cell is one problem, one agent, one seed. Its id is a hash of its content, so other cells never disturb it.
+
+Agents need what only the problem knows. Their parameters take symbolic values for it; which ones follows from the field
+of the agent's dataclass (a number stands for itself):
+
+=====================  =================================================================================================
+field                  symbolic values
+=====================  =================================================================================================
+of type FeatureMap     "problem": the problem's own phi; "tabular": one-hot; "support": phi on the coordinates that
+                       matter; { restrict = [0, 3] }: phi on these. By default "problem" if it has a phi, else "tabular"
+norm_bound             "true": the norm of the parameter of these features; "sqrt(SA)"; "4 * true", "2 * sqrt(SA)"
+delta                  "1/K"
+of type FiniteMDP      "problem" (the default)
+of type FiniteFamily   { random = n, seed = 0 }: the problem's kernel and n random ones
+of type Ladder         "problem": the ladder that the problem brings along; { sizes = [2, 8, 32], true = 2, seed = 0 }:
+                       nested finite families of random kernels, which the problem's kernel joins in class ``true``,
+                       counted from 1. By default "problem" if it has one
+of type Rewards        "known", { per_pair = "bernstein" }, { linear = [[[...]]], norm_bound = 1.0 }: see
+                       :mod:`occamrl.learners.rewards`
+=====================  =================================================================================================
+
+The references of a selector (:mod:`occamrl.selectors.references`) are named like agents: ``name = "oracle"``,
+``"largest"`` or ``"smallest"`` with ``parameters = { selector = "ARLLinDim", norm_bound = "true" }``, the selector's
+name and its parameters. What the oracle knows is the problem's own theta, or the smallest class that holds its kernel.
+
+A problem's own parameters are as in Python; beside them any problem takes ``reward_noise = "bernoulli"``, ``"beta"`` or
+``{ beta = 50.0 }`` (:mod:`occamrl.problems.mdp`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 import itertools
 import json
@@ -30,11 +57,12 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
@@ -49,35 +77,14 @@ from occamrl.protocols import Agent, Floats
 from occamrl.running.storage import canonical, read_plain, sha256
 from occamrl.selectors.references import REFERENCES, oracle
 
-# ----------------------------------------------------------------------------------------------------
-# From words in a spec to objects: what ``features = "tabular"`` or ``norm_bound = "true"`` mean for a given problem.
-#
-# Which words a parameter understands follows from the field of the agent's dataclass:
-#
-# =====================  =================================================================================================
-# field                  words (a number stands for itself)
-# =====================  =================================================================================================
-# of type FeatureMap     "problem": the problem's own phi; "tabular": one-hot; "support": phi on the coordinates that
-#                        matter; { restrict = [0, 3] }: phi on these. By default "problem" if it has a phi, else "tabular"
-# norm_bound             "true": the norm of the parameter of these features; "sqrt(SA)"; "4 * true", "2 * sqrt(SA)"
-# delta                  "1/K"
-# of type FiniteMDP      "problem" (the default)
-# of type FiniteFamily   { random = n, seed = 0 }: the problem's kernel and n random ones
-# of type Ladder         "problem": the ladder that the problem brings along; { sizes = [2, 8, 32], true = 2, seed = 0 }:
-#                        nested finite families of random kernels, which the problem's kernel joins in class ``true``,
-#                        counted from 1. By default "problem" if it has one
-# of type Rewards        "known", { per_pair = "bernstein" }, { linear = [[[...]]], norm_bound = 1.0 }: see
-#                        :mod:`occamrl.learners.rewards`
-# =====================  =================================================================================================
-# The references of a selector (:mod:`occamrl.selectors.references`) are named like agents: ``name = "oracle"``,
-# ``"largest"`` or ``"smallest"`` with ``parameters = { selector = "ARLLinDim", norm_bound = "true" }``, the selector's
-# name and its parameters. What the oracle knows is the problem's own theta, or the smallest class that holds its kernel.
-# A problem's own parameters are as in Python; beside them any problem takes ``reward_noise = "bernoulli"``, ``"beta"`` or
-# ``{ beta = 50.0 }`` (:mod:`occamrl.problems.mdp`).
-
-
 _PRODUCT = re.compile(r"(?:\s*([0-9.eE+-]+)\s*\*)?\s*(true|sqrt\(SA\))\s*")
 _FEATURES = ("problem", "tabular", "support")
+FORMAT = 1
+LARGEST_SPEC = 2**20
+MOST_CELLS = 100_000
+MOST_EPISODES = 10**12
+MOST_POINTS = 10**9  # of a curve
+_OF_PARAMETERS = (OccamRLError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, MemoryError)
 
 
 def agents() -> dict[str, Any]:
@@ -91,25 +98,21 @@ def make_problem(name: str, parameters: dict[str, Any]) -> Any:
 
 
 def make_agent(name: str, parameters: dict[str, Any], problem: Any, episodes: int) -> Agent:
-    """Return an agent for a problem, with the words among its parameters turned into what they stand for."""
+    """Return an agent for a problem, with the symbolic values among its parameters resolved."""
     kind: Any = registry.find("agent", name, agents())
     if kind in REFERENCES.values():
         return _reference(kind, dict(parameters), problem, episodes)
-    known = list(inspect.signature(kind).parameters)
+    known = inspect.signature(kind).parameters
     for given in parameters:
         if given not in known:
             raise UnknownName(given, got=given, known=known)
-    types = (
-        {field.name: str(field.type) for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
-    )
+    types = {each.name: str(each.type) for each in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
     made = dict(parameters)
-    for each in known:
-        required = inspect.signature(kind).parameters[each].default is inspect.Parameter.empty
-        if each not in made and not required:
-            continue
-        _resolve(each, types.get(each, ""), made, problem, episodes)
-    made_agent: Agent = _call(lambda: kind(**made), kind.__name__)
-    return made_agent
+    for each, about in known.items():
+        if each in made or about.default is inspect.Parameter.empty:
+            made[each] = _resolved(each, types.get(each, ""), made, problem, episodes)
+    agent: Agent = _call(lambda: kind(**made), kind.__name__)
+    return agent
 
 
 def _reference(kind: Any, parameters: dict[str, Any], problem: Any, episodes: int) -> Agent:
@@ -135,53 +138,66 @@ def _reference(kind: Any, parameters: dict[str, Any], problem: Any, episodes: in
     return known
 
 
-def _resolve(name: str, kind: str, made: dict[str, Any], problem: Any, episodes: int) -> None:
-    """Replace ``made[name]`` by what it stands for; a required one that is missing gets its default word."""
+def _call(make: Callable[[], Any], name: str) -> Any:
+    """Make something of a user's parameters: whatever goes wrong is the parameters' fault, and says so."""
+    try:
+        return make()
+    except OccamRLError:
+        raise
+    except _OF_PARAMETERS as error:
+        got = f"{type(error).__name__}: {error}"
+        raise InvalidInput(name, got=got, expected="parameters of valid kinds") from error
+
+
+def _resolved(name: str, kind: str, made: dict[str, Any], problem: Any, episodes: int) -> Any:
+    """Return what ``made[name]`` stands for; a required parameter that is missing gets its default."""
+    value = made.get(name)
     if "FeatureMap" in kind:
-        made[name] = _features(name, made.get(name), problem)
-    elif "FiniteMDP" in kind:
-        if made.get(name, "problem") != "problem":
-            raise UnknownName(name, got=made[name], known=["problem"])
-        made[name] = problem.mdp
-    elif "FiniteFamily" in kind:
-        table = _table(name, made.get(name, {"random": 7}), ("random", "seed"))
-        made[name] = FiniteFamily(_kernels(problem, _count(name, table, "random", 7) + 1, _seed(name, table)))
-    elif "Ladder" in kind:
-        made[name] = _ladder(name, made.get(name), problem)
-    elif kind == "Rewards":
-        made[name] = rewards_of(made[name], name)
-    elif name not in made:
+        return _features(name, value, problem)
+    if "FiniteMDP" in kind:
+        if value not in (None, "problem"):
+            raise UnknownName(name, got=value, known=["problem"])
+        return problem.mdp
+    if "FiniteFamily" in kind:
+        table = _table(name, {} if value is None else value, ("random", "seed"))
+        return FiniteFamily(_kernels(problem, _count(name, table, "random", 7) + 1, _count(name, table, "seed", 0)))
+    if "Ladder" in kind:
+        return _ladder(name, value, problem)
+    if kind == "Rewards":
+        return rewards_of(value, name)
+    if name not in made:
         raise ParameterError(name, got="nothing", expected="a value: it is required")
-    elif name == "norm_bound" and isinstance(made[name], str):
-        made[name] = _norm(made[name], made.get("features"), problem)
-    elif name == "delta" and isinstance(made[name], str):
-        if made[name].replace(" ", "") != "1/K":
-            raise ParameterError(name, got=repr(made[name]), expected='a number in (0, 1), or "1/K"')
-        made[name] = 1.0 / episodes
+    if name == "norm_bound" and isinstance(value, str):
+        return _norm(value, made.get("features"), problem)
+    if name == "delta" and isinstance(value, str):
+        if value.replace(" ", "") != "1/K":
+            raise ParameterError(name, got=repr(value), expected='a number in (0, 1), or "1/K"')
+        return 1.0 / episodes
+    return value
 
 
-def _features(name: str, word: Any, problem: Any) -> FeatureMap:
+def _features(name: str, value: Any, problem: Any) -> FeatureMap:
     mdp, own = problem.mdp, getattr(problem, "phi", None)
-    if word is None:
-        word = "tabular" if own is None else "problem"
-    if word == "tabular":
+    if value is None:
+        value = "tabular" if own is None else "problem"
+    if value == "tabular":
         return FeatureMap.tabular(states=mdp.states, actions=mdp.actions)
-    if word in _FEATURES or isinstance(word, dict):
-        if own is None:
-            raise ParameterError(name, got=repr(word), expected=f'"tabular": {type(problem).__name__} has no features')
-        if word == "problem":
-            return FeatureMap(own)
-        if word == "support":
-            return FeatureMap(own).restrict(np.flatnonzero(problem.theta).tolist())
-        chosen = _table(name, word, ("restrict",)).get("restrict")
-        if not isinstance(chosen, list) or not chosen:
-            raise ParameterError(f"{name}.restrict", got=repr(chosen), expected="a list of coordinates")
-        return FeatureMap(own).restrict(chosen)
-    raise UnknownName(name, got=word, known=_FEATURES)
+    if value not in ("problem", "support") and not isinstance(value, dict):
+        raise UnknownName(name, got=value, known=("problem", "tabular", "support"))
+    if own is None:
+        raise ParameterError(name, got=repr(value), expected=f'"tabular": {type(problem).__name__} has no features')
+    if value == "problem":
+        return FeatureMap(own)
+    if value == "support":
+        return FeatureMap(own).restrict(np.flatnonzero(problem.theta).tolist())
+    chosen = _table(name, value, ("restrict",)).get("restrict")
+    if not isinstance(chosen, list) or not chosen:
+        raise ParameterError(f"{name}.restrict", got=repr(chosen), expected="a list of coordinates")
+    return FeatureMap(own).restrict(chosen)
 
 
 def _norm(text: str, features: Any, problem: Any) -> float:
-    found = _PRODUCT.fullmatch(text)
+    found = re.fullmatch(r"(?:\s*([0-9.eE+-]+)\s*\*)?\s*(true|sqrt\(SA\))\s*", text)
     if found is None:
         raise ParameterError("norm_bound", got=repr(text), expected='a number, "true", "sqrt(SA)" or "4 * true"')
     factor = float(found.group(1) or 1.0)
@@ -232,7 +248,7 @@ def _ladder(name: str, value: Any, problem: Any) -> Ladder:
     if not 1 <= joins <= len(sizes):
         raise ParameterError(f"{name}.true", got=joins, expected=f"a class from 1 to {len(sizes)}")
     first = 0 if joins == 1 else sizes[joins - 2]
-    kernels = _kernels(problem, sizes[-1], _seed(name, table), first)
+    kernels = _kernels(problem, sizes[-1], _count(name, table, "seed", 0), first)
     return Ladder([FiniteFamily(kernels[:size]) for size in sizes])
 
 
@@ -252,37 +268,13 @@ def _count(name: str, table: dict[str, Any], key: str, default: int) -> int:
     return value
 
 
-def _seed(name: str, table: dict[str, Any]) -> int:
-    return _count(name, table, "seed", 0)
-
-
-def _call(make: Callable[[], Any], name: str) -> Any:
-    """Make something of a user's parameters: whatever goes wrong is the parameters' fault, and says so."""
-    try:
-        return make()
-    except OccamRLError:
-        raise
-    except (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, MemoryError) as error:
-        raise InvalidInput(
-            name, got=f"{type(error).__name__}: {error}", expected="parameters of valid kinds"
-        ) from error
-
-
-# ----------------------------------------------------------------------------------------------------
-# The spec of an experiment: one TOML file, checked as a whole, that expands to cells.
-
-
-LARGEST_SPEC = 2**20
-MOST_CELLS = 100_000
-MOST_EPISODES = 10**12
-MOST_POINTS = 10**9  # of a curve
-
 Count = Annotated[int, Field(ge=1, le=MOST_EPISODES, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
+_TAGS = ("a number of seeds", "a list of seeds")  # pydantic's way of saying which form was tried
 Seeds = Annotated[
-    Annotated[int, Field(ge=1, le=MOST_CELLS, strict=True), Tag("a number of seeds")]
-    | Annotated[list[Seed], Field(min_length=1, max_length=MOST_CELLS), Tag("a list of seeds")],
-    Discriminator(lambda value: "a list of seeds" if isinstance(value, list) else "a number of seeds"),
+    Annotated[int, Field(ge=1, le=MOST_CELLS, strict=True), Tag(_TAGS[0])]
+    | Annotated[list[Seed], Field(min_length=1, max_length=MOST_CELLS), Tag(_TAGS[1])],
+    Discriminator(lambda value: _TAGS[1] if isinstance(value, list) else _TAGS[0]),
 ]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -317,6 +309,9 @@ class Entry(_Strict):
             yield label + (f" ({', '.join(rest)})" if rest else ""), {**self.parameters, **swept}
 
 
+_Entry = TypeVar("_Entry", bound=Entry)
+
+
 class ProblemEntry(Entry):
     """A problem; ``episodes`` overrides the experiment's."""
 
@@ -327,6 +322,10 @@ class AgentEntry(Entry):
     """An agent; ``only`` limits it to problems of these names or labels."""
 
     only: list[Name] = Field(default_factory=list)
+
+    def plays(self, problem: ProblemEntry, label: str) -> bool:
+        """Say whether the agent plays the problem's variant of this label."""
+        return not self.only or not {problem.name, label}.isdisjoint(self.only)
 
 
 class Spec(_Strict):
@@ -342,7 +341,7 @@ class Spec(_Strict):
     agent: Annotated[list[AgentEntry], Field(min_length=1)]
 
     @property
-    def kinds(self) -> tuple[tuple[str, Sequence[Entry]], ...]:
+    def entries(self) -> tuple[tuple[str, Sequence[Entry]], ...]:
         """Problems and agents, with the keys under which they stand."""
         return ("problem", self.problem), ("agent", self.agent)
 
@@ -359,15 +358,19 @@ def shipped() -> list[str]:
 
 
 def read_source(spec: str | Path) -> tuple[str, bytes]:
-    """Return (where it is, content) of a spec file, or of a shipped spec called by its name."""
-    path = Path(spec)
-    if not os.path.exists(path) and str(spec) in shipped():  # noqa: PTH110  # a name too long is not there, either
+    """Return (where it is, content) of a spec file, or of a shipped spec called by its name.
+
+    The name of a shipped spec is that spec, whatever lies in the current folder; ``./demo`` is a path.
+    """
+    names = shipped()
+    if str(spec) in names:
         found = resources.files("occamrl").joinpath("specs", f"{spec}.toml")
         return str(found), found.read_bytes()
-    if not os.path.isfile(path):  # noqa: PTH113  # as above
-        near = difflib.get_close_matches(str(spec), shipped(), n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise SpecError(spec, [Fault("file", "nothing there", f"a TOML file, or one of {', '.join(shipped())}{hint}")])
+    path = Path(spec)
+    if not os.path.isfile(path):  # noqa: PTH113  # a name too long is not there, either
+        near = UnknownName("spec", got=spec, known=names).suggestion
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise SpecError(spec, [Fault("file", "nothing there", f"a TOML file, or one of {', '.join(names)}{hint}")])
     try:
         return str(path), read_plain(path.resolve(), LARGEST_SPEC)
     except RecordError as error:
@@ -375,7 +378,7 @@ def read_source(spec: str | Path) -> tuple[str, bytes]:
 
 
 def parse(content: bytes, path: str | Path) -> tuple[dict[str, Any], Spec]:
-    """Return the TOML data and the checked spec; names and parameters are checked by :mod:`occamrl.experiments.spec`."""
+    """Return the TOML data and the spec, whose form is checked; :func:`expand` checks names and parameters."""
     try:
         data = tomllib.loads(content.decode("utf-8-sig"))  # some editors begin a file with a mark of the encoding
     except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or a number of thousands of digits
@@ -383,86 +386,58 @@ def parse(content: bytes, path: str | Path) -> tuple[dict[str, Any], Spec]:
     try:
         spec = Spec.model_validate(data)
     except ValidationError as error:
-        raise SpecError(path, [_fault(each) for each in error.errors()]) from error
-    faults = list(_too_many(spec)) or list(_repeated(spec))
-    if faults:
+        raise SpecError(path, [_fault_of_form(each) for each in error.errors()]) from error
+    for kind, entries in spec.entries:  # what would not come to an end, before anything is expanded
+        if (count := sum(entry.size for entry in entries)) > MOST_CELLS:
+            raise SpecError(path, [Fault(f"{kind}.sweep", f"{count:,} combinations", f"at most {MOST_CELLS:,}")])
+    if faults := list(_repeated(spec)):
         raise SpecError(path, faults)
     return data, spec
 
 
-def key_path(location: Sequence[int | str]) -> str:
-    """Return ``agent[1].parameters.delta`` for ("agent", 1, "parameters", "delta")."""
-    text = ""
-    for step in location:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else str(step)
-    return text
-
-
-_MODELS: dict[str, type[_Strict]] = {"problem": ProblemEntry, "agent": AgentEntry}
-_TAGS = ("a number of seeds", "a list of seeds")  # pydantic's way of saying which form was tried
-_SUBJECT = re.compile(r"^(Input|String|List|Dictionary) should (be|have) ")
-
-
-def _fault(error: Any) -> Fault:
+def _fault_of_form(error: Any) -> Fault:
+    """Return an error of pydantic's under a key such as ``agent[1].parameters.delta``."""
     location = [step for step in error["loc"] if step not in _TAGS]
-    key = key_path(location)
+    key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).removeprefix(".")
     if error["type"] == "missing":
         return Fault(key, "nothing", "a value: it is required")
     if error["type"] == "extra_forbidden":
-        model = _MODELS.get(str(location[0]), Spec) if len(location) > 1 else Spec
-        return Fault(key, "an unknown key", nearest(str(location[-1]), list(model.model_fields)))
+        models: dict[str, type[_Strict]] = {"problem": ProblemEntry, "agent": AgentEntry}
+        model = models.get(str(location[0]), Spec) if len(location) > 1 else Spec
+        return Fault(key, "an unknown key", _nearest(location[-1], model.model_fields))
     try:
         got = repr(error["input"])
     except ValueError:  # Python does not write out a number of thousands of digits
         got = "a number of thousands of digits"
-    return Fault(key, got if len(got) <= 100 else got[:100] + "...", _SUBJECT.sub("", error["msg"]))
+    expected = re.sub(r"^(Input|String|List|Dictionary) should (be|have) ", "", error["msg"])
+    return Fault(key, got if len(got) <= 100 else got[:100] + "...", expected)
 
 
-def nearest(name: str, known: Sequence[str]) -> str:
+def _nearest(name: object, known: Mapping[str, Any] | Sequence[str] | set[str]) -> str:
     """Return what to say instead of an unknown name."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    return (f"did you mean {near[0]!r}? valid: " if near else "one of ") + ", ".join(sorted(known))
-
-
-def _too_many(spec: Spec) -> Iterator[Fault]:
-    """Find what would not come to an end, before anything is expanded."""
-    for kind, entries in spec.kinds:
-        if (count := sum(entry.size for entry in entries)) > MOST_CELLS:
-            yield Fault(f"{kind}.sweep", f"{count:,} combinations", f"at most {MOST_CELLS:,}")
+    return str(UnknownName("name", got=name, known=known).expected)
 
 
 def _repeated(spec: Spec) -> Iterator[Fault]:
     """Find what occurs twice or does nothing."""
     if not isinstance(spec.seeds, int) and len(set(spec.seeds)) < len(spec.seeds):
         yield Fault("seeds", f"{spec.seeds}", "each seed once")
-    for kind, entries in spec.kinds:
-        seen: set[str] = set()
+    labels: dict[str, set[str]] = {"problem": set(), "agent": set()}
+    for kind, entries in spec.entries:
         for number, entry in enumerate(entries):
             for key in sorted(set(entry.sweep) & set(entry.parameters)):
                 yield Fault(f"{kind}[{number}].sweep.{key}", "also among parameters", "in one of the two")
             for label, _ in entry.variants():
-                if label in seen:
+                if label in labels[kind]:
                     yield Fault(f"{kind}[{number}].label", repr(label), "a label that no other entry has")
-                seen.add(label)
-    names = {entry.name for entry in spec.problem} | {label for entry in spec.problem for label, _ in entry.variants()}
+                labels[kind].add(label)
+    names = labels["problem"] | {entry.name for entry in spec.problem}
     for number, agent in enumerate(spec.agent):
         for position, name in enumerate(agent.only):
             if name not in names:
-                yield Fault(f"agent[{number}].only[{position}]", repr(name), nearest(name, sorted(names)))
-    agents = [label for entry in spec.agent for label, _ in entry.variants()]
-    if spec.baseline and spec.baseline not in agents:
-        yield Fault("baseline", repr(spec.baseline), nearest(spec.baseline, agents))
-
-
-# ----------------------------------------------------------------------------------------------------
-# Cells: one problem, one agent, one seed. A cell's id is a hash of its content, so others never disturb it.
-
-
-ID = re.compile(r"[0-9a-f]{16}")
-FORMAT = 1
-_RANGES = {"seed": (0, 2**63 - 1), "episodes": (1, MOST_EPISODES), "thinning": (0, MOST_POINTS)}
-_OF_PARAMETERS = (OccamRLError, TypeError, ValueError, ArithmeticError, LookupError, MemoryError)  # what they can raise
-_NAMED = {"name": str, "label": str, "parameters": dict}
+                yield Fault(f"agent[{number}].only[{position}]", repr(name), _nearest(name, names))
+    if spec.baseline and spec.baseline not in labels["agent"]:
+        yield Fault("baseline", repr(spec.baseline), _nearest(spec.baseline, labels["agent"]))
 
 
 @dataclass(frozen=True)
@@ -478,14 +453,7 @@ class Cell:
     @property
     def content(self) -> dict[str, Any]:
         """Everything that makes the cell what it is."""
-        return {
-            "format": FORMAT,
-            "problem": self.problem,
-            "agent": self.agent,
-            "seed": self.seed,
-            "episodes": self.episodes,
-            "thinning": self.thinning,
-        }
+        return {"format": FORMAT, **{each.name: getattr(self, each.name) for each in dataclasses.fields(self)}}
 
     @property
     def id(self) -> str:
@@ -495,15 +463,17 @@ class Cell:
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Cell:
         """Return the cell with this content (a manifest has it, among other things); refuse what is no cell."""
-        made = cls(*(content.get(name) for name in ("problem", "agent", "seed", "episodes", "thinning")))  # type: ignore[arg-type]  # checked below
-        for name, (least, most) in _RANGES.items():
+        made = cls(**{each.name: content.get(each.name) for each in dataclasses.fields(cls)})  # type: ignore[arg-type]  # checked below
+        ranges = {"seed": (0, 2**63 - 1), "episodes": (1, MOST_EPISODES), "thinning": (0, MOST_POINTS)}
+        for name, (least, most) in ranges.items():
             value = getattr(made, name)
             if type(value) is not int or not least <= value <= most:
                 raise ParameterError(name, got=str(value)[:60], expected=f"a whole number from {least} to {most}")
+        kinds = {"name": str, "label": str, "parameters": dict}
         for name in ("problem", "agent"):
             value = getattr(made, name)
-            if not isinstance(value, dict) or {key: type(part) for key, part in value.items()} != _NAMED:
-                raise ParameterError(name, got=str(value)[:60], expected=f"an object with {', '.join(_NAMED)}")
+            if not isinstance(value, dict) or {key: type(part) for key, part in value.items()} != kinds:
+                raise ParameterError(name, got=str(value)[:60], expected=f"an object with {', '.join(kinds)}")
             value["label"].encode()  # half of a surrogate pair is no text: a ValueError
         return made
 
@@ -515,7 +485,7 @@ class Cell:
 
 def require_id(cell: object, path: str | Path) -> str:
     """Refuse an id that is not one: it is part of a path."""
-    if not isinstance(cell, str) or not ID.fullmatch(cell):
+    if not isinstance(cell, str) or not re.fullmatch(r"[0-9a-f]{16}", cell):
         raise RecordError(path, got=f"the cell id {str(cell)[:60]!r}", expected="sixteen hexadecimal digits")
     return cell
 
@@ -527,94 +497,58 @@ def _problem(name: str, parameters: str) -> Any:
 
 
 def expand(spec: Spec, path: str | Path) -> list[Cell]:
-    """Return the cells of a spec, after building every problem and agent once; all that is wrong is told at once."""
+    """Return the cells of a spec, after building every problem and agent once; all errors are reported at once."""
+    labels = [(problem, label) for problem in spec.problem for label, _ in problem.variants()]
+    pairs = sum(agent.size * sum(agent.plays(*each) for each in labels) for agent in spec.agent)
     seeds = spec.seed_list
-    count = _pairs_of_labels(spec) * len(seeds)
-    if not 0 < count <= MOST_CELLS:  # before any of them is built
-        raise SpecError(path, [Fault("cells", f"{count:,}", f"from 1 to {MOST_CELLS:,}")])
+    if not 0 < pairs * len(seeds) <= MOST_CELLS:  # before any of them is built
+        raise SpecError(path, [Fault("cells", f"{pairs * len(seeds):,}", f"from 1 to {MOST_CELLS:,}")])
     faults: list[Fault] = []
-    problems = list(_problems(spec, faults))
-    pairs = list(_pairs(spec, problems, faults))
+    problems = list(_found("problem", spec.problem, registry.problems(), faults))
+    players = list(_found("agent", spec.agent, agents(), faults))
+    cells: list[Cell] = []
+    for number, problem, kind in problems:
+        episodes = problem.episodes or spec.episodes
+        for label, parameters in problem.variants():
+            with _collected(faults, f"problem[{number}]", problem.sweep):
+                canonical(parameters)
+                made = _problem(kind, json.dumps(parameters))
+                _ = made.mdp  # built here, so that what is wrong with it shows now
+                one = {"name": kind, "label": label, "parameters": parameters}
+                for position, agent, name in players:
+                    for who, options in agent.variants() if agent.plays(problem, label) else ():
+                        with _collected(faults, f"agent[{position}]", agent.sweep):
+                            canonical(options)
+                            make_agent(name, options, made, episodes)
+                            other = {"name": name, "label": who, "parameters": options}
+                            cells += [Cell(one, other, seed, episodes, spec.thinning) for seed in seeds]
     if faults:
         raise SpecError(path, list(dict.fromkeys(faults)))
-    return [
-        Cell(problem=problem, agent=agent, seed=seed, episodes=episodes, thinning=spec.thinning)
-        for problem, agent, episodes in pairs
-        for seed in seeds
-    ]
+    return cells
 
 
-def _plays(agent: AgentEntry, problem: ProblemEntry, label: str) -> bool:
-    return not agent.only or not {problem.name, label}.isdisjoint(agent.only)
-
-
-def _pairs_of_labels(spec: Spec) -> int:
-    """Return how many (problem, agent) there are."""
-    labels = [(problem, label) for problem in spec.problem for label, _ in problem.variants()]
-    return sum(agent.size * sum(_plays(agent, *each) for each in labels) for agent in spec.agent)
-
-
-Described = dict[str, Any]
-
-
-def _problems(spec: Spec, faults: list[Fault]) -> Iterator[tuple[ProblemEntry, Described, Any]]:
-    for number, entry in enumerate(spec.problem):
-        key = f"problem[{number}]"
+def _found(
+    key: str, entries: Sequence[_Entry], known: dict[str, type[Any]], faults: list[Fault]
+) -> Iterator[tuple[int, _Entry, str]]:
+    """Yield (position, entry, name of its class); entries of unknown names are faults."""
+    for number, entry in enumerate(entries):
         try:
-            name = registry.find(f"{key}.name", entry.name, registry.problems()).__name__
+            yield number, entry, registry.find(f"{key}[{number}].name", entry.name, known).__name__
         except UnknownName as error:
             faults.append(Fault(error.field, str(error.got), str(error.expected)))
-            continue
-        for label, parameters in entry.variants():
-            described = {"name": name, "label": label, "parameters": parameters}
-            try:
-                canonical(parameters)
-                problem = _problem(name, json.dumps(parameters))
-                _ = problem.mdp  # built here, so that what is wrong with it shows now
-            except _OF_PARAMETERS as error:
-                faults.append(_fault_cells(error, key, entry.sweep))
-            else:
-                yield entry, described, problem
 
 
-def _pairs(
-    spec: Spec, problems: list[tuple[ProblemEntry, Described, Any]], faults: list[Fault]
-) -> Iterator[tuple[Described, Described, int]]:
-    names = {}
-    for number, agent in enumerate(spec.agent):
-        try:
-            names[number] = registry.find(f"agent[{number}].name", agent.name, agents()).__name__
-        except UnknownName as error:
-            faults.append(Fault(error.field, str(error.got), str(error.expected)))
-    for entry, described, problem in problems:
-        episodes = entry.episodes or spec.episodes
-        for number, name in names.items():
-            agent = spec.agent[number]
-            if _plays(agent, entry, described["label"]):
-                yield from _agents(agent, number, name, described, problem, episodes, faults)
-
-
-def _agents(
-    entry: AgentEntry, number: int, name: str, problem: Described, made: Any, episodes: int, faults: list[Fault]
-) -> Iterator[tuple[Described, Described, int]]:
-    for label, parameters in entry.variants():
-        try:
-            canonical(parameters)
-            make_agent(name, parameters, made, episodes)
-        except _OF_PARAMETERS as error:
-            faults.append(_fault_cells(error, f"agent[{number}]", entry.sweep))
-        else:
-            yield problem, {"name": name, "label": label, "parameters": parameters}, episodes
-
-
-def _fault_cells(error: Exception, key: str, sweep: dict[str, Any]) -> Fault:
-    """Return what is wrong with a parameter, under the key where the user wrote it."""
-    if not isinstance(error, InvalidInput):
-        return Fault(
-            f"{key}.parameters", f"{type(error).__name__}: {error}", "values of valid kinds and sizes, none of them nan"
-        )
-    name = error.field.split()[0] if " " in error.field else error.field
-    if isinstance(error, UnknownName) and error.field.endswith(" parameter"):
-        name = str(error.got).strip("'")
-    table = "sweep" if name.split(".")[0] in sweep else "parameters"
-    return Fault(f"{key}.{table}.{name}", str(error.got), str(error.expected))
+@contextmanager
+def _collected(faults: list[Fault], key: str, sweep: dict[str, Any]) -> Iterator[None]:
+    """Take note of what is wrong with a parameter, under the key where the user wrote it."""
+    try:
+        yield
+    except InvalidInput as error:
+        name = error.field.split()[0] if " " in error.field else error.field
+        if isinstance(error, UnknownName) and error.field.endswith(" parameter"):
+            name = str(error.got).strip("'")
+        table = "sweep" if name.split(".")[0] in sweep else "parameters"
+        faults.append(Fault(f"{key}.{table}.{name}", str(error.got), str(error.expected)))
+    except _OF_PARAMETERS as error:
+        expected = "values of valid kinds and sizes, none of them nan"
+        faults.append(Fault(f"{key}.parameters", f"{type(error).__name__}: {error}", expected))

@@ -47,7 +47,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.arena import field, fields, fmat, fvec, imat, ivec, lay_out
+from occamrl._core.arena import field, fields, fmat, fvec, imat, ivec, lay_out, named, same_layout
 from occamrl._core.compile import compiled, entry, hot, hot_inline, implements, separate
 from occamrl._core.features import BONUS, NEXT, START, fill_target
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
@@ -65,6 +65,7 @@ from occamrl._core.rows import (
     TOUCHED,
     VALUES,
     NoRecord,
+    PlanState,
     Record,
     X,
     count_rows,
@@ -75,7 +76,7 @@ from occamrl._core.rows import (
     row_of,
     take_cell,
 )
-from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
+from occamrl.errors import CheckpointError, ParameterError, ShapeError, require_choice, require_number
 from occamrl.learners.radii import FINITE_SETS, squared_distance_radius
 from occamrl.learners.rewards import (
     Rewards,
@@ -180,18 +181,34 @@ class FiniteModel(NamedTuple):
     replan: float
 
 
-class FiniteState(NamedTuple):
+class FiniteState(PlanState):
     """Losses of the kernels that are left, the member in play, and the rows seen."""
 
-    floats: Floats
-    ints: Ints
+    __slots__ = ()
+
+    members = named(MEMBERS)
+    loss = named(LOSS)
+    inside = named(INSIDE)
+    distance = named(DISTANCE)
+    table_key = named(TABLE_KEY)
+    table_visits = named(TABLE_VISITS)
+    table_sum = named(TABLE_SUM)
+
+    def arrays(self) -> list[Any]:
+        """Return all that counts: not the spare room of the table, which depends on how a run was cut into pieces."""
+        parts, used = fields(self, FINITE_FIELDS), int(self.counters[USED])
+        table = (TABLE_KEY, TABLE_VISITS, TABLE_SUM)
+        return [part[:used] if i in table else part for i, part in enumerate(parts) if i != TABLE_SLOT]
 
 
-class PlannedState(NamedTuple):
+class PlannedState(PlanState):
     """Losses of all members at each step, the plan in play, and the rows seen under it."""
 
-    floats: Floats
-    ints: Ints
+    __slots__ = ()
+
+    members = named(MEMBERS)
+    loss = named(LOSS)
+    inside = named(INSIDE)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -298,7 +315,7 @@ class UCRLVTR(Learner):
             np.zeros(size + 1),
             np.zeros(size + 1),
         ]
-        return lay_out(
+        model: FiniteModel = lay_out(
             FiniteModel,
             made,
             np.require(self.family.theta, requirements=["C", "W"]),
@@ -322,6 +339,7 @@ class UCRLVTR(Learner):
             float(self.scale * unit**2),
             float(self.replan),
         )
+        return model
 
     def begin(self, known: Known, pending: int = 1) -> FiniteState | PlannedState:
         """Return a fresh state, with room for ``pending`` cells of rows that larger classes may lack."""
@@ -357,7 +375,8 @@ class UCRLVTR(Learner):
             np.zeros((n * known.horizon if solved else 0, known.states), whole),
         ]
         made = [*plain, *record_state(self.record, steps, pairs), *own]
-        return lay_out(FiniteState if counted else PlannedState, made)  # type: ignore[no-any-return]  # a NamedTuple
+        state: FiniteState | PlannedState = lay_out(FiniteState if counted else PlannedState, made)
+        return state
 
     def reserve(self, state: Any, episodes: int) -> Any:
         """Return a state whose table of rows has room for ``episodes`` more episodes."""
@@ -368,16 +387,23 @@ class UCRLVTR(Learner):
         keys = used + min((episodes + 1) * policy.shape[0], policy.size * self.family.size)
         while 2 * keys > capacity:
             capacity *= 2
-        if capacity == slots.size:
+        return state if capacity == slots.size else _with_capacity(state, capacity)
+
+    def grown_like(self, state: Any, saved: Any) -> Any:
+        """Return ``state`` with as much room as a saved one, whose table is refused if compiled code would get lost."""
+        if not self.counted or not isinstance(saved, FiniteState):
             return state
-        parts = fields(state, FINITE_FIELDS)
-        parts[TABLE_SLOT] = np.full(capacity, EMPTY, dtype=np.int64)
-        for number in (TABLE_KEY, TABLE_VISITS, TABLE_SUM):
-            parts[number] = np.concatenate(
-                [parts[number], np.zeros(capacity // 2 - parts[number].size, parts[number].dtype)]
-            )
-        rehash(parts[TABLE_SLOT], parts[TABLE_KEY], used)
-        return lay_out(FiniteState, parts)
+        head = 4 * TABLE_SLOT
+        capacity = int(saved.ints[head + 2]) if saved.ints.ndim == 1 and saved.ints.size > head + 3 else 0
+        least = field(state, TABLE_SLOT).size
+        if not least <= capacity <= saved.ints.size or capacity & (capacity - 1):
+            raise CheckpointError("state.table", got=f"{capacity} slots", expected=f"a power of two from {least} on")
+        grown = state if capacity == least else _with_capacity(state, capacity)
+        if same_layout(grown, saved):
+            slots, used = field(saved, TABLE_SLOT), int(field(saved, COUNTERS)[USED])
+            if not 0 <= used <= capacity // 2 or slots.min() < EMPTY or slots.max() >= max(1, used):
+                raise CheckpointError("state.table", got="slots out of range", expected="a table of rows")
+        return grown
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
@@ -470,6 +496,10 @@ class NestedUCRLVTR(Learner):
         """Return a state whose table of rows has room for ``episodes`` more episodes."""
         return self.base.reserve(state, episodes)
 
+    def grown_like(self, state: Any, saved: Any) -> Any:
+        """Return ``state`` with as much room as a saved one."""
+        return self.base.grown_like(state, saved)
+
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
         """Small instances on a problem, for the contract checks."""
@@ -483,6 +513,18 @@ def example_ladder(mdp: Any) -> Ladder:
     others = np.random.default_rng(3).dirichlet(np.ones(mdp.states), size=(7, mdp.states, mdp.actions))
     stack = np.concatenate([others[:1], kernel[None], others[1:]])
     return Ladder([FiniteFamily(stack[:1]), FiniteFamily(stack[:3]), FiniteFamily(stack)])
+
+
+def _with_capacity(state: FiniteState, capacity: int) -> FiniteState:
+    """Return a state with a larger table of rows."""
+    parts = fields(state, FINITE_FIELDS)
+    parts[TABLE_SLOT] = np.full(capacity, EMPTY, dtype=np.int64)
+    for number in (TABLE_KEY, TABLE_VISITS, TABLE_SUM):
+        room = np.zeros(capacity // 2 - parts[number].size, parts[number].dtype)
+        parts[number] = np.concatenate([parts[number], room])
+    rehash(parts[TABLE_SLOT], parts[TABLE_KEY], int(field(state, COUNTERS)[USED]))
+    made: FiniteState = lay_out(FiniteState, parts)
+    return made
 
 
 @compiled

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.arena import field, fmat, fvec, imat, ivec, lay_out, part, square
+from occamrl._core.arena import field, fmat, fvec, imat, ivec, lay_out, named, part, square
 from occamrl._core.compile import compiled, entry, hot, hot_inline, implements, separate
 from occamrl._core.features import BONUS, NEXT, START, DenseFeatures, TabularFeatures, fill_target
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
@@ -60,6 +60,7 @@ from occamrl._core.rows import (
     TOUCHED,
     VALUES,
     NoRecord,
+    PlanState,
     Record,
     X,
     count_rows,
@@ -150,11 +151,16 @@ class LinearModel(NamedTuple):
     clip_at_horizon: bool  # the paper's clip at H instead of H - h + 1
 
 
-class LinearState(NamedTuple):
+class LinearState(PlanState):
     """Statistics, the plan in play, and the rows seen under it."""
 
-    floats: Floats
-    ints: Ints
+    __slots__ = ()
+
+    sigma = named(SIGMA)
+    xy = named(XY)
+    factor = named(FACTOR)
+    theta = named(THETA)
+    growth = named(GROWTH)
 
 
 class LinearStatistics(NamedTuple):
@@ -306,7 +312,7 @@ class UCRLVTRLin(Learner):
             blocks.matrix_start,
             active,
         ]
-        return lay_out(
+        made: LinearModel = lay_out(
             LinearModel,
             fields,
             NoRecord() if self.record is None else Record(steps),
@@ -331,6 +337,7 @@ class UCRLVTRLin(Learner):
             float(self.replan),
             at_horizon,
         )
+        return made
 
     def begin(self, known: Known, statistics: LinearStatistics | None = None) -> LinearState:
         """Return a fresh state, or one that continues from statistics gathered elsewhere."""

@@ -16,9 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.arena import field as arena_field
 from occamrl._core.loop import open_episode
-from occamrl._core.rows import VALUES
 from occamrl.envs.ladder_file import LadderSpec
 from occamrl.envs.wrapper import RewardMap
 from occamrl.errors import ParameterError, require_number
@@ -30,7 +28,7 @@ from occamrl.models.finite import level, off_grid
 from occamrl.models.ladder import Ladder
 from occamrl.protocols import Floats, Ints, Known
 from occamrl.running.run import Progress
-from occamrl.selectors.arl_gen import _Regression
+from occamrl.selectors.arl_gen import RegressionEvidence, unexplained
 
 DECIDED = "decided"  # every kernel that is left lies in the class chosen, and every smaller class is rejected
 AT_LEAST = "at least"  # every smaller class is rejected; larger ones are not excluded
@@ -342,16 +340,15 @@ def _misfit(entered: list[tuple[int, Cells]], least: float, reach: float, delta:
         table = sums.setdefault(member, np.zeros((2, cells.most)))
         table[:, cells.key] += cells.visits, cells.total  # a key occurs once
     count, total = np.concatenate(list(sums.values()), axis=1)
-    explained = -float((total**2 / (count + 1.0)).sum()) + 0.25 * float(np.log1p(count).sum())
-    noise = 0.5 * math.log(1.0 / level(reach, delta)) + off_grid(reach, float(count.sum()), delta)
-    return least - explained - noise
+    found = unexplained(count, total, least, level(reach, delta))
+    return found - float(off_grid(reach, float(count.sum()), delta))
 
 
 def replay_linear(
     rows: Matched, ladder: Ladder, known: Known, *, delta: float, growth: float, slack: float, tell: Tell
 ) -> Replay:
     """Test nested linear classes by the linear form of M15."""
-    test = _Regression(
+    test = RegressionEvidence(
         ladder=ladder,
         delta=delta,
         weights="range",
@@ -363,7 +360,7 @@ def replay_linear(
         rewards="known",
         kernel="stationary",
     )
-    memory, every = test.start(known), range(1, ladder.classes + 1)
+    memory = test.start(known)
     rejected: list[int | None] = [None] * ladder.classes
     losses, allowed, outside = np.zeros(ladder.classes), np.full(ladder.classes, math.inf), False
     for first, last in stretches(rows.start.size, growth):
@@ -372,11 +369,11 @@ def replay_linear(
         values = _plan(ladder, m, known, memory, delta, int(rows.start[first]))
         memory["squares"] += enter(ladder.features, known, rows, first, last, values, memory)
         memory["episodes"] = last
-        losses = np.array([ladder.smallest_loss(m, memory["gram"], memory["xy"]) for m in every])
-        allowed = test._bound(memory, float(losses[-1]), 1.0, delta)
+        losses = test.losses(memory)
+        allowed = test.bound(memory, float(losses[-1]), 1.0, delta)
         tests = zip(rejected, losses, allowed, strict=True)
         rejected = [last if at is None and each > most else at for at, each, most in tests]
-        outside = outside or (test._misfit(memory, float(losses[-1]), 1.0, delta) or 0.0) > 0.0
+        outside = outside or (test.misfit(memory, float(losses[-1]), 1.0, delta) or 0.0) > 0.0
         tell(last)
     outside = outside or all(at is not None for at in rejected)
     return Replay(losses, float(allowed[-1]), memory["squares"], tuple(rejected), outside)
@@ -421,7 +418,7 @@ def planned_values(learner: UCRLVTRLin, known: Known, statistics: LinearStatisti
     """Return the values [H + 1, S] that a learner plans with, from given statistics."""
     state, policy = learner.begin(known, statistics), np.zeros((known.horizon, known.states), dtype=np.int64)
     open_episode(learner.model(known), state, start, np.uint64(0), 0, policy)
-    return np.array(arena_field(state, VALUES))
+    return np.array(state.values)
 
 
 class Cells(NamedTuple):

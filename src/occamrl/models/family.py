@@ -2,6 +2,10 @@
 
 A *member* is a name for one kernel of the family: a number for a finite list, a vector theta for a linear class. Every
 member has parameters theta over the family's features, so the loss (M1) and the distance (M2) are written once.
+
+Value-targeted regression is written out here as sections 1 to 3 of the mathematics have it - rows, their design matrix,
+least squares and optimism over an ellipsoid - for any family and small numbers of rows. Learners keep the same
+quantities in compiled code, updated row by row.
 """
 
 from __future__ import annotations
@@ -15,15 +19,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from occamrl.errors import FamilyError
-from occamrl.models.features import FeatureMap
-from occamrl.models.simulators import pair_of_outcome
+from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.protocols import Floats, Ints, Known
 
-# ----------------------------------------------------------------------------------------------------
-# Value-targeted regression written out: rows, their design matrix, least squares and optimism over an ellipsoid.
-#
-# These are the formulas of sections 1 to 3 of the mathematics as they stand, for any family and small numbers of rows.
-# Learners keep the same quantities in compiled code, updated row by row.
+TOLERANCE = 1e-8  # how far the entries of a kernel may be from those of a member that it equals
 
 
 class Rows(NamedTuple):
@@ -151,13 +150,6 @@ def ellipsoid_values(
     return values
 
 
-# ----------------------------------------------------------------------------------------------------
-# The contract of every family of kernels: what selection and optimism ask of it, whatever it is made of.
-
-
-TOLERANCE = 1e-8  # how far the entries of a kernel may be from those of a member that it equals
-
-
 class Family(ABC):
     """A set of kernels over one feature map.
 
@@ -166,6 +158,11 @@ class Family(ABC):
 
     features: FeatureMap
     finite = False  # whether it is a list of kernels
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of kernels of a list, or of parameters."""
 
     @property
     @abstractmethod

@@ -1,7 +1,7 @@
 """Feature maps: P_theta(o | s, a) = <phi(s, a, o), theta> (linear kernel MDPs, section 3 of the mathematics).
 
-Three layouts behind one class: dense vectors, sparse simulators, one-hot tables. Sparse simulators stay sparse and the
-one-hot map never stores its d = S^2 A columns.
+Three layouts behind one class: dense vectors, sparse simulators, one-hot tables. Lists of sparse kernels are read into
+entries over the union of their outcomes and stay sparse; the one-hot map never stores its d = S^2 A columns.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import weakref
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,21 +19,8 @@ from numpy.typing import ArrayLike
 from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures, kernel_of
 from occamrl._core.regression import Blocks
 from occamrl.errors import FeatureError, ShapeError
-from occamrl.models.simulators import (
-    Entries,
-    any_sparse,
-    outcomes_of,
-    pair_of_outcome,
-    read_kernels,
-    read_problems,
-    running,
-)
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Ints, Known, Outcomes
-
-# ----------------------------------------------------------------------------------------------------
-# How features are laid out for the compiled functions: dense vectors, sparse simulators, one-hot tables.
-
 
 Layout = DenseFeatures | SparseFeatures | TabularFeatures
 
@@ -41,13 +28,101 @@ _TOLERANCE = 1e-8  # for sums that should be one, as in FiniteMDP but for d-term
 _INFEASIBLE = 2  # linprog's status
 
 
-def stacked_kernels(kernels: Sequence[Any]) -> Floats:
-    """Return dense kernels of one shape as phi [S, A, S, d]."""
-    arrays = [np.asarray(kernel, dtype=np.float64) for kernel in kernels]
-    for j, array in enumerate(arrays):
-        if array.shape != arrays[0].shape:
-            raise ShapeError("phi", index=(j,), got=array.shape, expected=arrays[0].shape)
-    return np.stack(arrays, axis=-1)
+class Entries(NamedTuple):
+    """The non-zero entries of several kernels over the union of their outcomes."""
+
+    outcomes: Outcomes  # the union, O in all; bonus is zero
+    outcome: Ints  # [E] index of the entry's outcome, in 0..O-1
+    kernel: Ints  # [E] which kernel the entry belongs to
+    value: Floats  # [E]
+    states: int
+    actions: int
+
+
+def running(sizes: Ints) -> Ints:
+    """Return where each of consecutive pieces begins, and where the last ends."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def any_sparse(kernels: Any) -> bool:
+    """Whether this is a list with a scipy.sparse kernel in it."""
+    return isinstance(kernels, Sequence) and any(sp.issparse(kernel) for kernel in kernels)
+
+
+def read_kernels(field: str, kernels: Sequence[Any]) -> Entries:
+    """Return the entries of a list of kernels, each dense [S, A, S] or scipy.sparse of shape (S*A, S)."""
+    parts: list[tuple[Ints, Ints, Floats]] = []  # cell, kernel and value of each entry
+    shape: tuple[int, int] | None = None
+    for j, kernel in enumerate(kernels):
+        flat: Any = kernel if sp.issparse(kernel) else np.reshape(kernel, (-1, np.shape(kernel)[-1]))
+        matrix: Any = sp.coo_array(flat)
+        two_axes = matrix.ndim == 2 and 0 not in matrix.shape and matrix.shape[0] % matrix.shape[1] == 0
+        if not two_axes or shape not in (None, matrix.shape):
+            raise ShapeError(field, index=(j,), got=matrix.shape, expected=shape or "(S*A, S)")
+        shape = matrix.shape
+        matrix.sum_duplicates()
+        if not np.isfinite(matrix.data).all():
+            raise FeatureError(field, index=(j,), got="a value that is not finite", expected="finite numbers")
+        kept = matrix.data != 0.0
+        row, column = (each[kept].astype(np.int64) for each in matrix.coords)
+        parts.append((row * shape[1] + column, np.full(row.size, j), matrix.data[kept].astype(np.float64)))
+    if shape is None:
+        raise FeatureError(field, got="an empty list", expected="at least one kernel")
+    states = shape[1]
+    cell, owner, value = (np.concatenate(column) for column in zip(*parts, strict=True))
+    distinct, outcome = np.unique(cell, return_inverse=True)
+    outcomes = outcomes_of(field, distinct // states, distinct % states, shape[0])
+    return Entries(outcomes, outcome.astype(np.int64), owner, value, states, shape[0] // states)
+
+
+def read_problems(simulators: Sequence[FiniteMDP]) -> tuple[Entries, Floats]:
+    """Return the entries of the kernels of several problems over the union of their (s', reward), and those rewards."""
+    if not simulators:
+        raise FeatureError("simulators", got="an empty list", expected="at least one problem")
+    states, actions = simulators[0].states, simulators[0].actions
+    rows: list[Floats] = []
+    for j, mdp in enumerate(simulators):
+        if (mdp.states, mdp.actions) != (states, actions) or not mdp.stationary:
+            got = f"S={mdp.states}, A={mdp.actions}" + ("" if mdp.stationary else ", a kernel per step")
+            raise ShapeError("simulators", index=(j,), got=got, expected=f"S={states}, A={actions}, one kernel")
+        truth = mdp.truth
+        pair = pair_of_outcome(truth.outcomes)
+        reward = truth.base_reward[pair] + truth.outcomes.bonus
+        columns = (pair, truth.outcomes.next_state, reward, np.full(pair.size, j), truth.probability[0])
+        rows.append(np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1))
+    table = np.concatenate(rows)
+    # Rewards that are equal up to rounding are one outcome, with the first of them as its reward.
+    rounded = np.round(table[:, :3], 12)
+    distinct, first, outcome = np.unique(rounded, axis=0, return_index=True, return_inverse=True)
+    pair, next_state = distinct[:, 0].astype(np.int64), distinct[:, 1].astype(np.int64)
+    outcomes = outcomes_of("simulators", pair, next_state, states * actions)
+    entries = Entries(outcomes, outcome.ravel(), table[:, 3].astype(np.int64), table[:, 4].copy(), states, actions)
+    return entries, np.ascontiguousarray(table[first, 2])
+
+
+def outcomes_of(field: str, pair: Ints, next_state: Ints, pairs: int) -> Outcomes:
+    """Return the outcomes listed by (s, a) index and next state, sorted by the first; every (s, a) needs one."""
+    counts = np.bincount(pair, minlength=pairs)
+    if not counts.all():
+        raise FeatureError(
+            field, index=(int(np.argmin(counts)),), got="no next state", expected="at least one for every s*A + a"
+        )
+    return Outcomes(running(counts), np.ascontiguousarray(next_state), np.zeros(next_state.size))
+
+
+def pair_of_outcome(outcomes: Outcomes) -> Ints:
+    """Return the index s*A + a that each outcome belongs to."""
+    return np.repeat(np.arange(outcomes.start.size - 1), np.diff(outcomes.start))
+
+
+def stacked(field: str, kernels: Any, axis: int = 0) -> Floats:
+    """Return dense kernels of one shape as one array; an array is taken as it is."""
+    if isinstance(kernels, np.ndarray) or not isinstance(kernels, Sequence):
+        return np.asarray(kernels, dtype=np.float64)
+    for j, kernel in enumerate(kernels):
+        if np.shape(kernel) != np.shape(kernels[0]):
+            raise ShapeError(field, index=(j,), got=np.shape(kernel), expected=np.shape(kernels[0]))
+    return np.stack([np.asarray(kernel, dtype=np.float64) for kernel in kernels], axis) if kernels else np.zeros(0)
 
 
 def shared_blocks(of: Ints, sizes: Ints | int) -> Blocks:
@@ -71,11 +146,6 @@ def dense_layout(phi: Floats) -> tuple[Layout, int, int, int]:
     pair, next_state = np.nonzero(possible)
     outcomes = outcomes_of("phi", pair, next_state, states * actions)
     return DenseFeatures(outcomes, np.ascontiguousarray(rows[possible])), states, actions, dimension
-
-
-def layout_of_sparse(kernels: Sequence[Any]) -> tuple[Layout, int, int, int]:
-    """List the non-zero entries of each (s, a), coordinate by coordinate."""
-    return sparse_layout(read_kernels("phi", kernels), len(kernels))
 
 
 def sparse_layout(entries: Entries, dimension: int) -> tuple[Layout, int, int, int]:
@@ -163,10 +233,6 @@ def with_bonus(outcomes: Outcomes, known: Known) -> Outcomes:
     return outcomes._replace(bonus=table.bonus[order][at])
 
 
-# ----------------------------------------------------------------------------------------------------
-# Feature maps: P_theta(o | s, a) = <phi(s, a, o), theta> (linear kernel MDPs, section 3 of the mathematics).
-
-
 class FeatureMap:
     """phi(s, a, s', j), the known part of a linear kernel.
 
@@ -184,14 +250,13 @@ class FeatureMap:
     """
 
     def __init__(self, phi: ArrayLike | Sequence[Any]) -> None:
-        if any_sparse(phi):
-            layout, states, actions, dimension = layout_of_sparse(cast(Sequence[Any], phi))
+        if isinstance(phi, Sequence) and any_sparse(phi):
+            self._set(*sparse_layout(read_kernels("phi", phi), len(phi)))
         elif isinstance(phi, Sequence) and len(phi) and np.ndim(phi[0]) == 3:
-            layout, states, actions, dimension = dense_layout(stacked_kernels(phi))
+            self._set(*dense_layout(stacked("phi", phi, axis=-1)))
         else:
-            layout, states, actions, dimension = dense_layout(np.asarray(phi, dtype=np.float64))
-        self._set(layout, states, actions, dimension, None)
-        require_some_kernel(layout, actions, self.matrix)
+            self._set(*dense_layout(np.asarray(phi, dtype=np.float64)))
+        require_some_kernel(self.layout, self.actions, self.matrix)
 
     def _set(
         self,
@@ -199,7 +264,7 @@ class FeatureMap:
         states: int,
         actions: int,
         dimension: int,
-        rewards: Floats | None,
+        rewards: Floats | None = None,
         shared: Blocks | None = None,
     ) -> None:
         self.states = states
@@ -211,17 +276,10 @@ class FeatureMap:
         self._attached: weakref.WeakKeyDictionary[Known, Layout] = weakref.WeakKeyDictionary()
 
     @classmethod
-    def _make(
-        cls,
-        layout: Layout,
-        states: int,
-        actions: int,
-        dimension: int,
-        rewards: Floats | None = None,
-        shared: Blocks | None = None,
-    ) -> FeatureMap:
+    def _make(cls, *parts: Any) -> FeatureMap:
+        """Return the map with parts as in ``_set``, which are known to be sound."""
         made = cls.__new__(cls)
-        made._set(layout, states, actions, dimension, rewards, shared)
+        made._set(*parts)
         return made
 
     @classmethod
@@ -232,11 +290,10 @@ class FeatureMap:
         """
         if states < 1 or actions < 1:
             raise ShapeError("states, actions", got=(states, actions), expected="both at least 1")
-        possible = (
-            np.ones((states, actions, states), dtype=bool) if support is None else np.asarray(support, dtype=bool)
-        )
-        if possible.shape != (states, actions, states):
-            raise ShapeError("support", got=possible.shape, expected=(states, actions, states))
+        shape = (states, actions, states)
+        possible = np.ones(shape, dtype=bool) if support is None else np.asarray(support, dtype=bool)
+        if possible.shape != shape:
+            raise ShapeError("support", got=possible.shape, expected=shape)
         pair, next_state = np.nonzero(possible.reshape(states * actions, states))
         outcomes = outcomes_of("support", pair, next_state, states * actions)
         return cls._make(TabularFeatures(outcomes), states, actions, int(outcomes.start[-1]))

@@ -1,7 +1,26 @@
-"""Finite families of kernels: a stack, or parameters over a feature map.
+r"""Finite families of kernels: a stack, parameters over a feature map, or a parametric class on a grid.
 
-Both are the same thing: n vectors theta over features, the features of a stack being one-hot. Value functions depend on
+All are the same thing: n vectors theta over features, the features of a stack being one-hot. Value functions depend on
 the kernel alone and are solved once per problem.
+
+**What a truth between the points of a cover costs: the discretisation term of the radius (M15, M22).** Let the truth P*
+be a kernel of the box and P0 the point of the grid nearest to it, with :math:`\|P_0 - P^*\|_1 \le \epsilon` at every
+(s, a). Rows are range-weighted (M23), n of them; for plain rows all that follows is times U^2. Write e_t for the noise
+of y_t (range 1) and :math:`d_t = ((P_0 - P^*) V_t)(s_t, a_t)`, which is known before y_t. Targets lie within 1/2 of
+their mid-range, so :math:`|d_t| \le \epsilon/2`. Then
+
+.. math:: L(P_0) - L(P^*) = \sum_t d_t^2 - 2 \sum_t e_t d_t .
+
+A row adds at most :math:`|d_t| (|y_t - (P_0 V_t)| + |y_t - (P^* V_t)|) \le \epsilon`, whatever happens: the term
+:math:`\epsilon n` of M15. Noise pays for most of it. :math:`-2 e_t d_t` has mean 0 and range :math:`2 |d_t|`, so by
+Hoeffding's lemma :math:`E e^{-4 e_t d_t} \le e^{2 d_t^2}`, and :math:`\exp(2 \sum (-2 e_t d_t - d_t^2))` is a
+supermartingale: by Ville's inequality, with probability 1 - delta/2, for all n at once,
+
+.. math:: L(P_0) - L(P^*) \le 2 \sum_t d_t^2 + \tfrac12 \log\tfrac2\delta
+          \le \tfrac12 \epsilon^2 n + \tfrac12 \log\tfrac2\delta .
+
+M21 and M22 bound L(P*) for any true kernel, whether or not the family holds it. Taken at delta/2, with the smaller of
+both terms added, they bound L(P0): with probability 1 - delta the point nearest to the truth is never rejected.
 """
 
 from __future__ import annotations
@@ -17,35 +36,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from occamrl._core.bellman import optimal_values
+from occamrl._core.bellman import solve_optimal
 from occamrl._core.compile import compiled, entry
 from occamrl._core.features import TabularFeatures
 from occamrl.errors import FamilyError, ParameterError, ShapeError, require_number
 from occamrl.models.family import TOLERANCE, Family, Rows, design, kernel_matrix
-from occamrl.models.features import FeatureMap
-from occamrl.models.simulators import any_sparse, outcomes_of, read_kernels
+from occamrl.models.features import FeatureMap, any_sparse, outcomes_of, read_kernels, stacked
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
-# ----------------------------------------------------------------------------------------------------
-# What a truth between the points of a cover costs: the discretisation term of the radius (M15, M22).
-#
-# Let the truth P* be a kernel of the box and P0 the point of the grid nearest to it, with
-# :math:`\|P_0 - P^*\|_1 \le \epsilon` at every (s, a). Rows are range-weighted (M23), n of them; for plain rows all that
-# follows is times U^2. Write e_t for the noise of y_t (range 1) and :math:`d_t = ((P_0 - P^*) V_t)(s_t, a_t)`, which is
-# known before y_t. Targets lie within 1/2 of their mid-range, so :math:`|d_t| \le \epsilon/2`. Then
-#
-# .. math:: L(P_0) - L(P^*) = \sum_t d_t^2 - 2 \sum_t e_t d_t .
-#
-# A row adds at most :math:`|d_t| (|y_t - (P_0 V_t)| + |y_t - (P^* V_t)|) \le \epsilon`, whatever happens: the term
-# :math:`\epsilon n` of M15. Noise pays for most of it. :math:`-2 e_t d_t` has mean 0 and range :math:`2 |d_t|`, so by
-# Hoeffding's lemma :math:`E e^{-4 e_t d_t} \le e^{2 d_t^2}`, and :math:`\exp(2 \sum (-2 e_t d_t - d_t^2))` is a
-# supermartingale: by Ville's inequality, with probability 1 - delta/2, for all n at once,
-#
-# .. math:: L(P_0) - L(P^*) \le 2 \sum_t d_t^2 + \tfrac12 \log\tfrac2\delta
-#           \le \tfrac12 \epsilon^2 n + \tfrac12 \log\tfrac2\delta .
-#
-# M21 and M22 bound L(P*) for any true kernel, whether or not the family holds it. Taken at delta/2, with the smaller of
-# both terms added, they bound L(P0): with probability 1 - delta the point nearest to the truth is never rejected.
+_SUM_TOLERANCE = 1e-8
+_SIGN_TOLERANCE = 1e-10
+_CHUNK = 4096  # members written out as kernels at a time
+_MOST_MEMBERS = 1_000_000  # of a cover
+_ENDS = "multiples of the step: beyond the last grid point nothing would be covered"
 
 
 @entry
@@ -62,15 +65,6 @@ def off_grid(reach: float, rows: float, delta: float) -> float:
 def level(reach: float, delta: float) -> float:
     """Return the delta that is left for M21 and M22: half of it where the truth may be off the grid."""
     return 0.5 * delta if reach > 0.0 else delta
-
-
-# ----------------------------------------------------------------------------------------------------
-# Finite families of kernels: a stack, or parameters over a feature map.
-
-
-_SUM_TOLERANCE = 1e-8
-_SIGN_TOLERANCE = 1e-10
-_CHUNK = 4096  # members written out as kernels at a time
 
 
 class FiniteFamily(Family):
@@ -107,6 +101,7 @@ class FiniteFamily(Family):
     ) -> None:
         if (kernels is None) == (parameters is None) or (parameters is None) != (features is None):
             raise FamilyError("kernels", got="both or neither", expected="kernels, or parameters with features")
+        field = "kernels" if parameters is None else "parameters"
         if features is None:
             features, theta = _one_hot(kernels)
         elif not isinstance(features, FeatureMap):
@@ -116,11 +111,9 @@ class FiniteFamily(Family):
             if theta.ndim != 2 or theta.shape[0] != features.dimension:
                 raise ShapeError("parameters", got=theta.T.shape, expected=f"[n, {features.dimension}]")
         if theta.shape[1] == 0:
-            raise FamilyError(
-                "kernels" if parameters is None else "parameters", got="no member", expected="at least one"
-            )
+            raise FamilyError(field, got="no member", expected="at least one")
         self._set(features, theta)
-        _check_members(self, "kernels" if parameters is None else "parameters")
+        _check_members(self, field)
 
     def _set(self, features: FeatureMap, theta: Floats, whole: FiniteFamily | None = None) -> None:
         self.features = features
@@ -168,7 +161,7 @@ class FiniteFamily(Family):
             self._values[known] = self._whole.optimal_values(known)[: self.size]
         elif known not in self._values:
             outcomes, base = self.features.attach(known).outcomes, known.base_reward.flatten()
-            solved = np.empty((self.size, known.horizon + 1, known.states))
+            solved = np.zeros((self.size, known.horizon + 1, known.states))
             for first in range(0, self.size, _CHUNK):
                 part = slice(first, first + _CHUNK)
                 kernels = np.ascontiguousarray(self.probabilities(part).T)
@@ -264,11 +257,7 @@ def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
         theta = np.zeros((outcomes.next_state.size, len(kernels)))
         theta[entries.outcome, entries.kernel] = entries.value
     else:
-        shapes = [np.shape(kernel) for kernel in kernels] if isinstance(kernels, Sequence) else []
-        for i, shape in enumerate(shapes):
-            if shape != shapes[0]:
-                raise ShapeError("kernels", index=(i,), got=shape, expected=shapes[0])
-        stack = np.asarray(kernels, dtype=np.float64)
+        stack = stacked("kernels", kernels)
         if stack.size == 0:
             raise FamilyError("kernels", got=f"shape {stack.shape}", expected="at least one member")
         if stack.ndim != 4 or stack.shape[1] != stack.shape[3]:
@@ -306,22 +295,14 @@ def _check_members(family: FiniteFamily, field: str) -> None:
 def _solve_members(outcomes: Outcomes, kernels: Floats, base_reward: Floats, out: Floats) -> None:
     """Write V* of every kernel [n, O] into ``out`` [n, H + 1, S], one value iteration each."""
     for i in range(kernels.shape[0]):
-        out[i] = optimal_values(outcomes, kernels[i : i + 1], base_reward, out.shape[2], out.shape[1] - 1)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Parametric classes through a cover: kernel(parameters) on a grid over a box.
-#
-# Grid points are multiples of the step in each parameter, so that the cover of a smaller box is part of that of a larger
-# one with the same step, and covers form ladders.
-
-
-_MOST_MEMBERS = 1_000_000
-_ENDS = "multiples of the step: beyond the last grid point nothing would be covered"
+        solve_optimal(outcomes, kernels[i : i + 1], base_reward, out[i])
 
 
 class CoverFamily(FiniteFamily):
-    """The kernels of a parametric class at the points of a grid.
+    """The kernels of a parametric class, kernel(parameters), at the points of a grid over a box.
+
+    Grid points are multiples of the step in each parameter, so that the cover of a smaller box is part of that of a
+    larger one with the same step, and covers form ladders.
 
     Parameters
     ----------

@@ -333,6 +333,7 @@ class Ladder:
     family: FiniteFamily
     level: Ints
     embeddings: list[Any]
+    _rungs: dict[int, Any]
 
     def __init__(self, rungs: Sequence[Family]) -> None:
         if not isinstance(rungs, Sequence) or isinstance(rungs, str):
@@ -367,7 +368,7 @@ class Ladder:
         self.classes = int(level[-1]) + 1
         self.reach = [0.0] * self.classes if reach is None else reach
         self.family.reach = float(self.reach[-1])
-        self._rungs: dict[int, Any] = {}
+        self._rungs = {}
         return self
 
     @classmethod

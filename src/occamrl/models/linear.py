@@ -1,8 +1,20 @@
-"""Linear classes of kernels {P_theta : theta = A eta, |theta| <= b} over one feature map.
+"""Infinite classes of kernels: state aggregations, and linear classes over one feature map.
 
-A restricts theta: to some coordinates, to equal values in parts that share them (one current per zone), or any other
-subspace. One least-squares problem serves all classes: with G = sum x x^T and g = sum y x over the rows in the full
-dimension, a class has A^T G A and A^T g.
+**Aggregations** depend on the state only through a partition. What can happen at (s, a) is a list of labelled *moves*,
+and move l leads to ``moves[s, a, l]``. An aggregated kernel has one distribution over the moves per block of the
+partition and action,
+
+    P(s' | s, a) = sum of theta[block(s), a, l] over the moves l with moves[s, a, l] = s'.
+
+With absolute moves (move l leads to state l) this is P(s' | s, a) = P(s' | block(s), a). With relative ones ("one up")
+it is what people mean by "the current is the same along this stretch of the river": the states of a block share the law
+of their moves, not their successors. Two moves may lead to the same state, as "down" and "stay" do at the source. A
+finer partition holds every kernel of a coarser one with the same moves, so partitions make ladders by refinement, and
+the finest one with absolute moves is the tabular class. Least squares decouple: one problem per block and action.
+
+**Linear classes** are {P_theta : theta = A eta, |theta| <= b}. A restricts theta: to some coordinates, to equal values
+in parts that share them (one current per zone), or any other subspace. One least-squares problem serves all classes:
+with G = sum x x^T and g = sum y x over the rows in the full dimension, a class has A^T G A and A^T g.
 """
 
 from __future__ import annotations
@@ -29,21 +41,6 @@ from occamrl.models.family import (
 )
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import Floats, Ints, Known
-
-# ----------------------------------------------------------------------------------------------------
-# State aggregations: kernels that depend on the state only through a partition.
-#
-# What can happen at (s, a) is a list of labelled *moves*, and move l leads to ``moves[s, a, l]``. An aggregated kernel
-# has one distribution over the moves per block of the partition and action,
-#
-#     P(s' | s, a) = sum of theta[block(s), a, l] over the moves l with moves[s, a, l] = s'.
-#
-# With absolute moves (move l leads to state l) this is P(s' | s, a) = P(s' | block(s), a). With relative ones ("one up")
-# it is what people mean by "the current is the same along this stretch of the river": the states of a block share the law
-# of their moves, not their successors. Two moves may lead to the same state, as "down" and "stay" do at the source.
-#
-# A finer partition holds every kernel of a coarser one with the same moves, so partitions make ladders by refinement, and
-# the finest one with absolute moves is the tabular class. Least squares decouple: one problem per block and action.
 
 
 class AggregationFamily(Family):
@@ -109,6 +106,11 @@ class AggregationFamily(Family):
                 raise ShapeError("support", got=possible.shape, expected=moves.shape)
             moves = np.where(possible, moves, -1)
         return cls(partition=np.arange(states), moves=moves)
+
+    @property
+    def size(self) -> int:
+        """The number of parameters."""
+        return int(self.features.dimension)
 
     @property
     def extent(self) -> str:
@@ -240,10 +242,6 @@ def _simplex_minimum(gram: Floats, xy: Floats) -> float:
     return float(p @ gram @ p - 2.0 * xy @ p)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Linear classes of kernels {P_theta : theta = A eta, |theta| <= b} over one feature map.
-
-
 class LinearFamily(Family):
     """Kernels P_theta with theta in a subspace and a ball. Members are vectors theta [d].
 
@@ -286,6 +284,11 @@ class LinearFamily(Family):
         self.features = features
         self.norm_bound = float(norm_bound)
         self.basis = np.linalg.qr(matrix)[0] if coordinates is None and basis is not None else matrix  # orthonormal
+
+    @property
+    def size(self) -> int:
+        """The number of dimensions."""
+        return self.dimension
 
     @property
     def extent(self) -> str:

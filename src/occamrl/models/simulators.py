@@ -1,39 +1,59 @@
-"""Reading lists of kernels, dense or sparse, into one layout."""
+r"""Candidate simulators of one system: read in any form, used as a mixture or as a ladder.
+
+A simulator is a kernel (dense or sparse), a problem, a Gymnasium environment with a table, or a function
+``simulate(s, a, rng) -> s'`` whose kernel is estimated by Monte Carlo.
+
+**How wrong an estimate can be.** With N draws at (s, a) and the frequencies :math:`\hat p`, the total variation
+distance to the true law is, with probability 1 - delta,
+
+.. math:: \sup_B |\hat p(B) - p(B)| \le \sum_{s'} \sqrt{\hat p(s')/N} + 3\sqrt{\log(2/\delta)/(2N)}
+
+(Cohen, Kontorovich and Wolfer, "Learning discrete distributions with infinite support", NeurIPS 2020): the first term
+is twice the empirical Rademacher complexity of all events, :math:`\frac1{N}\sum_{s'} E|\sum_{i: s_i = s'} \sigma_i|`,
+at most its standard deviation form; the second is McDiarmid's inequality, twice. It holds for all events at once,
+which is what is needed: value functions are planned with the estimate, so they are not independent of it. It does not
+need to know how many states can follow, and is small where few do. A range-weighted target (W - c)/R lies in
+[-1/2, 1/2], so its mean under the estimate is wrong by at most that distance.
+
+**Carrying the error of an estimate.** Let e bound the total variation error of every row of every estimate, with
+probability 1 - delta/2. On range-weighted rows the mean is then off by at most e, and
+:mod:`occamrl.analysis.supports` derives, for any c in (0, 1) and with probability 1 - delta/2,
+
+.. math:: L(\theta^*) \le \tfrac1{c}\,(\text{slack of the exact case}) + \min\{\ldots\} + \frac{n e^2}{1 - c}.
+
+With B the slack of the exact case and E = n e^2 over the n rows to come, the best c is
+:math:`\sqrt B/(\sqrt B + \sqrt E)` and the slack becomes :math:`(\sqrt B + \sqrt E)^2`. The methods ``widen_mixture``
+and ``widen_ladder`` turn this into the arguments of the learners. Plans are then optimistic up to e times the range of
+the value at each step, at most e H^2/2 an episode: the price of planning with an estimate, whoever plans.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from occamrl.errors import FeatureError, ParameterError, ProbabilityError, ShapeError, require_integer
-from occamrl.problems.mdp import FiniteMDP
-from occamrl.protocols import Floats, Ints, Outcomes
+from occamrl.errors import FamilyError, ParameterError, ProbabilityError, ShapeError, require_integer, require_number
+from occamrl.models.features import FeatureMap
+from occamrl.models.features import pair_of_outcome as pair_of_outcome  # for callers that know it from here
+from occamrl.problems.mdp import FiniteMDP, as_mdp
+from occamrl.problems.tables import has_table, smallest_range, table_of
+from occamrl.protocols import Floats
 from occamrl.seeding import Step, stream
 
-# ----------------------------------------------------------------------------------------------------
-# A kernel estimated from a simulator that can only be called, and how wrong the estimate can be.
-#
-# With N draws at (s, a) and the frequencies :math:`\hat p`, the total variation distance to the true law is, with
-# probability 1 - delta,
-#
-# .. math:: \sup_B |\hat p(B) - p(B)| \le \sum_{s'} \sqrt{\hat p(s')/N} + 3\sqrt{\log(2/\delta)/(2N)}
-#
-# (Cohen, Kontorovich and Wolfer, "Learning discrete distributions with infinite support", NeurIPS 2020): the first term
-# is twice the empirical Rademacher complexity of all events, :math:`\frac1{N}\sum_{s'} E|\sum_{i: s_i = s'} \sigma_i|`,
-# at most its standard deviation form; the second is McDiarmid's inequality, twice. It holds for all events at once,
-# which is what is needed: value functions are planned with the estimate, so they are not independent of it. It does not
-# need to know how many states can follow, and is small where few do.
-#
-# A range-weighted target (W - c)/R lies in [-1/2, 1/2], so its mean under the estimate is wrong by at most that distance.
-
+if TYPE_CHECKING:
+    from occamrl.models.ladder import Ladder
 
 Simulate = Callable[[int, int, np.random.Generator], int]  # simulate(s, a, rng) -> s'
 
 _MOST_DRAWS = 10**9
+_MOST_MIXTURES = 200_000
+_ROUNDING = 1e-6  # of probabilities
 
 
 def estimate_kernel(
@@ -86,107 +106,212 @@ def variation_errors(estimate: Any, draws: int, delta: float) -> Floats:
     return np.minimum(bound, 1.0)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Reading lists of kernels, dense or sparse, into one layout.
+class Simulators:
+    """Candidate models of the same system, with names.
+
+    Parameters
+    ----------
+    candidates : sequence
+        Each a kernel [S, A, S] or scipy.sparse (S*A, S), a FiniteMDP or a problem, a Gymnasium environment with a table
+        ``env.unwrapped.P``, or a function ``simulate(s, a, rng) -> s'``.
+    names : sequence of str, optional
+        By default "1", "2", ...
+    states, actions : int, optional
+        Needed when all candidates are functions.
+    draws : int
+        Calls of a function per (s, a).
+    seed : int
+        Of these calls.
+
+    Attributes
+    ----------
+    features : FeatureMap
+        One coordinate per simulator: P_theta is their mixture.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[Any],
+        *,
+        names: Sequence[str] | None = None,
+        states: int | None = None,
+        actions: int | None = None,
+        draws: int = 10_000,
+        seed: int = 0,
+    ) -> None:
+        given = list(candidates) if isinstance(candidates, Iterable) else []
+        if not given:
+            raise FamilyError("candidates", got=repr(candidates), expected="a list of at least one simulator")
+        self.names = tuple(str(j + 1) for j in range(len(given))) if names is None else tuple(map(str, names))
+        if len(self.names) != len(given) or len(set(self.names)) != len(given):
+            raise FamilyError("names", got=list(self.names), expected=f"{len(given)} different names")
+        self.draws = require_integer("draws", draws, 1)
+        shared = smallest_range([each for each in given if has_table(each)])
+        read = [_read(j, candidate, shared) for j, candidate in enumerate(given)]
+        sizes = {_size(kernel) for kernel in read if kernel is not None}
+        if states is not None and actions is not None:
+            sizes |= {(require_integer("states", states, 1), require_integer("actions", actions, 1))}
+        if len(sizes) != 1:
+            got = "functions only" if not sizes else " and ".join(f"S={s}, A={a}" for s, a in sorted(sizes))
+            raise ShapeError("candidates", got=got, expected="one S and A, given by a kernel or by states and actions")
+        self.states, self.actions = next(iter(sizes))
+        self.estimated = tuple(j for j, kernel in enumerate(read) if kernel is None)
+        kernels: list[Any] = []
+        for j, kernel in enumerate(read):
+            if kernel is None:
+                size = {"states": self.states, "actions": self.actions}
+                kernel = estimate_kernel(given[j], **size, draws=self.draws, seed=seed, path=(j,))
+            kernels.append(kernel)
+        self._kernels = kernels
+
+    @cached_property
+    def features(self) -> FeatureMap:
+        """The mixture: coordinate j is simulator j."""
+        problems = [kernel for kernel in self._kernels if isinstance(kernel, FiniteMDP)]
+        if len(problems) == len(self) and any(mdp.known.transition_rewards is not None for mdp in problems):
+            return FeatureMap.of_simulators(problems)
+        flat = [_flat(kernel) for kernel in self._kernels]
+        dense = self.states * self.actions * self.states * len(flat) <= 2**20
+        shape = (self.states, self.actions, self.states)
+        return FeatureMap([kernel.toarray().reshape(shape) for kernel in flat] if dense else flat)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def error(self, delta: float) -> float:
+        """Return e: with probability 1 - delta no row of any estimate is farther than this from the truth (in TV)."""
+        require_number("delta", delta, 0.0, 1.0, open_low=True)
+        if not self.estimated:
+            return 0.0
+        share = delta / (len(self.estimated) * self.states * self.actions)
+        return max(float(variation_errors(self._kernels[j], self.draws, share).max()) for j in self.estimated)
+
+    def widen_mixture(
+        self, *, episodes: int, horizon: int, delta: float = 0.05, norm_bound: float = 1.0, regularization: float = 1.0
+    ) -> dict[str, Any]:
+        """Return arguments for :class:`UCRLVTRLin` that carry the estimates' error over that many episodes.
+
+        The sharp radius becomes (1/c)((1/4)(logdet(Sigma/lambda) + 2 log(1/delta)) + lambda b^2) + n e^2/(1 - c).
+
+        Examples
+        --------
+        ``UCRLVTRLin(features=sims.features, **sims.widen_mixture(episodes=1000, horizon=20))``
+        """
+        common = {"norm_bound": norm_bound, "regularization": regularization}
+        error, rows = self.error(delta / 2.0), _rows(episodes, horizon)
+        if error == 0.0:
+            return {**common, "delta": delta}
+        d = len(self)
+        typical = 0.25 * (d * math.log1p(rows / (4.0 * d * regularization)) + 2.0 * math.log(2.0 / delta))
+        typical += regularization * norm_bound**2
+        c = math.sqrt(typical) / (math.sqrt(typical) + error * math.sqrt(rows))
+        slack = 4.0 * c * rows * error**2 / (1.0 - c)
+        return {**common, "delta": delta / 2.0, "scale": 1.0 / math.sqrt(c), "event": (regularization, slack)}
+
+    def widen_ladder(self, ladder: Ladder, *, episodes: int, horizon: int, delta: float = 0.05) -> dict[str, Any]:
+        """Return arguments for :class:`ARLGen` (test at any time) or :class:`UCRLVTRNested`, likewise.
+
+        Both keep P while L(P) <= -(1/2) log sum w exp(-2L) + scale (1/2) log(1/delta). The first term is at least the
+        smallest loss, so scale (1/2) log(1/delta) = (sqrt B + sqrt E)^2 with B = (1/2) log(1/(delta min w)) is enough.
+        """
+        error, rows = self.error(delta / 2.0), _rows(episodes, horizon)
+        if error == 0.0:
+            return {"delta": delta}
+        level = math.log(2.0 / delta)
+        exact = 0.5 * (level + math.log(1.0 / float(ladder.prior.min())))
+        return {"delta": delta / 2.0, "scale": 2.0 * (math.sqrt(exact) + error * math.sqrt(rows)) ** 2 / level}
+
+    def ladder(self, *, most: int = 2, grid: int = 10) -> Ladder:
+        """Return the ladder whose class m holds the mixtures of at most m simulators, with weights that are multiples.
+
+        Parameters
+        ----------
+        most : int
+            The number of classes: the most simulators in a mixture.
+        grid : int
+            Weights are multiples of 1/grid.
+        """
+        d = len(self)
+        require_integer("most", most, 1)
+        require_integer("grid", grid, most)
+        if most > d:
+            raise ParameterError("most", got=most, expected=f"at most {d}, the number of simulators")
+        added = [math.comb(d, m) * math.comb(grid - 1, m - 1) for m in range(1, most + 1)]
+        if sum(added) > _MOST_MIXTURES:
+            raise ParameterError("grid", got=f"{sum(added):,} mixtures", expected=f"at most {_MOST_MIXTURES:,}")
+        rows = [row for m in range(1, most + 1) for row in _mixtures(d, m, grid)]
+        from occamrl.models.ladder import Ladder  # which imports this module
+
+        return Ladder.of_prefixes(np.array(rows), self.features, np.cumsum(added).tolist())
+
+    def __repr__(self) -> str:
+        about = f", {len(self.estimated)} estimated from {self.draws:,} draws" if self.estimated else ""
+        return f"Simulators({len(self)}, S={self.states}, A={self.actions}{about})"
 
 
-class Entries(NamedTuple):
-    """The non-zero entries of several kernels over the union of their outcomes."""
-
-    outcomes: Outcomes  # the union, O in all; bonus is zero
-    outcome: Ints  # [E] index of the entry's outcome, in 0..O-1
-    kernel: Ints  # [E] which kernel the entry belongs to
-    value: Floats  # [E]
-    states: int
-    actions: int
+def _rows(episodes: int, horizon: int) -> int:
+    return require_integer("episodes", episodes, 1) * require_integer("horizon", horizon, 1)
 
 
-def running(sizes: Ints) -> Ints:
-    """Return where each of consecutive pieces begins, and where the last ends."""
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+def _mixtures(d: int, m: int, grid: int) -> list[Floats]:
+    """Return the weights with exactly m of d non-zero, multiples of 1/grid."""
+    found = []
+    for members in combinations(range(d), m):
+        for cuts in combinations(range(1, grid), m - 1):
+            weights = np.zeros(d)
+            weights[list(members)] = np.diff([0, *cuts, grid]) / grid
+            found.append(weights)
+    return found
 
 
-def any_sparse(kernels: Any) -> bool:
-    """Whether this is a list with a scipy.sparse kernel in it."""
-    return isinstance(kernels, Sequence) and any(sp.issparse(kernel) for kernel in kernels)
+def _read(j: int, candidate: Any, reward_range: tuple[float, float]) -> Any:
+    """Return a FiniteMDP or a sparse kernel; None for a function."""
+    if hasattr(candidate, "unwrapped"):  # a Gymnasium environment
+        return table_of(candidate, horizon=1, reward_range=reward_range).mdp
+    if isinstance(candidate, FiniteMDP) or hasattr(candidate, "mdp"):
+        return as_mdp(candidate)
+    sparse: Any = candidate if sp.issparse(candidate) else None
+    if sparse is not None:
+        return _require_kernel(j, sp.csr_array(sparse))
+    if callable(candidate):
+        return None
+    try:
+        dense = np.asarray(candidate, dtype=np.float64)
+    except (TypeError, ValueError):
+        dense = np.zeros(0)
+    if dense.ndim != 3 or dense.shape[0] != dense.shape[2]:
+        expected = "a kernel [S, A, S], a problem, an environment with a table, or simulate(s, a, rng)"
+        raise ShapeError("candidates", index=(j,), got=type(candidate).__name__, expected=expected)
+    return _require_kernel(j, sp.csr_array(dense.reshape(-1, dense.shape[2])))
 
 
-def read_kernels(field: str, kernels: Sequence[Any]) -> Entries:
-    """Return the entries of a list of kernels, each dense [S, A, S] or scipy.sparse of shape (S*A, S)."""
-    pairs: list[Ints] = []
-    successors: list[Ints] = []
-    owners: list[Ints] = []
-    values: list[Floats] = []
-    shape: tuple[int, int] | None = None
-    for j, kernel in enumerate(kernels):
-        flat: Any = kernel if sp.issparse(kernel) else np.reshape(kernel, (-1, np.shape(kernel)[-1]))
-        matrix: Any = sp.coo_array(flat)
-        if (
-            matrix.ndim != 2
-            or 0 in matrix.shape
-            or matrix.shape[0] % matrix.shape[1]
-            or shape not in (None, matrix.shape)
-        ):
-            raise ShapeError(field, index=(j,), got=matrix.shape, expected=shape or "(S*A, S)")
-        shape = matrix.shape
-        matrix.sum_duplicates()
-        kept = matrix.data != 0.0
-        if not np.isfinite(matrix.data).all():
-            raise FeatureError(field, index=(j,), got="a value that is not finite", expected="finite numbers")
-        pairs.append(matrix.coords[0][kept].astype(np.int64))
-        successors.append(matrix.coords[1][kept].astype(np.int64))
-        owners.append(np.full(int(kept.sum()), j, dtype=np.int64))
-        values.append(matrix.data[kept].astype(np.float64))
-    if shape is None:
-        raise FeatureError(field, got="an empty list", expected="at least one kernel")
-    states = shape[1]
-    distinct, outcome = np.unique(np.concatenate(pairs) * states + np.concatenate(successors), return_inverse=True)
-    outcomes = outcomes_of(field, distinct // states, distinct % states, shape[0])
-    return Entries(
-        outcomes,
-        outcome.astype(np.int64),
-        np.concatenate(owners),
-        np.concatenate(values),
-        states,
-        shape[0] // states,
-    )
+def _require_kernel(j: int, kernel: Any) -> Any:
+    """Refuse what is no kernel (S*A, S): an estimate or a mixture of it would be none either."""
+    rows, states = kernel.shape
+    if states == 0 or rows == 0 or rows % states:
+        raise ShapeError("candidates", index=(j,), got=f"shape {kernel.shape}", expected="(S*A, S)")
+    sums = np.asarray(kernel.sum(axis=1)).ravel()
+    for values, row in ((kernel.data, np.repeat(np.arange(rows), np.diff(kernel.indptr))), (sums - 1.0, None)):
+        fine = values >= -_ROUNDING if row is not None else np.abs(values) <= _ROUNDING  # false where not a number
+        if not fine.all():
+            worst = int(np.argmin(fine))
+            s, a = divmod(int(worst if row is None else row[worst]), rows // states)
+            got = f"a probability of {values[worst]:g}" if row is not None else f"a sum of {sums[worst]:g}"
+            raise ProbabilityError("candidates", index=(j, s, a), got=got, expected="numbers >= 0 that sum to 1")
+    return kernel
 
 
-def read_problems(simulators: Sequence[FiniteMDP]) -> tuple[Entries, Floats]:
-    """Return the entries of the kernels of several problems over the union of their (s', reward), and those rewards."""
-    if not simulators:
-        raise FeatureError("simulators", got="an empty list", expected="at least one problem")
-    states, actions = simulators[0].states, simulators[0].actions
-    rows: list[Floats] = []
-    for j, mdp in enumerate(simulators):
-        if (mdp.states, mdp.actions) != (states, actions) or not mdp.stationary:
-            got = f"S={mdp.states}, A={mdp.actions}" + ("" if mdp.stationary else ", a kernel per step")
-            raise ShapeError("simulators", index=(j,), got=got, expected=f"S={states}, A={actions}, one kernel")
-        truth = mdp.truth
-        pair = pair_of_outcome(truth.outcomes)
-        reward = truth.base_reward[pair] + truth.outcomes.bonus
-        columns = (pair, truth.outcomes.next_state, reward, np.full(pair.size, j), truth.probability[0])
-        rows.append(np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1))
-    table = np.concatenate(rows)
-    # Rewards that are equal up to rounding are one outcome, with the first of them as its reward.
-    rounded = np.round(table[:, :3], 12)
-    distinct, first, outcome = np.unique(rounded, axis=0, return_index=True, return_inverse=True)
-    pair, next_state = distinct[:, 0].astype(np.int64), distinct[:, 1].astype(np.int64)
-    outcomes = outcomes_of("simulators", pair, next_state, states * actions)
-    entries = Entries(outcomes, outcome.ravel(), table[:, 3].astype(np.int64), table[:, 4].copy(), states, actions)
-    return entries, np.ascontiguousarray(table[first, 2])
+def _size(kernel: Any) -> tuple[int, int]:
+    if isinstance(kernel, FiniteMDP):
+        return kernel.states, kernel.actions
+    return int(kernel.shape[1]), int(kernel.shape[0] // kernel.shape[1])
 
 
-def outcomes_of(field: str, pair: Ints, next_state: Ints, pairs: int) -> Outcomes:
-    """Return the outcomes listed by (s, a) index and next state, sorted by the first; every (s, a) needs one."""
-    counts = np.bincount(pair, minlength=pairs)
-    if not counts.all():
-        raise FeatureError(
-            field, index=(int(np.argmin(counts)),), got="no next state", expected="at least one for every s*A + a"
-        )
-    return Outcomes(running(counts), np.ascontiguousarray(next_state), np.zeros(next_state.size))
-
-
-def pair_of_outcome(outcomes: Outcomes) -> Ints:
-    """Return the index s*A + a that each outcome belongs to."""
-    return np.repeat(np.arange(outcomes.start.size - 1), np.diff(outcomes.start))
+def _flat(kernel: Any) -> Any:
+    """Return a kernel as a sparse matrix (S*A, S)."""
+    if not isinstance(kernel, FiniteMDP):
+        return kernel
+    truth = kernel.truth
+    rows = np.repeat(np.arange(truth.base_reward.size), np.diff(truth.outcomes.start))
+    shape = (truth.base_reward.size, kernel.states)
+    return sp.csr_array(sp.coo_array((truth.probability[0], (rows, truth.outcomes.next_state)), shape=shape))

@@ -1,4 +1,4 @@
-"""The common form of problems on a box: candidate models of one system, a mixture of them being the truth.
+"""Problems on a box: candidate models of one system, a mixture of them being the truth.
 
 A subclass says what the box, the actions, the rewards and the candidate models are. On a grid each candidate is a
 sparse kernel, their mixture is the true one, and regret is exact for the grid's problem; how far that is from the
@@ -8,7 +8,7 @@ problem on the box is what :meth:`ContinuousProblem.discretisation_error` estima
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, Self
@@ -18,13 +18,10 @@ import numpy as np
 from occamrl.continuous.discretise import Refinement, Solution, as_actions, discretise, quadrature_error, refinement
 from occamrl.continuous.grid import Grid
 from occamrl.continuous.transitions import Driven, Transition, normal_rule, quantile_rule
-from occamrl.errors import HorizonError, ParameterError, as_floats, require_integer, require_number
+from occamrl.errors import ParameterError, as_floats, require_integer, require_integers, require_numbers
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.problems.operations import Unit
 from occamrl.protocols import Floats
-
-# ----------------------------------------------------------------------------------------------------
-# The common form of problems on a box: candidate models of one system, a mixture of them being the truth.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +46,7 @@ class ContinuousProblem(ABC):
     nodes: int = 5
 
     def __post_init__(self) -> None:
-        require_integer("resolution", self.resolution, 2)
-        require_integer("horizon", self.horizon, 1, HorizonError)
-        require_integer("nodes", self.nodes, 1)
+        require_integers(self, resolution=2, horizon=1, nodes=1)
         members = [require_integer("mixture", j, 1) for j, _ in self.mixture]
         shares = as_floats("mixture", [share for _, share in self.mixture])
         if len(set(members)) != len(members) or max(members, default=0) > len(self.names):
@@ -139,11 +134,15 @@ class ContinuousProblem(ABC):
         return max(quadrature_error(model, self.grid, self.action_grid) for model in self.models())
 
 
-# ----------------------------------------------------------------------------------------------------
-# A tank that is refilled once a day: real stock, real orders, and a law of the demand that mixes ten candidates.
+CAPACITY = 10.0  # of the tank, in litres
+LEFT, RIGHT, SPEED, FORCE, GRAVITY, FLAG = -1.2, 0.6, 0.07, 0.001, 0.0025, 0.5  # MountainCar-v0
+_NEAR = 0.3  # from the flag: rewards begin here
+GRAVITY_PENDULUM, MASS, LENGTH, TIME_STEP, TORQUE, SPEED_PENDULUM = 10.0, 1.0, 1.0, 0.05, 2.0, 8.0  # Pendulum-v1
+_WORST = np.pi**2 + 0.1 * SPEED_PENDULUM**2 + 0.001 * TORQUE**2  # Pendulum-v1's largest cost
+_STICK = 0.2  # rad/s: dry friction turns over about this speed, smoothly
 
-
-CAPACITY = 10.0
+Engine = Callable[[float, Floats], Floats]  # (push in [-1, 1], speed) -> acceleration, in units of FORCE
+Friction = Callable[[Floats, Floats], Floats]  # (angle, speed) -> deceleration, rad/s^2
 
 
 def _quantile(name: str, *parameters: float, **more: float) -> Callable[[Floats], Any]:
@@ -176,8 +175,9 @@ def sell(states: Floats, action: Floats, demand: Floats) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class ContinuousInventory(ContinuousProblem):
-    """Order in the evening, delivered in the morning; demand that meets an empty tank is lost, and unseen.
+    """A tank that is refilled once a day: real stock, real orders, and a law of the demand that mixes ten candidates.
 
+    Order in the evening, delivered in the morning; demand that meets an empty tank is lost, and unseen.
     The account of a day is margin times sales, less holding for what is left, less the fixed cost if something was
     ordered. Sales are morning stock less evening stock: a reward on the transition, linear in the next state, so that
     interpolation keeps it exactly (M20).
@@ -208,9 +208,8 @@ class ContinuousInventory(ContinuousProblem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_integer("orders", self.orders, 2)
-        for name in ("margin", "holding", "fixed"):
-            require_number(name, getattr(self, name), 0.0, np.inf)
+        require_integers(self, orders=2)
+        require_numbers(self, 0.0, np.inf, "margin", "holding", "fixed")
 
     @property
     def grid(self) -> Grid:
@@ -259,18 +258,32 @@ class ContinuousInventory(ContinuousProblem):
         return [cls(resolution=4, horizon=4, nodes=20), cls(resolution=5, horizon=3, mixture=((10, 1.0),), nodes=9)]
 
 
-# ----------------------------------------------------------------------------------------------------
-# A car in a valley with too weak an engine, which is an unknown mixture of ten models.
-#
-# Valley, gravity, force, walls and speed limit are those of Gymnasium's ``MountainCar-v0`` (Moore, 1990); a push is held
-# for several steps, a disturbance is added, and the reward is how near the flag the car is rather than -1 a step, so that
-# it is in [0, 1] and continuous.
+@dataclass(frozen=True, kw_only=True)
+class DisturbedProblem(ContinuousProblem):
+    """A problem whose actions are held for several steps of the system, each with one normal disturbance.
 
+    Parameters
+    ----------
+    resolution, horizon, mixture, nodes
+        As in :class:`ContinuousProblem`.
+    hold : int
+        Steps of the system for which an action is held.
+    disturbance : number
+        Standard deviation of the action's disturbance, one per action.
+    """
 
-LEFT, RIGHT, SPEED, FORCE, GRAVITY, FLAG = -1.2, 0.6, 0.07, 0.001, 0.0025, 0.5  # MountainCar-v0
-_NEAR = 0.3  # from the flag: rewards begin here
+    hold: int
+    disturbance: float
 
-Engine = Callable[[float, Floats], Floats]  # (push in [-1, 1], speed) -> acceleration, in units of FORCE
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_integers(self, hold=1)
+        require_numbers(self, 0.0, np.inf, "disturbance")
+
+    def _driven(self, step: Callable[..., Floats], parts: Mapping[str, Any]) -> Sequence[Transition]:
+        """Return the models that ``step`` makes of each part: an engine, a friction."""
+        rule = partial(normal_rule, (self.disturbance,))
+        return [Driven(step=partial(step, part, self.hold), rule=rule, nodes=self.nodes) for part in parts.values()]
 
 
 def plain(power: float, friction: float, push: float, speed: Floats) -> Floats:
@@ -322,8 +335,12 @@ def drive(engine: Engine, hold: int, states: Floats, action: Floats, noise: Floa
 
 
 @dataclass(frozen=True, kw_only=True)
-class MountainCar(ContinuousProblem):
-    """Reach the flag at 0.5, and early; states are (position, speed).
+class MountainCar(DisturbedProblem):
+    """A car in a valley with too weak an engine, which is an unknown mixture of ten models.
+
+    Reach the flag at 0.5, and early; states are (position, speed). Valley, gravity, force, walls and speed limit are
+    those of Gymnasium's ``MountainCar-v0`` (Moore, 1990); a push is held for several steps, a disturbance is added, and
+    the reward is how near the flag the car is rather than -1 a step, so that it is in [0, 1] and continuous.
 
     Parameters
     ----------
@@ -331,10 +348,8 @@ class MountainCar(ContinuousProblem):
         Cells of each dimension.
     horizon, mixture, nodes
         As in :class:`ContinuousProblem`. The mixture is of :data:`ENGINES`, in their order.
-    hold : int
-        Steps for which a push of -1, 0 or 1 is held.
-    disturbance : number
-        Standard deviation of the push's disturbance.
+    hold, disturbance
+        As in :class:`DisturbedProblem`; a push is -1, 0 or 1.
     """
 
     resolution: int = 24
@@ -345,11 +360,6 @@ class MountainCar(ContinuousProblem):
     disturbance: float = 0.3
 
     names: ClassVar[tuple[str, ...]] = tuple(ENGINES)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_integer("hold", self.hold, 1)
-        require_number("disturbance", self.disturbance, 0.0, np.inf)
 
     @property
     def grid(self) -> Grid:
@@ -368,8 +378,7 @@ class MountainCar(ContinuousProblem):
 
     def models(self) -> Sequence[Transition]:
         """Return one model for each engine."""
-        rule = partial(normal_rule, (self.disturbance,))
-        return [Driven(step=partial(drive, e, self.hold), rule=rule, nodes=self.nodes) for e in ENGINES.values()]
+        return self._driven(drive, ENGINES)
 
     def reward(self, states: Floats, action: Floats) -> Floats:
         """Return 1 at the flag, falling to 0 at a distance of 0.3."""
@@ -379,20 +388,6 @@ class MountainCar(ContinuousProblem):
     def examples(cls) -> Sequence[Self]:
         """Small instances, for the contract checks."""
         return [cls(resolution=4, horizon=4), cls(resolution=3, horizon=3, mixture=((1, 1.0),))]
-
-
-# ----------------------------------------------------------------------------------------------------
-# A noisy pendulum to be swung up, whose friction is an unknown mixture of ten models.
-#
-# Mass, length, gravity, torque, speed limit, time step and cost are those of Gymnasium's ``Pendulum-v1``; an action is
-# held for several time steps, a disturbance of the torque is added, and there is friction.
-
-
-GRAVITY_PENDULUM, MASS, LENGTH, TIME_STEP, TORQUE, SPEED_PENDULUM = 10.0, 1.0, 1.0, 0.05, 2.0, 8.0  # Pendulum-v1
-_WORST = np.pi**2 + 0.1 * SPEED_PENDULUM**2 + 0.001 * TORQUE**2  # Pendulum-v1's largest cost
-_STICK = 0.2  # rad/s: dry friction turns over about this speed, smoothly
-
-Friction = Callable[[Floats, Floats], Floats]  # (angle, speed) -> deceleration, rad/s^2
 
 
 def viscous(c: float, angle: Floats, speed: Floats) -> Floats:
@@ -450,8 +445,12 @@ def swing(friction: Friction, hold: int, states: Floats, action: Floats, noise: 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pendulum(ContinuousProblem):
-    """Swing up from rest below, and stay; states are (angle, speed), the angle 0 being upright.
+class Pendulum(DisturbedProblem):
+    """A noisy pendulum to be swung up, whose friction is an unknown mixture of ten models.
+
+    Swing up from rest below, and stay; states are (angle, speed), the angle 0 being upright. Mass, length, gravity,
+    torque, speed limit, time step and cost are those of Gymnasium's ``Pendulum-v1``; an action is held for several time
+    steps, a disturbance of the torque is added, and there is friction.
 
     Parameters
     ----------
@@ -461,10 +460,8 @@ class Pendulum(ContinuousProblem):
         As in :class:`ContinuousProblem`. The mixture is of :data:`FRICTIONS`, in their order.
     torques : int
         Actions: so many torques between -2 and 2, evenly spaced.
-    hold : int
-        Time steps of 0.05 s for which an action is held.
-    disturbance : number
-        Standard deviation of the torque's disturbance, one per action.
+    hold, disturbance
+        As in :class:`DisturbedProblem`; a step takes 0.05 s.
     """
 
     resolution: int = 24
@@ -478,9 +475,7 @@ class Pendulum(ContinuousProblem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_integer("torques", self.torques, 2)
-        require_integer("hold", self.hold, 1)
-        require_number("disturbance", self.disturbance, 0.0, np.inf)
+        require_integers(self, torques=2)
 
     @property
     def grid(self) -> Grid:
@@ -500,8 +495,7 @@ class Pendulum(ContinuousProblem):
 
     def models(self) -> Sequence[Transition]:
         """Return one model for each friction."""
-        rule = partial(normal_rule, (self.disturbance,))
-        return [Driven(step=partial(swing, f, self.hold), rule=rule, nodes=self.nodes) for f in FRICTIONS.values()]
+        return self._driven(swing, FRICTIONS)
 
     def reward(self, states: Floats, action: Floats) -> Floats:
         """Return 1 less the cost of Pendulum-v1 over its largest value."""

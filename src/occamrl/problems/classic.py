@@ -1,4 +1,7 @@
-"""RiverSwim: a chain in which the large reward lies against the current."""
+"""Problems of the literature: trees, seas, rivers, random MDPs, and the instance behind a lower bound.
+
+Each states its source, and its optimum where that is known in closed form.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from occamrl.errors import HorizonError, ParameterError, require_choice, require_integer, require_number
+from occamrl.errors import ParameterError, require_choice, require_integer, require_integers, require_number
 from occamrl.problems.mdp import FiniteMDP, read_only
 from occamrl.protocols import Floats, Ints
 from occamrl.seeding import stream
 
-# ----------------------------------------------------------------------------------------------------
-# WideTree: many states that do not matter.
+LEFT, RIGHT = 0, 1  # the actions of rivers
+_MOVE_COST = 0.01  # of DeepSea
+_LARGEST_DIMENSION = 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +41,8 @@ class WideTree:
     leaves: int = 4
 
     def __post_init__(self) -> None:
-        if require_integer("leaves", self.leaves, 4) % 4:
+        require_integers(self, leaves=4)
+        if self.leaves % 4:
             raise ParameterError("leaves", got=self.leaves, expected="a multiple of 4")
 
     @cached_property
@@ -58,13 +63,6 @@ class WideTree:
     def examples(cls) -> Sequence[WideTree]:
         """Small instances, for the contract checks."""
         return [cls(), cls(leaves=12)]
-
-
-# ----------------------------------------------------------------------------------------------------
-# DeepSea: one path in 2^N is worth taking.
-
-
-MOVE_COST = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,9 +90,9 @@ class DeepSea:
     randomize_actions: int | None = None
 
     def __post_init__(self) -> None:
-        require_integer("size", self.size, 1)
+        require_integers(self, size=1)
         if self.randomize_actions is not None:
-            require_integer("randomize_actions", self.randomize_actions, 0)
+            require_integers(self, randomize_actions=0)
 
     @cached_property
     def right(self) -> Ints:
@@ -106,27 +104,21 @@ class DeepSea:
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem: state N*row + column, and N*N for the end of the episode; it starts in state 0."""
-        size = self.size
+        size, last = self.size, self.size - 1
         table = []
-        for row in range(size):
-            for column in range(size):
-                below = size * (row + 1)
-                end = row == size - 1
-                treasure = 1.0 if column == size - 1 else 0.0
-                go_left = (1.0, size * size if end else below + max(column - 1, 0), MOVE_COST / size)
-                go_right = (1.0, size * size if end else below + min(column + 1, size - 1), treasure)
-                table.append([[go_left], [go_right]] if self.right[row, column] == 1 else [[go_right], [go_left]])
-        table.append([[(1.0, size * size, 0.0)], [(1.0, size * size, 0.0)]])
+        for row, column in itertools.product(range(size), repeat=2):
+            below = size * (row + 1)
+            left, right = below + max(column - 1, 0), below + min(column + 1, last)
+            go_left = (1.0, size * size if row == last else left, _MOVE_COST / size)
+            go_right = (1.0, size * size if row == last else right, 1.0 if column == last else 0.0)
+            table.append([[go_left], [go_right]] if self.right[row, column] == 1 else [[go_right], [go_left]])
+        table.append([[(1.0, size * size, 0.0)]] * 2)
         return FiniteMDP(outcomes=table, horizon=size)
 
     @classmethod
     def examples(cls) -> Sequence[DeepSea]:
         """Small instances, for the contract checks."""
         return [cls(size=4), cls(size=5, randomize_actions=1)]
-
-
-# ----------------------------------------------------------------------------------------------------
-# Random MDPs: nothing to exploit but the numbers themselves.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,11 +147,8 @@ class RandomMDP:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_integer("states", self.states, 1)
-        require_integer("actions", self.actions, 1)
-        require_integer("horizon", self.horizon, 1, HorizonError)
+        require_integers(self, states=1, actions=1, horizon=1, seed=0)
         require_number("concentration", self.concentration, 0.0, np.inf, open_low=True)
-        require_integer("seed", self.seed, 0)
         if self.successors is not None and require_integer("successors", self.successors, 1) > self.states:
             raise ParameterError("successors", got=self.successors, expected=f"at most states = {self.states}")
 
@@ -187,19 +176,13 @@ class RandomMDP:
         return [cls(), cls(states=9, actions=2, horizon=4, concentration=0.2, successors=3, seed=1)]
 
 
-# ----------------------------------------------------------------------------------------------------
-# The instance behind the lower bound for linear mixture MDPs.
-#
-# Zhou, Gu and Szepesvari, "Nearly Minimax Optimal Reinforcement Learning for Linear Mixture Markov Decision Processes",
-# COLT 2021 (arXiv 2012.08507): no algorithm has regret below a constant times d H sqrt(T) on all instances of this kind.
-
-
-LARGEST_DIMENSION = 12
-
-
 @dataclass(frozen=True, kw_only=True)
 class HardLinearMixture:
     """A ladder x_1, ..., x_{H+1} with a chance, at each rung, to fall onto x_{H+2}, the only state that pays.
+
+    Zhou, Gu and Szepesvari, "Nearly Minimax Optimal Reinforcement Learning for Linear Mixture Markov Decision
+    Processes", COLT 2021 (arXiv 2012.08507): no algorithm has regret below a constant times d H sqrt(T) on all
+    instances of this kind.
 
     Actions are the 2^(d-1) vectors a in {-1, 1}^(d-1). From x_h (h <= H) an episode goes to x_{H+2} with probability
     delta + <mu_h, a> and to x_{h+1} otherwise, delta = 1/H; x_{H+1} and x_{H+2} absorb; r = 1 in x_{H+2}, else 0. The
@@ -242,12 +225,10 @@ class HardLinearMixture:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if require_integer("dimension", self.dimension, 2) > LARGEST_DIMENSION:
-            expected = f"at most {LARGEST_DIMENSION}: there are 2^(d-1) actions"
+        require_integers(self, dimension=2, horizon=2, episodes=1, seed=0)
+        if self.dimension > _LARGEST_DIMENSION:
+            expected = f"at most {_LARGEST_DIMENSION}: there are 2^(d-1) actions"
             raise ParameterError("dimension", got=self.dimension, expected=expected)
-        require_integer("horizon", self.horizon, 2, HorizonError)
-        require_integer("episodes", self.episodes, 1)
-        require_integer("seed", self.seed, 0)
         largest = 1.0 / self.horizon / (self.dimension - 1)
         if self.gap is not None:
             require_number("gap", self.gap, 0.0, largest, open_low=True)
@@ -315,13 +296,6 @@ class HardLinearMixture:
         return [cls(), cls(dimension=3, horizon=4, gap=0.1, shared=False, seed=1)]
 
 
-# ----------------------------------------------------------------------------------------------------
-# RiverSwim: a chain in which the large reward lies against the current.
-
-
-LEFT, RIGHT = 0, 1
-
-
 class _Current(NamedTuple):
     """Swimming right: (down, stay, up) at the first, the middle and the last state; and the reward for staying home."""
 
@@ -362,9 +336,9 @@ class RiverSwim:
 
     def __post_init__(self) -> None:
         require_choice("variant", self.variant, _CURRENTS)
-        require_integer("states", self.states, 2)
+        require_integers(self, states=2)
         if self.horizon is not None:
-            require_integer("horizon", self.horizon, 1, HorizonError)
+            require_integers(self, horizon=1)
 
     @cached_property
     def mdp(self) -> FiniteMDP:
@@ -388,10 +362,6 @@ class RiverSwim:
     def examples(cls) -> Sequence[RiverSwim]:
         """Small instances, for the contract checks."""
         return [cls(states=3), cls(variant="osband"), cls(states=4, horizon=5, variant="statistical")]
-
-
-# ----------------------------------------------------------------------------------------------------
-# RiverSwim whose current differs from zone to zone: a ladder of coarser and finer partitions of the states.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -423,12 +393,10 @@ class RiverZones:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_integer("states", self.states, 2)
-        require_integer("horizon", self.horizon, 1, HorizonError)
-        if require_integer("zones", self.zones, 1) and self.states % self.zones:
+        require_integers(self, states=2, horizon=1, zones=1, seed=0)
+        if self.states % self.zones:
             raise ParameterError("zones", got=self.zones, expected=f"a divisor of states = {self.states}")
         require_number("left_reward", self.left_reward, 0.0, 1.0)
-        require_integer("seed", self.seed, 0)
         parts = [require_integer("partitions", zones, 1) for zones in self.partitions]
         if any(b % a for a, b in zip(parts, (*parts[1:], self.states), strict=True)):
             raise ParameterError("partitions", got=self.partitions, expected="numbers that divide the next, up to S")

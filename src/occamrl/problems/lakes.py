@@ -1,13 +1,13 @@
-"""FrozenLake, with the question which way and how often the ice makes one slip.
+"""Frozen lakes, with ladders of how often, which way and where the ice makes one slip.
 
 Gymnasium's FrozenLake-v1: walk from S to G, where 1 is paid; a hole H ends the episode, as G does. A step goes where it
-was meant to, or turned to the left with probability l/30, to the right with r/30. Gymnasium's slippery lake has slips
-(10, 10), and its ``success_rate`` p is l = r = 15 (1 - p).
+was meant to, or is turned to the left or to the right. The kernel is linear in the probabilities of these turns.
 """
 
 from __future__ import annotations
 
 import itertools
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,19 +16,23 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from occamrl.errors import HorizonError, ParameterError, require_choice, require_integer, require_number
+from occamrl.errors import ParameterError, require_choice, require_integer, require_integers, require_number
 from occamrl.problems.mdp import FiniteMDP, read_only
+from occamrl.problems.operations import NestedClasses
 from occamrl.protocols import Floats
-
-# ----------------------------------------------------------------------------------------------------
-# Walking on ice: FrozenLake's maps, and the step that was meant to go one way and goes another.
-
 
 MAPS = {  # Gymnasium's
     "4x4": ("SFFF", "FHFH", "FFFH", "HFFG"),
     "8x8": ("SFFFFFFF", "FFFFFFFF", "FFFHFFFF", "FFFFFHFF", "FFFHFFFF", "FHHFFFHF", "FHFFHFHF", "FFFHFFFG"),
 }
 STEPS = ((0, -1), (1, 0), (0, 1), (-1, 0))  # left, down, right, up, as Gymnasium has them; each to the left of the last
+
+
+SIDE = 8
+PARTS = 30  # slips of FrozenLake are multiples of 1/30
+MOST = 20  # l + r, so that one step in three goes where it was meant to, at the least
+_COLUMNS = (1, 2, 4, 8)  # parts of patchy ice: everywhere, halves, four strips, columns
+_HORIZONS = {"4x4": 30, "8x8": 60}
 
 
 def walk(lake: Sequence[str], turn: int) -> Floats:
@@ -46,20 +50,40 @@ def walk(lake: Sequence[str], turn: int) -> Floats:
     return kernel
 
 
-# ----------------------------------------------------------------------------------------------------
-# Patchy ice: FrozenLake 8x8 whose slipperiness is the same everywhere, or differs from part to part.
+class Lake(NestedClasses):
+    """What lakes have in common: a map, and a kernel that is the walk without slipping plus what slips change."""
 
+    @property
+    @abstractmethod
+    def lake(self) -> tuple[str, ...]:
+        """The map, row by row."""
 
-SIDE = 8
-_PARTS = (1, 2, 4, 8)  # everywhere, halves, four strips, columns
+    @property
+    @abstractmethod
+    def phi(self) -> list[sp.csr_array]:
+        """Sparse kernels (S*A, S): the walk without slipping, and what each kind of slip changes."""
+
+    @property
+    @abstractmethod
+    def theta(self) -> Floats:
+        """theta*: 1, and the probability of each kind of slip."""
+
+    def _sparse(self, *parts: Floats) -> list[sp.csr_array]:
+        return [sp.csr_array(part.reshape(-1, part.shape[-1])) for part in parts]
+
+    def _mdp(self, reward: Floats, horizon: int, start: int = 0) -> FiniteMDP:
+        kernel = np.stack([part.toarray() for part in self.phi], axis=-1) @ self.theta
+        transition = np.maximum(kernel, 0.0).reshape(reward.shape)
+        return FiniteMDP(transition=transition, reward=reward, horizon=horizon, initial_state=start)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PatchyIce:
-    """Walk from the upper left to the lower right corner; reaching it pays 1 and ends the episode, as a hole does.
+class PatchyIce(Lake):
+    """FrozenLake 8x8 whose slipperiness is the same everywhere, or differs from part to part.
 
-    A step goes to each side of where it was meant to with probability q, the slip of the part one stands in. The lake
-    has 1, 2, 4 or 8 parts of neighbouring columns.
+    Walk from the upper left to the lower right corner; reaching it pays 1 and ends the episode, as a hole does. A step
+    goes to each side of where it was meant to with probability q, the slip of the part one stands in. The lake has 1,
+    2, 4 or 8 parts of neighbouring columns.
 
     Parameters
     ----------
@@ -79,10 +103,10 @@ class PatchyIce:
     rows: int = SIDE
 
     def __post_init__(self) -> None:
-        require_integer("horizon", self.horizon, 1, HorizonError)
-        if require_integer("rows", self.rows, 2) > SIDE:
+        require_integers(self, horizon=1, rows=2)
+        if self.rows > SIDE:
             raise ParameterError("rows", got=self.rows, expected=f"at most {SIDE}")
-        if len(self.slip) not in _PARTS:
+        if len(self.slip) not in _COLUMNS:
             raise ParameterError("slip", got=f"{len(self.slip)} numbers", expected="1, 2, 4 or 8")
         for q in (*self.slip, *self.levels):
             require_number("slip", q, 0.0, 0.5)
@@ -104,8 +128,7 @@ class PatchyIce:
         """Nine sparse kernels (S*A, S): the walk without slipping, and what a slip in each column changes per q."""
         ahead, left, right = (walk(self.lake, turn) for turn in (0, 1, -1))
         slip, column = left + right - 2.0 * ahead, np.arange(self.states) % SIDE
-        parts = [ahead, *(np.where((column == c)[:, None, None], slip, 0.0) for c in range(SIDE))]
-        return [sp.csr_array(part.reshape(-1, self.states)) for part in parts]
+        return self._sparse(ahead, *(np.where((column == c)[:, None, None], slip, 0.0) for c in range(SIDE)))
 
     @cached_property
     def reward(self) -> Floats:
@@ -114,21 +137,13 @@ class PatchyIce:
         reward[:-1, :, -1] = 1.0
         return read_only(reward)
 
-    @cached_property
-    def hypotheses(self) -> Floats:
-        """All parameters [n, 9], theta = (1, q of each column); by the number of parts they need."""
-        columns = np.array(list(itertools.product(self.levels, repeat=SIDE)))
-        needs = np.full(len(columns), len(_PARTS) - 1)
-        for m in range(len(_PARTS) - 2, -1, -1):
-            parts = columns.reshape(len(columns), _PARTS[m], -1)
-            needs[(parts == parts[:, :, :1]).all(axis=(1, 2))] = m
-        order = np.argsort(needs, kind="stable")
-        return read_only(np.concatenate([np.ones((len(columns), 1)), columns[order]], axis=1))
-
-    @cached_property
-    def sizes(self) -> list[int]:
-        """|F_1|, ..., |F_4|; with three levels 3, 9, 81 and 6,561."""
-        return [len(self.levels) ** parts for parts in _PARTS]
+    def classes(self) -> Sequence[Floats]:
+        """Return theta = (1, q of each column) for 1, 2, 4 and 8 parts; with three levels 3, 9, 81 and 6,561 in all."""
+        made = []
+        for parts in _COLUMNS:
+            slips = np.array(list(itertools.product(self.levels, repeat=parts)))
+            made.append(np.insert(np.repeat(slips, SIDE // parts, axis=1), 0, 1.0, axis=1))
+        return made
 
     @property
     def theta(self) -> Floats:
@@ -138,9 +153,7 @@ class PatchyIce:
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem; episodes start in the upper left corner."""
-        dense = np.stack([kernel.toarray() for kernel in self.phi], axis=-1) @ self.theta
-        transition = np.maximum(dense, 0.0).reshape(self.states, len(STEPS), self.states)
-        return FiniteMDP(transition=transition, reward=self.reward, horizon=self.horizon)
+        return self._mdp(self.reward, self.horizon)
 
     @classmethod
     def examples(cls) -> Sequence[PatchyIce]:
@@ -148,18 +161,11 @@ class PatchyIce:
         return [cls(horizon=24, rows=4), cls(slip=(0.0, 1.0 / 3.0), horizon=30, rows=4)]
 
 
-# ----------------------------------------------------------------------------------------------------
-# FrozenLake, with the question which way and how often the ice makes one slip.
-
-
-PARTS = 30  # slips are multiples of 1/30
-MOST = 20  # l + r, so that one step in three goes where it was meant to, at the least
-_HORIZONS = {"4x4": 30, "8x8": 60}
-
-
 @dataclass(frozen=True, kw_only=True)
-class FrozenLake:
+class FrozenLake(Lake):
     """FrozenLake with a ladder of slips: none < the same to both sides < any (l, r)/30 with l + r <= 20.
+
+    Gymnasium's slippery lake has slips (10, 10), and its ``success_rate`` p is l = r = 15 (1 - p).
 
     Parameters
     ----------
@@ -179,7 +185,7 @@ class FrozenLake:
     def __post_init__(self) -> None:
         require_choice("map_name", self.map_name, MAPS)
         if self.horizon is not None:
-            require_integer("horizon", self.horizon, 1, HorizonError)
+            require_integers(self, horizon=1)
         if len(self.slip) != 2:
             raise ParameterError("slip", got=self.slip, expected="two integers (l, r)")
         if sum(require_integer("slip", part, 0) for part in self.slip) > MOST:
@@ -194,19 +200,13 @@ class FrozenLake:
     def phi(self) -> list[sp.csr_array]:
         """Three sparse kernels (S*A, S): the walk without slipping, and what a slip to each side changes."""
         ahead, left, right = (walk(self.lake, turn) for turn in (0, 1, -1))
-        return [sp.csr_array(part.reshape(-1, len(ahead))) for part in (ahead, left - ahead, right - ahead)]
+        return self._sparse(ahead, left - ahead, right - ahead)
 
-    @cached_property
-    def hypotheses(self) -> Floats:
-        """All parameters [231, 3], theta = (1, l/30, r/30), by the first class that holds them."""
-        slips = [(a, b) for a, b in itertools.product(range(MOST + 1), repeat=2) if a + b <= MOST]
-        slips.sort(key=lambda slip: (slip != (0, 0), slip[0] != slip[1]))
-        return read_only(np.array([(1.0, a / PARTS, b / PARTS) for a, b in slips]))
-
-    @property
-    def sizes(self) -> list[int]:
-        """|F_1|, |F_2|, |F_3| = 1, 11, 231."""
-        return [1, MOST // 2 + 1, (MOST + 1) * (MOST + 2) // 2]
+    def classes(self) -> Sequence[Floats]:
+        """Return theta = (1, l/30, r/30) for no slip, l = r, and all; 1, 11 and 231 in all."""
+        every = [(a, b) for a, b in itertools.product(range(MOST + 1), repeat=2) if a + b <= MOST]
+        slips = ([(0, 0)], [(a, b) for a, b in every if a == b], every)
+        return [np.array([(1.0, a / PARTS, b / PARTS) for a, b in each]) for each in slips]
 
     @property
     def theta(self) -> Floats:
@@ -225,12 +225,7 @@ class FrozenLake:
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem; episodes start at S."""
-        states = len(self.reward)
-        dense = sum(weight * kernel.toarray() for weight, kernel in zip(self.theta, self.phi, strict=True))
-        transition = np.maximum(dense, 0.0).reshape(states, len(STEPS), states)
-        horizon = self.horizon or _HORIZONS[self.map_name]
-        start = "".join(self.lake).index("S")
-        return FiniteMDP(transition=transition, reward=self.reward, horizon=horizon, initial_state=start)
+        return self._mdp(self.reward, self.horizon or _HORIZONS[self.map_name], "".join(self.lake).index("S"))
 
     @classmethod
     def examples(cls) -> Sequence[FrozenLake]:

@@ -2,6 +2,14 @@
 
 Notation (M20 and section "Setting"): S states, A actions, H steps; values lie in [0, H - h + 1] and V_{H+1} = 0. Arrays
 count steps from 0, so ``optimal_values[0]`` is V*_1 and ``optimal_values[H]`` is V*_{H+1}.
+
+**How input is read.** A dense kernel, a sparse one and a Gymnasium table all become a :class:`Listing`: outcomes with
+their probabilities and rewards. Absorbing states, validation and the outcome layout of :mod:`occamrl.protocols` are
+then written once (M20). Sparse input is never made dense: an entry (s, a, s') is known by its *cell* (s*A + a)*S + s',
+and matching two sparse patterns is a search in sorted cells.
+
+**Reward noise.** Rewards may scatter around their means, for agents that have to estimate them. Exact values and regret
+are those of the means; only what an agent sees, and the realised returns, are random. Every reward stays in [0, 1].
 """
 
 from __future__ import annotations
@@ -11,7 +19,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeGuard, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,23 +35,49 @@ from occamrl.errors import (
     ProbabilityError,
     RewardError,
     ShapeError,
-    UnknownName,
     as_floats,
+    require_choice,
     require_integer,
+    require_integers,
     require_number,
+    require_range,
 )
 from occamrl.protocols import Floats, Ints, Known, NoNoise, Outcomes, Truth
 
-# ----------------------------------------------------------------------------------------------------
-# The common form of every way to state an MDP: a list of outcomes with their probabilities and rewards.
-#
-# A dense kernel, a sparse one and a Gymnasium table all become a :class:`Listing`. Absorbing states, validation and the
-# outcome layout of :mod:`occamrl.protocols` are then written once (M20).
-
-
 TOLERANCE = 1e-9  # how far a row of probabilities may be from summing to one
 
+LARGEST_DENSE = 2**28  # entries of a kernel that will be written out: 2 GiB
+_LEAST_MEAN = 1e-200  # of a Beta distribution whose quantiles are numbers
+_MOST_ATOMS = 2**16
+
 Array = TypeVar("Array", bound=NDArray[np.generic])
+Reward = TypeVar("Reward", float, Floats)
+Table = Mapping[int, Any] | Sequence[Any]  # table[s][a] = [(probability, next_state, reward[, terminated]), ...]
+
+
+class RewardMap(NamedTuple):
+    """The affine map (r - low) / (high - low) of rewards in a unit of their own onto [0, 1]."""
+
+    low: float = 0.0
+    high: float = 1.0
+
+    @property
+    def scale(self) -> float:
+        """What a difference of 1 in the learner's unit is in the environment's own."""
+        return self.high - self.low
+
+    def to_unit(self, reward: Reward) -> Reward:
+        """Return a reward as the learner sees it."""
+        return (reward - self.low) / (self.high - self.low)
+
+    def total(self, mapped: float, steps: int) -> float:
+        """Return the sum of the rewards of ``steps`` steps in the environment's unit from that in the learner's."""
+        return mapped * self.scale + steps * self.low
+
+
+def reward_map(reward_range: Sequence[float] | None) -> RewardMap:
+    """Return the map of a stated range (low, high); by default rewards are in [0, 1] as they are."""
+    return RewardMap() if reward_range is None else RewardMap(*require_range("reward_range", reward_range))
 
 
 class Listing(NamedTuple):
@@ -63,12 +97,6 @@ def read_only(array: Array) -> Array:
     array = np.ascontiguousarray(array)  # type: ignore[assignment]  # same element type
     array.flags.writeable = False
     return array
-
-
-def freeze(listing: Listing) -> Listing:
-    """Return the listing with read-only arrays."""
-    pair, next_state, probability, reward = listing
-    return Listing(read_only(pair), read_only(next_state), read_only(probability), read_only(reward))
 
 
 def merge(listing: Listing) -> Listing:
@@ -143,13 +171,8 @@ def starts(pair: Ints, pairs: int) -> Ints:
     return np.searchsorted(pair, np.arange(pairs + 1)).astype(np.int64)
 
 
-def base_rewards(listing: Listing, pairs: int) -> Floats:
-    """Return, by pair, the part of the reward that no outcome changes: the least one (M20)."""
-    return np.minimum.reduceat(listing.reward, starts(listing.pair, pairs)[:-1])
-
-
 def layout(listing: Listing, base_reward: Floats) -> Outcomes:
-    """Return the outcomes of a listing in the layout of the compiled kernels; ``base_reward`` [S*A] is taken out."""
+    """Return the outcomes of a listing in the layout of the compiled core; ``base_reward`` [S*A] is taken out."""
     return Outcomes(
         start=read_only(starts(listing.pair, base_reward.size)),
         next_state=read_only(listing.next_state),
@@ -184,13 +207,6 @@ def running_sums(start: Ints, probability: Floats) -> Floats:
     return cumulative
 
 
-# ----------------------------------------------------------------------------------------------------
-# Kernels and rewards as people write them - dense, sparse, one or one per step - turned into a listing.
-#
-# Sparse input is never made dense: an entry (s, a, s') is known by its *cell* (s*A + a)*S + s', and matching two sparse
-# patterns is a search in sorted cells.
-
-
 @runtime_checkable
 class Sparse(Protocol):
     """What a scipy.sparse matrix or array offers and is used here; recognised without importing SciPy."""
@@ -210,11 +226,6 @@ class Kernel(NamedTuple):
     actions: int
     cell: Ints  # [N] increasing; those of all steps together
     probability: Floats  # [T, N]
-
-
-def is_sparse(value: object) -> TypeGuard[Sparse]:
-    """Say whether ``value`` is a sparse matrix."""
-    return isinstance(value, Sparse)
 
 
 def _entries(field: str, matrix: Sparse, states: int, *, keep_zeros: bool) -> tuple[Ints, Floats]:
@@ -238,9 +249,9 @@ def _spread(cell: Ints, value: Floats, cells: Ints) -> Floats:
 
 def read_kernel(transition: ArrayLike | Sparse | Sequence[Sparse], horizon: int) -> Kernel:
     """Read P[s, a, s'], P[h, s, a, s'], a sparse matrix (S*A, S), or a sequence of H of these."""
-    if is_sparse(transition):
+    if isinstance(transition, Sparse):
         return _sparse_kernel([transition], horizon)
-    if isinstance(transition, Sequence) and any(is_sparse(matrix) for matrix in transition):
+    if isinstance(transition, Sequence) and any(isinstance(matrix, Sparse) for matrix in transition):
         return _sparse_kernel(transition, horizon)
     dense = as_floats("transition", transition)
     if dense.ndim == 3:
@@ -261,7 +272,7 @@ def _sparse_kernel(matrices: Sequence[Any], horizon: int) -> Kernel:
         raise ShapeError("transition", got=f"{len(matrices)} sparse matrices", expected=f"one, or H = {horizon}")
     shape = matrices[0].shape
     for matrix in matrices:
-        if not is_sparse(matrix):
+        if not isinstance(matrix, Sparse):
             raise ShapeError("transition", got=f"a {type(matrix).__name__} among them", expected="sparse matrices only")
         if matrix.shape != shape:
             raise ShapeError("transition", got=f"shapes {shape} and {matrix.shape}", expected="one shape")
@@ -281,7 +292,7 @@ def with_rewards(kernel: Kernel, reward: ArrayLike | Sparse) -> tuple[Listing, b
     """
     states, actions, cell, probability = kernel
     of_pair = False
-    if is_sparse(reward):
+    if isinstance(reward, Sparse):
         if tuple(reward.shape) != (states * actions, states):
             expected = f"(S*A, S) = {(states * actions, states)}"
             raise ShapeError("reward", got=f"a sparse matrix of shape {tuple(reward.shape)}", expected=expected)
@@ -299,16 +310,6 @@ def with_rewards(kernel: Kernel, reward: ArrayLike | Sparse) -> tuple[Listing, b
             raise ShapeError("reward", got=f"shape {dense.shape}", expected=expected)
     spread = np.stack([_spread(cell, p, cells) for p in probability])
     return Listing(cells // states, cells % states, spread, rewards), of_pair
-
-
-# ----------------------------------------------------------------------------------------------------
-# Tables of outcomes, as Gymnasium's ``env.unwrapped.P``, turned into a listing.
-#
-# Such a table holds, for each state and action, a list of tuples ``(probability, next_state, reward)`` or
-# ``(probability, next_state, reward, terminated)``.
-
-
-Table = Mapping[int, Any] | Sequence[Any]  # table[s][a] = [(probability, next_state, reward[, terminated]), ...]
 
 
 class ReadTable(NamedTuple):
@@ -353,15 +354,11 @@ def _entry(entry: Any, index: tuple[int, ...], states: int) -> tuple[float, int,
     return probability, target, reward, terminated
 
 
-def _range(reward_range: tuple[float, float] | None) -> tuple[float, float]:
-    low, high = (0.0, 1.0) if reward_range is None else (float(end) for end in reward_range)
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ParameterError("reward_range", got=reward_range, expected="(low, high) with low < high")
-    return low, high
-
-
 def read_table(table: Table, *, end_episodes: bool, reward_range: tuple[float, float] | None) -> ReadTable:
-    """Read a table of outcomes.
+    """Read a table of outcomes, as Gymnasium's ``env.unwrapped.P``.
+
+    For each state and action it holds a list of tuples ``(probability, next_state, reward)`` or ``(probability,
+    next_state, reward, terminated)``.
 
     Parameters
     ----------
@@ -372,7 +369,8 @@ def read_table(table: Table, *, end_episodes: bool, reward_range: tuple[float, f
         (low, high): replace each reward r by (r - low) / (high - low), and so the 0 earned after the end. Every policy
         earns H steps' worth of rewards, so the order of policies is kept, and regret is divided by high - low.
     """
-    low, high = _range(reward_range)
+    rewards = reward_map(reward_range)
+    low, high = rewards
     rows = _rows(table, ())
     states = listed = len(rows)
     actions = len(_rows(rows[0], (0,)))
@@ -404,12 +402,8 @@ def read_table(table: Table, *, end_episodes: bool, reward_range: tuple[float, f
             probability = np.concatenate([probability, np.ones(actions)])
             reward = np.concatenate([reward, np.zeros(actions)])
             states += 1
-    reward = (reward - low) / (high - low)
-    return ReadTable(states, actions, listed, merge(Listing(pair, next_state, probability[np.newaxis], reward)))
-
-
-# ----------------------------------------------------------------------------------------------------
-# Initial states and policies as people write them, turned into distributions.
+    listing = Listing(pair, next_state, probability[np.newaxis], rewards.to_unit(reward))
+    return ReadTable(states, actions, listed, merge(listing))
 
 
 def initial_distribution(initial_state: Any, listed: int, states: int) -> Floats:
@@ -458,17 +452,6 @@ def mixed_policy(policy: Any, horizon: int, states: int, actions: int) -> Floats
     return mixed
 
 
-# ----------------------------------------------------------------------------------------------------
-# How rewards scatter around their means: for problems whose rewards have to be estimated.
-#
-# Exact values and regret are those of the means; only what an agent sees, and the realised returns, are random. Every
-# reward stays in [0, 1].
-
-
-_LEAST_MEAN = 1e-200  # of a distribution whose quantiles are numbers
-_MOST_ATOMS = 2**16
-
-
 @dataclass(frozen=True, kw_only=True)
 class BernoulliRewards:
     """A reward is 1 with its mean as probability, else 0: as much noise as rewards in [0, 1] can have."""
@@ -501,7 +484,8 @@ class BetaRewards:
 
     def __post_init__(self) -> None:
         require_number("concentration", self.concentration, 1e-2, 1e6)
-        if require_integer("atoms", self.atoms, 1) > _MOST_ATOMS:
+        require_integers(self, atoms=1)
+        if self.atoms > _MOST_ATOMS:
             raise ParameterError("atoms", got=self.atoms, expected=f"at most {_MOST_ATOMS:,}")
 
     def compiled(self, means: Floats) -> Atoms:
@@ -530,12 +514,6 @@ def _with_mean(values: Floats, means: Floats) -> Floats:
 
 
 RewardNoise = BernoulliRewards | BetaRewards
-
-# ----------------------------------------------------------------------------------------------------
-# A finite episodic MDP that is known exactly: validated, solved and evaluated without sampling.
-
-
-LARGEST_DENSE = 2**28  # entries of a kernel that will be written out: 2 GiB
 
 
 class FiniteMDP:
@@ -595,7 +573,7 @@ class FiniteMDP:
         if outcomes is not None:
             if transition is not None or reward is not None:
                 raise ParameterError("outcomes", got="transition or reward as well", expected="outcomes alone")
-            states, actions, listed, listing = read_table(outcomes, end_episodes=True, reward_range=None)
+            read = read_table(outcomes, end_episodes=True, reward_range=None)
             fields, reward_of_pair = ("outcomes", "outcomes"), False
         else:
             if transition is None or reward is None:
@@ -603,15 +581,27 @@ class FiniteMDP:
                 raise ParameterError(name, got=None, expected="transition and reward, or outcomes")
             kernel = read_kernel(transition, horizon)
             listing, reward_of_pair = with_rewards(kernel, reward)
-            states, actions, listed = kernel.states, kernel.actions, kernel.states
-            fields = ("transition", "reward")
+            read, fields = ReadTable(kernel.states, kernel.actions, kernel.states, listing), ("transition", "reward")
+        self._build(read, horizon, initial_state, absorbing, fields, reward_of_pair, reward_noise)
+
+    def _build(
+        self,
+        read: ReadTable,
+        horizon: int,
+        initial_state: Any,
+        absorbing: Sequence[int] | Ints,
+        fields: tuple[str, str],
+        reward_of_pair: bool,
+        reward_noise: RewardNoise | None = None,
+    ) -> None:
+        states, actions, listed, listing = read
         for s in absorbing:
             if require_integer("absorbing", s, 0) >= listed:
                 raise ParameterError("absorbing", got=s, expected=f"states in 0..{listed - 1}")
         listing = absorb(listing, np.array(absorbing, np.int64), states, actions)
         validate(listing, states, actions, fields, reward_of_pair)
         initial = initial_distribution(initial_state, listed, states)
-        self._set(states, actions, horizon, initial, listing, reward_noise)
+        self.__setstate__((states, actions, horizon, initial, listing, reward_noise))
 
     @classmethod
     def from_outcomes(
@@ -637,32 +627,17 @@ class FiniteMDP:
             (r - low) / (high - low). CliffWalking needs (-100, 0).
         """
         horizon = require_integer("horizon", horizon, 1, HorizonError)
-        states, actions, listed, listing = read_table(table, end_episodes=absorb, reward_range=reward_range)
-        validate(listing, states, actions, ("outcomes", "outcomes"), reward_of_pair=False)
+        read = read_table(table, end_episodes=absorb, reward_range=reward_range)
         mdp = cls.__new__(cls)
-        mdp._set(states, actions, horizon, initial_distribution(initial_state, listed, states), listing)
+        mdp._build(read, horizon, initial_state, (), ("outcomes", "outcomes"), reward_of_pair=False)
         return mdp
 
     def with_reward_noise(self, reward_noise: RewardNoise | None) -> FiniteMDP:
         """Return the same problem with rewards that scatter around their means; without noise for None."""
         _require_noise(reward_noise)
         mdp = FiniteMDP.__new__(FiniteMDP)
-        parts = self.states, self.actions, self.horizon, self.initial_distribution, self._listing
-        mdp._set(*parts, reward_noise)
+        mdp.__setstate__((*self.__getstate__()[:-1], reward_noise))
         return mdp
-
-    def _set(
-        self,
-        states: int,
-        actions: int,
-        horizon: int,
-        initial: Floats,
-        listing: Listing,
-        reward_noise: RewardNoise | None = None,
-    ) -> None:
-        fields = ("states", "actions", "horizon", "initial_distribution", "_listing", "reward_noise")
-        parts = (states, actions, horizon, read_only(initial), freeze(listing), reward_noise)
-        self.__dict__.update(zip(fields, parts, strict=True))
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise FrozenInstanceError(f"FiniteMDP cannot be changed (attribute {name!r})")
@@ -671,7 +646,11 @@ class FiniteMDP:
         return self.states, self.actions, self.horizon, self.initial_distribution, self._listing, self.reward_noise
 
     def __setstate__(self, state: tuple[int, int, int, Floats, Listing, RewardNoise | None]) -> None:
-        self._set(*state)  # arrays come back writeable from a pickle; compiled code tells the two apart
+        states, actions, horizon, initial, (pair, next_state, probability, reward), noise = state
+        # Arrays come back writeable from a pickle; compiled code tells the two apart.
+        listing = Listing(read_only(pair), read_only(next_state), read_only(probability), read_only(reward))
+        sizes = {"states": states, "actions": actions, "horizon": horizon}
+        vars(self).update(sizes, initial_distribution=read_only(initial), _listing=listing, reward_noise=noise)
 
     def __repr__(self) -> str:
         count = possible(self._listing).reward.size
@@ -691,7 +670,9 @@ class FiniteMDP:
 
     @cached_property
     def _base_reward(self) -> Floats:
-        return read_only(base_rewards(self._listing, self.states * self.actions))
+        """The part of the reward of each pair that no outcome changes: the least one (M20)."""
+        listing, pairs = self._listing, self.states * self.actions
+        return read_only(np.minimum.reduceat(listing.reward, starts(listing.pair, pairs)[:-1]))
 
     @cached_property
     def truth(self) -> Truth:
@@ -792,13 +773,6 @@ def as_mdp(problem: object) -> FiniteMDP:
     return found
 
 
-# ----------------------------------------------------------------------------------------------------
-# A problem whose rewards scatter around their means: ``make_problem("river-swim", reward_noise="bernoulli")``.
-
-
-_WORDS = ("bernoulli", "beta")
-
-
 class NoisyProblem:
     """A problem with reward noise; whatever else is asked of it is the problem's own.
 
@@ -830,13 +804,12 @@ class NoisyProblem:
 
 
 def noise_of(value: Any) -> RewardNoise:
-    """Return the noise that a word or a table stands for."""
+    """Return the noise that ``"bernoulli"``, ``"beta"`` or ``{"beta": concentration, "atoms": ...}`` stands for."""
     if isinstance(value, (BernoulliRewards, BetaRewards)):
         return value
     if isinstance(value, dict):
         for key in value:
-            if key not in ("beta", "atoms"):
-                raise UnknownName(f"reward_noise.{key}", got=key, known=("beta", "atoms"))
+            require_choice(f"reward_noise.{key}", key, ("beta", "atoms"))
         if "beta" not in value:
             raise ParameterError("reward_noise", got=repr(value), expected="{ beta = concentration }")
         atoms = {"atoms": value["atoms"]} if "atoms" in value else {}
@@ -845,6 +818,5 @@ def noise_of(value: Any) -> RewardNoise:
         except InvalidInput as error:
             name = "beta" if error.field == "concentration" else error.field
             raise ParameterError(f"reward_noise.{name}", got=error.got, expected=error.expected) from error
-    if value not in _WORDS:
-        raise UnknownName("reward_noise", got=value, known=_WORDS)
+    require_choice("reward_noise", value, ("bernoulli", "beta"))
     return BernoulliRewards() if value == "bernoulli" else BetaRewards()

@@ -1,27 +1,24 @@
-"""A linear mixture of which few coordinates matter, in which every direction is explored.
+"""Linear mixtures of which few coordinates matter, sparse hypotheses over them, and walks with a memory.
 
-Selection by dimension and by norm is shown on this problem: the number of non-zero coordinates, the smallest of them
-and the norm of theta* are parameters.
+Selection by dimension and by norm is shown on :class:`SparseMixture`: the number of non-zero coordinates, the smallest
+of them and the norm of theta* are parameters. :class:`SparseLadder` lists the sparse parameters as nested finite
+classes of known sizes; :class:`MemoryWalk` has nested state aggregations.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from occamrl.errors import HorizonError, ParameterError, require_integer, require_number
+from occamrl.errors import ParameterError, require_integers, require_number
 from occamrl.problems.mdp import FiniteMDP, read_only
 from occamrl.protocols import Floats, Ints
 from occamrl.seeding import stream
-
-# ----------------------------------------------------------------------------------------------------
-# A linear mixture of which few coordinates matter, in which every direction is explored.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,20 +70,13 @@ class SparseMixture:
     contrast: float = 0.9
 
     def __post_init__(self) -> None:
-        require_integer("states", self.states, 2)
-        require_integer("actions", self.actions, 1)
-        require_integer("horizon", self.horizon, 1, HorizonError)
-        require_integer("dimension", self.dimension, 1)
-        if require_integer("nonzero", self.nonzero, 1) > self.dimension:
+        require_integers(self, states=2, actions=1, horizon=1, dimension=1, nonzero=1, seed=0)
+        if self.nonzero > self.dimension:
             raise ParameterError("nonzero", got=self.nonzero, expected=f"at most dimension = {self.dimension}")
         require_number("gamma", self.gamma, 0.0, math.inf, open_low=True)
         require_number("contrast", self.contrast, 0.0, 1.0, open_low=True)
         if require_number("persistence", self.persistence, 0.0, 1.0) == 1.0:
             raise ParameterError("persistence", got=self.persistence, expected="below 1, or no state could change half")
-        require_integer("seed", self.seed, 0)
-        self._check_norm()
-
-    def _check_norm(self) -> None:
         if self.norm is None:
             return
         norm, free = require_number("norm", self.norm, 0.0, math.inf, open_low=True), self.nonzero - 1
@@ -155,10 +145,6 @@ class SparseMixture:
         return [cls(), small]
 
 
-# ----------------------------------------------------------------------------------------------------
-# Sparse hypotheses over the features of a sparse mixture: a ladder of classes with known sizes and a known truth.
-
-
 @dataclass(frozen=True, kw_only=True)
 class SparseLadder:
     """theta = (1, eta) with eta in {0, +-gamma}^(d-1); class m has at most m - 1 non-zero entries of eta.
@@ -186,8 +172,8 @@ class SparseLadder:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_integer("most", self.most, 0)
-        if require_integer("nonzero", self.nonzero, 0) > self.most:
+        require_integers(self, most=0, nonzero=0)
+        if self.nonzero > self.most:
             raise ParameterError("nonzero", got=self.nonzero, expected=f"at most most = {self.most}")
         if self.most >= self.dimension:
             raise ParameterError("most", got=self.most, expected=f"below dimension = {self.dimension}")
@@ -196,17 +182,8 @@ class SparseLadder:
     @cached_property
     def mixture(self) -> SparseMixture:
         """The mixture with as many non-zero entries as the largest class allows."""
-        return SparseMixture(
-            states=self.states,
-            actions=self.actions,
-            horizon=self.horizon,
-            dimension=self.dimension,
-            nonzero=self.most + 1,
-            gamma=self.gamma,
-            persistence=self.persistence,
-            contrast=self.contrast,
-            seed=self.seed,
-        )
+        shared = ("states", "actions", "horizon", "dimension", "gamma", "persistence", "contrast", "seed")
+        return SparseMixture(nonzero=self.most + 1, **{name: getattr(self, name) for name in shared})
 
     @property
     def phi(self) -> Floats:
@@ -253,49 +230,13 @@ class SparseLadder:
         return [cls(states=4, actions=2, horizon=3, dimension=4, most=2, nonzero=1), cls(nonzero=0)]
 
 
-# ----------------------------------------------------------------------------------------------------
-# Nested classes of parameters, listed once each: what the ladder of a problem is made of.
-
-
-_DIGITS = 12  # parameters that agree to this many digits are one hypothesis
-
-
-class NestedClasses(ABC):
-    """A problem that says what each class adds to those before it; ``Ladder.of_problem`` makes the ladder."""
-
-    @abstractmethod
-    def classes(self) -> Sequence[Floats]:
-        """Return the parameters [n, d] that each class adds to those before it; repetitions are dropped."""
-
-    @cached_property
-    def _ordered(self) -> tuple[Floats, list[int]]:
-        added = self.classes()
-        stacked = np.concatenate(added)
-        _, first = np.unique(np.round(stacked, _DIGITS), axis=0, return_index=True)
-        kept, ends = np.sort(first), np.cumsum([len(part) for part in added])
-        return read_only(stacked[kept]), [int(size) for size in np.searchsorted(kept, ends)]
-
-    @property
-    def hypotheses(self) -> Floats:
-        """All parameters [n, d], each once, by the first class that holds them."""
-        return self._ordered[0]
-
-    @property
-    def sizes(self) -> list[int]:
-        """|F_1|, ..., |F_M|."""
-        return self._ordered[1]
-
-
-# ----------------------------------------------------------------------------------------------------
-# A walk whose next place depends on none, one or two of the places before: the order of memory as a ladder.
-#
-# States are pairs (place before, place now). Whatever is true, the kernel is an aggregation of these states: by nothing
-# (order 0), by the place now (order 1: the place before is ignored) or by both (order 2).
-
-
 @dataclass(frozen=True, kw_only=True)
 class MemoryWalk:
     """Go from place to place; an action changes the odds of the next one, and being in a place pays.
+
+    The law of the next place depends on none, one or two of the places before. States are pairs (place before, place
+    now), so the kernel is an aggregation of these states: by nothing (order 0), by the place now (order 1: the place
+    before is ignored) or by both (order 2).
 
     Parameters
     ----------
@@ -317,11 +258,8 @@ class MemoryWalk:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_integer("places", self.places, 2)
-        require_integer("actions", self.actions, 1)
-        require_integer("horizon", self.horizon, 1, HorizonError)
+        require_integers(self, places=2, actions=1, horizon=1, seed=0)
         require_number("spread", self.spread, 0.0, 1e6, open_low=True)
-        require_integer("seed", self.seed, 0)
         if self.order not in (0, 1, 2):
             raise ParameterError("order", got=self.order, expected="0, 1 or 2")
 

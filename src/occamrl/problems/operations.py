@@ -1,15 +1,15 @@
-"""The common form of the practical problems: events that move a known system, and classes of laws of these events.
+"""Practical problems: events that move a known system, and nested classes of the laws of these events.
 
 At (s, a) something happens - so many customers want the product, the machine fails - and what it does to the state and
 the account is known. Unknown are the probabilities: sums of parameters theta_j, each times a known weight. So the
-kernel is linear in theta; a class of models is a list of parameters, and the classes are nested.
+kernel is linear in theta; a class of models is a list of parameters, and the classes are nested. Rewards have a unit of
+their own (money, minutes): learners see [0, 1], people see the unit.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,15 +18,45 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from scipy import stats
 
-from occamrl.errors import HorizonError, ParameterError, require_choice, require_integer, require_number
+from occamrl.errors import (
+    ParameterError,
+    require_choice,
+    require_integers,
+    require_number,
+    require_numbers,
+    require_range,
+)
 from occamrl.problems.mdp import FiniteMDP, read_only
-from occamrl.problems.mixtures import NestedClasses
 from occamrl.protocols import Floats
 
-# ----------------------------------------------------------------------------------------------------
-# Rewards in the field's own unit: money, minutes, customers. Learners see [0, 1], people see the unit.
+_DIGITS = 12  # parameters that agree to this many digits are one hypothesis
+
+
+class NestedClasses(ABC):
+    """A problem that says what each class adds to those before it; ``Ladder.of_problem`` makes the ladder."""
+
+    @abstractmethod
+    def classes(self) -> Sequence[Floats]:
+        """Return the parameters [n, d] that each class adds to those before it; repetitions are dropped."""
+
+    @cached_property
+    def _ordered(self) -> tuple[Floats, list[int]]:
+        added = self.classes()
+        stacked = np.concatenate(added)
+        _, first = np.unique(np.round(stacked, _DIGITS), axis=0, return_index=True)
+        kept, ends = np.sort(first), np.cumsum([len(part) for part in added])
+        return read_only(stacked[kept]), [int(size) for size in np.searchsorted(kept, ends)]
+
+    @property
+    def hypotheses(self) -> Floats:
+        """All parameters [n, d], each once, by the first class that holds them."""
+        return self._ordered[0]
+
+    @property
+    def sizes(self) -> list[int]:
+        """|F_1|, ..., |F_M|."""
+        return self._ordered[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +75,7 @@ class Unit:
     high: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise ParameterError("low, high", got=(self.low, self.high), expected="finite numbers with low < high")
+        require_range("low, high", (self.low, self.high))
 
     @classmethod
     def spanning(cls, name: str, amounts: ArrayLike) -> Unit:
@@ -71,24 +100,26 @@ class Unit:
         return value * self.scale + self.low * steps
 
 
-# ----------------------------------------------------------------------------------------------------
-# Laws of the demand of one day as a shelf of limited size sees them: beyond what it holds, more is not noticed.
+def _stats() -> Any:
+    from scipy import stats  # slow to import
+
+    return stats
 
 
 def seen(law: Callable[[Floats], Floats], shelf: int) -> Floats:
-    """Return P(D = 0), ..., P(D = shelf - 1), P(D >= shelf) from a distribution function."""
+    """Return a day's demand as a shelf sees it: P(D = 0), ..., P(D = shelf - 1), P(D >= shelf), from P(D <= d)."""
     below = law(np.arange(shelf, dtype=np.float64))
     return np.diff(np.concatenate([[0.0], below, [1.0]]))
 
 
 def poisson(mean: float, shelf: int) -> Floats:
     """Return the Poisson law."""
-    return seen(stats.poisson(mean).cdf, shelf)
+    return seen(_stats().poisson(mean).cdf, shelf)
 
 
 def negative_binomial(mean: float, size: float, shelf: int) -> Floats:
     """Return the negative binomial law with variance mean + mean^2/size; size = infinity would be Poisson."""
-    return seen(stats.nbinom(size, size / (size + mean)).cdf, shelf)
+    return seen(_stats().nbinom(size, size / (size + mean)).cdf, shelf)
 
 
 def two_kinds_of_day(quiet: float, busy: float, share: float, shelf: int) -> Floats:
@@ -103,10 +134,6 @@ def on_a_grid(levels: Sequence[int], parts: int, shelf: int) -> Floats:
     laws = np.zeros((len(cuts), shelf + 1))
     laws[:, list(levels)] = (np.diff(cuts, axis=1) - 1) / parts
     return laws
-
-
-# ----------------------------------------------------------------------------------------------------
-# The common form of the practical problems: events that move a known system, and classes of laws of these events.
 
 
 class Entry(NamedTuple):
@@ -144,11 +171,6 @@ class PracticalProblem(NestedClasses):
         """A."""
 
     @property
-    def initial_state(self) -> int:
-        """Where episodes start."""
-        return 0
-
-    @property
     @abstractmethod
     def theta(self) -> Floats:
         """theta* [d]."""
@@ -179,12 +201,12 @@ class PracticalProblem(NestedClasses):
 
     @cached_property
     def unit(self) -> Unit:
-        """What rewards of 0 and 1 are worth."""
+        """What rewards of 0 and 1 are worth: the smallest and the largest amount."""
         return Unit.spanning(self.unit_name, self._columns[-1])
 
     @cached_property
     def mdp(self) -> FiniteMDP:
-        """The problem; a reward is what the move earns, mapped onto [0, 1]."""
+        """The problem; episodes start in state 0, and a reward is what the move earns, mapped onto [0, 1]."""
         s, a, s2, j, weight, amount = self._columns
         shape, pair = self.phi[0].shape, s * self.actions + a
         kernel: Any = sp.csr_array((weight * self.theta[j], (pair, s2)), shape=shape)  # adds up what comes twice
@@ -194,19 +216,27 @@ class PracticalProblem(NestedClasses):
             raise ParameterError("entries", got="two amounts for one move", expected="one per (s, a, s')")
         place = (cell // self.states, cell % self.states)
         reward = sp.csr_array((self.unit.reward(amount[first]), place), shape=shape)
-        return FiniteMDP(transition=kernel, reward=reward, horizon=self.horizon, initial_state=self.initial_state)
-
-
-# ----------------------------------------------------------------------------------------------------
-# What problems about a shelf have in common: orders in steps up to its size, and what a day earns.
+        return FiniteMDP(transition=kernel, reward=reward, horizon=self.horizon)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShelfProblem(PracticalProblem):
-    """Order in steps of ``order_step`` units; what does not fit is not delivered, what is not there is not sold.
+    """Order in the evening for the next morning; what does not fit is not delivered, what is not there is not sold.
 
-    The account of a day is margin times sales, less holding for what is left in the evening, less the fixed cost if
-    something was ordered.
+    A customer who finds the shelf empty is lost, and unseen. The account of a day is margin times sales, less holding
+    for what is left in the evening, less the fixed cost if something was ordered; goods left at the end are taken back
+    at cost, so that the purchase price cancels out. A lost sale costs its margin.
+
+    Parameters
+    ----------
+    shelf : int
+        The largest stock.
+    order_step : int
+        Orders are multiples of this many units.
+    horizon
+        Days of an episode.
+    margin, holding, fixed : numbers
+        Euro per unit sold, per unit and night, per order.
     """
 
     shelf: int
@@ -216,12 +246,10 @@ class ShelfProblem(PracticalProblem):
     fixed: float
 
     def __post_init__(self) -> None:
-        require_integer("shelf", self.shelf, 1)
-        if require_integer("order_step", self.order_step, 1) > self.shelf:
+        require_integers(self, shelf=1, order_step=1, horizon=1)
+        if self.order_step > self.shelf:
             raise ParameterError("order_step", got=self.order_step, expected=f"at most the shelf, {self.shelf}")
-        require_integer("horizon", self.horizon, 1, HorizonError)
-        for name in ("margin", "holding", "fixed"):
-            require_number(name, getattr(self, name), 0.0, np.inf)
+        require_numbers(self, 0.0, np.inf, "margin", "holding", "fixed")
 
     @property
     def actions(self) -> int:
@@ -237,10 +265,6 @@ class ShelfProblem(PracticalProblem):
         return self.margin * (filled - left) - self.holding * left - self.fixed * (order > 0)
 
 
-# ----------------------------------------------------------------------------------------------------
-# A shelf with lost sales: how much to order every evening when only sales are seen, never the demand.
-
-
 DEMANDS = ("poisson", "negative-binomial", "bimodal", "other")
 _MEANS = np.arange(2, 21) / 2.0  # 1, 1.5, ..., 10 units a day
 _SIZES = (0.5, 1.0, 2.0, 4.0, 8.0)  # of the negative binomial: variance mean + mean^2/size
@@ -250,22 +274,14 @@ _PARTS = 8  # the laws of the last class have probabilities k/8
 
 @dataclass(frozen=True, kw_only=True)
 class LostSales(ShelfProblem):
-    """Order in the evening, delivered in the morning; a customer who finds the shelf empty is lost, and unseen.
+    """A shelf of one product; only sales are seen, never the demand.
 
-    The state is the stock in the evening. The account of a day is margin times sales, less holding for what is left in
-    the evening, less the fixed cost if something was ordered; goods left at the end are taken back at cost, so that the
-    purchase price cancels out. A lost sale costs its margin.
+    The state is the stock in the evening.
 
     Parameters
     ----------
-    shelf : int
-        The largest stock; S = shelf + 1. A multiple of 5.
-    order_step : int
-        Orders are multiples of this many units; what does not fit is not delivered.
-    horizon
-        Days of an episode.
-    margin, holding, fixed : numbers
-        Euro per unit sold, per unit and night, per order.
+    shelf, order_step, horizon, margin, holding, fixed
+        As in :class:`ShelfProblem`; S = shelf + 1, and the shelf is a multiple of 5.
     demand : "poisson" | "negative-binomial" | "bimodal" | "other"
         The true law, one for each class.
     """
@@ -335,10 +351,6 @@ class LostSales(ShelfProblem):
         return [cls(shelf=5, horizon=4), cls(shelf=5, horizon=3, order_step=2, fixed=0.5, demand="other")]
 
 
-# ----------------------------------------------------------------------------------------------------
-# A shelf whose demand follows the week: which days differ from which, and how much to order on each.
-
-
 DAYS = 7  # Monday is 0
 _PATTERNS = (  # by class: which of its means each day has
     (0, 0, 0, 0, 0, 0, 0),
@@ -350,10 +362,9 @@ _PATTERNS = (  # by class: which of its means each day has
 
 @dataclass(frozen=True, kw_only=True)
 class WeekdayInventory(ShelfProblem):
-    """Order in the evening for the next morning; demand is Poisson with the mean of the day; what is not there is lost.
+    """A shelf whose demand follows the week: Poisson with the mean of the day.
 
-    The state is (weekday, stock in the morning before the delivery); the account of a day is that of
-    :class:`LostSales`.
+    The state is (weekday, stock in the morning before the delivery).
 
     Parameters
     ----------
@@ -362,7 +373,7 @@ class WeekdayInventory(ShelfProblem):
     levels : tuple of numbers
         The means that hypotheses may have.
     shelf, order_step, horizon, margin, holding, fixed
-        As in :class:`LostSales`.
+        As in :class:`ShelfProblem`.
     """
 
     means: tuple[float, ...] = (6.0,) * DAYS
@@ -434,18 +445,15 @@ class WeekdayInventory(ShelfProblem):
         return [cls(means=(1.0,) * 7, levels=(1.0, 2.0), shelf=2, order_step=1, horizon=4)]
 
 
-# ----------------------------------------------------------------------------------------------------
-# A help desk that may close its door: admission to a queue whose phase - calm, busy, rush - is seen.
-
-
 PHASES = 3
 CLOSED, OPEN = 0, 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueAdmission(PracticalProblem):
-    """Each minute the door is open or closed; at most one thing happens: a customer comes, or one is served.
+    """A help desk that may close its door; its phase - calm, busy, rush - is seen.
 
+    Each minute the door is open or closed; at most one thing happens: a customer comes, or one is served.
     The state is (phase, customers in the house). Phases follow each other in a circle. Who comes while the door is
     closed is sent away and leaves no trace. The account of a minute is ``worth`` for a customer let in, less one minute
     of waiting for everybody in the house: Naor's (1969) terms, with phases.
@@ -479,8 +487,7 @@ class QueueAdmission(PracticalProblem):
     rung_names: ClassVar[tuple[str, ...]] = ("the same in all phases", "arrivals by phase", "services by phase too")
 
     def __post_init__(self) -> None:
-        require_integer("room", self.room, 1)
-        require_integer("horizon", self.horizon, 1, HorizonError)
+        require_integers(self, room=1, horizon=1)
         require_number("worth", self.worth, 0.0, np.inf)
         require_number("change", self.change, 0.0, 1.0)
         for name, levels in (("arrivals", self.arrival_levels), ("services", self.service_levels)):
@@ -551,10 +558,6 @@ class QueueAdmission(PracticalProblem):
         return [cls(room=2, horizon=5)]
 
 
-# ----------------------------------------------------------------------------------------------------
-# A machine that wears out: replace it in time, or wait until it fails.
-
-
 KEEP, REPLACE = 0, 1
 _FIRST = (0.02, 0.05, 0.1, 0.2, 0.3)  # hazards of a new machine
 _SLOPES = (0.005, 0.01, 0.02, 0.03, 0.04)  # by which they grow per month, in the linear class
@@ -594,12 +597,10 @@ class MachineReplacement(PracticalProblem):
     rung_names: ClassVar[tuple[str, ...]] = ("constant", "linear", "monotone")
 
     def __post_init__(self) -> None:
-        require_integer("oldest", self.oldest, 1)
-        if require_integer("stretch", self.stretch, 1) and self.oldest % self.stretch:
+        require_integers(self, oldest=1, stretch=1, horizon=1)
+        if self.oldest % self.stretch:
             raise ParameterError("stretch", got=self.stretch, expected=f"a divisor of oldest = {self.oldest}")
-        require_integer("horizon", self.horizon, 1, HorizonError)
-        for name in ("planned", "failure"):
-            require_number(name, getattr(self, name), 0.0, np.inf, open_low=True)
+        require_numbers(self, 0.0, np.inf, "planned", "failure", open_low=True)
         if len(self.hazard) != self.states:
             raise ParameterError("hazard", got=f"{len(self.hazard)} numbers", expected=self.states)
         for p in self.hazard:
@@ -652,10 +653,6 @@ class MachineReplacement(PracticalProblem):
         return [cls(oldest=2, stretch=1, horizon=6, hazard=(0.1, 0.2, 0.4))]
 
 
-# ----------------------------------------------------------------------------------------------------
-# Selling a stock before it spoils: nested classes of demand curves, and a truth that a small class cannot see.
-
-
 LEVELS = (0.05, 0.3, 0.6, 0.9)  # the probabilities of a sale that curves are made of
 
 
@@ -681,9 +678,7 @@ class Pricing(NestedClasses):
     demand: tuple[float, ...] = (0.9, 0.9, 0.9, 0.9, 0.3, 0.3, 0.05, 0.05)
 
     def __post_init__(self) -> None:
-        require_integer("stock", self.stock, 1)
-        require_integer("prices", self.prices, 1)
-        require_integer("horizon", self.horizon, 1, HorizonError)
+        require_integers(self, stock=1, prices=1, horizon=1)
         if len(self.demand) != self.prices or not set(self.demand) <= set(LEVELS):
             raise ParameterError("demand", got=self.demand, expected=f"{self.prices} numbers out of {LEVELS}")
 

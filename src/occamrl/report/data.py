@@ -1,82 +1,52 @@
-"""What a report reads: the records of an experiment, sorted into groups of cells that differ only in their seed."""
+"""Everything a page or a figure shows, as plain data: computed once here, drawn elsewhere.
+
+Records are sorted into groups of cells that differ only in their seed. The seed is the unit of every statistic: nothing
+inside a run counts as a repetition. Intervals are bootstrap intervals of SciPy: BCa, or the percentile method where BCa
+is degenerate (for instance when all seeds agree). Below :data:`FEWEST` seeds there is no interval: two numbers do not
+tell how a third would fall. With ten seeds a nominal 95 % interval of a mean covers about 90 %; that is a property of
+the bootstrap, not of this code.
+"""
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
-import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import tomli_w
 from scipy import stats
 
 from occamrl.errors import UnknownName
+from occamrl.experiments.records import Records, Status
 from occamrl.protocols import Floats, Ints
-from occamrl.running.storage import parse_json
+from occamrl.running.storage import LARGEST_NUMBER, parse_json
 from occamrl.seeding import Step as Address
 from occamrl.seeding import stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+FEWEST = 3  # seeds for an interval
+CONFIDENCE = 0.95
+POINTS = 200  # of a curve on the page
+CHOICES = ("chosen", "active", "norm_bound")  # in this order the first one a phase has is its decision
+MOST_EPOCHS = 120
+MOST_ROWS = 64
+MOST_SEEDS = 50  # listed one by one
+MOST_LINES = 64
+MOST_BASELINES = 12  # with more agents, differences are against one baseline only
+MOST_PROGRESS = 64  # running cells that are listed
+_RESAMPLES = 999
+_AT_ONCE = 4_000_000  # numbers held while resampling
 
-# ----------------------------------------------------------------------------------------------------
-# What a report reads: the records of an experiment, sorted into groups of cells that differ only in their seed.
-
-
-class Unfinished(Protocol):
-    """What is left of an experiment: of its records and of its status."""
-
-    @property
-    def running(self) -> Collection[Any]:
-        """Cells at work: ids, or a mapping from ids to their progress."""
-
-    @property
-    def missing(self) -> Collection[Any]:
-        """Cells that have not begun."""
-
-    @property
-    def failed(self) -> Sequence[Any]:
-        """Cells that were given up: manifests with a reason, or ids."""
-
-
-class StatusLike(Unfinished, Protocol):
-    """How far an experiment has come. ``occamrl.experiments.records.status`` gives this."""
-
-    @property
-    def done(self) -> Sequence[Any]:
-        """Finished cells."""
-
-
-class RecordsLike(Unfinished, Protocol):
-    """The records of an experiment, as far as a report needs them. ``occamrl.experiments.records.load`` gives these."""
-
-    @property
-    def name(self) -> str:
-        """The experiment's name."""
-
-    @property
-    def spec(self) -> Mapping[str, Any]:
-        """The spec as it was parsed."""
-
-    @property
-    def cells(self) -> Sequence[Mapping[str, Any]]:
-        """The manifests of finished cells."""
-
-    @property
-    def curves(self) -> pa.Table:
-        """cell, problem, agent, seed, episode, regret, cumulative_regret, realised_return."""
-
-    @property
-    def phases(self) -> pa.Table:
-        """cell, problem, agent, seed, phase, epoch, label, episodes, regret, plans, realised_return, facts."""
+Statistic = Callable[..., Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,20 +89,23 @@ def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
+def _key(part: Mapping[str, Any]) -> str:
+    """Return what tells one problem or agent from another."""
+    return _canonical([part["label"], part["parameters"]])
+
+
 def _names(parts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return a distinct name for each distinct (label, parameters): the label, and what differs if two share it."""
-    distinct = {_canonical([part["label"], part["parameters"]]): part for part in parts}
-    by_label: dict[str, list[str]] = {}
-    for key, part in distinct.items():
-        by_label.setdefault(str(part["label"]), []).append(key)
+    by_label: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for part in parts:
+        by_label.setdefault(str(part["label"]), {})[_key(part)] = part["parameters"]
     names = {}
-    for label, keys in by_label.items():
-        settings = [dict(distinct[key]["parameters"]) for key in keys]
-        every = sorted({name for setting in settings for name in setting})
-        differing = [name for name in every if len({_canonical(setting.get(name)) for setting in settings}) > 1]
-        for key, setting in zip(keys, settings, strict=True):
-            told = ", ".join(f"{name}={setting[name]}" for name in differing if name in setting)
-            names[key] = f"{label} ({told})" if told else label
+    for label, settings in by_label.items():
+        every = sorted({name for setting in settings.values() for name in setting})
+        differing = [name for name in every if len({_canonical(each.get(name)) for each in settings.values()}) > 1]
+        for key, setting in settings.items():
+            shown = ", ".join(f"{name}={setting[name]}" for name in differing if name in setting)
+            names[key] = f"{label} ({shown})" if shown else label
     return names
 
 
@@ -144,12 +117,6 @@ def _rows_by_cell(table: pa.Table) -> dict[str, Ints]:
     ids = encoded.dictionary.to_pylist()
     cuts = np.searchsorted(codes[order], np.arange(len(ids) + 1))
     return {name: order[cuts[i] : cuts[i + 1]] for i, name in enumerate(ids)}
-
-
-def _curves(table: pa.Table) -> dict[str, Curve]:
-    episodes = table.column("episode").to_numpy()
-    regret = table.column("cumulative_regret").to_numpy()
-    return {name: Curve(episodes[rows], regret[rows]) for name, rows in _rows_by_cell(table).items()}
 
 
 def _phases(table: pa.Table) -> dict[str, list[dict[str, Any]]]:
@@ -164,51 +131,32 @@ def _phases(table: pa.Table) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def groups(records: RecordsLike) -> list[Group]:
+def groups(records: Records) -> list[Group]:
     """Return the groups of an experiment, in the order in which its cells name problems and agents.
 
     Cells with one label but different parameters are different problems (or agents) and told apart by what differs;
     so are cells of one problem with different numbers of episodes.
     """
-    manifests = list(records.cells)
+    manifests = records.cells
     problems = _names([manifest["problem"] for manifest in manifests])
     agents = _names([manifest["agent"] for manifest in manifests])
     lengths: dict[str, set[int]] = {}
     for manifest in manifests:
-        key = _canonical([manifest["problem"]["label"], manifest["problem"]["parameters"]])
-        lengths.setdefault(key, set()).add(int(manifest["episodes"]))
-    curves, phases = _curves(records.curves), _phases(records.phases)
-    nothing = Curve(np.empty(0, np.int64), np.empty(0))
+        lengths.setdefault(_key(manifest["problem"]), set()).add(int(manifest["episodes"]))
+    episodes, regret = (records.curves.column(name).to_numpy() for name in ("episode", "cumulative_regret"))
+    rows, phases = _rows_by_cell(records.curves), _phases(records.phases)
     members: dict[tuple[str, str], list[Cell]] = {}
     for manifest in manifests:
-        problem, agent = manifest["problem"], manifest["agent"]
-        key = _canonical([problem["label"], problem["parameters"]])
-        name = problems[key]
+        key, cell = _key(manifest["problem"]), str(manifest["cell"])
+        problem = problems[key]
         if len(lengths[key]) > 1:
-            name += f", {int(manifest['episodes']):,} episodes"
-        where = (name, agents[_canonical([agent["label"], agent["parameters"]])])
-        cell = str(manifest["cell"])
-        found = Cell(int(manifest["seed"]), manifest, curves.get(cell, nothing), phases.get(cell, []))
-        members.setdefault(where, []).append(found)
+            problem += f", {int(manifest['episodes']):,} episodes"
+        at = rows.get(cell, np.empty(0, np.int64))
+        found = Cell(int(manifest["seed"]), manifest, Curve(episodes[at], regret[at]), phases.get(cell, []))
+        members.setdefault((problem, agents[_key(manifest["agent"])]), []).append(found)
     return [
         Group(problem, agent, sorted(cells, key=lambda cell: cell.seed)) for (problem, agent), cells in members.items()
     ]
-
-
-# ----------------------------------------------------------------------------------------------------
-# Statistics over seeds: the seed is the unit, and nothing inside a run counts as a repetition.
-#
-# Intervals are bootstrap intervals of SciPy: BCa, or the percentile method where BCa is degenerate (for instance when all
-# seeds agree). Below :data:`FEWEST` seeds there is no interval: two numbers do not tell how a third would fall. With ten
-# seeds a nominal 95 % interval of a mean covers about 90 %; that is a property of the bootstrap, not of this code.
-
-
-FEWEST = 3  # seeds for an interval
-CONFIDENCE = 0.95
-_RESAMPLES = 999
-_AT_ONCE = 4_000_000  # numbers held while resampling
-
-Statistic = Callable[..., Any]
 
 
 class Interval(NamedTuple):
@@ -385,16 +333,9 @@ def slope(episodes: Ints, cumulative_regret: Floats, decades: float = 1.0, point
     return round(float(np.polyfit(x, y, 1)[0]), 9) + 0.0  # a flat curve has slope 0, not a rounding error
 
 
-# ----------------------------------------------------------------------------------------------------
-# Numbers as a page holds them: six significant digits, and None for what is not a number.
-
-
-LARGEST = 1e300
-
-
 def is_number(value: Any) -> bool:
     """Say whether a fact from a record is a number that can be drawn: finite, and no integer beyond all floats."""
-    return type(value) in (int, float) and abs(value) <= LARGEST
+    return type(value) in (int, float) and abs(value) <= LARGEST_NUMBER
 
 
 def plain(value: Any) -> float | int | None:
@@ -405,16 +346,14 @@ def plain(value: Any) -> float | int | None:
     return int(short) if short == int(short) and abs(short) < 1e15 else short
 
 
+def plain_ends(ends: Interval | None) -> list[float | int | None] | None:
+    """Return an interval with six significant digits."""
+    return None if ends is None else plains(ends)
+
+
 def plains(values: Iterable[Any]) -> list[float | int | None]:
     """Return numbers with six significant digits."""
     return [plain(value) for value in values]
-
-
-# ----------------------------------------------------------------------------------------------------
-# What a selector decided, over epochs and seeds: classes, coordinates, norm bounds, and the statistics behind them.
-
-
-CHOICES = ("chosen", "active", "norm_bound")  # in this order the first one a phase has is its decision
 
 
 class LockIn(NamedTuple):
@@ -426,12 +365,12 @@ class LockIn(NamedTuple):
     decision: Any
 
 
-@dataclass(frozen=True)
-class Step:
-    """One decision of one run: the last phase of an epoch that has it."""
+class Step(NamedTuple):
+    """One decision of one run: a phase that has it."""
 
     epoch: int
     episode: int  # the first episode (from 1) of that phase
+    decision: Any
     facts: Mapping[str, Any]
 
 
@@ -454,69 +393,45 @@ def plain_choice(name: str, value: Any) -> Any:
     return int(value) if name == "chosen" else float(value)
 
 
-def _walk(cell: Cell, name: str) -> list[tuple[int, int, Any]]:
-    """Return (epoch, first episode, decision) of every phase that has a decision."""
+def walk(cell: Cell, name: str) -> list[Step]:
+    """Return every phase that has a decision."""
     begin, found = 1, []
     for phase in cell.phases:
         decision = plain_choice(name, phase["facts"].get(name))
         if decision is not None:
-            found.append((int(phase["epoch"]), begin, decision))
+            found.append(Step(int(phase["epoch"]), begin, decision, phase["facts"]))
         begin += int(phase["episodes"])
     return found
 
 
 def lock_in(cell: Cell, name: str) -> LockIn | None:
     """Return the first phase from which the decision no longer changes; None for a run without decisions."""
-    walk = _walk(cell, name)
-    if not walk:
+    steps = walk(cell, name)
+    if not steps:
         return None
-    first = len(walk) - 1
-    while first > 0 and walk[first - 1][2] == walk[-1][2]:
+    first = len(steps) - 1
+    while first > 0 and steps[first - 1].decision == steps[-1].decision:
         first -= 1
-    epoch, episode, decision = walk[first]
-    return LockIn(epoch, episode, changed_last=first > 0 and first == len(walk) - 1, decision=decision)
-
-
-def steps(cell: Cell, name: str) -> dict[int, Step]:
-    """Return the last decision of each epoch, by epoch."""
-    begin, found = 1, {}
-    for phase in cell.phases:
-        epoch = int(phase["epoch"])
-        if plain_choice(name, phase["facts"].get(name)) is not None:
-            found[epoch] = Step(epoch, begin, phase["facts"])
-        begin += int(phase["episodes"])
-    return found
-
-
-# ----------------------------------------------------------------------------------------------------
-# The decisions of a group as tables over epochs: shares of seeds, single seeds, and statistics against thresholds.
-
-
-MOST_EPOCHS = 120
-MOST_ROWS = 64
-MOST_SEEDS = 50  # listed one by one
-MOST_LINES = 64
-
-_EVIDENCE = {"chosen": "statistics", "active": "estimate"}  # the list that is held against the threshold
+    epoch, episode, decision, _ = steps[first]
+    return LockIn(epoch, episode, changed_last=first > 0 and first == len(steps) - 1, decision=decision)
 
 
 def _kept_epochs(walks: Sequence[dict[int, Step]]) -> tuple[list[int], int]:
     """Return the epochs that are shown, and how many there are."""
-    epochs = sorted({epoch for walk in walks for epoch in walk})
+    epochs = sorted({epoch for steps in walks for epoch in steps})
     if len(epochs) <= MOST_EPOCHS:
         return epochs, len(epochs)
     at = np.unique(np.linspace(0, len(epochs) - 1, MOST_EPOCHS).round().astype(int))
     return [epochs[i] for i in at], len(epochs)
 
 
-def _members(decision: Any) -> tuple[int, ...]:
-    return decision if isinstance(decision, tuple) else (decision,)
-
-
 def _shares(table: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """Return, for each class or coordinate and epoch, the share of seeds in which it was chosen or active."""
     columns = [[decision for decision in column if decision is not None] for column in zip(*table, strict=True)]
-    counts = [Counter(row for decision in column for row in _members(decision)) for column in columns]
+    counts = [
+        Counter(row for decision in column for row in (decision if isinstance(decision, tuple) else (decision,)))
+        for column in columns
+    ]
     rows: Counter[int] = sum(counts, Counter())
     kept = sorted(row for row, _ in rows.most_common(MOST_ROWS))
     reached = [len(column) for column in columns]
@@ -530,23 +445,18 @@ def _spread(columns: Sequence[Sequence[float]]) -> dict[str, Any]:
     return {name: [plain(f(column)) if column else None for column in columns] for name, f in ends.items()}
 
 
-def _numbers(value: Any) -> list[float]:
-    if not isinstance(value, list) or not all(is_number(part) for part in value):
-        return []
-    return [float(part) for part in value]
-
-
 def _evidence(kind: str, walks: Sequence[dict[int, Step]], epochs: Sequence[int]) -> dict[str, Any] | None:
     """Return what was held against the threshold: T_m of each class, or the size of each coordinate's estimate."""
-    name = _EVIDENCE.get(kind)
-    if name is None:
+    if kind == "norm_bound":
         return None
+    name = "statistics" if kind == "chosen" else "estimate"
     columns: list[list[list[float]]] = []  # [epoch][seed][line]
     thresholds: list[list[float]] = []
     for epoch in epochs:
-        found = [walk[epoch].facts for walk in walks if epoch in walk]
+        found = [steps[epoch].facts for steps in walks if epoch in steps]
         usable = [facts for facts in found if is_number(facts.get("threshold")) and facts.get(name)]
-        columns.append([_numbers(facts[name]) for facts in usable])
+        lists = [facts[name] if isinstance(facts[name], list) else [] for facts in usable]
+        columns.append([[float(part) for part in each] if all(map(is_number, each)) else [] for each in lists])
         thresholds.append([float(facts["threshold"]) for facts in usable])
     width = max((len(line) for column in columns for line in column), default=0)
     if width == 0:
@@ -588,12 +498,10 @@ def decisions(group: Group) -> dict[str, Any] | None:
     kind = choice_of(group.cells)
     if kind is None:
         return None
-    walks = [steps(cell, kind) for cell in group.cells]
+    walks = [{step.epoch: step for step in walk(cell, kind)} for cell in group.cells]  # the last of each epoch
     epochs, in_all = _kept_epochs(walks)
-    table = [
-        [plain_choice(kind, walk[epoch].facts[kind]) if epoch in walk else None for epoch in epochs] for walk in walks
-    ]
-    starts = [[walk[epoch].episode for walk in walks if epoch in walk] for epoch in epochs]
+    table = [[steps[epoch].decision if epoch in steps else None for epoch in epochs] for steps in walks]
+    starts = [[steps[epoch].episode for steps in walks if epoch in steps] for epoch in epochs]
     found: dict[str, Any] = {
         "kind": kind,
         "epochs": epochs,
@@ -608,13 +516,6 @@ def decisions(group: Group) -> dict[str, Any] | None:
         found["choices"] = [plains(line) for line in found["choices"]]
         return found | _spread([[c for c in column if c is not None] for column in zip(*table, strict=True)])
     return found | _shares(table)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Regret curves over seeds: read off on one grid of episodes, averaged, and given a band.
-
-
-POINTS = 200  # of a curve on the page
 
 
 class MeanCurve(NamedTuple):
@@ -652,70 +553,6 @@ def mean_curve(group: Group, points: int = POINTS) -> MeanCurve | None:
     return MeanCurve(episodes, values.mean(axis=1), band, values.min(axis=1), values.max(axis=1))
 
 
-# ----------------------------------------------------------------------------------------------------
-# Writing a parsed spec back as TOML, so that a page carries the file to run it again.
-
-
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-
-
-def _text(value: str) -> str:
-    # JSON's escapes are TOML's, except that JSON leaves DEL as it is and writes others as surrogate pairs.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else _text(name)
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return str(value) if math.isfinite(value) else str(value).replace("infinity", "inf")
-    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-        return value.isoformat()
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_value(part) for part in value) + "]"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(str(name))} = {_value(part)}" for name, part in value.items()) + "}"
-    return _text(str(value))
-
-
-def _is_tables(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(part, Mapping) for part in value)
-
-
-def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
-    """Return a table: its plain values first, then its tables, then its arrays of tables."""
-    lines = [
-        f"{_key(name)} = {_value(value)}"
-        for name, value in table.items()
-        if value is not None and not isinstance(value, Mapping) and not _is_tables(value)
-    ]
-    for name, value in table.items():
-        heading = ".".join(_key(part) for part in (*path, name))
-        if isinstance(value, Mapping):
-            lines += ["", f"[{heading}]", *_lines(value, (*path, name))]
-        elif _is_tables(value):
-            for part in value:
-                lines += ["", f"[[{heading}]]", *_lines(part, (*path, name))]
-    return lines
-
-
-def dumps(table: Mapping[str, Any]) -> str:
-    """Return TOML that parses to ``table``; entries that are None, which TOML cannot say, are left out."""
-    return "\n".join(_lines(table, ())).strip("\n") + "\n"
-
-
-# ----------------------------------------------------------------------------------------------------
-# Everything a page or a figure shows, as plain data: computed once here, drawn elsewhere.
-
-
 class Memory:
     """What was computed for the last report: a cell never changes, so a group of the same cells gives the same."""
 
@@ -736,14 +573,6 @@ class Memory:
     def turn(self) -> None:
         """Forget what the report that ends here did not use."""
         self._last, self._now = self._now, {}
-
-
-MOST_BASELINES = 12  # with more agents, differences are against one baseline only
-MOST_PROGRESS = 64  # running cells that are listed
-
-
-def _ends(ends: Interval | None) -> list[float | int | None] | None:
-    return None if ends is None else plains(ends)
 
 
 def _curve(group: Group) -> dict[str, Any] | None:
@@ -785,12 +614,12 @@ def _of_seeds(members: Sequence[Group]) -> list[dict[str, Any]]:
         {
             "regret": {
                 "mean": plain(regret.mean),
-                "interval": _ends(regret.mean_interval),
+                "interval": plain_ends(regret.mean_interval),
                 "median": plain(regret.median),
                 "iqm": plain(regret.iqm),
-                "iqm_interval": _ends(regret.iqm_interval),
+                "iqm_interval": plain_ends(regret.iqm_interval),
             },
-            "slope": {"seeds": row.size, "mean": plain(row.mean()), "interval": _ends(ends)} if row.size else None,
+            "slope": {"seeds": row.size, "mean": plain(row.mean()), "interval": plain_ends(ends)} if row.size else None,
         }
         for regret, row, ends in zip(regrets, slopes, intervals(slopes, np.mean, problem, "slope"), strict=True)
     ]
@@ -802,7 +631,7 @@ def _row(agent: int, baseline: int, found: Difference) -> dict[str, Any]:
         "baseline": baseline,
         "pairs": found.pairs,
         "mean": plain(found.mean),
-        "interval": _ends(found.interval),
+        "interval": plain_ends(found.interval),
         "median": plain(found.median),
         "less": found.less,
         "more": found.more,
@@ -839,48 +668,43 @@ def _problem(name: str, members: Mapping[int, Group], baseline: int, memory: Mem
     }
 
 
-def _cell_id(cell: Any) -> str:
-    return str(cell.get("cell", "")) if isinstance(cell, Mapping) else str(cell)
-
-
-def _failure(cell: Any) -> dict[str, str]:
-    about: Mapping[str, Any] = cell if isinstance(cell, Mapping) else {}
-    parts = [str(about[part]["label"]) for part in ("problem", "agent") if isinstance(about.get(part), Mapping)]
-    parts += [f"seed {about['seed']}"] if "seed" in about else []
-    return {"cell": _cell_id(cell), "who": ", ".join(parts), "reason": str(about.get("reason") or "not stated")}
-
-
 def _variants(manifests: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
     """Return every fact of the manifests' ``name`` with the values it took and in how many cells."""
-    counts: dict[str, dict[str, int]] = {}
+    counts: dict[str, Counter[str]] = {}
     for manifest in manifests:
-        for key, value in dict(manifest.get(name) or {}).items():
-            text = value if isinstance(value, str) else json.dumps(value, default=str)
-            values = counts.setdefault(str(key), {})
-            values[text] = values.get(text, 0) + 1
+        for key, value in manifest[name].items():
+            counts.setdefault(key, Counter())[str(value)] += 1
     return [{"name": key, "values": [[text, n] for text, n in values.items()]} for key, values in counts.items()]
 
 
-_PROGRESS = ("episodes", "total", "regret", "rate")
+def _without_none(value: Any) -> Any:
+    """Return a table without what is None, which TOML cannot say."""
+    if isinstance(value, Mapping):
+        return {name: _without_none(part) for name, part in value.items() if part is not None}
+    return [_without_none(part) for part in value if part is not None] if isinstance(value, list) else value
 
 
-def standing(done: int, now: Unfinished) -> dict[str, Any]:
+def standing(done: int, now: Records | Status) -> dict[str, Any]:
     """Return how far an experiment has come, with the progress of running cells and the reasons of failed ones."""
-    counts = {name: len(getattr(now, name)) for name in ("running", "missing", "failed")}
-    running = now.running if isinstance(now.running, Mapping) else {}
-    return {
-        "done": done,
-        **counts,
-        "total": done + sum(counts.values()),
-        "failures": [_failure(cell) for cell in now.failed],
-        "progress": [
-            {"cell": str(cell), **{name: plain(about.get(name)) for name in _PROGRESS}}
-            for cell, about in running.items()
-        ][:MOST_PROGRESS],
-    }
+    counts = {"running": len(now.running), "missing": len(now.missing), "failed": len(now.failed)}
+    failures = [
+        {
+            "cell": each["cell"],
+            "who": f"{each['problem']['label']}, {each['agent']['label']}, seed {each['seed']}",
+            "reason": str(each.get("reason") or "not stated"),
+        }
+        for each in now.failed
+    ]
+    shown = ("episodes", "total", "regret", "rate")
+    progress = [
+        {"cell": cell, **{name: plain(about[name]) for name in shown}}
+        for cell, about in list(now.running.items())[:MOST_PROGRESS]
+    ]
+    total = done + sum(counts.values())
+    return {"done": done, **counts, "total": total, "failures": failures, "progress": progress}
 
 
-def build(records: RecordsLike, baseline: str | None = None, memory: Memory | None = None) -> dict[str, Any]:
+def build(records: Records, baseline: str | None = None, memory: Memory | None = None) -> dict[str, Any]:
     """Return the data of a report.
 
     Parameters
@@ -914,7 +738,7 @@ def build(records: RecordsLike, baseline: str | None = None, memory: Memory | No
         "agents": agents,
         "baseline": against,
         "problems": shown,
-        "spec": dumps(records.spec),
+        "spec": tomli_w.dumps(_without_none(records.spec)),
         "versions": _variants(records.cells, "versions"),
         "machine": _variants(records.cells, "machine"),
     }

@@ -1,4 +1,9 @@
-"""Figures of regret, readable in print and by colour-blind people (colours of Okabe and Ito, plus line styles)."""
+"""Figures of regret, readable in print and by colour-blind people (colours of Okabe and Ito, plus line styles).
+
+:func:`compare` draws results of runs. :func:`write_figures` writes every plot of a report's page for a paper: PDF, SVG
+and PNG at the width of a column, from the same data as the page. Fonts are embedded as outlines a printer accepts (Type
+42), files carry no date, and equal data give equal files.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +24,6 @@ from occamrl.running.storage import make_folder, write_whole
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-# ----------------------------------------------------------------------------------------------------
-# Figures of regret, readable in print and by colour-blind people (colours of Okabe and Ito, plus line styles).
-
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 1)))
@@ -54,12 +54,6 @@ def compare(panels: Mapping[str, Mapping[str, Sequence[Result]]], *, logarithmic
             axes.set_yscale("symlog", linthresh=1.0)
         axes.legend(frameon=False, fontsize="small")
     return figure
-
-
-# ----------------------------------------------------------------------------------------------------
-# Every plot of the page for a paper: PDF, SVG and PNG at the width of a column, from the same data as the page.
-#
-# Fonts are embedded as outlines a printer accepts (Type 42), files carry no date, and equal data give equal files.
 
 
 FORMATS = ("pdf", "svg", "png")

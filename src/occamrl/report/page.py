@@ -16,8 +16,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from occamrl.experiments import records as runs_records
-from occamrl.report.data import RecordsLike, StatusLike, build
+from occamrl.experiments.records import Records, load
+from occamrl.report.data import build
 from occamrl.running.storage import make_folder, write_whole
 
 SCRIPTS = ("dom.js", "chart.js", "heat.js", "regret.js", "decisions.js", "evidence.js", "main.js")
@@ -105,17 +105,7 @@ def render(model: Mapping[str, Any], *, refresh: float | None = None, tag: str =
     )
 
 
-def load(folder: Path) -> RecordsLike:
-    """Return the records of an experiment's folder."""
-    return runs_records.load(folder)
-
-
-def status(folder: Path) -> StatusLike:
-    """Return how far the experiment in a folder has come, without its tables."""
-    return runs_records.status(folder)
-
-
-def write_page(records: RecordsLike, out: Path, *, figures: Path | None = None, baseline: str | None = None) -> Path:
+def write_page(records: Records, out: Path, *, figures: Path | None = None, baseline: str | None = None) -> Path:
     """Write the page of some records, whole or not at all, and their figures into a folder if one is given."""
     model = build(records, baseline)
     make_folder(out.parent)

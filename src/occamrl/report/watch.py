@@ -21,23 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from occamrl.errors import OccamRLError, ParameterError
+from occamrl.experiments.records import SCHEMAS, Records, Status, load, status
 from occamrl.report import page
-from occamrl.report.data import Memory, RecordsLike, StatusLike, build, standing
+from occamrl.report.data import Memory, build, standing
 
 REFRESH = 2.0  # seconds between two looks of the page
-
-_EMPTY: dict[str, Any] = {
-    "format": 1,
-    "confidence": 0.95,
-    "fewest": 3,
-    "status": {"done": 0, "running": 0, "missing": 0, "failed": 0, "total": 0, "failures": [], "progress": []},
-    "agents": [],
-    "baseline": 0,
-    "problems": [],
-    "spec": "",
-    "versions": [],
-    "machine": [],
-}
 
 
 def _fingerprint(folder: Path) -> str:
@@ -59,8 +47,8 @@ class Source:
     def __init__(
         self,
         folder: Path,
-        load: Callable[[Path], RecordsLike] = page.load,
-        status: Callable[[Path], StatusLike] = page.status,
+        load: Callable[[Path], Records] = load,
+        status: Callable[[Path], Status] = status,
     ) -> None:
         self._folder = folder
         self._load, self._status = load, status
@@ -69,7 +57,8 @@ class Source:
         self._seen = ""
         self._not_before = -math.inf
         self._tag = ""
-        self._model: dict[str, Any] = {"name": folder.resolve().name, **_EMPTY}
+        tables = [schema.empty_table() for schema in SCHEMAS.values()]
+        self._model = build(Records(folder, folder.resolve().name, {}, [], [], {}, [], *tables))
 
     def current(self) -> tuple[str, dict[str, Any]]:
         """Return a tag that changes with the data, and the data."""
@@ -195,7 +184,7 @@ def serve(folder: Path, port: int = 0, open_browser: bool = True, say: Callable[
     say : callable
         Is given the address.
     """
-    page.status(folder)  # a folder that holds no experiment is told now, not on the page
+    status(folder)  # a folder that holds no experiment is told now, not on the page
     try:
         made = Server(Source(folder), port)
     except OSError as error:

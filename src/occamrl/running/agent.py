@@ -10,15 +10,14 @@ import numpy as np
 
 from occamrl import protocols as contracts
 from occamrl import seeding
-from occamrl._core.loop import open_episode
 from occamrl.envs.spaces import Digits, Discretiser, Range
 from occamrl.envs.wrapper import FiniteEnvironment, require_finite
-from occamrl.errors import EnvironmentFault, Interrupted, OccamRLError, ParameterError
+from occamrl.errors import CheckpointError, EnvironmentFault, Interrupted, OccamRLError, ParameterError
 from occamrl.protocols import Ints
-from occamrl.running.environments import Session
-from occamrl.running.result import Learned
-from occamrl.running.run import learn
-from occamrl.running.storage import load_learned, save_learned
+from occamrl.running.environments import EnvironmentSource
+from occamrl.running.result import EnvironmentInfo, Result
+from occamrl.running.run import KEEP_ALL, Run, learn
+from occamrl.running.storage import load, save
 
 
 class Agent:
@@ -37,7 +36,7 @@ class Agent:
     def __init__(self, algorithm: contracts.Agent, env: Any = None, *, seed: int = 0, **about: Any) -> None:
         self.algorithm = algorithm
         self.seed = seed
-        self.result: Learned | None = None  # of everything learned so far
+        self.result: Result | None = None  # of everything learned so far
         self._about = about
         self._environment: FiniteEnvironment | None = None
         self._policies: dict[int, Ints] = {}
@@ -48,9 +47,9 @@ class Agent:
         """Take another environment of the same kind, or the first."""
         about = dict(self._about)
         if self.result is not None and not isinstance(env, FiniteEnvironment) and "known" not in about:
-            place = self.result.place
-            about.update(known=place.known, reward_range=tuple(place.rewards))
-            for name, codec in (("discretiser", place.observation), ("action_discretiser", place.action)):
+            info = self._info()
+            about.update(known=self.result.known, reward_range=tuple(info.rewards))
+            for name, codec in (("discretiser", info.observation), ("action_discretiser", info.action)):
                 if isinstance(codec, Discretiser):
                     about.setdefault(name, codec)
         self._environment = require_finite(env, **about)
@@ -72,7 +71,7 @@ class Agent:
         try:
             self.result = learn(self.algorithm, self._environment, episodes=episodes, **start, **options)
         except (EnvironmentFault, Interrupted) as error:
-            if isinstance(error.result, Learned):
+            if isinstance(error.result, Result):
                 self.result = error.result
             raise
         return self
@@ -87,8 +86,7 @@ class Agent:
         with a recurrent policy. Arrays of observations (one row per environment) give arrays. Policies here are
         deterministic; ``deterministic`` is accepted for the sake of the convention.
         """
-        place = self._learned().place
-        if _is_batch(place.observation, observation):
+        if _is_batch(self._info().observation, observation):
             rows = list(observation)
             states = [None] * len(rows) if state is None else list(state)
             starts = np.broadcast_to(False if episode_start is None else episode_start, (len(rows),))
@@ -100,36 +98,42 @@ class Agent:
         return self._predict(observation, None if episode_start is not None and np.all(episode_start) else state)
 
     def _predict(self, observation: Any, state: Any) -> tuple[Any, Any]:
-        place = self._learned().place
-        s = place.observation.encode(observation)
+        info, known = self._info(), self._result().known
+        s = info.observation.encode(observation)
         h, start = (0, s) if state is None else _carried(state)
-        if not 0 <= h < place.known.horizon or not 0 <= start < place.known.states:
-            expected = f"None, or what predict returned, for one of the {place.known.horizon} steps of an episode"
+        if not 0 <= h < known.horizon or not 0 <= start < known.states:
+            expected = f"None, or what predict returned, for one of the {known.horizon} steps of an episode"
             raise ParameterError("state", got=state, expected=expected)
-        return place.action.decode(int(self.policy(start)[h, s])), np.array([h + 1, start])
+        return info.action.decode(int(self.policy(start)[h, s])), np.array([h + 1, start])
 
     def policy(self, start: int) -> Ints:
         """Return the actions [H, S] of an episode that begins in state ``start``."""
         if start not in self._policies:
-            learned = self._learned()
-            walk, known = learned.walk.fork(), learned.place.known
-            walk.reserve(1)
+            result = self._result()
+            player, known = result.walk.fork().player, result.known
+            player.reserve(1)
             actions = np.zeros((known.horizon, known.states), dtype=np.int64)
-            key = seeding.key(learned.seed, "agent")
-            open_episode(walk.model, walk.state, start, key, learned.total_episodes, actions)
+            player.open(start, seeding.key(result.seed, "agent"), result.total_episodes, actions)
             self._policies[start] = actions
         return self._policies[start]
 
-    def _learned(self) -> Learned:
+    def _result(self) -> Result:
+        """Return what was learned so far, which may be nothing."""
         if self.result is None:
             if self._environment is None:
                 raise OccamRLError("nothing learned and no environment: give one to Agent or set_env")
-            self.result = Session(self.algorithm, self._environment, self.seed).result()
+            source = EnvironmentSource(self._environment, allow_truncation=False, replay=False)
+            self.result = Run(self.algorithm, source, self.seed, keep_all_until=KEEP_ALL).result()
         return self.result
+
+    def _info(self) -> EnvironmentInfo:
+        info = self._result().environment
+        assert info is not None  # noqa: S101  # an agent has results of learn only
+        return info
 
     def save(self, path: str | Path) -> None:
         """Write the algorithm and all it has learned to one file, without pickle."""
-        save_learned(self._learned(), path)
+        save(self._result(), path)
 
     @classmethod
     def load(
@@ -140,9 +144,11 @@ class Agent:
         A file that is truncated, changed or holds pickled objects is refused by its name; nothing in it is executed.
         ``algorithm`` is needed only for one with parameters that no file can hold, and must be the same.
         """
-        learned = load_learned(path, algorithm)
-        made = cls(learned.agent, seed=learned.seed, **about)
-        made.result = learned
+        result = load(path, algorithm)
+        if result.environment is None:
+            raise CheckpointError(str(path), got="a run in the simulator", expected="a file that an Agent saved")
+        made = cls(result.agent, seed=result.seed, **about)
+        made.result = result
         if env is not None:
             made.set_env(env)
         return made

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from occamrl.errors import OccamRLError
 
 if TYPE_CHECKING:
-    from occamrl.running.result import Learned
+    from occamrl.running.result import Result
 
 
 class EpisodeReport(NamedTuple):
@@ -39,7 +39,7 @@ class Callback:
     def on_episode(self, report: EpisodeReport) -> bool | None:
         """Take note of an episode; return False to stop."""
 
-    def on_end(self, result: Learned) -> None:
+    def on_end(self, result: Result) -> None:
         """Learning is over, finished or stopped."""
 
 
@@ -66,7 +66,7 @@ class Callbacks:
         answers = [each.on_episode(report) if hasattr(each, "on_episode") else each(report) for each in self.all]
         return not any(answer is False for answer in answers)
 
-    def end(self, result: Learned) -> None:
+    def end(self, result: Result) -> None:
         """Tell all that learning is over."""
         for each in self.all:
             if hasattr(each, "on_end"):
@@ -119,7 +119,7 @@ class TensorBoard(_Scalars):
         for name, value in scalars.items():
             self.writer.add_scalar(f"occamrl/{name}", value, episode)
 
-    def on_end(self, result: Learned) -> None:
+    def on_end(self, result: Result) -> None:
         """Close the event file."""
         self.writer.add_text("occamrl/result", repr(result))
         self.writer.close()
@@ -143,7 +143,7 @@ class MLflow(_Scalars):
         """Log metrics."""
         self.mlflow.log_metrics(dict(scalars), step=episode)
 
-    def on_end(self, result: Learned) -> None:
+    def on_end(self, result: Result) -> None:
         """End the run, if it was begun here."""
         if self._own:
             self.mlflow.end_run()
@@ -164,7 +164,7 @@ class WeightsAndBiases(_Scalars):
         """Log a step."""
         self.run.log(dict(scalars), step=episode)
 
-    def on_end(self, result: Learned) -> None:
+    def on_end(self, result: Result) -> None:
         """Finish the run."""
         self.run.finish()
 

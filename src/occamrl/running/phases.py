@@ -1,7 +1,9 @@
-"""Walking through an agent's phases: who plays now, for how many more episodes, and what came of it.
+"""What a run keeps between episodes: the phase that its agent is in, and a record of every episode.
 
-A plain learner is an agent with one endless phase. The fused loop and the step-by-step interaction share this walk, so
-that a selector behaves alike in both.
+A selector hands out phases; a learner by itself is an agent with one endless phase. :class:`PhaseWalk` says who plays
+now and for how many more episodes. :class:`Recorder` keeps all episodes at first, then log-spaced ones, with exact
+totals throughout. Which episodes are kept is a fixed sequence that does not depend on how long a run will be or how it
+is cut into pieces, so a run continued later has the same curve as one that was never interrupted.
 """
 
 from __future__ import annotations
@@ -12,16 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from occamrl._core.rows import RowTable, require_sound
+from occamrl._core.arena import same_layout
 from occamrl.errors import CheckpointError, ContractError, ParameterError
-from occamrl.protocols import Agent, Floats, Ints, Known, Learner, Phase, PhaseOutcome, Selector
-
-# ----------------------------------------------------------------------------------------------------
-# What is kept of every episode: all of them at first, then log-spaced ones, with exact totals throughout.
-#
-# Which episodes are kept is a fixed sequence that does not depend on how long a run will be or how it is cut into
-# pieces, so a run continued later has the same curve as one that was never interrupted.
-
+from occamrl.protocols import Agent, EpisodeLearner, Floats, Ints, Known, Learner, Phase, PhaseOutcome, Selector
+from occamrl.running.players import PlainPlayer, player
 
 KEEP_ALL_UNTIL = 1_000_000
 POINTS_PER_DECADE = 1_000
@@ -67,23 +63,16 @@ class Recorder:
         self.total_return = running_total(self.total_return, returns)
         self._last = (float(regret[-1]), float(returns[-1]))
         kept = kept_episodes(first, self.episodes, self.keep_all_until)
-        self._grow(self._kept + kept.size)
-        into = slice(self._kept, self._kept + kept.size)
+        size = self._kept + kept.size
+        if size > self._numbers.size:  # make room, doubling, so that many short chunks cost no more than a few long
+            more = max(size, 2 * self._numbers.size) - self._kept
+            self._numbers = np.append(self._numbers[: self._kept], np.zeros(more, dtype=np.int64))
+            self._curves = np.append(self._curves[:, : self._kept], np.zeros((3, more)), axis=1)
+        into = slice(self._kept, size)
         self._numbers[into] = kept
         for row, curve in enumerate((regret, cumulative, returns)):
             self._curves[row, into] = curve[kept - first]
-        self._kept += kept.size
-
-    def _grow(self, size: int) -> None:
-        """Make room, doubling, so that many short chunks cost no more than a few long ones."""
-        if size > self._numbers.size:
-            capacity = max(size, 2 * self._numbers.size)
-            numbers, curves = np.zeros(capacity, dtype=np.int64), np.zeros((3, capacity))
-            numbers[: self._kept], curves[:, : self._kept] = (
-                self._numbers[: self._kept],
-                self._curves[:, : self._kept],
-            )
-            self._numbers, self._curves = numbers, curves
+        self._kept = size
 
     def curves(self) -> tuple[Ints, Floats, Floats, Floats]:
         """Return (episode numbers, regret, cumulative regret, realised returns), ending with the last episode."""
@@ -113,23 +102,14 @@ class Recorder:
         if not (sound and numbers.ndim == 1 and tree["episodes"] >= int(numbers[-1] if numbers.size else 0)):
             raise CheckpointError("recorder", got="curves that do not fit together", expected="a recorder's arrays")
         made = cls(tree["keep_all_until"])
-        made.episodes, made.total_regret, made.total_return = (
-            tree["episodes"],
-            tree["total_regret"],
-            tree["total_return"],
-        )
-        made._last = (tree["last"][0], tree["last"][1])
-        made._numbers, made._curves = tree["numbers"], tree["curves"]
-        made._kept = made._numbers.size
+        made.episodes, made._last = tree["episodes"], (tree["last"][0], tree["last"][1])
+        made.total_regret, made.total_return = tree["total_regret"], tree["total_return"]
+        made._numbers, made._curves, made._kept = numbers, curves, numbers.size
         return made
 
     def fork(self) -> Recorder:
         """Return an independent copy."""
         return Recorder.from_tree(self.to_tree())
-
-
-# ----------------------------------------------------------------------------------------------------
-# Walking through an agent's phases: who plays now, for how many more episodes, and what came of it.
 
 
 _MEASURED: dict[str, Any] = {"episodes": 0, "regret": 0.0, "plans": 0, "realised_return": 0.0}
@@ -138,7 +118,7 @@ _MEASURED: dict[str, Any] = {"episodes": 0, "regret": 0.0, "plans": 0, "realised
 class _Alone(Selector):
     """A learner that plays by itself."""
 
-    def __init__(self, learner: Learner) -> None:
+    def __init__(self, learner: Learner | EpisodeLearner) -> None:
         self.learner = learner
 
     def start(self, known: Known) -> dict[str, Any]:
@@ -187,7 +167,7 @@ def as_selector(agent: Agent) -> Selector:
         raise ParameterError("agent", got=f"the class {agent.__name__}", expected="an instance of it")
     if isinstance(agent, Selector):
         return agent
-    if isinstance(agent, Learner):
+    if isinstance(agent, (Learner, EpisodeLearner)):
         return _Alone(agent)
     raise ParameterError("agent", got=type(agent).__name__, expected="a learner or a selector")
 
@@ -219,29 +199,23 @@ class PhaseWalk:
 
     def _take(self, phase: Phase) -> None:
         self.phase = phase
-        self.state = phase.state
-        self.model = phase.learner.model(self.known)
+        self.player = player(phase.learner, self.known, phase.state)
         self.played = 0
         self.plans = 0
         self.returned = 0.0
+
+    @property
+    def state(self) -> Any:
+        """The state of the learner in play."""
+        return self.player.state
 
     @property
     def remaining(self) -> int | None:
         """Episodes left in this phase; None when it is endless."""
         return None if self.phase.episodes is None else self.phase.episodes - self.played
 
-    def reserve(self, episodes: int) -> None:
-        """Make room in the learner's state for that many episodes."""
-        self.state = self.phase.learner.reserve(self.state, episodes)
-
     def advance(self, plans: int, returns: Floats, regret: Floats) -> None:
         """Take note of episodes played in this phase, and enter the next phase when it is over."""
-        self.note(plans, returns, regret)
-        if self.remaining == 0:
-            self.turn()
-
-    def note(self, plans: int, returns: Floats, regret: Floats) -> None:
-        """Take note of episodes played in this phase."""
         row = self.rows[-1]
         row["episodes"] += returns.size
         row["plans"] += plans
@@ -250,12 +224,10 @@ class PhaseWalk:
         self.played += returns.size
         self.plans += plans
         self.returned = running_total(self.returned, returns)
-
-    def turn(self) -> None:
-        """Finish the phase, which is over, and enter the next."""
-        outcome = PhaseOutcome(self.played, self.plans, self.returned, self.state)
-        self.selector.finish_phase(self.known, self.memory, self.phase, outcome)
-        self._enter()
+        if self.remaining == 0:
+            outcome = PhaseOutcome(self.played, self.plans, self.returned, self.state)
+            self.selector.finish_phase(self.known, self.memory, self.phase, outcome)
+            self._enter()
 
     def fork(self) -> PhaseWalk:
         """Return an independent copy: what is played on it leaves this one as it is."""
@@ -284,14 +256,29 @@ class PhaseWalk:
             if type(tree[name]) is not int or not 0 <= tree[name] <= limit:
                 raise CheckpointError(name, got=tree[name], expected=f"an integer from 0 to {limit}")
         walk.played, walk.plans, walk.returned = tree["played"], tree["plans"], float(tree["returned"])
-        walk.state = _overwrite(walk.state, tree["state"])
+        plain_learner = isinstance(walk.player, PlainPlayer)
+        if plain_learner:
+            walk.player.state = _replace(walk.state, tree["state"])
+        else:
+            grow = getattr(phase.learner, "grown_like", None)  # of learners whose states grow
+            fresh = walk.state if grow is None else grow(walk.state, tree["state"])
+            walk.player.state = _overwrite(fresh, tree["state"])
         return walk
+
+
+def _replace(state: Any, saved: Any) -> Any:
+    """Return the saved state of a learner in plain NumPy: in its own dict, which the selector's memory may share."""
+    if isinstance(state, dict) and isinstance(saved, dict):
+        state.clear()
+        state.update(saved)
+        return state
+    return saved
 
 
 def _overwrite(state: Any, saved: Any, path: str = "state") -> Any:
     """Return ``saved``, in the arrays of ``state``, which the selector's memory may share.
 
-    Compiled code trusts sizes, so a saved state must have those of a fresh one. Only a table of rows may have grown.
+    Compiled code trusts sizes, so a saved state must have those of a fresh one, and an arena its layout.
     """
     if type(state) is not type(saved):
         raise CheckpointError(path, got=type(saved).__name__, expected=type(state).__name__)
@@ -301,8 +288,7 @@ def _overwrite(state: Any, saved: Any, path: str = "state") -> Any:
             raise CheckpointError(path, got=got, expected=expected)
         state[...] = saved
         return state
-    if isinstance(state, RowTable):
-        require_sound(saved, path)
-        return saved
+    if state._fields == ("floats", "ints") and not same_layout(state, saved):
+        raise CheckpointError(path, got="fields of another layout", expected="those of a fresh state")
     pairs = zip(state._fields, state, saved, strict=True)
     return type(saved)(*(_overwrite(ours, theirs, f"{path}.{name}") for name, ours, theirs in pairs))

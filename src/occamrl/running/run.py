@@ -1,7 +1,8 @@
-"""``run``: play an agent on a problem and account for every episode.
+"""Playing: one driver for ``run``, for ``learn`` and for the cells of an experiment.
 
-The compiled loop plays chunks of episodes; between chunks there is time for progress, for Ctrl-C, and for selectors to
-change the phase. Chunks change nothing: random numbers belong to episodes, sums run in order.
+The driver takes episodes from a source - the compiled simulator or a Gymnasium environment - in chunks of about a tenth
+of a second. Between chunks there is time for progress, Ctrl-C, checkpoints and callbacks, and selectors change the
+phase. Chunks change nothing: random numbers belong to episodes, sums run in order.
 """
 
 from __future__ import annotations
@@ -17,26 +18,35 @@ from typing import Any, TextIO
 
 import gymnasium as gym
 import numpy as np
+from numba.core import event
 
 from occamrl import seeding
-from occamrl._core.loop import play
 from occamrl.envs.spaces import Discretiser
 from occamrl.envs.wrapper import FiniteEnvironment, require_finite
 from occamrl.errors import EnvironmentFault, Interrupted, ParameterError, require_integer
 from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import Agent, Known, Problem
+from occamrl.protocols import Agent, Known, Phase, Problem
 from occamrl.running.callbacks import Callbacks, EpisodeReport
-from occamrl.running.environments import Episode, Session
+from occamrl.running.environments import EnvironmentSource, Played
 from occamrl.running.phases import KEEP_ALL_UNTIL, PhaseWalk, Recorder
-from occamrl.running.result import Learned, Result
-from occamrl.running.storage import fingerprint, load_learned, require_continues, save_learned
+from occamrl.running.players import PlainPlayer
+from occamrl.running.result import Result
+from occamrl.running.storage import fingerprint, load, save
 
-# ----------------------------------------------------------------------------------------------------
-# Ctrl-C as a flag: a run stops at the next place where nothing is half done.
+_COMPILING: Any = event  # Numba has no types
+
+CHUNK_SECONDS = 0.1
+LARGEST_CHUNK = 2**16
+KEEP_ALL = 2**62  # the curves of real environments are never so long that they would have to be thinned
+
+FIRST_AFTER = 1.0  # seconds: short jobs stay silent
+PLAIN_EVERY = 10.0
+TERMINAL_EVERY = 0.2
+LEAST_SHARE = 20.0  # playing takes at least so many times as long as writing checkpoints
 
 
 @contextmanager
-def ctrl_c(*, may_raise: Callable[[], bool] | None = None) -> Iterator[threading.Event]:
+def ctrl_c(may_raise: Callable[[], bool]) -> Iterator[threading.Event]:
     """Turn Ctrl-C into a flag while a run is in progress (in the main thread, the only one that gets signals).
 
     A second Ctrl-C raises KeyboardInterrupt at once, if ``may_raise`` says so: for other people's code, which may hang.
@@ -47,7 +57,7 @@ def ctrl_c(*, may_raise: Callable[[], bool] | None = None) -> Iterator[threading
         return
 
     def press(*_: object) -> None:
-        if pressed.is_set() and may_raise is not None and may_raise():
+        if pressed.is_set() and may_raise():
             raise KeyboardInterrupt
         pressed.set()
 
@@ -59,219 +69,248 @@ def ctrl_c(*, may_raise: Callable[[], bool] | None = None) -> Iterator[threading
         signal.signal(signal.SIGINT, before)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Progress of a long job: one line that renews itself on a terminal, plain lines elsewhere.
-
-
-FIRST_AFTER = 1.0  # seconds: short jobs stay silent
-PLAIN_EVERY = 10.0
-TERMINAL_EVERY = 0.2
-
-
 class Progress:
-    """Tells how far a run is. ``show`` None: only jobs that take longer than a second say anything."""
+    """Tells how far a job is: one line that renews itself on a terminal, plain lines elsewhere.
+
+    ``show`` None: only jobs that take longer than a second say anything. Compilation is told as such and counts in no
+    rate; neither does the first piece, which may load compiled code.
+    """
 
     def __init__(
         self, label: str, total: int, show: bool | None, stream: TextIO | None = None, measure: str = "regret"
     ) -> None:
-        self.label = label
-        self.total = total
-        self.show = show
-        self.measure = measure
+        self.label, self.total, self.show, self.measure = label, total, show, measure
         self.stream = stream if stream is not None else sys.stderr
+        self.terminal = self.stream.isatty()
         self.began = time.perf_counter()
         self.due = self.began + (0.0 if show else FIRST_AFTER)
-        self.terminal = self.stream.isatty()
-        self.base: int | None = None
-        self.said = False
+        self.rate = 0.0  # episodes per second
+        self._base: int | None = None
+        self._said = self._said_compiling = False
+        self._compiling, self._compile_began, self._compiled = 0, 0.0, 0.0
+        _COMPILING.register("numba:compile", self)
+
+    def notify(self, event: Any) -> None:
+        """Take note that Numba begins or ends to compile a function, perhaps inside another one."""
+        now = time.perf_counter()
+        if event.is_start:
+            if not self._compiling:
+                self._compile_began = now
+            self._compiling += 1
+            if self.show is not False and now >= self.due and (self.terminal or not self._said_compiling):
+                self._said_compiling = True
+                self._write(f"{self.label}: compiling, once on this machine ({now - self.began:.0f} s)")
+        elif self._compiling:
+            self._compiling -= 1
+            if not self._compiling:
+                self._compiled += now - self._compile_began
 
     def update(self, done: int, value: float | None = None) -> None:
         """Say where the job is, if it is time to; a job without a measure does not tell one."""
         now = time.perf_counter()
-        if self.base is None:  # the first piece may include compilation: it says nothing about the pace
-            self.base, self.began = done, now
+        if self._base is None:
+            self._base, self.began, self._compiled = done, now, 0.0
             return
+        self.rate = (done - self._base) / max(now - self.began - self._compiled, 1e-9)
         if self.show is False or now < self.due:
             return
         self.due = now + (TERMINAL_EVERY if self.terminal else PLAIN_EVERY)
-        rate = (done - self.base) / max(now - self.began, 1e-9)
-        left = (self.total - done) / max(rate, 1e-9)
+        left = (self.total - done) / max(self.rate, 1e-9)
         self._write(
             f"{self.label}: {done:,} of {self.total:,} episodes ({100 * done / self.total:.0f}%), "
-            f"{'' if value is None else f'{self.measure} {value:,.1f}, '}{rate:,.0f} episodes/s, {left:.0f} s left"
+            f"{'' if value is None else f'{self.measure} {value:,.1f}, '}{self.rate:,.0f} episodes/s, {left:.0f} s left"
         )
 
     def close(self) -> None:
         """End the line, if one was begun."""
-        if self.said and self.terminal:
+        _COMPILING.unregister("numba:compile", self)
+        if self._said and self.terminal:
             self.stream.write("\n")
             self.stream.flush()
 
     def _write(self, line: str) -> None:
-        self.said = True
+        self._said = True
         self.stream.write(f"\r\x1b[K{line}" if self.terminal else line + "\n")
         self.stream.flush()
 
 
-# ----------------------------------------------------------------------------------------------------
-# ``learn``: an agent in a real environment, with the functions of the fused loop.
+_COMPILING.Listener.register(Progress)
 
 
-_PIECE, _PIECE_SECONDS = 256, 0.2  # episodes, or seconds, between two times that notes are taken
+class Simulator:
+    """A FiniteMDP as a source of episodes, with exact regret."""
+
+    measure = "regret"
+    info = None
+
+    def __init__(self, mdp: FiniteMDP) -> None:
+        self.known, self.problem = mdp.known, mdp.fingerprint
+        self.waiting = False  # for a learner in plain Python, which may hang
+        self._mdp = mdp
+
+    def require_continues(self, earlier: Result) -> None:
+        """Refuse to go on with another problem: the result would be of neither."""
+        if earlier.environment is not None:
+            raise ParameterError("continue_from", got="a result of learn", expected="the Result of an earlier run")
+        if earlier.problem != self.problem:
+            raise ParameterError("continue_from", got="a run on another problem", expected=f"one on {self._mdp!r}")
+
+    def begin(self, seed: int, first: int) -> None:
+        """Take note of the seed."""
+        self._key = seeding.key(seed, "environment")
+
+    def play(self, walk: PhaseWalk, key: np.uint64, first: int, size: int, stop: Callable[[], bool]) -> Played:
+        """Play ``size`` episodes of the phase in play."""
+        regret, returns = np.empty(size), np.empty(size)
+        self.waiting = isinstance(walk.player, PlainPlayer)
+        try:
+            plans, short = walk.player.simulate(self._mdp.truth, self._key, key, first, regret, returns)
+        finally:
+            self.waiting = False
+        return Played(regret, returns, returns, plans, short, size * self.known.horizon, [])
 
 
-def learn(
-    agent: Agent,
-    env: gym.Env[Any, Any] | FiniteEnvironment,
-    *,
-    episodes: int,
-    seed: int | None = None,
-    known: Known | None = None,
-    horizon: int | None = None,
-    reward_range: Sequence[float] | None = None,
-    discretiser: Discretiser | None = None,
-    allow_truncation: bool = False,
-    replay: bool = True,
-    callbacks: Any = None,
-    checkpoint: str | Path | None = None,
-    checkpoint_every: float = 30.0,
-    progress: bool | None = None,
-    continue_from: Learned | None = None,
-) -> Learned:
-    """Let an agent learn in a Gymnasium environment.
+class Checkpoint:
+    """Writes what a run needs to go on to a file, every so many seconds, but at most for a small share of them."""
+
+    def __init__(self, path: Path, every: float, tag: str = "") -> None:
+        self.path, self.every, self.tag = path, every, tag
+        self.due = time.monotonic() + every
+
+    def write(self, result: Result) -> None:
+        """Write the file now."""
+        began = time.monotonic()
+        save(result, self.path, tag=self.tag)
+        now = time.monotonic()
+        self.due = now + max(self.every, LEAST_SHARE * (now - began))
+
+
+class Run:
+    """A run in progress: an agent, a source of episodes, and what came of them so far.
 
     Parameters
     ----------
     agent : learner or selector
-    env : gymnasium.Env or FiniteEnvironment
-        With finite spaces, or a ``discretiser`` for its Box.
-    episodes : int
-        How many to play, in addition to those of ``continue_from``. With a ``checkpoint`` that exists: until there are
-        this many in all, so that a command that was stopped is simply given again.
+    source : Simulator or EnvironmentSource
     seed : int, optional
-        Every reset is given a seed found at the address (seed, episode); 0 by default.
-    known, horizon, reward_range, discretiser
-        See :class:`FiniteEnvironment`.
-    allow_truncation : bool
-        Learn from episodes that are truncated before the horizon (the steps seen) instead of raising EpisodeCutShort.
-    replay : bool
-        Play a few episodes twice, without learning, to see whether the environment follows its seed. Say False for what
-        cannot be repeated, such as a plant.
-    callbacks : Callback, function of an EpisodeReport, or several
-    checkpoint : path, optional
-        Save there every ``checkpoint_every`` seconds, at the end, and when something goes wrong; go on from there.
-    progress : bool, optional
-        Show progress; by default when it takes longer than a second.
-    continue_from : Learned, optional
-        Go on from an earlier result; both together equal one uninterrupted call, to the bit.
-
-    Raises
-    ------
-    EnvironmentFault
-        The environment misbehaved; the error's ``result`` holds what was learned before, and so does ``checkpoint``.
-    Interrupted
-        Ctrl-C, at an episode boundary (a second one does not wait for it), with the ``result`` so far.
+        0, or that of ``earlier``, by default.
+    keep_all_until : int
+        Every episode is recorded up to this one, log-spaced ones after it.
+    earlier : Result, optional
+        Where to go on. It is copied, once, and stays as it is.
     """
-    about = {"known": known, "horizon": horizon, "reward_range": reward_range, "discretiser": discretiser}
-    environment = require_finite(env, **about)
-    require_integer("episodes", episodes, 1)
-    path = None if checkpoint is None else Path(checkpoint)
-    earlier, target = continue_from, episodes
-    if path is not None and path.exists():
-        if continue_from is not None:
-            raise ParameterError("checkpoint", got=f"{path}, which exists", expected="no continue_from beside it")
-        earlier = load_learned(path, agent)
-        target = episodes - earlier.total_episodes
-    if earlier is not None:
-        require_continues(earlier, agent, environment, seed)
-        seed = earlier.seed
-    session = Session(agent, environment, 0 if seed is None else seed, earlier)
-    if target <= 0:
-        return session.result()
-    save = _Saver(session, path, checkpoint_every)
-    told = Callbacks(callbacks)
-    told.start({"agent": type(agent).__name__, "agent_fingerprint": fingerprint(agent), **_described(session)})
-    try:
-        _play(session, target, allow_truncation, replay, told, save, progress)
-    except EnvironmentFault as error:
-        error.result = session.result()
-        raise
-    finally:
-        save(at_once=True)
-        told.end(session.result())
-    return session.result()
 
+    def __init__(
+        self,
+        agent: Agent,
+        source: Simulator | EnvironmentSource,
+        seed: int | None = None,
+        *,
+        keep_all_until: int = KEEP_ALL_UNTIL,
+        earlier: Result | None = None,
+    ) -> None:
+        self.agent, self.source, self.label = agent, source, type(agent).__name__
+        self.rate = 0.0  # episodes per second
+        if earlier is None:
+            root = 0 if seed is None else seed
+            self.agent_key, self.seed = seeding.key(root, "agent"), int(root)
+            self.walk, self.recorder = PhaseWalk(agent, source.known), Recorder(keep_all_until)
+            self.plans, self.pessimistic, self.steps, self.wall_time = 0, 0, 0, 0.0
+            self.cut_short: list[int] = []
+            return
+        if not isinstance(earlier, Result):
+            raise ParameterError("continue_from", got=type(earlier).__name__, expected="an earlier Result")
+        if agent is not earlier.agent and fingerprint(agent) != fingerprint(earlier.agent):
+            got, expected = f"a run of another {earlier.label}", f"one of {agent!r}"[:200]
+            raise ParameterError("continue_from", got=got, expected=expected)
+        if seed is not None and seed != earlier.seed:
+            raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
+        source.require_continues(earlier)
+        self.agent_key, self.seed = seeding.key(earlier.seed, "agent"), earlier.seed
+        self.walk, self.recorder = earlier.walk.fork(), earlier.recorder.fork()
+        self.plans, self.pessimistic, self.steps = earlier.plans, earlier.pessimistic_episodes, earlier.steps
+        self.wall_time, self.cut_short = earlier.wall_time, list(earlier.cut_short)
 
-def _play(
-    session: Session,
-    episodes: int,
-    allow_truncation: bool,
-    replay: bool,
-    told: Callbacks,
-    save: _Saver,
-    progress: bool | None,
-) -> None:
-    first, end = session.episode, session.episode + episodes
-    environment = session.environment
-    bar = Progress(type(session.agent).__name__, episodes, progress, measure="realised return")
-    with ctrl_c(may_raise=lambda: session.waiting) as pressed:
-        while session.episode < end:
-            size = min(1 if told else _PIECE, end - session.episode, session.walk.remaining or _PIECE)
-            label, facts = session.walk.phase.label, session.walk.phase.facts
-            played: list[Episode] = []
-            fault: BaseException | None = None
-            due = time.monotonic() + _PIECE_SECONDS
-            try:
-                while len(played) < size and fault is None and not pressed.is_set() and time.monotonic() < due:
-                    played.append(session.play(allow_truncation=allow_truncation))
-                    fault = played[-1].fault
-                    if replay and fault is None and session.wants_replay(first):
-                        session.replay(played[-1].steps, played[-1].realised)
-            except KeyboardInterrupt as error:
-                fault = error
-            finally:
-                session.advance(played)
-            go_on = True
-            for number, each in enumerate(played, start=session.episode - len(played) + 1):
-                regret = each.regret * environment.rewards.scale if environment.mdp is not None else None
-                if told:
-                    go_on = told.episode(EpisodeReport(number, each.realised, regret, each.steps, label, facts))
-            if isinstance(fault, EnvironmentFault):
-                raise fault
-            if pressed.is_set() or fault is not None:
-                bar.close()
-                raise Interrupted(f"stopped after episode {session.episode:,} of {end:,}", session.result())
-            save()
-            bar.update(session.episode - first, session.recorder.total_return)
-            if not go_on:
-                break
-    bar.close()
+    @property
+    def episodes(self) -> int:
+        """How many were played."""
+        return self.recorder.episodes
 
+    def result(self) -> Result:
+        """Return everything up to here; a view that is final once the run is over."""
+        return Result(
+            label=self.label,
+            seed=self.seed,
+            plans=self.plans,
+            pessimistic_episodes=self.pessimistic,
+            wall_time=self.wall_time,
+            steps=self.steps,
+            cut_short=tuple(self.cut_short),
+            environment=self.source.info,
+            problem=self.source.problem,
+            agent=self.agent,
+            walk=self.walk,
+            recorder=self.recorder,
+        )
 
-class _Saver:
-    """Saves what was learned, now and then."""
+    def play(
+        self,
+        episodes: int,
+        *,
+        progress: bool | None = None,
+        checkpoint: Checkpoint | None = None,
+        after: Callable[[Phase, Played], bool] | None = None,
+        seconds: float = CHUNK_SECONDS,
+        largest: int = LARGEST_CHUNK,
+    ) -> None:
+        """Play that many more episodes, in chunks of about ``seconds`` and at most ``largest`` episodes.
 
-    def __init__(self, session: Session, path: Path | None, every: float) -> None:
-        self.session, self.path, self.every = session, path, every
-        self.last = time.monotonic()
+        ``after`` is told the phase and the episodes of every chunk, and says whether to go on.
 
-    def __call__(self, *, at_once: bool = False) -> None:
-        if self.path is not None and (at_once or time.monotonic() - self.last >= self.every):
-            save_learned(self.session.result(), self.path)
-            self.last = time.monotonic()
+        Raises
+        ------
+        Interrupted
+            Ctrl-C, even during the last chunk: somebody wants to stop what calls us.
+        """
+        source, first, end, chunk = self.source, self.episodes, self.episodes + episodes, 1
+        source.begin(self.seed, first)
+        bar = Progress(self.label, episodes, progress, measure=source.measure)
+        try:
+            with ctrl_c(may_raise=lambda: source.waiting) as pressed:
+                while self.episodes < end:
+                    size = min(chunk, end - self.episodes, self.walk.remaining or chunk)
+                    phase, began = self.walk.phase, time.perf_counter()
+                    played = source.play(self.walk, self.agent_key, self.episodes, size, pressed.is_set)
+                    self._record(played)
+                    spent = time.perf_counter() - began
+                    self.wall_time += spent
+                    if size == chunk and spent < seconds:
+                        chunk = min(2 * chunk, largest)
+                    elif spent > 4.0 * seconds:
+                        chunk = max(1, chunk // 2)
+                    go_on = after is None or after(phase, played)
+                    if isinstance(played.fault, Exception):
+                        raise played.fault
+                    if pressed.is_set() or played.fault is not None:
+                        raise Interrupted(f"stopped after episode {self.episodes:,} of {end:,}", self.result())
+                    total = self.recorder.total_regret if source.info is None else self.recorder.total_return
+                    bar.update(self.episodes - first, total)
+                    self.rate = bar.rate
+                    if not go_on:
+                        break
+                    if checkpoint is not None and self.episodes < end and time.monotonic() >= checkpoint.due:
+                        checkpoint.write(self.result())
+        finally:
+            bar.close()
 
-
-def _described(session: Session) -> dict[str, Any]:
-    environment = session.environment
-    return {"environment": environment.name, "seed": session.seed, "horizon": environment.known.horizon}
-
-
-# ----------------------------------------------------------------------------------------------------
-# ``run``: play an agent on a problem and account for every episode.
-
-
-_CHUNK_SECONDS = 0.1
-_LARGEST_CHUNK = 2**16
+    def _record(self, played: Played) -> None:
+        if played.regret.size:
+            self.recorder.add(played.regret, played.returns)
+            self.plans += played.plans
+            self.pessimistic += played.pessimistic
+            self.steps += played.steps
+            self.cut_short += played.cut_short
+            self.walk.advance(played.plans, played.mapped, played.regret)
 
 
 def run(
@@ -311,76 +350,98 @@ def run(
     Interrupted
         On Ctrl-C, at an episode boundary, with everything so far in its ``result``.
     """
-    problem = as_mdp(mdp)
-    if isinstance(episodes, bool) or not isinstance(episodes, (int, np.integer)) or episodes < 1:
-        raise ParameterError("episodes", got=episodes, expected="an integer >= 1")
-    if isinstance(keep_all_until, bool) or not isinstance(keep_all_until, (int, np.integer)) or keep_all_until < 0:
-        raise ParameterError("keep_all_until", got=keep_all_until, expected="an integer >= 0")
-    if continue_from is None:
-        root = 0 if seed is None else seed
-        environment_key, agent_key = seeding.key(root, "environment"), seeding.key(root, "agent")
-        walk, recorder = PhaseWalk(agent, problem.known), Recorder(int(keep_all_until))
-        plans, pessimistic, before = 0, 0, 0.0
-    else:
-        _require_same(continue_from, agent, problem, seed)
-        root = continue_from.seed
-        environment_key, agent_key = seeding.key(root, "environment"), seeding.key(root, "agent")
-        walk, recorder = continue_from.walk.fork(), continue_from.recorder.fork()
-        plans, pessimistic = continue_from.plans, continue_from.pessimistic_episodes
-        before = continue_from.wall_time
-    label = type(agent).__name__
-    began = time.perf_counter()
-
-    def result() -> Result:
-        spent = before + time.perf_counter() - began
-        about = {"wall_time": spent, "seed": int(root), "label": label, "agent": agent, "mdp": problem}
-        return Result.of(recorder, walk, plans=plans, pessimistic_episodes=pessimistic, **about)
-
-    truth = problem.truth
-    end = recorder.episodes + int(episodes)
-    uniforms, achieved = np.zeros(problem.horizon + 1 + (problem.horizon + 1) % 2), np.zeros((2, problem.states))
-    bar = Progress(label, int(episodes), progress)
-    chunk = 16
-    with ctrl_c() as pressed:
-        while recorder.episodes < end:
-            size = min(chunk, end - recorder.episodes, walk.remaining or chunk)
-            walk.reserve(size)
-            regret, returns = np.empty(size), np.empty(size)
-            tick = time.perf_counter()
-            made, short = play(
-                walk.model,
-                walk.state,
-                truth,
-                environment_key,
-                agent_key,
-                recorder.episodes,
-                regret,
-                returns,
-                uniforms,
-                achieved,
-            )
-            spent = time.perf_counter() - tick
-            if size == chunk and spent < _CHUNK_SECONDS:
-                chunk = min(2 * chunk, _LARGEST_CHUNK)
-            plans += made
-            pessimistic += short
-            recorder.add(regret, returns)
-            walk.advance(made, returns, regret)
-            bar.update(recorder.episodes - (end - int(episodes)), recorder.total_regret)
-            if pressed.is_set():  # even after the last episode: somebody wants to stop what calls us
-                bar.close()
-                raise Interrupted(f"stopped after episode {recorder.episodes:,} of {end:,}", result())
-    bar.close()
-    return result()
+    source = Simulator(as_mdp(mdp))
+    episodes, kept = require_integer("episodes", episodes, 1), require_integer("keep_all_until", keep_all_until, 0)
+    under_way = Run(agent, source, seed, keep_all_until=kept, earlier=continue_from)
+    under_way.play(episodes, progress=progress)
+    return under_way.result()
 
 
-def _require_same(earlier: Result, agent: Agent, problem: FiniteMDP, seed: int | None) -> None:
-    """Refuse to continue a run with another agent, problem or seed: the result would be of neither."""
-    if not isinstance(earlier, Result):
-        raise ParameterError("continue_from", got=type(earlier).__name__, expected="the Result of an earlier run")
-    if agent is not earlier.agent and fingerprint(agent) != fingerprint(earlier.agent):
-        raise ParameterError("continue_from", got=f"a run of another {earlier.label}", expected=f"one of {agent!r}")
-    if problem is not earlier.mdp and problem.fingerprint != earlier.mdp.fingerprint:
-        raise ParameterError("continue_from", got=f"a run on {earlier.mdp!r}", expected=f"one on {problem!r}")
-    if seed is not None and seed != earlier.seed:
-        raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
+def learn(
+    agent: Agent,
+    env: gym.Env[Any, Any] | FiniteEnvironment,
+    *,
+    episodes: int,
+    seed: int | None = None,
+    known: Known | None = None,
+    horizon: int | None = None,
+    reward_range: Sequence[float] | None = None,
+    discretiser: Discretiser | None = None,
+    allow_truncation: bool = False,
+    replay: bool = True,
+    callbacks: Any = None,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: float = 30.0,
+    progress: bool | None = None,
+    continue_from: Result | None = None,
+) -> Result:
+    """Let an agent learn in a Gymnasium environment.
+
+    Parameters
+    ----------
+    agent : learner or selector
+    env : gymnasium.Env or FiniteEnvironment
+        With finite spaces, or a ``discretiser`` for its Box.
+    episodes : int
+        How many to play, in addition to those of ``continue_from``. With a ``checkpoint`` that exists: until there are
+        this many in all, so that a command that was stopped is simply given again.
+    seed : int, optional
+        Every reset is given a seed found at the address (seed, episode); 0 by default.
+    known, horizon, reward_range, discretiser
+        See :class:`FiniteEnvironment`.
+    allow_truncation : bool
+        Learn from episodes that are truncated before the horizon (the steps seen) instead of raising EpisodeCutShort.
+    replay : bool
+        Play a few episodes twice, without learning, to see whether the environment follows its seed. Say False for what
+        cannot be repeated, such as a plant.
+    callbacks : Callback, function of an EpisodeReport, or several
+    checkpoint : path, optional
+        Save there every ``checkpoint_every`` seconds, at the end, and when something goes wrong; go on from there.
+    progress : bool, optional
+        Show progress; by default when it takes longer than a second.
+    continue_from : Result, optional
+        Go on from an earlier result; both together equal one uninterrupted call, to the bit.
+
+    Raises
+    ------
+    EnvironmentFault
+        The environment misbehaved; the error's ``result`` holds what was learned before, and so does ``checkpoint``.
+    Interrupted
+        Ctrl-C, at an episode boundary (a second one does not wait for it), with the ``result`` so far.
+    """
+    about = {"known": known, "horizon": horizon, "reward_range": reward_range, "discretiser": discretiser}
+    environment = require_finite(env, **about)
+    require_integer("episodes", episodes, 1)
+    path = None if checkpoint is None else Path(checkpoint)
+    earlier, target = continue_from, episodes
+    if path is not None and path.exists():
+        if continue_from is not None:
+            raise ParameterError("checkpoint", got=f"{path}, which exists", expected="no continue_from beside it")
+        earlier = load(path, agent)
+        target = episodes - earlier.total_episodes
+    source = EnvironmentSource(environment, allow_truncation=allow_truncation, replay=replay)
+    under_way = Run(agent, source, seed, keep_all_until=KEEP_ALL, earlier=earlier)
+    if target <= 0:
+        return under_way.result()
+    saver, told = None if path is None else Checkpoint(path, checkpoint_every), Callbacks(callbacks)
+    names = {"agent": under_way.label, "agent_fingerprint": fingerprint(agent), "environment": environment.name}
+    told.start({**names, "seed": under_way.seed, "horizon": environment.known.horizon})
+
+    def tell(phase: Phase, played: Played) -> bool:
+        if not told or not played.regret.size:
+            return True
+        regret = float(played.regret[0]) * environment.rewards.scale if environment.mdp is not None else None
+        number, realised = under_way.episodes, float(played.returns[0])
+        return told.episode(EpisodeReport(number, realised, regret, played.steps, phase.label, phase.facts))
+
+    try:
+        largest = 1 if told else LARGEST_CHUNK
+        under_way.play(target, progress=progress, checkpoint=saver, after=tell, largest=largest)
+    except EnvironmentFault as error:
+        error.result = under_way.result()
+        raise
+    finally:
+        if saver is not None:
+            saver.write(under_way.result())
+        told.end(under_way.result())
+    return under_way.result()

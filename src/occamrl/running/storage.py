@@ -1,8 +1,17 @@
-"""A checkpoint is one file: the state of a run at an episode boundary, from which it goes on to the same bits.
+"""Files: written whole or not at all, read with suspicion, and one format for the result of a run.
 
-NPZ (never pickled objects) holding arrays and one JSON document, written to a temporary file, synced and renamed, so
-that a reader sees the old checkpoint or the new one and nothing in between. The archive's comment is the SHA-256 of all
-bytes before it: any changed byte is found, and NumPy reads the file as it reads any other.
+**Writing.** Content goes to a temporary file beside its place, which is synced and renamed, so that a reader sees the
+old file or the new one and nothing in between. **Reading** follows no symbolic link, takes in no more than a stated
+size, and parses JSON of bounded depth only. Sealed JSON carries a digest of itself in its one canonical form.
+
+**A result** (:func:`save`, :func:`load`) is an NPZ file of arrays and one JSON document: the checkpoint of a run or of
+a cell, and a saved agent. The archive's comment is the SHA-256 of all bytes before it: any changed byte is found, and
+NumPy reads the file as it reads any other. Nothing is ever pickled. A document refers to *trees*, made of dicts with
+string keys, lists, tuples, NamedTuples, arrays, strings, numbers, booleans and None: what the memory of a selector and
+the state of a learner consist of. The algorithm is in the file as well, where it is a dataclass whose parameters are
+plain data, arrays, feature maps, families, ladders and ways to estimate rewards. When a file is read, classes are
+looked up by name - in this package, or in a module that the user has imported already - and must be what they claim to
+be; arrays are checked before compiled code may see them.
 """
 
 from __future__ import annotations
@@ -31,29 +40,24 @@ import numpy as np
 
 from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures
 from occamrl.envs.spaces import codec_from_plain
-from occamrl.envs.wrapper import FiniteEnvironment, reward_map
-from occamrl.errors import CheckpointError, ParameterError, RecordError, StorageError
+from occamrl.envs.wrapper import reward_map
+from occamrl.errors import CheckpointError, RecordError, StorageError
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
 from occamrl.models.features import FeatureMap, shared_blocks
 from occamrl.models.finite import FiniteFamily
-from occamrl.models.ladder import Ladder, LinearLadder
+from occamrl.models.ladder import Ladder
 from occamrl.models.linear import AggregationFamily, LinearFamily
 from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import Agent, Ints, Known, Learner, Outcomes, Problem, Selector
+from occamrl.protocols import Agent, EpisodeLearner, Ints, Known, Learner, Outcomes, Problem, Selector
 from occamrl.registry import satisfies
 from occamrl.running.phases import PhaseWalk, Recorder
-from occamrl.running.result import Learned, Place, Result
+from occamrl.running.result import EnvironmentInfo, Result
 
-# ----------------------------------------------------------------------------------------------------
-# Named points in the life of a file at which a test can make the process die or the disk fail.
-#
+# Points in the life of a file at which a test can make the process die or the disk fail.
 # ``OCCAMRL_FAULT="POINT NAME ACTION COUNT [ONCE]"`` acts when POINT (open, write, fsync, rename, renamed, or ``*``) is
 # reached for the COUNT-th time by a file whose name matches the pattern NAME. ACTION is ``kill`` (this process, by
-# SIGKILL) or the name of an errno such as ENOSPC; COUNT may end in ``+`` (then and ever after). With ONCE, the path of a
-# file, it acts only if that file is not there yet, and makes it: once over all processes. Without the variable, nothing
-# happens.
-
-
+# SIGKILL) or the name of an errno such as ENOSPC; COUNT may end in ``+`` (then and ever after). With ONCE, the path of
+# a file, it acts only if that file is not there yet, and makes it: once over all processes.
 VARIABLE = "OCCAMRL_FAULT"
 POINTS = ("open", "write", "fsync", "rename", "renamed")
 
@@ -104,14 +108,6 @@ def reach(point: str, path: Path) -> None:
     """Say that ``point`` in the life of ``path`` is reached."""
     if _hook is not None:
         _hook(point, path)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Writing files whole, and reading files that nobody vouches for.
-#
-# A reader sees the old file or the new one, never part of one: content goes to a temporary file beside it, which is
-# synced and renamed. Reading follows no symbolic link, takes in no more than a stated size, and parses JSON of bounded
-# depth only. Sealed JSON carries a digest of itself in its one canonical form, so that any changed byte shows.
 
 
 PARTIAL = ".partial"
@@ -200,9 +196,9 @@ def read_plain(path: Path, largest: int) -> bytes:
     with os.fdopen(handle, "rb") as file:
         if about.st_size > largest:
             raise RecordError(path, got=f"{about.st_size:,} bytes", expected=f"at most {largest:,}")
-        content = file.read(largest + 1)
-    if len(content) > largest:
-        raise RecordError(path, got="a file that grows", expected=f"at most {largest:,} bytes")
+        content = file.read(about.st_size + 1)
+    if len(content) > about.st_size:
+        raise RecordError(path, got="a file that grows", expected=f"{about.st_size:,} bytes")
     return content
 
 
@@ -285,13 +281,6 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-# ----------------------------------------------------------------------------------------------------
-# Trees of plain data and arrays, taken apart into arrays and JSON and put together again. No pickle.
-#
-# A tree is made of dicts with string keys, lists, tuples, NamedTuples, arrays, strings, numbers, booleans and None: what
-# the memory of a selector and the state of a learner consist of.
-
-
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
@@ -326,7 +315,10 @@ def put_together(skeleton: Any, arrays: Arrays) -> Any:
         case {"array": str(name)}:
             return arrays[name]
         case {"named": str(name), "parts": list(parts)}:
-            return _class(name)(*(put_together(part, arrays) for part in parts))
+            kind = _found(name)
+            if not (isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")):
+                raise CheckpointError("checkpoint", got=name, expected="the name of a NamedTuple class")
+            return kind(*(put_together(part, arrays) for part in parts))
         case {"list": list(parts)}:
             return [put_together(part, arrays) for part in parts]
         case {"tuple": list(parts)}:
@@ -338,29 +330,18 @@ def put_together(skeleton: Any, arrays: Arrays) -> Any:
     raise CheckpointError("checkpoint", got="an entry of no known kind", expected="a tree written by this package")
 
 
-def _class(name: str) -> Any:
-    """Return a NamedTuple class of this package, or of a module the user has imported already."""
+def _found(name: str) -> Any:
+    """Return what is called ``module:qualified.name``, in this package or in a module that is imported already."""
     module, _, qualified = name.partition(":")
     if module in sys.modules:
         found: Any = sys.modules[module]
     elif module.startswith("occamrl."):
         found = importlib.import_module(module)
     else:
-        raise CheckpointError("checkpoint", got=f"a state of {module}", expected="a module that is imported already")
+        raise CheckpointError("class", got=f"one of {module}", expected="one of a module that is imported already")
     for part in qualified.split("."):
         found = getattr(found, part, None)
-    if not (isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields")):
-        raise CheckpointError("checkpoint", got=name, expected="the name of a NamedTuple class")
     return found
-
-
-# ----------------------------------------------------------------------------------------------------
-# Algorithms as plain data and arrays, so that a file can hold one without pickle.
-#
-# What can be written: learners and selectors that are dataclasses, with parameters that are plain data, arrays, feature
-# maps, families, ladders and ways to estimate rewards. When one is read, its class is looked up by name - in this
-# package, or in a module that the user has imported already - and must be a learner or selector; arrays are checked
-# before compiled code may see them.
 
 
 _LAYOUTS: dict[str, type[Any]] = {kind.__name__: kind for kind in (DenseFeatures, SparseFeatures, TabularFeatures)}
@@ -381,7 +362,7 @@ def algorithm_to_tree(value: Any, arrays: Arrays) -> Any:
         case FiniteFamily():
             about = {"theta": _tree(value.theta, arrays), "reach": value.reach}
             return {"family": algorithm_to_tree(value.features, arrays), **about}
-        case Ladder():
+        case Ladder(finite=True):
             about = {"level": _tree(value.level, arrays), "reach": value.reach}
             return {"ladder": algorithm_to_tree(value.family, arrays), **about}
         case LinearFamily():
@@ -389,7 +370,7 @@ def algorithm_to_tree(value: Any, arrays: Arrays) -> Any:
             return {"linear": algorithm_to_tree(value.features, arrays), **about}
         case AggregationFamily():
             return {"aggregation": _tree(value.partition, arrays), "moves": _tree(value.moves, arrays)}
-        case LinearLadder():
+        case Ladder():
             return {"linear ladder": [algorithm_to_tree(rung, arrays) for rung in value.rungs]}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = [each.name for each in dataclasses.fields(value) if each.init]
@@ -412,7 +393,7 @@ def algorithm_from_tree(tree: Any, arrays: Arrays) -> Any:
             layout = _LAYOUTS[kind](*(put_together(part, arrays) for part in parts))
             rewards = put_together(tree["rewards"], arrays)
             of = put_together(tree["of"], arrays)
-            require_sound_features(layout, s, a, tree["dimension"], rewards, of)
+            _require_sound_features(layout, s, a, tree["dimension"], rewards, of)
             shared = None if of is None else shared_blocks(of, np.diff(layout.outcomes.start))
             return FeatureMap._make(layout, s, a, tree["dimension"], rewards, shared)
         case {"family": family, "theta": theta}:
@@ -430,9 +411,9 @@ def algorithm_from_tree(tree: Any, arrays: Arrays) -> Any:
         case {"aggregation": partition, "moves": moves}:
             return AggregationFamily(partition=put_together(partition, arrays), moves=put_together(moves, arrays))
         case {"linear ladder": list(rungs)}:
-            return LinearLadder([algorithm_from_tree(rung, arrays) for rung in rungs])
+            return Ladder([algorithm_from_tree(rung, arrays) for rung in rungs])
         case {"algorithm": str(name), "fields": dict(fields)}:
-            return _class_portable(name)(**{key: algorithm_from_tree(part, arrays) for key, part in fields.items()})
+            return _algorithm_class(name)(**{key: algorithm_from_tree(part, arrays) for key, part in fields.items()})
         case {"plain": plain}:
             return put_together(plain, arrays)
     raise CheckpointError("algorithm", got="an entry of no known kind", expected="an algorithm written by this package")
@@ -448,36 +429,22 @@ def _ladder(family: FiniteFamily, level: Any, reach: Any) -> Ladder:
     sound = isinstance(level, np.ndarray) and level.dtype == np.int64 and level.shape == (family.size,)
     if not (sound and level[0] == 0 and set(np.diff(level).tolist()) <= {0, 1}):
         raise CheckpointError("ladder", got="levels that are not 0, ..., M - 1 in order", expected="a ladder's levels")
-    made: Ladder = object.__new__(Ladder)
-    made._set(family, level)
-    if reach is not None:
-        if not isinstance(reach, list) or len(reach) != made.classes:
-            raise CheckpointError("reach", got=reach, expected=f"a list of {made.classes} numbers")
-        made.reach = [_reach(value) for value in reach]
-    return made
+    if reach is not None and (not isinstance(reach, list) or len(reach) != int(level[-1]) + 1):
+        raise CheckpointError("reach", got=reach, expected=f"a list of {int(level[-1]) + 1} numbers")
+    return Ladder.of_levels(family, level, None if reach is None else [_reach(value) for value in reach])
 
 
-def _class_portable(name: str) -> Any:
-    module, _, qualified = name.partition(":")
-    if module.startswith("occamrl."):
-        found: Any = importlib.import_module(module)
-    elif module in sys.modules:
-        found = sys.modules[module]
-    else:
-        raise CheckpointError("algorithm", got=f"one of {module}", expected="a module that is imported already")
-    for part in qualified.split("."):
-        found = getattr(found, part, None)
+def _algorithm_class(name: str) -> Any:
+    found = _found(name)
     if found in (RewardsPerPair, RewardsLinear):
         return found
     sound = isinstance(found, type) and dataclasses.is_dataclass(found)
-    if not sound or not (satisfies(found, Learner) or satisfies(found, Selector)):
+    if not sound or not any(satisfies(found, kind) for kind in (Learner, EpisodeLearner, Selector)):
         raise CheckpointError("algorithm", got=name, expected="the name of a learner or selector")
     return found
 
 
-def require_sound_features(
-    layout: Any, states: int, actions: int, dimension: int, rewards: Any, of: Any = None
-) -> None:
+def _require_sound_features(layout: Any, states: int, actions: int, dimension: int, rewards: Any, of: Any) -> None:
     """Refuse arrays that compiled code would read beyond their ends."""
     try:
         outcomes = Outcomes(*layout.outcomes)
@@ -521,12 +488,6 @@ def _floats(array: Any, shape: tuple[int, ...]) -> bool:
     return array.dtype == np.float64 and array.shape == shape and bool(np.isfinite(array).all())
 
 
-# ----------------------------------------------------------------------------------------------------
-# Fingerprints of agents: equal for equal parameters, in any process.
-#
-# A run may be continued only by the agent that began it; two objects with the same parameters are the same agent.
-
-
 def fingerprint(agent: object) -> str:
     """Return a hash of an agent's class and of all its parameters."""
     digest = hashlib.sha256()
@@ -559,33 +520,113 @@ def _feed(digest: Any, value: object) -> None:
         _feed(digest, {name: part for name, part in vars(value).items() if not name.startswith("_")})
 
 
-# ----------------------------------------------------------------------------------------------------
-# A checkpoint is one file: the state of a run at an episode boundary, from which it goes on to the same bits.
-
-
-FORMAT = 1
+FORMAT = 2
 LARGEST = 16 * 2**30
 _DOCUMENT = "document"
+_BAD_ZIP = (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError)
+_DAMAGE = (OSError, ValueError, EOFError, LookupError, MemoryError, RuntimeError, SyntaxError, *_BAD_ZIP)
+_SCALARS: dict[str, type[Any]] = {
+    "label": str,
+    "problem": str,
+    "seed": int,
+    "plans": int,
+    "pessimistic_episodes": int,
+    "steps": int,
+    "wall_time": float,
+}
 _DIGEST = 64  # hexadecimal digits, at the end of the file
 
 
-def save_checkpoint(result: Result, path: str | Path, *, tag: str = "") -> None:
+def save(result: Result, path: str | Path, *, tag: str = "") -> None:
     """Write everything needed to go on from ``result``; ``tag`` says what it belongs to, beyond agent and problem."""
     arrays: Arrays = {}
-    tree = {"walk": result.walk.to_tree(), "recorder": result.recorder.to_tree()}
+    try:
+        algorithm = algorithm_to_tree(result.agent, arrays)
+    except NotPortable:
+        algorithm, arrays = None, {}
+    info = result.environment
     document = {
         "format": FORMAT,
-        "problem": result.mdp.fingerprint,
-        "agent": fingerprint(result.agent),
-        "label": result.label,
         "tag": tag,
-        "seed": result.seed,
-        "plans": result.plans,
-        "pessimistic_episodes": result.pessimistic_episodes,
-        "wall_time": result.wall_time,
-        "tree": take_apart(tree, arrays),
+        **{name: getattr(result, name) for name in _SCALARS},
+        "cut_short": list(result.cut_short),
+        "environment": None
+        if info is None
+        else {
+            "name": info.name,
+            "rewards": list(info.rewards),
+            "observation": info.observation.to_plain(),
+            "action": info.action.to_plain(),
+            "exact": info.exact,
+            "why_not": info.why_not,
+        },
+        "agent": fingerprint(result.agent),
+        "algorithm": algorithm,
+        "known": take_apart(known_to_tree(result.known), arrays),
+        "tree": take_apart({"walk": result.walk.to_tree(), "recorder": result.recorder.to_tree()}, arrays),
     }
     write_document(Path(path), document, arrays)
+
+
+def load(
+    path: str | Path, agent: Agent | None = None, mdp: FiniteMDP | Problem | None = None, *, tag: str = ""
+) -> Result:
+    """Return the result in a file, to continue from or to look at.
+
+    Parameters
+    ----------
+    path : path
+    agent : learner or selector, optional
+        Takes the place of the algorithm in the file and must be the same. Needed where no file can hold it.
+    mdp : FiniteMDP, or a problem that has one, optional
+        Must be the problem that was simulated.
+    tag : str
+        Must be that of the file.
+
+    Raises
+    ------
+    CheckpointError
+        Naming the file: truncated, changed, pickled, or of another agent, problem or tag. Nothing in it is executed.
+    FileNotFoundError
+    """
+    path, problem = Path(path), None if mdp is None else as_mdp(mdp)
+    try:
+        document, arrays = read_document(path)
+        if problem is not None and document["problem"] != problem.fingerprint:
+            raise CheckpointError(f"{path}: problem", got=document["problem"], expected=problem.fingerprint)
+        if agent is not None and document["agent"] != fingerprint(agent):
+            got = f"one of another {document['label']}"
+            raise CheckpointError(f"{path}: agent", got=got, expected=repr(agent)[:80])
+        if document["tag"] != tag:
+            raise CheckpointError(f"{path}: tag", got=document["tag"], expected=tag)
+        if agent is None and document["algorithm"] is None:
+            got = f"a {document['label']} with parameters that no file can hold"
+            raise CheckpointError(str(path), got=got, expected="the same algorithm, given to load")
+        algorithm = algorithm_from_tree(document["algorithm"], arrays) if agent is None else agent
+        known = known_from_tree(put_together(document["known"], arrays)) if problem is None else problem.known
+        tree = put_together(document["tree"], arrays)
+        info = document["environment"]
+        return Result(
+            **{name: kind(document[name]) for name, kind in _SCALARS.items()},
+            cut_short=tuple(int(episode) for episode in document["cut_short"]),
+            environment=None
+            if info is None
+            else EnvironmentInfo(
+                name=str(info["name"]),
+                rewards=reward_map(info["rewards"]),
+                observation=codec_from_plain(info["observation"]),
+                action=codec_from_plain(info["action"]),
+                exact=bool(info["exact"]),
+                why_not=str(info["why_not"]),
+            ),
+            agent=algorithm,
+            walk=PhaseWalk.from_tree(algorithm, known, tree["walk"]),
+            recorder=Recorder.from_tree(tree["recorder"]),
+        )
+    except (LookupError, TypeError, ValueError, AttributeError, ImportError, RecursionError) as error:
+        if isinstance(error, CheckpointError) and str(path) in str(error):
+            raise
+        raise CheckpointError(str(path), got=f"{type(error).__name__}: {error}", expected="what save wrote") from error
 
 
 def write_document(path: Path, document: dict[str, Any], arrays: Arrays) -> None:
@@ -606,35 +647,6 @@ def read_document(path: Path) -> tuple[dict[str, Any], Arrays]:
         got = document.get("format") if isinstance(document, dict) else type(document).__name__
         raise CheckpointError(str(path), got=f"format {got}", expected=f"format {FORMAT}")
     return document, arrays
-
-
-def load_checkpoint(agent: Agent, mdp: FiniteMDP | Problem, path: str | Path, *, tag: str = "") -> Result:
-    """Return the result up to the checkpoint; go on with ``run(agent, mdp, episodes=..., continue_from=result)``."""
-    path, problem = Path(path), as_mdp(mdp)
-    try:
-        document, arrays = read_document(path)
-        tree = put_together(document["tree"], arrays)
-        expectations = (("problem", problem.fingerprint), ("agent", fingerprint(agent)), ("tag", tag))
-        for field, expected in expectations:
-            if document[field] != expected:
-                raise CheckpointError(f"{path}: {field}", got=document[field], expected=expected)
-        recorder = Recorder.from_tree(tree["recorder"])
-        walk = PhaseWalk.from_tree(agent, problem.known, tree["walk"])
-        return Result.of(
-            recorder,
-            walk,
-            agent=agent,
-            mdp=problem,
-            plans=int(document["plans"]),
-            pessimistic_episodes=int(document["pessimistic_episodes"]),
-            wall_time=float(document["wall_time"]),
-            seed=int(document["seed"]),
-            label=str(document["label"]),
-        )
-    except (LookupError, TypeError, ValueError, AttributeError, ImportError, RecursionError) as error:
-        if isinstance(error, CheckpointError):
-            raise
-        raise CheckpointError(str(path), got=f"{type(error).__name__}: {error}", expected="a checkpoint") from error
 
 
 def _with_digest(archive: bytes) -> bytes:
@@ -659,11 +671,9 @@ def read_arrays(path: Path) -> Arrays:
                 _require_honest(info, archive, len(content))
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
-    except (RecordError, OSError, ValueError, EOFError, LookupError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:
+    except _DAMAGE as error:
         got = error.got if isinstance(error, RecordError) else f"{type(error).__name__}: {error}"
         raise CheckpointError(str(path), got=got, expected="a whole checkpoint") from error
-    except (MemoryError, NotImplementedError, RuntimeError, SyntaxError) as error:
-        raise CheckpointError(str(path), got=f"{type(error).__name__}: {error}", expected="a checkpoint") from error
 
 
 def _require_honest(info: zipfile.ZipInfo, archive: zipfile.ZipFile, size: int) -> None:
@@ -679,127 +689,6 @@ def _require_honest(info: zipfile.ZipInfo, archive: zipfile.ZipFile, size: int) 
             raise ValueError(f"{info.filename} holds Python objects")
         if math.prod(shape) * dtype.itemsize + entry.tell() != info.file_size:
             raise ValueError(f"{info.filename} declares an array of shape {shape}, {dtype}")
-
-
-# ----------------------------------------------------------------------------------------------------
-# Everything learned in an environment as one file: NPZ and JSON with a digest, never pickled.
-#
-# The file holds the algorithm itself where it can be written as plain data and arrays (:mod:`occamrl.running.storage`), so
-# that it can be loaded with nothing else at hand; otherwise the same algorithm has to be given again.
-
-
-KIND = "learned"
-
-
-def save_learned(result: Learned, path: str | Path) -> None:
-    """Write a result, whole or not at all; :func:`load_learned` reads it."""
-    arrays: Arrays = {}
-    try:
-        algorithm = algorithm_to_tree(result.agent, arrays)
-    except NotPortable:
-        algorithm, arrays = None, {}
-    place = result.place
-    tree = {"walk": result.walk.to_tree(), "recorder": result.recorder.to_tree()}
-    document = {
-        "format": FORMAT,
-        "kind": KIND,
-        "algorithm": algorithm,
-        "agent": fingerprint(result.agent),
-        "label": result.label,
-        "environment": place.name,
-        "known": take_apart(known_to_tree(place.known), arrays),
-        "rewards": list(place.rewards),
-        "observation": place.observation.to_plain(),
-        "action": place.action.to_plain(),
-        "exact": place.exact,
-        "why_not": place.why_not,
-        "seed": result.seed,
-        "steps": result.steps,
-        "cut_short": list(result.cut_short),
-        "plans": result.plans,
-        "wall_time": result.wall_time,
-        "tree": take_apart(tree, arrays),
-    }
-    write_document(Path(path), document, arrays)
-
-
-def load_learned(path: str | Path, agent: Agent | None = None) -> Learned:
-    """Return what was learned; ``agent`` takes the place of the algorithm in the file and must be the same.
-
-    Raises
-    ------
-    CheckpointError
-        Naming the file: truncated, changed, pickled, of another kind, or of another agent. Nothing in it is executed.
-    """
-    path = Path(path)
-    document, arrays = read_document(path)
-    if document.get("kind") != KIND:
-        raise CheckpointError(str(path), got="a file of another kind", expected="one written by save")
-    try:
-        if agent is not None and fingerprint(agent) != document["agent"]:
-            raise CheckpointError(
-                f"{path}: agent", got=f"one of another {document['label']}", expected=repr(agent)[:80]
-            )
-        algorithm = agent if agent is not None else _algorithm(document, arrays, path)
-        place = Place(
-            name=str(document["environment"]),
-            known=known_from_tree(put_together(document["known"], arrays)),
-            rewards=reward_map(document["rewards"]),
-            observation=codec_from_plain(document["observation"]),
-            action=codec_from_plain(document["action"]),
-            exact=bool(document["exact"]),
-            why_not=str(document["why_not"]),
-        )
-        tree = put_together(document["tree"], arrays)
-        for name in ("played", "plans", "returned"):
-            if type(tree["walk"][name]) not in (int, float):
-                raise CheckpointError(f"{path}: {name}", got=tree["walk"][name], expected="a number")
-        return Learned(
-            label=str(document["label"]),
-            place=place,
-            seed=int(document["seed"]),
-            steps=int(document["steps"]),
-            cut_short=tuple(int(episode) for episode in document["cut_short"]),
-            plans=int(document["plans"]),
-            wall_time=float(document["wall_time"]),
-            agent=algorithm,
-            walk=PhaseWalk.from_tree(algorithm, place.known, tree["walk"]),
-            recorder=Recorder.from_tree(tree["recorder"]),
-        )
-    except (LookupError, TypeError, ValueError, AttributeError, ImportError, RecursionError) as error:
-        if isinstance(error, CheckpointError) and str(path) in str(error):
-            raise
-        raise CheckpointError(str(path), got=f"{type(error).__name__}: {error}", expected="what save wrote") from error
-
-
-def _algorithm(document: dict[str, Any], arrays: Arrays, path: Path) -> Agent:
-    if document["algorithm"] is None:
-        got = f"a {document['label']} with parameters that no file can hold"
-        raise CheckpointError(str(path), got=got, expected="the same algorithm, given to load")
-    made: Agent = algorithm_from_tree(document["algorithm"], arrays)
-    return made
-
-
-def require_continues(earlier: Learned, agent: Agent, environment: FiniteEnvironment, seed: int | None) -> None:
-    """Refuse to go on with another agent, seed or kind of environment: the result would be of neither."""
-    if not isinstance(earlier, Learned):
-        raise ParameterError("continue_from", got=type(earlier).__name__, expected="the result of learn")
-    if agent is not earlier.agent and fingerprint(agent) != fingerprint(earlier.agent):
-        raise ParameterError(
-            "continue_from", got=f"a run of another {earlier.label}", expected=f"one of {agent!r}"[:200]
-        )
-    if seed is not None and seed != earlier.seed:
-        raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
-    if known_fingerprint(environment.known) != known_fingerprint(earlier.place.known):
-        got = f"{environment!r}"
-        raise ParameterError(
-            "env", got=got, expected=f"an environment with the sizes and rewards of {earlier.place.name}"
-        )
-    if environment.rewards != earlier.place.rewards:
-        raise ParameterError("reward_range", got=tuple(environment.rewards), expected=tuple(earlier.place.rewards))
-    if (environment.mdp is not None) != earlier.place.exact:
-        got = "one that exposes its table" if environment.mdp is not None else "one without a table"
-        raise ParameterError("env", got=got, expected="exact regret for all episodes, or for none")
 
 
 def known_to_tree(known: Known) -> dict[str, Any]:
@@ -824,12 +713,6 @@ def known_from_tree(tree: Any) -> Known:
         fine = fine and bool((rewards.next_state >= 0).all() and (rewards.next_state < states).all())
         if not (fine and rewards.start[0] == 0 and rewards.start[-1] == size and (np.diff(rewards.start) >= 0).all()):
             raise CheckpointError("known", got="rewards that do not fit together", expected="a table of rewards")
-    told = tree.get("rewards_known", True)  # files from before rewards could be unknown
-    if not isinstance(told, bool):
-        raise CheckpointError("known", got=f"rewards_known {told!r}", expected="true or false")
-    return Known(states, actions, horizon, base, rewards, told)
-
-
-def known_fingerprint(known: Known) -> str:
-    """Return a hash of sizes and rewards."""
-    return fingerprint(known_to_tree(known))
+    if not isinstance(tree["rewards_known"], bool):
+        raise CheckpointError("known", got=f"rewards_known {tree['rewards_known']!r}", expected="true or false")
+    return Known(states, actions, horizon, base, rewards, tree["rewards_known"])

@@ -139,7 +139,7 @@ class ARLGen(Selector):
         _ = self._evidence  # checks the other parameters
 
     @cached_property
-    def _evidence(self) -> _Members | _Regression:
+    def _evidence(self) -> MemberEvidence | RegressionEvidence:
         common: dict[str, Any] = {
             "ladder": self.ladder,
             "delta": self.delta,
@@ -153,11 +153,11 @@ class ARLGen(Selector):
         }
         if self.ladder.finite:
             replan = 0.0 if self.replan is None else self.replan
-            return _Members(NestedUCRLVTR(replan=replan, safe=self.safe, **common))
+            return MemberEvidence(NestedUCRLVTR(replan=replan, safe=self.safe, **common))
         if self.safe:
             expected = "False where the largest class is not a list; play F_M, or use the guard"
             raise ParameterError("safe", got=True, expected=expected)
-        return _Regression(replan=0.2 if self.replan is None else self.replan, **common)
+        return RegressionEvidence(replan=0.2 if self.replan is None else self.replan, **common)
 
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data."""
@@ -182,7 +182,7 @@ class ARLGen(Selector):
         ]
 
 
-class _Members:
+class MemberEvidence:
     """Evidence on lists of kernels: the losses of all members, kept by one learner for the whole run."""
 
     def __init__(self, learner: NestedUCRLVTR) -> None:
@@ -228,9 +228,10 @@ class _Members:
             np.minimum.at(rejected, ladder.level[:size], loss)
             least[: chosen - 1] = np.minimum.accumulate(rejected)
             separation = float(distance.min() / total)
-        unit = model.unit**2 if model.unit > 0.0 else 1.0  # without any range there are no rows
-        delta = self.learner.delta
-        misfit = _unexplained(state, unit, float(least[-1]) / unit, level(model.reach, delta))
+        unit = model.unit if model.unit > 0.0 else 1.0  # without any range there are no rows
+        used, delta = int(counters[USED]), self.learner.delta
+        count, sums = field(state, TABLE_VISITS)[:used].astype(np.float64), field(state, TABLE_SUM)[:used] / unit
+        misfit = unexplained(count, sums, float(least[-1]) / unit**2, level(model.reach, delta))
         misfit -= off_grid(model.reach, float(field(state, ROWS)[0]), delta)
         facts = self._facts(chosen, bound, least, float(field(state, SUM_OF_SQUARES)[0]), slack, since, total)
         outside = bool(misfit > 0.0) or bool(counters[IMPOSSIBLE] > 0)
@@ -278,18 +279,15 @@ class _Members:
         }
 
 
-def _unexplained(state: FiniteState, unit: float, least: float, delta: float) -> float:
+def unexplained(count: Floats, total: Floats, least: float, delta: float) -> float:
     """Return by how much the best kernel's loss exceeds what noise explains; above 0: the truth is none of them.
 
-    The alternative gives every cell (member in play, h, s) a mean of its own: theta in R^cells, one-hot rows. By the
-    Gaussian mixture behind M11 (lambda = 1), with probability 1 - delta at all times
+    The alternative gives every cell (the member in play, h, s, a) a mean of its own: theta in R^cells, one-hot rows. By
+    the Gaussian mixture behind M11 (lambda = 1), with probability 1 - delta at all times
     L(P*) <= min_theta {L(theta) + |theta|^2} + (1/4) sum_c log(1 + N_c) + (1/2) log(1/delta). For losses less sum y^2
-    the minimum is - sum_c Y_c^2/(N_c + 1), Y_c the sum of a cell's targets. Targets have range 1 (M23) after division
-    by the square root of ``unit``.
+    the minimum is - sum_c Y_c^2/(N_c + 1), Y_c the sum of a cell's N_c targets. Targets must have range 1 (M23).
     """
-    used = int(field(state, COUNTERS)[USED])
-    count, total = field(state, TABLE_VISITS)[:used].astype(np.float64), field(state, TABLE_SUM)[:used]
-    fit = -(total**2 / (count + 1.0)).sum() / unit
+    fit = -(total**2 / (count + 1.0)).sum()
     return float(least - (fit + 0.25 * np.log1p(count).sum() + 0.5 * np.log(1.0 / delta)))
 
 
@@ -299,7 +297,7 @@ def _plain(value: float) -> float | None:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Regression:
+class RegressionEvidence:
     """Evidence where the largest class is linear or an aggregation: all rows in its coordinates."""
 
     ladder: Ladder
@@ -415,15 +413,14 @@ class _Regression:
             return self.start_class, {"statistics": [0.0] * self.ladder.classes, **nothing, "outside": False}
         total, unit = memory["episodes"] * known.horizon, float(self._full.model(known).unit)
         delta, rows = self._full.level(known), self._by_step(known, memory)
-        every = range(1, self.ladder.classes + 1)
-        losses = np.array([[self.ladder.smallest_loss(m, row["gram"], row["xy"]) for m in every] for row in rows])
+        losses = np.array([self.losses(row) for row in rows])  # [T, M]
         allowed = np.array(
-            [self._bound(row, float(loss[-1]), unit, delta) for row, loss in zip(rows, losses, strict=True)]
+            [self.bound(row, float(loss[-1]), unit, delta) for row, loss in zip(rows, losses, strict=True)]
         )
         accepted = (losses <= allowed).all(axis=0)
         chosen = 1 + int(np.argmax(accepted)) if accepted.any() else self.ladder.classes
         misfit = _largest(
-            self._misfit(row, float(loss[-1]), unit, delta) for row, loss in zip(rows, losses, strict=True)
+            self.misfit(row, float(loss[-1]), unit, delta) for row, loss in zip(rows, losses, strict=True)
         )
         separation = (losses[:, chosen - 2] - losses[:, -1]).sum() / total if chosen > 1 else None
         return chosen, {
@@ -442,7 +439,12 @@ class _Regression:
         each = zip(*(np.split(memory[name], steps) for name in names), strict=True)
         return [{**memory, **dict(zip(names, rows, strict=True))} for rows in each]
 
-    def _bound(self, rows: dict[str, Any], least: float, unit: float, delta: float) -> Floats:
+    def losses(self, rows: dict[str, Any]) -> Floats:
+        """Return min over F_m of L, less sum y^2, for every m."""
+        every = range(1, self.ladder.classes + 1)
+        return np.array([self.ladder.smallest_loss(m, rows["gram"], rows["xy"]) for m in every])
+
+    def bound(self, rows: dict[str, Any], least: float, unit: float, delta: float) -> Floats:
         """Return the largest loss, less sum y^2, with which each class is accepted [M] (M15)."""
         m = self.ladder.classes
         own, logdet = self._solve(m, *self.ladder.statistics(m, rows["gram"], rows["xy"]))
@@ -454,7 +456,7 @@ class _Regression:
         between = np.array([off_grid(reach, count, delta) for reach in self.ladder.reach])
         return np.asarray(least + self.scale * (sharp - least) + self.scale * unit**2 * between)
 
-    def _misfit(self, rows: dict[str, Any], least: float, unit: float, delta: float) -> float | None:
+    def misfit(self, rows: dict[str, Any], least: float, unit: float, delta: float) -> float | None:
         """Return by how much the best loss of F_M exceeds what noise explains; above 0: the truth is outside F_M.
 
         F_M is tested like any class below it (M15), against itself with a mean added for every (s, a). With probability

@@ -1,0 +1,128 @@
+r"""ARL-LIN(dim), to the letter (algorithm 2).
+
+    theta^(0) = (1, ..., 1)
+    for epochs i = 0, 1, 2, ...
+        D_i = { j : |theta^(i)_j| >= 0.5^i }                                                              (M16)
+        play a fresh UCRL-VTR-LIN on the coordinates D_i for 36^i k_0 episodes, norm bound b, level delta/2^i
+        play UCRL-VTR-LIN on all d coordinates for 6^i ceil(sqrt(k_0)) episodes, from where epoch i-1 left it,
+            norm bound b, level delta
+        theta^(i+1) = the estimate of the latter after tau_i = sum over j <= i of 6^j ceil(sqrt(k_0)) episodes
+
+Deviation from the letter: an empty D_i, on which no kernel exists, is replaced by all coordinates.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from occamrl.errors import ParameterError, require_choice, require_integer, require_number
+from occamrl.models.features import FeatureMap
+from occamrl.paper.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.protocols import Episode, EpisodeLearner, Ints, Known
+
+EXPLOITATION, ESTIMATION = "exploitation", "estimation"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ARLLinDim(EpisodeLearner):
+    """Adapt to the number of non-zero coordinates of theta*.
+
+    Parameters
+    ----------
+    features : FeatureMap
+        Dense or sparse; its coordinates are those of theta*.
+    norm_bound, delta, paper_constant
+        Of :class:`~occamrl.paper.ucrl_vtr_lin.UCRLVTRLin`.
+    initial_episodes : int
+        k_0.
+    growth, estimation_growth : float
+        36 and 6; the paper's remark asks to keep them and ``threshold`` as tuning parameters and names 4, 2 and 0.9.
+    threshold : float
+        The base of the thresholds, 0.5.
+    threshold_epoch : "text" | "box"
+        Erratum. The text compares theta^(i+1) with 0.5^(i+1), which is 0.5^i for D_i; the algorithm box has 0.5^(i+1)
+        for D_i. With the error 0.5^i of the paper's lemma 5 only the text's rule leaves out every zero coordinate.
+
+    Notes
+    -----
+    State: ``epoch`` i; ``phase`` and the episodes ``left`` of it; ``active`` D_i; ``estimate`` theta^(i);
+    ``restricted`` and ``full``, the states of the two learners.
+    """
+
+    features: FeatureMap
+    norm_bound: float
+    delta: float = 0.05
+    paper_constant: float = 1.0
+    initial_episodes: int = 16
+    growth: float = 36
+    estimation_growth: float = 6
+    threshold: float = 0.5
+    threshold_epoch: str = "text"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.features, FeatureMap) and self.features.is_tabular:
+            expected = "a dense or sparse one, with shared coordinates"
+            raise ParameterError("features", got="a tabular map", expected=expected)
+        require_choice("threshold_epoch", self.threshold_epoch, ("text", "box"))
+        require_integer("initial_episodes", self.initial_episodes, 1)
+        for name in ("growth", "estimation_growth"):
+            require_number(name, getattr(self, name), 1.0, math.inf)
+        require_number("threshold", self.threshold, 0.0, 1.0, open_low=True)
+        base_learner(self, None, 0)  # checks the other parameters
+
+    def begin(self, known: Known) -> dict[str, Any]:
+        """Return the state at the beginning of epoch 0, with theta^(0) = 1."""
+        full = base_learner(self, None, 0).begin(known)
+        state: dict[str, Any] = {"epoch": 0, "estimate": np.ones(self.features.dimension), "full": full}
+        self._begin_epoch(known, state)
+        return state
+
+    def _begin_epoch(self, known: Known, state: dict[str, Any]) -> None:
+        """Choose the active coordinates (M16) and start a learner on them afresh."""
+        i = state["epoch"]
+        level = self.threshold ** (i if self.threshold_epoch == "text" else i + 1)
+        active = np.flatnonzero(np.abs(state["estimate"]) >= level)
+        state["active"] = active if active.size else np.arange(self.features.dimension)
+        state["phase"], state["left"] = EXPLOITATION, math.ceil(self.growth**i * self.initial_episodes)
+        state["restricted"] = self._learner(state)[0].begin(known)
+
+    def _learner(self, state: dict[str, Any]) -> tuple[UCRLVTRLin, str]:
+        """Return the learner of the phase, and the name of its state."""
+        if state["phase"] == EXPLOITATION:
+            return base_learner(self, tuple(state["active"].tolist()), state["epoch"]), "restricted"
+        return base_learner(self, None, 0), "full"
+
+    def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
+        """Plan as the learner of the phase."""
+        learner, name = self._learner(state)
+        return learner.plan(known, state[name], start, draw)
+
+    def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
+        """Enter the rows into the learner of the phase; go on to the next phase when it is over."""
+        learner, name = self._learner(state)
+        learner.learn(known, state[name], episode)
+        state["left"] -= 1
+        if state["left"] > 0:
+            return
+        i, root = state["epoch"], math.isqrt(self.initial_episodes - 1) + 1  # ceil(sqrt(k_0))
+        if state["phase"] == EXPLOITATION:
+            state["phase"], state["left"] = ESTIMATION, math.ceil(self.estimation_growth**i * root)
+        else:
+            state["epoch"], state["estimate"] = i + 1, learner.estimate(state["full"])  # theta^(i+1)
+            self._begin_epoch(known, state)
+
+
+@lru_cache(maxsize=16)
+def base_learner(selector: ARLLinDim, active: tuple[int, ...] | None, epoch: int) -> UCRLVTRLin:
+    """Return UCRL-VTR-LIN on some coordinates, or on all for None, at level delta/2^i."""
+    return UCRLVTRLin(
+        features=selector.features if active is None else selector.features.restrict(active),
+        norm_bound=selector.norm_bound,
+        delta=selector.delta / 2**epoch,
+        paper_constant=selector.paper_constant,
+    )

@@ -1,0 +1,135 @@
+r"""ARL-LIN(norm), to the letter (algorithm 3).
+
+In the paper's steps, with the exact maximum of M19:
+
+    b_1 = b,  delta_1 = delta
+    for epochs i = 1, 2, ...
+        play UCRL-VTR-LIN, from nothing, with norm bound b_i for k_i episodes at level delta_i
+        b_{i+1} = max { ||theta|| : theta in B_{k_i} },  B_k the ellipsoid of radius sqrt(beta_k(delta_i))   (M19)
+        k_{i+1} = 2 k_i,  delta_{i+1} = delta_i/2
+
+The bound is not forced to fall: b_{i+1} may exceed b_i, and the letter plays with it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from occamrl.errors import require_choice, require_integer, require_number
+from occamrl.models.features import FeatureMap
+from occamrl.paper.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ARLLinNorm(EpisodeLearner):
+    """Adapt to the norm of theta*.
+
+    Parameters
+    ----------
+    features, delta, paper_constant
+        Of :class:`~occamrl.paper.ucrl_vtr_lin.UCRLVTRLin`.
+    norm_bound : float
+        b, the first bound.
+    initial_episodes : int
+        k_1.
+    growth : float
+        How much longer an epoch is than the one before, 2.
+    norm_estimate : "maximum" | "sum"
+        Erratum. The algorithm asks for the largest norm in the ellipsoid ("maximum"); the proof writes
+        ||theta|| + sqrt(beta / lambda_min(Sigma)), an upper bound, as an equality ("sum").
+
+    Notes
+    -----
+    State: ``epoch`` i; ``norm_bound`` b_i; ``left``, episodes that remain of the epoch; ``learner``, the state of
+    UCRL-VTR-LIN in this epoch.
+    """
+
+    features: FeatureMap
+    norm_bound: float
+    delta: float = 0.05
+    paper_constant: float = 1.0
+    initial_episodes: int = 16
+    growth: float = 2
+    norm_estimate: str = "maximum"
+
+    def __post_init__(self) -> None:
+        require_choice("norm_estimate", self.norm_estimate, ("maximum", "sum"))
+        require_integer("initial_episodes", self.initial_episodes, 1)
+        require_number("growth", self.growth, 1.0, math.inf)
+        base_learner(self, self.norm_bound, 1)  # checks the other parameters
+
+    def begin(self, known: Known) -> dict[str, Any]:
+        """Return the state at the beginning of epoch 1, with the bound that was given."""
+        state: dict[str, Any] = {"epoch": 0, "norm_bound": float(self.norm_bound)}
+        self._begin_epoch(known, state)
+        return state
+
+    def _begin_epoch(self, known: Known, state: dict[str, Any]) -> None:
+        state["epoch"] += 1
+        state["left"] = math.ceil(self.growth ** (state["epoch"] - 1) * self.initial_episodes)
+        state["learner"] = self._base(state).begin(known)
+
+    def _base(self, state: dict[str, Any]) -> UCRLVTRLin:
+        return base_learner(self, state["norm_bound"], state["epoch"])
+
+    def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
+        """Plan as UCRL-VTR-LIN with the bound of this epoch."""
+        return self._base(state).plan(known, state["learner"], start, draw)
+
+    def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
+        """Enter the rows; when the epoch is over, read the next bound off its ellipsoid (M19)."""
+        base, inner = self._base(state), state["learner"]
+        base.learn(known, inner, episode)
+        state["left"] -= 1
+        if state["left"] == 0:
+            theta, sigma, beta = base.estimate(inner), inner["sigma"], base.beta(known.horizon, inner["episodes"])
+            if self.norm_estimate == "maximum":
+                state["norm_bound"] = largest_norm(theta, sigma, beta)
+            else:
+                state["norm_bound"] = float(np.linalg.norm(theta) + math.sqrt(beta / np.linalg.eigvalsh(sigma)[0]))
+            self._begin_epoch(known, state)
+
+
+@lru_cache(maxsize=16)
+def base_learner(selector: ARLLinNorm, norm_bound: float, epoch: int) -> UCRLVTRLin:
+    """Return UCRL-VTR-LIN with norm bound b_i at level delta/2^(i-1)."""
+    return UCRLVTRLin(
+        features=selector.features,
+        norm_bound=norm_bound,
+        delta=selector.delta / 2 ** (epoch - 1),
+        paper_constant=selector.paper_constant,
+    )
+
+
+def largest_norm(theta: Floats, sigma: Floats, beta: float) -> float:
+    r"""Return max ||theta'|| over (theta' - theta)^T Sigma (theta' - theta) <= beta, exactly (M19).
+
+    By strong duality, with the eigenvalues :math:`s_1 \le s_2 \le \dots` of Sigma and :math:`g = U^\top\theta`, the
+    square is :math:`\min_{\mu \ge 1/s_1} \mu\beta + \sum_j \mu s_j g_j^2/(\mu s_j - 1)`, convex in mu. Its derivative,
+    :math:`\beta - \sum_j s_j g_j^2/(\mu s_j - 1)^2`, grows from minus infinity, unless g vanishes where s_j = s_1: then
+    the minimum may lie at the end mu = 1/s_1 of the interval. The search is over o = mu s_1 - 1 on a logarithmic scale.
+    """
+    s, axes = np.linalg.eigh(sigma)
+    weight = s * (axes.T @ theta) ** 2  # s_j g_j^2
+    kept = weight > 0.0
+    s_kept, weight = s[kept], weight[kept]
+
+    def excess(o: float) -> Floats:  # mu s_j - 1
+        return np.asarray((s_kept - s[0] + o * s_kept) / s[0])
+
+    def dual(o: float) -> float:
+        mu = (1 + o) / s[0]
+        return float(mu * beta + (mu * weight / excess(o)).sum())
+
+    high = math.sqrt(weight.sum() / beta)  # the derivative is not negative here, as excess(o) >= o
+    low = 1e-32 * high
+    for _ in range(200):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if (weight / excess(middle) ** 2).sum() > beta else (low, middle)
+    return math.sqrt(dual(high)) if weight.size else math.sqrt(beta / s[0])

@@ -1,0 +1,270 @@
+"""The letter's selectors: their schedules, tests and bounds, each against a recomputation from its definition."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import occamrl as orl
+from benchmarks.oracle import cumulative_kernel
+from occamrl.errors import InvalidInput
+from occamrl.paper import UCRLVTR, ARLGen, ARLLinDim, ARLLinNorm, UCRLVTRLin
+from occamrl.paper.arl_lin_norm import largest_norm
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Episode, EpisodeLearner, Floats
+from tests.cases import environment_uniforms, mixture, stack
+from tests.paper.loop import play
+
+
+def ladder(seed: int) -> tuple[orl.Ladder, list[Floats], FiniteMDP]:
+    """Return three classes, the truth in the last only."""
+    case = stack(seed, members=9, horizon=5)
+    classes = [case.kernels[3:4], case.kernels[1:6], case.kernels]
+    return orl.Ladder([orl.FiniteFamily(kernels) for kernels in classes]), classes, case.mdp
+
+
+def episodes_of(learner: EpisodeLearner, mdp: FiniteMDP, state: dict[str, Any], uniforms: Floats) -> Iterator[Episode]:
+    """Play episodes one by one without learning; the caller does."""
+    starts, following = cumulative_kernel(mdp.initial_distribution), cumulative_kernel(mdp.kernel())
+    for u in uniforms:
+        states, actions = [int(np.searchsorted(starts, u[0], side="right"))], []
+        policy, _ = learner.plan(mdp.known, state, states[0], np.random.default_rng(0))
+        for h in range(mdp.horizon):
+            actions.append(int(policy[h, states[-1]]))
+            states.append(int(np.searchsorted(following[states[-1], actions[-1]], u[h + 1], side="right")))
+        yield Episode(np.array(states), np.array(actions), mdp.known.base_reward[states[:-1], actions])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_arl_gen_from_its_definition(seed: int) -> None:
+    """Play every epoch with a fresh UCRL-VTR; collect all rows; recompute T_m, gamma_i and m_i from them (M13, M14)."""
+    rungs, classes, mdp = ladder(seed)
+    episodes, delta, H = 2**9 - 2, 0.1, mdp.horizon
+    found = play(ARLGen(ladder=rungs, delta=delta), mdp, episodes, seed)
+    uniforms, regret, at = environment_uniforms(seed, episodes, H), [], 0
+    rows: list[tuple[int, int, Floats, float]] = []
+    for i in range(1, 9):
+        tau = 2**i - 2
+        assert len(rows) == tau * H
+        losses = [
+            min(sum((y - float(kernel[s, a] @ V)) ** 2 for s, a, V, y in rows) for kernel in kernels)
+            for kernels in classes
+        ]
+        statistics = [loss / (tau * H) if tau else 0.0 for loss in losses]
+        gamma = statistics[-1] + math.sqrt(i) / 2 ** (i / 2)
+        chosen = next(m for m, T in enumerate(statistics, start=1) if gamma >= T)
+        assert found.history[at]["epoch"] == i
+        assert found.history[at]["chosen"] == chosen
+        assert found.history[at]["left"] == 2**i
+        assert found.history[at]["threshold"] == pytest.approx(gamma, abs=1e-10)
+        base = UCRLVTR(family=rungs.rung(chosen), delta=delta / 2**i)
+        state = base.begin(mdp.known)
+        for episode in episodes_of(base, mdp, state, uniforms[at : at + 2**i]):
+            member = state["member"]
+            kernel, V = rungs.rung(chosen).kernel(member), np.zeros((H + 1, mdp.states))
+            for h in reversed(range(H)):
+                V[h] = (mdp.known.base_reward + kernel @ V[h + 1]).max(axis=1)
+            steps = zip(episode.states[:-1], episode.actions, episode.states[1:], strict=True)
+            rows += [(int(s), int(a), V[h + 1], float(V[h + 1, after])) for h, (s, a, after) in enumerate(steps)]
+            base.learn(mdp.known, state, episode)
+            regret.append(V[0, 0])
+        at += 2**i
+    np.testing.assert_allclose(found.planned, regret, rtol=0, atol=1e-12)
+    assert found.history[0]["chosen"] == 1  # no data in epoch 1
+
+
+def test_arl_gen_rejects_a_wrong_class() -> None:
+    """With rows that F_1 cannot explain the class is left once sqrt(i)/2^(i/2) is small enough."""
+    kernel = np.zeros((2, 1, 2))
+    kernel[:, 0] = [[0.1, 0.9], [0.1, 0.9]]
+    wrong = kernel[:, :, ::-1]
+    mdp = FiniteMDP(transition=kernel, reward=np.array([[0.0], [1.0]]), horizon=6)
+    rungs = orl.Ladder([orl.FiniteFamily(wrong[None]), orl.FiniteFamily(np.stack([wrong, kernel]))])
+    chosen = [entry["chosen"] for entry in play(ARLGen(ladder=rungs), mdp, 2**9 - 2, 0).history]
+    first = chosen.index(2)
+    assert math.log2(first + 2) % 1 == 0  # at the beginning of an epoch
+    assert set(chosen[first:]) == {2}
+
+
+@pytest.mark.parametrize("rule", ["text", "box"])
+def test_arl_lin_dim_from_its_definition(rule: str) -> None:
+    """Play the phases with learners at hand: a restricted one from nothing, and one full one throughout (M16)."""
+    case = mixture(3, dimension=4, states=5, horizon=6)
+    options: dict[str, Any] = {"norm_bound": 1.3, "paper_constant": 1e-4}
+    selector = ARLLinDim(
+        features=case.features, delta=0.1, initial_episodes=5, growth=4, estimation_growth=2, threshold=0.6,
+        threshold_epoch=rule, **options,
+    )  # fmt: skip
+    lengths = [(5, 3), (20, 6), (80, 12), (320, 24), (1280, 48)]  # 4^i 5, 2^i ceil(sqrt 5)
+    episodes = sum(map(sum, lengths))
+    found = play(selector, case.mdp, episodes, 1)
+    uniforms, at, planned = environment_uniforms(1, episodes, case.mdp.horizon), 0, []
+    full = UCRLVTRLin(features=case.features, delta=0.1, **options)
+    estimating, theta = full.begin(case.mdp.known), np.ones(4)
+    sets = []
+    for i, (exploit, estimate) in enumerate(lengths):
+        active = [j for j in range(4) if abs(theta[j]) >= 0.6 ** (i if rule == "text" else i + 1)]
+        active = active or list(range(4))
+        sets.append(tuple(active))
+        fresh = UCRLVTRLin(features=case.features.restrict(active), delta=0.1 / 2**i, **options)
+        for learner, state, length, phase in (
+            (fresh, fresh.begin(case.mdp.known), exploit, "exploitation"),
+            (full, estimating, estimate, "estimation"),
+        ):
+            entry = found.history[at]
+            assert (entry["epoch"], entry["phase"], entry["left"]) == (i, phase, length)
+            for episode in episodes_of(learner, case.mdp, state, uniforms[at : at + length]):
+                planned.append(state["values"][0, episode.states[0]])
+                learner.learn(case.mdp.known, state, episode)
+            at += length
+        theta = np.linalg.solve(estimating["sigma"], estimating["xy"])
+    np.testing.assert_allclose(found.planned, planned, rtol=0, atol=1e-9)
+    assert sets[0] == (0, 1, 2, 3)
+    assert len(set(sets)) > 1
+    np.testing.assert_allclose(found.state["estimate"], theta, rtol=0, atol=1e-9)
+
+
+def test_an_empty_support_is_replaced_by_everything() -> None:
+    case = mixture(0)
+    selector = ARLLinDim(features=case.features, norm_bound=1.3, initial_episodes=1, growth=1, estimation_growth=1)
+    state = selector.begin(case.mdp.known)
+    state["estimate"], state["epoch"] = np.zeros(3), 1
+    selector._begin_epoch(case.mdp.known, state)
+    assert state["active"].tolist() == [0, 1, 2]
+
+
+def test_the_defaults_are_the_papers() -> None:
+    features = mixture(0).features
+    dim, norm = ARLLinDim(features=features, norm_bound=1.0), ARLLinNorm(features=features, norm_bound=1.0)
+    assert (dim.growth, dim.estimation_growth, dim.threshold, norm.growth) == (36, 6, 0.5, 2)
+
+
+@pytest.mark.parametrize("estimate", ["maximum", "sum"])
+def test_arl_lin_norm_from_its_definition(estimate: str) -> None:
+    case = mixture(2)
+    selector = ARLLinNorm(
+        features=case.features, norm_bound=5.0, delta=0.1, paper_constant=1e-4, initial_episodes=7,
+        norm_estimate=estimate,
+    )  # fmt: skip
+    episodes = 7 * 31
+    found = play(selector, case.mdp, episodes, 4)
+    uniforms, at, bound = environment_uniforms(4, episodes, case.mdp.horizon), 0, 5.0
+    H, d = case.mdp.horizon, 3
+    for i in range(1, 6):
+        k = 7 * 2 ** (i - 1)
+        assert (found.history[at]["epoch"], found.history[at]["left"]) == (i, k)
+        assert found.history[at]["norm_bound"] == pytest.approx(bound, rel=1e-9)
+        delta = 0.1 / 2 ** (i - 1)
+        base = UCRLVTRLin(features=case.features, norm_bound=bound, delta=delta, paper_constant=1e-4)
+        state = base.begin(case.mdp.known)
+        for episode in episodes_of(base, case.mdp, state, uniforms[at : at + k]):
+            base.learn(case.mdp.known, state, episode)
+        beta = 1e-4 * (bound**2 + H**2 * d * math.log(k * H) * math.log(k**2 * H / delta) ** 2)
+        theta = np.linalg.solve(state["sigma"], state["xy"])
+        points = np.random.default_rng(0).normal(size=(200_000, d))
+        points /= np.linalg.norm(points, axis=1, keepdims=True)
+        root = np.linalg.cholesky(np.linalg.inv(state["sigma"]))
+        sampled = float(np.linalg.norm(theta + math.sqrt(beta) * points @ root.T, axis=1).max())
+        upper = float(np.linalg.norm(theta) + math.sqrt(beta / np.linalg.eigvalsh(state["sigma"])[0]))
+        after = found.history[at + k]["norm_bound"] if at + k < episodes else found.state["norm_bound"]
+        if estimate == "maximum":
+            assert sampled - 1e-12 <= after <= min(upper, sampled * (1 + 1e-3))
+        else:
+            assert after == pytest.approx(upper, rel=1e-9)
+        bound, at = after, at + k
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_largest_norm_is_attained_and_certified(seed: int) -> None:
+    """A point of the ellipsoid has it, and no multiplier of the dual gives less."""
+    rng = np.random.default_rng(seed)
+    s = np.sort(rng.uniform(1.0, 9.0, size=4))
+    axes = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    g = rng.normal(size=4)
+    if seed == 4:
+        g[0] = 0.0  # the degenerate case: nothing along the longest axis
+        g *= 0.01
+    sigma, theta, beta = axes @ np.diag(s) @ axes.T, axes @ g, 3.0
+    found = largest_norm(theta, sigma, beta)
+    mu = 1 / s[0] + np.geomspace(1e-12, 100.0, 200_000)[:, None]
+    with np.errstate(invalid="ignore"):
+        dual = mu[:, 0] * beta + np.where(g == 0.0, 0.0, mu * s * g**2 / (mu * s - 1)).sum(axis=1)
+    assert found**2 == pytest.approx(dual.min(), rel=1e-6)
+    points = rng.normal(size=(400_000, 4))
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    sampled = np.linalg.norm(g + math.sqrt(beta) * points / np.sqrt(s), axis=1).max()
+    assert sampled <= found * (1 + 1e-12)
+    assert sampled >= found * (1 - 1e-2)
+
+
+def test_the_largest_norm_in_closed_form() -> None:
+    assert largest_norm(np.array([1.0, 0.0]), np.diag([1.0, 4.0]), 4.0) == pytest.approx(3.0, abs=1e-12)
+    assert largest_norm(np.zeros(2), np.diag([2.0, 4.0]), 8.0) == pytest.approx(2.0, abs=1e-12)
+    assert largest_norm(np.array([0.0, 3.0]), np.eye(2), 4.0) == pytest.approx(5.0, abs=1e-12)
+
+
+def selectors() -> dict[str, tuple[Callable[[], EpisodeLearner], FiniteMDP]]:
+    case, (rungs, _, mdp) = mixture(1), ladder(0)
+    options: dict[str, Any] = {"features": case.features, "norm_bound": 1.3, "paper_constant": 1e-3}
+    return {
+        "ucrl_vtr": (lambda: UCRLVTR(family=rungs.rung(3)), mdp),
+        "ucrl_vtr_lin": (lambda: UCRLVTRLin(**options), case.mdp),
+        "arl_gen": (lambda: ARLGen(ladder=rungs), mdp),
+        "arl_lin_dim": (lambda: ARLLinDim(**options, initial_episodes=2, growth=3, estimation_growth=2), case.mdp),
+        "arl_lin_norm": (lambda: ARLLinNorm(**options, initial_episodes=4), case.mdp),
+    }
+
+
+def plain(value: Any) -> bool:
+    """Say whether a state can be written to a checkpoint."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and plain(entry) for key, entry in value.items())
+    if isinstance(value, list):
+        return all(plain(entry) for entry in value)
+    return type(value) in (int, float, str) or (isinstance(value, np.ndarray) and value.dtype.kind in "fi")
+
+
+@pytest.mark.parametrize("name", selectors())
+def test_a_state_is_plain_data_and_enough_to_go_on_from(name: str) -> None:
+    """A second object, given a copy of the state in the middle, goes on bit for bit."""
+    make, mdp = selectors()[name]
+    learner, uniforms = make(), environment_uniforms(0, 60, mdp.horizon)
+    assert isinstance(learner, EpisodeLearner)
+    state = learner.begin(mdp.known)
+    for episode in episodes_of(learner, mdp, state, uniforms[:30]):
+        learner.learn(mdp.known, state, episode)
+        assert plain(state)
+    other, kept = make(), copy.deepcopy(state)
+    for one, two in ((learner, state), (other, kept)):
+        for episode in episodes_of(one, mdp, two, uniforms[30:]):
+            one.learn(mdp.known, two, episode)
+    np.testing.assert_equal(kept, state)
+
+
+def test_bad_parameters_are_refused_by_name() -> None:
+    case, (rungs, _, _) = mixture(0), ladder(0)
+    options: dict[str, Any] = {"features": case.features, "norm_bound": 1.3}
+    tabular = orl.FeatureMap.tabular(states=4, actions=2)
+    linear = orl.Ladder([orl.LinearFamily(features=case.features, norm_bound=1.0)])
+    bad: list[tuple[str, Callable[[], object]]] = [
+        ("ladder", lambda: ARLGen(ladder=[])),  # type: ignore[arg-type]
+        ("ladder", lambda: ARLGen(ladder=linear)),
+        ("delta", lambda: ARLGen(ladder=rungs, delta=2.0)),
+        ("features", lambda: ARLLinDim(features=tabular, norm_bound=1.0)),
+        ("threshold_epoch", lambda: ARLLinDim(**options, threshold_epoch="both")),
+        ("initial_episodes", lambda: ARLLinDim(**options, initial_episodes=0)),
+        ("growth", lambda: ARLLinDim(**options, growth=0.5)),
+        ("threshold", lambda: ARLLinDim(**options, threshold=0.0)),
+        ("delta", lambda: ARLLinDim(**options, delta=0.0)),
+        ("norm_estimate", lambda: ARLLinNorm(**options, norm_estimate="max")),
+        ("norm_bound", lambda: ARLLinNorm(features=case.features, norm_bound=0.0)),
+        ("S=3, A=2", lambda: ARLGen(ladder=rungs).begin(case.mdp.known)),
+    ]
+    for name, make in bad:
+        with pytest.raises(InvalidInput, match=name):
+            make()

@@ -1,0 +1,70 @@
+"""The validators of single arguments: what passes, what is refused, and what the message says."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from occamrl import errors
+from occamrl.errors import HorizonError, InvalidInput, ParameterError, ShapeError, UnknownName
+
+GOOD = [
+    (errors.require_integer("n", np.int64(3), 3), 3),
+    (errors.require_number("x", np.float32(0.5), 0.0, 1.0), 0.5),
+    (errors.require_number("x", 1, 0.0, math.inf), 1.0),
+    (errors.require_range("ends", [0, np.float64(2.0)]), (0.0, 2.0)),
+    (errors.as_floats("x", [[True], [2]]).tolist(), [[1.0], [2.0]]),
+]
+
+BAD: list[tuple[Any, type[InvalidInput], str]] = [
+    *[
+        (
+            lambda bad=bad: errors.require_integer("n", bad, 1, index=(2,)),
+            ParameterError,
+            r"n\[2\]: .* integer >= 1",
+        )
+        for bad in (0, 1.0, True, np.True_, None, "1", np.float64(1.0))
+    ],
+    (lambda: errors.require_integer("n", 0, 1, HorizonError), HorizonError, "n: got 0"),
+    *[
+        (lambda bad=bad: errors.require_number("x", bad, 0.0, 1.0), ParameterError, r"x: got .* a number in \[0, 1\]")
+        for bad in (-0.1, 1.1, math.nan, math.inf, True, "0.5", None)
+    ],
+    (lambda: errors.require_number("x", 0.0, 0.0, math.inf, open_low=True), ParameterError, r"\(0, inf\)"),
+    (lambda: errors.require_choice("x", "cofee", ("coffee", "tea")), UnknownName, "did you mean 'coffee'"),
+    (lambda: errors.require_choice("x", 7, ("coffee", "tea")), UnknownName, "one of 'coffee', 'tea'"),
+    *[
+        (lambda bad=bad: errors.require_range("ends", bad), ParameterError, "ends: .*low < high")
+        for bad in ((1.0, 1.0), (1.0, 0.0), (0.0, math.nan), (0.0, math.inf), (0.0,), "ab", None, 3)
+    ],
+    *[
+        (lambda bad=bad: errors.as_floats("x", bad), ShapeError, "x: got .* an array of real numbers")
+        for bad in ([[1.0], [1.0, 2.0]], "text", [1j], [None], object())
+    ],
+]
+
+
+@pytest.mark.parametrize(("found", "expected"), GOOD)
+def test_what_passes_is_converted(found: object, expected: object) -> None:
+    assert found == expected
+
+
+@pytest.mark.parametrize(("call", "error", "message"), BAD)
+def test_what_is_refused_is_named(call: Any, error: type[InvalidInput], message: str) -> None:
+    with pytest.raises(error, match=message) as caught:
+        call()
+    assert type(caught.value) is error
+
+
+def test_attributes_of_an_object_are_checked_by_name() -> None:
+    class Given:
+        horizon, states, share = 0, 2, 1.5
+
+    errors.require_integers(Given(), states=2)
+    with pytest.raises(HorizonError, match="horizon"):
+        errors.require_integers(Given(), states=1, horizon=1)
+    with pytest.raises(ParameterError, match="share"):
+        errors.require_numbers(Given(), 0.0, 1.0, "share")
