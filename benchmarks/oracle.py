@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from occamrl import paper
+from occamrl import paper, seeding
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.paper.ucrl_vtr import dense_kernels
@@ -28,6 +28,25 @@ Weights = Literal["range", "none"]
 
 
 # ------------------------------------------------------------------------------------------ simulation, exact regret
+
+
+def environment_uniforms(seed: int, episodes: int, horizon: int) -> Floats:
+    """Return the numbers [K, H + 1] that ``orl.run`` draws the first state and the transitions of K episodes with.
+
+    Philox4x32-10 (Salmon et al. 2011) at the key of (seed, "environment") and the counter (block, 0, episode).
+    """
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    key = seeding.key(seed, "environment")
+    k0, k1 = key & low, key >> half
+    numbers, blocks = np.arange(episodes, dtype=np.uint64), np.arange((horizon + 2) // 2, dtype=np.uint64)
+    episode, c0 = np.meshgrid(numbers, blocks, indexing="ij")
+    c1, c2, c3 = np.zeros_like(c0), episode & low, episode >> half
+    for _ in range(10):
+        p0, p1 = np.uint64(0xD2511F53) * c0, np.uint64(0xCD9E8D57) * c2
+        c0, c1, c2, c3 = (p1 >> half) ^ c1 ^ k0, p1 & low, (p0 >> half) ^ c3 ^ k1, p0 & low
+        k0, k1 = (k0 + np.uint64(0x9E3779B9)) & low, (k1 + np.uint64(0xBB67AE85)) & low
+    pairs = [(a >> np.uint64(5)) * 2.0**26 + (b >> np.uint64(6)) for a, b in ((c0, c1), (c2, c3))]
+    return np.asarray(np.stack(pairs, axis=-1).reshape(episodes, -1)[:, : horizon + 1] * 2.0**-53)
 
 
 def cumulative_kernel(transition: Floats) -> Floats:
@@ -73,13 +92,13 @@ def play(
     starts, following = cumulative_kernel(initial), cumulative_kernel(transition)
     best = optimal_values(transition, reward, known.horizon)[0]
     state, achieved = learner.begin(known), best
-    policy: Ints | None = None
+    before: Ints | None = None  # the policy that was evaluated last
     for u in uniforms:
         states, actions = [int(np.searchsorted(starts, u[0], side="right"))], []
-        before, plan = policy, learner.plan(known, state, states[0], draw)
+        plan = learner.plan(known, state, states[0], draw)
         policy, value = plan if isinstance(plan, tuple) else (plan, math.nan)
         if policy is not before:
-            achieved = policy_values(transition, reward, policy)
+            before, achieved = policy, policy_values(transition, reward, policy)
         yield Moment(state, policy, value, float(best[states[0]] - achieved[states[0]]))
         for h in range(known.horizon):
             actions.append(int(policy[h, states[-1]]))

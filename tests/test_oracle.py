@@ -67,6 +67,16 @@ def draw(probabilities: Floats, uniform: float) -> int:
     return last
 
 
+def test_the_numbers_are_those_of_the_published_generator() -> None:
+    """The known answer of Philox4x32-10 (Random123, kat_vectors) for a zero key and a zero counter."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("occamrl.seeding.key", lambda *_: np.uint64(0))
+        found = oracle.environment_uniforms(0, 1, 1)[0]
+    words = [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
+    expected = [((a >> 5) * 2**26 + (b >> 6)) / 2**53 for a, b in (words[:2], words[2:])]
+    assert found.tolist() == expected
+
+
 def test_optimal_values_are_the_best_over_all_policies() -> None:
     _, _, transition, reward = mixture(0)
     horizon = 2

@@ -159,11 +159,11 @@ def watched(tmp_path: Path, act: object, text: str, silence: float = 600.0) -> t
     return heard, folder
 
 
-ONE = slow(LONG).replace("seeds = 2", "seeds = 1").replace('[[agent]]\nname = "Optimal"', "")
+ONE = slow(10 * LONG).replace("seeds = 2", "seeds = 1").replace('[[agent]]\nname = "Optimal"', "")
 
 
 def test_a_killed_worker_costs_its_cell_a_retry_from_the_checkpoint(tmp_path: Path) -> None:
-    heard, folder = watched(tmp_path, Killer(10_000), ONE)
+    heard, folder = watched(tmp_path, Killer(LONG), ONE)
     (retry,) = (event for event in heard if event["event"] == "retry")
     assert "SIGKILL" in retry["text"]
     later = heard[heard.index(retry) :]

@@ -66,23 +66,16 @@ def test_the_smaller_of_both_bounds_is_taken() -> None:
     assert off_grid(0.1, 1000.0, DELTA) == pytest.approx(5.0 + 0.5 * math.log(20.0))  # epsilon^2 n/2 and the noise
 
 
-@pytest.mark.parametrize("test", ["anytime", "epoch"])
-def test_a_truth_between_grid_points_loses_its_class_in_at_most_delta_of_runs(test: str) -> None:
-    agent = orl.ARLGen(ladder=ladder(), delta=DELTA, test=test)
-    assert rejections(agent) <= binom.ppf(1 - 1e-5, RUNS, DELTA)
-
-
-@pytest.mark.parametrize("test", ["anytime", "epoch"])
-def test_negative_controls_no_term_and_a_tiny_radius(test: str) -> None:
+def test_a_truth_between_grid_points_loses_its_class_in_at_most_delta_of_runs() -> None:
+    """And in more without the term, or with a tiny radius: the negative controls."""
     limit = binom.ppf(1 - 1e-5, RUNS, DELTA)
-    assert rejections(orl.ARLGen(ladder=ladder(reach=0.0), delta=DELTA, test=test)) > limit
-    tiny: dict[str, Any] = {"scale": 0.05} if test == "anytime" else {"slack": 0.05}
-    assert rejections(orl.ARLGen(ladder=ladder(), delta=DELTA, test=test, **tiny)) > limit
+    assert rejections(orl.ARLGen(ladder=ladder(), delta=DELTA)) <= limit
+    assert rejections(orl.ARLGen(ladder=ladder(reach=0.0), delta=DELTA)) > limit
+    assert rejections(orl.ARLGen(ladder=ladder(), delta=DELTA, scale=0.05)) > limit
 
 
-@pytest.mark.parametrize("test", ["anytime", "epoch"])
-def test_what_lies_farther_than_the_grid_is_rejected_all_the_same(test: str) -> None:
-    agent = orl.ARLGen(ladder=ladder(reach=0.1), delta=DELTA, test=test)
+def test_what_lies_farther_than_the_grid_is_rejected_all_the_same() -> None:
+    agent = orl.ARLGen(ladder=ladder(reach=0.1), delta=DELTA)
     result = orl.run(agent, problem(0.2, 0.6), episodes=4094, progress=False)
     assert result.phases["chosen"].to_pylist()[-1] == 2
     assert not any(result.phases["outside"].to_pylist())
@@ -155,12 +148,11 @@ def test_with_options_each_step_has_the_threshold_of_the_definition(options: dic
     assert (listed[state.rows > 0] < found[state.rows > 0]).all()
 
 
-@pytest.mark.parametrize("test", ["anytime", "epoch"])
 @pytest.mark.parametrize("kernel", ["stationary", "per_step"])
-def test_with_options_a_truth_between_grid_points_keeps_its_class(test: str, kernel: str) -> None:
+def test_with_options_a_truth_between_grid_points_keeps_its_class(kernel: str) -> None:
     """And loses it without the term: the negative control. A step by itself sees a tenth of the rows: longer runs."""
     runs, episodes = (RUNS, EPISODES) if kernel == "stationary" else (40, 4094)
-    options: dict[str, Any] = {**OPTIONS, "kernel": kernel, "test": test, "delta": DELTA, "replan": 0.2}
+    options: dict[str, Any] = {**OPTIONS, "kernel": kernel, "delta": DELTA, "replan": 0.2}
     noisy = problem(0.3, 0.0).with_reward_noise(orl.BernoulliRewards())
     kept, lost = (
         rejections(orl.ARLGen(ladder=ladder(reach), **options), noisy, runs, episodes) for reach in (None, 0.0)

@@ -9,7 +9,6 @@ import numpy as np
 from benchmarks import oracle
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import EpisodeLearner, Floats
-from tests.cases import environment_uniforms
 
 
 class PaperRun(NamedTuple):
@@ -23,7 +22,7 @@ class PaperRun(NamedTuple):
 
 def play(learner: EpisodeLearner, mdp: FiniteMDP, episodes: int, seed: int) -> PaperRun:
     """Play whole episodes and evaluate every policy exactly."""
-    uniforms = environment_uniforms(seed, episodes, mdp.horizon)
+    uniforms = oracle.environment_uniforms(seed, episodes, mdp.horizon)
     regret, planned, history = np.zeros(episodes), np.zeros(episodes), []
     for k, moment in enumerate(oracle.play(learner, mdp.known, mdp.kernel(), mdp.initial_distribution, uniforms)):
         state, regret[k], planned[k] = moment.state, moment.regret, moment.planned_value

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import occamrl as orl
-from benchmarks.oracle import cumulative_kernel
+from benchmarks.oracle import cumulative_kernel, environment_uniforms
 from occamrl.errors import InvalidInput
 from occamrl.paper import UCRLVTR, ARLGen, ARLLinDim, ARLLinNorm, UCRLVTRLin
 from occamrl.paper.arl_lin_norm import largest_norm
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Episode, EpisodeLearner, Floats
-from tests.cases import environment_uniforms, mixture, stack
+from tests.cases import mixture, stack
 from tests.paper.loop import play
 
 

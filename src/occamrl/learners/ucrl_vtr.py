@@ -625,9 +625,10 @@ def greedy_action(model: FiniteModel, rewards: Floats, values: Floats, member: i
     for a in range(model.actions):
         sa = s * model.actions + a
         row_of(model, FEATURES, False, values, sa, target, x)
-        q = rewards[sa]
+        q = rewards[sa] if model.counted else 0.0  # the order of a sum decides ties
         for j in range(sizes[sa]):
             q += x[j] * model.theta[starts[sa] + j, member]
+        q = q if model.counted else rewards[sa] + q
         if q > best:
             best, choice = q, a
     return choice, best

@@ -340,8 +340,7 @@ def _misfit(entered: list[tuple[int, Cells]], least: float, reach: float, delta:
         table = sums.setdefault(member, np.zeros((2, cells.most)))
         table[:, cells.key] += cells.visits, cells.total  # a key occurs once
     count, total = np.concatenate(list(sums.values()), axis=1)
-    found = unexplained(count, total, least, level(reach, delta))
-    return found - float(off_grid(reach, float(count.sum()), delta))
+    return unexplained(count, total, least, level(reach, delta)) - off_grid(reach, float(count.sum()), delta)
 
 
 def replay_linear(

@@ -205,6 +205,7 @@ class ContinuousInventory(ContinuousProblem):
     fixed: float = 3.0
 
     names: ClassVar[tuple[str, ...]] = tuple(DEMANDS)
+    start: ClassVar[Sequence[float]] = (0.0,)  # an empty tank
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -220,11 +221,6 @@ class ContinuousInventory(ContinuousProblem):
     def action_grid(self) -> Sequence[float]:
         """The orders."""
         return tuple(np.linspace(0.0, 8.0, self.orders).tolist())
-
-    @property
-    def start(self) -> Sequence[float]:
-        """An empty tank."""
-        return (0.0,)
 
     def models(self) -> Sequence[Transition]:
         """Return one model for each law of the demand."""
@@ -360,21 +356,13 @@ class MountainCar(DisturbedProblem):
     disturbance: float = 0.3
 
     names: ClassVar[tuple[str, ...]] = tuple(ENGINES)
+    start: ClassVar[Sequence[float]] = (-0.5, 0.0)  # at rest in the valley
+    action_grid: ClassVar[Sequence[float]] = (-1.0, 0.0, 1.0)  # back, nothing, ahead
 
     @property
     def grid(self) -> Grid:
         """The grid: the valley, and speeds up to 0.07 a step."""
         return Grid(low=(LEFT, -SPEED), high=(RIGHT, SPEED), points=(self.resolution + 1,) * 2)
-
-    @property
-    def action_grid(self) -> Sequence[float]:
-        """Back, nothing, ahead."""
-        return (-1.0, 0.0, 1.0)
-
-    @property
-    def start(self) -> Sequence[float]:
-        """At rest in the valley."""
-        return (-0.5, 0.0)
 
     def models(self) -> Sequence[Transition]:
         """Return one model for each engine."""
@@ -472,6 +460,7 @@ class Pendulum(DisturbedProblem):
     disturbance: float = 0.5
 
     names: ClassVar[tuple[str, ...]] = tuple(FRICTIONS)
+    start: ClassVar[Sequence[float]] = (-np.pi, 0.0)  # hanging, at rest
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -487,11 +476,6 @@ class Pendulum(DisturbedProblem):
     def action_grid(self) -> Sequence[float]:
         """The torques."""
         return tuple(np.linspace(-TORQUE, TORQUE, self.torques).tolist())
-
-    @property
-    def start(self) -> Sequence[float]:
-        """Hanging, at rest."""
-        return (-np.pi, 0.0)
 
     def models(self) -> Sequence[Transition]:
         """Return one model for each friction."""

@@ -483,6 +483,7 @@ class QueueAdmission(PracticalProblem):
     arrival_levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4)
     service_levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.5)
 
+    actions: ClassVar[int] = 2  # closed and open
     unit_name: ClassVar[str] = "minutes of waiting"
     rung_names: ClassVar[tuple[str, ...]] = ("the same in all phases", "arrivals by phase", "services by phase too")
 
@@ -503,11 +504,6 @@ class QueueAdmission(PracticalProblem):
     def states(self) -> int:
         """Phase times customers: state = phase * (room + 1) + customers."""
         return PHASES * (self.room + 1)
-
-    @property
-    def actions(self) -> int:
-        """Closed and open."""
-        return 2
 
     def entries(self) -> Iterable[Entry]:
         """Return what can happen; theta = (1, arrivals by phase, services by phase)."""
@@ -594,6 +590,7 @@ class MachineReplacement(PracticalProblem):
     failure: float = 10000.0
     hazard: tuple[float, ...] = (0.1,) * 15
 
+    actions: ClassVar[int] = 2  # keep and replace
     rung_names: ClassVar[tuple[str, ...]] = ("constant", "linear", "monotone")
 
     def __post_init__(self) -> None:
@@ -610,11 +607,6 @@ class MachineReplacement(PracticalProblem):
     def states(self) -> int:
         """Ages 0 ... oldest."""
         return self.oldest + 1
-
-    @property
-    def actions(self) -> int:
-        """Keep and replace."""
-        return 2
 
     def entries(self) -> Iterable[Entry]:
         """Return what can happen; theta = (1, hazards by age)."""
