@@ -9,9 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from occamrl import seeding
-from occamrl._core.loop import draw_outcome, draw_start
-from occamrl._core.rng import fill_uniforms
 from occamrl.errors import OccamRLError
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.models.features import FeatureMap
@@ -21,6 +18,7 @@ from occamrl.running.result import Result
 from occamrl.running.run import run
 from occamrl.selectors.arl_lin import ARLLinDim, union_level
 from occamrl.selectors.references import largest, oracle
+from tests.cases import environment_uniforms
 
 PROBLEM = SparseMixture(states=8, actions=3, horizon=5, dimension=8, nonzero=3, gamma=0.5, seed=0)
 FEATURES, BOUND = FeatureMap(PROBLEM.phi), float(np.linalg.norm(PROBLEM.theta))
@@ -62,17 +60,18 @@ def rows_from_scratch(selector: ARLLinDim, episodes: int, seed: int) -> tuple[Re
     watched = Watched(**vars(selector))
     mdp, d = PROBLEM.mdp, FEATURES.dimension
     gram, xy = np.zeros((d, d)), np.zeros(d)
-    uniforms = np.zeros(mdp.horizon + 1 + (mdp.horizon + 1) % 2)
+    truth, uniforms = mdp.truth, environment_uniforms(seed, episodes, mdp.horizon)
     result: Result | None = None
     for episode in range(episodes):
         phases = len(ended)
         result = run(watched, mdp, episodes=1, seed=seed, continue_from=result, progress=False)
         played = ended[-1] if len(ended) > phases else result.state  # with the plan of this episode
-        fill_uniforms(seeding.key(seed, "environment"), episode, uniforms)
-        s = int(draw_start(mdp.truth, uniforms[0]))
+        s = int(np.searchsorted(truth.initial_cumulative[0], uniforms[episode, 0], side="right"))
         for h in range(mdp.horizon - 1):
             a, v = int(played.policy[h, s]), played.values[h + 1]
-            s2 = int(mdp.truth.outcomes.next_state[draw_outcome(mdp.truth, h, s * mdp.actions + a, uniforms[h + 1])])
+            begin, end = truth.outcomes.start[s * mdp.actions + a : s * mdp.actions + a + 2]
+            o = begin + np.searchsorted(truth.cumulative[0, begin:end], uniforms[episode, h + 1], side="right")
+            s2 = int(truth.outcomes.next_state[o])
             if np.ptp(v) > 0.0:
                 scaled = (v - 0.5 * (v.min() + v.max())) / np.ptp(v)
                 x = scaled @ PROBLEM.phi[s, a]
@@ -103,7 +102,7 @@ def test_a_restricted_plan_reads_its_blocks() -> None:
     wide = dataclasses.replace(full, active=active)
     narrow = dataclasses.replace(full, features=FEATURES.restrict(active))
     one, other = wide.begin(known, rows), narrow.begin(known, rows.restrict(active))
-    for name in ("theta", "factor", "logdet"):
+    for name in ("theta", "factor", "growth"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     assert one.xy.size == 8
     assert other.xy.size == 3

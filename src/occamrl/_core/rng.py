@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.compile import hot, implements
+from occamrl._core.compile import entry, implements
 from occamrl.protocols import Floats, NoNoise
 
 # ----------------------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ _SHIFT_26 = 67108864.0
 _UNIT = 1.0 / 9007199254740992.0  # 2^-53
 
 
-@hot
+@entry
 def philox(
     key_0: np.uint64, key_1: np.uint64, c0: np.uint64, c1: np.uint64, c2: np.uint64, c3: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
@@ -48,7 +48,7 @@ def philox(
     return c0, c1, c2, c3
 
 
-@hot
+@entry
 def fill_uniforms(key: np.uint64, episode: int, out: Floats) -> None:
     """Fill ``out``, of even size, with the uniform numbers in [0, 1) of an episode, 53 bits each."""
     key_0 = key & _LOW
@@ -84,7 +84,7 @@ class Atoms(NamedTuple):
     values: Floats  # [O, Q] by outcome; the mean of a row is the outcome's mean reward
 
 
-@hot
+@entry
 def reward_uniform(key: np.uint64, episode: int, h: int) -> float:
     """Return the number in [0, 1), of 32 bits, that decides the reward of a step."""
     apart = key ^ _APART
@@ -116,7 +116,7 @@ def realised_atom(noise: Atoms, o: int, mean: float, key: np.uint64, episode: in
     return float(noise.values[o, int(reward_uniform(key, episode, h) * noise.values.shape[1])])
 
 
-@hot
+@entry
 def draw_reward(noise: Any, o: int, mean: float, key: np.uint64, episode: int, h: int) -> float:
     """Return the reward that the fused loop draws, for those who play step by step."""
     return realised(noise, o, mean, key, episode, h)
