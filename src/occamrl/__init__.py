@@ -15,33 +15,44 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:  # the one list of public names, for type checkers and for __getattr__ alike
-    from occamrl.analysis.diagnosis import diagnose
-    from occamrl.analysis.preflight import preflight
-    from occamrl.analysis.supports import supports
-    from occamrl.envs.ladder_file import read_ladder
-    from occamrl.envs.spaces import Discretiser
-    from occamrl.errors import Interrupted, InvalidInput, OccamRLError
-    from occamrl.experiments.execution import Experiment
-    from occamrl.experiments.records import load
-    from occamrl.learners.baselines import Greedy, Optimal, UniformRandom
-    from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
-    from occamrl.learners.ucrl_vtr import UCRLVTR
-    from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-    from occamrl.logs.log import read_log
-    from occamrl.logs.select import select
-    from occamrl.models.features import FeatureMap
-    from occamrl.models.finite import CoverFamily, FiniteFamily
-    from occamrl.models.ladder import Ladder
-    from occamrl.models.linear import AggregationFamily, LinearFamily
-    from occamrl.models.simulators import Simulators
-    from occamrl.problems.mdp import FiniteMDP
-    from occamrl.protocols import EpisodeLearner, Known
-    from occamrl.registry import make_problem
-    from occamrl.running.agent import Agent
-    from occamrl.running.result import Result
-    from occamrl.running.run import learn, run
-    from occamrl.selectors.arl_gen import ARLGen
-    from occamrl.selectors.arl_lin import ARLLin, ARLLinDim, ARLLinNorm
+    from occamrl.analysis.diagnosis import diagnose as diagnose
+    from occamrl.analysis.preflight import preflight as preflight
+    from occamrl.analysis.supports import supports as supports
+    from occamrl.envs.ladder_file import read_ladder as read_ladder
+    from occamrl.envs.spaces import Discretiser as Discretiser
+    from occamrl.errors import Interrupted as Interrupted
+    from occamrl.errors import InvalidInput as InvalidInput
+    from occamrl.errors import OccamRLError as OccamRLError
+    from occamrl.experiments.execution import Experiment as Experiment
+    from occamrl.experiments.records import load as load
+    from occamrl.learners.baselines import Greedy as Greedy
+    from occamrl.learners.baselines import Optimal as Optimal
+    from occamrl.learners.baselines import UniformRandom as UniformRandom
+    from occamrl.learners.rewards import RewardsLinear as RewardsLinear
+    from occamrl.learners.rewards import RewardsPerPair as RewardsPerPair
+    from occamrl.learners.ucrl_vtr import UCRLVTR as UCRLVTR
+    from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin as UCRLVTRLin
+    from occamrl.logs.log import read_log as read_log
+    from occamrl.logs.select import select as select
+    from occamrl.models.features import FeatureMap as FeatureMap
+    from occamrl.models.finite import CoverFamily as CoverFamily
+    from occamrl.models.finite import FiniteFamily as FiniteFamily
+    from occamrl.models.ladder import Ladder as Ladder
+    from occamrl.models.linear import AggregationFamily as AggregationFamily
+    from occamrl.models.linear import LinearFamily as LinearFamily
+    from occamrl.models.simulators import Simulators as Simulators
+    from occamrl.problems.mdp import FiniteMDP as FiniteMDP
+    from occamrl.protocols import EpisodeLearner as EpisodeLearner
+    from occamrl.protocols import Known as Known
+    from occamrl.registry import make_problem as make_problem
+    from occamrl.running.agent import Agent as Agent
+    from occamrl.running.result import Result as Result
+    from occamrl.running.run import learn as learn
+    from occamrl.running.run import run as run
+    from occamrl.selectors.arl_gen import ARLGen as ARLGen
+    from occamrl.selectors.arl_lin import ARLLin as ARLLin
+    from occamrl.selectors.arl_lin import ARLLinDim as ARLLinDim
+    from occamrl.selectors.arl_lin import ARLLinNorm as ARLLinNorm
 
 
 _MODULES = ("errors", "paper", "problems", "registry")

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from occamrl.learners.finite_planned import thresholds
+from occamrl.learners.finite_rows import ALIVE, ROWS
 from scipy.stats import binom
 
 import occamrl as orl
-from occamrl.learners.finite_planned import thresholds
-from occamrl.learners.finite_rows import ALIVE, ROWS
 from occamrl.logs.select import right_side
 from occamrl.models.finite import CoverFamily, off_grid
 from occamrl.protocols import Floats

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -350,7 +351,7 @@ class Ladder:
         if given[-1].finite:
             self._of_members(*nest(given), most.tolist())
             return
-        for m, (one, other) in enumerate(zip(given[:-1], given[1:], strict=True), start=1):
+        for m, (one, other) in enumerate(itertools.pairwise(given), start=1):
             embed(one, other, (m, m + 1))
             if _equal(one, other):
                 got = "two equal classes"

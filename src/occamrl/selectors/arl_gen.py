@@ -189,6 +189,7 @@ class MemberEvidence:
         self.learner, self.ladder = learner, learner.ladder
 
     def start(self, known: Known) -> dict[str, Any]:
+        """Return the memory before any data."""
         return {"epoch": 1, "state": self.learner.begin(known)}
 
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
