@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from occamrl.learners.finite_rows import ALIVE
 from scipy.stats import binom
 
 from benchmarks import oracle
-from occamrl.learners.ucrl_vtr import UCRLVTR
+from occamrl.learners.ucrl_vtr import ALIVE, UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.problems.mdp import FiniteMDP
@@ -142,10 +141,10 @@ def near_truth() -> Stack:
 def truth_is_in(player: Player) -> bool:
     """Whether member 0 is in the confidence set."""
     state: Any = player.state
-    at = np.flatnonzero(state.alive[: state.counters[ALIVE]] == 0)
+    at = np.flatnonzero(state.members[: state.counters[ALIVE]] == 0)
     if at.size == 0:
         return False
-    return bool(state.inside[at[0]]) if state.inside.size else bool(np.isfinite(state.loss[at[0]]))
+    return bool(state.inside[0, at[0]]) if state.inside.size else bool(np.isfinite(state.loss[0, at[0]]))
 
 
 FINITE: dict[str, dict[str, Any]] = {

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from benchmarks import oracle
+from occamrl._core.arena import field
+from occamrl._core.rows import REWARD
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
@@ -37,8 +39,8 @@ def everything(learner: UCRLVTRLin, mdp: FiniteMDP, thetas: Floats) -> Callable[
     level = learner.level(mdp.known)
 
     def covered(player: Player) -> bool:
-        state, rewards = player.state, player.model.rewards
-        if not isinstance(learner.rewards, str) and (rewards.reward < mdp.truth.base_reward - 1e-12).any():
+        state, promised = player.state, field(player.model, REWARD)
+        if not isinstance(learner.rewards, str) and (promised < mdp.truth.base_reward - 1e-12).any():
             return False
         for t in range(steps):
             sigma, error = state.sigma.reshape(steps, d, d)[t], state.theta.reshape(steps, d)[t] - thetas[t]
@@ -119,8 +121,8 @@ def finite_tally(per_step: bool, seed: int, **options: Any) -> Tally:
     learner = UCRLVTR(family=case.family, delta=FINITE_DELTA, kernel=kernel, **options)
 
     def covered(player: Player) -> bool:
-        rewards = player.model.rewards
-        if not isinstance(learner.rewards, str) and (rewards.reward < mdp.truth.base_reward - 1e-12).any():
+        promised = field(player.model, REWARD)
+        if not isinstance(learner.rewards, str) and (promised < mdp.truth.base_reward - 1e-12).any():
             return False
         return all(player.state.inside[t, member] == 1 for t, member in enumerate(members))
 
