@@ -15,7 +15,7 @@ CORE := $(VENV)/.installed
 DEV  := $(VENV)/.installed-dev
 PIP  := $(PY) -m pip install -qq --disable-pip-version-check --constraint constraints.txt
 
-# One thread of linear algebra per test process; compiled code of the many states of a working copy stays in it.
+# Each test process uses one thread for linear algebra; code compiled during tests is cached inside the working copy.
 TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OCCAMRL_CACHE_DIR="$${OCCAMRL_CACHE_DIR:-$(CURDIR)/.cache/numba}"
 
 .DEFAULT_GOAL := help
@@ -39,18 +39,19 @@ lint: $(DEV)  ## Check style, types and layers only
 	@echo "mypy" && $(BIN)/mypy
 	@echo "lint-imports" && $(BIN)/lint-imports --no-logo
 
-format: $(DEV)  ## Format the code and mend what can be mended
+format: $(DEV)  ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(CORE)  ## Measure speed against plain NumPy, and how cost grows
+bench: $(CORE)  ## Measure speed against plain NumPy, how cost grows, and what a first call compiles
 	@PYTHONPATH=. $(PY) benchmarks/bench.py $(ARGS)
 
-clean:  ## Remove the environment, caches and builds
-	@rm -rf "$(VENV)" .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+clean:  ## Remove the environment, caches, builds and what the demo wrote
+	@rm -rf "$(VENV)" .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build demo dist
 	@find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
 
-# The stamps lie inside the environment: without it they are gone too; a change of requirements installs again.
+# A stamp records that the packages are installed. It lies inside the environment, so both are removed together; a change of
+# the requirements makes it out of date, and the packages are installed again.
 $(CORE): pyproject.toml constraints.txt | $(PY)
 	@echo "Installing occamrl into $(VENV) (a minute or so, once)"
 	@$(PIP) --editable .

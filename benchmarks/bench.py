@@ -1,4 +1,4 @@
-"""Speed of the package: against plain NumPy, as problems grow, and at sizes where memory matters.
+"""Speed of the package: against plain NumPy, as problems grow, at sizes where memory matters, and at a cold start.
 
     make bench                  everything, a few minutes
     make bench ARGS=--quick     the same sections with fewer episodes and smaller sizes
@@ -23,21 +23,25 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import scipy.sparse
 from numpy.typing import NDArray
 
 import occamrl as orl
 from benchmarks import oracle
+from occamrl.envs.wrapper import FiniteEnvironment
 from occamrl.problems.classic import RiverSwim
-from occamrl.problems.mixtures import SparseMixture
+from occamrl.problems.mixtures import SparseLadder, SparseMixture
 
 Floats = NDArray[np.float64]
 DELTA = 0.05
@@ -425,16 +429,86 @@ def large(quick: bool) -> bool:
     return complete
 
 
+# ------------------------------------------------------------------------------------------- 4. the first call of all
+
+
+def start_lake() -> object:
+    """Learn in Gymnasium's FrozenLake with ARL-GEN."""
+    spec = orl.read_ladder("frozen-lake-4x4", horizon=12)
+    env = FiniteEnvironment(gym.make("FrozenLake-v1"), known=spec.known)
+    return orl.learn(orl.ARLGen(ladder=spec.ladder), env, episodes=10, seed=0)
+
+
+def start_linear(kind: str) -> object:
+    """Run UCRL-VTR-LIN or ARL-LIN(dim) on a small problem."""
+    case = river_swim_problem(5) if kind == "tabular" else mixture_problem(states=6, horizon=20, dimension=8)
+    learner = case.learner
+    if kind == "dimension":
+        learner = orl.ARLLinDim(features=case.features, norm_bound=case.norm_bound)
+    return orl.run(learner, case.mdp, episodes=10, progress=False)
+
+
+def start_ladder() -> object:
+    """Run ARL-GEN on a finite ladder."""
+    problem = SparseLadder(nonzero=1, most=1)
+    return orl.run(orl.ARLGen(ladder=orl.Ladder.of_problem(problem)), problem, episodes=10, progress=False)
+
+
+STARTS: dict[str, tuple[str, Callable[[], object]]] = {
+    "dense": ("UCRLVTRLin, dense features", partial(start_linear, "dense")),
+    "tabular": ("UCRLVTRLin, tabular features", partial(start_linear, "tabular")),
+    "dimension": ("ARLLinDim", partial(start_linear, "dimension")),
+    "ladder": ("ARLGen on a finite ladder", start_ladder),
+    "lake": ("learn, ARLGen on FrozenLake", start_lake),
+}
+
+
+def cold_start() -> bool:
+    """Print what a first call compiles, and how long it takes with an empty cache and with a full one."""
+    say("4. Cold start: a process of its own with an empty cache, then one that finds the cache")
+    say("   functions: compiled ones in the cache (*.nbi); versions: their specialisations by type (*.nbc)")
+    say()
+    say(f"   {'first call':<32} {'functions':>10} {'versions':>9} {'empty':>9} {'full':>9}")
+    complete = True
+    for name, (label, _) in STARTS.items():
+        with tempfile.TemporaryDirectory(prefix="occamrl-bench-") as folder:
+            command = [sys.executable, str(Path(__file__).resolve()), "--start", name]
+            found = []
+            for _ in range(2):
+                begin = time.perf_counter()
+                done = subprocess.run(  # noqa: S603 (this very file)
+                    command,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    env={**os.environ, "OCCAMRL_CACHE_DIR": folder},
+                )
+                found.append((time.perf_counter() - begin, done))
+            functions, versions = (sum(1 for _ in Path(folder).rglob(f"*.{end}")) for end in ("nbi", "nbc"))
+        if failed := next((done for _, done in found if done.returncode != 0), None):
+            complete = False
+            reason = failed.stderr.strip().splitlines()[-1:] or [f"exit status {failed.returncode}"]
+            say(f"   {label:<32} failed: {reason[0]}")
+            continue
+        say(f"   {label:<32} {functions:>10} {versions:>9} {found[0][0]:>7.1f} s {found[1][0]:>7.1f} s")
+    say()
+    return complete
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the sections that are asked for; return the exit status."""
     parser = argparse.ArgumentParser(prog="bench", description="Speed of occamrl against plain NumPy, and its growth.")
-    parser.add_argument("--quick", action="store_true", help="fewer episodes and smaller sizes: under a minute")
-    parser.add_argument("--section", type=int, choices=(1, 2, 3), help="only this section")
+    parser.add_argument("--quick", action="store_true", help="fewer episodes and smaller sizes")
+    parser.add_argument("--section", type=int, choices=(1, 2, 3, 4), help="only this section")
     parser.add_argument("--probe", choices=("shared", "own", "family"), help=argparse.SUPPRESS)
+    parser.add_argument("--start", choices=STARTS, help=argparse.SUPPRESS)
     parser.add_argument("--size", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.probe:
         say(json.dumps(probe(options.probe, options.size)))
+        return 0
+    if options.start:
+        STARTS[options.start][1]()
         return 0
     begin = time.perf_counter()
     libraries = ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba", "scipy"))
@@ -447,6 +521,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         growth(options.quick)
     if options.section in (None, 3):
         complete = large(options.quick)
+    if options.section in (None, 4):
+        complete = cold_start() and complete
     say(f"{time.perf_counter() - begin:.0f} s in all")
     return 0 if complete else 1
 

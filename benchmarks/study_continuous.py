@@ -38,7 +38,7 @@ CASES = {
     "car": Case(MountainCar, (24,), 192, (((6, 0.6), (8, 0.4)),)),
     "inventory": Case(ContinuousInventory, (20,), 640, (((3, 0.6), (4, 0.4)),)),
 }
-TOLD, SELECTED, FULL = "told the pair", "ARL-LIN(dim)", "all ten"
+ORACLE, SELECTED, FULL = "oracle", "ARL-LIN(dim)", "all ten"
 
 
 def megabytes(arrays: Any) -> float:
@@ -79,12 +79,12 @@ def measure(problem: ContinuousProblem, finest: int, episodes: int, seeds: int) 
     """Return what one truth gave at one resolution."""
     features, sims = orl.FeatureMap(problem.phi), orl.Simulators(problem.phi, names=problem.names)
     selector = orl.ARLLinDim(features=features, norm_bound=1.0)
-    agents = {TOLD: oracle(selector, problem.theta), SELECTED: selector, FULL: largest(selector)}
+    agents = {ORACLE: oracle(selector, problem.theta), SELECTED: selector, FULL: largest(selector)}
     runs: dict[str, list[Any]] = {name: [] for name in agents}
     for seed in range(seeds):
         for name, agent in agents.items():
             sys.stderr.write(f"resolution {problem.resolution}, seed {seed}: {name}\n")
-            runs[name].append(play(agent, problem, sims, episodes, seed, name != TOLD))
+            runs[name].append(play(agent, problem, sims, episodes, seed, name != ORACLE))
     error = problem.discretisation_error()
     return {
         "states": problem.mdp.states,

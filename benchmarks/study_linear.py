@@ -4,7 +4,7 @@ Regret does not depend on the machine; times do. Every line is a mean over seeds
 
     python benchmarks/study_linear.py                     all parts
     python benchmarks/study_linear.py --part dimension    one of dimension, instances, containment, norm, scale, long,
-                                                          control
+                                                          control, lazy
     python benchmarks/study_linear.py --part scale --figure docs/figures/selection-linear.png
     python benchmarks/study_linear.py --instance file.npz another sparse mixture, with the arrays transition, reward,
                                                           phi, theta, horizon and initial_state
@@ -261,6 +261,17 @@ def control(case: Case) -> None:
         print(f"    price in the squared radius: + log(2)/2 = {0.5 * np.log(2):.2f}")
 
 
+def lazy(case: Case) -> None:
+    """Print what lazy planning costs: regret with its standard error, and the number of plans."""
+    print("\nUCRL-VTR-LIN on all coordinates, K = 20,000: regret, its standard error, plans")
+    for replan in (0.0, 0.05, 0.2, 0.5, 1.0, 4.0):
+        agent = orl.UCRLVTRLin(features=case.features, norm_bound=case.norm, replan=replan)
+        results = play(agent, case, 20_000)
+        regret, plans = [r.total_regret for r in results], [r.plans for r in results]
+        error = np.std(regret, ddof=1) / np.sqrt(len(regret))
+        print(f"  c = {replan:<6g}{np.mean(regret):>8,.0f} +- {error:<6.1f}{np.mean(plans):>10,.0f}", flush=True)
+
+
 PARTS: dict[str, Callable[[Case], None]] = {
     "dimension": dimension,
     "instances": instances,
@@ -268,6 +279,7 @@ PARTS: dict[str, Callable[[Case], None]] = {
     "norm": norm,
     "long": long,
     "control": control,
+    "lazy": lazy,
 }
 
 

@@ -48,11 +48,11 @@ def dimension(episodes: int, seeds: int, constant: float) -> None:
     problem = SparseMixture(seed=0)
     features, bound = orl.FeatureMap(problem.phi), float(np.linalg.norm(problem.theta))
     common: dict[str, Any] = {"norm_bound": bound, "paper_constant": constant}
-    print(f"\n{problem}, K = {episodes:,}, c = {constant:g}, support {list(problem.support)}")
-    told = orl.paper.UCRLVTRLin(features=features.restrict(list(problem.support)), **common)
+    print(f"\n{problem}, K = {episodes:,}, c = {constant:g}, support {list(map(int, problem.support))}")
+    known = orl.paper.UCRLVTRLin(features=features.restrict(list(problem.support)), **common)
     for label, learner in (
         ("all coordinates", orl.paper.UCRLVTRLin(features=features, **common)),
-        ("the true support", told),
+        ("the true support", known),
         ("ARL-LIN(dim)", orl.paper.ARLLinDim(features=features, **common)),
         ("ARL-LIN(dim), threshold of the box", orl.paper.ARLLinDim(features=features, threshold_epoch="box", **common)),
     ):

@@ -91,7 +91,7 @@ def measure(problem: Any, case: Case, seeds: int) -> dict[str, Any]:
     agents = {
         SELECTED: orl.ARLGen(ladder=ladder),
         SAFE: orl.ARLGen(ladder=ladder, safe=True),
-        "told the class": oracle(ladder, m),
+        "oracle": oracle(ladder, m),
         LARGEST: largest(ladder),
         SMALLEST: smallest(ladder),
     }

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 
 from occamrl import seeding
+from occamrl._core import rng
 from occamrl._core.loop import play
-from occamrl._core.rng import fill_uniforms
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.problems.mdp import FiniteMDP
@@ -17,12 +19,36 @@ from occamrl.running.result import Result
 from occamrl.running.run import run
 
 
+def from_python(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of the compiled core, most of which only compiled code can call, as one for Python."""
+
+    @numba.njit
+    def call(*arguments: Any) -> Any:
+        return function(*arguments)
+
+    made: Callable[..., Any] = call
+    return made
+
+
+fill_uniforms = from_python(rng.fill_uniforms)
+reward_uniform = from_python(rng.reward_uniform)
+
+
 def environment_uniforms(seed: int, episodes: int, horizon: int) -> Floats:
     """Return the numbers [K, H + 1] that decide the initial state (first column) and the transitions of a run."""
     numbers = np.zeros((episodes, horizon + 1 + (horizon + 1) % 2))
     for k in range(episodes):
         fill_uniforms(seeding.key(seed, "environment"), k, numbers[k])
     return numbers[:, : horizon + 1]
+
+
+def drawn(mdp: FiniteMDP, s: int, a: int, u: float, h: int = 0) -> tuple[int, float]:
+    """Return the next state and the mean reward that the simulator draws at step h with the number u."""
+    truth, sa = mdp.truth, s * mdp.actions + a
+    first, last = truth.outcomes.start[sa : sa + 2]
+    law = truth.cumulative[h % truth.cumulative.shape[0], first:last]
+    o = first + int(np.searchsorted(law, u, side="right"))
+    return int(truth.outcomes.next_state[o]), float(truth.base_reward[sa] + truth.outcomes.bonus[o])
 
 
 class Mixture(NamedTuple):
@@ -54,15 +80,15 @@ def mixture(
     initial_state: Any = 0,
 ) -> Mixture:
     """Return a random mixture of kernels; without ``full_support`` some transitions are impossible and one is sure."""
-    rng = np.random.default_rng([seed, 7])
-    kernels = rng.dirichlet(np.ones(states), size=(dimension, states, actions))
+    draw = np.random.default_rng([seed, 7])
+    kernels = draw.dirichlet(np.ones(states), size=(dimension, states, actions))
     if not full_support:
         kernels[:, 1, 0] = np.eye(states)[2]  # one next state: a row of range 0
         kernels[:, 2, 1, 0] = 0.0
         kernels /= kernels.sum(axis=-1, keepdims=True)
     phi = np.ascontiguousarray(np.moveaxis(kernels, 0, -1))
-    theta = rng.dirichlet(np.ones(dimension))
-    transition, reward = phi @ theta, rng.random((states, actions))
+    theta = draw.dirichlet(np.ones(dimension))
+    transition, reward = phi @ theta, draw.random((states, actions))
     mdp = FiniteMDP(transition=transition, reward=reward, horizon=horizon, initial_state=initial_state)
     return Mixture(phi, theta, transition, reward, mdp)
 
@@ -83,9 +109,9 @@ def stack(
     seed: int, *, members: int = 6, states: int = 3, actions: int = 2, horizon: int = 4, initial_state: Any = 0
 ) -> Stack:
     """Return random kernels."""
-    rng = np.random.default_rng([seed, 8])
-    kernels = rng.dirichlet(np.ones(states), size=(members, states, actions))
-    reward = rng.random((states, actions))
+    draw = np.random.default_rng([seed, 8])
+    kernels = draw.dirichlet(np.ones(states), size=(members, states, actions))
+    reward = draw.random((states, actions))
     mdp = FiniteMDP(transition=kernels[0], reward=reward, horizon=horizon, initial_state=initial_state)
     return Stack(kernels, reward, mdp)
 

@@ -123,7 +123,9 @@ class Forgetful(Greedy):
     """``reserve`` loses what was learned, so that it matters where a run is cut."""
 
     def reserve(self, state: Any, episodes: int) -> Any:
-        return state._replace(xy=np.zeros_like(state.xy))
+        forgotten = copy.deepcopy(state)
+        forgotten.xy[:] = 0.0
+        return forgotten
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from occamrl._core.compile import implements
-from occamrl._core.loop import CHANGED, PLANNED, follows_policy, observe, plan, planned_value
+from occamrl._core.loop import CHANGED, PLANNED, Path, follows_policy, learn, plan, planned_value
 from occamrl.protocols import Ints, Known, Learner
 
 
@@ -52,8 +52,8 @@ def plan_turning(model: TurningModel, state: TurningState, start: int, key: np.u
     return PLANNED | CHANGED
 
 
-@implements(observe, TurningState, argument=1)
-def observe_turning(model: TurningModel, state: TurningState, h: int, s: int, a: int, bonus: float, s2: int) -> None:
+@implements(learn, TurningState, argument=1)
+def learn_nothing(model: TurningModel, state: TurningState, path: Path, steps: int) -> None:
     pass
 
 

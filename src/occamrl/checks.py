@@ -11,7 +11,7 @@ import itertools
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,10 +20,11 @@ from occamrl._core.loop import PLANNED, draw_episode, draw_first_state
 from occamrl.errors import ContractError, FamilyError, ParameterError
 from occamrl.learners.rewards import RewardsPerPair
 from occamrl.learners.ucrl_vtr import FiniteState
-from occamrl.models.family import Family, Rows, sample_rows
+from occamrl.models.family import Family, packed, weighted
+from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import Agent, EpisodeLearner, Floats, Known, Learner, Problem, Selector
+from occamrl.protocols import Agent, EpisodeLearner, Floats, Ints, Known, Learner, Problem, Selector
 from occamrl.running.phases import PhaseWalk
 from occamrl.running.result import Result
 from occamrl.running.run import run
@@ -103,13 +104,41 @@ def check_problem(problem: Problem) -> None:
         _require(bool((mdp.evaluate(policy) <= best + 1e-9).all()), "no policy beats V*")
 
 
+class Rows(NamedTuple):
+    """Regression rows (s, a, V, y): V was fixed before y = bonus + V(s') was seen."""
+
+    pair: Ints  # [n] s*A + a
+    values: Floats  # [n, S] V
+    target: Floats  # [n] y
+
+
+def sample_rows(features: FeatureMap, known: Known, theta: Floats, draw: np.random.Generator, count: int) -> Rows:
+    """Return rows at random (s, a) and V with outcomes drawn from P_theta."""
+    outcomes = features.attach(known).outcomes
+    pair = draw.integers(known.states * known.actions, size=count)
+    values = draw.uniform(0.0, 1.0, size=(count, known.states)) * draw.integers(1, known.horizon + 1, size=(count, 1))
+    probability = np.clip(features.probabilities(theta), 0.0, None)
+    chosen = np.empty(count, dtype=np.int64)
+    for t, sa in enumerate(pair):
+        p = probability[outcomes.start[sa] : outcomes.start[sa + 1]]
+        chosen[t] = outcomes.start[sa] + draw.choice(p.size, p=p / p.sum())
+    return Rows(pair, values, outcomes.bonus[chosen] + values[np.arange(count), outcomes.next_state[chosen]])
+
+
+def design(features: FeatureMap, known: Known, rows: Rows) -> tuple[Floats, Floats]:
+    """Return x_t = phi_(W - c)(s_t, a_t)/R [n, d] and y [n] on range-weighted rows (M8, M23)."""
+    x, middle, spread = weighted(features, known, rows.pair, rows.values)
+    safe = np.where(spread > 0.0, spread, 1.0)
+    return x, np.where(spread > 0.0, (rows.target - middle) / safe, 0.0)
+
+
 def check_family(family: Family, mdp: FiniteMDP | None = None, *, rows: int = 60, seed: int = 0) -> None:
     """Check a family of kernels on rows drawn from one of its members.
 
-    Members are kernels, and contained; the loss and the distance are those of a loop over the rows (M1, M2); no member
-    at hand has a smaller loss than the estimate (M3); the optimistic plan promises at least what the kernel behind the
-    rows allows (M5, M9); the covering number falls as the scale grows. Of a finite family: its value functions are
-    those of its members.
+    Members are kernels, and contained; no member at hand loses less on the rows, one by one (M1, M23), than the
+    smallest loss that the family computes from their sums (M3), and no vector at all loses less than least squares; the
+    covering number falls as the scale grows. Of a finite family: the smallest loss is that of a member, and its value
+    functions are those of its members.
     """
     draw = seeding.stream(seed, "check_family")
     try:
@@ -122,73 +151,43 @@ def check_family(family: Family, mdp: FiniteMDP | None = None, *, rows: int = 60
     states, actions = family.features.states, family.features.actions
     if mdp is None:
         mdp = _problem_of(family.kernel(members[0]), draw.uniform(size=(states, actions)), 4)
-    _check_regression(family, mdp, members, draw, rows)
+    known = mdp.known
+    drawn = sample_rows(family.features, known, family.parameters_of(members[0]), draw, rows)
+    x, y = design(family.own_features, known, drawn)
+    least = family.smallest_loss(packed(family.own_features.blocks, x.T @ x), x.T @ y) + float(y @ y)
+    every = range(family.size) if isinstance(family, FiniteFamily) else members
+    losses = [_loss(family, known, member, drawn) for member in every]
+    _require(least <= min(losses) + 1e-7, "no member has a smaller loss than the smallest")
+    fit = x @ np.linalg.lstsq(x, y, rcond=None)[0]
+    _require(least >= float(((y - fit) ** 2).sum()) - 1e-7, "the smallest loss is not below that of least squares")
     scales = [family.log_covering_number(alpha) for alpha in (0.01, 0.1, 0.5, 2.0)]
     falling = all(one >= other for one, other in itertools.pairwise(scales))
     _require(falling and scales[-1] >= 0.0, "the log covering number is >= 0 and falls as the scale grows")
     if isinstance(family, FiniteFamily):
-        _check_finite(family, mdp)
+        _require(bool(np.isclose(least, min(losses))), "the smallest loss is that of a member")
+        _check_values(family, mdp)
 
 
-def _check_regression(
-    family: Family, mdp: FiniteMDP, members: list[Any], draw: np.random.Generator, count: int
-) -> None:
-    """Check loss, distance, estimate and optimism on rows drawn from the first member."""
-    known, truth = mdp.known, members[0]
-    rows, _ = sample_rows(family.features, known, family.parameters_of(truth), draw, count)
-    z = np.array([_predictions(family, known, member, rows) for member in members])
-    y = _weighted_targets(family, known, rows)
-    best = family.loss(known, family.estimate(known, rows), rows)
-    for i, member in enumerate(members):
-        loss = family.loss(known, member, rows)
-        _require(bool(np.isclose(loss, ((y - z[i]) ** 2).sum())), f"member {i} has the loss of a loop over the rows")
-        gap = family.distance(known, member, truth, rows)
-        _require(
-            bool(np.isclose(gap, ((z[i] - z[0]) ** 2).sum())), f"member {i} is as far as a loop over the rows says"
-        )
-        _require(best <= loss + 1e-7, "no member has a smaller loss than the estimate")
-    if known.transition_rewards is None and family.features.rewards is None:
-        alone = _problem_of(family.kernel(truth), known.base_reward, known.horizon)
-        for start in range(mdp.states):  # fails with probability 1e-9 where all is well
-            plan = family.optimistic_values(known, rows, delta=1e-9, start=start)
-            _require(plan.shape == alone.optimal_values.shape, "plans are values [H + 1, S]")
-            _require(plan[0, start] >= alone.optimal_values[0, start] - 1e-9, "the plan is optimistic")
-
-
-def _range(family: Family, known: Known, rows: Rows, t: int) -> tuple[Any, Any, float, float]:
-    """Return the outcomes of row t, their target function, its mid-range and range."""
+def _loss(family: Family, known: Known, member: Any, rows: Rows) -> float:
+    """Return the loss of a member, row by row: the sum of (y - (P W)(s, a))^2/R^2 (M1, M23)."""
+    probability, loss = family.features.probabilities(family.parameters_of(member)), 0.0
     outcomes = family.features.attach(known).outcomes
-    own = slice(outcomes.start[rows.pair[t]], outcomes.start[rows.pair[t] + 1])
-    w = outcomes.bonus[own] + rows.values[t, outcomes.next_state[own]]
-    return own, w, float(w.max() + w.min()) / 2.0, float(np.ptp(w))
+    for pair, values, target in zip(*rows, strict=True):
+        own = slice(outcomes.start[pair], outcomes.start[pair + 1])
+        w = outcomes.bonus[own] + values[outcomes.next_state[own]]
+        middle, spread = (w.max() + w.min()) / 2.0, np.ptp(w)
+        if spread > 0.0:  # probabilities may sum to one up to rounding only
+            loss += ((target - middle - probability[own] @ (w - middle)) / spread) ** 2
+    return float(loss)
 
 
-def _predictions(family: Family, known: Known, member: Any, rows: Rows) -> Floats:
-    """Return ((P W)(s, a) - c sum P)/R of every row, one by one; for kernels sum P is 1."""
-    probability, result = family.features.probabilities(family.parameters_of(member)), np.zeros(rows.pair.size)
-    for t in range(rows.pair.size):
-        own, w, middle, spread = _range(family, known, rows, t)
-        result[t] = probability[own] @ (w - middle) / spread if spread > 0.0 else 0.0
-    return result
-
-
-def _weighted_targets(family: Family, known: Known, rows: Rows) -> Floats:
-    result = np.zeros(rows.pair.size)
-    for t in range(rows.pair.size):
-        _, _, middle, spread = _range(family, known, rows, t)
-        result[t] = (rows.target[t] - middle) / spread if spread > 0.0 else 0.0
-    return result
-
-
-def _check_finite(family: FiniteFamily, mdp: FiniteMDP) -> None:
+def _check_values(family: FiniteFamily, mdp: FiniteMDP) -> None:
     values = family.optimal_values(mdp.known)
     _require(values.shape == (family.size, mdp.horizon + 1, mdp.states), "values are [n, H + 1, S]")
     _require(family.optimal_values(mdp.known) is values, "values are solved once per problem")
     for member in range(min(family.size, 20)):
-        kernel = family.kernel(member)
-        _require(np.allclose(kernel.sum(axis=2), 1.0) and kernel.min() >= -1e-9, f"member {member} is a kernel")
         if mdp.known.transition_rewards is None:
-            alone = _problem_of(kernel, mdp.known.base_reward, mdp.horizon)
+            alone = _problem_of(family.kernel(member), mdp.known.base_reward, mdp.horizon)
             _require(np.allclose(alone.optimal_values, values[member], atol=1e-7), f"member {member} has its own V*")
 
 

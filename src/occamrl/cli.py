@@ -149,11 +149,11 @@ def resume(*, folder: Folder_, as_json: Json = False, options: Any) -> None:
 
 
 def _execute(path: Path, options: Options, as_json: bool, experiment: Experiment | None) -> None:
-    from occamrl.experiments.display import choose
+    from occamrl.experiments.display import JsonLines, display_for
     from occamrl.experiments.execution import execute
     from occamrl.experiments.records import Folder
 
-    with choose(as_json) as display:
+    with JsonLines(sys.stdout) if as_json else display_for() as display:
         tally = execute(Folder(path), options, display, experiment)
         finished = tally.done + tally.earlier
         display({"event": "end", "finished": finished, "failed": len(tally.failed), "stopped": tally.stopped})

@@ -83,8 +83,8 @@ class Known:
 class Learner(Protocol):
     """An algorithm = frozen parameters (this object) + a state of arrays + compiled functions.
 
-    The functions ``plan``, ``act``, ``observe`` and ``planned_value`` of ``occamrl._core.loop`` are overloaded on
-    the type of the state, in the learner's own file; ``hear`` too, where rewards are to be estimated.
+    The functions ``plan``, ``write_policy``, ``learn`` and ``planned_value`` of ``occamrl._core.loop`` are overloaded
+    on the type of the state, in the learner's own file; ``evaluate`` too, where the policy is random.
     """
 
     def model(self, known: Known) -> Any:

@@ -12,18 +12,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from occamrl.continuous.discretise import Solution, discretise, quadrature_error, reachable, refinement, vertex_law
 from occamrl.continuous.grid import Grid, StateError
 from occamrl.continuous.transitions import (
     Atom,
-    Density,
     Driven,
     Rule,
-    Sampled,
     Transition,
-    drawn_rule,
     normal_rule,
+    quantile_rule,
 )
 from occamrl.errors import InvalidInput, ParameterError, ProbabilityError, ShapeError
 from occamrl.problems.mdp import FiniteMDP
@@ -49,8 +48,8 @@ def driven(nodes: int = 9) -> Driven:
     return Driven(step=rotate, rule=lambda n: normal_rule([SIGMA], n), nodes=nodes)
 
 
-def by_density() -> Density:
-    return Density(density=density, low=[-math.pi], high=[math.pi], cells=[64])
+def finely() -> Driven:
+    return Driven(step=rotate, rule=lambda n: quantile_rule(lambda u: SIGMA * norm.ppf(u), n), nodes=2_000)
 
 
 def exact(x: Floats, first: int = 0) -> Floats:
@@ -64,7 +63,7 @@ def solve(grid: Grid, transition: Transition) -> Floats:
     return np.asarray(FiniteMDP(transition=kernel, reward=reward, horizon=HORIZON).optimal_values[0])
 
 
-@pytest.mark.parametrize("make", [driven, by_density])
+@pytest.mark.parametrize("make", [driven, finely])
 def test_rows_are_the_integrals_of_hats(make: Any) -> None:
     grid = circle(7)
     kernel: Any = discretise(make(100) if make is driven else make(), grid, [0.0, 1.0]).toarray()
@@ -81,7 +80,7 @@ def test_values_are_within_the_bound_and_converge_at_order_two() -> None:
     errors = []
     for points in (16, 32, 64):
         grid = circle(points)
-        found = solve(grid, by_density())
+        found = solve(grid, finely())
         gap = float(np.abs(found - exact(grid.vertices[:, 0])).max())
         # |V_h''| <= 1/2 sum_k exp(-k sigma^2/2): the smooth bound, once for every step
         bends = [0.5 * sum(math.exp(-0.5 * k * SIGMA**2) for k in range(HORIZON - h)) for h in range(HORIZON)]
@@ -93,10 +92,10 @@ def test_values_are_within_the_bound_and_converge_at_order_two() -> None:
 
 def test_the_estimated_error_is_the_true_one() -> None:
     grids = [circle(points) for points in (16, 32, 64)]
-    report = refinement([Solution(grid, solve(grid, by_density())) for grid in grids], states=grids[0].vertices)
+    report = refinement([Solution(grid, solve(grid, finely())) for grid in grids], states=grids[0].vertices)
     assert report.order == pytest.approx(2.0, abs=0.1)
     for grid, estimate, start in zip(grids, report.errors, report.at_start, strict=True):
-        gap = grid.interpolate(solve(grid, by_density()), grids[0].vertices) - exact(grids[0].vertices[:, 0])
+        gap = grid.interpolate(solve(grid, finely()), grids[0].vertices) - exact(grids[0].vertices[:, 0])
         assert estimate == pytest.approx(np.abs(gap).max(), rel=0.1)
         assert start == pytest.approx(gap[0], rel=0.1)
     assert "16 vertices: error about" in str(report)
@@ -114,23 +113,9 @@ def test_no_estimate_without_convergence() -> None:
         refinement([Solution(circle(n), np.zeros(n)) for n in (4, 8, 12)])
 
 
-def test_draws_agree_with_quadrature_up_to_their_noise() -> None:
-    grid = circle(6)
-    fine: Any = discretise(by_density(), grid, [1.0]).toarray()
-    draws = 4_000
-    drawn = Driven(step=rotate, rule=lambda n: drawn_rule(lambda rng, m: SIGMA * rng.normal(size=m), n), nodes=draws)
-    sampled = Sampled(sample=lambda s, a, rng: rotate(s, a, SIGMA * rng.normal(size=s.shape)), draws=draws)
-    for model in (drawn, sampled):
-        found: Any = discretise(model, grid, [1.0]).toarray()
-        assert np.abs(found - fine).max() <= 6.0 * 0.5 / math.sqrt(draws)  # six standard deviations, 36 entries
-    again: Any = discretise(sampled, grid, [1.0]).toarray()
-    np.testing.assert_array_equal(found, again)
-
-
 def test_more_nodes_lower_the_quadrature_error() -> None:
     few, many = (quadrature_error(driven(nodes), circle(12), [1.0]) for nodes in (3, 24))
     assert many < 0.3 * few
-    assert quadrature_error(by_density(), circle(12), [1.0]) < 1e-3
 
 
 def line(points: int = 5) -> Grid:
@@ -167,11 +152,6 @@ def test_models_that_break_are_refused_by_state_and_action() -> None:
         discretise(Driven(step=nan_at_the_end, rule=rule), line(), [0.0, 1.0], start=[[0.0]])
     with pytest.raises(ShapeError, match="next states"):
         discretise(Driven(step=lambda s, a, w: s[:1], rule=rule), line(), [0.0])
-    with pytest.raises(ProbabilityError, match=r"mass 0.*from state"):
-        discretise(Density(density=density, low=[0.0], high=[1.0], cells=[9]), line(), [0.0])
-    minus = Density(density=lambda s, a, y: -np.ones(len(s)), low=[0.0], high=[1.0], cells=[9])
-    with pytest.raises(ProbabilityError, match="finite number >= 0"):
-        discretise(minus, line(), [0.0])
     heavy = Driven(step=rotate, rule=lambda n: normal_rule([0.1], n)._replace(weights=np.full(n, 1.0)), nodes=3)
     with pytest.raises(ProbabilityError, match="sum to"):
         discretise(heavy, circle(4), [0.0])
@@ -183,11 +163,6 @@ def test_a_state_between_vertices_has_a_law_of_its_own() -> None:
     kernel, left, _ = vertex_law(drift(0.0), line(), np.array([[0.3]]), np.array([1.0]))
     np.testing.assert_allclose(kernel.toarray(), [[0.0, 0.8, 0.2, 0.0, 0.0]], atol=1e-12)
     assert not left.any()
-
-
-def uniform(**changes: Any) -> Density:
-    options: dict[str, Any] = {"density": lambda s, a, y: np.ones(len(s)), "low": [0.0], "high": [1.0], "cells": [4]}
-    return Density(**{**options, **changes})
 
 
 def ruled(rule: Any, nodes: Any = 2) -> Driven:
@@ -203,15 +178,6 @@ def ruled(rule: Any, nodes: Any = 2) -> Driven:
         (lambda: ruled(Rule(np.full((1, 1), math.nan), np.ones(1))), "rule.*not finite"),
         (lambda: ruled(3), "rule"),
         (lambda: ruled(None, nodes=0), "nodes"),
-        (lambda: ruled(drawn_rule(lambda rng, n: rng.normal(size=n), 0)), "draws"),
-        (lambda: Sampled(sample=lambda s, a, rng: s, draws=0), "draws"),
-        (lambda: Sampled(sample=lambda s, a, rng: "next", draws=2), "next states"),
-        (lambda: uniform(density=lambda s, a, y: np.ones((len(s), 1))), r"density.*\(5,\)"),
-        (lambda: uniform(density=lambda s, a, y: "much"), "density"),
-        (lambda: uniform(cells=[0]), r"cells\[0\]"),
-        (lambda: uniform(cells=[4, 4]), "cells"),
-        (lambda: uniform(low=[1.0], high=[0.0]), r"low, high\[0\]"),
-        (lambda: uniform(low=[0.0, 0.0], high=[1.0, 1.0], cells=[2, 2]), "2 dimensions"),
     ],
 )
 def test_models_that_are_none_are_refused_by_name(make: Callable[[], Transition], told: str) -> None:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from occamrl.errors import CheckpointError, RecordError, StorageError
-from occamrl.experiments.display import PlainLines, lines, printable
+from occamrl.experiments.display import Display, lines, printable
 from occamrl.experiments.execution import Experiment
 from occamrl.experiments.records import (
     MOST_ROWS,
@@ -349,7 +349,7 @@ def test_names_do_not_steer_the_terminal() -> None:
     assert printable("a\x1b[31m\r\n\u202e[red]é") == "a\\x1b[31m\\x0d\\x0a\\x202e[red]é"
     stream = io.StringIO()
     event = {"event": "failed", "cell": "x", "problem": "\x1b]0;title\x07", "agent": "b", "seed": 0, "text": "t\x1b[2J"}
-    PlainLines(stream)(event)
+    Display(stream)(event)
     assert "\x1b" not in stream.getvalue()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,15 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 import occamrl as orl
+from occamrl.checks import Rows, design, sample_rows
 from occamrl.envs.registered import ProblemEnv
 from occamrl.errors import FamilyError, InvalidInput, ShapeError
-from occamrl.models.family import Rows, design, ellipsoid_values, sample_rows, simplex_least_squares
+from occamrl.models.family import packed, simplex_least_squares, weighted
+from occamrl.models.features import FeatureMap
 from occamrl.models.linear import AggregationFamily
 from occamrl.problems.classic import RiverSwim, RiverZones
 from occamrl.problems.mixtures import MemoryWalk
+from occamrl.protocols import Floats, Known
 
 RIVER = RiverZones(states=6, horizon=5, zones=3, partitions=(1, 3, 6))
 
@@ -81,31 +85,39 @@ def test_least_squares_on_the_simplex_meets_the_optimality_conditions(seed: int,
     assert slope.min() >= slope @ p - 1e-8 * max(1.0, float(np.abs(slope).max()))
 
 
-def test_the_estimate_is_that_of_a_general_optimiser() -> None:
+def test_the_smallest_loss_is_that_of_a_general_optimiser() -> None:
     family, known = river(2), RIVER.mdp.known
     draw = np.random.default_rng(3)
-    rows, _ = sample_rows(family.features, known, family.members(draw, 1)[0], draw, 200)
-    best = family.loss(known, family.estimate(known, rows), rows)
+    rows = sample_rows(family.features, known, family.members(draw, 1)[0], draw, 200)
+    x, y = design(family.features, known, rows)
+    best = family.smallest_loss(packed(family.features.blocks, x.T @ x), x.T @ y) + float(y @ y)
     parts = family.parts()
 
     def loss(free: Any) -> float:
         theta = np.concatenate([np.exp(free[part]) / np.exp(free[part]).sum() for part in parts])
-        return family.loss(known, theta, rows)
+        return float(((y - x @ theta) ** 2).sum())
 
     found = minimize(loss, np.zeros(family.features.dimension), method="L-BFGS-B", options={"maxiter": 3000})
     assert best <= found.fun + 1e-9
     assert best == pytest.approx(found.fun, rel=1e-3)
 
 
-def test_statistics_of_blocks_give_the_same_loss_as_rows() -> None:
-    family, known = river(3), RIVER.mdp.known
-    draw = np.random.default_rng(5)
-    rows, _ = sample_rows(family.features, known, family.members(draw, 1)[0], draw, 150)
-    x, y = design(family.features, known, rows)
-    gram, xy = x.T @ x, x.T @ y
-    packed = np.concatenate([gram[part, part].ravel() for part in family.parts()])
-    best = family.loss(known, family.estimate(known, rows), rows)
-    assert family.smallest_loss(packed, xy) + y @ y == pytest.approx(best)
+def ellipsoid_values(features: FeatureMap, known: Known, rows: Rows, norm_bound: float, delta: float) -> Floats:
+    """Return V_h [H + 1, S] planned optimistically over the ellipsoid of theta* (M11), lambda being 1."""
+    x, y = design(features, known, rows)
+    sigma = np.eye(features.dimension) + x.T @ x
+    inverse = np.linalg.inv(sigma)
+    theta, logdet = inverse @ (x.T @ y), float(np.linalg.slogdet(sigma)[1])
+    width = math.sqrt(0.25 * (logdet + 2.0 * math.log(1.0 / delta)) + norm_bound**2)
+    pairs = np.arange(known.states * known.actions)
+    values = np.zeros((known.horizon + 1, known.states))
+    for h in range(known.horizon - 1, -1, -1):
+        phi, middle, spread = weighted(features, known, pairs, values[h + 1])
+        norm = np.sqrt(np.maximum(((phi @ inverse) * phi).sum(axis=1), 0.0))
+        estimate = np.clip(phi @ theta + width * norm, -0.5, 0.5)
+        q = known.base_reward.ravel() + middle + spread * estimate
+        values[h] = np.clip(q.reshape(known.states, known.actions).max(axis=1), 0.0, known.horizon - h)
+    return values
 
 
 def test_one_hot_linear_features_are_the_tabular_class() -> None:
@@ -117,16 +129,14 @@ def test_one_hot_linear_features_are_the_tabular_class() -> None:
     draw = np.random.default_rng(1)
     truth = tabular.members(draw, 1)[0]
     mdp = orl.FiniteMDP(transition=tabular.kernel(truth), reward=draw.uniform(size=(3, 2)), horizon=4)
-    rows, _ = sample_rows(tabular.features, mdp.known, truth, draw, 80)
+    rows = sample_rows(tabular.features, mdp.known, truth, draw, 80)
     for theta in tabular.members(draw, 3):
         assert linear.contains(tabular.kernel(theta))
-        assert tabular.loss(mdp.known, theta, rows) == pytest.approx(linear.loss(mdp.known, theta, rows))
-    plans = [family.optimistic_values(mdp.known, rows, delta=0.1) for family in (tabular, linear)]
-    np.testing.assert_allclose(plans[0], plans[1], atol=1e-10)
+    designs = [design(family.features, mdp.known, rows)[0] for family in (tabular, linear)]
+    np.testing.assert_allclose(designs[0], designs[1], atol=1e-12)
     # The finest partition without moves of its own is FeatureMap.tabular.
     plain = orl.FeatureMap.tabular(states=states, actions=actions)
-    options: dict[str, Any] = {"norm_bound": tabular.norm_bound, "delta": 0.1}
-    np.testing.assert_allclose(ellipsoid_values(plain, mdp.known, rows, **options), plans[0], atol=1e-10)
+    np.testing.assert_allclose(design(plain, mdp.known, rows)[0], designs[0], atol=1e-12)
 
 
 class Recorded(ProblemEnv):
@@ -153,7 +163,8 @@ def test_the_learner_plans_what_the_formulas_say() -> None:
         result = orl.learn(learner, env, episodes=1, known=known, replay=False, progress=False, continue_from=result)
         planned = result.state.values
         if pairs.size:
-            expected = family.optimistic_values(known, Rows(pairs, values, targets), delta=0.05)
+            rows = Rows(pairs, values, targets)
+            expected = ellipsoid_values(family.features, known, rows, family.norm_bound, 0.05)
             np.testing.assert_allclose(planned, expected, atol=1e-9)
         for h, (s, a, s2) in enumerate(env.seen[:-1]):  # after the last step nothing is earned
             pairs, targets = np.append(pairs, 2 * s + a), np.append(targets, planned[h + 1, s2])

@@ -13,25 +13,12 @@ import occamrl as orl
 from occamrl.analysis.complexity import eluder_dimension, family_eluder_bound, metric_entropy, predictions
 from occamrl.checks import check_family
 from occamrl.errors import ContractError, FamilyError, ParameterError
-from occamrl.models.finite import CoverFamily
 from occamrl.models.linear import AggregationFamily, LinearFamily
 from occamrl.protocols import Floats
 
 BROKEN: dict[str, tuple[type[Any], str, Callable[..., Any], str]] = {
-    "a loss that is too small": (AggregationFamily, "loss", lambda self, *a: 0.0, "loss of a loop"),
-    "a distance that is none": (LinearFamily, "distance", lambda self, *a: 1.0, "as far as a loop"),
-    "a poor estimate": (
-        AggregationFamily,
-        "estimate",
-        lambda self, known, rows: np.concatenate([np.eye(part.stop - part.start)[0] for part in self.parts()]),
-        "smaller loss than the estimate",
-    ),
-    "a plan without optimism": (
-        LinearFamily,
-        "optimistic_values",
-        lambda self, known, rows, **o: np.zeros((known.horizon + 1, known.states)),
-        "optimistic",
-    ),
+    "a loss that is too large": (AggregationFamily, "smallest_loss", lambda self, gram, xy: 1e3, "smaller loss"),
+    "a loss that is too small": (LinearFamily, "smallest_loss", lambda self, gram, xy: -1e3, "least squares"),
     "a growing covering number": (AggregationFamily, "log_covering_number", lambda self, alpha: alpha, "covering"),
     "members elsewhere": (AggregationFamily, "contains", lambda self, kernel: False, "is contained"),
     "members that are no kernels": (LinearFamily, "members", lambda self, draw, n: [np.full(3, 5.0)], "is a kernel"),
@@ -86,20 +73,3 @@ def test_eluder_bounds_hold_for_small_families() -> None:
     assert family_eluder_bound(LinearFamily.examples()[0], 0.1) >= 3
     with pytest.raises(ParameterError):
         family_eluder_bound("family", 0.1)  # type: ignore[arg-type]  # wrong on purpose
-
-
-def test_the_preflight_judges_the_grid() -> None:
-    known = orl.FiniteMDP(transition=coin(0.5), reward=[[0.0], [1.0]], horizon=10).known
-    for step, verdict in ((0.1, "too coarse"), (0.001, "fine enough")):
-        small = CoverFamily(lambda p: coin(p[0]), low=[0.0], high=[0.2], step=step)
-        large = CoverFamily(lambda p: coin(p[0]), low=[0.0], high=[0.4], step=step)
-        ladder = orl.Ladder([small, large])
-        assert ladder.grid == pytest.approx(step)  # half of 2 step
-        report = orl.preflight(ladder, known, episodes=5000, truths=3, members=3)
-        assert verdict in str(report)
-        # (1/2) log(2 n/delta) for noise, against step^2/2 on each of 9 rows an episode
-        assert report.grid_episodes == pytest.approx(math.log(2 * large.size / 0.05) / (9 * step**2))
-    with pytest.raises(ParameterError):
-        orl.preflight(ladder, known, episodes=0)
-    with pytest.raises(ParameterError):
-        orl.preflight("ladder", known, episodes=10)  # type: ignore[arg-type]  # wrong on purpose

@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from occamrl.learners.finite_planned import thresholds
-from occamrl.learners.finite_rows import ALIVE, ROWS
 from scipy.stats import binom
 
 import occamrl as orl
-from occamrl.logs.select import right_side
+from occamrl._core.arena import field
+from occamrl.learners import ucrl_vtr
+from occamrl.learners.ucrl_vtr import ROWS
 from occamrl.models.finite import CoverFamily, off_grid
+from occamrl.problems.mdp import BernoulliRewards
 from occamrl.protocols import Floats
 from occamrl.running.storage import algorithm_from_tree, algorithm_to_tree
+from tests.states import losses_inside
 
 DELTA, RUNS, EPISODES, HORIZON = 0.1, 120, 510, 10
 
@@ -93,12 +95,12 @@ def test_the_sharp_set_has_the_threshold_of_the_definition() -> None:
     family, mdp = cover(0.6), problem(0.3, 0.1)
     learner = orl.UCRLVTR(family=family, delta=DELTA)
     state = orl.run(learner, mdp, episodes=201, progress=False).state
-    rows, left = int(state.counters[ROWS]), state.loss[: state.counters[ALIVE]]
-    left = left[left < np.inf]
-    assert rows == state.table.visits.sum()
+    found = ucrl_vtr.test_now(learner.model(mdp.known), state)
+    rows, left = int(field(state, ROWS)[0]), np.array(list(losses_inside(state).values()))
+    assert rows == 201 * (HORIZON - 1)
     mixture = -0.5 * math.log(np.exp(-2 * (left - left.min())).sum() / family.size) + left.min()
     bound = mixture + 0.5 * math.log(2 / DELTA) + off_grid(family.reach, float(rows), DELTA)
-    assert right_side(learner.model(mdp.known), state) == pytest.approx(bound, abs=1e-9)
+    assert found == pytest.approx(bound, abs=1e-9)
     assert left.max() <= bound
     assert 0 < left.size < family.size
 
@@ -108,10 +110,10 @@ def test_the_ball_has_the_radius_of_the_definition() -> None:
     family, mdp = cover(0.6, reach=0.05), problem(0.3, 0.1)
     learner = orl.UCRLVTR(family=family, delta=DELTA, radius="unweighted")
     state = orl.run(learner, mdp, episodes=1201, progress=False).state
-    rows = float(state.counters[ROWS])
+    rows = float(field(state, ROWS)[0])
     base = 2 * math.log(2 * family.size / DELTA) + 2 * off_grid(family.reach, rows, DELTA)
     radius = (math.sqrt(base) + 0.5 * family.reach * math.sqrt(rows)) ** 2
-    np.testing.assert_array_equal(state.inside == 1, state.distance <= radius)
+    np.testing.assert_array_equal(state.inside[0] == 1, state.distance <= radius)
     assert 0 < state.inside.sum() < family.size
 
 
@@ -123,7 +125,7 @@ def test_a_cover_keeps_its_reach_where_it_goes() -> None:
     again = algorithm_from_tree(algorithm_to_tree(made, arrays), arrays)
     assert again.reach == made.reach
     assert again.rung(1).reach == made.reach[0]
-    assert again.family.reach == made.grid
+    assert again.family.reach == made.reach[-1]
     assert cover(0.0).fingerprint != cover(0.0, reach=0.0).fingerprint
 
 
@@ -133,19 +135,20 @@ OPTIONS: dict[str, Any] = {"rewards": orl.RewardsPerPair(), "kernel": "per_step"
 @pytest.mark.parametrize("options", [{"rewards": orl.RewardsPerPair()}, OPTIONS])
 def test_with_options_each_step_has_the_threshold_of_the_definition(options: dict[str, Any]) -> None:
     """M22 at half of the step's part of delta and the term for the rows of that step."""
-    family, mdp = cover(0.6), problem(0.3, 0.1).with_reward_noise(orl.BernoulliRewards())
+    family, mdp = cover(0.6), problem(0.3, 0.1).with_reward_noise(BernoulliRewards())
     learner = orl.UCRLVTR(family=family, delta=DELTA, **options)
     state, model = orl.run(learner, mdp, episodes=201, progress=False).state, learner.model(mdp.known)
-    found = thresholds(model, state.loss, state.rows)
+    seen, found, listed = field(state, ROWS), np.empty(len(state.loss)), np.empty(len(state.loss))
+    ucrl_vtr.thresholds(model, state, found)
+    ucrl_vtr.thresholds(model._replace(reach=0.0), state, listed)
     level = 0.5 * DELTA / (HORIZON - 1 if "kernel" in options else 1)
-    assert (state.rows > 0).sum() == (HORIZON - 1 if "kernel" in options else 1)
-    for losses, rows, bound in zip(state.loss, state.rows, found, strict=True):
+    assert (seen > 0).sum() == (HORIZON - 1 if "kernel" in options else 1)
+    for losses, rows, bound in zip(state.loss, seen, found, strict=True):
         mixture = losses.min() - 0.5 * math.log(np.exp(-2 * (losses - losses.min())).mean())
         exact = mixture + 0.5 * math.log(2 / level) + off_grid(family.reach, float(rows), level)
         assert bound == pytest.approx(exact, abs=1e-9)
-    assert (found[state.rows > 0] != found.min()).any() or "kernel" not in options
-    listed = thresholds(model._replace(reach=0.0), state.loss, state.rows)
-    assert (listed[state.rows > 0] < found[state.rows > 0]).all()
+    assert (found[seen > 0] != found.min()).any() or "kernel" not in options
+    assert (listed[seen > 0] < found[seen > 0]).all()
 
 
 @pytest.mark.parametrize("kernel", ["stationary", "per_step"])
@@ -153,7 +156,7 @@ def test_with_options_a_truth_between_grid_points_keeps_its_class(kernel: str) -
     """And loses it without the term: the negative control. A step by itself sees a tenth of the rows: longer runs."""
     runs, episodes = (RUNS, EPISODES) if kernel == "stationary" else (40, 4094)
     options: dict[str, Any] = {**OPTIONS, "kernel": kernel, "delta": DELTA, "replan": 0.2}
-    noisy = problem(0.3, 0.0).with_reward_noise(orl.BernoulliRewards())
+    noisy = problem(0.3, 0.0).with_reward_noise(BernoulliRewards())
     kept, lost = (
         rejections(orl.ARLGen(ladder=ladder(reach), **options), noisy, runs, episodes) for reach in (None, 0.0)
     )

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from occamrl import seeding
-from occamrl._core.rng import reward_uniform
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
 from occamrl.protocols import Floats
-from tests.cases import environment_uniforms
+from tests.cases import environment_uniforms, reward_uniform
 
 
 class Step(NamedTuple):

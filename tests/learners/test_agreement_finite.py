@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from occamrl.learners.finite_rows import ALIVE, MEMBER
 
 from benchmarks import oracle
 from occamrl.learners.ucrl_vtr import UCRLVTR
@@ -16,6 +15,7 @@ from occamrl.models.finite import FiniteFamily
 from occamrl.protocols import Floats
 from occamrl.running.result import Result
 from tests.cases import Stack, environment_uniforms, one_by_one, stack
+from tests.states import losses_inside, member_in_play
 
 EPISODES, SEED = 60, 2
 RADII = ("sharp", "unweighted", "paper")
@@ -23,11 +23,8 @@ RADII = ("sharp", "unweighted", "paper")
 
 def confidence_set(result: Result, members: int) -> list[bool]:
     """Return who is in the confidence set of the plan in play."""
-    state, inside = result.state, [False] * members
-    for i in range(int(state.counters[ALIVE])):
-        member = int(state.alive[i])
-        inside[member] = bool(state.inside[i]) if state.inside.size else bool(np.isfinite(state.loss[i]))
-    return inside
+    inside = losses_inside(result.state)
+    return [member in inside for member in range(members)]
 
 
 def compare(case: Stack, *, plain: dict[str, Any], prior: Floats | None = None, **options: Any) -> list[Result]:
@@ -46,13 +43,12 @@ def compare(case: Stack, *, plain: dict[str, Any], prior: Floats | None = None, 
         **plain,
     )
     results = one_by_one(learner, case.mdp, EPISODES, SEED)
-    assert [int(result.state.counters[MEMBER]) for result in results] == list(expected["played"])
+    assert [member_in_play(result.state) for result in results] == list(expected["played"])
     assert [confidence_set(result, members) for result in results] == expected["confident"].tolist()
     assert [result.plans for result in results] == list(np.cumsum(expected["planned"]))
     last = results[-1]
     np.testing.assert_allclose(last.regret, expected["regret"], rtol=0, atol=1e-9)
-    values = UCRLVTR(family=case.family).model(case.mdp.known).values
-    planned = [values[result.state.counters[MEMBER], 0, 0] for result in results]
+    planned = [result.state.values[0, 0] for result in results]
     np.testing.assert_allclose(planned, expected["planned_value"], rtol=0, atol=1e-9)
     np.testing.assert_array_equal(last.state.policy, expected["policy"])
     return results
@@ -129,7 +125,7 @@ def test_a_lazy_ball_stays_as_it_is_between_updates_whatever_state_an_episode_st
     learner = UCRLVTR(family=case.family, radius="unweighted", weights="none", replan=1.0, scale=0.2)
     results = one_by_one(learner, case.mdp, EPISODES, SEED)
     expected = lazy_ball_by_hand(case, law, learner.model(case.mdp.known).slack, 1.0, EPISODES)
-    assert [int(result.state.counters[MEMBER]) for result in results] == expected
+    assert [member_in_play(result.state) for result in results] == expected
     assert len(set(expected)) > 1
 
 
@@ -145,10 +141,9 @@ def test_a_family_of_parameters_equals_the_stack_of_its_kernels() -> None:
     )
     for left, right in zip(one, other, strict=True):
         assert confidence_set(left, 7) == confidence_set(right, 7)
-        assert left.state.counters[MEMBER] == right.state.counters[MEMBER]
+        assert member_in_play(left.state) == member_in_play(right.state)
     np.testing.assert_allclose(one[-1].regret, other[-1].regret, rtol=0, atol=1e-12)
-    finite = np.isfinite(one[-1].state.loss)
-    np.testing.assert_allclose(one[-1].state.loss[finite], other[-1].state.loss[finite], rtol=0, atol=1e-9)
+    assert losses_inside(one[-1].state) == pytest.approx(losses_inside(other[-1].state), abs=1e-9)
     np.testing.assert_allclose(
         by_parameters.optimal_values(case.mdp.known), by_kernels.optimal_values(case.mdp.known), rtol=0, atol=1e-12
     )

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from occamrl.learners.linear_regression import absorb
-from occamrl.learners.linear_state import TOUCHED
 
-from occamrl._core.regression import invert_factor, solve
-from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl._core import regression
+from occamrl._core.arena import field
+from occamrl._core.rows import CELLS, FIRST, TOUCHED
+from occamrl.learners.ucrl_vtr_lin import LOGDET, UCRLVTRLin, enter_rows
 from occamrl.models.features import FeatureMap
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats
 from occamrl.running.run import run
-from tests.cases import mixture
+from tests.cases import from_python, mixture
 from tests.stepping import Steps
 
 Exact = np.longdouble
@@ -37,10 +37,10 @@ def test_ten_million_rows_in_a_hundred_thousand_additions_stay_within_1e_11() ->
         after = rng.integers(4, size=(5, 4))
         state.values[:], state.policy[:] = values, policy
         state.visits[:5] = counts
-        state.first_target[:5] = np.take_along_axis(values[1:6], after, axis=1)  # all rows of a cell end in one state
-        state.touched[:20] = np.arange(20)
+        field(state, FIRST)[:5] = np.take_along_axis(values[1:6], after, axis=1)  # all rows of a cell end in one state
+        field(state, CELLS)[:20] = np.arange(20)
         state.counters[TOUCHED] = 20
-        absorb(model, state)
+        enter_rows(model, state)
         rows += int(counts.sum())
         exact = values[1:6].astype(Exact)
         high, low = exact.max(axis=1), exact.min(axis=1)
@@ -56,7 +56,7 @@ def test_ten_million_rows_in_a_hundred_thousand_additions_stay_within_1e_11() ->
     np.testing.assert_allclose(state.theta, theta.astype(np.float64), rtol=0, atol=1e-9)
     factor = state.factor.reshape(4, 4).astype(Exact)
     assert np.abs(factor @ factor.T @ sigma - np.eye(4)).max() <= 1e-9
-    assert state.logdet[0] == pytest.approx(float(logdet(sigma)), abs=1e-9)
+    assert state.growth[0, LOGDET] == pytest.approx(float(logdet(sigma)), abs=1e-9)
 
 
 def refine(rough: Floats, sigma: Any, xy: Any) -> Any:
@@ -89,9 +89,20 @@ def test_after_a_run_of_ten_million_rows_the_estimate_is_that_of_a_fresh_factori
     assert np.trace(sigma) >= 10**5
     theta = refine(state.sigma.reshape(4, 4), sigma, xy)
     np.testing.assert_allclose(state.theta, theta.astype(np.float64), rtol=0, atol=1e-8)
-    assert state.logdet[0] == pytest.approx(float(logdet(sigma)), abs=1e-9)
+    assert state.growth[0, LOGDET] == pytest.approx(float(logdet(sigma)), abs=1e-9)
     assert np.abs(theta.astype(np.float64) - case.theta).max() < 0.5  # and it has learned
     assert result.pessimistic_episodes == 0
+
+
+invert_factor, solve = from_python(regression.invert_factor), from_python(regression.solve)
+
+
+def factorise(sigma: Floats, xy: Floats, factor: Floats, theta: Floats) -> float:
+    """Write W with Sigma^-1 = W W^T, and Sigma^-1 xy; return logdet Sigma."""
+    work = np.zeros(sigma.shape)
+    logdet: float = invert_factor(sigma, factor, work)
+    solve(factor, xy, theta, work.ravel())
+    return logdet
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 16, 33])
@@ -101,26 +112,24 @@ def test_a_factorisation_is_one_over_a_wide_range_of_scales(n: int) -> None:
     basis = np.linalg.qr(rng.normal(size=(n, n)))[0]
     sigma = basis @ np.diag(np.geomspace(1.0, 1e8, n)) @ basis.T
     sigma = (sigma + sigma.T) / 2
-    factor, work, theta = np.zeros((n, n)), np.zeros((n, n)), np.zeros(n)
-    found = invert_factor(sigma, factor, work)
+    factor, theta = np.zeros((n, n)), np.zeros(n)
+    found = factorise(sigma, sigma @ np.ones(n), factor, theta)
     assert found == pytest.approx(float(np.linalg.slogdet(sigma)[1]), rel=1e-9, abs=1e-9)
     assert np.array_equal(factor, np.triu(factor))
     np.testing.assert_allclose(factor @ factor.T @ sigma, np.eye(n), rtol=0, atol=1e-6)
-    solve(factor, sigma @ np.ones(n), theta, work.ravel())
     np.testing.assert_allclose(theta, np.ones(n), rtol=0, atol=1e-6)
 
 
 def test_a_matrix_with_a_value_that_is_not_a_number_is_refused() -> None:
     with pytest.raises(ValueError, match="not a number"):
-        invert_factor(np.array([[1.0, np.nan], [np.nan, 1.0]]), np.zeros((2, 2)), np.zeros((2, 2)))
+        factorise(np.array([[1.0, np.nan], [np.nan, 1.0]]), np.zeros(2), np.zeros((2, 2)), np.zeros(2))
 
 
 def test_a_direction_lost_to_rounding_stays_unknown() -> None:
     """lambda = 1e-30 beside rows of norm 1 vanishes in Sigma; the estimate stays finite, the direction wide open."""
     sigma = 1e-30 * np.eye(2) + np.ones((2, 2))
     factor, theta = np.zeros((2, 2)), np.zeros(2)
-    logdet = invert_factor(sigma, factor, np.zeros((2, 2)))
-    solve(factor, np.array([0.5, 0.5]), theta, np.zeros(4))
+    logdet = factorise(sigma, np.array([0.5, 0.5]), factor, theta)
     assert np.isfinite(logdet)
     assert np.isfinite(theta).all()
     assert theta.sum() == pytest.approx(0.5)

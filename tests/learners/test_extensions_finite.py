@@ -7,55 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from occamrl.learners._planned import PlannedRung
-from occamrl.learners.ucrl_vtr_nested import UCRLVTRNested
 
 import occamrl as orl
-from benchmarks import oracle
 from occamrl.errors import ParameterError
 from occamrl.learners.rewards import RewardsPerPair
-from occamrl.learners.ucrl_vtr import UCRLVTR
+from occamrl.learners.ucrl_vtr import UCRLVTR, NestedUCRLVTR
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import BernoulliRewards, FiniteMDP
 from occamrl.protocols import Floats
 from occamrl.selectors.arl_gen import ARLGen
-from tests.cases import Player, environment_uniforms, stack
+from tests.cases import Player, stack
 from tests.learners import extended_reference as reference
 from tests.states import bits
 
 CASE = stack(3, members=6)
 DELTA = 0.2
-
-
-@pytest.mark.parametrize("weights", ["range", "none"])
-@pytest.mark.parametrize("replan", [0.0, 0.3])
-def test_with_neither_it_plays_plain_ucrl_vtr(weights: str, replan: float) -> None:
-    """Known rewards and one kernel through the same code: every episode is that of the plain NumPy algorithm."""
-    case = stack(0, members=8, horizon=5)
-    learner = PlannedRung(
-        ladder=Ladder([case.family]), m=1, delta=DELTA, weights=weights, replan=replan, scale=1.0, rewards="known",
-        kernel="stationary",
-    )  # fmt: skip
-    player = Player(learner, case.mdp, seed=2)
-    if weights == "none":  # who solves beforehand knows the largest range of a value; this learner takes H - 1
-        unit = _largest_range(case.family, case.mdp)
-        player.model = player.model._replace(unit=unit, slack=player.model.slack * (unit / player.model.unit) ** 2)
-    uniforms = environment_uniforms(2, 300, 5)[:, 1:]
-    options: Any = {"weights": weights, "replan": replan, "delta": DELTA, "radius": "sharp"}
-    expected = oracle.ucrl_vtr(
-        case.kernels, case.reward, case.kernels[0], 5, 0, episodes=300, uniforms=uniforms, **options
-    )
-    played = player.play(300)
-    np.testing.assert_allclose(played.regret, expected["regret"], rtol=0, atol=1e-9)
-    assert played.plans == expected["plans"]
-    assert played.regret.max() > 0.0
-    assert (player.state.inside == 0).any()
-
-
-def _largest_range(family: FiniteFamily, mdp: FiniteMDP) -> float:
-    values = family.optimal_values(mdp.known)[:, 1:]
-    return float((values.max(axis=2) - values.min(axis=2)).max())
 
 
 def plan(steps: list[reference.Step], reward: Floats, kernels: Floats, *, delta: float, per_step: bool) -> Floats:
@@ -115,18 +82,17 @@ def ladder() -> Ladder:
     return Ladder([FiniteFamily(CASE.kernels[members]) for members in ([4], [4, 0, 2], [4, 0, 2, 1, 3, 5])])
 
 
-@pytest.mark.parametrize("test", ["anytime", "epoch"])
 @pytest.mark.parametrize("rewards", ["known", RewardsPerPair()])
-def test_the_class_of_all_steps_together_is_found(test: str, rewards: Any) -> None:
+def test_the_class_of_all_steps_together_is_found(rewards: Any) -> None:
     """Steps take turns between two kernels that only class 2 holds both of."""
     transition = CASE.kernels[[0, 2, 0, 2]]
     mdp = FiniteMDP(transition=transition, reward=CASE.reward, horizon=4, reward_noise=BernoulliRewards())
-    agent = orl.ARLGen(ladder=ladder(), test=test, rewards=rewards, kernel="per_step", replan=0.1)
+    agent = ARLGen(ladder=ladder(), rewards=rewards, kernel="per_step", replan=0.1)
     result = orl.run(agent, mdp, episodes=8190, progress=False)
     assert result.phases["chosen"].to_pylist()[-1] == 2
     assert result.phases["chosen"].to_pylist()[0] == 1
     assert max(result.phases["chosen"].to_pylist()) == 2
-    wrong = orl.ARLGen(ladder=ladder(), test=test, rewards=rewards, replan=0.1)  # one kernel: no member fits
+    wrong = ARLGen(ladder=ladder(), rewards=rewards, replan=0.1)  # one kernel: no member fits
     if rewards != "known":
         assert orl.run(wrong, mdp, episodes=8190, progress=False).total_regret > result.total_regret
 
@@ -135,10 +101,9 @@ def test_what_does_not_go_together() -> None:
     for radius in ("paper", "unweighted"):
         with pytest.raises(ParameterError, match="radius"):
             UCRLVTR(family=CASE.family, kernel="per_step", radius=radius)
-    with pytest.raises(ParameterError, match="start"):
-        UCRLVTRNested(ladder=ladder(), start=3, kernel="per_step")
-    with pytest.raises(ParameterError, match="radius"):
-        orl.ARLGen(ladder=ladder(), rule="paper", radius="paper", rewards=RewardsPerPair())
+    for kind in (NestedUCRLVTR, ARLGen):
+        with pytest.raises(ParameterError, match="start_class"):
+            kind(ladder=ladder(), start_class=3, kernel="per_step")
 
 
 def near_members() -> tuple[FiniteMDP, Floats]:
@@ -162,7 +127,7 @@ def test_a_plan_for_another_start_counts_on_the_rewards_it_was_solved_for() -> N
     assert len(np.unique(whole.regret[-100:])) > 4  # who is in play depends on where the episode begins
     ladder = Ladder([FiniteFamily(kernels[:2]), FiniteFamily(kernels)])
     options: Any = {"ladder": ladder, "delta": DELTA, "replan": 0.5, "rewards": RewardsPerPair()}
-    phases = orl.run(ARLGen(test="anytime", data="pooled", **options), mdp, episodes=400, progress=False)
-    alone = orl.run(UCRLVTRNested(**options), mdp, episodes=400, progress=False)
+    phases = orl.run(ARLGen(**options), mdp, episodes=400, progress=False)
+    alone = orl.run(NestedUCRLVTR(**options), mdp, episodes=400, progress=False)
     assert phases.phases.num_rows > 4
     np.testing.assert_array_equal(phases.regret, alone.regret)

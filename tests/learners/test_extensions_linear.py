@@ -12,20 +12,14 @@ from hypothesis import strategies as st
 import occamrl as orl
 from occamrl.checks import check_learner
 from occamrl.errors import InvalidInput, ParameterError
-from occamrl.learners.rewards import (
-    EstimatedRewards,
-    RewardRows,
-    RewardsLinear,
-    RewardsPerPair,
-    imagine_linear,
-    rewards_state,
-)
+from occamrl.learners import rewards as rewards_module
+from occamrl.learners.rewards import RewardsLinear, RewardsPerPair, RewardStatistics
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.problems.mdp import BernoulliRewards, FiniteMDP
-from occamrl.protocols import Known
+from occamrl.protocols import Floats, Ints, Known
 from occamrl.running.phases import PhaseWalk
-from tests.cases import Mixture, Player, mixture
+from tests.cases import Mixture, Player, from_python, mixture
 from tests.learners import extended_reference as reference
 
 CASE = mixture(4)
@@ -43,12 +37,12 @@ REWARDS: dict[str, Any] = {
 def compare(case: Mixture, mdp: FiniteMDP, transition: Any, episodes: int = 25, **options: Any) -> None:
     """Play episode by episode; every plan is the one that NumPy makes from all that was seen before."""
     bound, delta, kernel = 1.2, 0.1, options.get("kernel", "stationary")
-    told, rewards = options.pop("expected_kernel", kernel), options.pop("expected_rewards", options["rewards"])
+    assumed, rewards = options.pop("expected_kernel", kernel), options.pop("expected_rewards", options["rewards"])
     learner = UCRLVTRLin(features=case.features, norm_bound=bound, delta=delta, replan=0.0, **options)
     player, steps, horizon = Player(learner, mdp, seed=6), list[reference.Step](), mdp.horizon
     for episode in range(episodes):
         reward = reference.optimistic_rewards(rewards, steps, case.reward.shape, horizon, delta)
-        level, per_step = delta * (1.0 - rewards.share), told == "per_step"
+        level, per_step = delta * (1.0 - rewards.share), assumed == "per_step"
         expected = reference.plan(case.phi, reward, steps, horizon, norm_bound=bound, delta=level, per_step=per_step)
         player.play()
         np.testing.assert_allclose(player.state.values, expected, rtol=0, atol=1e-9)
@@ -116,7 +110,9 @@ def test_statistics_carry_the_rewards_over() -> None:
     player.play()
     other.play()
     np.testing.assert_allclose(other.state.values, player.state.values, rtol=0, atol=1e-9)
-    assert other.state.rewards.visits.sum() == 51 * 4
+    observed = learner.statistics(NOISY.known, other.state).rewards
+    assert isinstance(observed, RewardStatistics)
+    assert observed.visits.sum() == 51 * 4
 
 
 def test_bad_parameters() -> None:
@@ -151,6 +147,18 @@ def test_bad_parameters() -> None:
         PhaseWalk(UCRLVTRLin(features=features, norm_bound=1.0), CASE.mdp.known.without_rewards)
 
 
+linear_rewards = from_python(rewards_module.linear_rewards)
+
+
+def counted_on(rewards: RewardsLinear, visits: Ints, total: Floats) -> Floats:
+    """Return the optimistic rewards of every action of one state, after rewards that were heard."""
+    known = Known.of_sizes(states=1, actions=visits.size, horizon=1)
+    model, psi = rewards.model(known, 0.05)
+    out, p = np.zeros(visits.size), psi.shape[1]
+    linear_rewards(model, psi, visits, total, out, np.zeros(3 * p * p + 2 * p))
+    return out
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.floats(0.0, 12.0), st.floats(-6.0, 2.0))
 def test_rewards_without_noise_are_never_underestimated(seed: int, p: int, large: float, lam: float) -> None:
     """Every mean heard is <psi, omega> itself, so the ellipsoid holds omega, whatever the sizes of the features.
@@ -168,28 +176,16 @@ def test_rewards_without_noise_are_never_underestimated(seed: int, p: int, large
     psi[0, mean < 0.0] *= -1.0
     mean = np.abs(mean)
     rewards = RewardsLinear(features=psi, norm_bound=float(np.linalg.norm(omega)), regularization=10.0**lam)
-    known = Known.of_sizes(states=1, actions=p + 2, horizon=1)
-    model, rows = rewards.model(known, 0.05, 1.0), rewards_state(rewards, known)
-    assert isinstance(model, EstimatedRewards)
-    assert isinstance(rows, RewardRows)
-    rows.visits[0, :2] = rng.choice([1, 100, 10**6], size=2)
-    rows.visits[0, 2:] = rng.choice([0, 0, 1, 10], size=p)
-    rows.total[0] = rows.visits[0] * mean
-    imagine_linear(model, rows, 0)
-    assert (model.reward[0] >= np.minimum(mean, 1.0) - 1e-6).all()
-    assert (model.reward[0] <= 1.0).all()
+    visits = np.concatenate([rng.choice([1, 100, 10**6], size=2), rng.choice([0, 0, 1, 10], size=p)])
+    reward = counted_on(rewards, visits, visits * mean)
+    assert (reward >= np.minimum(mean, 1.0) - 1e-6).all()
+    assert (reward <= 1.0).all()
 
 
 def test_of_features_that_differ_by_nine_orders_the_small_one_stays_unknown() -> None:
     """omega = (-.9, .9) up to 1e-9 gives rewards .5 and .9; after hearing the first only, .9 must stay possible."""
     rewards = RewardsLinear(features=[[[1e9, 1e9], [0.0, 1.0]]], norm_bound=1.3)
-    known = Known.of_sizes(states=1, actions=2, horizon=1)
-    model, rows = rewards.model(known, 0.05, 1.0), rewards_state(rewards, known)
-    assert isinstance(model, EstimatedRewards)
-    assert isinstance(rows, RewardRows)
-    rows.visits[0, 0], rows.total[0, 0] = 100, 50.0
-    imagine_linear(model, rows, 0)
-    assert model.reward[0, 1] >= 0.9
+    assert counted_on(rewards, np.array([100, 0]), np.array([50.0, 0.0]))[1] >= 0.9
 
 
 @pytest.mark.parametrize("share", [1e-300, 1.0 - 1e-15])

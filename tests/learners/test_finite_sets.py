@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from occamrl.learners.finite_rows import ALIVE, BEST, FIRST_LOOK, MEMBER
 
 from benchmarks import oracle
-from occamrl.learners.ucrl_vtr import UCRLVTR
+from occamrl.learners.ucrl_vtr import BEST, FIRST_LOOK, UCRLVTR, USED
 from occamrl.protocols import Floats
 from occamrl.running.result import Result
 from occamrl.running.run import run
 from tests.cases import Stack, environment_uniforms, one_by_one, stack
+from tests.states import losses_inside, member_in_play
 
 DELTA = 0.3
 
@@ -71,17 +71,10 @@ def sharp_by_hand(case: Stack, episodes: int, seed: int) -> Iterator[Step]:
             s = after
 
 
-def survivors(result: Result) -> dict[int, float]:
-    """Return the loss of every kernel that is left (up to a common constant)."""
-    state = result.state
-    pairs = zip(state.alive[: state.counters[ALIVE]], state.loss, strict=False)
-    return {int(member): float(loss) for member, loss in pairs if loss < np.inf}
-
-
 def check_losses(result: Result, step: Step) -> None:
     """Differences of losses are those over all rows before the episode (M1)."""
     losses = ((step.responses[:, None] - step.predictions) ** 2).sum(axis=0)
-    found, first = survivors(result), step.alive[0]
+    found, first = losses_inside(result.state), step.alive[0]
     for member in step.alive:
         assert found[member] - found[first] == pytest.approx(losses[member] - losses[first], abs=1e-9)
 
@@ -99,8 +92,8 @@ def test_sets_with_dropping_and_looking_again_are_those_of_the_definition() -> N
         case = near_truth(seed)
         results = one_by_one(UCRLVTR(family=case.family, delta=DELTA), case.mdp, 140, seed)
         for result, step in zip(results, sharp_by_hand(case, 140, seed), strict=True):
-            assert sorted(survivors(result)) == step.alive
-            assert result.state.counters[MEMBER] == step.member
+            assert sorted(losses_inside(result.state)) == step.alive
+            assert member_in_play(result.state) == step.member
             check_losses(result, step)
             came_back += len(step.back)
     assert came_back > 0
@@ -112,32 +105,32 @@ def test_a_truth_that_was_lost_comes_back_at_the_next_look_with_the_loss_of_all_
     honest = one_by_one(learner, case.mdp, FIRST_LOOK + 3, 0)
     forged = run(learner, case.mdp, episodes=30, progress=False)
     state = forged.state
-    position = int(np.flatnonzero(state.alive[: state.counters[ALIVE]] == 0)[0])
-    assert state.loss[position] < np.inf
-    state.loss[position] = np.inf  # a dropped kernel, as if the data had been against it
+    position = int(np.flatnonzero(state.members == 0)[0])
+    assert 0 in losses_inside(state)
+    state.loss[0, position] = np.inf  # a dropped kernel, as if the data had been against it
     played = []
     while forged.total_episodes < FIRST_LOOK + 1:
         forged = run(learner, case.mdp, episodes=1, progress=False, continue_from=forged)
-        played.append(0 in survivors(forged))
+        played.append(0 in losses_inside(forged.state))
     assert played == [False] * (FIRST_LOOK - 30) + [True]
     # The honest run met other rows; the loss of the returned truth is that of the forged run's own rows.
-    rows = forged.state.table
-    used = int(rows.used[0])
-    model = learner.model(case.mdp.known)
+    state, values = forged.state, case.family.optimal_values(case.mdp.known)
+    used = int(state.counters[USED])
+    rows = zip(state.table_key[:used], state.table_visits[:used], state.table_sum[:used], strict=True)
     losses = np.zeros(len(case.kernels))
     horizon, states = case.mdp.horizon, case.mdp.states
-    for key, visits, total in zip(rows.key[:used], rows.visits[:used], rows.target_sum[:used], strict=True):
+    for key, visits, total in rows:
         rest, s = divmod(int(key), states)
         member, h = divmod(rest, horizon)
-        target = model.values[member, h + 1]
+        target = values[member, h + 1]
         action = int((case.reward[s] + case.kernels[member, s] @ target).argmax())
         target = (target - (target.max() + target.min()) / 2) / np.ptp(target)
         z = case.kernels[:, s, action] @ target
         losses += visits * z**2 - 2 * z * total
-    found = survivors(forged)
+    found = losses_inside(forged.state)
     other = next(member for member in found if member != 0)
     assert found[0] - found[other] == pytest.approx(losses[0] - losses[other], abs=1e-9)
-    assert 0 in survivors(honest[-1])
+    assert 0 in losses_inside(honest[-1].state)
 
 
 @pytest.mark.parametrize("weights", ["range", "none"])
@@ -147,7 +140,7 @@ def test_distances_of_the_ball_are_those_over_all_rows(weights: str) -> None:
     members, horizon = len(case.kernels), case.mdp.horizon
     learner = UCRLVTR(family=case.family, radius="paper", weights=weights)
     results = one_by_one(learner, case.mdp, 80, 4)
-    values = learner.model(case.mdp.known).values
+    values = case.family.optimal_values(case.mdp.known)
     uniforms = environment_uniforms(4, 80, horizon)
     cumulative = oracle.cumulative_kernel(case.kernels[0])
     predictions: list[Floats] = []
@@ -160,7 +153,7 @@ def test_distances_of_the_ball_are_those_over_all_rows(weights: str) -> None:
         assert result.state.counters[BEST] == best  # nobody is dropped, so positions are members
         np.testing.assert_allclose(result.state.distance, ((z - z[:, [best]]) ** 2).sum(axis=0), rtol=0, atol=1e-9)
         estimates.add(best)
-        member, s = int(result.state.counters[MEMBER]), 0
+        member, s = member_in_play(result.state), 0
         for h in range(horizon - 1):
             target = values[member, h + 1]
             action = int(result.state.policy[h, s])

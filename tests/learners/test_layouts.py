@@ -32,7 +32,7 @@ def same(mdp: FiniteMDP, one: FeatureMap, other: FeatureMap, episodes: int = 150
     assert left.plans == right.plans
     np.testing.assert_allclose(left.state.values, right.state.values, rtol=0, atol=1e-9)
     np.testing.assert_allclose(left.state.theta, right.state.theta, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(left.state.logdet.sum(), right.state.logdet.sum(), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(left.state.growth, right.state.growth, rtol=0, atol=1e-9)
     assert left.regret.any() or left.plans > 1
 
 

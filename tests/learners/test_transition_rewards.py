@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from gymnasium.envs.toy_text.cliffwalking import CliffWalkingEnv
-from occamrl.learners.finite_rows import ALIVE, MEMBER
 
 from benchmarks.oracle import estimate
 from occamrl.learners.ucrl_vtr import UCRLVTR
@@ -22,7 +21,8 @@ from occamrl.models.finite import FiniteFamily
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Ints
 from occamrl.running.run import run
-from tests.cases import environment_uniforms, one_by_one
+from tests.cases import drawn, environment_uniforms, one_by_one
+from tests.states import losses_inside, member_in_play
 
 S, A, H = 3, 2, 3
 Outcome = tuple[int, float]  # next state, whole reward
@@ -78,14 +78,6 @@ def plan(table: Table, theta: Floats, sigma: Floats, root_beta: float, weighted:
     return Plan(values, policy)
 
 
-def observed(mdp: FiniteMDP, s: int, a: int, u: float) -> Outcome:
-    """Return the outcome that the simulator draws."""
-    truth = mdp.truth
-    first, last = truth.outcomes.start[s * A + a], truth.outcomes.start[s * A + a + 1]
-    o = first + int(np.searchsorted(truth.cumulative[0, first:last], u, side="right"))
-    return int(truth.outcomes.next_state[o]), float(truth.base_reward[s * A + a] + truth.outcomes.bonus[o])
-
-
 def index_of(table: Table, s: int, a: int, outcome: Outcome) -> int:
     gaps = [abs(after - outcome[0]) + abs(reward - outcome[1]) for after, reward in table.outcomes[s, a]]
     assert min(gaps) < 1e-9
@@ -113,7 +105,7 @@ def compare(mdp: FiniteMDP, features: FeatureMap, table: Table, weights: str, ep
         s, total = 0, 0.0
         for h in range(H):  # the last step gives a row, too
             a = int(made.policy[h, s])
-            outcome = observed(mdp, s, a, uniforms[k, 1 + h])
+            outcome = drawn(mdp, s, a, uniforms[k, 1 + h])
             x, target, _, spread = row(table, s, a, made.values[h + 1], weighted)
             if spread > 0.0:
                 sigma, xy = sigma + np.outer(x, x), xy + target[index_of(table, s, a, outcome)] * x
@@ -212,14 +204,12 @@ def test_a_finite_family_over_outcome_tables() -> None:
         evidence = np.exp(-2 * (losses[alive] - losses[alive].min())).sum() / 5
         alive &= losses <= losses[alive].min() + (math.log(1 / delta) - math.log(evidence)) / 2
         member = int(np.where(alive, values[:, 0, 0], -np.inf).argmax())
-        state = result.state
-        left = state.alive[: state.counters[ALIVE]][np.isfinite(state.loss[: state.counters[ALIVE]])]
-        assert sorted(left) == list(np.flatnonzero(alive))
-        assert state.counters[MEMBER] == member
+        assert sorted(losses_inside(result.state)) == list(np.flatnonzero(alive))
+        assert member_in_play(result.state) == member
         s = 0
         for h in range(H):
             a = int(simulators[member].optimal_policy[h, s])
-            after, reward = observed(mdp, s, a, uniforms[k, 1 + h])
+            after, reward = drawn(mdp, s, a, uniforms[k, 1 + h])
             w = np.array([r + values[member, h + 1, t] for _, t, r in tables[0][s][a]])
             target = (w - (w.max() + w.min()) / 2) / np.ptp(w)
             z = np.array([[p for p, _, _ in table[s][a]] @ target for table in tables])

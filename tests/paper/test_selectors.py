@@ -246,6 +246,18 @@ def test_a_state_is_plain_data_and_enough_to_go_on_from(name: str) -> None:
     np.testing.assert_equal(kept, state)
 
 
+@pytest.mark.parametrize("name", selectors())
+def test_a_run_plays_the_letter_like_any_other_agent(name: str) -> None:
+    """``orl.run`` in two pieces draws the same episodes and evaluates the same policies as the loop in NumPy."""
+    make, mdp = selectors()[name]
+    expected = play(make(), mdp, 60, 3)
+    first = orl.run(make(), mdp, episodes=25, seed=3, progress=False)
+    result = orl.run(make(), mdp, episodes=35, progress=False, continue_from=first)
+    np.testing.assert_allclose(result.regret, expected.regret, rtol=0, atol=1e-12)
+    best = mdp.optimal_values[0] @ mdp.initial_distribution
+    assert result.pessimistic_episodes == (expected.planned < best - 1e-9 * mdp.horizon).sum()
+
+
 def test_bad_parameters_are_refused_by_name() -> None:
     case, (rungs, _, _) = mixture(0), ladder(0)
     options: dict[str, Any] = {"features": case.features, "norm_bound": 1.3}

@@ -8,7 +8,6 @@ from occamrl.report.data import (
     MOST_ROWS,
     MOST_SEEDS,
     Cell,
-    Curve,
     Group,
     choice_of,
     decisions,
@@ -20,7 +19,7 @@ from tests.report.synthetic import KINDS, records
 
 def cell(*facts: dict[str, Any], seed: int = 0, lengths: int = 10) -> Cell:
     rows = [{"epoch": i, "episodes": lengths, "facts": fact, "phase": i} for i, fact in enumerate(facts, 1)]
-    return Cell(seed, {}, Curve(np.empty(0, np.int64), np.empty(0)), rows)
+    return Cell(seed, {}, np.empty(0, np.int64), np.empty(0), rows)
 
 
 @pytest.mark.parametrize(

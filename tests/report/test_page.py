@@ -88,7 +88,7 @@ def test_the_baseline_is_the_given_one_the_specs_or_the_first() -> None:
 
 
 def test_what_is_remembered_is_what_would_be_computed() -> None:
-    memory = Memory()
+    memory: Memory = {}
     few, many = records(seeds=3), records(seeds=5)
     assert build(few, memory=memory) == build(few)
     assert build(many, memory=memory) == build(many)

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 from benchmarks.simulator_cases import PAIR, currents, uniform_currents
-from occamrl.analysis.resolution import (
+from occamrl.analysis.supports import (
     BLIND,
     SAME_KERNEL,
     UNSEEN,
     WEAK,
+    Supports,
     alike,
     dependences,
     directions,
     possible_rows,
-    stack_of,
+    supports,
 )
-from occamrl.analysis.supports import Supports, supports
 from occamrl.errors import InvalidInput
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.models.simulators import Simulators
@@ -116,7 +116,6 @@ def test_possible_rows_are_those_of_a_loop() -> None:
                     rows.append(weighted @ problem.phi[s, a][support[s, a]])
     found = possible_rows(problem.features, problem.mdp.known, values)
     assert found == pytest.approx(np.array(rows), abs=1e-12)
-    assert stack_of(problem.features).shape[1] == 3
 
 
 def test_a_truth_beyond_the_simulators_leaves_no_mixture_but_free_weights() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from occamrl._core.rows import RowTable
 from occamrl.checks import episode_by_episode
 from occamrl.learners.baselines import Greedy, Optimal, UniformRandom
 from occamrl.learners.ucrl_vtr import UCRLVTR
@@ -21,6 +20,7 @@ from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Agent
 from occamrl.running.result import Result
 from occamrl.running.run import Run, Simulator, run
+from tests import states
 from tests.cases import environment_uniforms, mixture
 
 CASE = mixture(5, initial_state=[0.4, 0.0, 0.35, 0.25])
@@ -58,34 +58,12 @@ AGENTS: dict[str, Callable[[], Agent]] = {
 }
 
 
-def arrays(state: Any) -> Iterator[bytes]:
-    """Yield the bits of a state; of a table of rows those that are in use."""
-    if isinstance(state, RowTable):
-        for array in (state.key, state.visits, state.target_sum):
-            yield array[: state.used[0]].tobytes()
-    elif isinstance(state, tuple):
-        for part in state:
-            yield from arrays(part)
-    else:
-        yield state.tobytes()
-
-
 def bits(result: Result) -> tuple[Any, ...]:
     """Return everything that a result says, but the time it took."""
     curves = (result.episodes, result.regret, result.cumulative_regret, result.returns)
-    totals = (
-        result.total_episodes,
-        result.total_regret,
-        result.total_return,
-        result.plans,
-        result.pessimistic_episodes,
-    )
-    return (
-        *(curve.tobytes() for curve in curves),
-        *totals,
-        result.phases.to_pylist(),
-        *arrays(result.state),
-    )
+    counted = (result.total_episodes, result.plans, result.pessimistic_episodes)
+    totals = (*counted, result.total_regret, result.total_return)
+    return *(curve.tobytes() for curve in curves), *totals, result.phases.to_pylist(), states.bits(result.state)
 
 
 @pytest.mark.parametrize("name", AGENTS)
@@ -127,7 +105,7 @@ def test_the_same_seed_gives_the_same_bits_whatever_ran_before(name: str) -> Non
 def test_one_loop_is_one_episode_at_a_time(name: str) -> None:
     result = run(AGENTS[name](), CASE.mdp, episodes=80, seed=3, progress=False)
     walk = episode_by_episode(AGENTS[name](), CASE.mdp, 80, 3)
-    assert list(arrays(walk.state)) == list(arrays(result.state))
+    assert states.bits(walk.state) == states.bits(result.state)
     (row,) = walk.rows
     assert (row["episodes"], row["plans"], row["realised_return"]) == (80, result.plans, result.total_return)
 

@@ -18,7 +18,7 @@ from occamrl.running.result import Result
 from occamrl.running.run import run
 from occamrl.selectors.arl_lin import ARLLinDim, union_level
 from occamrl.selectors.references import largest, oracle
-from tests.cases import environment_uniforms
+from tests.cases import drawn, environment_uniforms
 
 PROBLEM = SparseMixture(states=8, actions=3, horizon=5, dimension=8, nonzero=3, gamma=0.5, seed=0)
 FEATURES, BOUND = FeatureMap(PROBLEM.phi), float(np.linalg.norm(PROBLEM.theta))
@@ -60,18 +60,16 @@ def rows_from_scratch(selector: ARLLinDim, episodes: int, seed: int) -> tuple[Re
     watched = Watched(**vars(selector))
     mdp, d = PROBLEM.mdp, FEATURES.dimension
     gram, xy = np.zeros((d, d)), np.zeros(d)
-    truth, uniforms = mdp.truth, environment_uniforms(seed, episodes, mdp.horizon)
+    uniforms = environment_uniforms(seed, episodes, mdp.horizon)
     result: Result | None = None
     for episode in range(episodes):
         phases = len(ended)
         result = run(watched, mdp, episodes=1, seed=seed, continue_from=result, progress=False)
         played = ended[-1] if len(ended) > phases else result.state  # with the plan of this episode
-        s = int(np.searchsorted(truth.initial_cumulative[0], uniforms[episode, 0], side="right"))
+        s = int(np.searchsorted(mdp.truth.initial_cumulative[0], uniforms[episode, 0], side="right"))
         for h in range(mdp.horizon - 1):
             a, v = int(played.policy[h, s]), played.values[h + 1]
-            begin, end = truth.outcomes.start[s * mdp.actions + a : s * mdp.actions + a + 2]
-            o = begin + np.searchsorted(truth.cumulative[0, begin:end], uniforms[episode, h + 1], side="right")
-            s2 = int(truth.outcomes.next_state[o])
+            s2, _ = drawn(mdp, s, a, uniforms[episode, h + 1])
             if np.ptp(v) > 0.0:
                 scaled = (v - 0.5 * (v.min() + v.max())) / np.ptp(v)
                 x = scaled @ PROBLEM.phi[s, a]

@@ -32,8 +32,8 @@ class Arena(NamedTuple):
     ints: Ints
 
 
-def lay_out(kind: type[Any], fields: Sequence[Any], *others: Any) -> Any:
-    """Return a ``kind`` whose arena holds copies of the arrays ``fields``, by number; ``others`` are its other parts."""
+def lay_out(kind: type[Any], fields: Sequence[Any], **others: Any) -> Any:
+    """Return a ``kind`` whose arena holds copies of the arrays ``fields``; ``others`` are its other parts."""
     head = np.zeros((len(fields), _HEAD), dtype=np.int64)
     size = {False: 0, True: head.size}
     for number, array in enumerate(fields):
@@ -41,7 +41,7 @@ def lay_out(kind: type[Any], fields: Sequence[Any], *others: Any) -> Any:
         rows, columns = array.shape if array.ndim == 2 else (1, array.size)
         head[number] = size[whole], rows, columns, 2 * whole + array.ndim - 1
         size[whole] += array.size
-    made = kind(np.zeros(size[False]), np.zeros(size[True], dtype=np.int64), *others)
+    made = kind(np.zeros(size[False]), np.zeros(size[True], dtype=np.int64), **others)
     made.ints[: head.size] = head.ravel()
     for number, array in enumerate(fields):
         field(made, number)[...] = array

@@ -75,7 +75,7 @@ def optimal_policy(outcomes: Outcomes, probability: Floats, base_reward: Floats,
     return policy
 
 
-@hot
+@entry
 def policy_values(outcomes: Outcomes, probability: Floats, base_reward: Floats, policy: Ints, out: Floats) -> None:
     """Compute V^pi_1 of a deterministic policy [H, S] into ``out[0]``.
 

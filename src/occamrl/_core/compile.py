@@ -25,6 +25,7 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import cgutils, codegen
 from numba.core.caching import FunctionCache
+from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic, overload
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -96,7 +97,7 @@ _code: Any = cgutils
 _llvm: Any = vars(codegen)["ll"]  # LLVM as Numba has loaded it
 _IMPLEMENTED: dict[Any, set[type]] = {}  # by generic function: the kinds that have a version of it
 _SEPARATE: dict[Any, list[Any]] = {}  # by NamedTuple of a state: its separately compiled functions
-_UNDER_WAY: set[tuple[Any, Any]] = set()  # separate functions that are being loaded
+_UNDER_WAY: list[tuple[Any, Any]] = []  # separate functions that are being compiled or loaded
 _OUTSIDE: dict[Any, dict[str, bytes]] = {}  # by NamedTuple: the files outside this package that implement it
 
 
@@ -148,8 +149,9 @@ class _Cache:
         """Return the code for a signature, None if there is none; what it calls by name is there before it."""
         for pair in itertools.pairwise(sig):
             for dispatcher in _SEPARATE.get(getattr(pair[1], "instance_class", None), ()):
-                if (dispatcher, pair) not in _UNDER_WAY and dispatcher.py_func is not self._function:
-                    _make_callable(dispatcher, pair)
+                if dispatcher.py_func is self._function or (dispatcher, pair) in _UNDER_WAY:
+                    break  # those after it can only call it, not be called by it
+                _make_callable(dispatcher, pair)
         return self._place(sig).load_overload(sig, target_context)
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -166,8 +168,17 @@ class _Cache:
         self._place(()).flush()
 
 
+class _Internal(CPUDispatcher):
+    """A function without a wrapper for calls from Python: there it runs as it is written."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.py_func(*arguments)
+
+
 def _compile(function: Function, **options: Any) -> Function:
     made: Any = numba.njit(**options)(function)
+    if options.get("no_cpython_wrapper"):
+        made.__class__ = _Internal
     if hasattr(made, "enable_caching"):  # not with NUMBA_DISABLE_JIT
         made._cache = _Cache(function)
         choose = made.get_call_template
@@ -222,11 +233,11 @@ def _symbol(dispatcher: Any, arguments: tuple[Any, ...]) -> str:
 def _make_callable(dispatcher: Any, arguments: tuple[Any, ...]) -> Any:
     """Compile or load a separate function for these types, and let the linker find it; return its signature."""
     if arguments not in dispatcher.overloads:
-        _UNDER_WAY.add((dispatcher, arguments))
+        _UNDER_WAY.append((dispatcher, arguments))
         try:
             dispatcher.compile(arguments)
         finally:
-            _UNDER_WAY.discard((dispatcher, arguments))
+            _UNDER_WAY.pop()
     result = dispatcher.overloads[arguments]
     address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
     _llvm.add_symbol(_symbol(dispatcher, arguments), address)
@@ -238,7 +249,7 @@ def separate(kind: type) -> Callable[[Callable[..., Any]], Any]:
 
     Numba puts a copy of every callee into the machine code of each caller and optimises it again, so a chain of calls
     is compiled as often as it is long. Callers of a separate function contain its name only. It is for the parts of an
-    algorithm that run once an episode or less: the call itself is not free.
+    algorithm that run once an episode or less: the call itself is not free. It may call those defined before it.
     """
 
     def register(function: Callable[..., Any]) -> Any:

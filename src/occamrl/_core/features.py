@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from occamrl._core.arena import part
-from occamrl._core.compile import compiled, hot, hot_inline, implements
+from occamrl._core.compile import hot, hot_inline
 from occamrl.protocols import Floats, Ints, Outcomes
 
 
@@ -105,85 +105,3 @@ def fill_target(outcomes: Outcomes, sa: int, values: Floats, out: Floats) -> tup
         low = min(low, w)
         high = max(high, w)
     return low, high
-
-
-def contract(features: Any, sa: int, target: Floats, out: Floats) -> None:
-    """Write sum_o phi(s, a, o) target(o) into ``out``."""
-    raise TypeError(f"no features of type {type(features).__name__}")
-
-
-@implements(contract, DenseFeatures, inline=True)
-def contract_dense(features: DenseFeatures, sa: int, target: Floats, out: Floats) -> None:
-    """``contract`` for one vector per outcome."""
-    phi = features.phi[features.outcomes.start[sa] : features.outcomes.start[sa + 1]]
-    count, d = phi.shape
-    for j in range(d):
-        out[j] = phi[0, j] * target[0]
-    for i in range(1, count):
-        w = target[i]
-        for j in range(d):
-            out[j] += phi[i, j] * w
-
-
-@implements(contract, SparseFeatures, inline=True)
-def contract_sparse(features: SparseFeatures, sa: int, target: Floats, out: Floats) -> None:
-    """``contract`` for entries that are mostly zero."""
-    out[:] = 0.0
-    first, last = features.start[sa], features.start[sa + 1]
-    coordinate, outcome, entry = (
-        features.coordinate[first:last],
-        features.outcome[first:last],
-        features.entry[first:last],
-    )
-    for e in range(last - first):
-        out[np.uint64(coordinate[e])] += entry[e] * target[np.uint64(outcome[e])]
-
-
-@implements(contract, TabularFeatures, inline=True)
-def contract_tabular(features: TabularFeatures, sa: int, target: Floats, out: Floats) -> None:
-    """``contract`` for one-hot features."""
-    for i in range(features.outcomes.start[sa + 1] - features.outcomes.start[sa]):
-        out[i] = target[i]
-
-
-def fill_probabilities(features: Any, sa: int, theta: Floats, out: Floats) -> None:
-    """Write P_theta(o | s, a) = <phi(s, a, o), theta> for the outcomes of (s, a) into ``out``."""
-    raise TypeError(f"no features of type {type(features).__name__}")
-
-
-@implements(fill_probabilities, DenseFeatures)
-def fill_probabilities_dense(features: DenseFeatures, sa: int, theta: Floats, out: Floats) -> None:
-    """``fill_probabilities`` for one vector per outcome."""
-    first = features.outcomes.start[sa]
-    for i in range(features.outcomes.start[sa + 1] - first):
-        total = 0.0
-        for j in range(theta.size):
-            total += features.phi[first + i, j] * theta[j]
-        out[i] = total
-
-
-@implements(fill_probabilities, SparseFeatures)
-def fill_probabilities_sparse(features: SparseFeatures, sa: int, theta: Floats, out: Floats) -> None:
-    """``fill_probabilities`` for entries that are mostly zero."""
-    for i in range(features.outcomes.start[sa + 1] - features.outcomes.start[sa]):
-        out[i] = 0.0
-    for e in range(features.start[sa], features.start[sa + 1]):
-        out[features.outcome[e]] += features.entry[e] * theta[features.coordinate[e]]
-
-
-@implements(fill_probabilities, TabularFeatures)
-def fill_probabilities_tabular(features: TabularFeatures, sa: int, theta: Floats, out: Floats) -> None:
-    """``fill_probabilities`` for one-hot features: theta is the kernel."""
-    first = features.outcomes.start[sa]
-    for i in range(features.outcomes.start[sa + 1] - first):
-        out[i] = theta[first + i]
-
-
-@compiled
-def kernel_of(features: Any, theta: Floats) -> Floats:
-    """Return P_theta on all outcomes [O]."""
-    start = features.outcomes.start
-    out = np.empty(start[-1])
-    for sa in range(start.size - 1):
-        fill_probabilities(features, sa, theta, out[start[sa] : start[sa + 1]])
-    return out

@@ -102,10 +102,17 @@ def draw(cumulative: Floats, row: int, first: int, last: int, u: float) -> int:
     return first + passed
 
 
-@hot
+@entry
 def draw_start(truth: Truth, u: float) -> int:
     """Return the initial state of an episode."""
     return draw(truth.initial_cumulative, 0, 0, truth.initial_cumulative.shape[1], u)
+
+
+@entry
+def draw_outcome(truth: Truth, h: int, sa: int, u: float) -> int:
+    """Return the index of the outcome that follows (s, a) at step ``h``."""
+    start = truth.outcomes.start
+    return draw(truth.cumulative, h % truth.cumulative.shape[0], start[sa], start[sa + 1], u)
 
 
 @hot

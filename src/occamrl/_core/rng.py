@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.compile import entry, implements
+from occamrl._core.compile import entry, hot, implements
 from occamrl.protocols import Floats, NoNoise
 
 # ----------------------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ _SHIFT_26 = 67108864.0
 _UNIT = 1.0 / 9007199254740992.0  # 2^-53
 
 
-@entry
+@hot
 def philox(
     key_0: np.uint64, key_1: np.uint64, c0: np.uint64, c1: np.uint64, c2: np.uint64, c3: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
@@ -84,7 +84,7 @@ class Atoms(NamedTuple):
     values: Floats  # [O, Q] by outcome; the mean of a row is the outcome's mean reward
 
 
-@entry
+@hot
 def reward_uniform(key: np.uint64, episode: int, h: int) -> float:
     """Return the number in [0, 1), of 32 bits, that decides the reward of a step."""
     apart = key ^ _APART

@@ -21,11 +21,6 @@ def metric_entropy(family: Family, alpha: float) -> float:
     return family.log_covering_number(alpha)
 
 
-def box_log_covering(widths: Floats, lipschitz: float, alpha: float) -> float:
-    """Return the log covering number of kernel(parameters) on a box, ||P - P'|| <= lipschitz * max |difference|."""
-    return float(np.log(np.maximum(1.0, np.ceil(lipschitz * np.asarray(widths) / (2.0 * alpha)))).sum())
-
-
 def predictions(family: FiniteFamily, known: Known) -> Floats:
     """Return f(s, a, V) = (P V)(s, a) for every member, over all (s, a) and distinct V in {V*_{P,h}}: [n, points]."""
     outcomes = family.features.attach(known).outcomes
@@ -50,24 +45,6 @@ def eluder_dimension(functions: Floats, scale: float) -> int:
     if gaps.shape[1] > _MOST_POINTS:
         raise ParameterError("functions", got=f"{gaps.shape[1]} points", expected=f"at most {_MOST_POINTS}")
     return max((_longest(gaps, e) for e in np.unique(gaps[gaps > scale])), default=0)
-
-
-def eluder_lower_bound(functions: Floats, scale: float, tries: int = 20, seed: int = 0) -> int:
-    """Return the length of the longest sequence that greedy searches find: a lower bound on the eluder dimension."""
-    gaps = _gaps(functions)
-    candidates = np.unique(gaps[gaps > scale])
-    if not candidates.size:
-        return 0
-    draw, best = np.random.default_rng(seed), 0
-    for e in candidates[np.unique(np.linspace(0, candidates.size - 1, tries).astype(int))]:
-        for _ in range(tries):
-            total, length = np.zeros(len(gaps)), 0
-            for point in draw.permutation(gaps.shape[1]):
-                if ((gaps[:, point] >= e) & (total < e * e)).any():
-                    total += gaps[:, point] ** 2
-                    length += 1
-            best = max(best, length)
-    return best
 
 
 def linear_eluder_bound(dimension: int, scale: float, norm_bound: float, feature_bound: float) -> float:

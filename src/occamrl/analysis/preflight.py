@@ -32,7 +32,7 @@ from occamrl._core.bellman import optimal_policy, optimal_values, policy_values
 from occamrl._core.compile import compiled
 from occamrl._core.features import fill_target
 from occamrl.errors import ParameterError, require_integer
-from occamrl.models.family import weighted
+from occamrl.models.family import packed, weighted
 from occamrl.models.finite import level
 from occamrl.models.ladder import Ladder
 from occamrl.protocols import Floats, Ints, Known, Outcomes
@@ -282,9 +282,8 @@ def _linear_trials(
 
         def against(truth: _Tried, reach: Floats) -> tuple[float, float]:
             gram = (x.T * reach.ravel()) @ x
-            parts = [slice(int(a), int(a + n)) for a, n in zip(blocks.vector_start[:-1], blocks.size, strict=True)]
-            packed = np.concatenate([gram[part, part].ravel() for part in parts])
-            of_class = ladder.smallest_loss(m, packed, gram @ truth.theta) + float(truth.theta @ gram @ truth.theta)
+            least = ladder.smallest_loss(m, packed(blocks, gram), gram @ truth.theta)
+            of_class = least + float(truth.theta @ gram @ truth.theta)
             gap, eigen = member.theta - truth.theta, np.maximum(np.linalg.eigvalsh(gram), 0.0)
             return _episodes(of_class, eigen, delta), _episodes(float(gap @ gram @ gap), eigen, delta)
 
@@ -356,7 +355,7 @@ def _distances(
     """
     horizon, states = policy.shape
     actions = (outcomes.start.size - 1) // states
-    target = np.empty(np.diff(outcomes.start).max())
+    target = np.empty(outcomes.next_state.size)
     total = np.zeros(rivals.shape[0])
     for h in range(horizon):
         for s in range(states):

@@ -31,6 +31,12 @@ least t_c over a few c is taken, each at its share of delta.
 Exactness. The least loss over mixtures of D is attained on a subset E of D whose simulators are affinely independent
 (Caratheodory), inside its simplex, where it is the least loss over the plane of E. So solving every E once, in closed
 form, and passing the least one up from sets to supersets solves every D.
+
+What is not told apart, and why. Weights that sum to one leave d - 1 directions. A direction is lost, in this order,
+when the kernels depend on each other exactly (no data can tell), when they differ but not in the mean of any target
+that plans ask for (blind by value), or when they differ only at state-action pairs that the data never met (never
+excited). What is left is weak while a unit step along it costs less loss than the allowance of the confidence set, and
+resolved after that.
 """
 
 from __future__ import annotations
@@ -42,19 +48,13 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import scipy.linalg
 
-from occamrl.analysis.resolution import (
-    Dependence,
-    Directions,
-    alike,
-    dependences,
-    directions,
-    plane,
-    possible_rows,
-    stack_of,
-)
+from occamrl._core.arena import field
+from occamrl._core.rows import VALUES
 from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl.models.family import weighted
 from occamrl.models.features import FeatureMap
 from occamrl.models.simulators import Simulators
 from occamrl.protocols import Floats, Ints, Known
@@ -72,6 +72,31 @@ _NEGATIVE = 1e-9  # a weight that is zero up to rounding
 _NOISE = 0.25  # at most, what a free direction lowers the loss of range-weighted rows by: the variance of a target
 _VISIBLE = 0.1 * _NOISE  # growth of the excess that is not mere noise
 _SHOWN = 12
+_SAME = 1e-9  # kernels that differ by less are the same
+_UNSEEN = 1e-10  # of the largest eigenvalue: directions that no row has
+
+SAME_KERNEL = "the same kernel: no data can tell them apart"
+BLIND = "different kernels, but the same mean of every value that is planned with"
+UNSEEN = "different only where the data never went"
+WEAK = "not told apart yet, each from some other of them"
+
+
+class Directions(NamedTuple):
+    """How many of the d - 1 directions are of each kind."""
+
+    resolved: int
+    weak: int
+    never_excited: int
+    blind: int
+    dependent: int
+
+
+class Dependence(NamedTuple):
+    """A simulator that is a combination of others, to 9 digits."""
+
+    simulator: int
+    others: tuple[int, ...]
+    weights: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -173,7 +198,7 @@ def supports(
         statistics.gram.reshape(d, d), statistics.xy, bias=statistics.episodes * known.horizon * error**2
     )
     found = compatible_sets(evidence, delta=level, weights=weights)
-    stack, possible = stack_of(features), possible_rows(features, known, values)
+    stack, possible = features.matrix.toarray(), possible_rows(features, known, values)
     rank, dependent = dependences(stack)
     positive = weights == "simplex"
     fits = [fit_sets(evidence, np.array([members]), positive=positive)[3].ravel() for members in found.minimal]
@@ -299,11 +324,11 @@ def _rows_of(
         got = f"a run of {source.label}"
         raise ParameterError("source", got=got, expected="one of UCRLVTRLin, or built on it, with range weights")
     if simulators is not None and learner.features is not simulators.features:
-        mine, theirs = stack_of(learner.features), stack_of(simulators.features)
+        mine, theirs = learner.features.matrix.toarray(), simulators.features.matrix.toarray()
         if mine.shape != theirs.shape or not np.allclose(mine, theirs, rtol=0.0, atol=1e-9):
             expected = "those whose features the run learned with"
             raise ParameterError("simulators", got="other kernels", expected=expected)
-    return learner.statistics(known, source.state), learner.features, known, source.state.values
+    return learner.statistics(known, source.state), learner.features, known, np.array(field(source.state, VALUES))
 
 
 class Evidence(NamedTuple):
@@ -371,7 +396,7 @@ def compatible_sets(evidence: Evidence, *, delta: float = 0.05, weights: str = "
     )
     found = sorted(minimal, key=lambda mask: (mask.bit_count(), fits.least[mask]))
     return CompatibleSets(
-        minimal=[members_of(mask) for mask in found],
+        minimal=[tuple(j for j in range(d) if mask >> j & 1) for mask in found],
         excess=[float(fits.least[mask]) - best for mask in found],
         allowance=bound - best,
         necessary=tuple(j for j in range(d) if found and all(mask >> j & 1 for mask in found)),
@@ -437,18 +462,82 @@ def threshold(fits: Fits, d: int, delta: float, bias: float = 0.0) -> float:
     """Return t, or the least t_c where there is bias."""
     count = np.array([math.comb(d, m) for m in range(d + 1)], dtype=np.float64)
     log_prior = -np.log(fits.largest * count[fits.size])
+
+    def at(c: float, level: float) -> float:
+        exponent = log_prior - 2.0 * c * (fits.ridge + fits.logdet / (4.0 * c))
+        top = float(exponent.max())
+        return (-(top + math.log(float(np.exp(exponent - top).sum()))) + math.log(1.0 / level)) / (2.0 * c)
+
     if bias == 0.0:
-        return _threshold_at(1.0, fits, log_prior, delta)
-    share = delta / len(TEMPERATURES)
-    return min(_threshold_at(c, fits, log_prior, share) + bias / (1.0 - c) for c in TEMPERATURES)
+        return at(1.0, delta)
+    return min(at(c, delta / len(TEMPERATURES)) + bias / (1.0 - c) for c in TEMPERATURES)
 
 
-def _threshold_at(c: float, fits: Fits, log_prior: Floats, delta: float) -> float:
-    exponent = log_prior - 2.0 * c * (fits.ridge + fits.logdet / (4.0 * c))
-    top = float(exponent.max())
-    return (-(top + math.log(float(np.exp(exponent - top).sum()))) + math.log(1.0 / delta)) / (2.0 * c)
+def plane(m: int) -> Floats:
+    """Return an orthonormal basis [m, m - 1] of the vectors that sum to zero."""
+    basis = np.zeros((m, m - 1))
+    for k in range(1, m):
+        basis[:k, k - 1] = 1.0 / math.sqrt(k * (k + 1))
+        basis[k, k - 1] = -k / math.sqrt(k * (k + 1))
+    return basis
 
 
-def members_of(mask: int) -> tuple[int, ...]:
-    """Return the members of a set given by its bits."""
-    return tuple(j for j in range(int(mask).bit_length()) if int(mask) >> j & 1)
+def dependences(stack: Floats) -> tuple[int, list[Dependence]]:
+    """Return the rank of the kernels, and every kernel beyond it as a combination of independent ones."""
+    _, triangle, order = scipy.linalg.qr(stack, mode="economic", pivoting=True)
+    size = np.abs(np.diag(triangle))
+    rank = int((size > _SAME * max(1.0, float(size[0]))).sum())
+    basis = np.sort(order[:rank])
+    found = []
+    for j in sorted(order[rank:].tolist()):
+        weights = np.linalg.lstsq(stack[:, basis], stack[:, j], rcond=None)[0]
+        used = np.abs(weights) > 1e-7
+        found.append(Dependence(j, tuple(basis[used].tolist()), tuple(weights[used].tolist())))
+    return rank, found
+
+
+def possible_rows(features: FeatureMap, known: Known, values: Floats) -> Floats:
+    """Return the range-weighted rows [n, d] of every (h, s, a) for given values [H + 1, S] (M23)."""
+    pairs = np.arange(known.states * known.actions)
+    found = [weighted(features, known, pairs, values[h + 1]) for h in range(known.horizon)]
+    return np.concatenate([x[spread > 0.0] for x, _, spread in found])
+
+
+def directions(gram: Floats, rank: int, possible: Floats, allowance: float) -> Directions:
+    """Sort the directions by what becomes of them; ``possible`` are the rows that could be met."""
+    d = gram.shape[0]
+    basis = plane(d)
+    eigen = np.linalg.eigvalsh(basis.T @ gram @ basis)
+    seen = eigen > _UNSEEN * max(1.0, float(eigen[-1])) if d > 1 else np.zeros(0, bool)
+    reachable = np.linalg.matrix_rank(possible @ basis, tol=1e-7) if d > 1 and len(possible) else 0
+    reachable = min(max(int(reachable), int(seen.sum())), rank - 1)
+    excited = min(int(seen.sum()), reachable)
+    resolved = min(int((eigen >= allowance).sum()), excited)
+    return Directions(resolved, excited - resolved, reachable - excited, rank - 1 - reachable, d - rank)
+
+
+def alike(gram: Floats, stack: Floats, possible: Floats, allowance: float) -> list[tuple[tuple[int, ...], str]]:
+    """Return the groups of simulators that are not told apart as such, with the reason."""
+    d = gram.shape[0]
+    reasons: dict[str, list[tuple[int, int]]] = {SAME_KERNEL: [], BLIND: [], UNSEEN: [], WEAK: []}
+    for j in range(d):
+        for k in range(j + 1, d):
+            evidence = float(gram[j, j] + gram[k, k] - 2.0 * gram[j, k])
+            if np.abs(stack[:, j] - stack[:, k]).max() <= _SAME:
+                reasons[SAME_KERNEL].append((j, k))
+            elif not len(possible) or np.abs(possible[:, j] - possible[:, k]).max() <= _SAME:
+                reasons[BLIND].append((j, k))
+            elif evidence <= _UNSEEN * max(1.0, float(gram[j, j])):
+                reasons[UNSEEN].append((j, k))
+            elif evidence < allowance:
+                reasons[WEAK].append((j, k))
+    return [(group, reason) for reason, pairs in reasons.items() for group in _joined(pairs)]
+
+
+def _joined(pairs: list[tuple[int, int]]) -> list[tuple[int, ...]]:
+    """Return the groups that pairs connect."""
+    groups: list[set[int]] = []
+    for pair in pairs:
+        touching = [group for group in groups if group & set(pair)]
+        groups = [group for group in groups if group not in touching] + [set(pair).union(*touching)]
+    return sorted(tuple(sorted(group)) for group in groups)

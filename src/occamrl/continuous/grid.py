@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,20 +33,6 @@ MOST_DIMENSIONS = 6  # a cell has 2^n corners
 MOST_VERTICES = 10_000_000
 _NARROWEST = 2.0**-44  # distance of neighbours, of the largest coordinate
 _ROUNDING = 1e-9  # of the width of the box: this far outside is rounding
-
-
-def require_box(low: Any, high: Any) -> tuple[Floats, Floats]:
-    """Return the ends of a box as arrays [n], or refuse what is none."""
-    ends = as_floats("low", low, "n numbers"), as_floats("high", high, "n numbers")
-    if ends[0].ndim != 1 or not ends[0].size:
-        raise ShapeError("low", got=ends[0].shape, expected="n numbers")
-    if ends[1].shape != ends[0].shape:
-        raise ShapeError("high", got=ends[1].shape, expected=f"{ends[0].size} numbers, as many as low")
-    for i, (a, b) in enumerate(zip(*ends, strict=True)):
-        if not (a < b and np.isfinite([a, b]).all() and 0.5 * b - 0.5 * a < 0.5 * np.finfo(float).max):
-            expected = "finite numbers, low < high"
-            raise ParameterError("low, high", index=(i,), got=(float(a), float(b)), expected=expected)
-    return ends
 
 
 class StateError(InvalidInput):
@@ -103,8 +89,16 @@ class Grid:
     periodic: Sequence[bool] = ()
 
     def __post_init__(self) -> None:
-        low, high = require_box(self.low, self.high)
+        low, high = as_floats("low", self.low, "n numbers"), as_floats("high", self.high, "n numbers")
         n = low.size
+        if low.ndim != 1 or not n:
+            raise ShapeError("low", got=low.shape, expected="n numbers")
+        if high.shape != low.shape:
+            raise ShapeError("high", got=high.shape, expected=f"{n} numbers, as many as low")
+        for i, ends in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+            half = 0.5 * ends[1] - 0.5 * ends[0]  # the width itself may be too large for a number
+            if not (half > 0.0 and np.isfinite(ends).all() and half < 0.5 * np.finfo(float).max):
+                raise ParameterError("low, high", index=(i,), got=ends, expected="finite numbers, low < high")
         if n > MOST_DIMENSIONS:
             raise ParameterError("low", got=f"{n} dimensions", expected=f"1 to {MOST_DIMENSIONS}")
         for name, least in (("points", n), ("periodic", 0)):
@@ -147,14 +141,6 @@ class Grid:
         """Every vertex [S, n]."""
         axes = [low + step * np.arange(m) for low, step, m in zip(self.low, self.spacing, self.points, strict=True)]
         return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
-
-    def refine(self, times: int = 2) -> Grid:
-        """Return the grid with cells ``times`` narrower in every dimension; it contains this one's vertices."""
-        times = require_integer("times", times, 1)
-        finer = [
-            m * times if circle else (m - 1) * times + 1 for m, circle in zip(self.points, self._circle, strict=True)
-        ]
-        return Grid(low=self.low, high=self.high, points=finer, periodic=self.periodic)
 
     def as_points(self, states: ArrayLike, field: str = "states") -> Floats:
         """Return states as an array [N, n], or refuse what has another shape."""

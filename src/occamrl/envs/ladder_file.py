@@ -106,17 +106,12 @@ def ladder_of_problem(problem: Any) -> LadderSpec:
 
 def known_of_several(problems: Sequence[FiniteMDP]) -> Known:
     """Return what an agent may know when the truth is one of several problems: the rewards of all their outcomes."""
-    entries, rewards = read_problems(problems)
-    start = entries.outcomes.start
-    base = np.minimum.reduceat(rewards, start[:-1])
-    bonus = rewards - np.repeat(base, np.diff(start))
-    return Known(
-        states=entries.states,
-        actions=entries.actions,
-        horizon=problems[0].horizon,
-        base_reward=base.reshape(entries.states, entries.actions),
-        transition_rewards=entries.outcomes._replace(bonus=bonus) if bonus.any() else None,
-    )
+    outcomes, _, rewards = read_problems(problems)
+    sizes = (problems[0].states, problems[0].actions)
+    base = np.minimum.reduceat(rewards, outcomes.start[:-1])
+    bonus = rewards - np.repeat(base, np.diff(outcomes.start))
+    listed = outcomes._replace(bonus=bonus) if bonus.any() else None
+    return Known(*sizes, problems[0].horizon, base.reshape(sizes), listed)
 
 
 def ladder_of_environments(

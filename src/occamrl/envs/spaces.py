@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import math
 import operator
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import ArrayLike
 
-from occamrl import seeding
 from occamrl.errors import ParameterError, SpaceError, require_integer
-from occamrl.protocols import Floats, Ints
+from occamrl.protocols import Floats
 
 LARGEST = 2**31  # states or actions
 _DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -236,7 +232,7 @@ class Discretiser:
     """A Box cut into cells between edges, in every dimension; the last dimension runs fastest.
 
     Inside a cell all points are treated alike. That is exact if what follows depends on the cell alone; where it also
-    depends on the place in the cell, no kernel on cells describes the environment. :func:`inconsistency` measures it.
+    depends on the place in the cell, no kernel on cells describes the environment.
 
     Parameters
     ----------
@@ -296,11 +292,6 @@ class Discretiser:
         """The number of cells."""
         return int(np.prod([float(count) for count in self.counts]))
 
-    @property
-    def widths(self) -> tuple[float, ...]:
-        """The width of the widest cell in each dimension: no point is farther than half of it from a cell's middle."""
-        return tuple(float(np.diff(np.asarray(row, dtype=np.float64)).max()) for row in self.edges)
-
     def require_fits(self, space: spaces.Box) -> None:
         """Refuse a Box of another shape."""
         expected = self.shape if self.shape is not None else (len(self.edges),)
@@ -332,76 +323,3 @@ class Discretiser:
         """Return plain data."""
         edges = [[float(edge) for edge in row] for row in self.edges]
         return {"kind": "cells", "edges": edges, "shape": list(self.shape or (len(self.edges),))}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inconsistency:
-    """What cutting a Box into cells lost, measured by random play.
-
-    ``lost[i]`` compares, for each cell and action, what followed in the lower and in the upper half of the cell in
-    dimension i: the total variation distance of the two distributions of the next cell, less what halves drawn at
-    random show. 0: the cell says all there is; 1: the halves never lead to the same cell. ``reward_spread`` is the
-    largest range of rewards inside one cell and action; ``widths`` are those of the widest cells, ``visited`` is the
-    share of cells seen.
-    """
-
-    lost: tuple[float, ...]
-    reward_spread: float
-    widths: tuple[float, ...]
-    visited: float
-    transitions: int
-
-    def __str__(self) -> str:
-        parts = ", ".join(
-            f"{lost:.3f} (cells up to {width:.3g} wide)" for lost, width in zip(self.lost, self.widths, strict=True)
-        )
-        return (
-            f"of the next cell's distribution, the place inside a cell decides, by dimension: {parts}; "
-            f"rewards differ by up to {self.reward_spread:.3g} inside a cell; "
-            f"{100 * self.visited:.0f}% of the cells seen in {self.transitions:,} steps"
-        )
-
-
-def inconsistency(
-    env: gym.Env[Any, Any], discretiser: Discretiser, *, steps: int = 20_000, seed: int = 0, fewest: int = 16
-) -> Inconsistency:
-    """Play at random and measure what the cells hide; cells and actions with ``fewest`` visits or more count."""
-    codec_of(env.observation_space, discretiser)
-    seen: dict[tuple[int, str], list[tuple[Floats, int, float]]] = defaultdict(list)
-    cells: set[int] = set()
-    observation, _ = env.reset(seed=int(seeding.stream(seed, "inconsistency").integers(2**31)))
-    env.action_space.seed(seed)
-    for _ in range(require_integer("steps", steps, 1)):
-        action = env.action_space.sample()
-        after, reward, terminated, truncated, _ = env.step(action)
-        cell, next_cell = discretiser.encode(observation), discretiser.encode(after)
-        cells.add(cell)
-        seen[cell, repr(action)].append((np.asarray(observation, np.float64).ravel(), next_cell, float(reward)))
-        observation = env.reset()[0] if terminated or truncated else after
-    dimensions, generator = len(discretiser.edges), seeding.stream(seed, "inconsistency", "halves")
-    lost, weight, spread = np.zeros(dimensions), 0.0, 0.0
-    for visits in seen.values():
-        spread = max(spread, float(np.ptp([reward for _, _, reward in visits])))
-        if len(visits) < fewest:
-            continue
-        points, following = np.array([point for point, _, _ in visits]), np.array([cell for _, cell, _ in visits])
-        weight += len(visits)
-        for i in range(dimensions):
-            upper = points[:, i].argsort(kind="stable").argsort(kind="stable") >= len(visits) // 2
-            chance = np.mean([_distance(following, generator.permutation(upper)) for _ in range(4)])
-            lost[i] += len(visits) * (_distance(following, upper) - chance)
-    return Inconsistency(
-        lost=tuple((lost / weight).tolist()) if weight else (float("nan"),) * dimensions,
-        reward_spread=spread,
-        widths=discretiser.widths,
-        visited=len(cells) / discretiser.size,
-        transitions=steps,
-    )
-
-
-def _distance(following: Ints, upper: ArrayLike) -> float:
-    """Return the total variation distance of the next cells in two halves."""
-    values, index = np.unique(following, return_inverse=True)
-    mask = np.asarray(upper, dtype=bool)
-    shares = [np.bincount(index[part], minlength=values.size) / max(1, part.sum()) for part in (mask, ~mask)]
-    return 0.5 * float(np.abs(shares[0] - shares[1]).sum())

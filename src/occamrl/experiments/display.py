@@ -13,19 +13,17 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TextIO
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from occamrl.experiments.records import Damage, Status, describe_holder, is_gone, jsonable
 
 PLAIN_EVERY = 10.0  # seconds between two lines about what runs
 _LIVE_ROWS = 40
-_NARROW = 80  # columns of a terminal: in fewer, a table would be cut everywhere
+_PACES = 8  # running cells that a plain line tells of
 _MOST = 20  # failed or damaged cells that are listed
 
 Event = dict[str, Any]
@@ -37,176 +35,120 @@ def printable(text: object) -> str:
 
 
 class Display:
-    """Shows events, as a context."""
+    """Shows events as plain lines, as a context: one when something happens, now and then one about all cells.
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self.stream = stream
-        self.clock = clock
-        self.count = Count()
+    ``brief``: cells that begin and end as they should are not worth a line.
+    """
+
+    def __init__(self, stream: TextIO, brief: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+        self.stream, self.brief, self.clock = stream, brief, clock
+        self.total = self.through = self.earlier = self.failed = 0  # cells
+        self.running: dict[str, Event] = {}  # the latest of each cell
+        self.began = self.told = clock()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Nothing to tidy."""
 
     def __call__(self, event: Event) -> None:
-        """Show an event."""
-        raise NotImplementedError
+        """Take note of an event, and show it if it deserves that."""
+        match event["event"]:
+            case "plan":
+                self.total, self.through = event["cells"], event["finished"]
+                self.earlier = self.through
+            case "begin" | "progress":
+                self.running[event["cell"]] = event
+            case "done" | "failed":
+                self.through += 1
+                self.failed += event["event"] == "failed"
+        if event["event"] not in ("begin", "progress"):
+            self.running.pop(event.get("cell", ""), None)
+        self.show(event)
 
-    def write(self, line: str) -> None:
-        """Write a line, unless it is empty; that nobody can read it, on a full disk, is no reason to end a run."""
+    def show(self, event: Event) -> None:
+        """Write a line, if there is one to write."""
+        line = "" if self.brief and event["event"] in ("plan", "done") else self.describe(event)
+        now = self.clock()
+        if not line and now - self.told >= PLAIN_EVERY:
+            paces = "; ".join(pace(each) for each in list(self.running.values())[:_PACES])
+            line = self.count() + (f"; running: {paces}" if paces else "")
         if line:
-            with contextlib.suppress(OSError):
+            self.told = now
+            with contextlib.suppress(OSError):  # that nobody can read it, on a full disk, is no reason to end a run
                 self.stream.write(printable(line) + "\n")
                 self.stream.flush()
 
+    def count(self) -> str:
+        """Return how many cells are through, in words."""
+        new, spent = self.through - self.earlier, self.told - self.began
+        left = f", about {duration(spent / new * (self.total - self.through))} left" if new else ""
+        failed = f", {self.failed} failed" if self.failed else ""
+        return f"{self.through} of {self.total} cells{failed}{left}"
 
-def choose(json_lines: bool, stream: TextIO | None = None) -> Display:
-    """Return the display that fits: JSON on standard output, else a live table or plain lines on standard error."""
-    if json_lines:
-        return JsonLines(sys.stdout)
-    stream = stream if stream is not None else sys.stderr
-    return LiveTable(stream) if stream.isatty() else PlainLines(stream)
-
-
-def quiet(stream: TextIO | None = None) -> Display:
-    """Return the display of a call from Python: a live table on a terminal, elsewhere a few lines if it takes long."""
-    stream = stream if stream is not None else sys.stderr
-    return LiveTable(stream) if stream.isatty() else FewLines(stream)
+    def describe(self, event: Event) -> str:
+        """Return an event as a line of text; empty when it is not worth one."""
+        who = f"{event.get('problem', '')} / {event.get('agent', '')} / seed {event.get('seed', '')}"
+        match event["event"]:
+            case "plan":
+                return f"{event['cells']} cells, {event['finished']} finished before, {event['todo']} to run"
+            case "done":
+                return f"done {who}: regret {event['total_regret']:,.1f}, {event['wall_time']:.1f} s; {self.count()}"
+            case "failed":
+                return f"FAILED {who}: {event['text']}"
+            case "retry":
+                return f"again {who} (retry {event['try']}): {event['text']}"
+            case "warning":
+                return f"note: {event['text']}"
+        return ""
 
 
 class JsonLines(Display):
     """One JSON object per line."""
 
-    def __call__(self, event: Event) -> None:
+    def show(self, event: Event) -> None:
         """Write an event; that it cannot be written is an error, since a program relies on it."""
         self.stream.write(json.dumps(jsonable(event)) + "\n")
         self.stream.flush()
 
 
-class PlainLines(Display):
-    """A line when something happens to a cell, and now and then one about those that run."""
-
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(stream, clock)
-        self.told: dict[str, float] = {}
-
-    def __call__(self, event: Event) -> None:
-        """Write a line, if the event deserves one."""
-        self.count.take(event)
-        if event["event"] == "progress":
-            now = self.clock()
-            if now - self.told.setdefault(event["cell"], now) < PLAIN_EVERY:
-                return
-            self.told[event["cell"]] = now
-        self.write(describe(event, self.count))
-
-
-class FewLines(Display):
-    """A line about all cells now and then, and one about whatever goes wrong."""
-
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(stream, clock)
-        self.running: dict[str, float] = {}  # share of a cell that is played
-        self.told = clock()
-
-    def __call__(self, event: Event) -> None:
-        """Write a line, if the event deserves one or it is time to."""
-        self.count.take(event)
-        if event["event"] == "progress":
-            self.running[event["cell"]] = event["episodes"] / max(event["total"], 1)
-        elif event["event"] in ("done", "failed", "stopped"):
-            self.running.pop(event.get("cell", ""), None)
-        line = describe(event, self.count) if event["event"] in ("failed", "retry", "warning") else ""
-        now = self.clock()
-        if not line and now - self.told >= PLAIN_EVERY:
-            under_way = ", ".join(f"{100 * share:.0f} %" for share in list(self.running.values())[:8])
-            line = self.count.line() + (f"; running: {under_way}" if under_way else "")
-        if line:
-            self.told = now
-        self.write(line)
-
-
-class LiveTable(Display):
-    """A table of the running cells that renews itself below the lines that stay."""
+class LiveLines(Display):
+    """A line for each running cell, which renews itself, below the lines that stay."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         self.console = Console(file=stream, highlight=False)
-        self.running: dict[str, Event] = {}
-        self.live = Live(console=self.console, refresh_per_second=5, transient=True, get_renderable=self._table)
+        self.live = Live(console=self.console, refresh_per_second=5, transient=True, get_renderable=self._running)
 
     def __enter__(self) -> Self:
         self.live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         with contextlib.suppress(OSError):
             self.live.stop()
 
-    def __call__(self, event: Event) -> None:
-        """Take note of an event."""
-        self.count.take(event)
-        if event["event"] in ("begin", "progress"):
-            self.running[event["cell"]] = event
-            return
-        self.running.pop(event.get("cell", ""), None)
-        line = describe(event, self.count)
-        if line and event["event"] != "done":
+    def show(self, event: Event) -> None:
+        """Print what stays."""
+        self.told = self.clock()
+        line = "" if event["event"] == "done" else self.describe(event)
+        if line:
             with contextlib.suppress(OSError):
                 self.console.print(Text(printable(line)))
 
-    def _table(self) -> Table:
-        """Return the table; on a narrow terminal lines that can be cut, the numbers first, then the names."""
-        table = Table(title=Text(self.count.line()), title_justify="left", box=None, padding=(0, 2, 0, 0))
-        narrow = self.console.width < _NARROW
-        if narrow:
-            table.show_header = False
-            table.add_column(no_wrap=True, overflow="ellipsis")
-        else:
-            for name in ("problem", "agent", "seed", "episodes", "regret", "episodes/s", "left"):
-                table.add_column(name, justify="left" if name in ("problem", "agent") else "right", no_wrap=True)
-        for event in list(self.running.values())[:_LIVE_ROWS]:
-            problem, agent, seed = (str(event.get(key, "")) for key in ("problem", "agent", "seed"))
-            done, regret, rate, left = _pace(event)
-            cells = [problem, agent, seed, done, regret, rate, left]
-            if narrow:
-                pace = "starting"
-                if left:
-                    pace = f"{event['episodes'] / event['total']:.0%}  {left}  regret {regret}  {rate}/s"
-                cells = [f"{pace}  {agent}, seed {seed}, {problem}"]
-            table.add_row(*(Text(printable(cell)) for cell in cells))
-        return table
+    def _running(self) -> Group:
+        """Return the numbers first, then the names, which a narrow terminal cuts."""
+        cells = list(self.running.values())[:_LIVE_ROWS]
+        text = [self.count()]
+        text += [f"{pace(each)}  {each.get('agent')}, seed {each.get('seed')}, {each.get('problem')}" for each in cells]
+        return Group(*(Text(printable(line), no_wrap=True, overflow="ellipsis") for line in text))
 
 
-class Count:
-    """How many cells are through."""
-
-    def __init__(self) -> None:
-        self.total = self.through = self.failed = 0
-        self.began = time.monotonic()
-        self.earlier = 0
-
-    def take(self, event: Event) -> None:
-        """Take note of an event."""
-        if event["event"] == "plan":
-            self.total, self.through = event["cells"], event["finished"]
-            self.earlier = self.through
-        elif event["event"] in ("done", "failed"):
-            self.through += 1
-            self.failed += event["event"] == "failed"
-
-    def line(self) -> str:
-        """Return the count in words."""
-        new, spent = self.through - self.earlier, time.monotonic() - self.began
-        left = f", about {duration(spent / new * (self.total - self.through))} left" if new else ""
-        failed = f", {self.failed} failed" if self.failed else ""
-        return f"{self.through} of {self.total} cells{failed}{left}"
+def display_for(stream: TextIO | None = None, *, brief: bool = False) -> Display:
+    """Return the display of standard error, or of a stream: live on a terminal, plain lines elsewhere."""
+    stream = stream if stream is not None else sys.stderr
+    return LiveLines(stream) if stream.isatty() else Display(stream, brief)
 
 
 def duration(seconds: float) -> str:
@@ -219,37 +161,13 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def _pace(event: Event) -> tuple[str, str, str, str]:
-    """Return (episodes, regret, rate, time left) of a running cell."""
+def pace(event: Event) -> str:
+    """Return how far a running cell is."""
     if "rate" not in event:
-        return "compiling or starting", "", "", ""
+        return "compiling or starting"
     left = (event["total"] - event["episodes"]) / max(event["rate"], 1e-9)
-    done = f"{event['episodes']:,} of {event['total']:,}"
-    return done, f"{event['regret']:,.1f}", f"{event['rate']:,.0f}", duration(left)
-
-
-def _progress(event: Event) -> str:
-    done, regret, rate, left = _pace(event)
-    return f"{done} episodes, regret {regret}, {rate} episodes/s, {left} left"
-
-
-def describe(event: Event, count: Count) -> str:
-    """Return an event as a line of text; empty when it is not worth one."""
-    who = f"{event.get('problem', '')} / {event.get('agent', '')} / seed {event.get('seed', '')}"
-    match event["event"]:
-        case "plan":
-            return f"{event['cells']} cells, {event['finished']} finished before, {event['todo']} to run"
-        case "progress":
-            return f"  {who}: {_progress(event)}"
-        case "done":
-            return f"done {who}: regret {event['total_regret']:,.1f}, {event['wall_time']:.1f} s; {count.line()}"
-        case "failed":
-            return f"FAILED {who}: {event['text']}"
-        case "retry":
-            return f"again {who} (retry {event['try']}): {event['text']}"
-        case "warning":
-            return f"note: {event['text']}"
-    return ""
+    share = event["episodes"] / max(event["total"], 1)
+    return f"{share:.0%}, {duration(left)} left, regret {event['regret']:,.1f}, {event['rate']:,.0f} episodes/s"
 
 
 def lines(now: Status, holder: dict[str, Any] | None) -> list[str]:
@@ -267,7 +185,7 @@ def lines(now: Status, holder: dict[str, Any] | None) -> list[str]:
         spent = sum(cell["wall_time"] for cell in cells) / len(cells)
         text.append(f"  {problem} / {agent}: {len(cells)} seeds, mean regret {mean:,.1f}, {spent:.2f} s a cell")
     for cell, progress in now.running.items():
-        text.append(f"  running {cell}: {_progress(progress)}")
+        text.append(f"  running {cell}: {pace(progress)}")
     for manifest in now.failed[:_MOST]:
         who = f"{manifest['problem']['label']} / {manifest['agent']['label']} / seed {manifest['seed']}"
         reason = str(manifest.get("reason") or "").strip().splitlines()

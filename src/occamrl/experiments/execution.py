@@ -43,7 +43,7 @@ from occamrl.errors import (
     StorageError,
     require_number,
 )
-from occamrl.experiments.display import quiet
+from occamrl.experiments.display import display_for
 from occamrl.experiments.records import (
     Folder,
     FolderLock,
@@ -618,7 +618,7 @@ class Experiment:
         ``failed`` of the records.
         """
         options = Options(workers=workers, scheduler=scheduler, checkpoint_seconds=checkpoint_seconds)
-        with nullcontext() if progress is False else quiet() as display:
+        with nullcontext() if progress is False else display_for(brief=True) as display:
 
             def listen(event: Event) -> None:
                 if display is not None:

@@ -242,8 +242,15 @@ class Folder:
             raise RecordError(path, got="cells twice, or not as many as contents", expected="one content per cell")
         for cell, content in zip(ids, contents, strict=True):
             _require_content(require_id(cell, path), content, path)
-        counted = {(content["problem"]["label"], content["agent"]["label"], content["seed"]) for content in contents}
-        if len(counted) < len(contents):
+        seen: set[Any] = set()
+        meaning: dict[Any, Any] = {}
+        for content in contents:
+            problem, agent = content["problem"], content["agent"]
+            seen.add((problem["label"], agent["label"], content["seed"]))
+            same = meaning.setdefault((0, problem["label"]), [problem, content["episodes"]])
+            if same != [problem, content["episodes"]] or meaning.setdefault((1, agent["label"]), agent) != agent:
+                raise RecordError(path, got="cells of one label that differ", expected="one meaning of each label")
+        if len(seen) < len(contents):
             got = "two cells of one problem, agent and seed"
             raise RecordError(path, got=got, expected="one, so that it counts once")
         _require_folder(self.cells)

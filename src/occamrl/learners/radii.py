@@ -43,7 +43,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
-from occamrl._core.compile import entry, hot
+from occamrl._core.compile import hot
 from occamrl.errors import ParameterError
 from occamrl.protocols import Floats
 
@@ -60,8 +60,8 @@ from occamrl.protocols import Floats
 # a convex function of one variable whose every value is a valid bound. Its derivative is zero where the point
 # :math:`\theta_j = \mu s_j g_j/(\mu s_j - 1)` reaches the boundary (the secular equation). In the
 # *degenerate case* g vanishes on the eigenspace of :math:`s_{\min}` and the boundary is not reached for any
-# :math:`\mu > 1/s_{\min}`: the minimum lies at the end of the interval, and the maximiser moves along that eigenspace, in
-# either direction, until it meets the boundary.
+# :math:`\mu > 1/s_{\min}`: the minimum lies at the end of the interval, and the maximiser moves along that
+# eigenspace, in either direction, until it meets the boundary.
 #
 # The paper writes :math:`\|\hat\theta\| + \sqrt{\beta/s_{\min}}`, an upper bound that is attained only when the
 # estimate lies in that eigenspace.
@@ -159,7 +159,7 @@ ELLIPSOIDS = {"sharp": SHARP, "unweighted": UNWEIGHTED, "paper": PAPER, "ayoub":
 FINITE_SETS = ("sharp", "unweighted", "paper")
 
 
-@entry
+@hot
 def ellipsoid_width(
     kind: int,
     weighted: bool,

@@ -201,6 +201,12 @@ class FiniteState(PlanState):
         return [part[:used] if i in table else part for i, part in enumerate(parts) if i != TABLE_SLOT]
 
 
+class BallState(FiniteState):
+    """The same for a ball around the least-squares estimate, which drops nobody."""
+
+    __slots__ = ()
+
+
 class PlannedState(PlanState):
     """Losses of all members at each step, the plan in play, and the rows seen under it."""
 
@@ -318,26 +324,26 @@ class UCRLVTR(Learner):
         model: FiniteModel = lay_out(
             FiniteModel,
             made,
-            np.require(self.family.theta, requirements=["C", "W"]),
-            np.require(values, requirements=["C", "W"]),
-            NoRecord() if self.record is None else Record(self.steps(known)),
-            rewards,
-            isinstance(self.rewards, str),
-            known.actions,
-            known.horizon,
-            rows,
-            self.counted,
-            False,
-            np.inf,
-            False,
-            weighted,
-            self.radius != "sharp",
-            unit,
-            self.scale * slack,
-            float(self.family.reach),
-            delta,
-            float(self.scale * unit**2),
-            float(self.replan),
+            theta=np.require(self.family.theta, requirements=["C", "W"]),
+            values=np.require(values, requirements=["C", "W"]),
+            record=NoRecord() if self.record is None else Record(self.steps(known)),
+            rewards=rewards,
+            known_rewards=isinstance(self.rewards, str),
+            actions=known.actions,
+            horizon=known.horizon,
+            rows=rows,
+            counted=self.counted,
+            restrict=False,
+            test=np.inf,
+            guard=False,
+            weighted=weighted,
+            ball=self.radius != "sharp",
+            unit=unit,
+            slack=self.scale * slack,
+            reach=float(self.family.reach),
+            delta=delta,
+            stretch=float(self.scale * unit**2),
+            replan=float(self.replan),
         )
         return model
 
@@ -375,7 +381,8 @@ class UCRLVTR(Learner):
             np.zeros((n * known.horizon if solved else 0, known.states), whole),
         ]
         made = [*plain, *record_state(self.record, steps, pairs), *own]
-        state: FiniteState | PlannedState = lay_out(FiniteState if counted else PlannedState, made)
+        kind = PlannedState if not counted else BallState if ball else FiniteState
+        state: FiniteState | PlannedState = lay_out(kind, made)
         return state
 
     def reserve(self, state: Any, episodes: int) -> Any:
@@ -523,14 +530,14 @@ def _with_capacity(state: FiniteState, capacity: int) -> FiniteState:
         room = np.zeros(capacity // 2 - parts[number].size, parts[number].dtype)
         parts[number] = np.concatenate([parts[number], room])
     rehash(parts[TABLE_SLOT], parts[TABLE_KEY], int(field(state, COUNTERS)[USED]))
-    made: FiniteState = lay_out(FiniteState, parts)
+    made: FiniteState = lay_out(type(state), parts)
     return made
 
 
 @compiled
 def largest_range(outcomes: Outcomes, values: Floats) -> float:
     """Return R of M7: the largest range of a member's target function at any step and (s, a)."""
-    target = np.empty(np.diff(outcomes.start).max())
+    target = np.empty(outcomes.next_state.size)
     largest = 0.0
     for member in range(values.shape[0]):
         for h in range(1, values.shape[1]):
@@ -540,7 +547,7 @@ def largest_range(outcomes: Outcomes, values: Floats) -> float:
     return largest
 
 
-# Compiled ---------------------------------------------------------------------------------------------------------------
+# Compiled -------------------------------------------------------------------------------------------------------------
 
 
 @hot
@@ -738,6 +745,7 @@ def _absorb(model: FiniteModel, state: Any) -> None:
 
 
 absorb = separate(FiniteState)(_absorb)
+absorb_ball = separate(BallState)(_absorb)
 absorb_planned = separate(PlannedState)(_absorb)
 
 
@@ -759,7 +767,7 @@ def threshold(model: FiniteModel, loss: Floats, members: Ints, n: int, rows: int
     return float(-(top + np.log(total)) / rate + model.slack + between)
 
 
-# Values solved beforehand: kernels are dropped, and rows are counted by the member that played them ---------------------
+# Values solved beforehand: kernels are dropped, and rows are counted by the member that played them -------------------
 
 
 @hot
@@ -912,8 +920,8 @@ def look_again(model: FiniteModel, state: FiniteState) -> None:
     choose_class(model, state)
 
 
-@separate(FiniteState)
-def update_ball(model: FiniteModel, state: FiniteState) -> None:
+@separate(BallState)
+def update_ball(model: FiniteModel, state: BallState) -> None:
     """Find the least-squares estimate (M3), the distances to it, and who is within the ball (M4)."""
     counters, alive, loss = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LOSS)[0]
     distance, inside, z, n = fvec(state, DISTANCE), ivec(state, INSIDE), fvec(model, Z), counters[ALIVE]
@@ -946,9 +954,6 @@ def update_set(model: FiniteModel, state: FiniteState) -> None:
     counters = ivec(state, COUNTERS)
     episodes = counters[EPISODES_AT_PLAN]
     absorb(model, state)
-    if model.ball:
-        update_ball(model, state)
-        return
     look = episodes >= counters[NEXT_LOOK]
     if not (look or episodes >= counters[NEXT_TEST]):
         drop(model, state, counters[CURRENT])
@@ -978,8 +983,7 @@ def most_optimistic(model: FiniteModel, state: FiniteState, n: int, start: int) 
     return choice
 
 
-@separate(FiniteState)
-def put_into_play(model: FiniteModel, state: FiniteState) -> None:
+def _put_into_play(model: FiniteModel, state: FiniteState) -> None:
     """Take the values and the greedy policy of the member in play."""
     member, values, policy = ivec(state, COUNTERS)[MEMBER], fmat(state, VALUES), imat(state, POLICY)
     rewards = fmat(model, REWARD)[0]
@@ -991,6 +995,10 @@ def put_into_play(model: FiniteModel, state: FiniteState) -> None:
     for h in range(model.horizon):
         for s in range(policy.shape[1]):
             policy[h, s], _ = greedy_action(model, rewards, values[h + 1], member, s)
+
+
+put_into_play = separate(FiniteState)(_put_into_play)
+put_into_play_ball = separate(BallState)(_put_into_play)
 
 
 @hot_inline
@@ -1023,7 +1031,30 @@ def plan_finite(model: FiniteModel, state: FiniteState, start: int, key: np.uint
     return PLANNED | CHANGED if due else CHANGED
 
 
-# Values solved with each plan: unknown rewards, or one kernel per step --------------------------------------------------
+@implements(plan, BallState, argument=1)
+def plan_ball(model: FiniteModel, state: BallState, start: int, key: np.uint64, episode: int) -> int:
+    """Do the same for a ball."""
+    counters = ivec(state, COUNTERS)
+    episodes = counters[EPISODES]
+    counters[EPISODES] += 1
+    due = episodes == 0 or episodes >= (1.0 + model.replan) * counters[EPISODES_AT_PLAN]
+    if due:
+        counters[EPISODES_AT_PLAN] = episodes
+        absorb_ball(model, state)
+        update_ball(model, state)
+    elif start == counters[LAST_START]:
+        return 0
+    counters[LAST_START] = start
+    member = most_optimistic(model, state, counters[ALIVE], start)
+    if member == counters[MEMBER]:
+        return PLANNED if due else 0
+    absorb_ball(model, state)
+    counters[MEMBER] = member
+    put_into_play_ball(model, state)
+    return PLANNED | CHANGED if due else CHANGED
+
+
+# Values solved with each plan: unknown rewards, or one kernel per step ------------------------------------------------
 
 
 @hot
@@ -1169,13 +1200,13 @@ def _planned_value(model: FiniteModel, state: Any, s: int) -> float:
     return float(fmat(state, VALUES)[0, s])
 
 
-for _kind in (FiniteState, PlannedState):
+for _kind in (FiniteState, BallState, PlannedState):
     implements(write_policy, _kind, argument=1)(_write_policy)
     implements(learn, _kind, argument=1)(_learn)
     implements(planned_value, _kind, argument=1)(_planned_value)
 
 
-# Asked between phases ---------------------------------------------------------------------------------------------------
+# Asked between phases -------------------------------------------------------------------------------------------------
 
 
 @entry

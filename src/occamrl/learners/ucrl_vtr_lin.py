@@ -28,11 +28,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from occamrl._core.arena import field, fmat, fvec, imat, ivec, lay_out, named, part, square
-from occamrl._core.compile import compiled, entry, hot, hot_inline, implements, separate
+from occamrl._core.compile import compiled, entry, hot, hot_inline, implements, otherwise, separate
 from occamrl._core.features import BONUS, NEXT, START, DenseFeatures, TabularFeatures, fill_target
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
 from occamrl._core.regression import (
     MOST_COORDINATES,
+    Blocks,
     add_row,
     dot,
     predict_shared,
@@ -93,7 +94,6 @@ from occamrl.protocols import Floats, Ints, Known, Learner, Outcomes
 SMALLEST, LARGEST = 1e-100, 1e100  # parameters between these keep every formula finite
 SMALLEST_LEVEL = 1e-300  # of delta, which enters by its logarithm
 KERNELS = ("stationary", "per_step")
-NO_BATCH, SHARED_BLOCK, BLOCK_PER_PAIR = range(3)
 
 # Fields of the model, after those of _core.rows
 (
@@ -123,6 +123,18 @@ MEAN, NORM, MIDDLE, SPREAD, Q, SUM = range(6)  # rows of PAIRS
 TRACE, LOGDET, LOGDET_AT_PLAN = range(3)  # columns of GROWTH
 
 
+class NoBatch(NamedTuple):
+    """Every (s, a) is predicted by itself."""
+
+
+class SharedBlock(NamedTuple):
+    """All (s, a) share one target function and one block of coordinates, and are predicted at once."""
+
+
+class BlockPerPair(NamedTuple):
+    """All (s, a) share one target function, with one-hot coordinates of their own, and are predicted at once."""
+
+
 class LinearModel(NamedTuple):
     """What the compiled functions read, and their scratch memory."""
 
@@ -136,7 +148,7 @@ class LinearModel(NamedTuple):
     rows: int  # steps that give a row: H - 1, or H when rewards come on transitions (M20)
     steps: int  # T: 1, or H with one kernel per step
     dimension: int
-    batch: int  # whether all (s, a) share one target function and are predicted at once
+    batch: Any  # NoBatch | SharedBlock | BlockPerPair
     radius: int
     weighted: bool
     unit: float  # U, the range of a target
@@ -315,27 +327,27 @@ class UCRLVTRLin(Learner):
         made: LinearModel = lay_out(
             LinearModel,
             fields,
-            NoRecord() if self.record is None else Record(steps),
-            rewards,
-            isinstance(self.rewards, str),
-            known.actions,
-            known.horizon,
-            rows,
-            steps,
-            planned.dimension,
-            batch,
-            ELLIPSOIDS[self.radius],
-            self.weights == "range",
-            1.0 if self.weights == "range" else float(plain_range),
-            self.level(known),
-            float(self.norm_bound),
-            self.lam,
-            float(self.paper_constant),
-            float(self.scale),
-            0.0 if self.event is None else float(self.event[1]),
-            0.0 if self.event is None else float(self.event[0]) - self.lam,
-            float(self.replan),
-            at_horizon,
+            record=NoRecord() if self.record is None else Record(steps),
+            rewards=rewards,
+            known_rewards=isinstance(self.rewards, str),
+            actions=known.actions,
+            horizon=known.horizon,
+            rows=rows,
+            steps=steps,
+            dimension=planned.dimension,
+            batch=batch,
+            radius=ELLIPSOIDS[self.radius],
+            weighted=self.weights == "range",
+            unit=1.0 if self.weights == "range" else float(plain_range),
+            delta=self.level(known),
+            norm_bound=float(self.norm_bound),
+            regularization=self.lam,
+            paper_constant=float(self.paper_constant),
+            scale=float(self.scale),
+            slack=0.0 if self.event is None else float(self.event[1]),
+            estimate_weight=0.0 if self.event is None else float(self.event[0]) - self.lam,
+            replan=float(self.replan),
+            clip_at_horizon=at_horizon,
         )
         return made
 
@@ -367,17 +379,22 @@ class UCRLVTRLin(Learner):
             xy[:] = statistics.xy
             field(state, COUNTERS)[EPISODES] = statistics.episodes
             continue_rewards(state, statistics.rewards)
-        refactor_all(self.model(known), state)
+            refactor_all(self.model(known), state)
+        else:  # Sigma = lambda I
+            field(state, FACTOR)[:] = self._diagonal(stacked(self.planned.blocks, steps), 1.0 / math.sqrt(self.lam))
         return state
 
     def _ridge(self, steps: int) -> Floats:
         """Return Sigma before any data, lambda I, of all blocks."""
-        blocks = stacked(self.features.blocks, steps)
-        sigma = np.zeros(int(blocks.matrix_start[-1]))
+        return self._diagonal(stacked(self.features.blocks, steps), self.lam)
+
+    def _diagonal(self, blocks: Blocks, value: float) -> Floats:
+        """Return packed blocks that are ``value`` times the identity."""
+        packed = np.zeros(int(blocks.matrix_start[-1]))
         for n in np.unique(blocks.size):
             begins = blocks.matrix_start[:-1][blocks.size == n]
-            sigma[begins[:, None] + np.arange(n) * (n + 1)] = self.lam
-        return sigma
+            packed[begins[:, None] + np.arange(n) * (n + 1)] = value
+        return packed
 
     def reserve(self, state: LinearState, episodes: int) -> LinearState:
         """Return the state as it is: it never grows."""
@@ -404,14 +421,14 @@ class UCRLVTRLin(Learner):
         ]
 
 
-def _batch_of(features: FeatureMap, outcomes: Outcomes) -> tuple[int, Floats, Floats]:
-    """Return how all (s, a) can be predicted at once, with the transposed arrays for it: same outcomes, few coordinates.
+def _batch_of(features: FeatureMap, outcomes: Outcomes) -> tuple[Any, Floats, Floats]:
+    """Return how all (s, a) can be predicted at once, and the transposed arrays for it: few coordinates are needed.
 
     Only ``phi`` holds data; the rest is scratch that is filled at every plan.
     """
     pairs = outcomes.start.size - 1
     count = outcomes.next_state.size // pairs
-    nothing = NO_BATCH, np.zeros((0, 1)), np.zeros((0, 1))
+    nothing = NoBatch(), np.zeros((0, 1)), np.zeros((0, 1))
     if (np.diff(outcomes.start) != count).any() or outcomes.bonus.any():
         return nothing
     table = outcomes.next_state.reshape(pairs, count)
@@ -420,14 +437,14 @@ def _batch_of(features: FeatureMap, outcomes: Outcomes) -> tuple[int, Floats, Fl
     d = features.dimension
     if isinstance(features.layout, DenseFeatures) and d <= MOST_COORDINATES:
         turned = features.layout.phi.reshape(pairs, count, d).transpose(1, 2, 0).reshape(count * d, pairs)
-        return SHARED_BLOCK, np.ascontiguousarray(turned), np.zeros((d, pairs))
+        return SharedBlock(), np.ascontiguousarray(turned), np.zeros((d, pairs))
     own_block = features.blocks.size.size == pairs
     if isinstance(features.layout, TabularFeatures) and own_block and count <= MOST_COORDINATES:
-        return BLOCK_PER_PAIR, np.zeros((count * count, pairs)), np.zeros((count, pairs))
+        return BlockPerPair(), np.zeros((count * count, pairs)), np.zeros((count, pairs))
     return nothing
 
 
-# Compiled ---------------------------------------------------------------------------------------------------------------
+# Compiled -------------------------------------------------------------------------------------------------------------
 
 
 @hot
@@ -511,40 +528,77 @@ def enter_rows(model: LinearModel, state: LinearState) -> None:
     absorb(model, state)
 
 
-@hot
-def predict(model: LinearModel, state: LinearState, t: int, values: Floats) -> None:
+def prepare(batch: Any, model: LinearModel, state: LinearState, t: int) -> None:
+    """Copy what :func:`predict` needs at step ``t`` of a plan; nothing unless the batch says so."""
+    raise TypeError(f"no batch of type {type(batch).__name__}")
+
+
+@otherwise(prepare)
+def prepare_nothing(batch: Any, model: LinearModel, state: LinearState, t: int) -> None:
+    """``prepare`` where there is nothing to copy."""
+
+
+@implements(prepare, BlockPerPair)
+def turn_all(batch: BlockPerPair, model: LinearModel, state: LinearState, t: int) -> None:
+    """``prepare`` the factors and estimates of all (s, a), transposed."""
+    factors, thetas = fvec(state, FACTOR), fvec(state, THETA)
+    n, d = factors.size // model.steps, thetas.size // model.steps
+    turn_blocks(part(factors, t * n, n), part(thetas, t * d, d), fmat(model, TURNED), fmat(model, TURNED_X))
+
+
+def predict(batch: Any, model: LinearModel, state: LinearState, t: int, values: Floats) -> None:
     """Write <x, theta>, ||x||^2 and (c, R) of every (s, a), for the values of the next step, into PAIRS."""
+    raise TypeError(f"no batch of type {type(batch).__name__}")
+
+
+@implements(predict, NoBatch)
+def predict_each(batch: NoBatch, model: LinearModel, state: LinearState, t: int, values: Floats) -> None:
+    """``predict`` pair by pair."""
     pairs, target, x = fmat(model, PAIRS), fvec(model, TARGET), fvec(model, X)
     vectors, matrices, of = ivec(model, VECTOR), ivec(model, MATRIX), ivec(model, OF)
-    factors, thetas, start = fvec(state, FACTOR), fvec(state, THETA), ivec(model, FEATURES + START)
-    mean, norm, middles, spreads = pairs[MEAN], pairs[NORM], pairs[MIDDLE], pairs[SPREAD]
     first = t * ((vectors.size - 1) // model.steps)
-    if model.batch != NO_BATCH:
-        low, high = fill_target(
-            Outcomes(start, ivec(model, FEATURES + NEXT), fvec(model, FEATURES + BONUS)), 0, values, target
-        )
-        middle, spread = weigh(model.weighted, low, high, target, start[1])
-        middles[:] = middle
-        spreads[:] = spread
-        if spread <= 0.0:
-            mean[:] = 0.0
-            norm[:] = 0.0
-        elif model.batch == SHARED_BLOCK:
-            n = vectors[first + 1] - vectors[first]
-            factor, theta = square(factors, matrices[first], n), part(thetas, vectors[first], n)
-            predict_shared(fmat(model, TURNED), fmat(model, TURNED_X), pairs[SUM], factor, theta, target, mean, norm)
-        else:
-            predict_tabular(fmat(model, TURNED), fmat(model, TURNED_X), pairs[SUM], target, mean, norm)
-        return
-    for sa in range(mean.size):
-        middles[sa], spreads[sa] = row_of(model, FEATURES, model.weighted, values, sa, target, x)
-        mean[sa] = 0.0
-        norm[sa] = 0.0
-        if spreads[sa] > 0.0:
+    for sa in range(of.size):
+        pairs[MIDDLE, sa], pairs[SPREAD, sa] = row_of(model, FEATURES, model.weighted, values, sa, target, x)
+        pairs[MEAN, sa] = 0.0
+        pairs[NORM, sa] = 0.0
+        if pairs[SPREAD, sa] > 0.0:
             b = first + of[sa]
             n = vectors[b + 1] - vectors[b]
-            mean[sa] = dot(x, part(thetas, vectors[b], n), n)
-            norm[sa] = squared_norm(square(factors, matrices[b], n), x, fvec(model, WORK))
+            pairs[MEAN, sa] = dot(x, part(fvec(state, THETA), vectors[b], n), n)
+            pairs[NORM, sa] = squared_norm(square(fvec(state, FACTOR), matrices[b], n), x, fvec(model, WORK))
+
+
+@hot
+def shared_target(model: LinearModel, values: Floats) -> bool:
+    """Write the target function that all (s, a) share, and its (c, R); say whether it varies at all."""
+    pairs, target, start = fmat(model, PAIRS), fvec(model, TARGET), ivec(model, FEATURES + START)
+    outcomes = Outcomes(start, ivec(model, FEATURES + NEXT), fvec(model, FEATURES + BONUS))
+    low, high = fill_target(outcomes, 0, values, target)
+    middle, spread = weigh(model.weighted, low, high, target, start[1])
+    for sa in range(pairs.shape[1]):
+        pairs[MIDDLE, sa] = middle
+        pairs[SPREAD, sa] = spread
+        pairs[MEAN, sa] = 0.0
+        pairs[NORM, sa] = 0.0
+    return spread > 0.0
+
+
+@implements(predict, SharedBlock)
+def predict_one_block(batch: SharedBlock, model: LinearModel, state: LinearState, t: int, values: Floats) -> None:
+    """``predict`` all pairs at once, from one block of coordinates."""
+    if shared_target(model, values):
+        pairs, n = fmat(model, PAIRS), fmat(model, TURNED_X).shape[0]
+        factor, theta = square(fvec(state, FACTOR), t * n * n, n), part(fvec(state, THETA), t * n, n)
+        turned, x, target = fmat(model, TURNED), fmat(model, TURNED_X), fvec(model, TARGET)
+        predict_shared(turned, x, pairs[SUM], factor, theta, target, pairs[MEAN], pairs[NORM])
+
+
+@implements(predict, BlockPerPair)
+def predict_own_blocks(batch: BlockPerPair, model: LinearModel, state: LinearState, t: int, values: Floats) -> None:
+    """``predict`` all pairs at once, each from its own block."""
+    if shared_target(model, values):
+        pairs, target = fmat(model, PAIRS), fvec(model, TARGET)
+        predict_tabular(fmat(model, TURNED), fmat(model, TURNED_X), pairs[SUM], target, pairs[MEAN], pairs[NORM])
 
 
 @separate(LinearState)
@@ -555,16 +609,14 @@ def optimistic_values(model: LinearModel, state: LinearState) -> bool:
     mean, norm, middle, spread, q = pairs[MEAN], pairs[NORM], pairs[MIDDLE], pairs[SPREAD], pairs[Q]
     horizon, states = policy.shape
     actions, changed, bias = model.actions, False, 0.0
-    of_vectors, of_matrices = thetas.size // model.steps, fvec(state, FACTOR).size // model.steps
+    of_vectors = thetas.size // model.steps
     optimistic_rewards(model.rewards, model, state)
     for h in range(horizon - 1, -1, -1):
         t = h % model.steps
         if h == horizon - 1 or model.steps > 1:
             theta = part(thetas, t * of_vectors, of_vectors)
             bias = model.estimate_weight * dot(theta, theta, of_vectors)
-            if model.batch == BLOCK_PER_PAIR:
-                factor = part(fvec(state, FACTOR), t * of_matrices, of_matrices)
-                turn_blocks(factor, theta, fmat(model, TURNED), fmat(model, TURNED_X))
+            prepare(model.batch, model, state, t)
         width = ellipsoid_width(
             model.radius,
             model.weighted,
@@ -581,7 +633,7 @@ def optimistic_values(model: LinearModel, state: LinearState) -> bool:
         )
         width = model.scale * (width if bias == 0.0 else math.sqrt(width * width + bias))
         ceiling = float(horizon) if model.clip_at_horizon else float(horizon - h)
-        predict(model, state, t, values[h + 1])
+        predict(model.batch, model, state, t, values[h + 1])
         counted_on = reward[h % reward.shape[0]]
         if model.weighted:
             for sa in range(q.size):

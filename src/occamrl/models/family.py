@@ -1,15 +1,14 @@
-"""The contract of every family of kernels: what selection and optimism ask of it, whatever it is made of.
+"""The contract of every family of kernels: what selection asks of it, whatever it is made of.
 
 A *member* is a name for one kernel of the family: a number for a finite list, a vector theta for a linear class. Every
-member has parameters theta over the family's features, so the loss (M1) and the distance (M2) are written once.
-
-Value-targeted regression is written out here as sections 1 to 3 of the mathematics have it - rows, their design matrix,
-least squares and optimism over an ellipsoid - for any family and small numbers of rows. Learners keep the same
-quantities in compiled code, updated row by row.
+member has parameters theta over the family's features. With the rows x = phi_(W - c)(s, a)/R of value-targeted
+regression (M8, M23) the loss of a member (M1) is sum (y - <x, theta>)^2: the sums G = sum x x^T and g = sum y x say all
+about it but the constant sum y^2. G is kept in blocks, one for the coordinates of each (s, a) or of all together.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -18,19 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from occamrl._core.regression import Blocks
 from occamrl.errors import FamilyError
 from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.protocols import Floats, Ints, Known
 
 TOLERANCE = 1e-8  # how far the entries of a kernel may be from those of a member that it equals
-
-
-class Rows(NamedTuple):
-    """Regression rows (s, a, V, y): V was fixed before y = bonus + V(s') was seen."""
-
-    pair: Ints  # [n] s*A + a
-    values: Floats  # [n, S] V
-    target: Floats  # [n] y
 
 
 class Weighted(NamedTuple):
@@ -61,29 +53,6 @@ def sparse_rows(features: FeatureMap, known: Known, pair: Ints, values: Floats) 
     scaled = np.where(spread[row] > 0.0, (w - middle[row]) / np.where(spread > 0.0, spread, 1.0)[row], 0.0)
     shape = (pair.size, outcomes.next_state.size)
     return Weighted(sp.csr_array((scaled, (row, at)), shape=shape) @ features.matrix, middle, spread)
-
-
-def design(features: FeatureMap, known: Known, rows: Rows) -> tuple[Floats, Floats]:
-    """Return x_t = phi_(W - c)(s_t, a_t)/R [n, d] and y [n] on range-weighted rows (M8, M23)."""
-    x, middle, spread = weighted(features, known, rows.pair, rows.values)
-    safe = np.where(spread > 0.0, spread, 1.0)
-    return x, np.where(spread > 0.0, (rows.target - middle) / safe, 0.0)
-
-
-def sample_rows(
-    features: FeatureMap, known: Known, theta: Floats, draw: np.random.Generator, count: int
-) -> tuple[Rows, Ints]:
-    """Return rows at random (s, a) and V with outcomes drawn from P_theta, and those outcomes; for checks."""
-    outcomes = features.attach(known).outcomes
-    pair = draw.integers(known.states * known.actions, size=count)
-    values = draw.uniform(0.0, 1.0, size=(count, known.states)) * draw.integers(1, known.horizon + 1, size=(count, 1))
-    probability = np.clip(features.probabilities(theta), 0.0, None)
-    chosen = np.empty(count, dtype=np.int64)
-    for t, sa in enumerate(pair):
-        p = probability[outcomes.start[sa] : outcomes.start[sa + 1]]
-        chosen[t] = outcomes.start[sa] + draw.choice(p.size, p=p / p.sum())
-    target = outcomes.bonus[chosen] + values[np.arange(count), outcomes.next_state[chosen]]
-    return Rows(pair, values, target), chosen
 
 
 def kernel_matrix(features: FeatureMap) -> Any:
@@ -129,25 +98,22 @@ def ball_least_squares(gram: Floats, xy: Floats, radius: float) -> Floats:
     return np.asarray(vectors @ eta, dtype=np.float64)
 
 
-def ellipsoid_values(
-    features: FeatureMap, known: Known, rows: Rows, *, norm_bound: float, delta: float, regularization: float = 1.0
-) -> Floats:
-    """Return V_h [H + 1, S] planned optimistically over the ellipsoid of theta* (M11)."""
-    x, y = design(features, known, rows)
-    sigma = regularization * np.eye(features.dimension) + x.T @ x
-    inverse = np.linalg.inv(sigma)
-    theta = inverse @ (x.T @ y)
-    logdet = float(np.linalg.slogdet(sigma / regularization)[1])
-    width = math.sqrt(0.25 * (logdet + 2.0 * math.log(1.0 / delta)) + regularization * norm_bound**2)
-    pairs = np.arange(known.states * known.actions)
-    values = np.zeros((known.horizon + 1, known.states))
-    for h in range(known.horizon - 1, -1, -1):
-        phi, middle, spread = weighted(features, known, pairs, values[h + 1])
-        norm = np.sqrt(np.maximum(((phi @ inverse) * phi).sum(axis=1), 0.0))
-        estimate = np.clip(phi @ theta + width * norm, -0.5, 0.5)
-        q = known.base_reward.ravel() + middle + spread * estimate
-        values[h] = np.clip(q.reshape(known.states, known.actions).max(axis=1), 0.0, known.horizon - h)
-    return values
+def packed(blocks: Blocks, matrix: Any) -> Floats:
+    """Return the blocks of a matrix [d, d], one after the other."""
+    ends = itertools.pairwise(blocks.vector_start.tolist())
+    return np.concatenate([matrix[first:last, first:last].ravel() for first, last in ends])
+
+
+def unpacked(blocks: Blocks, matrix: Floats) -> Any:
+    """Return the matrix [d, d] of some blocks; sparse where there are several."""
+    ends = itertools.pairwise(blocks.matrix_start.tolist())
+    parts = [matrix[first:last].reshape(n, n) for (first, last), n in zip(ends, blocks.size, strict=True)]
+    return parts[0] if len(parts) == 1 else sp.csr_array(sp.block_diag(parts))
+
+
+def member_losses(theta: Floats, gram: Any, xy: Floats) -> Floats:
+    """Return theta^T G theta - 2 g^T theta for every column of theta [d, n]: its loss, less sum y^2."""
+    return np.asarray((theta * (gram @ theta) - 2.0 * xy[:, None] * theta).sum(axis=0))
 
 
 class Family(ABC):
@@ -170,10 +136,6 @@ class Family(ABC):
         """How large the family is, as a short text."""
 
     @abstractmethod
-    def parameters_of(self, member: Any) -> Floats:
-        """Return theta of a member [d]."""
-
-    @abstractmethod
     def members(self, draw: np.random.Generator, count: int) -> Sequence[Any]:
         """Return some members, drawn at random; they show that the family holds kernels at all."""
 
@@ -182,30 +144,29 @@ class Family(ABC):
         """Return the member that equals a kernel [S, A, S] of finite numbers, up to rounding; None if none does."""
 
     @abstractmethod
-    def estimate(self, known: Known, rows: Rows) -> Any:
-        """Return the member with the smallest loss on range-weighted rows (M3)."""
-
-    @abstractmethod
-    def optimistic_values(self, known: Known, rows: Rows, *, delta: float, start: int = 0) -> Floats:
-        """Return the values [H + 1, S] of an optimistic plan: at ``start`` no kernel left has more (M5, M9)."""
+    def smallest_loss(self, gram: Floats, xy: Floats) -> float:
+        """Return min over the family of L, less sum y^2, from packed G and g over ``own_features`` (M3, M15)."""
 
     @abstractmethod
     def log_covering_number(self, alpha: float) -> float:
         """Return a bound on log N(F, alpha) in sup over (s, a) of sum over s' |P - P'|."""
 
+    @property
+    def own_features(self) -> FeatureMap:
+        """The features of the parameters that the family is regressed on."""
+        return self.features
+
+    def parts(self) -> list[slice]:
+        """Where the parameters of each regression of its own stand."""
+        return [slice(*ends) for ends in itertools.pairwise(self.own_features.blocks.vector_start.tolist())]
+
+    def parameters_of(self, member: Any) -> Floats:
+        """Return theta of a member [d]: the member itself, unless the family says otherwise."""
+        return np.asarray(member, dtype=np.float64)
+
     def kernel(self, member: Any) -> Floats:
         """Return one member as a dense array [S, A, S]."""
         return self.features.kernel(self.parameters_of(member))
-
-    def loss(self, known: Known, member: Any, rows: Rows) -> float:
-        """Return L(P) = sum (y - (P V)(s, a))^2 over range-weighted rows (M1, M23)."""
-        x, y = design(self.features, known, rows)
-        return float(((y - x @ self.parameters_of(member)) ** 2).sum())
-
-    def distance(self, known: Known, one: Any, other: Any, rows: Rows) -> float:
-        """Return L(P, P') = sum ((P V - P' V)(s, a))^2 over range-weighted rows (M2, M23)."""
-        x, _ = design(self.features, known, rows)
-        return float(((x @ (self.parameters_of(one) - self.parameters_of(other))) ** 2).sum())
 
     def check(self, draw: np.random.Generator, count: int = 8) -> None:
         """Refuse a family some members of which are not kernels, or that has none."""

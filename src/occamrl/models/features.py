@@ -10,13 +10,13 @@ import hashlib
 import weakref
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures, kernel_of
+from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures
 from occamrl._core.regression import Blocks
 from occamrl.errors import FeatureError, ShapeError
 from occamrl.problems.mdp import FiniteMDP
@@ -26,17 +26,6 @@ Layout = DenseFeatures | SparseFeatures | TabularFeatures
 
 _TOLERANCE = 1e-8  # for sums that should be one, as in FiniteMDP but for d-term sums
 _INFEASIBLE = 2  # linprog's status
-
-
-class Entries(NamedTuple):
-    """The non-zero entries of several kernels over the union of their outcomes."""
-
-    outcomes: Outcomes  # the union, O in all; bonus is zero
-    outcome: Ints  # [E] index of the entry's outcome, in 0..O-1
-    kernel: Ints  # [E] which kernel the entry belongs to
-    value: Floats  # [E]
-    states: int
-    actions: int
 
 
 def running(sizes: Ints) -> Ints:
@@ -49,8 +38,11 @@ def any_sparse(kernels: Any) -> bool:
     return isinstance(kernels, Sequence) and any(sp.issparse(kernel) for kernel in kernels)
 
 
-def read_kernels(field: str, kernels: Sequence[Any]) -> Entries:
-    """Return the entries of a list of kernels, each dense [S, A, S] or scipy.sparse of shape (S*A, S)."""
+def read_kernels(field: str, kernels: Sequence[Any]) -> tuple[Outcomes, Any, int]:
+    """Return the union of the outcomes of some kernels, their probabilities as a sparse matrix [O, n], and S.
+
+    Each kernel is dense [S, A, S] or scipy.sparse of shape (S*A, S).
+    """
     parts: list[tuple[Ints, Ints, Floats]] = []  # cell, kernel and value of each entry
     shape: tuple[int, int] | None = None
     for j, kernel in enumerate(kernels):
@@ -68,15 +60,14 @@ def read_kernels(field: str, kernels: Sequence[Any]) -> Entries:
         parts.append((row * shape[1] + column, np.full(row.size, j), matrix.data[kept].astype(np.float64)))
     if shape is None:
         raise FeatureError(field, got="an empty list", expected="at least one kernel")
-    states = shape[1]
     cell, owner, value = (np.concatenate(column) for column in zip(*parts, strict=True))
     distinct, outcome = np.unique(cell, return_inverse=True)
-    outcomes = outcomes_of(field, distinct // states, distinct % states, shape[0])
-    return Entries(outcomes, outcome.astype(np.int64), owner, value, states, shape[0] // states)
+    outcomes = outcomes_of(field, distinct // shape[1], distinct % shape[1], shape[0])
+    return outcomes, sp.csr_array((value, (outcome, owner)), shape=(distinct.size, len(parts))), shape[1]
 
 
-def read_problems(simulators: Sequence[FiniteMDP]) -> tuple[Entries, Floats]:
-    """Return the entries of the kernels of several problems over the union of their (s', reward), and those rewards."""
+def read_problems(simulators: Sequence[FiniteMDP]) -> tuple[Outcomes, Any, Floats]:
+    """Return the union of the outcomes (s', reward) of some problems, their probabilities [O, n], and the rewards."""
     if not simulators:
         raise FeatureError("simulators", got="an empty list", expected="at least one problem")
     states, actions = simulators[0].states, simulators[0].actions
@@ -88,16 +79,16 @@ def read_problems(simulators: Sequence[FiniteMDP]) -> tuple[Entries, Floats]:
         truth = mdp.truth
         pair = pair_of_outcome(truth.outcomes)
         reward = truth.base_reward[pair] + truth.outcomes.bonus
-        columns = (pair, truth.outcomes.next_state, reward, np.full(pair.size, j), truth.probability[0])
-        rows.append(np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1))
-    table = np.concatenate(rows)
+        rows.append(np.stack([pair, truth.outcomes.next_state, reward, np.full(pair.size, j), truth.probability[0]]))
+    table = np.concatenate(rows, axis=1)
     # Rewards that are equal up to rounding are one outcome, with the first of them as its reward.
-    rounded = np.round(table[:, :3], 12)
-    distinct, first, outcome = np.unique(rounded, axis=0, return_index=True, return_inverse=True)
-    pair, next_state = distinct[:, 0].astype(np.int64), distinct[:, 1].astype(np.int64)
+    rounded = np.round(table[:3], 12)
+    distinct, first, outcome = np.unique(rounded, axis=1, return_index=True, return_inverse=True)
+    pair, next_state = distinct[:2].astype(np.int64)
     outcomes = outcomes_of("simulators", pair, next_state, states * actions)
-    entries = Entries(outcomes, outcome.ravel(), table[:, 3].astype(np.int64), table[:, 4].copy(), states, actions)
-    return entries, np.ascontiguousarray(table[first, 2])
+    places = (outcome.ravel(), table[3].astype(np.int64))
+    probability = sp.csr_array((table[4], places), shape=(first.size, len(simulators)))
+    return outcomes, probability, np.ascontiguousarray(table[2, first])
 
 
 def outcomes_of(field: str, pair: Ints, next_state: Ints, pairs: int) -> Outcomes:
@@ -148,34 +139,21 @@ def dense_layout(phi: Floats) -> tuple[Layout, int, int, int]:
     return DenseFeatures(outcomes, np.ascontiguousarray(rows[possible])), states, actions, dimension
 
 
-def sparse_layout(entries: Entries, dimension: int) -> tuple[Layout, int, int, int]:
-    """Return the layout of entries that were read from kernels or problems, and S, A, d."""
-    outcomes = entries.outcomes
-    pair = pair_of_outcome(outcomes)[entries.outcome]
-    order = np.argsort(pair, kind="stable")
-    layout = SparseFeatures(
-        outcomes,
-        running(np.bincount(pair, minlength=entries.states * entries.actions)),
-        (entries.outcome - outcomes.start[pair])[order],
-        entries.kernel[order],
-        entries.value[order],
-    )
-    return layout, entries.states, entries.actions, dimension
+def sparse_layout(outcomes: Outcomes, matrix: Any) -> SparseFeatures:
+    """Return the layout of phi, a sparse matrix [O, d]."""
+    row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    place = row - outcomes.start[pair_of_outcome(outcomes)[row]]
+    start = matrix.indptr[outcomes.start].astype(np.int64)
+    return SparseFeatures(outcomes, start, place, matrix.indices.astype(np.int64), matrix.data)
 
 
-def require_some_kernel(layout: Layout, actions: int, entries: Any) -> None:
+def require_some_kernel(outcomes: Outcomes, actions: int, entries: Any) -> None:
     """Refuse features for which no theta makes a kernel: <phi_1(s, a), theta> = 1 and <phi, theta> >= 0.
 
-    ``entries`` is phi as a matrix [O, d], sparse or not.
+    ``entries`` is phi as a sparse matrix [O, d].
     """
-    pairs, dimension = layout.outcomes.start.size - 1, entries.shape[1]
-    if isinstance(layout, DenseFeatures):
-        sums = np.add.reduceat(layout.phi, layout.outcomes.start[:-1], axis=0)
-    elif isinstance(layout, SparseFeatures):
-        pair = np.repeat(np.arange(pairs), np.diff(layout.start))
-        sums = sp.coo_array((layout.entry, (pair, layout.coordinate)), shape=(pairs, dimension)).toarray()
-    else:
-        return
+    pair = pair_of_outcome(outcomes)
+    sums = (sp.csr_array((np.ones(pair.size), (pair, np.arange(pair.size)))) @ entries).toarray()
     distinct = np.unique(np.round(sums, 12), axis=0)
     theta = np.linalg.lstsq(distinct, np.ones(len(distinct)), rcond=None)[0]
     gaps = np.abs(sums @ theta - 1.0)
@@ -192,7 +170,7 @@ def require_some_kernel(layout: Layout, actions: int, entries: Any) -> None:
     from scipy.optimize import linprog  # slow to import, and seldom needed
 
     found: Any = linprog(
-        np.zeros(dimension),
+        np.zeros(entries.shape[1]),
         A_ub=-entries,
         b_ub=np.full(entries.shape[0], _TOLERANCE),
         A_eq=distinct,
@@ -251,12 +229,14 @@ class FeatureMap:
 
     def __init__(self, phi: ArrayLike | Sequence[Any]) -> None:
         if isinstance(phi, Sequence) and any_sparse(phi):
-            self._set(*sparse_layout(read_kernels("phi", phi), len(phi)))
+            outcomes, matrix, states = read_kernels("phi", phi)
+            actions = (outcomes.start.size - 1) // states
+            self._set(sparse_layout(outcomes, matrix), states, actions, len(phi))
         elif isinstance(phi, Sequence) and len(phi) and np.ndim(phi[0]) == 3:
             self._set(*dense_layout(stacked("phi", phi, axis=-1)))
         else:
             self._set(*dense_layout(np.asarray(phi, dtype=np.float64)))
-        require_some_kernel(self.layout, self.actions, self.matrix)
+        require_some_kernel(self.layout.outcomes, self.actions, self.matrix)
 
     def _set(
         self,
@@ -327,8 +307,9 @@ class FeatureMap:
 
         Needed where (s, a, s') does not fix the reward; P_theta is then a mixture of the problems' outcome tables.
         """
-        entries, rewards = read_problems(simulators)
-        return cls._make(*sparse_layout(entries, len(simulators)), rewards)
+        outcomes, matrix, rewards = read_problems(simulators)
+        sizes = (simulators[0].states, simulators[0].actions, len(simulators))
+        return cls._make(sparse_layout(outcomes, matrix), *sizes, rewards)
 
     @property
     def is_tabular(self) -> bool:
@@ -377,24 +358,12 @@ class FeatureMap:
         if not inside or (chosen != given).any() or np.unique(chosen).size < chosen.size:
             expected = f"different integers in [0, {self.dimension})"
             raise ShapeError("coordinates", got=list(coordinates), expected=expected)
-        layout = self.layout
-        if isinstance(layout, DenseFeatures):
-            kept: Layout = layout._replace(phi=np.ascontiguousarray(layout.phi[:, chosen]))
-        elif isinstance(layout, SparseFeatures):
-            position = np.full(self.dimension, -1, dtype=np.int64)
-            position[chosen] = np.arange(chosen.size)
-            keep = position[layout.coordinate] >= 0
-            counts = np.add.reduceat(np.append(keep, False).astype(np.int64), layout.start[:-1])
-            counts[np.diff(layout.start) == 0] = 0
-            kept = SparseFeatures(
-                layout.outcomes,
-                running(counts),
-                layout.outcome[keep],
-                position[layout.coordinate[keep]],
-                layout.entry[keep],
-            )
-        else:
+        if self.is_tabular:
             raise FeatureError("coordinates", got="a tabular map", expected="a dense or sparse one to restrict")
+        if isinstance(self.layout, DenseFeatures):
+            kept: Layout = self.layout._replace(phi=np.ascontiguousarray(self.layout.phi[:, chosen]))
+        else:
+            kept = sparse_layout(self.layout.outcomes, self.matrix[:, chosen])
         return FeatureMap._make(kept, self.states, self.actions, int(chosen.size), self.rewards)
 
     def probabilities(self, theta: ArrayLike) -> Floats:
@@ -402,7 +371,7 @@ class FeatureMap:
         vector = np.ascontiguousarray(theta, dtype=np.float64)
         if vector.shape != (self.dimension,):
             raise ShapeError("theta", got=vector.shape, expected=(self.dimension,))
-        return kernel_of(self.layout, vector if self._shared is None else vector[self.coordinate])
+        return np.asarray(self.matrix @ vector)
 
     def kernel(self, theta: ArrayLike) -> Floats:
         """Return P_theta as a dense array [S, A, S]."""

@@ -37,10 +37,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from occamrl._core.bellman import solve_optimal
-from occamrl._core.compile import compiled, entry
+from occamrl._core.compile import compiled, hot
 from occamrl._core.features import TabularFeatures
 from occamrl.errors import FamilyError, ParameterError, ShapeError, require_number
-from occamrl.models.family import TOLERANCE, Family, Rows, design, kernel_matrix
+from occamrl.models.family import TOLERANCE, Family, kernel_matrix, member_losses, unpacked
 from occamrl.models.features import FeatureMap, any_sparse, outcomes_of, read_kernels, stacked
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
@@ -51,7 +51,7 @@ _MOST_MEMBERS = 1_000_000  # of a cover
 _ENDS = "multiples of the step: beyond the last grid point nothing would be covered"
 
 
-@entry
+@hot
 def off_grid(reach: float, rows: float, delta: float) -> float:
     """Return a bound on L(P0) - L(P*) after ``rows`` rows of range 1; 0 for a family that is no cover.
 
@@ -182,43 +182,21 @@ class FiniteFamily(Family):
                 return first + int(np.argmax(gap <= TOLERANCE))
         return None
 
-    def losses(self, known: Known, rows: Rows) -> Floats:
-        """Return L(P) of all members on range-weighted rows [n] (M1)."""
-        x, y = design(self.features, known, rows)
-        return np.asarray(((y[:, None] - x @ self.theta) ** 2).sum(axis=0))
+    def smallest_loss(self, gram: Floats, xy: Floats) -> float:
+        """Return the smallest loss of a member, less sum y^2."""
+        return float(member_losses(self.theta, unpacked(self.features.blocks, gram), xy).min())
 
-    def estimate(self, known: Known, rows: Rows) -> int:
-        """Return the member with the smallest loss, the first of them (M3)."""
-        return int(np.argmin(self.losses(known, rows)))
-
-    def confidence_set(self, known: Known, rows: Rows, *, delta: float) -> Ints:
-        """Return the members whose loss is at most the mixture's, with a uniform prior (M22, M24)."""
-        losses = self.losses(known, rows)
-        least = float(losses.min())
-        bound = least - 0.5 * np.log(np.exp(-2.0 * (losses - least)).mean())
-        bound += 0.5 * np.log(1.0 / level(self.reach, delta)) + off_grid(self.reach, float(len(rows.pair)), delta)
-        return np.flatnonzero(losses <= bound)
-
-    def optimistic_values(self, known: Known, rows: Rows, *, delta: float, start: int = 0) -> Floats:
-        """Return V* of the member of the confidence set that promises most at ``start`` (M5)."""
-        left, values = self.confidence_set(known, rows, delta=delta), self.optimal_values(known)
-        return np.asarray(values[left[np.argmax(values[left, 0, start])]])
-
-    def covering_number(self, alpha: float) -> int:
-        """Return the size of an alpha-cover found greedily: an upper bound on N(F, alpha)."""
+    def log_covering_number(self, alpha: float) -> float:
+        """Return log of the size of an alpha-cover found greedily: an upper bound on log N(F, alpha)."""
         if not alpha >= 0.0:
             raise ParameterError("alpha", got=alpha, expected="a number >= 0")
         members, start = self.probabilities(), self.features.layout.outcomes.start
-        open_ones, count = np.arange(self.size), 0
-        while open_ones.size:
-            gap = np.abs(members[:, open_ones] - members[:, open_ones[:1]])
-            open_ones = open_ones[np.add.reduceat(gap, start[:-1]).max(axis=0) > alpha]
+        left, count = np.arange(self.size), 0
+        while left.size:
+            gap = np.abs(members[:, left] - members[:, left[:1]])
+            left = left[np.add.reduceat(gap, start[:-1]).max(axis=0) > alpha]
             count += 1
-        return count
-
-    def log_covering_number(self, alpha: float) -> float:
-        """Return log of :meth:`covering_number`."""
-        return float(np.log(self.covering_number(alpha)))
+        return math.log(count)
 
     @classmethod
     def examples(cls) -> list[FiniteFamily]:
@@ -252,10 +230,8 @@ class FiniteFamily(Family):
 def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
     """Return the one-hot features over the united support, and the members' probabilities as columns."""
     if any_sparse(kernels):
-        entries = read_kernels("kernels", kernels)
-        outcomes, states = entries.outcomes, entries.states
-        theta = np.zeros((outcomes.next_state.size, len(kernels)))
-        theta[entries.outcome, entries.kernel] = entries.value
+        outcomes, matrix, states = read_kernels("kernels", kernels)
+        theta = np.ascontiguousarray(matrix.toarray())
     else:
         stack = stacked("kernels", kernels)
         if stack.size == 0:

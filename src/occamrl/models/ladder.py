@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from occamrl.errors import FamilyError, NestingError, ParameterError, ShapeError
-from occamrl.models.family import TOLERANCE, Family, kernel_matrix
+from occamrl.models.family import TOLERANCE, Family, kernel_matrix, member_losses, packed, unpacked
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.linear import AggregationFamily, LinearFamily
@@ -134,8 +134,8 @@ def comparable(rungs: Sequence[FiniteFamily]) -> list[Floats]:
 # ----------------------------------------------------------------------------------------------------
 # Whether one class of kernels lies in another, and how: the matrix that takes the parameters of one to the other's.
 #
-# For classes F and G with features phi_F and phi_G, an embedding E has P_theta in F equal to P_(E theta) in G. Rows of a
-# run give x = phi_G,V(s, a) once, in the largest class; x_F = E^T x follows, and so do the statistics of every class.
+# For classes F and G with features phi_F and phi_G, an embedding E has P_theta in F equal to P_(E theta) in G. Rows of
+# a run give x = phi_G,V(s, a) once, in the largest class; x_F = E^T x follows, and so do the statistics of every class.
 # What cannot be verified is refused.
 
 
@@ -444,25 +444,15 @@ class Ladder:
         found = int(match(own, members)[0])
         return None if found < 0 else int(self.level[found]) + 1
 
-    def unpacked(self, gram: Floats) -> Any:
-        """Return sum x x^T [d, d] from its packed blocks; sparse where there are several."""
-        blocks = self.features.blocks
-        parts = [
-            gram[blocks.matrix_start[b] : blocks.matrix_start[b + 1]].reshape(n, n) for b, n in enumerate(blocks.size)
-        ]
-        return parts[0] if len(parts) == 1 else sp.csr_array(sp.block_diag(parts))
-
     def statistics(self, m: int, gram: Floats, xy: Floats) -> tuple[Floats, Floats]:
         """Return the packed sum x x^T and sum y x in the own parameters of a linear class or aggregation."""
-        rung, matrix = self.rung(m), self.embeddings[m - 1]
-        own = dense(matrix.T @ (self.unpacked(gram) @ matrix))
-        right = np.asarray(matrix.T @ xy).ravel()
-        return np.concatenate([own[part, part].ravel() for part in rung.parts()]), right
+        matrix = self.embeddings[m - 1]
+        own = dense(matrix.T @ (unpacked(self.features.blocks, gram) @ matrix))
+        return packed(self.rung(m).own_features.blocks, own), np.asarray(matrix.T @ xy).ravel()
 
     def member_losses(self, m: int, gram: Floats, xy: Floats) -> Floats:
         """Return L, less sum y^2, of every kernel of a finite class."""
-        theta = self.embeddings[m - 1]
-        return np.asarray((theta * (self.unpacked(gram) @ theta) - 2.0 * xy[:, None] * theta).sum(axis=0))
+        return member_losses(self.embeddings[m - 1], unpacked(self.features.blocks, gram), xy)
 
     def smallest_loss(self, m: int, gram: Floats, xy: Floats) -> float:
         """Return min over F_m of L, less sum y^2, from the packed statistics of all rows (M15)."""

@@ -19,9 +19,9 @@ with G = sum x x^T and g = sum y x over the rows in the full dimension, a class 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,15 +32,12 @@ from occamrl.errors import FamilyError, ParameterError, ShapeError
 from occamrl.models.family import (
     TOLERANCE,
     Family,
-    Rows,
     ball_least_squares,
-    design,
-    ellipsoid_values,
     kernel_matrix,
     simplex_least_squares,
 )
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import Floats, Ints, Known
+from occamrl.protocols import Floats, Ints
 
 
 class AggregationFamily(Family):
@@ -118,11 +115,6 @@ class AggregationFamily(Family):
         return f"{self.blocks} blocks"
 
     @property
-    def own_features(self) -> FeatureMap:
-        """The features in the class's own parameters."""
-        return self.features
-
-    @property
     def blocks(self) -> int:
         """The number of blocks of the partition."""
         return int(self.partition.max()) + 1
@@ -130,10 +122,6 @@ class AggregationFamily(Family):
     def refines(self, other: AggregationFamily) -> bool:
         """Say whether every block lies in one of the other's."""
         return bool((other.partition == other.partition[_first_of(self.partition)]).all())
-
-    def parameters_of(self, member: Floats) -> Floats:
-        """Return theta [d]."""
-        return np.asarray(member, dtype=np.float64)
 
     def members(self, draw: np.random.Generator, count: int) -> Sequence[Floats]:
         """Return members with uniformly drawn distributions."""
@@ -152,16 +140,6 @@ class AggregationFamily(Family):
             theta[part] = nnls(np.asarray(columns[used].todense()), target[used])[0]
         return theta if bool((np.abs(matrix @ theta - target) <= TOLERANCE).all()) else None
 
-    def estimate(self, known: Known, rows: Rows) -> Floats:
-        """Return the least-squares distributions, block by block; uniform where there are no rows (M3)."""
-        x, y = design(self.features, known, rows)
-        of, theta = self.features.blocks.of[rows.pair], np.zeros(self.features.dimension)
-        for b, part in enumerate(self.parts()):
-            here = of == b
-            count = part.stop - part.start
-            theta[part] = simplex_least_squares(x[here][:, part], y[here]) if here.any() else 1.0 / count
-        return theta
-
     def smallest_loss(self, gram: Floats, xy: Floats) -> float:
         """Return min over the class of L(theta) less sum y^2, from packed statistics: one problem per block."""
         blocks, total = self.features.blocks, 0.0
@@ -169,10 +147,6 @@ class AggregationFamily(Family):
             own = gram[blocks.matrix_start[b] : blocks.matrix_start[b + 1]].reshape(part.stop - part.start, -1)
             total += _simplex_minimum(own, xy[part])
         return total
-
-    def optimistic_values(self, known: Known, rows: Rows, *, delta: float, start: int = 0) -> Floats:
-        """Return values planned over the ellipsoids of all blocks and actions together (M11)."""
-        return ellipsoid_values(self.features, known, rows, norm_bound=self.norm_bound, delta=delta)
 
     def log_covering_number(self, alpha: float) -> float:
         """Return the sum of (n - 1) log(1 + 2 r/alpha) over distributions of n moves, r = 2 (1 - 1/n) their radius.
@@ -183,11 +157,6 @@ class AggregationFamily(Family):
         sizes = self.features.blocks.size.astype(np.float64)
         radius = 2.0 * (1.0 - 1.0 / sizes)
         return float(np.where(alpha >= radius, 0.0, (sizes - 1.0) * np.log1p(2.0 * radius / alpha)).sum())
-
-    def parts(self) -> list[slice]:
-        """Where the distribution of each block and action stands in theta."""
-        start = self.features.blocks.vector_start
-        return [slice(int(a), int(b)) for a, b in itertools.pairwise(start)]
 
     @classmethod
     def examples(cls) -> list[AggregationFamily]:
@@ -300,7 +269,7 @@ class LinearFamily(Family):
         """The dimension r of the class."""
         return int(self.basis.shape[1])
 
-    @property
+    @cached_property
     def own_features(self) -> FeatureMap:
         """The features phi A of eta, over the outcomes of the whole map (M23 takes the range over those)."""
         if self.dimension == self.features.dimension and (self.basis == np.eye(self.dimension)).all():
@@ -309,29 +278,11 @@ class LinearFamily(Family):
         own = DenseFeatures(self.features.layout.outcomes, phi)
         return FeatureMap._make(own, self.features.states, self.features.actions, self.dimension, self.features.rewards)
 
-    def parts(self) -> list[slice]:
-        """Where the parameters of a regression of its own stand in eta: there is one."""
-        return [slice(0, self.dimension)]
-
     def smallest_loss(self, gram: Floats, xy: Floats) -> float:
         """Return min over the class of L less sum y^2, without regularisation (M15), from the statistics of eta."""
         own = gram.reshape(xy.size, xy.size)
         eta = ball_least_squares(own, xy, self.norm_bound)
         return float(eta @ own @ eta - 2.0 * xy @ eta)
-
-    def parameters_of(self, member: Floats) -> Floats:
-        """Return theta [d]."""
-        return np.asarray(member, dtype=np.float64)
-
-    def estimate(self, known: Known, rows: Rows) -> Floats:
-        """Return theta of the class with the smallest loss, the shortest if there are several (M3)."""
-        x, y = design(self.features, known, rows)
-        own = x @ self.basis
-        return np.asarray(self.basis @ ball_least_squares(own.T @ own, own.T @ y, self.norm_bound))
-
-    def optimistic_values(self, known: Known, rows: Rows, *, delta: float, start: int = 0) -> Floats:
-        """Return values planned over the ellipsoid of eta (M11)."""
-        return ellipsoid_values(self.own_features, known, rows, norm_bound=self.norm_bound, delta=delta)
 
     def find(self, kernel: Floats) -> Floats | None:
         """Return the shortest theta of a kernel of the class, None for any other."""

@@ -19,14 +19,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, NoReturn, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, NoReturn, Self, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, betaincinv
 
 from occamrl._core import bellman
-from occamrl._core.compile import compiled
 from occamrl._core.rng import Atoms, CoinFlips
 from occamrl.errors import (
     HorizonError,
@@ -52,6 +52,7 @@ _MOST_ATOMS = 2**16
 
 Array = TypeVar("Array", bound=NDArray[np.generic])
 Reward = TypeVar("Reward", float, Floats)
+SparseMatrix = sp.sparray | sp.spmatrix
 Table = Mapping[int, Any] | Sequence[Any]  # table[s][a] = [(probability, next_state, reward[, terminated]), ...]
 
 
@@ -186,7 +187,6 @@ def possible(listing: Listing) -> Listing:
     return Listing(listing.pair[keep], listing.next_state[keep], listing.probability[:, keep], listing.reward[keep])
 
 
-@compiled
 def running_sums(start: Ints, probability: Floats) -> Floats:
     """Return the running sums of each row's probabilities, for drawing by inversion.
 
@@ -194,41 +194,28 @@ def running_sums(start: Ints, probability: Floats) -> Floats:
     last outcome of positive probability on, whatever rounding did, so that one is found and it can happen.
     """
     cumulative = np.empty_like(probability)
-    for t in range(probability.shape[0]):
-        for row in range(start.size - 1):
-            total = 0.0
-            for o in range(start[row], start[row + 1]):
-                total += probability[t, o]
-                cumulative[t, o] = min(total, 1.0)
-            for o in range(start[row + 1] - 1, start[row] - 1, -1):
-                cumulative[t, o] = 1.0
-                if probability[t, o] > 0.0:
-                    break
+    sizes = np.diff(start)
+    for size in np.unique(sizes):  # rows of one length at once, added up from left to right
+        at = start[:-1][sizes == size][:, np.newaxis] + np.arange(size)
+        part = probability[:, at]
+        positive = part > 0.0
+        last = size - 1 - np.argmax(positive[..., ::-1], axis=-1)
+        last = np.where(positive.any(axis=-1), last, 0)
+        sums = np.minimum(np.cumsum(part, axis=-1), 1.0)
+        cumulative[:, at] = np.where(np.arange(size) >= last[..., np.newaxis], 1.0, sums)
     return cumulative
 
 
-@runtime_checkable
-class Sparse(Protocol):
-    """What a scipy.sparse matrix or array offers and is used here; recognised without importing SciPy."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Return the sizes."""
-
-    def tocsr(self, copy: bool = False) -> Any:
-        """Return the matrix in compressed rows."""
-
-
-class Kernel(NamedTuple):
-    """The non-zero entries of P_h(s' | s, a)."""
+class ReadTable(NamedTuple):
+    """A table as a listing; ``listed`` counts the states before one was added for the end of an episode."""
 
     states: int
     actions: int
-    cell: Ints  # [N] increasing; those of all steps together
-    probability: Floats  # [T, N]
+    listed: int
+    listing: Listing
 
 
-def _entries(field: str, matrix: Sparse, states: int, *, keep_zeros: bool) -> tuple[Ints, Floats]:
+def _entries(field: str, matrix: Any, states: int, *, keep_zeros: bool) -> tuple[Ints, Floats]:
     """Return the cells and values of a sparse matrix (S*A, S), duplicates added up."""
     csr = matrix.tocsr(copy=True)
     if csr.dtype.kind not in "biuf":
@@ -247,78 +234,64 @@ def _spread(cell: Ints, value: Floats, cells: Ints) -> Floats:
     return spread
 
 
-def read_kernel(transition: ArrayLike | Sparse | Sequence[Sparse], horizon: int) -> Kernel:
-    """Read P[s, a, s'], P[h, s, a, s'], a sparse matrix (S*A, S), or a sequence of H of these."""
-    if isinstance(transition, Sparse):
-        return _sparse_kernel([transition], horizon)
-    if isinstance(transition, Sequence) and any(isinstance(matrix, Sparse) for matrix in transition):
-        return _sparse_kernel(transition, horizon)
-    dense = as_floats("transition", transition)
-    if dense.ndim == 3:
-        dense = dense[np.newaxis]
-    elif dense.ndim != 4 or dense.shape[0] != horizon:
-        raise ShapeError(
-            "transition", got=f"shape {dense.shape}", expected=f"[S, A, S] or [H, S, A, S] with H = {horizon}"
-        )
-    steps, states, actions, targets = dense.shape
-    if states != targets or states == 0 or actions == 0:
-        raise ShapeError("transition", got=f"shape {dense.shape[-3:]}", expected="[S, A, S] with S, A >= 1")
-    cell = np.flatnonzero((dense != 0.0).any(axis=0))
-    return Kernel(states, actions, cell, dense.reshape(steps, -1)[:, cell])
-
-
-def _sparse_kernel(matrices: Sequence[Any], horizon: int) -> Kernel:
+def _matrices(transition: Any, horizon: int) -> list[Any]:
+    """Return P[s, a, s'], P[h, s, a, s'], a sparse matrix (S*A, S) or a sequence of H of these as sparse matrices."""
+    if sp.issparse(transition):
+        matrices = [transition]
+    elif isinstance(transition, Sequence) and any(sp.issparse(matrix) for matrix in transition):
+        matrices = list(transition)
+    else:
+        dense = as_floats("transition", transition)
+        if dense.ndim == 3:
+            dense = dense[np.newaxis]
+        elif dense.ndim != 4 or dense.shape[0] != horizon:
+            expected = f"[S, A, S] or [H, S, A, S] with H = {horizon}"
+            raise ShapeError("transition", got=f"shape {dense.shape}", expected=expected)
+        if dense.shape[1] != dense.shape[3] or 0 in dense.shape:
+            raise ShapeError("transition", got=f"shape {dense.shape[-3:]}", expected="[S, A, S] with S, A >= 1")
+        return [sp.csr_array(kernel.reshape(-1, dense.shape[3])) for kernel in dense]
     if len(matrices) not in (1, horizon):
         raise ShapeError("transition", got=f"{len(matrices)} sparse matrices", expected=f"one, or H = {horizon}")
     shape = matrices[0].shape
     for matrix in matrices:
-        if not isinstance(matrix, Sparse):
+        if not sp.issparse(matrix):
             raise ShapeError("transition", got=f"a {type(matrix).__name__} among them", expected="sparse matrices only")
         if matrix.shape != shape:
             raise ShapeError("transition", got=f"shapes {shape} and {matrix.shape}", expected="one shape")
     if len(shape) != 2 or 0 in shape or shape[0] % shape[1]:
         raise ShapeError("transition", got=f"a sparse matrix of shape {shape}", expected="(S*A, S), row s*A + a")
-    states, actions = int(shape[1]), int(shape[0] // shape[1])
-    entries = [_entries("transition", matrix, states, keep_zeros=False) for matrix in matrices]
-    cells = np.unique(np.concatenate([cell for cell, _ in entries]))
-    return Kernel(states, actions, cells, np.stack([_spread(cell, value, cells) for cell, value in entries]))
+    return matrices
 
 
-def with_rewards(kernel: Kernel, reward: ArrayLike | Sparse) -> tuple[Listing, bool]:
+def read_arrays(transition: Any, reward: Any, horizon: int) -> tuple[ReadTable, bool]:
     """Put rewards r[s, a], r[s, a, s'] or a sparse matrix (S*A, S) beside a kernel; say whether they are r[s, a].
 
     The listing holds what the reward table defines: the whole of a dense r[s, a, s'], the stored entries of a sparse
     one together with all that the kernel can do (unstored entries are 0), and the latter alone for r[s, a].
     """
-    states, actions, cell, probability = kernel
-    of_pair = False
-    if isinstance(reward, Sparse):
-        if tuple(reward.shape) != (states * actions, states):
-            expected = f"(S*A, S) = {(states * actions, states)}"
+    matrices = _matrices(transition, horizon)
+    pairs, states = (int(size) for size in matrices[0].shape)
+    actions, of_pair = pairs // states, False
+    entries = [_entries("transition", matrix, states, keep_zeros=False) for matrix in matrices]
+    cells = np.unique(np.concatenate([cell for cell, _ in entries]))
+    if sp.issparse(reward):
+        if tuple(reward.shape) != (pairs, states):
+            expected = f"(S*A, S) = {(pairs, states)}"
             raise ShapeError("reward", got=f"a sparse matrix of shape {tuple(reward.shape)}", expected=expected)
         reward_cell, value = _entries("reward", reward, states, keep_zeros=True)
-        cells = np.union1d(cell, reward_cell)
+        cells = np.union1d(cells, reward_cell)
         rewards = _spread(reward_cell, value, cells)
     else:
         dense = as_floats("reward", reward)
         if dense.shape == (states, actions):
-            cells, rewards, of_pair = cell, dense.ravel()[cell // states], True
+            rewards, of_pair = dense.ravel()[cells // states], True
         elif dense.shape == (states, actions, states):
             cells, rewards = np.arange(dense.size), dense.ravel()
         else:
             expected = f"[S, A] = {(states, actions)} or [S, A, S] = {(states, actions, states)}"
             raise ShapeError("reward", got=f"shape {dense.shape}", expected=expected)
-    spread = np.stack([_spread(cell, p, cells) for p in probability])
-    return Listing(cells // states, cells % states, spread, rewards), of_pair
-
-
-class ReadTable(NamedTuple):
-    """A table as a listing; ``listed`` counts the states before one was added for the end of an episode."""
-
-    states: int
-    actions: int
-    listed: int
-    listing: Listing
+    probability = np.stack([_spread(cell, value, cells) for cell, value in entries])
+    return ReadTable(states, actions, states, Listing(cells // states, cells % states, probability, rewards)), of_pair
 
 
 def _rows(table: Any, index: tuple[int, ...], expected: int | None = None) -> list[Any]:
@@ -560,8 +533,8 @@ class FiniteMDP:
     def __init__(
         self,
         *,
-        transition: ArrayLike | Sparse | Sequence[Sparse] | None = None,
-        reward: ArrayLike | Sparse | None = None,
+        transition: ArrayLike | SparseMatrix | Sequence[SparseMatrix] | None = None,
+        reward: ArrayLike | SparseMatrix | None = None,
         outcomes: Table | None = None,
         horizon: int,
         initial_state: int | ArrayLike = 0,
@@ -579,9 +552,8 @@ class FiniteMDP:
             if transition is None or reward is None:
                 name = "transition" if transition is None else "reward"
                 raise ParameterError(name, got=None, expected="transition and reward, or outcomes")
-            kernel = read_kernel(transition, horizon)
-            listing, reward_of_pair = with_rewards(kernel, reward)
-            read, fields = ReadTable(kernel.states, kernel.actions, kernel.states, listing), ("transition", "reward")
+            read, reward_of_pair = read_arrays(transition, reward, horizon)
+            fields = ("transition", "reward")
         self._build(read, horizon, initial_state, absorbing, fields, reward_of_pair, reward_noise)
 
     def _build(

@@ -9,7 +9,6 @@ the bootstrap, not of this code.
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from collections import Counter
@@ -17,9 +16,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow.compute as pc
 import tomli_w
 from scipy import stats
 
@@ -29,9 +29,6 @@ from occamrl.protocols import Floats, Ints
 from occamrl.running.storage import LARGEST_NUMBER, parse_json
 from occamrl.seeding import Step as Address
 from occamrl.seeding import stream
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FEWEST = 3  # seeds for an interval
 CONFIDENCE = 0.95
@@ -47,23 +44,17 @@ _RESAMPLES = 999
 _AT_ONCE = 4_000_000  # numbers held while resampling
 
 Statistic = Callable[..., Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """Cumulative regret of one cell at the episodes that were recorded (from 1, increasing)."""
-
-    episodes: Ints
-    regret: Floats
+Memory = dict[tuple[Any, ...], tuple[list[str], Any]]  # by groups: their cells, and what was computed of these
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One finished run."""
+    """One finished run, with its cumulative regret at the episodes that were recorded (from 1, increasing)."""
 
     seed: int
     manifest: Mapping[str, Any]
-    curve: Curve
+    episodes: Ints
+    regret: Floats
     phases: Sequence[Mapping[str, Any]]  # rows in order, facts parsed
 
 
@@ -85,78 +76,27 @@ class Group:
         return {cell.seed: float(cell.manifest[name]) for cell in self.cells}
 
 
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)
-
-
-def _key(part: Mapping[str, Any]) -> str:
-    """Return what tells one problem or agent from another."""
-    return _canonical([part["label"], part["parameters"]])
-
-
-def _names(parts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return a distinct name for each distinct (label, parameters): the label, and what differs if two share it."""
-    by_label: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for part in parts:
-        by_label.setdefault(str(part["label"]), {})[_key(part)] = part["parameters"]
-    names = {}
-    for label, settings in by_label.items():
-        every = sorted({name for setting in settings.values() for name in setting})
-        differing = [name for name in every if len({_canonical(each.get(name)) for each in settings.values()}) > 1]
-        for key, setting in settings.items():
-            shown = ", ".join(f"{name}={setting[name]}" for name in differing if name in setting)
-            names[key] = f"{label} ({shown})" if shown else label
-    return names
-
-
-def _rows_by_cell(table: pa.Table) -> dict[str, Ints]:
-    """Return the rows of each cell, in the order of the table."""
-    encoded = table.column("cell").combine_chunks().dictionary_encode()
-    codes = encoded.indices.to_numpy()
-    order = np.argsort(codes, kind="stable")
-    ids = encoded.dictionary.to_pylist()
-    cuts = np.searchsorted(codes[order], np.arange(len(ids) + 1))
-    return {name: order[cuts[i] : cuts[i + 1]] for i, name in enumerate(ids)}
-
-
-def _phases(table: pa.Table) -> dict[str, list[dict[str, Any]]]:
-    kept = table.select(["cell", "phase", "epoch", "label", "episodes", "facts"])
-    found: dict[str, list[dict[str, Any]]] = {}
-    for row in kept.to_pylist():
+def groups(records: Records) -> list[Group]:
+    """Return the groups of an experiment, in the order in which its cells name problems and agents."""
+    episodes, regret = (records.curves.column(name).to_numpy() for name in ("episode", "cumulative_regret"))
+    runs: Any = pc.run_end_encode(records.curves.column("cell").combine_chunks())  # the rows of a cell stand together
+    ends = runs.run_ends.to_pylist()
+    rows = {cell: slice(*ends) for cell, *ends in zip(runs.values.to_pylist(), [0, *ends], ends, strict=False)}
+    phases: dict[str, list[dict[str, Any]]] = {}
+    for row in records.phases.select(["cell", "phase", "epoch", "episodes", "facts"]).to_pylist():
         where = f"phases.parquet of cell {row['cell']}: facts of phase {row['phase']}"
         facts = parse_json((row["facts"] or "{}").encode(), where)
-        found.setdefault(row["cell"], []).append({**row, "facts": facts if isinstance(facts, dict) else {}})
-    for rows in found.values():
-        rows.sort(key=lambda row: int(row["phase"]))
-    return found
-
-
-def groups(records: Records) -> list[Group]:
-    """Return the groups of an experiment, in the order in which its cells name problems and agents.
-
-    Cells with one label but different parameters are different problems (or agents) and told apart by what differs;
-    so are cells of one problem with different numbers of episodes.
-    """
-    manifests = records.cells
-    problems = _names([manifest["problem"] for manifest in manifests])
-    agents = _names([manifest["agent"] for manifest in manifests])
-    lengths: dict[str, set[int]] = {}
-    for manifest in manifests:
-        lengths.setdefault(_key(manifest["problem"]), set()).add(int(manifest["episodes"]))
-    episodes, regret = (records.curves.column(name).to_numpy() for name in ("episode", "cumulative_regret"))
-    rows, phases = _rows_by_cell(records.curves), _phases(records.phases)
+        phases.setdefault(row["cell"], []).append({**row, "facts": facts if isinstance(facts, dict) else {}})
     members: dict[tuple[str, str], list[Cell]] = {}
-    for manifest in manifests:
-        key, cell = _key(manifest["problem"]), str(manifest["cell"])
-        problem = problems[key]
-        if len(lengths[key]) > 1:
-            problem += f", {int(manifest['episodes']):,} episodes"
-        at = rows.get(cell, np.empty(0, np.int64))
-        found = Cell(int(manifest["seed"]), manifest, Curve(episodes[at], regret[at]), phases.get(cell, []))
-        members.setdefault((problem, agents[_key(manifest["agent"])]), []).append(found)
-    return [
-        Group(problem, agent, sorted(cells, key=lambda cell: cell.seed)) for (problem, agent), cells in members.items()
-    ]
+    for manifest in sorted(records.cells, key=lambda manifest: int(manifest["seed"])):
+        at = rows[manifest["cell"]]
+        cell = Cell(int(manifest["seed"]), manifest, episodes[at], regret[at], phases[manifest["cell"]])
+        members.setdefault(_names(manifest), []).append(cell)
+    return [Group(*names, members[names]) for names in dict.fromkeys(map(_names, records.cells))]
+
+
+def _names(manifest: Mapping[str, Any]) -> tuple[str, str]:
+    return manifest["problem"]["label"], manifest["agent"]["label"]
 
 
 class Interval(NamedTuple):
@@ -164,31 +104,6 @@ class Interval(NamedTuple):
 
     low: float
     high: float
-
-
-@dataclass(frozen=True)
-class Summary:
-    """One number per seed, summarised. Intervals are None below :data:`FEWEST` seeds."""
-
-    seeds: int
-    mean: float
-    mean_interval: Interval | None
-    median: float
-    iqm: float  # mean of the middle half
-    iqm_interval: Interval | None
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Agent minus baseline, seed by seed under common random numbers; negative regret differences favour the agent."""
-
-    pairs: int
-    mean: float
-    interval: Interval | None
-    median: float
-    less: int  # seeds in which the agent's number is smaller
-    more: int
-    unpaired: tuple[int, ...]  # seeds that only one of the two has; left out
 
 
 def interquartile_mean(values: Floats, axis: int = -1) -> Any:
@@ -256,60 +171,57 @@ def intervals(rows: Sequence[Floats], statistic: Statistic, *address: Address) -
     return found
 
 
-def summarise(rows: Sequence[Floats], *address: Address) -> list[Summary]:
-    """Return mean, median and IQM of each row, one number per seed, with bootstrap intervals."""
+def summarise(rows: Sequence[Floats], *address: Address) -> list[dict[str, Any]]:
+    """Return mean, median and mean of the middle half (``iqm``) of each row, one number per seed, with intervals."""
     means = intervals(rows, np.mean, *address, "mean")
     iqms = intervals(rows, interquartile_mean, *address, "iqm")
     return [
-        Summary(
-            seeds=values.size,
-            mean=float(values.mean()),
-            mean_interval=mean,
-            median=float(np.median(values)),
-            iqm=float(interquartile_mean(values)),
-            iqm_interval=iqm,
-        )
+        {
+            "mean": plain(values.mean()),
+            "interval": plain_ends(mean),
+            "median": plain(np.median(values)),
+            "iqm": plain(interquartile_mean(values)),
+            "iqm_interval": plain_ends(iqm),
+        }
         for values, mean, iqm in zip(rows, means, iqms, strict=True)
     ]
 
 
 def paired(
     pairs: Sequence[tuple[Mapping[int, float], Mapping[int, float]]], *address: Address
-) -> list[Difference | None]:
-    """Return, for each (agent, baseline) by seed, the differences over the seeds that both have; None without any."""
+) -> list[dict[str, Any] | None]:
+    """Return, for each (agent, baseline) by seed, the differences over the seeds that both have; None without any.
+
+    Agent minus baseline, under common random numbers: negative differences of regret favour the agent. ``less`` and
+    ``more`` count the seeds in which the agent's number is smaller and larger; ``unpaired`` seeds are left out.
+    """
     common = [sorted(agent.keys() & baseline.keys()) for agent, baseline in pairs]
     rows = [
         np.array([agent[seed] - baseline[seed] for seed in seeds])
         for (agent, baseline), seeds in zip(pairs, common, strict=True)
     ]
     return [
-        Difference(
-            pairs=row.size,
-            mean=float(row.mean()),
-            interval=ends,
-            median=float(np.median(row)),
-            less=int((row < 0).sum()),
-            more=int((row > 0).sum()),
-            unpaired=tuple(sorted(agent.keys() ^ baseline.keys())),
-        )
+        {
+            "pairs": row.size,
+            "mean": plain(row.mean()),
+            "interval": plain_ends(ends),
+            "median": plain(np.median(row)),
+            "less": int((row < 0).sum()),
+            "more": int((row > 0).sum()),
+            "unpaired": sorted(agent.keys() ^ baseline.keys()),
+        }
         if row.size
         else None
         for (agent, baseline), row, ends in zip(pairs, rows, intervals(rows, np.mean, *address, "paired"), strict=True)
     ]
 
 
-def reverse(difference: Difference) -> Difference:
+def reverse(difference: Mapping[str, Any]) -> dict[str, Any]:
     """Return baseline - agent."""
-    ends = difference.interval
-    return Difference(
-        pairs=difference.pairs,
-        mean=-difference.mean,
-        interval=None if ends is None else Interval(-ends.high, -ends.low),
-        median=-difference.median,
-        less=difference.more,
-        more=difference.less,
-        unpaired=difference.unpaired,
-    )
+    turned = {name: None if difference[name] is None else -difference[name] for name in ("mean", "median")}
+    ends = difference["interval"]
+    turned["interval"] = None if ends is None else [-ends[1], -ends[0]]
+    return {**difference, **turned, "less": difference["more"], "more": difference["less"]}
 
 
 def slope(episodes: Ints, cumulative_regret: Floats, decades: float = 1.0, points: int = 33) -> float:
@@ -518,16 +430,6 @@ def decisions(group: Group) -> dict[str, Any] | None:
     return found | _shares(table)
 
 
-class MeanCurve(NamedTuple):
-    """Mean cumulative regret over seeds; ``band`` is the pointwise interval of the mean, None with too few seeds."""
-
-    episodes: Ints
-    mean: Floats
-    band: Floats | None  # [2, points]
-    smallest: Floats  # over seeds
-    largest: Floats
-
-
 def grid(last: int, points: int = POINTS) -> Ints:
     """Return about ``points`` episodes from 1 to ``last``, half of them spread evenly, half in the logarithm."""
     even = np.linspace(1, last, points // 2)
@@ -535,58 +437,36 @@ def grid(last: int, points: int = POINTS) -> Ints:
     return np.unique(np.concatenate([even, early]).round().astype(np.int64))
 
 
-def at(curve: Curve, episodes: Ints) -> Floats:
-    """Return cumulative regret at any episode, linear between those recorded and from zero before the first."""
-    x = np.concatenate([[0], curve.episodes])
-    values: Floats = np.interp(episodes, x, np.concatenate([[0.0], curve.regret]))
-    return values
+def mean_curve(group: Group, points: int = POINTS) -> dict[str, Any] | None:
+    """Return the mean cumulative regret over seeds, with the pointwise interval of the mean (None with too few seeds).
 
-
-def mean_curve(group: Group, points: int = POINTS) -> MeanCurve | None:
-    """Return the mean curve of a group; None without data. Runs of unequal length are cut at the shortest."""
-    curves = [cell.curve for cell in group.cells if cell.curve.episodes.size]
+    Curves are linear between the episodes recorded and from zero before the first. Runs of unequal length are cut at
+    the shortest; None without data.
+    """
+    curves = [cell for cell in group.cells if cell.episodes.size]
     if not curves:
         return None
-    episodes = grid(min(int(curve.episodes[-1]) for curve in curves), points)
-    values = np.stack([at(curve, episodes) for curve in curves], axis=1)  # [points, seeds]
+    episodes = grid(min(int(cell.episodes[-1]) for cell in curves), points)
+    lines = [np.interp(episodes, [0, *cell.episodes], [0.0, *cell.regret]) for cell in curves]
+    values = np.stack(lines, axis=1)  # [points, seeds]
     band = bands(values, np.mean, group.problem, group.agent, "curve")
-    return MeanCurve(episodes, values.mean(axis=1), band, values.min(axis=1), values.max(axis=1))
-
-
-class Memory:
-    """What was computed for the last report: a cell never changes, so a group of the same cells gives the same."""
-
-    def __init__(self) -> None:
-        self._last: dict[tuple[Any, ...], Any] = {}
-        self._now: dict[tuple[Any, ...], Any] = {}
-
-    def of(self, what: str, members: Sequence[Group], make: Callable[[], Any]) -> Any:
-        """Return what ``make`` gives, or gave for the same cells in this report or the last."""
-        cells = tuple(
-            (group.agent, group.problem, *(str(cell.manifest["cell"]) for cell in group.cells)) for group in members
-        )
-        key = (what, cells)
-        if key not in self._now:
-            self._now[key] = self._last[key] if key in self._last else make()
-        return self._now[key]
-
-    def turn(self) -> None:
-        """Forget what the report that ends here did not use."""
-        self._last, self._now = self._now, {}
-
-
-def _curve(group: Group) -> dict[str, Any] | None:
-    curve = mean_curve(group)
-    if curve is None:
-        return None
     return {
-        "episode": curve.episodes.tolist(),
-        "mean": plains(curve.mean),
-        "low": None if curve.band is None else plains(curve.band[0]),
-        "high": None if curve.band is None else plains(curve.band[1]),
-        "smallest": plains(curve.smallest),
-        "largest": plains(curve.largest),
+        "episode": episodes.tolist(),
+        "mean": plains(values.mean(axis=1)),
+        "low": None if band is None else plains(band[0]),
+        "high": None if band is None else plains(band[1]),
+        "smallest": plains(values.min(axis=1)),
+        "largest": plains(values.max(axis=1)),
     }
+
+
+def _remembered(memory: Memory, what: str, members: Sequence[Group], make: Callable[[], Any]) -> Any:
+    """Return what ``make`` gives, or gave for the same cells: a cell never changes."""
+    key = (what, *((group.problem, group.agent) for group in members))
+    cells = [cell.manifest["cell"] for group in members for cell in group.cells]
+    if key not in memory or memory[key][0] != cells:
+        memory[key] = cells, make()
+    return memory[key][1]
 
 
 def _of_cells(group: Group) -> dict[str, Any]:
@@ -595,7 +475,7 @@ def _of_cells(group: Group) -> dict[str, Any]:
     return {
         "seeds": group.seeds,
         "episodes": int(group.cells[0].manifest["episodes"]),
-        "curve": _curve(group),
+        "curve": mean_curve(group),
         "totals": plains(group.numbers("total_regret").values()),
         "plans": plain(np.mean(list(group.numbers("plans").values()))),
         "pessimistic": plain(sum(group.numbers("pessimistic_episodes").values()) / max(episodes, 1)),
@@ -608,35 +488,15 @@ def _of_seeds(members: Sequence[Group]) -> list[dict[str, Any]]:
     """Return total regret and log-log slope of every agent on one problem, with intervals over seeds."""
     problem = members[0].problem
     regrets = summarise([np.array(list(group.numbers("total_regret").values())) for group in members], problem)
-    slopes = [np.array([slope(cell.curve.episodes, cell.curve.regret) for cell in group.cells]) for group in members]
+    slopes = [np.array([slope(cell.episodes, cell.regret) for cell in group.cells]) for group in members]
     slopes = [row[np.isfinite(row)] for row in slopes]  # seeds without a slope are left out, and counted out
     return [
         {
-            "regret": {
-                "mean": plain(regret.mean),
-                "interval": plain_ends(regret.mean_interval),
-                "median": plain(regret.median),
-                "iqm": plain(regret.iqm),
-                "iqm_interval": plain_ends(regret.iqm_interval),
-            },
+            "regret": regret,
             "slope": {"seeds": row.size, "mean": plain(row.mean()), "interval": plain_ends(ends)} if row.size else None,
         }
         for regret, row, ends in zip(regrets, slopes, intervals(slopes, np.mean, problem, "slope"), strict=True)
     ]
-
-
-def _row(agent: int, baseline: int, found: Difference) -> dict[str, Any]:
-    return {
-        "agent": agent,
-        "baseline": baseline,
-        "pairs": found.pairs,
-        "mean": plain(found.mean),
-        "interval": plain_ends(found.interval),
-        "median": plain(found.median),
-        "less": found.less,
-        "more": found.more,
-        "unpaired": list(found.unpaired),
-    }
 
 
 def _differences(members: Mapping[int, Group], baseline: int) -> list[dict[str, Any]]:
@@ -649,22 +509,21 @@ def _differences(members: Mapping[int, Group], baseline: int) -> list[dict[str, 
     rows = []
     for (a, b), found in zip(pairs, paired([(totals[a], totals[b]) for a, b in pairs], problem), strict=True):
         if found is not None:
-            rows += [_row(a, b, found), _row(b, a, reverse(found))]
+            rows += [{"agent": a, "baseline": b, **found}, {"agent": b, "baseline": a, **reverse(found)}]
     return rows
 
 
 def _problem(name: str, members: Mapping[int, Group], baseline: int, memory: Memory) -> dict[str, Any]:
     every = list(members.values())
-    over_seeds = memory.of("seeds", every, partial(_of_seeds, every))
+    over_seeds = _remembered(memory, "seeds", every, partial(_of_seeds, every))
+    differences = f"differences {[*members]} {baseline}"
     return {
         "name": name,
         "agents": [
-            {"agent": index, **memory.of("cells", (group,), partial(_of_cells, group)), **numbers}
+            {"agent": index, **_remembered(memory, "cells", (group,), partial(_of_cells, group)), **numbers}
             for (index, group), numbers in zip(members.items(), over_seeds, strict=True)
         ],
-        "differences": memory.of(
-            f"differences {[*members]} {baseline}", every, partial(_differences, members, baseline)
-        ),
+        "differences": _remembered(memory, differences, every, partial(_differences, members, baseline)),
     }
 
 
@@ -713,10 +572,10 @@ def build(records: Records, baseline: str | None = None, memory: Memory | None =
         What ``occamrl.experiments.records.load`` gives.
     baseline : str, optional
         The agent that the table of differences opens with; otherwise the spec's ``baseline``, or the first agent.
-    memory : Memory, optional
+    memory : dict, optional
         Carried from one report of a folder to the next, it saves what has not changed.
     """
-    memory = memory or Memory()
+    memory = {} if memory is None else memory
     found = groups(records)
     agents = list(dict.fromkeys(group.agent for group in found))
     wanted = baseline if baseline is not None else records.spec.get("baseline")
@@ -727,7 +586,6 @@ def build(records: Records, baseline: str | None = None, memory: Memory | None =
     for group in found:
         problems.setdefault(group.problem, {})[agents.index(group.agent)] = group
     shown = [_problem(name, dict(sorted(members.items())), against, memory) for name, members in problems.items()]
-    memory.turn()
     return {
         "format": 1,
         "name": records.name,

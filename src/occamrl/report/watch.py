@@ -52,7 +52,7 @@ class Source:
     ) -> None:
         self._folder = folder
         self._load, self._status = load, status
-        self._memory = Memory()
+        self._memory: Memory = {}
         self._lock = threading.Lock()
         self._seen = ""
         self._not_before = -math.inf

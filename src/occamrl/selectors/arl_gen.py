@@ -56,6 +56,7 @@ from occamrl.learners.ucrl_vtr import (
     example_ladder,
 )
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl.models.family import unpacked
 from occamrl.models.finite import level, off_grid
 from occamrl.models.ladder import Ladder, dense
 from occamrl.protocols import Floats, Known, Learner, Phase, PhaseOutcome, Selector
@@ -471,7 +472,7 @@ class RegressionEvidence:
         for sa in range(pairs):
             first, n = int(features.blocks.vector_start[of[sa]]), int(features.blocks.size[of[sa]])
             cross[first : first + n, sa] = rows["pairs"][sa, 2 : 2 + min(n, width - 2)]
-        own = dense(self.ladder.unpacked(rows["gram"]))
+        own = dense(unpacked(features.blocks, rows["gram"]))
         gram = np.block([[own, cross], [cross.T, np.diag(rows["pairs"][:, 0])]])
         xy = np.concatenate([rows["xy"], rows["pairs"][:, 1]])
         sigma = gram / _LAMBDA + np.eye(d + pairs)

@@ -472,7 +472,7 @@ def smallest_norm(features: FeatureMap) -> float:
     Zero, which bounds nothing, where no theta does that: coordinates of which every kernel needs others beside them.
     """
     start = features.layout.outcomes.start[:-1]
-    sums = np.stack([np.add.reduceat(features.probabilities(unit), start) for unit in np.eye(features.dimension)], -1)
+    sums = np.add.reduceat(features.matrix.toarray(), start, axis=0)
     theta = np.linalg.lstsq(sums, np.ones(start.size), rcond=None)[0]
     return float(np.linalg.norm(theta)) if np.allclose(sums @ theta, 1.0, rtol=0.0, atol=_ROUNDING) else 0.0
 

@@ -49,7 +49,7 @@ from occamrl.protocols import Floats, Ints
 
 _PROGRESS = 1e-9  # an improvement smaller than this is rounding
 _WIDTH = 16  # sets of each size that a beam goes on from
-_PATIENCE = 3  # sizes without a better set after which a beam ends
+_PATIENCE = 3  # sizes without a better set after which it ends
 
 
 def sharp_support(
@@ -76,7 +76,7 @@ def sharp_support(
         Increasing; never empty, since theta* = 0 is no kernel.
     """
     problem = (sigma, xy, regularization, unit)
-    starts = [forward_path(*problem), beam(*problem)]
+    starts = [beam(*problem, width=1, patience=xy.shape[-1]), beam(*problem)]
     if begin := sorted(set(last)):
         starts.append(begin)
     ends = [descend(*problem, start) for start in starts]
@@ -129,25 +129,19 @@ def detection_limits(sigma: Floats, coordinates: Iterable[int], *, regularizatio
     return limits
 
 
-def forward_path(sigma: Floats, xy: Floats, regularization: float, unit: float) -> list[int]:
-    """Add the best coordinate until all are in; return the best set met on the way."""
-    regression = _Swept(sigma, xy, regularization, unit)
-    order: list[int] = []
-    value, best, length = 0.0, math.inf, 1
-    for m in range(xy.shape[-1]):
-        outside = np.flatnonzero(~regression.inside)
-        gains = regression.additions(outside)
-        at = int(np.argmin(gains))
-        value += float(gains[at])
-        regression.toggle(int(outside[at]))
-        order.append(int(outside[at]))
-        if value < best:
-            best, length = value, m + 1
-    return sorted(order[:length])
+def beam(
+    sigma: Floats,
+    xy: Floats,
+    regularization: float,
+    unit: float,
+    *,
+    width: int = _WIDTH,
+    patience: int = _PATIENCE,
+) -> list[int]:
+    """Add every coordinate to each of the ``width`` best sets of a size, and keep the best; return the best met.
 
-
-def beam(sigma: Floats, xy: Floats, regularization: float, unit: float, width: int = _WIDTH) -> list[int]:
-    """Add every coordinate to each of the ``width`` best sets of a size, and keep the best; return the best met."""
+    It ends when ``patience`` sizes had no better set. With ``width`` 1 and all sizes it is the forward path.
+    """
     d, quarter = xy.shape[-1], 0.25 * unit**2
     price = _prices(d)
     tables, inside, values = _table(sigma, xy)[None], np.zeros((1, d), dtype=bool), np.zeros(1)
@@ -165,7 +159,7 @@ def beam(sigma: Floats, xy: Floats, regularization: float, unit: float, width: i
         waiting += 1
         if values[0] < best:
             best, chosen, waiting = float(values[0]), inside[0], 0
-        if waiting == _PATIENCE:
+        if waiting == patience:
             break
     return np.flatnonzero(chosen).tolist()
 

@@ -42,16 +42,16 @@ def test_any_change_of_a_source_that_compiled_code_can_reach_changes_the_hash(pa
     assert compiling.sources_hash(package) == compiling.sources_hash(PACKAGE) == compiling.sources_hash()
     seen = {compiling.sources_hash(package)}
     # compiles; compiles; imported by one that compiles; imported by that
-    for path in ("_core/regression.py", "learners/linear.py", "models/features.py", "errors.py"):
+    for path in ("_core/regression.py", "learners/ucrl_vtr_lin.py", "models/features.py", "errors.py"):
         append(package / path, "# a comment\n")
         seen.add(compiling.sources_hash(package))
-    new = package / "kernels" / "new.py"
+    new = package / "_core" / "new.py"
     new.write_text("from occamrl._core.compile import hot\n")
     seen.add(compiling.sources_hash(package))
-    new.rename(package / "kernels" / "renamed.py")
+    new.rename(package / "_core" / "renamed.py")
     seen.add(compiling.sources_hash(package))
     assert len(seen) == 7
-    (package / "kernels" / "renamed.py").unlink()
+    (package / "_core" / "renamed.py").unlink()
     assert compiling.sources_hash(package) in seen  # back to what it was
 
 
@@ -67,7 +67,7 @@ def test_any_change_of_a_source_that_compiled_code_can_reach_changes_the_hash(pa
 def test_however_a_source_is_imported_its_change_is_seen(package: Path, line: str) -> None:
     (package / "constants.py").write_text("LARGE = 1.0\n")
     before = compiling.sources_hash(package)
-    append(package / "kernels" / "ridge.py", line + "\n")
+    append(package / "_core" / "regression.py", line + "\n")
     imported = compiling.sources_hash(package)
     append(package / "constants.py", "LARGE = 2.0\n")
     assert len({before, imported, compiling.sources_hash(package)}) == 3
@@ -86,7 +86,7 @@ def test_a_changed_copy_of_the_package_compiles_into_another_folder(package: Pat
     environment = {"PYTHONPATH": str(package.parent), "OCCAMRL_CACHE_DIR": str(tmp_path / "cache")}
     before = python(code, **environment)
     assert python(code, **environment) == before
-    with (package / "kernels" / "philox.py").open("a") as file:
+    with (package / "_core" / "rng.py").open("a") as file:
         file.write("\n")
     after = python(code, **environment)
     assert after != before
@@ -96,23 +96,23 @@ def test_a_changed_copy_of_the_package_compiles_into_another_folder(package: Pat
 def test_code_is_kept_there_and_numbas_own_setting_stays_as_it_was(tmp_path: Path) -> None:
     code = (
         "import numba; before = numba.config.CACHE_DIR\n"
-        "import numpy as np; from occamrl._core.rng import fill_uniforms\n"
-        "fill_uniforms(np.uint64(0), 0, np.zeros(2)); assert numba.config.CACHE_DIR == before; print(before)"
+        "from occamrl.models.finite import off_grid\n"
+        "off_grid(0.1, 5.0, 0.1); assert numba.config.CACHE_DIR == before; print(before)"
     )
     own = str(tmp_path / "own")
     assert python(code, OCCAMRL_CACHE_DIR=str(tmp_path / "cache"), NUMBA_CACHE_DIR=own) == own
     assert not (tmp_path / "own").exists()
     (folder,) = (tmp_path / "cache").iterdir()
     assert folder.name == f"numba-{numba.__version__}-{compiling.sources_hash()}"
-    assert list(folder.rglob("philox.fill_uniforms-*.nbc"))
+    assert list(folder.rglob("finite.off_grid-*.nbc"))
 
 
 def test_a_cache_that_cannot_be_written_is_replaced_by_a_temporary_one(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("a file where the folder should be: nobody, root included, can make one below it")
     code = (
-        "import numpy as np, occamrl._core.compile as c; from occamrl._core.rng import fill_uniforms\n"
-        "out = np.zeros(2); fill_uniforms(np.uint64(0), 0, out); assert out.any(); print(c._CACHE)"
+        "import occamrl._core.compile as c; from occamrl.models.finite import off_grid\n"
+        "assert off_grid(0.1, 5.0, 0.1) > 0.0; print(c._CACHE)"
     )
     used = Path(python(code, OCCAMRL_CACHE_DIR=str(blocked / "below"), TMPDIR=str(tmp_path)))
     assert tmp_path in used.parents
@@ -124,7 +124,7 @@ LEARNER = '''
 from typing import Any, NamedTuple
 import numpy as np
 from occamrl._core.compile import implements
-from occamrl._core.loop import CHANGED, PLANNED, follows_policy, observe, plan, planned_value
+from occamrl._core.loop import CHANGED, PLANNED, follows_policy, learn, plan, planned_value
 
 class Model(NamedTuple):
     number: int
@@ -145,11 +145,11 @@ def plan_constant(model, state, start, key, episode):
     state.policy[:] = ACTION
     return PLANNED | CHANGED
 
-@implements(observe, State, argument=1, inline=True)
-def observe_constant(model, state, h, s, a, bonus, s2):
+@implements(learn, State, argument=1)
+def learn_nothing(model, state, path, steps):
     pass
 
-@implements(planned_value, State, argument=1, inline=True)
+@implements(planned_value, State, argument=1)
 def planned_value_constant(model, state, s):
     return np.nan
 '''

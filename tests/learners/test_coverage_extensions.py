@@ -17,7 +17,7 @@ from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.problems.mdp import BernoulliRewards, FiniteMDP
 from occamrl.protocols import Floats
 from tests.cases import Player, mixture
-from tests.confidence.test_coverage import DELTA, FINITE_DELTA, LEVEL, Tally, near_truth, p_value, play
+from tests.learners.test_coverage import DELTA, FINITE_DELTA, LEVEL, Tally, near_truth, p_value, play
 
 CASE = mixture(1, full_support=True)
 PSI = np.concatenate([CASE.reward[..., None], np.random.default_rng(0).normal(size=(4, 2, 2))], axis=-1)
@@ -39,8 +39,8 @@ def everything(learner: UCRLVTRLin, mdp: FiniteMDP, thetas: Floats) -> Callable[
     level = learner.level(mdp.known)
 
     def covered(player: Player) -> bool:
-        state, promised = player.state, field(player.model, REWARD)
-        if not isinstance(learner.rewards, str) and (promised < mdp.truth.base_reward - 1e-12).any():
+        state, reward = player.state, field(player.model, REWARD)
+        if not isinstance(learner.rewards, str) and (reward < mdp.truth.base_reward - 1e-12).any():
             return False
         for t in range(steps):
             sigma, error = state.sigma.reshape(steps, d, d)[t], state.theta.reshape(steps, d)[t] - thetas[t]
@@ -121,8 +121,8 @@ def finite_tally(per_step: bool, seed: int, **options: Any) -> Tally:
     learner = UCRLVTR(family=case.family, delta=FINITE_DELTA, kernel=kernel, **options)
 
     def covered(player: Player) -> bool:
-        promised = field(player.model, REWARD)
-        if not isinstance(learner.rewards, str) and (promised < mdp.truth.base_reward - 1e-12).any():
+        reward = field(player.model, REWARD)
+        if not isinstance(learner.rewards, str) and (reward < mdp.truth.base_reward - 1e-12).any():
             return False
         return all(player.state.inside[t, member] == 1 for t, member in enumerate(members))
 

@@ -15,12 +15,13 @@ import pytest
 from scipy.stats import binom
 
 from benchmarks import oracle
-from occamrl.learners.ucrl_vtr import ALIVE, UCRLVTR
+from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Learner
 from tests.cases import Player, Stack, mixture, stack
+from tests.states import losses_inside
 
 RUNS, EPISODES, LEVEL = 400, 40, 1e-3
 DELTA = 0.3  # of ellipsoids: large, so that the promise is a tight one
@@ -140,11 +141,7 @@ def near_truth() -> Stack:
 
 def truth_is_in(player: Player) -> bool:
     """Whether member 0 is in the confidence set."""
-    state: Any = player.state
-    at = np.flatnonzero(state.members[: state.counters[ALIVE]] == 0)
-    if at.size == 0:
-        return False
-    return bool(state.inside[0, at[0]]) if state.inside.size else bool(np.isfinite(state.loss[0, at[0]]))
+    return 0 in losses_inside(player.state)
 
 
 FINITE: dict[str, dict[str, Any]] = {

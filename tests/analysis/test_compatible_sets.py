@@ -17,7 +17,6 @@ from occamrl.analysis.supports import (
     Evidence,
     compatible_sets,
     fit_sets,
-    members_of,
     solve_sets,
     threshold,
 )
@@ -25,6 +24,10 @@ from occamrl.errors import InvalidInput
 from occamrl.protocols import Floats
 
 DELTA = 0.1
+
+
+def members_of(mask: int) -> tuple[int, ...]:
+    return tuple(j for j in range(mask.bit_length()) if mask >> j & 1)
 
 
 def rows(rng: np.random.Generator, n: int, d: int, theta: Floats) -> tuple[Floats, Floats]:

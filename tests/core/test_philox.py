@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, kstest
 
 from occamrl import seeding
-from occamrl._core.loop import draw
-from occamrl._core.rng import fill_uniforms, philox
-from tests.cases import environment_uniforms
+from occamrl._core import loop, rng
+from tests.cases import environment_uniforms, fill_uniforms, from_python
+
+philox, draw = from_python(rng.philox), from_python(loop.draw)
 
 # From the file kat_vectors of Random123 (Salmon, Moraes, Dror and Shaw): counter, key, result.
 KNOWN = [

@@ -1,0 +1,68 @@
+"""The preflight of a ladder: what it predicts for aggregations, blind classes and grids."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import occamrl as orl
+from occamrl.errors import ParameterError
+from occamrl.models.finite import CoverFamily
+from occamrl.models.linear import AggregationFamily
+from occamrl.protocols import Floats
+from tests.selectors.test_arl_gen_regression import RIVER, river_ladder
+
+
+def test_the_preflight_of_an_aggregation_ladder() -> None:
+    ladder = river_ladder(1, 3, 6)
+    report = orl.preflight(ladder, RIVER.mdp.known, episodes=3000)
+    assert report.classes == ["1 blocks", "3 blocks", "6 blocks"]
+    assert len(report.rejection) == 2
+    assert "3 blocks" in str(report)
+    assert report.selector().guard == (report.remedy == "guard")
+    # The rung is in fact left within a few times what was predicted for a typical truth.
+    phases = orl.run(orl.ARLGen(ladder=ladder), RIVER, episodes=3000, seed=1, progress=False).phases.to_pylist()
+    assert phases[-1]["since"] <= 30 * report.rejection[0]
+
+
+def test_a_class_that_sees_nothing_is_blind() -> None:
+    """Action 0 leads nowhere and pays a little; what action 1 does is not seen by a class that says it is worthless."""
+    moves = np.array([[[0, -1], [0, 1]], [[0, -1], [0, 1]]])
+    worthless = orl.FiniteFamily([[[[1.0, 0.0], [1.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]]]])
+    ladder: Any = orl.Ladder([worthless, AggregationFamily(partition=[0, 1], moves=moves)])
+    mdp = orl.FiniteMDP(
+        transition=[[[1.0, 0.0], [0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]]], reward=[[0.1, 0.0], [0.0, 1.0]], horizon=6
+    )
+    report = orl.preflight(ladder, mdp.known, episodes=500)
+    agent = report.selector()
+    assert report.blind
+    assert agent.guard
+    stuck = orl.run(orl.ARLGen(ladder=ladder), mdp, episodes=500, progress=False)
+    saved = orl.run(agent, mdp, episodes=500, progress=False)
+    assert stuck.phases["chosen"].to_pylist()[-1] == 1  # for ever: regret is linear
+    assert saved.phases["chosen"].to_pylist()[-1] == 2
+    assert saved.total_regret < 0.5 * stuck.total_regret
+
+
+def coin(p: Any) -> Floats:
+    return np.array([[[1.0 - p, p]], [[1.0, 0.0]]])
+
+
+def test_the_preflight_judges_the_grid() -> None:
+    known = orl.FiniteMDP(transition=coin(0.5), reward=[[0.0], [1.0]], horizon=10).known
+    for step, verdict in ((0.1, "too coarse"), (0.001, "fine enough")):
+        small = CoverFamily(lambda p: coin(p[0]), low=[0.0], high=[0.2], step=step)
+        large = CoverFamily(lambda p: coin(p[0]), low=[0.0], high=[0.4], step=step)
+        ladder = orl.Ladder([small, large])
+        assert ladder.reach[-1] == pytest.approx(step)  # half of 2 step
+        report = orl.preflight(ladder, known, episodes=5000, truths=3, members=3)
+        assert verdict in str(report)
+        # (1/2) log(2 n/delta) for noise, against step^2/2 on each of 9 rows an episode
+        assert report.grid_episodes == pytest.approx(math.log(2 * large.size / 0.05) / (9 * step**2))
+    with pytest.raises(ParameterError):
+        orl.preflight(ladder, known, episodes=0)
+    with pytest.raises(ParameterError):
+        orl.preflight("ladder", known, episodes=10)  # type: ignore[arg-type]  # wrong on purpose

@@ -1,0 +1,129 @@
+"""No compiled function reads or writes outside an array, under any combination of options.
+
+Machine code checks no index, so one that is out of bounds reads a neighbour's number or destroys it. Everything is
+played once more in a process in which Numba checks every index: the contract checks of everything registered, and a
+matrix of all options on tiny problems. Its code is cached apart from that of the other tests.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import occamrl as orl
+from occamrl import registry
+from occamrl._core import compile as compiling
+from occamrl._core.loop import draw_first_state
+from occamrl.checks import check_learner, check_selector
+from occamrl.errors import ParameterError
+from occamrl.learners.radii import ELLIPSOIDS, FINITE_SETS
+from occamrl.learners.ucrl_vtr import NestedUCRLVTR
+from occamrl.problems.mdp import BernoulliRewards
+from tests.cases import Player, mixture
+
+EPISODES = 12
+CASE = mixture(0, states=3, dimension=3, horizon=3, full_support=True, initial_state=[0.5, 0.0, 0.5])
+KERNELS = np.moveaxis(CASE.phi, -1, 0)
+NOISY = CASE.mdp.with_reward_noise(BernoulliRewards())
+ON_TRANSITIONS = orl.FiniteMDP(transition=CASE.transition, reward=CASE.phi[..., 0], horizon=3)
+TABULAR = orl.FeatureMap.tabular(states=3, actions=2)
+SPARSE = orl.FeatureMap([sp.csr_array(kernel.reshape(6, 3)) for kernel in KERNELS])
+LINEAR_REWARDS = orl.RewardsLinear(features=CASE.reward[..., None], norm_bound=1.0, per_step=True)
+REWARDS = {"known": "known", "per pair": orl.RewardsPerPair(), "linear": LINEAR_REWARDS}
+STEPS = {"rewards": list(REWARDS.values()), "kernel": ["stationary", "per_step"]}
+
+
+def cover(most: float) -> orl.CoverFamily:
+    """Return the mixtures of two kernels, up to a weight, on a grid."""
+    return orl.CoverFamily(lambda p: (1 - p[0]) * KERNELS[0] + p[0] * KERNELS[1], low=[0.0], high=[most], step=0.25)
+
+
+def every(kind: Any, **choices: list[Any]) -> Iterator[Any]:
+    """Yield ``kind`` with every combination of choices that it does not refuse."""
+    for values in itertools.product(*choices.values()):
+        try:
+            yield kind(**dict(zip(choices, values, strict=True)))
+        except ParameterError:
+            continue
+
+
+def agents() -> Iterator[Any]:
+    """Yield every agent of the matrix."""
+    common = {"weights": ["range", "none"], "replan": [0.0, 0.2], **STEPS}
+    for features in (CASE.features, SPARSE, TABULAR):
+        one: dict[str, list[Any]] = {"features": [features], "norm_bound": [2.0]}
+        yield from every(orl.UCRLVTRLin, **one, radius=list(ELLIPSOIDS), **common)
+        yield from every(orl.UCRLVTRLin, **one, record=[TABULAR], **STEPS)
+        yield from every(orl.Greedy, features=[features], **common)
+        if features is not TABULAR:
+            yield from every(orl.UCRLVTRLin, **one, active=[(0, 2), (1,)], **STEPS)
+            for kind in (orl.ARLLin, orl.ARLLinDim, orl.ARLLinNorm):
+                yield from every(kind, **one, **STEPS)
+    families = [orl.FiniteFamily(KERNELS), cover(1.0)]
+    yield from every(orl.UCRLVTR, family=families, radius=list(FINITE_SETS), **common)
+    yield from every(orl.UCRLVTR, family=families, record=[TABULAR], **STEPS)
+    finite: Any = orl.Ladder([orl.FiniteFamily(KERNELS[:1]), orl.FiniteFamily(KERNELS)])
+    yield from every(NestedUCRLVTR, ladder=[finite], test_growth=[0.0, 0.1], start_class=[1, 2], guard=[False, True])
+    linear = [orl.LinearFamily(features=CASE.features, norm_bound=2.0, coordinates=range(n)) for n in (1, 3)]
+    coarse, tabular = (
+        orl.AggregationFamily(partition=[0, 0, 1], actions=2),
+        orl.AggregationFamily.tabular(states=3, actions=2),
+    )
+    ladders = [
+        finite,
+        orl.Ladder([cover(0.5), cover(1.0)]),
+        orl.Ladder(linear),
+        orl.Ladder([coarse, tabular]),
+        orl.Ladder([orl.FiniteFamily(KERNELS[1:]), *linear[1:]]),
+        orl.Ladder([cover(1.0), tabular]),
+    ]
+    switches: dict[str, list[Any]] = {"safe": [False, True], "guard": [False, True]}
+    for scale in (1.0, 0.01):  # classes are left
+        yield from every(orl.ARLGen, ladder=ladders, scale=[scale], **switches, **STEPS)
+
+
+def play_everything() -> int:
+    """Play the matrix and the contract checks; return how many configurations there were."""
+    count = 0
+    for agent in agents():
+        mdp = (NOISY, ON_TRANSITIONS)[count % 2]
+        if hasattr(agent, "start"):
+            orl.run(agent, mdp, episodes=EPISODES, progress=False)
+        else:
+            Player(agent, mdp, seed=count).play(EPISODES)
+        count += 1
+    for kind in registry.learners().values():
+        for learner in kind.examples(NOISY):
+            check_learner(learner, NOISY, episodes=EPISODES)
+            count += 1
+    for kind in registry.selectors().values():
+        for selector in kind.examples(NOISY):
+            check_selector(selector, NOISY, episodes=EPISODES)
+            count += 1
+    return count
+
+
+def test_no_index_is_out_of_bounds() -> None:
+    cache = Path(compiling.cache_folder()).parent.with_suffix(".bounds")
+    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "OCCAMRL_CACHE_DIR": str(cache)}
+    answer = subprocess.run(
+        [sys.executable, "-m", "tests.test_bounds"], capture_output=True, text=True, env=environment
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    print(answer.stdout)
+    assert int(answer.stdout.split()[0]) > 700
+
+
+if __name__ == "__main__":
+    with pytest.raises(IndexError):  # every index is looked at
+        draw_first_state(np.ones((1, 1)), np.uint64(0), 0, np.zeros(0))
+    print(play_everything(), "configurations")
