@@ -339,7 +339,7 @@ def _misfit(entered: list[tuple[int, Cells]], least: float, reach: float, delta:
     for member, cells in entered:
         table = sums.setdefault(member, np.zeros((2, cells.most)))
         table[:, cells.key] += cells.visits, cells.total  # a key occurs once
-    count, total = np.concatenate(list(sums.values()), axis=1)
+    count, total = np.concatenate([np.zeros((2, 0)), *sums.values()], axis=1)  # there may be no rows
     return unexplained(count, total, least, level(reach, delta)) - off_grid(reach, float(count.sum()), delta)
 
 
