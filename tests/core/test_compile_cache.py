@@ -75,7 +75,7 @@ def test_however_a_source_is_imported_its_change_is_seen(package: Path, line: st
 
 def test_a_source_that_no_compiled_code_can_reach_leaves_it_as_it_is(package: Path) -> None:
     before = compiling.sources_hash(package)
-    for path in ("cli.py", "report/page.py", "selectors/arl_gen.py", "__init__.py"):
+    for path in ("cli.py", "report/page.py", "selectors/arl_lin.py", "__init__.py"):
         append(package / path, "# a comment\n")
     (package / "notes.txt").write_text("no source")
     assert compiling.sources_hash(package) == before
