@@ -140,7 +140,7 @@ def _members(small: FiniteFamily, large: LinearFamily | AggregationFamily, rungs
     same = isinstance(large, LinearFamily) and small.features.fingerprint == large.features.fingerprint
     columns = []
     for member in range(small.size):
-        theta = small.theta[:, member]
+        theta: Any = small.theta[:, member]
         if not (same and _holds(large, theta)):
             theta = large.member_of(small.kernel(member))
         if theta is None:
