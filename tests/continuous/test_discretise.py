@@ -49,7 +49,7 @@ def driven(nodes: int = 9) -> Driven:
 
 
 def finely() -> Driven:
-    return Driven(step=rotate, rule=lambda n: quantile_rule(lambda u: SIGMA * norm.ppf(u), n), nodes=1_000)
+    return Driven(step=rotate, rule=lambda n: quantile_rule(lambda u: SIGMA * norm.ppf(u), n), nodes=4_000)
 
 
 def exact(x: Floats, first: int = 0) -> Floats:

@@ -359,7 +359,7 @@ def replay_linear(
         rewards="known",
         kernel="stationary",
     )
-    memory = test.start(known)
+    memory = test.begin(known)
     rejected: list[int | None] = [None] * ladder.classes
     losses, allowed, outside = np.zeros(ladder.classes), np.full(ladder.classes, math.inf), False
     for first, last in stretches(rows.start.size, growth):

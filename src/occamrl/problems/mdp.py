@@ -215,6 +215,10 @@ class ReadTable(NamedTuple):
     listing: Listing
 
 
+def _is_sparse(value: object) -> bool:
+    return bool(sp.issparse(value))  # a plain bool: its type guard knows no shapes
+
+
 def _entries(field: str, matrix: Any, states: int, *, keep_zeros: bool) -> tuple[Ints, Floats]:
     """Return the cells and values of a sparse matrix (S*A, S), duplicates added up."""
     csr = matrix.tocsr(copy=True)
@@ -236,10 +240,14 @@ def _spread(cell: Ints, value: Floats, cells: Ints) -> Floats:
 
 def _matrices(transition: Any, horizon: int) -> list[Any]:
     """Return P[s, a, s'], P[h, s, a, s'], a sparse matrix (S*A, S) or a sequence of H of these as sparse matrices."""
+<<<<<<< HEAD
     matrices: list[Any]
     if sp.issparse(transition):
+=======
+    if _is_sparse(transition):
+>>>>>>> c2
         matrices = [transition]
-    elif isinstance(transition, Sequence) and any(sp.issparse(matrix) for matrix in transition):
+    elif isinstance(transition, Sequence) and any(_is_sparse(matrix) for matrix in transition):
         matrices = list(transition)
     else:
         dense = as_floats("transition", transition)
@@ -255,7 +263,7 @@ def _matrices(transition: Any, horizon: int) -> list[Any]:
         raise ShapeError("transition", got=f"{len(matrices)} sparse matrices", expected=f"one, or H = {horizon}")
     shape = matrices[0].shape
     for matrix in matrices:
-        if not sp.issparse(matrix):
+        if not _is_sparse(matrix):
             raise ShapeError("transition", got=f"a {type(matrix).__name__} among them", expected="sparse matrices only")
         if matrix.shape != shape:
             raise ShapeError("transition", got=f"shapes {shape} and {matrix.shape}", expected="one shape")
@@ -275,7 +283,7 @@ def read_arrays(transition: Any, reward: Any, horizon: int) -> tuple[ReadTable, 
     actions, of_pair = pairs // states, False
     entries = [_entries("transition", matrix, states, keep_zeros=False) for matrix in matrices]
     cells = np.unique(np.concatenate([cell for cell, _ in entries]))
-    if sp.issparse(reward):
+    if _is_sparse(reward):
         if tuple(reward.shape) != (pairs, states):
             expected = f"(S*A, S) = {(pairs, states)}"
             raise ShapeError("reward", got=f"a sparse matrix of shape {tuple(reward.shape)}", expected=expected)

@@ -162,15 +162,15 @@ class ARLGen(Selector):
 
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data."""
-        return self._evidence.start(known)
+        return self._evidence.begin(known)
 
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Test the classes, and play the smallest that is accepted."""
-        return self._evidence.next_phase(known, memory)
+        return self._evidence.next(known, memory)
 
     def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
         """Keep what the phase taught."""
-        self._evidence.finish_phase(known, memory, phase, outcome)
+        self._evidence.finish(known, memory, phase, outcome)
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Selector]:
@@ -189,11 +189,11 @@ class MemberEvidence:
     def __init__(self, learner: NestedUCRLVTR) -> None:
         self.learner, self.ladder = learner, learner.ladder
 
-    def start(self, known: Known) -> dict[str, Any]:
+    def begin(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data."""
         return {"epoch": 1, "state": self.learner.begin(known)}
 
-    def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
+    def next(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Go on, for twice as many episodes as before."""
         i, state = memory["epoch"], memory.pop("state")
         model = self.learner.model(known)
@@ -201,7 +201,7 @@ class MemberEvidence:
         chosen = facts["chosen"]
         return Phase(self.learner, state, 2**i, epoch=i, label=f"F_{chosen}", facts=facts)
 
-    def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
+    def finish(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
         """Keep the learner's state, the rows that wait entered."""
         memory["epoch"] += 1
         memory["state"] = outcome.state
@@ -342,7 +342,7 @@ class RegressionEvidence:
             return UCRLVTR(family=rung, **common)
         return UCRLVTRLin(features=rung.own_features, norm_bound=rung.norm_bound, regularization=_LAMBDA, **common)
 
-    def start(self, known: Known) -> dict[str, Any]:
+    def begin(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data: the rows of all phases in the largest class, step after step."""
         features, steps = self.ladder.features, self._full.steps(known)
         rows = {
@@ -354,7 +354,7 @@ class RegressionEvidence:
         }
         return {"epoch": 1, "episodes": 0, "chosen": 0, "since": 1, "audits": 0, "audit": False, **rows}
 
-    def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
+    def next(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Test the classes on all rows so far, and play the smallest that is accepted."""
         tau, classes = memory["episodes"], self.ladder.classes
         chosen, facts = self._test(known, memory)
@@ -372,7 +372,7 @@ class RegressionEvidence:
         state = self._state(known, memory, m, learner)
         return Phase(learner, state, episodes, epoch=memory["epoch"], label=label, facts=found)
 
-    def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
+    def finish(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
         """Keep the rows of the phase; an audit belongs to the epoch that follows."""
         state, learner = outcome.state, phase.learner
         model = learner.model(known)
