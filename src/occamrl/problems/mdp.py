@@ -240,12 +240,7 @@ def _spread(cell: Ints, value: Floats, cells: Ints) -> Floats:
 
 def _matrices(transition: Any, horizon: int) -> list[Any]:
     """Return P[s, a, s'], P[h, s, a, s'], a sparse matrix (S*A, S) or a sequence of H of these as sparse matrices."""
-<<<<<<< HEAD
-    matrices: list[Any]
-    if sp.issparse(transition):
-=======
     if _is_sparse(transition):
->>>>>>> c2
         matrices = [transition]
     elif isinstance(transition, Sequence) and any(_is_sparse(matrix) for matrix in transition):
         matrices = list(transition)
