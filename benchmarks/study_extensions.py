@@ -18,11 +18,12 @@ import numpy as np
 from scipy.stats import bootstrap
 
 import occamrl as orl
+from occamrl.problems.mdp import BernoulliRewards, BetaRewards
 from occamrl.problems.mixtures import SparseMixture
 from occamrl.protocols import Agent, Floats
 
 SEEDS = 10
-BERNOULLI = orl.BernoulliRewards()  # whoever knows the means has the same regret with and without it
+BERNOULLI = BernoulliRewards()  # whoever knows the means has the same regret with and without it
 
 
 def regrets(agent: Agent, mdp: orl.FiniteMDP, episodes: int) -> Floats:
@@ -75,7 +76,7 @@ def rewards(noise: str = "Bernoulli", kind: Any = BERNOULLI) -> None:
 
 def noise() -> None:
     """Measure the same with less noise, and with none."""
-    rewards("Beta, concentration 50", orl.BetaRewards(concentration=50.0))
+    rewards("Beta, concentration 50", BetaRewards(concentration=50.0))
     rewards("none", None)
 
 

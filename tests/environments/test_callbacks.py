@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import occamrl as orl
+from occamrl.running.callbacks import Callback, MLflow, TensorBoard, WeightsAndBiases
 from tests.environments.misbehaving import MDP, Plant, learner
 
 
@@ -20,7 +21,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> None
     monkeypatch.setitem(sys.modules, name, module)
 
 
-def played(callback: orl.Callback) -> orl.Result:
+def played(callback: Callback) -> orl.Result:
     return orl.learn(learner(), Plant(), episodes=20, known=MDP.known, callbacks=callback)
 
 
@@ -46,7 +47,7 @@ def test_tensorboard_gets_scalars(monkeypatch: pytest.MonkeyPatch) -> None:
             closed.append(True)
 
     stand_in(monkeypatch, "tensorboardX", SummaryWriter=SummaryWriter)
-    result = played(orl.TensorBoard("here", every=8))
+    result = played(TensorBoard("here", every=8))
     assert [step for tag, _, step in written if tag == "occamrl/steps"] == [8, 16]
     assert [value for tag, value, _ in written if tag == "occamrl/realised_return"] == pytest.approx(
         averages(result, 8)
@@ -56,7 +57,7 @@ def test_tensorboard_gets_scalars(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tensorboard_itself_writes_an_event_file(tmp_path: Path) -> None:
     pytest.importorskip("tensorboardX", reason="tensorboardX is an extra")
-    played(orl.TensorBoard(tmp_path, every=5))
+    played(TensorBoard(tmp_path, every=5))
     files = list(tmp_path.glob("events*"))
     assert len(files) == 1
     assert b"occamrl/realised_return" in files[0].read_bytes()
@@ -74,7 +75,7 @@ def test_mlflow_gets_metrics_and_only_its_own_run_is_ended(active: Any, monkeypa
         log_metrics=lambda metrics, step: calls.append(("metrics", (step, metrics))),
         end_run=lambda: calls.append(("end", None)),
     )
-    result = played(orl.MLflow(every=10, run_name="x") if active is None else orl.MLflow(every=10))
+    result = played(MLflow(every=10, run_name="x") if active is None else MLflow(every=10))
     kinds = [kind for kind, _ in calls]
     assert kinds == (["start"] * (active is None)) + ["params", "metrics", "metrics"] + ["end"] * (active is None)
     metrics = [value for kind, value in calls if kind == "metrics"]
@@ -97,7 +98,7 @@ def test_weights_and_biases_is_offline_by_default(monkeypatch: pytest.MonkeyPatc
         return run
 
     stand_in(monkeypatch, "wandb", init=init)
-    result = played(orl.WeightsAndBiases(every=10, project="p"))
+    result = played(WeightsAndBiases(every=10, project="p"))
     assert about["mode"] == "offline"
     assert about["project"] == "p"
     assert about["agent"] == "UCRLVTR"
@@ -116,7 +117,7 @@ def test_regret_and_the_class_chosen_are_logged_where_they_are_known(monkeypatch
     stand_in(monkeypatch, "wandb", init=lambda **_: run)
     from occamrl.envs.registered import ProblemEnv
 
-    orl.learn(orl.ARLGen(ladder=ladder), ProblemEnv(MDP), episodes=10, callbacks=orl.WeightsAndBiases())
+    orl.learn(orl.ARLGen(ladder=ladder), ProblemEnv(MDP), episodes=10, callbacks=WeightsAndBiases())
     assert logged[0]["chosen"] == 1.0
     assert logged[0]["cumulative_regret"] == pytest.approx(0.0, abs=1e-9)
 

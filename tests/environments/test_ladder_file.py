@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import occamrl as orl
-from occamrl.envs.ladder_file import LadderSpecError, shipped_ladders
+from occamrl.envs.ladder_file import LadderSpec, LadderSpecError, shipped_ladders
 from occamrl.problems.tables import table_of
 from tests.environments.misbehaving import CASE, MDP
 
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read(folder: Path, text: str, **options: Any) -> orl.LadderSpec:
+def read(folder: Path, text: str, **options: Any) -> LadderSpec:
     path = folder / "ladder.toml"
     path.write_text(text)
     return orl.read_ladder(path, **options)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import occamrl as orl
+from occamrl.envs.wrapper import FiniteEnvironment
 from occamrl.errors import CheckpointError, HorizonError, Interrupted, ParameterError, ShapeError
 from occamrl.running.callbacks import Callback, EpisodeReport
 from tests.environments.misbehaving import CASE, MDP, Plant, Scripted, learner
@@ -23,9 +24,9 @@ def bits(walk: Any) -> dict[str, bytes]:
     return state_bits(walk.to_tree())
 
 
-def frozen_lake(**options: Any) -> orl.FiniteEnvironment:
+def frozen_lake(**options: Any) -> FiniteEnvironment:
     known = orl.make_problem("frozen-lake", horizon=12).mdp.known
-    return orl.FiniteEnvironment(gym.make("FrozenLake-v1", **options), known=known)
+    return FiniteEnvironment(gym.make("FrozenLake-v1", **options), known=known)
 
 
 LADDER = orl.Ladder.of_problem(orl.make_problem("frozen-lake"))
@@ -142,7 +143,7 @@ SCRIPT = """
 import sys, gymnasium as gym, numpy as np, occamrl as orl
 agent = orl.Agent.load(sys.argv[1])
 known = orl.make_problem("frozen-lake", horizon=12).mdp.known
-agent.set_env(orl.FiniteEnvironment(gym.make("FrozenLake-v1"), known=known))
+agent.set_env(FiniteEnvironment(gym.make("FrozenLake-v1"), known=known))
 agent.learn(37)
 agent.save(sys.argv[2])
 """
@@ -239,11 +240,11 @@ def test_a_second_ctrl_c_does_not_wait_for_the_environment() -> None:
 
 def test_the_horizon_is_stated_somewhere_and_within_the_time_limit() -> None:
     with pytest.raises(HorizonError, match="no time limit"):
-        orl.FiniteEnvironment(gym.make("CliffWalking-v1"))
+        FiniteEnvironment(gym.make("CliffWalking-v1"))
     with pytest.raises(HorizonError, match="max_episode_steps=101"):
-        orl.FiniteEnvironment(gym.make("FrozenLake-v1"), horizon=101)
-    assert orl.FiniteEnvironment(gym.make("FrozenLake-v1")).known.horizon == 100
+        FiniteEnvironment(gym.make("FrozenLake-v1"), horizon=101)
+    assert FiniteEnvironment(gym.make("FrozenLake-v1")).known.horizon == 100
     with pytest.raises(HorizonError, match="that of `known`"):
-        orl.FiniteEnvironment(Plant(), known=MDP.known, horizon=3)
+        FiniteEnvironment(Plant(), known=MDP.known, horizon=3)
     with pytest.raises(ShapeError, match="known"):
-        orl.FiniteEnvironment(gym.make("FrozenLake-v1"), known=MDP.known)
+        FiniteEnvironment(gym.make("FrozenLake-v1"), known=MDP.known)

@@ -49,7 +49,7 @@ def test_a_fault_in_the_middle_of_an_episode(
     assert result.steps == 3 * MDP.horizon + seen
     # What was learned is what a plant without fault would have taught in these steps, and no more.
     before = orl.learn(learner(), Plant(), episodes=3, **options)
-    rows = [int(np.sum(each.state.table.visits) + np.sum(each.state.visits)) for each in (before, result)]
+    rows = [int(np.sum(each.state.table_visits) + np.sum(each.state.visits)) for each in (before, result)]
     assert rows[1] - rows[0] == seen
     assert np.isfinite(result.state.loss).all()
     # It was saved, and goes on from either.

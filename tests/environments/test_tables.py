@@ -10,6 +10,7 @@ import pytest
 
 import occamrl as orl
 from occamrl.envs.ladder_file import known_of_several
+from occamrl.envs.wrapper import FiniteEnvironment
 from occamrl.errors import TableError
 from occamrl.problems.tables import table_of
 
@@ -80,10 +81,10 @@ def test_terminal_states_that_go_on_get_an_end_whose_zero_is_in_the_map(name: st
 
 
 def test_the_end_of_an_episode_in_the_environment_is_the_added_state() -> None:
-    environment = orl.FiniteEnvironment(gym.make("CliffWalking-v1"), horizon=20)
+    environment = FiniteEnvironment(gym.make("CliffWalking-v1"), horizon=20)
     environment.reset(0)
     assert environment.translate(35, 2, 47, -1.0, True)[:2] == (48, 0.0)  # down, into the goal
-    lake = orl.FiniteEnvironment(gym.make("FrozenLake-v1"), horizon=20)
+    lake = FiniteEnvironment(gym.make("FrozenLake-v1"), horizon=20)
     assert lake.translate(14, 2, 15, 1.0, True) == (15, 1.0, 1.0)  # the goal is an end already
 
 
@@ -112,7 +113,7 @@ def test_a_passenger_who_changes_his_mind_is_not_in_the_table() -> None:
     with pytest.raises(TableError, match="fickle_passenger"):
         table_of(env, horizon=30)
     known = table_of(gym.make("Taxi-v4"), horizon=30).mdp.known
-    environment = orl.FiniteEnvironment(env, known=known, reward_range=(-10, 20))
+    environment = FiniteEnvironment(env, known=known, reward_range=(-10, 20))
     assert environment.mdp is None
     assert "fickle" in environment.why_not
 
@@ -135,7 +136,7 @@ def test_a_wrapper_that_changes_rewards_makes_the_table_untrue() -> None:
 def test_what_contradicts_the_table_is_found_while_learning() -> None:
     env = gym.make("FrozenLake-v1", is_slippery=False)
     inner: Any = env.unwrapped
-    environment = orl.FiniteEnvironment(env, horizon=10, known=orl.make_problem("frozen-lake", horizon=10).mdp.known)
+    environment = FiniteEnvironment(env, horizon=10, known=orl.make_problem("frozen-lake", horizon=10).mdp.known)
     inner.P[0] = {a: [(1.0, 1, 0, False)] for a in range(4)}  # the lake is changed behind our back
     with pytest.raises(TableError, match=r"state 1 with reward 0 after \(0, ") as caught:
         orl.learn(orl.UniformRandom(), environment, episodes=50)

@@ -14,7 +14,9 @@ import occamrl as orl
 from occamrl import seeding
 from occamrl._core.rng import draw_reward
 from occamrl.envs.registered import ProblemEnv
+from occamrl.envs.wrapper import FiniteEnvironment
 from occamrl.errors import EnvironmentReward, ParameterError, TableError
+from occamrl.problems.mdp import BernoulliRewards, BetaRewards
 from occamrl.protocols import Agent, Known
 from tests.cases import environment_uniforms, mixture
 from tests.states import bits
@@ -29,7 +31,7 @@ EPISODES, SEED = 120, 3
 def problem(per_step: bool = False, noise: Any = None) -> orl.FiniteMDP:
     """Return a problem with random rewards; with one kernel per step if so."""
     transition = np.stack([CASE.phi @ theta for theta in THETAS]) if per_step else CASE.transition
-    chosen = orl.BernoulliRewards() if noise is None else noise
+    chosen = BernoulliRewards() if noise is None else noise
     return orl.FiniteMDP(transition=transition, reward=CASE.reward, horizon=4, reward_noise=chosen)
 
 
@@ -214,7 +216,7 @@ def test_an_episode_that_ends_earns_nothing_more() -> None:
         orl.learn(linear(), Ending(problem()), episodes=9, replay=False, known=Known.of_sizes(**SIZES))
     sizes = Known.of_sizes(states=5, actions=2, horizon=4)
     with pytest.raises(ParameterError, match=r"reward_range: got \(1.0, 2.0\), expected 0 in it"):
-        orl.FiniteEnvironment(Ending(problem()), known=sizes, reward_range=(1.0, 2.0))
+        FiniteEnvironment(Ending(problem()), known=sizes, reward_range=(1.0, 2.0))
 
 
 def test_who_counts_on_known_rewards_is_refused_where_there_are_none() -> None:
@@ -224,7 +226,7 @@ def test_who_counts_on_known_rewards_is_refused_where_there_are_none() -> None:
         orl.learn(linear(), Casino(problem()), episodes=1, horizon=4)
 
 
-@pytest.mark.parametrize("noise", [orl.BernoulliRewards(), orl.BetaRewards(concentration=5.0)])
+@pytest.mark.parametrize("noise", [BernoulliRewards(), BetaRewards(concentration=5.0)])
 def test_a_problem_with_noise_is_an_environment_with_noise(noise: Any) -> None:
     """The mean of n rewards of one (s, a) is within 5 standard errors of the stated one (fails once in 10^6)."""
     env = ProblemEnv(problem(noise=noise))
@@ -249,7 +251,7 @@ def test_exact_regret_is_that_of_the_means() -> None:
 def test_noise_around_one_of_two_means_is_for_those_who_estimate() -> None:
     """Two outcomes lead to the same state with other rewards: a random reward does not tell which it was."""
     table = [[[(0.5, 1, 0.2), (0.5, 1, 0.8)]], [[(1.0, 1, 0.0)]]]
-    mdp = orl.FiniteMDP(outcomes=table, horizon=2, reward_noise=orl.BernoulliRewards())
+    mdp = orl.FiniteMDP(outcomes=table, horizon=2, reward_noise=BernoulliRewards())
     features = orl.FeatureMap(np.eye(2)[1].reshape(1, 1, 2, 1).repeat(2, axis=0))
     agent = orl.UCRLVTRLin(features=features, norm_bound=2.0, rewards=orl.RewardsPerPair())
     with pytest.raises(TableError, match=r"means \[0.2, 0.8\] of \(0, 0, 1\)"):
