@@ -21,7 +21,7 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OCCAMRL_CACHE_DIR="$${OCCAM
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint format bounds bench clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ lint: $(DEV)  ## Check style, types and layers only
 format: $(DEV)  ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+bounds: $(DEV)  ## Play every combination of options with every index checked (minutes)
+	@$(TEST_ENV) NUMBA_BOUNDSCHECK=1 OCCAMRL_CACHE_DIR=$(CURDIR)/.cache/bounds $(PY) -m tests.test_bounds --whole
 
 bench: $(CORE)  ## Measure speed against plain NumPy, how cost grows, and what a first call compiles
 	@PYTHONPATH=. $(PY) benchmarks/bench.py $(ARGS)
