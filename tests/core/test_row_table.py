@@ -10,12 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from occamrl._core.arena import field
-from occamrl.learners.ucrl_vtr import TABLE_SLOT, UCRLVTR, USED, add_key
+from occamrl._core.rows import COUNTERS
+from occamrl.learners.ucrl_vtr import TABLE_KEY, TABLE_SLOT, TABLE_SUM, TABLE_VISITS, UCRLVTR, USED, add_key
 from tests.cases import from_python, stack
 
 CASE = stack(0)
 LEARNER = UCRLVTR(family=CASE.family)
-add_rows = from_python(add_key)
+add_key_now = from_python(add_key)
+
+
+def add_rows(state: Any, key: int, count: int, total: float) -> None:
+    """Count rows under a key."""
+    table = (COUNTERS, TABLE_SLOT, TABLE_KEY, TABLE_VISITS, TABLE_SUM)
+    add_key_now(*(field(state, number) for number in table), key, count, total)
+
+
 Rows = list[tuple[int, int, float]]
 rows = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9), st.floats(-5, 5)), max_size=60)
 

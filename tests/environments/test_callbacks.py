@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import occamrl as orl
+from occamrl.running import callbacks
 from occamrl.running.callbacks import Callback, MLflow, TensorBoard, WeightsAndBiases
 from tests.environments.misbehaving import MDP, Plant, learner
 
@@ -127,4 +128,4 @@ def test_a_missing_extra_is_named(name: str, monkeypatch: pytest.MonkeyPatch) ->
     for module in ("tensorboardX", "mlflow", "wandb"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(orl.OccamRLError, match=r"pip install 'occamrl\["):
-        getattr(orl, name)(*["folder"][: name == "TensorBoard"])
+        getattr(callbacks, name)(*["folder"][: name == "TensorBoard"])

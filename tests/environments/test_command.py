@@ -110,7 +110,7 @@ def test_unknown_rewards_and_one_kernel_per_step(tmp_path: Path) -> None:
     assert code == 0
     assert told["rung"] == "more"
     assert told["regret"] > 0.0  # exact: the environment shows its truth
-    assert told["outside"] is None
+    assert told["outside"] is False
     kept = Agent.load(tmp_path / "a.npz").algorithm
     assert (vars(kept)["kernel"], vars(kept)["rewards"].bound) == ("per_step", "bernstein")
     for change, message in (

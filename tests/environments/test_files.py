@@ -42,7 +42,7 @@ def every_algorithm() -> list[Agent]:
     portable += [other for each in portable for other in extensions(each)]
     psi = orl.RewardsLinear(features=np.ones((4, 2, 1)), norm_bound=1.0, per_step=True)
     portable.append(orl.UCRLVTRLin(features=linear, norm_bound=1.0, rewards=psi, kernel="per_step"))
-    return [*portable, orl.ARLGen(ladder=orl.LinearLadder(rungs)), orl.UCRLVTR(family=family), *aggregating()]
+    return [*portable, orl.ARLGen(ladder=orl.Ladder(rungs)), orl.UCRLVTR(family=family), *aggregating()]
 
 
 def aggregating() -> list[Agent]:
@@ -50,7 +50,7 @@ def aggregating() -> list[Agent]:
     s, a = MDP.states, MDP.actions
     whole = AggregationFamily(partition=np.arange(s) // 2, actions=a)
     alike = [np.broadcast_to(row, (s, a, s)) for row in np.random.default_rng(0).dirichlet(np.ones(s), size=2)]
-    ladder = orl.LinearLadder([orl.FiniteFamily(alike), whole, AggregationFamily.tabular(states=s, actions=a)])
+    ladder = orl.Ladder([orl.FiniteFamily(alike), whole, AggregationFamily.tabular(states=s, actions=a)])
     return [orl.ARLGen(ladder=ladder), orl.UCRLVTRLin(features=whole.features, norm_bound=whole.norm_bound)]
 
 

@@ -12,7 +12,9 @@ from gymnasium import spaces
 
 import occamrl as orl
 from occamrl import seeding
+from occamrl._core.arena import field
 from occamrl._core.rng import draw_reward
+from occamrl._core.rows import HEARD, HEARD_TOTAL
 from occamrl.envs.registered import ProblemEnv
 from occamrl.envs.wrapper import FiniteEnvironment
 from occamrl.errors import EnvironmentReward, ParameterError, TableError
@@ -161,7 +163,7 @@ def test_a_reward_out_of_range_on_the_hundredth_episode(name: str, bad: float, t
     assert result.total_episodes == 100
     assert result.cut_short == cut.cut_short == (100,)
     assert bits(result.state) == bits(cut.state)
-    assert result.state.rewards.visits.sum() == 99 * 4 + 1
+    assert field(result.state, HEARD).sum() == 99 * 4 + 1
     assert bits(orl.Agent.load(path).result.walk.to_tree()) == bits(result.walk.to_tree())  # type: ignore[union-attr]  # there is one
     rest, again = Casino(mdp), Casino(mdp)
     rest.episode = again.episode = 99
@@ -169,7 +171,7 @@ def test_a_reward_out_of_range_on_the_hundredth_episode(name: str, bad: float, t
     loaded = orl.learn(agent, again, episodes=EPISODES, checkpoint=path, known=known, replay=False)
     assert on.total_episodes == loaded.total_episodes == EPISODES
     assert bits(on.state) == bits(loaded.state)
-    assert on.state.rewards.visits.sum() == 119 * 4 + 1
+    assert field(on.state, HEARD).sum() == 119 * 4 + 1
 
 
 @pytest.mark.parametrize("name", ["linear in features", "both options", "ladder, both options"])
@@ -205,11 +207,11 @@ def test_an_episode_that_ends_earns_nothing_more() -> None:
     env = Ending(problem(), low=-4.0, high=12.0)
     options: Any = {"episodes": 60, "replay": False, "reward_range": (-4.0, 12.0)}
     result = orl.learn(agent, env, known=Known.of_sizes(states=5, actions=2, horizon=4), **options)
-    rewards = result.state.rewards
+    visits, total = field(result.state, HEARD), field(result.state, HEARD_TOTAL)
     assert result.steps < 240
-    assert rewards.visits.sum() == 240
-    assert rewards.visits[0, 8:].sum() == 240 - result.steps
-    np.testing.assert_array_equal(rewards.total[0, 8:], 0.25 * rewards.visits[0, 8:])  # 0 is a quarter of [-4, 12]
+    assert visits.sum() == 240
+    assert visits[0, 8:].sum() == 240 - result.steps
+    np.testing.assert_array_equal(total[0, 8:], 0.25 * visits[0, 8:])  # 0 is a quarter of [-4, 12]
     with pytest.raises(
         TableError, match=r"ended in state 3, and no rewards are known, expected `known` with one state"
     ):
