@@ -31,3 +31,8 @@ def test_seed(request: pytest.FixtureRequest) -> int:
     """Return the root seed of a statistical test: 0, or each of 0 ... OCCAMRL_TEST_SEEDS - 1."""
     seed: int = request.param
     return seed
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest: what is begun last decides when the last process ends."""
+    items.sort(key=lambda item: "test_bounds" not in item.nodeid)
