@@ -35,4 +35,4 @@ def test_seed(request: pytest.FixtureRequest) -> int:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest: what is begun last decides when the last process ends."""
-    items.sort(key=lambda item: "test_bounds" not in item.nodeid)
+    items.sort(key=lambda item: "test_bounds.py" not in item.nodeid)
