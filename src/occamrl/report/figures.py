@@ -52,6 +52,7 @@ def compare(panels: Mapping[str, Mapping[str, Sequence[Result]]], *, logarithmic
         if logarithmic:
             axes.set_xscale("log")
             axes.set_yscale("symlog", linthresh=1.0)
+            axes.set_ylim(bottom=0.0)
         axes.legend(frameon=False, fontsize="small")
     return figure
 
