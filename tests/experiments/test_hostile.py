@@ -56,7 +56,7 @@ def rewrite(path: Path, **changes: object) -> None:
 
 
 def manifest(folder: Folder) -> Path:
-    return folder.cell(folder.experiment()["cells"][0]) / "manifest.json"
+    return folder.cell(folder.experiment().cells[0]) / "manifest.json"
 
 
 def replace(path: Path, name: str, content: bytes) -> None:
@@ -72,7 +72,7 @@ def replace_columns(path: Path, name: str, change: Callable[[dict[str, list[Any]
 
 
 def without(content: dict[str, Any], **changes: object) -> dict[str, Any]:
-    return {"cells": [Cell.of(content).id], "contents": [{**content, **changes}]}
+    return {"cells": [Cell.model_validate(content).id], "contents": [{**content, **changes}]}
 
 
 EXPERIMENTS: dict[str, Callable[[list[str], list[dict[str, Any]]], dict[str, object]]] = {
@@ -91,15 +91,15 @@ EXPERIMENTS: dict[str, Callable[[list[str], list[dict[str, Any]]], dict[str, obj
     },
     "another format": lambda ids, contents: {"format": "\x1b[2J"},
     "two thinnings": lambda ids, contents: {
-        "cells": [*ids, Cell.of({**contents[0], "thinning": 7}).id],
-        "contents": [*contents, Cell.of({**contents[0], "thinning": 7}).content],
+        "cells": [*ids, Cell.model_validate({**contents[0], "thinning": 7}).id],
+        "contents": [*contents, Cell.model_validate({**contents[0], "thinning": 7}).content],
     },
 }
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiments_that_are_none(folder: Folder, name: str) -> None:
-    document = folder.experiment()
+    document = json.loads(folder.experiment_file.read_text())
     rewrite(folder.experiment_file, **EXPERIMENTS[name](document["cells"], document["contents"]))
     for read in (load, status, verify):
         with pytest.raises(RecordError, match=r"experiment\.json"):
@@ -165,7 +165,7 @@ def test_rows_that_do_not_add_up(folder: Folder, name: str, column: str, value: 
 
 
 def test_tables_that_are_not_of_their_cell(folder: Folder) -> None:
-    path, other = (folder.cell(cell) / "manifest.json" for cell in folder.experiment()["cells"][:2])
+    path, other = (folder.cell(cell) / "manifest.json" for cell in folder.experiment().cells[:2])
     before, schema = path.read_bytes(), SCHEMAS["curve.parquet"]
     curve = pq.read_table(path.with_name("curve.parquet")).to_pydict()
     texts = {"cell": path.parent.name, "problem": "p", "agent": "a"}

@@ -261,7 +261,7 @@ def test_exit_codes_and_messages(tmp_path: Path) -> None:
 
 def test_status_tells_a_dead_process_from_one_at_work(tmp_path: Path) -> None:
     folder = play(Experiment.from_toml(write(tmp_path)), tmp_path / "out")
-    cell = folder.cell(folder.experiment()["cells"][0])
+    cell = folder.cell(folder.experiment().cells[0])
     (cell / "manifest.json").unlink()
     news = {"episodes": 1, "total": 2, "regret": 0.0, "rate": 1.0, "time": time.time(), "host": socket.gethostname()}
     note = {"host": socket.gethostname(), "since": 0.0}
@@ -287,7 +287,7 @@ def test_a_damaged_copy_of_the_spec_is_renewed(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_cell_that_may_not_be_read(tmp_path: Path) -> None:
     folder = play(Experiment.from_toml(write(tmp_path)), tmp_path / "out")
-    cell = folder.cell(folder.experiment()["cells"][0])
+    cell = folder.cell(folder.experiment().cells[0])
     cell.chmod(0)
     with pytest.raises(RecordError, match="Permission denied"):
         load(folder.path)

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from occamrl.errors import UnknownName
 from occamrl.report import page
-from occamrl.report.data import Memory, build
+from occamrl.report.data import build
 from tests.report.hostile import MARKUP, hostile
 from tests.report.synthetic import KINDS, records
 
@@ -77,23 +76,13 @@ def test_a_page_without_a_finished_cell_can_be_written() -> None:
     assert len(page.render(model)) < len(page.render(build(made)))
 
 
-def test_the_baseline_is_the_given_one_the_specs_or_the_first() -> None:
+def test_the_baseline_is_the_specs_or_the_first() -> None:
     made = records(problems=["p"], seeds=1)
     assert build(made)["baseline"] == 0
     made.spec["baseline"] = "Optimal"
     assert build(made)["baseline"] == 5
-    assert build(made, baseline="ARL-GEN")["baseline"] == 1
-    with pytest.raises(UnknownName, match="ARL-GEN"):
-        build(made, baseline="ARL-GN")
-
-
-def test_what_is_remembered_is_what_would_be_computed() -> None:
-    memory: Memory = {}
-    few, many = records(seeds=3), records(seeds=5)
-    assert build(few, memory=memory) == build(few)
-    assert build(many, memory=memory) == build(many)
-    assert build(many, memory=memory) == build(many)
-    assert build(few, "Optimal", memory) == build(few, "Optimal")
+    made.spec["baseline"] = "another experiment's"
+    assert build(made)["baseline"] == 0
 
 
 def test_a_thousand_cells_make_a_page_of_about_a_megabyte() -> None:

@@ -23,7 +23,7 @@ from typing import Any
 from occamrl.errors import OccamRLError, ParameterError
 from occamrl.experiments.records import SCHEMAS, Records, Status, load, status
 from occamrl.report import page
-from occamrl.report.data import Memory, build, standing
+from occamrl.report.data import build, standing
 
 REFRESH = 2.0  # seconds between two looks of the page
 
@@ -42,7 +42,6 @@ class Source:
     ) -> None:
         self._folder = folder
         self._load, self._status = load, status
-        self._memory: Memory = {}
         self._lock = threading.Lock()
         self._seen: list[str] | None = None  # cells
         self._not_before = -math.inf
@@ -69,7 +68,7 @@ class Source:
             if seen == self._seen and not now.damaged:
                 self._model = {**self._model, "status": standing(now), "trouble": None}
             else:
-                self._model = build(self._load(self._folder), memory=self._memory)
+                self._model = build(self._load(self._folder))
                 self._seen = seen
         except (OccamRLError, OSError, ValueError, TypeError, LookupError, ArithmeticError) as error:
             # A folder that cannot be read now may be readable in a moment: show what was there, and say why.
