@@ -44,18 +44,7 @@ from occamrl.errors import (
     require_number,
 )
 from occamrl.experiments.display import display_for
-from occamrl.experiments.records import (
-    Folder,
-    FolderLock,
-    Records,
-    curve_table,
-    describe_holder,
-    finish,
-    jsonable,
-    load,
-    phases_table,
-    to_parquet,
-)
+from occamrl.experiments.records import Folder, FolderLock, Records, describe_holder, finish, jsonable, load, tables_of
 from occamrl.experiments.spec import FORMAT, Cell, Spec, expand, parse, read_source
 from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import Agent, Phase
@@ -120,7 +109,7 @@ class Stop:
 
     def _terminate(self, *_: object) -> None:
         self.request()
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
 
 
 def play_cell(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_seconds: float) -> dict[str, Any]:
@@ -201,10 +190,8 @@ def _tag(cell: Cell) -> str:
 def _record(folder: Folder, cell: Cell, result: Result) -> dict[str, Any]:
     """Write the tables, then the manifest, which makes the cell finished; then remove the checkpoint."""
     path = folder.cell(cell.id)
-    tables = {"curve.parquet": curve_table(cell, result), "phases.parquet": phases_table(cell, result)}
     files = {}
-    for name, table in tables.items():
-        content = to_parquet(table)
+    for name, content in tables_of(cell, result).items():
         write_whole(path / name, content)
         files[name] = sha256(content)
     manifest = {

@@ -131,11 +131,10 @@ class FolderLock:
 
 def holder_of(path: Path) -> dict[str, Any] | None:
     """Return what the lock file says about its holder; None when it says nothing that can be read."""
-    try:
+    with contextlib.suppress(RecordError):
         note = read_json(path, _SMALL)
-    except RecordError:
-        return None
-    return note if isinstance(note, dict) else None
+        return note if isinstance(note, dict) else None
+    return None
 
 
 def describe_holder(holder: dict[str, Any] | None) -> str:
@@ -233,12 +232,10 @@ class Folder:
         """Refuse a directory of no experiment in which our files would take the place of somebody else's."""
         if self.exists() or there(self.cells):  # the first thing that is created
             return
-        foreign = {
-            self.spec_file: there(self.spec_file) and not _holds(self.spec_file, source),
-            self.lock_file: not _holds(self.lock_file, b"") and there(self.lock_file) and not holder_of(self.lock_file),
-        }
-        for path in (path for path, found in foreign.items() if found):
-            raise RecordError(path, got="a file of no experiment", expected="a folder without one")
+        for path, ours in ((self.spec_file, source), (self.lock_file, b"")):
+            note = path == self.lock_file and holder_of(path)
+            if there(path) and not _holds(path, ours) and not note:
+                raise RecordError(path, got="a file of no experiment", expected="a folder without one")
 
     def create(self, name: str, spec: dict[str, Any], source: bytes, cells: list[Cell]) -> None:
         """Create the directory, or add the cells of a larger spec to it."""
@@ -395,34 +392,31 @@ SCHEMAS = {
 }
 
 
-def curve_table(cell: Cell, result: Result) -> pa.Table:
-    """Return the thinned curve of a finished cell."""
+def tables_of(cell: Cell, result: Result) -> dict[str, bytes]:
+    """Return the tables of a finished cell as the contents of its files.
+
+    The curve is thinned. There is one row per phase; what else a phase says is its facts, as JSON.
+    """
     at = thin(result.episodes, cell.thinning)
-    columns = {
+    curve = {
         "episode": result.episodes[at],
         "regret": result.regret[at],
         "cumulative_regret": result.cumulative_regret[at],
         "realised_return": result.returns[at],
     }
-    return _table(cell, "curve.parquet", at.size, columns)
-
-
-def phases_table(cell: Cell, result: Result) -> pa.Table:
-    """Return one row per phase of a finished cell; what else a phase says is its facts, as JSON."""
     rows = [row for row in result.walk.rows if row["episodes"]]
     own = [name for name, _ in _PHASE]
     facts = [{key: jsonable(value) for key, value in row.items() if key not in own} for row in rows]
-    columns = {
+    phases = {
         "phase": list(range(len(rows))),
         **{name: [row[name] for row in rows] for name in own},
         "facts": [json.dumps(each, sort_keys=True) for each in facts],
     }
-    return _table(cell, "phases.parquet", len(rows), columns)
-
-
-def _table(cell: Cell, name: str, rows: int, columns: dict[str, Any]) -> pa.Table:
-    about = {"cell": cell.id, **cell.names}
-    return pa.table({**{key: [value] * rows for key, value in about.items()}, **columns}, schema=SCHEMAS[name])
+    found = {}
+    for name, size, columns in (("curve.parquet", at.size, curve), ("phases.parquet", len(rows), phases)):
+        about = {key: [value] * size for key, value in {"cell": cell.id, **cell.names}.items()}
+        found[name] = to_parquet(pa.table({**about, **columns}, schema=SCHEMAS[name]))
+    return found
 
 
 def jsonable(value: Any) -> Any:
