@@ -597,10 +597,10 @@ def execute(folder: Folder, options: Options, listen: Listener, experiment: Expe
             listen({"event": "warning", "text": text})
         if experiment is not None:
             experiment.settle(folder)
-        todo = folder.unfinished()
-        planned = len(folder.experiment().cells)
-        finished = planned - len(todo)
-        listen({"event": "plan", "cells": planned, "todo": len(todo), "finished": finished})
+        planned = folder.experiment().contents
+        todo = folder.unfinished(planned)
+        finished = len(planned) - len(todo)
+        listen({"event": "plan", "cells": len(planned), "todo": len(todo), "finished": finished})
         if not todo:
             return Tally(done=0, earlier=finished, failed=(), stopped=False)
         executor = options.executor(folder, lock)

@@ -270,14 +270,12 @@ class Folder:
         found = _checked(ExperimentFile, document, path)
         if found.cells != [cell.id for cell in found.contents]:
             raise RecordError(path, got="ids that are not of the contents", expected="the id of each cell's content")
-        problems: dict[str, Any] = {}
-        agents: dict[str, Any] = {}
+        meaning: dict[Any, Any] = {}
         for cell in found.contents:
             problem = cell.problem, cell.episodes
-            if problems.setdefault(cell.problem.label, problem) != problem:
-                raise RecordError(path, got="problems of one label that differ", expected="one meaning of each label")
-            if agents.setdefault(cell.agent.label, cell.agent) != cell.agent:
-                raise RecordError(path, got="agents of one label that differ", expected="one meaning of each label")
+            same = meaning.setdefault(("problem", cell.problem.label), problem) == problem
+            if not same or meaning.setdefault(("agent", cell.agent.label), cell.agent) != cell.agent:
+                raise RecordError(path, got="cells of one label that differ", expected="one meaning of each label")
         if len({tuple(cell.names.values()) for cell in found.contents}) < len(found.contents):
             got = "two cells of one problem, agent and seed"
             raise RecordError(path, got=got, expected="one, so that it counts once")
@@ -313,7 +311,7 @@ class Folder:
             raise RecordError(path, got=got, expected=f"{expected}")
         return document
 
-    def unfinished(self) -> list[Cell]:
+    def unfinished(self, cells: list[Cell]) -> list[Cell]:
         """Return the cells to play, and remove what killed processes left behind. Only for the holder of the lock.
 
         The record of a failure is removed: its cell is tried again.
@@ -321,13 +319,13 @@ class Folder:
         found = []
         try:
             sweep(self.path)
-            for cell in self.experiment().contents:
+            for cell in cells:
                 manifest = self.manifest(cell.id)
                 if manifest is not None and manifest["status"] == "done":
                     finish(self.cell(cell.id))
-                    continue
-                (self.cell(cell.id) / "manifest.json").unlink(missing_ok=True)
-                found.append(cell)
+                else:
+                    (self.cell(cell.id) / "manifest.json").unlink(missing_ok=True)
+                    found.append(cell)
         except RecordError as error:
             raise error.with_advice() from error
         except OSError as error:
