@@ -476,8 +476,8 @@ def expand(spec: Spec, path: str | Path) -> list[Cell]:
                             canonical(options)
                             make_agent(name, options, made, episodes)
                             other = Variant(name=name, label=who, parameters=options)
-                            first = Cell(problem=one, agent=other, seed=0, episodes=episodes, thinning=spec.thinning)
-                            cells += [first.model_copy(update={"seed": seed}) for seed in spec.seeds]
+                            rest: dict[str, Any] = {"episodes": episodes, "thinning": spec.thinning}
+                            cells += [Cell(problem=one, agent=other, seed=seed, **rest) for seed in spec.seeds]
     if faults:
         raise SpecError(path, list(dict.fromkeys(faults)))
     return cells
