@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from occamrl.envs.spaces import Codec
-from occamrl.envs.wrapper import FiniteEnvironment, RewardMap
+from occamrl.envs.spaces import Codec, codec_from_plain
+from occamrl.envs.wrapper import FiniteEnvironment, RewardMap, reward_map
 from occamrl.errors import OccamRLError
 from occamrl.protocols import Agent, Floats, Ints, Known, PhaseOutcome
 from occamrl.running.phases import PhaseWalk, Recorder
@@ -44,14 +44,19 @@ class EnvironmentInfo:
     @classmethod
     def of(cls, environment: FiniteEnvironment) -> EnvironmentInfo:
         """Return what is kept of an environment."""
-        return cls(
-            name=environment.name,
-            rewards=environment.rewards,
-            observation=environment.observation,
-            action=environment.action,
-            exact=environment.mdp is not None,
-            why_not=environment.why_not,
-        )
+        names = ("name", "rewards", "observation", "action", "why_not")
+        return cls(**{name: getattr(environment, name) for name in names}, exact=environment.mdp is not None)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        codecs = {"observation": self.observation.to_plain(), "action": self.action.to_plain()}
+        return {**vars(self), **codecs, "rewards": list(self.rewards)}
+
+    @classmethod
+    def from_plain(cls, data: dict[str, Any]) -> EnvironmentInfo:
+        """Return what :meth:`to_plain` wrote, checked."""
+        codecs = {name: codec_from_plain(data[name]) for name in ("observation", "action")}
+        return cls(**{**data, **codecs, "rewards": reward_map(data["rewards"])})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
