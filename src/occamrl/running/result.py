@@ -13,7 +13,7 @@ import numpy as np
 from occamrl.envs.spaces import Codec, codec_from_plain
 from occamrl.envs.wrapper import FiniteEnvironment, RewardMap, reward_map
 from occamrl.errors import OccamRLError
-from occamrl.protocols import Agent, Floats, Ints, Known, PhaseOutcome
+from occamrl.protocols import Agent, Floats, Ints, Known
 from occamrl.running.phases import PhaseWalk, Recorder
 
 if TYPE_CHECKING:
@@ -156,9 +156,7 @@ class Result:
         if fork.phase.episodes is None:
             return {}
         if fork.played:
-            outcome = PhaseOutcome(fork.played, fork.plans, fork.returned, fork.state)
-            fork.selector.finish_phase(fork.known, fork.memory, fork.phase, outcome)
-            return dict(fork.selector.next_phase(fork.known, fork.memory).facts)
+            fork.finish()
         return dict(fork.phase.facts)
 
     def save(self, path: str | Path) -> None:
@@ -185,15 +183,14 @@ class Result:
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the curves to a Parquet file; a file of that name is replaced only once the new one is whole."""
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        path = Path(path)
-        partial = path.with_name(path.name + ".partial")
-        try:
-            pq.write_table(self.to_table(), partial)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        from occamrl.running.storage import write_whole
+
+        buffer = pa.BufferOutputStream()
+        pq.write_table(self.to_table(), buffer)
+        write_whole(Path(path), buffer.getvalue().to_pybytes())
 
     def plot(self, axes: Axes | None = None, **style: Any) -> Axes:
         """Draw cumulative regret over episodes, on new axes unless some are given."""

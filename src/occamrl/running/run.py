@@ -7,6 +7,7 @@ phase. Chunks change nothing: random numbers belong to episodes, sums run in ord
 
 from __future__ import annotations
 
+import copy
 import signal
 import sys
 import threading
@@ -234,7 +235,7 @@ class Run:
             raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
         source.require_continues(earlier)
         self.agent_key = seeding.key(earlier.seed, "agent")
-        walk, recorder = earlier.walk.fork(), earlier.recorder.fork()
+        walk, recorder = earlier.walk.fork(), copy.deepcopy(earlier.recorder)
         self._result = replace(earlier, agent=agent, environment=source.info, walk=walk, recorder=recorder)
 
     @property
@@ -298,9 +299,8 @@ class Run:
     def _record(self, played: Played, began: float) -> float:
         """Take in some episodes; return how many seconds they took."""
         result = self._result
-        if played.regret.size:
-            result.recorder.add(played.regret, played.returns)
-            result.walk.advance(played.plans, played.mapped, played.regret)
+        result.recorder.add(played.regret, played.returns)
+        result.walk.advance(played.plans, played.mapped, played.regret)
         spent = time.perf_counter() - began
         self._result = replace(
             result,
@@ -433,9 +433,8 @@ def learn(
             return True
         regret = float(played.regret[0]) * environment.rewards.scale if environment.mdp is not None else None
         number, realised = under_way.episodes, float(played.returns[0])
-        return told(
-            listeners, "episode", EpisodeReport(number, realised, regret, played.steps, phase.label, phase.facts)
-        )
+        report = EpisodeReport(number, realised, regret, played.steps, phase.label, phase.facts)
+        return told(listeners, "episode", report)
 
     try:
         largest = 1 if listeners else LARGEST_CHUNK

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures
-from occamrl.errors import CheckpointError, RecordError, StorageError, require_integer
+from occamrl.errors import CheckpointError, RecordError, StorageError, require_integer, require_number
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
 from occamrl.models.features import FeatureMap, shared_blocks
 from occamrl.models.finite import FiniteFamily
@@ -61,11 +61,8 @@ def reach(point: str, path: Path) -> None:
 def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Write a file so that it is there whole or not at all; ``durable``: also after a power cut.
 
-    Raises
-    ------
-    StorageError
-        Naming the file, with the system's reason; a file that was there before is as it was. What has the name and is
-        no file (a pipe, a device, a folder) is left alone.
+    A StorageError names the file and the system's reason; a file that was there before is as it was. What has the name
+    and is no file (a pipe, a device, a folder) is left alone.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}{PARTIAL}")
     try:
@@ -339,7 +336,7 @@ def _made(name: str, parts: dict[str, Any]) -> Any:
         return FeatureMap._make(layout, *sizes, parts["rewards"], shared)
     if kind is FiniteFamily:
         listed = FiniteFamily(parameters=np.asarray(parts["theta"]).T, features=parts["features"])
-        listed.reach = _reach(parts["reach"])
+        listed.reach = require_number("reach", parts["reach"], 0.0, math.inf)
         return listed
     if kind is Ladder and "family" in parts:
         return _ladder(**parts)
@@ -351,19 +348,14 @@ def _made(name: str, parts: dict[str, Any]) -> Any:
     return made
 
 
-def _reach(value: Any) -> float:
-    if not (isinstance(value, float) and 0.0 <= value < math.inf):
-        raise CheckpointError("reach", got=value, expected="a finite number >= 0")
-    return value
-
-
 def _ladder(family: FiniteFamily, level: Any, reach: Any) -> Ladder:
     sound = isinstance(level, np.ndarray) and level.dtype == np.int64 and level.shape == (family.size,)
     if not (sound and level[0] == 0 and set(np.diff(level).tolist()) <= {0, 1}):
         raise CheckpointError("ladder", got="levels that are not 0, ..., M - 1 in order", expected="a ladder's levels")
     if reach is not None and (not isinstance(reach, list) or len(reach) != int(level[-1]) + 1):
         raise CheckpointError("reach", got=reach, expected=f"a list of {int(level[-1]) + 1} numbers")
-    return Ladder.of_levels(family, level, None if reach is None else [_reach(value) for value in reach])
+    checked = None if reach is None else [require_number("reach", value, 0.0, math.inf) for value in reach]
+    return Ladder.of_levels(family, level, checked)
 
 
 def _require_sound_known(
@@ -383,30 +375,35 @@ def _require_sound_known(
 def _require_sound_features(layout: Any, states: int, actions: int, dimension: int, rewards: Any, of: Any) -> None:
     """Refuse arrays that compiled code would read beyond their ends."""
     try:
-        outcomes, pairs = layout.outcomes, states * actions
+        outcomes = layout.outcomes
         size, sizes = outcomes.next_state.size, np.diff(outcomes.start)
         fine = _outcomes(outcomes, states, actions) and bool((sizes > 0).all())
-        fine = fine and (rewards is None or _floats(rewards, (size,)))
-        if isinstance(layout, DenseFeatures):
-            fine = fine and _floats(layout.phi, (size, dimension))
-        elif isinstance(layout, SparseFeatures):
-            entries = layout.entry.size
-            fine = fine and _starts(layout.start, pairs, entries) and _floats(layout.entry, (entries,))
-            fine = fine and _indices(layout.coordinate, entries, dimension)
-            fine = fine and _indices(layout.outcome, entries, np.repeat(sizes, np.diff(layout.start)))
-        elif isinstance(layout, TabularFeatures) and of is None:
-            fine = fine and dimension == size
-        elif isinstance(layout, TabularFeatures):
-            fine = fine and _indices(of, pairs, pairs) and bool((np.unique(of) == np.arange(of.max() + 1)).all())
-            if fine:
-                size_of_block = shared_blocks(of, sizes).size
-                fine = bool((size_of_block[of] == sizes).all()) and dimension == int(size_of_block.sum())
-        else:
-            fine = False
+        fine = fine and (rewards is None or _floats(rewards, (size,))) and _sound_layout(layout, sizes, dimension, of)
     except (AttributeError, TypeError, ValueError):
         fine = False
     if not fine:
         raise CheckpointError("features", got="arrays that do not fit together", expected="a feature map's arrays")
+
+
+def _sound_layout(layout: Any, sizes: Ints, dimension: int, of: Any) -> bool:
+    """Say whether features fit outcomes, ``sizes`` [S*A] of them, that are sound."""
+    match layout:
+        case DenseFeatures():
+            return _floats(layout.phi, (int(sizes.sum()), dimension))
+        case SparseFeatures():
+            entries = layout.entry.size
+            if not (_starts(layout.start, sizes.size, entries) and _floats(layout.entry, (entries,))):
+                return False
+            outcomes_there = np.repeat(sizes, np.diff(layout.start))
+            return _indices(layout.coordinate, entries, dimension) and _indices(layout.outcome, entries, outcomes_there)
+        case TabularFeatures() if of is None:
+            return dimension == int(sizes.sum())
+        case TabularFeatures():
+            if not (_indices(of, sizes.size, sizes.size) and np.unique(of).size == of.max() + 1):
+                return False
+            blocks = shared_blocks(of, sizes).size
+            return bool((blocks[of] == sizes).all()) and dimension == int(blocks.sum())
+    return False
 
 
 def _outcomes(outcomes: Any, states: int, actions: int) -> bool:
@@ -429,7 +426,7 @@ def _floats(array: Any, shape: tuple[int, ...]) -> bool:
     return array.dtype == np.float64 and array.shape == shape and bool(np.isfinite(array).all())
 
 
-FORMAT = 3
+FORMAT = 4
 LARGEST = 16 * 2**30
 _DOCUMENT = "document"
 _BAD_ZIP = (zipfile.BadZipFile, zipfile.LargeZipFile)
