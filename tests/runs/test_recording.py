@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from occamrl.learners.baselines import UniformRandom
 from occamrl.problems.classic import RiverSwim
 from occamrl.running.phases import KEEP_ALL_UNTIL, POINTS_PER_DECADE, Recorder, kept_episodes
-from occamrl.running.run import run
+from occamrl.running.run import Simulator, run
 
 cuts = st.lists(st.integers(1, 4_000), min_size=1, max_size=8)
 
@@ -82,12 +83,13 @@ def test_ten_million_episodes_are_counted_exactly_and_kept_sparsely() -> None:
     np.testing.assert_array_equal(regret, eighths[(numbers - 1) % chunk] / 8.0)
 
 
-def test_a_long_run_keeps_all_of_its_first_episodes_and_few_of_the_rest() -> None:
+def test_a_long_run_keeps_all_of_its_first_episodes_and_few_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = RiverSwim(states=2, horizon=1)
-    whole = run(UniformRandom(), problem, episodes=5_000, progress=False, keep_all_until=100)
-    half = run(UniformRandom(), problem, episodes=1_234, progress=False, keep_all_until=100)
-    rest = run(UniformRandom(), problem, episodes=5_000 - 1_234, progress=False, continue_from=half)
     every = run(UniformRandom(), problem, episodes=5_000, progress=False)
+    monkeypatch.setattr(Simulator, "keep_all_until", 100)
+    whole = run(UniformRandom(), problem, episodes=5_000, progress=False)
+    half = run(UniformRandom(), problem, episodes=1_234, progress=False)
+    rest = run(UniformRandom(), problem, episodes=5_000 - 1_234, progress=False, continue_from=half)
     assert every.episodes.size == 5_000 <= KEEP_ALL_UNTIL
     assert half.episodes[-1] == 1_234
     np.testing.assert_array_equal(rest.episodes, whole.episodes)

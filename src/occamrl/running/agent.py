@@ -16,7 +16,7 @@ from occamrl.errors import CheckpointError, EnvironmentFault, Interrupted, Occam
 from occamrl.protocols import Ints
 from occamrl.running.environments import EnvironmentSource
 from occamrl.running.result import EnvironmentInfo, Result
-from occamrl.running.run import KEEP_ALL, Run, learn
+from occamrl.running.run import Run, learn
 from occamrl.running.storage import load, save
 
 
@@ -123,7 +123,7 @@ class Agent:
             if self._environment is None:
                 raise OccamRLError("nothing learned and no environment: give one to Agent or set_env")
             source = EnvironmentSource(self._environment, allow_truncation=False, replay=False)
-            self.result = Run(self.algorithm, source, self.seed, keep_all_until=KEEP_ALL).result()
+            self.result = Run(self.algorithm, source, self.seed).result()
         return self.result
 
     def _info(self) -> EnvironmentInfo:

@@ -50,6 +50,7 @@ class EnvironmentSource:
     """
 
     measure = "realised return"
+    keep_all_until = 2**62  # the curves of real environments are never so long that they would have to be thinned
     problem = ""
 
     def __init__(self, environment: FiniteEnvironment, *, allow_truncation: bool, replay: bool) -> None:

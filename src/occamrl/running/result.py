@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -183,14 +184,13 @@ class Result:
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the curves to a Parquet file; a file of that name is replaced only once the new one is whole."""
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
         from occamrl.running.storage import write_whole
 
-        buffer = pa.BufferOutputStream()
+        buffer = io.BytesIO()
         pq.write_table(self.to_table(), buffer)
-        write_whole(Path(path), buffer.getvalue().to_pybytes())
+        write_whole(Path(path), buffer.getvalue())
 
     def plot(self, axes: Axes | None = None, **style: Any) -> Axes:
         """Draw cumulative regret over episodes, on new axes unless some are given."""
