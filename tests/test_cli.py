@@ -30,18 +30,6 @@ def test_list_names_everything_that_is_found() -> None:
             assert name in line
 
 
-def test_without_a_command_there_is_help() -> None:
-    output = CliRunner().invoke(app, []).output
-    for command in ("demo", "list", "version"):
-        assert command in output
-
-
-def test_an_unknown_command_is_refused() -> None:
-    result = CliRunner().invoke(app, ["demmo"])
-    assert result.exit_code == 2
-    assert "demmo" in result.output
-
-
 def test_the_demonstration_prints_tables_and_draws_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "EPISODES", 600)
     monkeypatch.setattr(demo, "SEEDS", 1)
