@@ -143,7 +143,7 @@ class Player(CompiledPlayer):
 
     def play(self, episodes: int = 1) -> Played:
         regret, returns = np.empty(episodes), np.empty(episodes)
-        plans, pessimistic = self.simulate(self.truth, *self.keys, self.episode, regret, returns)
+        plans, pessimistic = self.simulate(self.truth, self.keys, self.episode, regret, returns)
         self.episode += episodes
         return Played(plans, pessimistic, regret, returns)
 

@@ -166,7 +166,7 @@ class Simulator:
         regret, returns = np.empty(size), np.empty(size)
         self.waiting = isinstance(walk.player, PlainPlayer)
         try:
-            plans, short = walk.player.simulate(self._mdp.truth, self._key, key, first, regret, returns)
+            plans, short = walk.player.simulate(self._mdp.truth, (self._key, key), first, regret, returns)
         finally:
             self.waiting = False
         return Played(regret, returns, returns, plans, short, size * self.known.horizon, [])
