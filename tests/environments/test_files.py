@@ -141,6 +141,7 @@ FORGERIES: dict[str, Callable[[dict[str, Any], dict[str, Any]], Any]] = {
     "next states beyond the last": lambda _, arrays: [
         array.__iadd__(1000) for array in arrays.values() if array.dtype == np.int64 and array.size > 10
     ],
+    "regret that may be exact": lambda document, _: document["environment"].update(exact="perhaps"),
     "no seed": lambda document, _: document.pop("seed"),
 }
 

@@ -19,7 +19,7 @@ from occamrl.protocols import Known, Phase, PhaseOutcome, Selector
 from occamrl.running.result import Result
 from occamrl.running.run import run
 from tests.cases import stack
-from tests.runs.selectors import Leader, Widening, pooled
+from tests.runs.selectors import Leader, Widening
 from tests.states import bits
 
 CASE = stack(2, states=3, initial_state=[0.5, 0.25, 0.25])
@@ -79,7 +79,7 @@ def test_phases_double_and_each_learner_goes_on_from_all_data_before_it() -> Non
     assert sum(row["regret"] for row in rows) == pytest.approx(result.total_regret)
     assert sum(row["plans"] for row in rows) == result.plans
     assert sum(row["realised_return"] for row in rows) == pytest.approx(result.total_return)
-    statistics = pooled(result.walk.memory)
+    statistics = result.walk.memory["pooled"]
     assert statistics.episodes == 8 + 16 + 32
     learner = widening()._learner(3)
     fresh = learner.begin(MDP.known, statistics)

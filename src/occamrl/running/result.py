@@ -13,7 +13,7 @@ import numpy as np
 
 from occamrl.envs.spaces import Codec, codec_from_plain
 from occamrl.envs.wrapper import FiniteEnvironment, RewardMap, reward_map
-from occamrl.errors import OccamRLError
+from occamrl.errors import CheckpointError, OccamRLError
 from occamrl.protocols import Agent, Floats, Ints, Known
 from occamrl.running.phases import PhaseWalk, Recorder
 
@@ -56,6 +56,8 @@ class EnvironmentInfo:
     @classmethod
     def from_plain(cls, data: dict[str, Any]) -> EnvironmentInfo:
         """Return what :meth:`to_plain` wrote, checked."""
+        if [type(data[name]) for name in ("name", "exact", "why_not")] != [str, bool, str]:
+            raise CheckpointError("environment", got=data, expected="its name, whether regret is exact, why not")
         codecs = {name: codec_from_plain(data[name]) for name in ("observation", "action")}
         return cls(**{**data, **codecs, "rewards": reward_map(data["rewards"])})
 
