@@ -49,8 +49,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import helmert, qr
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial.distance import pdist, squareform
 from scipy.special import comb, logsumexp
 
 from occamrl._core.arena import field
@@ -78,11 +76,6 @@ _SHOWN = 12
 _SAME = 1e-9  # kernels that differ by less are the same
 _SAME_FIT = 1e-6  # mixtures, likewise: their weights are estimates
 _UNSEEN = 1e-10  # of the largest eigenvalue: directions that no row has
-
-SAME_KERNEL = "the same kernel: no data can tell them apart"
-BLIND = "different kernels, but the same mean of every value that is planned with"
-UNSEEN = "different only where the data never went"
-WEAK = "not told apart yet, each from some other of them"
 
 
 class Directions(NamedTuple):
@@ -128,7 +121,6 @@ class Supports:
     rank: int  # of the kernels
     dependences: tuple[Dependence, ...]
     directions: Directions
-    alike: tuple[tuple[tuple[str, ...], str], ...]
     error: float  # of estimated simulators, in total variation, at most
 
     @property
@@ -226,7 +218,6 @@ def supports(
         left = statistics.episodes * (found.allowance - excess) / growing if growing > _VISIBLE else math.inf
         named = tuple(names[j] for j in members)
         sets.append(SupportSet(named, tuple(fit.tolist()), excess, number + 1, max(left, 1.0)))
-    groups = alike(evidence.gram, stack, possible, found.allowance)
     return Supports(
         names=names,
         episodes=statistics.episodes,
@@ -238,7 +229,6 @@ def supports(
         rank=rank,
         dependences=tuple(dependent),
         directions=directions(evidence.gram, rank, possible, found.allowance),
-        alike=tuple((tuple(names[j] for j in group), reason) for group, reason in groups),
         error=error,
     )
 
@@ -286,8 +276,6 @@ def _why(report: Supports) -> Iterator[str]:
         twins = ["{" + ", ".join(each.members) + "}" for each in report.sets if each.kernel == kernel]
         shown = ", ".join(twins[:_SHOWN]) + (", ..." if len(twins) > _SHOWN else "")
         yield _line("the same", f"{len(twins)} sets fit with one and the same kernel, for ever: {shown}")
-    for group, reason in report.alike:
-        yield _line("alike", f"{', '.join(group)}: {reason}")
 
 
 def _next(report: Supports) -> str:
@@ -478,20 +466,3 @@ def directions(gram: Floats, rank: int, possible: Floats, allowance: float) -> D
     excited = min(seen, reachable)
     resolved = min(int((eigen >= allowance).sum()), excited)
     return Directions(resolved, excited - resolved, reachable - excited, rank - 1 - reachable, d - rank)
-
-
-def alike(gram: Floats, stack: Floats, possible: Floats, allowance: float) -> list[tuple[tuple[int, ...], str]]:
-    """Return the groups of simulators that are not told apart as such, with the first reason that holds for a pair."""
-    own = np.diag(gram)
-    evidence = own[:, None] + own - 2.0 * gram
-    kernels, means = (squareform(pdist(rows.T, "chebyshev")) for rows in (stack, np.pad(possible, ((1, 0), (0, 0)))))
-    unseen = evidence <= _UNSEEN * np.maximum(1.0, own)[:, None]
-    reasons = {SAME_KERNEL: kernels <= _SAME, BLIND: means <= _SAME, UNSEEN: unseen, WEAK: evidence < allowance}
-    open_pairs = np.triu(np.ones_like(gram, dtype=bool), 1)
-    found = []
-    for reason, holds in reasons.items():
-        count, group = connected_components(open_pairs & holds, directed=False)
-        joined = (tuple(np.flatnonzero(group == i).tolist()) for i in range(count))
-        found += [(members, reason) for members in sorted(joined) if len(members) > 1]
-        open_pairs &= ~holds
-    return found
