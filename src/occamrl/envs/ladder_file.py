@@ -92,11 +92,6 @@ class LadderSpec:
         """H."""
         return self.known.horizon
 
-    @property
-    def reward(self) -> Floats:
-        """r[s, a], in [0, 1]; where rewards depend on the outcome, the part that does not; 0 if unknown."""
-        return self.known.base_reward
-
 
 def ladder_of_problem(problem: Any) -> LadderSpec:
     """Return the ladder that a problem brings along: ``ladder``, or ``phi``, ``hypotheses`` and ``sizes``."""

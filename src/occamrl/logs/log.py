@@ -289,7 +289,9 @@ def match_rows(log: Log, known: Known, outcomes: Outcomes, rewards: RewardMap) -
     outcome = np.where(low < high, order[np.minimum(low, order.size - 1)], -1)
     base, unit = known.base_reward.ravel()[pair], (log.reward - rewards.low) / rewards.scale
     miss = np.abs(base + outcomes.bonus[outcome] - unit)
-    for offset in range(1, int((high - low).max(initial=0))):  # several rewards for one next state: the one that was paid
+    for offset in range(
+        1, int((high - low).max(initial=0))
+    ):  # several rewards for one next state: the one that was paid
         other = order[np.minimum(low + offset, order.size - 1)]
         better = (low + offset < high) & (np.abs(base + outcomes.bonus[other] - unit) < miss)
         outcome = np.where(better, other, outcome)
