@@ -75,7 +75,7 @@ def plain_replay(path: Any, taken: Any, case: Any, slack: float) -> Any:
             if left and (member < 0 or value[i] > value[member]):
                 member = i
         if member < 0:
-            member = np.argmin(loss)
+            member = int(np.argmin(loss))
         for k in range(first, last):
             for h in range(taken.shape[1]):
                 target = case.values[member, h + 1]

@@ -169,12 +169,12 @@ def read_parquet(path: str | Path) -> Log:
                     raise LogError(name, got=got, expected=f"the columns {', '.join(COLUMNS)}")
             table = file.read(columns=list(COLUMNS))
     except (OSError, pa.ArrowException, MemoryError) as error:
-        got = getattr(error, "strerror", None) or error
-        raise LogError(str(path), got=got, expected="a Parquet file") from error
+        reason = getattr(error, "strerror", None) or error
+        raise LogError(str(path), got=reason, expected="a Parquet file") from error
     for name in COLUMNS:
         if table[name].null_count:
-            nulls = table[name].is_null().to_numpy()
-            raise LogError(name, index=(int(np.argmax(nulls)),), got="null", expected="a value in every row")
+            row = table[name].to_pylist().index(None)
+            raise LogError(name, index=(row,), got="null", expected="a value in every row")
     return Log.of_columns({name: table[name].to_numpy() for name in COLUMNS}, source=str(path))
 
 

@@ -416,7 +416,8 @@ def cells_of(features: FeatureMap, known: Known, rows: Matched, first: int, last
     target = outcomes.bonus[outcome] + values[rows.h[part] + 1, outcomes.next_state[outcome]]
     carries = spread > 0.0
     y = np.where(carries[at], target - middle[at], 0.0) / np.where(carries, spread, 1.0)[at]
-    visits, total = np.bincount(at, minlength=key.size).astype(np.float64), np.bincount(at, y, key.size)
+    visits = np.bincount(at, minlength=key.size).astype(np.float64)
+    total = np.bincount(at, y, key.size).astype(np.float64)
     kept = np.flatnonzero(carries)
     return Cells(key[kept], x[kept], visits[kept], total[kept], float(y @ y), known.horizon * pairs)
 
