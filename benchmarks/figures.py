@@ -49,6 +49,15 @@ PAGES: dict[str, tuple[str, ...]] = {
         "study_ladders:pricing",
     ),
     "learners": ("study_linear:lazy",),
+    "extensions": (
+        "study_extensions:rewards",
+        "study_extensions:steps",
+        "study_extensions:lengths",
+        "study_extensions:changing",
+        "study_extensions:selectors",
+        "study_extensions:families",
+    ),
+    "simulators": ("study_simulators:cases",),
 }
 
 

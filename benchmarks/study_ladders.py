@@ -88,7 +88,7 @@ def header(runs: Runs) -> list[str]:
 
 
 def classes(size: Size) -> str:
-    """The reference ladder of 1, 17, 129 and 577 kernels, for every m*."""
+    """Measure the reference ladder of 1, 17, 129 and 577 kernels, for every m*."""
     rows = []
     for m in range(1, 5):
         problem = ReferenceLadder(nonzero=m - 1)
@@ -98,7 +98,7 @@ def classes(size: Size) -> str:
 
 
 def false_rejection(size: Size) -> str:
-    """How often the class of the truth is rejected, with the test and without its slack log(1/delta)."""
+    """Measure how often the class of the truth is rejected, with the test and without its slack log(1/delta)."""
     problem, delta, rows = ReferenceLadder(nonzero=1), 0.05, []
     ladder, count = orl.Ladder.of_problem(problem), size.seeds(400)
     for name, scale in (("the test", 1.0), ("without its slack log(1/delta)", 0.0)):
@@ -111,7 +111,7 @@ def false_rejection(size: Size) -> str:
 
 
 def ice(size: Size) -> str:
-    """Patchy ice: where selection pays."""
+    """Measure patchy ice, where selection pays."""
     rows = []
     for name, slip in (
         (".1 everywhere", (0.1,)),
@@ -128,7 +128,7 @@ def ice(size: Size) -> str:
 
 
 def pricing(size: Size) -> str:
-    """The pricing ladder: where a wrong small class confirms itself."""
+    """Measure the pricing ladder, where a wrong small class confirms itself."""
     problem = Pricing()
     ladder = orl.Ladder.of_problem(problem)
     m = ladder.class_of(problem.mdp) or 0
@@ -139,7 +139,7 @@ def pricing(size: Size) -> str:
 
 
 def pays(size: Size) -> str:
-    """Regret over that of the oracle, across separation, size and length."""
+    """Measure regret across separation, size and length."""
     rows, panels, episodes = [], dict[str, Runs](), size.episodes(2**14 - 2)
     for contrast in (0.3, 0.6, 0.95):
         for most, m in ((1, 2), (3, 2), (3, 1)):
@@ -184,7 +184,7 @@ def memory() -> tuple[Any, Any, int]:
 
 
 def linear(size: Size) -> str:
-    """Linear ladders: coordinates, aggregations of a river, orders of memory."""
+    """Measure linear ladders: coordinates, aggregations of a river, orders of memory."""
     rows, panels = [], dict[str, Runs]()
     for title, (ladder, problem, episodes), seeds in (
         ("coordinates 1 ... 9", coordinates(), 10),

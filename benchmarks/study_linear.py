@@ -60,7 +60,7 @@ class Case:
 
 
 def dimension(size: Size) -> str:
-    """Selection by dimension on the reference mixture."""
+    """Measure selection by dimension on the reference mixture."""
     case = Case(ReferenceMixture())
     plain: dict[str, Any] = {"norm_bound": case.norm, "weights": "none", "radius": "unweighted"}
     agents: dict[str, Agent] = {
@@ -87,7 +87,7 @@ def fresh_instances(first_seed: int) -> Iterator[tuple[str, Case]]:
 
 
 def instances(size: Size) -> str:
-    """How much of the gap between all coordinates and the oracle is closed on 20 instances, one run each."""
+    """Measure how much of the gap between all coordinates and the oracle is closed on 20 instances, one run each."""
     closed = []
     for label, case in fresh_instances(7000):
         full, best, found = (case.regret(agent, size.episodes(300_000), 1)[0] for agent in case.agents.values())
@@ -102,7 +102,7 @@ def instances(size: Size) -> str:
 
 
 def control(size: Size) -> str:
-    """The negative control: every coordinate is non-zero, and the active set must stay whole."""
+    """Measure the negative control: every coordinate is non-zero, and the active set must stay whole."""
     rows = []
     for d in (6, 16):
         case = Case(SparseMixture(dimension=d, nonzero=d, seed=3))
@@ -118,7 +118,7 @@ def control(size: Size) -> str:
 
 
 def norm(size: Size) -> str:
-    """Selection by norm on the reference mixture."""
+    """Measure selection by norm on the reference mixture."""
     case, rows = Case(ReferenceMixture()), []
     common: dict[str, Any] = {"features": case.features}
     plain: dict[str, Any] = {**common, "weights": "none", "radius": "unweighted"}
@@ -138,7 +138,7 @@ def norm(size: Size) -> str:
 
 
 def rate(size: Size) -> str:
-    """The bounds b^(i) of ARL-LIN(norm) and how fast they fall."""
+    """Measure the bounds b^(i) of ARL-LIN(norm) and how fast they fall."""
     case = Case(ReferenceMixture())
     found = case.play(orl.ARLLinNorm(features=case.features, norm_bound=100.0), size.episodes(200_000), size.seeds(10))
     bounds = np.mean([result.phases["norm_bound"].to_pylist() for result in found], axis=0)
@@ -152,7 +152,7 @@ def rate(size: Size) -> str:
 
 
 def scale(size: Size) -> str:
-    """How regret grows with d, at four non-zero coordinates."""
+    """Measure how regret grows with d, at four non-zero coordinates."""
     dimensions, drawn = (16, 64, 256), dict[str, list[Floats]]()
     for d in dimensions:
         case = Case(SparseMixture(dimension=d, nonzero=4, seed=0))
@@ -187,7 +187,7 @@ def draw_scale(dimensions: Sequence[int], drawn: Mapping[str, Sequence[Floats]],
 
 
 def containment(size: Size) -> str:
-    """How often the true support is active from the first epoch on that has exactly it."""
+    """Measure how often the true support is active from the first epoch on that has exactly it."""
     rows = []
     hard = next(case for label, case in fresh_instances(100) if label == "gamma 0.5, 5 non-zero, d = 16")
     for label, case in (("the reference mixture", Case(ReferenceMixture())), ("gamma 0.5, 5 non-zero, d = 16", hard)):
@@ -214,7 +214,7 @@ def containment(size: Size) -> str:
 
 
 def lazy(size: Size) -> str:
-    """What lazy planning costs: regret and the number of plans."""
+    """Measure what lazy planning costs: regret and the number of plans."""
     case, rows = Case(ReferenceMixture()), []
     for replan in (0.0, 0.05, 0.2, 0.5, 1.0, 4.0):
         agent = orl.UCRLVTRLin(features=case.features, norm_bound=case.norm, replan=replan)

@@ -28,7 +28,7 @@ def play(learner: EpisodeLearner, mdp: Any, episodes: int, name: str) -> tuple[s
 
 
 def dimension(size: Size) -> str:
-    """ARL-LIN(dim) with its references: all coordinates, and the true support."""
+    """Measure ARL-LIN(dim) with its references: all coordinates, and the true support."""
     problem = ReferenceMixture()
     features, bound = orl.FeatureMap(problem.phi), float(np.linalg.norm(problem.theta))
     known = features.restrict(np.flatnonzero(problem.theta).tolist())
@@ -46,7 +46,7 @@ def dimension(size: Size) -> str:
 
 
 def norm(size: Size) -> str:
-    """ARL-LIN(norm) and the learner that keeps its bound."""
+    """Measure ARL-LIN(norm) and the learner that keeps its bound."""
     problem = ReferenceMixture()
     features, rows = orl.FeatureMap(problem.phi), []
     for bound in (10.0, 100.0):
@@ -59,7 +59,7 @@ def norm(size: Size) -> str:
 
 
 def ladder(size: Size) -> str:
-    """The classes that ARL-GEN plays, epoch by epoch."""
+    """Measure which classes ARL-GEN plays, epoch by epoch."""
     rows = []
     for m in (2, 3, 4):
         problem = ReferenceLadder(nonzero=m - 1)
