@@ -58,6 +58,12 @@ PAGES: dict[str, tuple[str, ...]] = {
         "study_extensions:families",
     ),
     "simulators": ("study_simulators:cases",),
+    "problems/lost-sales": ("study_practical:lost_sales", "study_practical:free_orders"),
+    "problems/weekday-inventory": ("study_practical:weekdays",),
+    "problems/queue-admission": ("study_practical:queue",),
+    "problems/machine-replacement": ("study_practical:machine",),
+    "problems/pricing": ("study_ladders:pricing",),
+    "problems/patchy-ice": ("study_ladders:ice",),
 }
 
 
@@ -113,7 +119,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def measure(part: str, size: Size) -> str:
     """Return what a part prints."""
     text: str = pkgutil.resolve_name(f"benchmarks.{part}")(size)
-    return text.strip()
+    return text.strip("\n")
 
 
 def place(part: str) -> re.Pattern[str]:

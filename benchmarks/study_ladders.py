@@ -72,6 +72,13 @@ def found(results: Sequence[Any], m: int) -> str:
     return f"{len(since)}/{len(last)}" + (f": {np.median(since):.0f}, {max(since)}" if since else "")
 
 
+def preflight(ladder: orl.Ladder, problem: Any, episodes: int, **options: Any) -> str:
+    """Return what the preflight says before any data, as an indented block."""
+    start = int(np.flatnonzero(problem.mdp.initial_distribution)[0])
+    report = orl.preflight(ladder, problem.mdp.known, episodes=episodes, start=start, **options)
+    return "\n".join(f"    {line}" for line in str(report).splitlines())
+
+
 SINCE = "class m* at the end: since (median, latest)"
 
 
@@ -88,13 +95,14 @@ def header(runs: Runs) -> list[str]:
 
 
 def classes(size: Size) -> str:
-    """Measure the reference ladder of 1, 17, 129 and 577 kernels, for every m*."""
+    """Measure two ladders of 1, 17, 129 and 577 kernels for every m*: the reference, and one with persistence."""
     rows = []
-    for m in range(1, 5):
-        problem = ReferenceLadder(nonzero=m - 1)
-        runs = play(agents(orl.Ladder.of_problem(problem), m), problem, size.episodes(2**14 - 2), size.seeds(10))
-        rows.append([m, *line(runs, m)])
-    return table(["m*; K = 16,382, 10 seeds", *header(runs)], rows)
+    for kind in (ReferenceLadder, SparseLadder):
+        for m in range(1, 5):
+            problem = kind(nonzero=m - 1)
+            runs = play(agents(orl.Ladder.of_problem(problem), m), problem, size.episodes(2**14 - 2), size.seeds(10))
+            rows.append([f"`{kind.__name__}`, {m}", *line(runs, m)])
+    return table(["ladder, m*; K = 16,382, 10 seeds", *header(runs)], rows)
 
 
 def false_rejection(size: Size) -> str:
@@ -118,7 +126,7 @@ def ice(size: Size) -> str:
         (".1 left, 0 right", (0.1, 0.0)),
         ("0, .1, .1, 1/3 in four strips", (0.0, 0.1, 0.1, 1 / 3)),
         ("a slip for every column", (0.0, 0.1, 0.1, 0.0, 1 / 3, 0.1, 0.1, 0.0)),
-    ):
+    )[: 1 if size.tiny else None]:
         problem = PatchyIce(slip=slip)
         ladder = orl.Ladder.of_problem(problem)
         m = ladder.class_of(problem.mdp) or 0
@@ -129,13 +137,15 @@ def ice(size: Size) -> str:
 
 def pricing(size: Size) -> str:
     """Measure the pricing ladder, where a wrong small class confirms itself."""
-    problem = Pricing()
+    problem = Pricing.examples()[0] if size.tiny else Pricing()  # else 65,536 kernels
     ladder = orl.Ladder.of_problem(problem)
     m = ladder.class_of(problem.mdp) or 0
-    report = orl.preflight(ladder, problem.mdp.known, episodes=2**12 - 2, start=problem.stock)
     runs = play(agents(ladder, m), problem, size.episodes(2**12 - 2), size.seeds(5))
-    text = "\n".join(f"    {line}" for line in str(report).splitlines())
-    return f"{text}\n\n" + table(["m*; K = 4,094, 5 seeds", *header(runs)], [[m, *line(runs, m)]])
+    return (
+        preflight(ladder, problem, 2**12 - 2)
+        + "\n\n"
+        + table(["m*; K = 4,094, 5 seeds", *header(runs)], [[m, *line(runs, m)]])
+    )
 
 
 def pays(size: Size) -> str:
