@@ -66,9 +66,7 @@ def table_of(env: Any, *, horizon: int, reward_range: Sequence[float] | None = N
     rewards = reward_map(smallest_range([env]) if reward_range is None else reward_range)
     distribution = getattr(inner, "initial_state_distrib", None)
     start: int | Floats = 0 if distribution is None else np.asarray(distribution, dtype=np.float64)
-    mdp = FiniteMDP.from_outcomes(
-        inner.P, horizon=horizon, initial_state=start, reward_range=(rewards.low, rewards.high)
-    )
+    mdp = FiniteMDP(outcomes=inner.P, horizon=horizon, initial_state=start, reward_range=rewards)
     return EnvironmentTable(mdp=mdp, rewards=rewards, observations=len(inner.P))
 
 
