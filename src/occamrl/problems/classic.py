@@ -405,15 +405,6 @@ class RiverZones(HasExamples):
                 phi[s, RIGHT, s, j] -= 1.0
         return read_only(phi)
 
-    def basis(self, zones: int) -> Floats:
-        """Return A [1 + 2S, 1 + 2 zones]: theta = A eta has equal currents inside each zone (a state aggregation)."""
-        zone = np.kron(np.eye(zones), np.ones((self.states // zones, 1)))
-        basis = np.zeros((1 + 2 * self.states, 1 + 2 * zones))
-        basis[0, 0] = 1.0
-        basis[1 : 1 + self.states, 1 : 1 + zones] = zone
-        basis[1 + self.states :, 1 + zones :] = zone
-        return basis
-
     @cached_property
     def moves(self) -> Ints:
         """Where a move leads [S, 2, 3]: down, stay, up; swimming left has one move, down. At the ends one stays."""
@@ -431,7 +422,8 @@ class RiverZones(HasExamples):
         """theta* [1 + 2S]."""
         draw = stream(self.seed, "river_zones")
         up, down = draw.uniform(0.3, 0.75, self.zones), draw.uniform(0.02, 0.2, self.zones)
-        return read_only(self.basis(self.zones) @ np.concatenate([[1.0], up, down]))
+        length = self.states // self.zones
+        return read_only(np.concatenate([[1.0], np.repeat(up, length), np.repeat(down, length)]))
 
     @cached_property
     def mdp(self) -> FiniteMDP:
