@@ -16,7 +16,7 @@ from occamrl.models.finite import FiniteFamily
 from occamrl.models.linear import AggregationFamily
 from occamrl.problems.classic import RiverZones
 
-RIVER = RiverZones(states=6, horizon=5, zones=3, partitions=(1, 3, 6))
+RIVER = RiverZones(states=6, horizon=5, zones=3)
 DRAW = np.random.default_rng(0)
 KERNELS = DRAW.dirichlet(np.ones(3), size=(4, 3, 2))
 FEATURES = orl.FeatureMap(list(KERNELS))

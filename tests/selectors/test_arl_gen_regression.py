@@ -21,7 +21,7 @@ from tests.learners.test_coverage import near_truth
 
 SPARSE = SparseMixture(states=4, actions=2, horizon=4, dimension=4, nonzero=2, seed=0)
 SPARSE_FEATURES = orl.FeatureMap(SPARSE.phi)
-RIVER = RiverZones(states=6, horizon=12, zones=3, partitions=(1, 3, 6), left_reward=0.03, seed=4)
+RIVER = RiverZones(states=6, horizon=12, zones=3, left_reward=0.03, seed=4)
 WALK = MemoryWalk(places=3, actions=2, horizon=6, order=1, seed=1)
 CASE = mixture(4)
 WEIGHTS = np.array([[0.8, 0.2, 0.0], [0.2, 0.8, 0.0], [0.2, 0.8, 0.0], [0.8, 0.2, 0.0]])  # by step

@@ -112,7 +112,7 @@ class ContinuousProblem(HasExamples, ABC):
         initial = np.bincount(corner[0], weights=weight[0], minlength=self.grid.size)
         return FiniteMDP(transition=self.kernel, reward=reward, horizon=self.horizon, initial_state=initial)
 
-    def refined(self, times: int = 2) -> Self:
+    def refined(self, times: int) -> Self:
         """Return the problem on a grid with cells ``times`` narrower."""
         return replace(self, resolution=self.resolution * times)
 

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from scipy.special import betainc, pdtr
 
 from occamrl.errors import ParameterError, require_choice, require_integers, require_number, require_numbers
-from occamrl.problems.mdp import FiniteMDP, HasExamples, RewardMap, Small, read_only
+from occamrl.problems.mdp import FiniteMDP, HasExamples, RewardMap, Small, read_only, reward_map
 from occamrl.protocols import Floats
 
 _DIGITS = 12  # parameters that agree to this many digits are one hypothesis
@@ -153,7 +153,7 @@ class PracticalProblem(NestedClasses):
     def unit(self) -> RewardMap:
         """What rewards of 0 and 1 are worth, in ``unit_name``: the smallest and the largest amount."""
         amounts = self._columns[-1]
-        return RewardMap(float(amounts.min()), float(amounts.max()))
+        return reward_map((amounts.min(), amounts.max()))
 
     @cached_property
     def mdp(self) -> FiniteMDP:
@@ -576,26 +576,21 @@ class Pricing(PracticalProblem):
             raise ParameterError("demand", got=self.demand, expected=f"{self.prices} numbers out of {LEVELS}")
 
     @property
-    def price(self) -> Floats:
-        """The prices [A]."""
-        return np.arange(1, self.prices + 1) / self.prices
-
-    @property
     def start(self) -> int:
         """The full stock."""
         return self.stock
 
     def entries(self) -> Iterable[Entry]:
         """Return what can happen; theta = (1, probability of a sale at each price)."""
-        for s, (a, price) in itertools.product(range(self.stock + 1), enumerate(self.price)):
+        for s, a in itertools.product(range(self.stock + 1), range(self.prices)):
             yield Entry(s, a, s, 0, 1.0, 0.0)
             if s > 0:
                 yield Entry(s, a, s, 1 + a, -1.0, 0.0)
-                yield Entry(s, a, s - 1, 1 + a, 1.0, price)
+                yield Entry(s, a, s - 1, 1 + a, 1.0, (a + 1) / self.prices)
 
     def classes(self) -> Sequence[Floats]:
         """Return the curves that each class adds."""
-        price = self.price
+        price = np.arange(1, self.prices + 1) / self.prices
         grid = np.linspace(0.1, 12.0, 240)
         exponential = np.exp(-grid[:, None] * price)
         middle = np.linspace(-0.2, 1.4, 81)
