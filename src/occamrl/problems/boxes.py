@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.special import gammaincinv, ndtri
 
-from occamrl.continuous.discretise import Refinement, Solution, as_actions, discretise, quadrature_error, refinement
+from occamrl.continuous.discretise import Refinement, as_actions, discretise, quadrature_error, refinement
 from occamrl.continuous.grid import Grid
 from occamrl.continuous.transitions import Driven, Transition, normal_rule, quantile_rule
 from occamrl.errors import ParameterError, as_floats, require_integer, require_integers, require_numbers
@@ -45,7 +45,7 @@ class ContinuousProblem(HasExamples, ABC):
     mixture: tuple[tuple[int, float], ...]
     nodes: int = 5
 
-    names: ClassVar[tuple[str, ...]]  # of the candidates
+    candidates: ClassVar[Mapping[str, Any]]  # by name, what tells one model from the others: a law, an engine
     start: ClassVar[Sequence[float]]  # where episodes begin
 
     def __post_init__(self) -> None:
@@ -68,12 +68,17 @@ class ContinuousProblem(HasExamples, ABC):
         """The actions, a finite grid of a Box."""
 
     @abstractmethod
-    def models(self) -> Sequence[Transition]:
-        """Return the candidates."""
+    def model(self, candidate: Any) -> Transition:
+        """Return the model with this one of the candidates' values."""
 
     @abstractmethod
     def reward(self, states: Floats, action: Floats) -> Floats:
         """Return r(s, a) [N] in [0, 1] of states [N, n] under one action [m], or [N, S] by next vertex."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The candidates' names."""
+        return tuple(self.candidates)
 
     @property
     def theta(self) -> Floats:
@@ -90,7 +95,8 @@ class ContinuousProblem(HasExamples, ABC):
     def kernel_of(self, j: int) -> Any:
         """Return the sparse kernel (S*A, S) of candidate j, from 0; made when first asked for."""
         if j not in self._made:
-            self._made[j] = discretise(self.models()[j], self.grid, self.action_grid, start=[self.start])
+            model = self.model(self.candidates[self.names[j]])
+            self._made[j] = discretise(model, self.grid, self.action_grid, start=[self.start])
         return self._made[j]
 
     @property
@@ -120,11 +126,12 @@ class ContinuousProblem(HasExamples, ABC):
         """Solve this grid and those two and four times as fine, and estimate how far V*_1 is from that on the box."""
         solved = [self, self.refined(2), self.refined(4)]
         states = np.concatenate([[self.start], self.grid.vertices])
-        return refinement([Solution(each.grid, each.mdp.optimal_values[0]) for each in solved], states)
+        return refinement([(each.grid, each.mdp.optimal_values[0]) for each in solved], states)
 
     def quadrature_error(self) -> float:
         """Return the largest total variation error of a candidate's rows, against twice the nodes."""
-        return max(quadrature_error(model, self.grid, self.action_grid) for model in self.models())
+        models = map(self.model, self.candidates.values())
+        return max(quadrature_error(model, self.grid, self.action_grid) for model in models)
 
 
 CAPACITY = 10.0  # of the tank, in litres
@@ -188,7 +195,7 @@ class ContinuousInventory(ContinuousProblem):
     holding: float = 0.5
     fixed: float = 3.0
 
-    names: ClassVar[tuple[str, ...]] = tuple(DEMANDS)
+    candidates: ClassVar[Mapping[str, Any]] = DEMANDS
     start: ClassVar[Sequence[float]] = (0.0,)  # an empty tank
     small: ClassVar[Small] = (
         {"resolution": 4, "horizon": 4, "nodes": 20},
@@ -210,9 +217,9 @@ class ContinuousInventory(ContinuousProblem):
         """The orders."""
         return tuple(np.linspace(0.0, 8.0, self.orders).tolist())
 
-    def models(self) -> Sequence[Transition]:
-        """Return one model for each law of the demand."""
-        return [Driven(step=sell, rule=partial(quantile_rule, law), nodes=self.nodes) for law in DEMANDS.values()]
+    def model(self, candidate: Any) -> Transition:
+        """Return the model with one law of the demand."""
+        return Driven(step=sell, rule=partial(quantile_rule, candidate), nodes=self.nodes)
 
     @property
     def unit(self) -> RewardMap:
@@ -243,15 +250,17 @@ class DisturbedProblem(ContinuousProblem):
     hold: int
     disturbance: float
 
+    step: ClassVar[Callable[..., Floats]]  # (candidate, hold, states, action, noise) -> next states
+
     def __post_init__(self) -> None:
         super().__post_init__()
         require_integers(self, hold=1)
         require_numbers(self, 0.0, np.inf, "disturbance")
 
-    def _driven(self, step: Callable[..., Floats], parts: Mapping[str, Any]) -> Sequence[Transition]:
-        """Return the models that ``step`` makes of each part: an engine, a friction."""
+    def model(self, candidate: Any) -> Transition:
+        """Return the model with one engine or friction."""
         rule = partial(normal_rule, (self.disturbance,))
-        return [Driven(step=partial(step, part, self.hold), rule=rule, nodes=self.nodes) for part in parts.values()]
+        return Driven(step=partial(self.step, candidate, self.hold), rule=rule, nodes=self.nodes)
 
 
 ENGINES: dict[str, Engine] = {  # (push in [-1, 1], speed) -> acceleration, in units of FORCE
@@ -307,7 +316,8 @@ class MountainCar(DisturbedProblem):
     hold: int = 8
     disturbance: float = 0.3
 
-    names: ClassVar[tuple[str, ...]] = tuple(ENGINES)
+    candidates: ClassVar[Mapping[str, Any]] = ENGINES
+    step: ClassVar[Callable[..., Floats]] = staticmethod(drive)
     start: ClassVar[Sequence[float]] = (-0.5, 0.0)  # at rest in the valley
     action_grid: ClassVar[Sequence[float]] = (-1.0, 0.0, 1.0)  # back, nothing, ahead
     small: ClassVar[Small] = ({"resolution": 4, "horizon": 4}, {"resolution": 3, "horizon": 3, "mixture": ((1, 1.0),)})
@@ -316,10 +326,6 @@ class MountainCar(DisturbedProblem):
     def grid(self) -> Grid:
         """The grid: the valley, and speeds up to 0.07 a step."""
         return Grid(low=(LEFT, -SPEED), high=(RIGHT, SPEED), points=(self.resolution + 1,) * 2)
-
-    def models(self) -> Sequence[Transition]:
-        """Return one model for each engine."""
-        return self._driven(drive, ENGINES)
 
     def reward(self, states: Floats, action: Floats) -> Floats:
         """Return 1 at the flag, falling to 0 at a distance of 0.3."""
@@ -377,7 +383,8 @@ class Pendulum(DisturbedProblem):
     hold: int = 4
     disturbance: float = 0.5
 
-    names: ClassVar[tuple[str, ...]] = tuple(FRICTIONS)
+    candidates: ClassVar[Mapping[str, Any]] = FRICTIONS
+    step: ClassVar[Callable[..., Floats]] = staticmethod(swing)
     start: ClassVar[Sequence[float]] = (-np.pi, 0.0)  # hanging, at rest
     small: ClassVar[Small] = (
         {"resolution": 4, "horizon": 4},
@@ -398,10 +405,6 @@ class Pendulum(DisturbedProblem):
     def action_grid(self) -> Sequence[float]:
         """The torques."""
         return tuple(np.linspace(-TORQUE, TORQUE, self.torques).tolist())
-
-    def models(self) -> Sequence[Transition]:
-        """Return one model for each friction."""
-        return self._driven(swing, FRICTIONS)
 
     def reward(self, states: Floats, action: Floats) -> Floats:
         """Return 1 less the cost of Pendulum-v1 over its largest value."""
