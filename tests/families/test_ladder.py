@@ -98,6 +98,6 @@ def test_problems_bring_their_ladders(problem: object, sizes: list[int], m: int)
 def test_frozen_lake_is_a_case_of_patchy_ice() -> None:
     gym = pytest.importorskip("gymnasium")
     table = gym.make("FrozenLake-v1", map_name="8x8", is_slippery=True).unwrapped.P
-    lake = orl.FiniteMDP.from_outcomes(table, horizon=60)
+    lake = orl.FiniteMDP(outcomes=table, horizon=60)
     ours = PatchyIce(slip=(1.0 / 3.0,)).mdp
     np.testing.assert_allclose(ours.optimal_values[:, :64], lake.optimal_values[:, :64], atol=1e-12)

@@ -86,9 +86,9 @@ class Grid:
         if high.shape != low.shape:
             raise ShapeError("high", got=high.shape, expected=f"{n} numbers, as many as low")
         half = 0.5 * high - 0.5 * low  # the width itself may be too large for a number
-        for i in np.flatnonzero(~(np.isfinite(low) & (half > 0.0) & (half < 0.5 * np.finfo(float).max))):
-            got = (float(low[i]), float(high[i]))
-            raise ParameterError("low, high", index=(int(i),), got=got, expected="finite numbers, low < high")
+        for bad in np.flatnonzero(~(np.isfinite(low) & (half > 0.0) & (half < 0.5 * np.finfo(float).max))):
+            ends = (float(low[bad]), float(high[bad]))
+            raise ParameterError("low, high", index=(int(bad),), got=ends, expected="finite numbers, low < high")
         if n > MOST_DIMENSIONS:
             raise ParameterError("low", got=f"{n} dimensions", expected=f"1 to {MOST_DIMENSIONS}")
         for name, least in (("points", n), ("periodic", 0)):

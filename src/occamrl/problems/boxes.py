@@ -145,7 +145,7 @@ Engine = Callable[[float, Floats], Floats]
 Friction = Callable[[Floats, Floats], Floats]
 
 
-DEMANDS: dict[str, Callable[[Floats], Floats]] = {  # quantiles, litres a day
+DEMANDS: dict[str, Callable[[Floats], Any]] = {  # quantiles, litres a day
     "uniform 0-4": lambda u: 4.0 * u,
     "uniform 2-6": lambda u: 2.0 + 4.0 * u,
     "uniform 4-8": lambda u: 4.0 + 4.0 * u,
@@ -230,7 +230,7 @@ class ContinuousInventory(ContinuousProblem):
         """Return the account of a day by the stock left; moves that cannot be are cut to [0, 1]."""
         left, filled = self.grid.vertices[:, 0], np.minimum(states + action[0], CAPACITY)
         account = self.margin * (filled - left) - self.holding * left - self.fixed * (action[0] > 0.0)
-        return np.clip(self.unit.to_unit(account), 0.0, 1.0)
+        return np.asarray(np.clip(self.unit.to_unit(account), 0.0, 1.0))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -159,8 +159,8 @@ def validate(stated: Statement, listing: Listing) -> None:
 
     for bad, expected in ((~np.isfinite(probability), "a finite number"), (probability < 0.0, "a number >= 0")):
         for t, o in np.argwhere(bad)[:1]:
-            got = float(probability[t, o])
-            raise ProbabilityError(stated.fields[0], got=got, expected=expected, index=where(int(t), o))
+            value = float(probability[t, o])
+            raise ProbabilityError(stated.fields[0], got=value, expected=expected, index=where(int(t), o))
     for t, row in enumerate(probability):
         total = np.bincount(pair, weights=row, minlength=stated.states * actions)
         for sa in np.flatnonzero(np.abs(total - 1.0) > TOLERANCE)[:1]:

@@ -52,7 +52,7 @@ class NestedClasses(HasExamples, ABC):
         return self._ordered[1]
 
 
-def seen(law: Callable[[Floats], Floats], shelf: int) -> Floats:
+def seen(law: Callable[[Floats], Any], shelf: int) -> Floats:
     """Return a day's demand as a shelf sees it: P(D = 0), ..., P(D = shelf - 1), P(D >= shelf), from P(D <= d)."""
     below = law(np.arange(shelf, dtype=np.float64))
     return np.diff(np.concatenate([[0.0], below, [1.0]]))
