@@ -45,6 +45,7 @@ from occamrl.protocols import Floats
 
 SLOWEST = 0.2
 FASTEST = 2.0  # of multilinear interpolation; a faster fall is chance, and is not extrapolated
+_TOGETHER = 64  # atoms gathered before they are added up
 _SUM = 1e-9  # how far the weights from a state may be from summing to one
 
 
@@ -130,8 +131,8 @@ def vertex_law(transition: Transition, grid: Grid, states: Floats, action: Float
     each. Next states that are not finite are refused.
     """
     count = len(states)
-    rows = np.repeat(np.arange(count), 2**grid.dimensions)
     total: Any = sp.csr_array((count, grid.size))
+    kept: list[tuple[Any, Any]] = []
     left, example = np.zeros(count, dtype=bool), np.zeros_like(states)
     for points, weight in transition.atoms(states, action):
         require_inside(points, ~np.isfinite(points).all(axis=1), states, action, "finite numbers")
@@ -141,9 +142,10 @@ def vertex_law(transition: Transition, grid: Grid, states: Floats, action: Float
         example[out & ~left] = points[out & ~left]
         left |= out
         vertex, share = grid.corners(grid.clip(points) if out.any() else points)
-        moved = ((share * weight[:, None]).ravel(), (rows, vertex.ravel()))
-        total = total + sp.csr_array(moved, shape=total.shape)
-    total.eliminate_zeros()
+        kept.append((vertex.ravel(), (share * weight[:, None]).ravel()))
+        if len(kept) == _TOGETHER:
+            total, kept = _added(total, kept), []
+    total = _added(total, kept)
     mass = np.asarray(total.sum(axis=1)).ravel()
     bad = ~(np.abs(mass - 1.0) <= _SUM)
     if bad.any():
@@ -151,6 +153,18 @@ def vertex_law(transition: Transition, grid: Grid, states: Floats, action: Float
         got = f"weights that sum to {mass[s]} from state {states[s].tolist()} under action {action.tolist()}"
         raise ProbabilityError("transition", index=(s,), got=got, expected="1")
     return total, left, example
+
+
+def _added(total: Any, kept: list[tuple[Any, Any]]) -> Any:
+    """Return the matrix with more weights [N * 2^n] at vertices [N * 2^n], given row by row."""
+    if not kept:
+        return total
+    vertices, weights = (np.stack(column) for column in zip(*kept, strict=True))
+    rows = np.repeat(np.arange(total.shape[0]), vertices.shape[1] // total.shape[0])
+    places = (np.tile(rows, len(kept)), vertices.ravel())
+    more: Any = sp.csr_array((weights.ravel(), places), shape=total.shape)
+    more.eliminate_zeros()
+    return total + more
 
 
 def discretise(

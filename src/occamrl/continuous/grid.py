@@ -86,7 +86,7 @@ class Grid:
         if high.shape != low.shape:
             raise ShapeError("high", got=high.shape, expected=f"{n} numbers, as many as low")
         half = 0.5 * high - 0.5 * low  # the width itself may be too large for a number
-        for bad in np.flatnonzero(~(np.isfinite(low) & (half > 0.0) & (half < 0.5 * np.finfo(float).max))):
+        for bad in np.flatnonzero(~(np.isfinite(low) & (low < high) & (half < 0.5 * np.finfo(float).max))):
             ends = (float(low[bad]), float(high[bad]))
             raise ParameterError("low, high", index=(int(bad),), got=ends, expected="finite numbers, low < high")
         if n > MOST_DIMENSIONS:
