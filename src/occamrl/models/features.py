@@ -321,7 +321,7 @@ class FeatureMap:
         """Whether several (s, a) may use the same coordinates of a one-hot map."""
         return self._shared is not None
 
-    @property
+    @cached_property
     def blocks(self) -> Blocks:
         """Where the coordinates of each (s, a) live."""
         if self._shared is not None:
