@@ -65,7 +65,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -103,7 +103,7 @@ class LinearSelector(Selector):
     kernel: str = "stationary"
     initial_episodes: int = 4
     growth: float = 2.0
-    finds_norm: ClassVar[bool] = False
+    finds_norm = False  # whether the norm of theta* is to be found out
 
     def __post_init__(self) -> None:
         if isinstance(self.features, FeatureMap) and self.features.is_tabular:  # no (s, a) shares anything with another
@@ -291,7 +291,7 @@ class ARLLinNorm(LinearSelector):
     """
 
     initial_episodes: int = 16
-    finds_norm: ClassVar[bool] = True
+    finds_norm = True
 
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data: epoch 1, the bound that was given."""
@@ -342,7 +342,7 @@ class ARLLin(ARLLinDim):
     coordinates; ``contradicted``, whether the rows leave no kernel within it, so that the one that was given is taken.
     """
 
-    finds_norm: ClassVar[bool] = True
+    finds_norm = True
 
     @property
     def support_lam(self) -> float:
@@ -443,9 +443,8 @@ def smallest_norm(features: FeatureMap) -> float:
 
     Zero, which bounds nothing, where no theta does that: coordinates of which every kernel needs others beside them.
     """
-    start = features.layout.outcomes.start[:-1]
-    sums = np.add.reduceat(features.matrix.toarray(), start, axis=0)
-    theta = np.linalg.lstsq(sums, np.ones(start.size), rcond=None)[0]
+    sums = features.sums
+    theta = np.linalg.lstsq(sums, np.ones(len(sums)), rcond=None)[0]
     return float(np.linalg.norm(theta)) if np.allclose(sums @ theta, 1.0, rtol=0.0, atol=_ROUNDING) else 0.0
 
 
