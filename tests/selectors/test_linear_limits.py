@@ -133,7 +133,8 @@ def test_resuming_at_and_around_every_phase_boundary(kind: Any) -> None:
         part = run(selector, PROBLEM.mdp, episodes=cut, seed=3)
         rest = run(selector, PROBLEM.mdp, episodes=150 - cut, continue_from=part)
         assert rest.regret.tobytes() == whole.regret.tobytes()
-        assert rest.phases["norm_bound"].to_pylist() == whole.phases["norm_bound"].to_pylist()
+        for one, other in zip(whole.phases.to_pylist(), rest.phases.to_pylist(), strict=True):
+            assert {**one, "seconds": 0.0} == {**other, "seconds": 0.0}
 
 
 def odd_problems() -> dict[str, tuple[FiniteMDP, FeatureMap]]:
