@@ -241,27 +241,22 @@ class LinearFamily(Family):
 
     @property
     def size(self) -> int:
-        """The number of dimensions."""
-        return self.dimension
+        """The dimension r of the class."""
+        return int(self.basis.shape[1])
 
     @property
     def extent(self) -> str:
         """How many dimensions the subspace has."""
-        return f"{self.dimension} dimensions"
-
-    @property
-    def dimension(self) -> int:
-        """The dimension r of the class."""
-        return int(self.basis.shape[1])
+        return f"{self.size} dimensions"
 
     @cached_property
     def own_features(self) -> FeatureMap:
         """The features phi A of eta, over the outcomes of the whole map (M23 takes the range over those)."""
-        if self.dimension == self.features.dimension and (self.basis == np.eye(self.dimension)).all():
+        if self.size == self.features.dimension and (self.basis == np.eye(self.size)).all():
             return self.features
         phi = np.ascontiguousarray(self.features.matrix @ self.basis)
         own = DenseFeatures(self.features.layout.outcomes, phi)
-        return FeatureMap._make(own, self.features.states, self.dimension, self.features.rewards)
+        return FeatureMap._make(own, self.features.states, self.size, self.features.rewards)
 
     def smallest_loss(self, gram: Floats, xy: Floats) -> float:
         """Return min over the class of L less sum y^2, without regularisation (M15), from the statistics of eta."""
@@ -280,7 +275,7 @@ class LinearFamily(Family):
         """Return r log(1 + 2 b L/alpha), ||P - P'|| <= L |theta - theta'| with L = max over (s, a) of sum_o |phi_o|."""
         if self.norm_bound * self.lipschitz <= alpha:
             return 0.0
-        return self.dimension * math.log1p(2.0 * self.norm_bound * self.lipschitz / alpha)
+        return self.size * math.log1p(2.0 * self.norm_bound * self.lipschitz / alpha)
 
     @property
     def lipschitz(self) -> float:
@@ -296,14 +291,14 @@ class LinearFamily(Family):
         phi = np.asarray(self.features.matrix @ self.basis)
         sums = np.unique(np.round(self.features.sums @ self.basis, 12), axis=0)
         vertices = []
-        for _ in range(max(4, min(count, 2 * self.dimension))):
-            found = best_kernel(draw.normal(size=self.dimension), phi, sums, bound=self.norm_bound)
+        for _ in range(max(4, min(count, 2 * self.size))):
+            found = best_kernel(draw.normal(size=self.size), phi, sums, bound=self.norm_bound)
             if found.status == 0:
                 vertices.append(found.x)
         if not vertices:
             return []
         corners = np.array(vertices)
-        shortest = simplex_least_squares(corners.T, np.zeros(self.dimension)) @ corners
+        shortest = simplex_least_squares(corners.T, np.zeros(self.size)) @ corners
         if np.linalg.norm(shortest) > self.norm_bound:
             return []
         mixed = draw.dirichlet(np.full(len(corners), 0.5), size=count) @ corners
@@ -321,7 +316,7 @@ class LinearFamily(Family):
         ]
 
     def __repr__(self) -> str:
-        return f"LinearFamily({self.dimension} of {self.features.dimension} dimensions, norm <= {self.norm_bound:g})"
+        return f"LinearFamily({self.size} of {self.features.dimension} dimensions, norm <= {self.norm_bound:g})"
 
 
 def _within(inside: Floats, towards: Floats, radius: float) -> Floats:
