@@ -20,6 +20,7 @@ from occamrl.protocols import Floats, Ints, Truth
 
 PLANNED = 1  # a plan was made
 CHANGED = 2  # the policy is no longer the one before
+_ONE = np.uint64(1)
 REDRAWN = 4  # the table of actions is a new draw of the same random policy
 
 
@@ -120,15 +121,16 @@ def draw_path(
     truth: Truth, key: np.uint64, episode: int, uniforms: Floats, policy: Ints, start: int, path: Path
 ) -> float:
     """Play an episode by the table ``policy`` from ``start``, write it to ``path`` and return its sum of rewards."""
-    outcomes, kernels = truth.outcomes, truth.cumulative.shape[0]
+    outcomes, stationary = truth.outcomes, truth.cumulative.shape[0] == 1
     horizon, states = policy.shape
     actions = truth.base_reward.size // states
     total, s = 0.0, start
     path.states[0] = s
     for h in range(horizon):
-        a = policy[h, s]
-        sa = s * actions + a
-        o = draw(truth.cumulative, h % kernels, outcomes.start[sa], outcomes.start[sa + 1], uniforms[h + 1])
+        a = policy[h, np.uint64(s)]  # unsigned: no test for indices that count from the end
+        sa = np.uint64(s * actions + a)
+        first, last = outcomes.start[sa], outcomes.start[sa + _ONE]
+        o = np.uint64(draw(truth.cumulative, 0 if stationary else h, first, last, uniforms[h + 1]))
         path.actions[h] = a
         path.bonus[h] = outcomes.bonus[o]
         reward = realised(truth.noise, o, truth.base_reward[sa] + outcomes.bonus[o], key, episode, h)

@@ -89,21 +89,24 @@ def count_rows(state: Any, path: Path, steps: int, bonus_in_target: bool, square
     visits, values, first = imat(state, VISITS), fmat(state, VALUES), fmat(state, FIRST)
     total, squares = fmat(state, TOTAL), fmat(state, SQUARES)
     cells, counters = ivec(state, CELLS), ivec(state, COUNTERS)
-    states = visits.shape[1]
+    states, touched = visits.shape[1], counters[TOUCHED]
+    s = np.uint64(path.states[0])  # unsigned: no test for indices that count from the end
     for h in range(steps):
-        s = path.states[h]
-        target = values[h + 1, path.states[h + 1]]
+        after = np.uint64(path.states[h + 1])
+        target = values[h + 1, after]
         if bonus_in_target:
             target = path.bonus[h] + target
         if visits[h, s] == 0:
             first[h, s] = target
-            cells[counters[TOUCHED]] = h * states + s
-            counters[TOUCHED] += 1
+            cells[touched] = h * states + path.states[h]
+            touched += 1
         gap = target - first[h, s]
         visits[h, s] += 1
         total[h, s] += gap
         if square:
             squares[h, s] += gap * gap
+        s = after
+    counters[TOUCHED] = touched
 
 
 @hot_inline

@@ -401,7 +401,7 @@ class UCRLVTR(Learner):
         used, capacity = int(field(state, COUNTERS)[USED]), slots.size
         keys = used + min((episodes + 1) * policy.shape[0], policy.size * self.family.size)
         while 2 * keys > capacity:
-            capacity *= 2
+            capacity *= 8 if capacity < 2**15 else 2  # growing copies the whole state: not often while that is cheap
         return state if capacity == slots.size else _with_capacity(state, capacity)
 
     def grown_like(self, state: Any, saved: Any) -> Any:

@@ -23,6 +23,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -166,6 +167,7 @@ class LinearModel(NamedTuple):
     slack: float  # what the log-determinant of the noise event exceeds that of Sigma by, at most
     estimate_weight: float  # what ||theta||^2 weighs in the radius: lambda of the noise event less that of Sigma
     replan: float
+    enough: float  # log(1 + replan)
     clip_at_horizon: bool  # the paper's clip at H instead of H - h + 1
 
 
@@ -275,7 +277,7 @@ class UCRLVTRLin(Learner):
         if self.event is not None and (self.radius != "sharp" or not self.event[0] >= self.lam):
             raise ParameterError("event", got=self.event, expected="the sharp radius, and a lambda' >= lambda")
 
-    @property
+    @cached_property
     def planned(self) -> FeatureMap:
         """The features that plans are made with: those of the active coordinates."""
         return self.features if self.active is None else self.features.restrict(self.active)
@@ -353,6 +355,7 @@ class UCRLVTRLin(Learner):
             slack=0.0 if self.event is None else float(self.event[1]),
             estimate_weight=0.0 if self.event is None else float(self.event[0]) - self.lam,
             replan=float(self.replan),
+            enough=math.log1p(self.replan),
             clip_at_horizon=at_horizon,
         )
         return made
@@ -670,7 +673,7 @@ def optimistic_values(model: LinearModel, state: LinearState) -> bool:
 @hot_inline
 def may_be_due(model: LinearModel, state: LinearState) -> bool:
     """Say whether logdet Sigma of some step can have grown by log(1 + c) since the last plan (M12)."""
-    enough, growth = math.log1p(model.replan), fmat(state, GROWTH)
+    enough, growth = model.enough, fmat(state, GROWTH)
     for t in range(model.steps):
         if not growth[t, LOGDET] + growth[t, TRACE] < growth[t, LOGDET_AT_PLAN] + enough:
             return True
@@ -738,8 +741,14 @@ def learn_linear(model: LinearModel, state: LinearState, path: Path, steps: int)
         for i in range(before, counters[TOUCHED]):
             h, s = divmod(cells[i], norms.shape[1])
             norms[h, s] = row_norm(model, state, h, s)
-        for h in range(rows):
-            growth[h % model.steps, TRACE] += norms[h, path.states[h]]
+        if model.steps == 1:
+            trace = growth[0, TRACE]
+            for h in range(rows):
+                trace += norms[h, np.uint64(path.states[h])]
+            growth[0, TRACE] = trace
+        else:
+            for h in range(rows):
+                growth[h, TRACE] += norms[h, path.states[h]]
 
 
 @implements(planned_value, LinearState, argument=1)

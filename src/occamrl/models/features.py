@@ -299,7 +299,7 @@ class FeatureMap:
         """Whether the map is one-hot (blocks of coordinates, one per (s, a) or shared by several)."""
         return isinstance(self.layout, TabularFeatures)
 
-    @property
+    @cached_property
     def blocks(self) -> Blocks:
         """Where the coordinates of each (s, a) live."""
         if self.shared is not None:
