@@ -40,8 +40,7 @@ def test_rows_that_leave_no_kernel_within_the_bound_are_reported() -> None:
     """Rows that show a theta of norm 28, where 2 was promised: beta is negative, no square root may be taken of it."""
     learners = lambda_grid(UCRLVTRLin(features=FEATURES, norm_bound=2.0, regularization="scaled"), 1.0)
     learner, contradicted = refine(learners, KNOWN, showing(np.full(8, 10.0), 1e4), 2.0, 1.0)
-    assert contradicted
-    assert (learner.norm_bound, learner.event) == (2.0, None)
+    assert (contradicted, learner.norm_bound, learner.event) == (True, 2.0, None)
     assert not refine(learners, KNOWN, showing(np.full(8, 0.5), 1e4), 2.0, 1.0).contradicted
     # A bound that shrinks below what every kernel needs is the same contradiction.
     assert refine(learners, KNOWN, showing(np.full(8, 0.1), 1e6), 2.0, 1.0).contradicted

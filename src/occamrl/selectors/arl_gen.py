@@ -274,13 +274,10 @@ class RegressionEvidence:
         if not (isinstance(selector.test_growth, (int, float)) and 0.0 < selector.test_growth < math.inf):
             expected = "a number > 0 where the largest class is not a list"
             raise ParameterError("test_growth", got=selector.test_growth, expected=expected)
-        # The learner of the largest class is the last: in its coordinates there are rows of every phase.
-        self._full: UCRLVTRLin = [self._learner(m) for m in range(1, self.ladder.classes + 1)][-1]
-
-    def _learner(self, m: int) -> Any:
-        """Return the learner that plays class m and records its rows in the coordinates of the largest."""
-        replan = 0.2 if self.selector.replan is None else self.selector.replan
-        return on_class(self.selector, m, {"replan": replan, "record": self.ladder.features})
+        replan = 0.2 if selector.replan is None else selector.replan
+        shared = {"replan": replan, "record": self.ladder.features}  # every class records rows in those coordinates
+        self._learners: list[Any] = [on_class(selector, m, shared) for m in range(1, self.ladder.classes + 1)]
+        self._full: UCRLVTRLin = self._learners[-1]
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data: the rows of all phases in the largest class, step after step."""
@@ -306,7 +303,7 @@ class RegressionEvidence:
             episodes, m = math.isqrt(tau) - memory["audits"], classes
             memory["audits"] += episodes
         memory["audit"] = audit
-        learner = self._learner(m)
+        learner = self._learners[m - 1]
         found = {"chosen": chosen, **facts, "since": memory["since"]}
         label = f"F_{m}, audit" if audit else f"F_{m}"
         state = self._state(known, memory, m, learner)
