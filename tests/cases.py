@@ -10,11 +10,11 @@ import numpy as np
 
 from occamrl import seeding
 from occamrl._core import rng
-from occamrl._core.loop import play
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Agent, Floats, Learner
+from occamrl.running.players import CompiledPlayer
 from occamrl.running.result import Result
 from occamrl.running.run import run
 
@@ -133,33 +133,17 @@ class Played(NamedTuple):
     returns: Floats
 
 
-class Player:
+class Player(CompiledPlayer):
     """The fused loop on a state at hand, a few episodes at a time, without the cost of ``run``."""
 
     def __init__(self, learner: Learner, mdp: FiniteMDP, seed: int, state: Any = None) -> None:
-        self.learner = learner
-        self.state = learner.begin(mdp.known) if state is None else state
-        self.model = learner.model(mdp.known)
-        self.truth = mdp.truth
+        super().__init__(learner, mdp.known, learner.begin(mdp.known) if state is None else state)
+        self.truth, self.episode = mdp.truth, 0
         self.keys = (seeding.key(seed, "environment"), seeding.key(seed, "agent"))
-        self.episode = 0
-        self.uniforms = np.zeros(mdp.horizon + 1 + (mdp.horizon + 1) % 2)
-        self.achieved = np.zeros((2, mdp.states))
 
     def play(self, episodes: int = 1) -> Played:
-        self.state = self.learner.reserve(self.state, episodes)
         regret, returns = np.empty(episodes), np.empty(episodes)
-        plans, pessimistic = play(
-            self.model,
-            self.state,
-            self.truth,
-            *self.keys,
-            self.episode,
-            regret,
-            returns,
-            self.uniforms,
-            self.achieved,
-        )
+        plans, pessimistic = self.simulate(self.truth, self.keys, self.episode, regret, returns)
         self.episode += episodes
         return Played(plans, pessimistic, regret, returns)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import itertools
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,6 +26,7 @@ from occamrl.models.finite import FiniteFamily
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Agent, EpisodeLearner, Floats, Ints, Known, Learner, Problem, Selector
 from occamrl.running.phases import PhaseWalk
+from occamrl.running.players import scratch
 from occamrl.running.result import Result
 from occamrl.running.run import run
 
@@ -44,10 +45,8 @@ def check_learner(
     mdp = as_mdp(mdp)
     has = "a learner has model(known), begin(known) and reserve(state, episodes), or begin, plan and learn"
     _require(isinstance(learner, (Learner, EpisodeLearner)), has)
-    compiled = [learner, *extensions(learner)] if isinstance(learner, Learner) else [learner]
-    for each in compiled:
-        state = each.begin(mdp.known)
-        _require(all(True for _ in _arrays(state)), "a state is made of arrays")
+    for each in [learner, *extensions(learner)] if isinstance(learner, Learner) else [learner]:
+        list(_arrays(each.begin(mdp.known)))  # refuses what is no array
         _check_agent(each, mdp, episodes, seed)
 
 
@@ -221,7 +220,7 @@ def episode_by_episode(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -
     """Play as in an environment what ``run`` plays in one loop: same random numbers, two calls an episode."""
     truth, horizon, walk = mdp.truth, mdp.horizon, PhaseWalk(agent, mdp.known)
     environment_key, agent_key = seeding.key(seed, "environment"), seeding.key(seed, "agent")
-    uniforms, policy = np.zeros(horizon + 1 + (horizon + 1) % 2), np.zeros((horizon, mdp.states), dtype=np.int64)
+    uniforms, policy = scratch(mdp.known)[0], np.zeros((horizon, mdp.states), dtype=np.int64)
     path, actions = np.zeros(horizon + 1, dtype=np.int64), np.zeros(horizon, dtype=np.int64)
     bonus, rewards = np.zeros(horizon), np.zeros(horizon)
     for episode in range(episodes):
@@ -265,11 +264,8 @@ def _same_state(one: Any, other: Any, clause: str) -> None:
 
 
 def _same(one: Result, other: Result, clause: str) -> None:
-    pick: tuple[Callable[[Result], Any], ...] = (
-        lambda r: r.regret.tobytes(),
-        lambda r: r.cumulative_regret.tobytes(),
-        lambda r: r.returns.tobytes(),
-        lambda r: (r.total_regret, r.total_return, r.plans, r.pessimistic_episodes),
-    )
-    _require(all(get(one) == get(other) for get in pick), clause)
+    for name in ("regret", "cumulative_regret", "returns"):
+        _require(getattr(one, name).tobytes() == getattr(other, name).tobytes(), clause)
+    for name in ("total_regret", "total_return", "plans", "pessimistic_episodes"):
+        _require(getattr(one, name) == getattr(other, name), clause)
     _same_state(one.state, other.state, clause)

@@ -231,15 +231,12 @@ def watch(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Directory for the figure.")] = Path("demo"),
-    show: Annotated[bool, typer.Option(help="Open the figure when there is a desktop.")] = True,
 ) -> None:
     """Run the learners on built-in problems; print a table and draw a figure."""
     with reported_errors():
-        from occamrl.demo import demonstrate, open_file
+        from occamrl.demo import demonstrate
 
-        path = demonstrate(out, typer.echo)
-        if show:
-            open_file(path)
+        demonstrate(out, typer.echo)
 
 
 @app.command("list")
@@ -273,10 +270,7 @@ def learn(
     options: Annotated[list[str] | None, typer.Option("--with", help="key=value for the environment.")] = None,
     modules: Annotated[list[str] | None, typer.Option("--import", help="Import a module that registers it.")] = None,
     delta: Annotated[float, typer.Option(help="How often the verdict may be wrong.")] = 0.05,
-    rewards: Annotated[
-        str | None,
-        typer.Option(help="known, or estimated: bernstein, hoeffding; instead of the ladder's."),
-    ] = None,
+    rewards: Annotated[str | None, typer.Option(help="known, bernstein or hoeffding, instead of the ladder's.")] = None,
     kernel: Annotated[str | None, typer.Option(help="stationary or per_step, instead of the ladder's.")] = None,
     safe: Annotated[bool, typer.Option(help="Be optimistic over all models that are left.")] = False,
     compare: Annotated[bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")] = False,
@@ -298,7 +292,7 @@ def learn(
         env = _make_environment(env_id, options or ())
         environment = FiniteEnvironment(env, known=spec.known, reward_range=tuple(spec.rewards))
         everybody = agents(spec, environment, delta=delta, safe=safe, compare=compare)  # checks delta
-        found = _quick_preflight(spec, environment, episodes=episodes, delta=delta)
+        found = _quick_preflight(spec, environment, episodes, delta)
         if not as_json:
             tell(_forecast(found, spec, environment, safe=safe))
         for name, agent in everybody.items():
@@ -365,9 +359,7 @@ def agents(
     return found
 
 
-def _quick_preflight(
-    spec: LadderSpec, environment: FiniteEnvironment, *, episodes: int, delta: float
-) -> Preflight | None:
+def _quick_preflight(spec: LadderSpec, environment: FiniteEnvironment, episodes: int, delta: float) -> Preflight | None:
     """Return a quick preflight: a few kernels of each class, from the most likely first state (0 if unknown).
 
     None where rewards are unknown or each step has its own kernel: it looks at plans for known rewards and one kernel.
@@ -399,14 +391,14 @@ def _forecast(found: Preflight | None, spec: LadderSpec, environment: FiniteEnvi
 
 def as_data(result: Result, spec: LadderSpec) -> dict[str, Any]:
     """Return a result as plain data, in the environment's own unit."""
-    verdict = result.verdict
+    verdict, environment = result.verdict, result.environment
     about: dict[str, Any] = {
-        "environment": result.environment.name if result.environment is not None else None,
+        "environment": None if environment is None else environment.name,
         "episodes": result.total_episodes,
         "steps": result.steps,
         "realised_return_per_episode": result.total_return / max(1, result.total_episodes),
         "regret": result.total_regret,
-        "regret_unknown_because": (result.environment.why_not or None) if result.environment is not None else None,
+        "regret_unknown_because": None if environment is None else environment.why_not or None,
     }
     if "chosen" in verdict:
         about |= {

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 
@@ -77,10 +74,3 @@ def support_table(result: Result) -> list[str]:
             lines.append(f"  {row['epoch']:>5}{begin:>14,}{row['episodes']:>10,}{facts}  {active}")
         begin += row["episodes"]
     return lines
-
-
-def open_file(path: Path) -> bool:
-    """Open a file with the desktop's viewer; return whether there was a desktop to ask."""
-    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        return False
-    return webbrowser.open(path.resolve().as_uri())

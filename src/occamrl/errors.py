@@ -39,10 +39,7 @@ class InvalidInput(OccamRLError, ValueError):
     """
 
     def __init__(self, field: str, *, got: object, expected: object, index: tuple[int, ...] | None = None) -> None:
-        self.field = field
-        self.index = index
-        self.got = got
-        self.expected = expected
+        self.field, self.index, self.got, self.expected = field, index, got, expected
         where = field if index is None else f"{field}[{', '.join(str(i) for i in index)}]"
         super().__init__(f"{where}: got {got}, expected {expected}")
 
@@ -75,8 +72,7 @@ class NestingError(FamilyError):
     """A ladder's classes are not nested; ``rungs`` is the pair, ``member`` the one of the smaller that shows it."""
 
     def __init__(self, *, rungs: tuple[int, int], member: int | None, got: object, expected: object) -> None:
-        self.rungs = rungs
-        self.member = member
+        self.rungs, self.member = rungs, member
         super().__init__("rungs", index=rungs if member is None else (*rungs, member), got=got, expected=expected)
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterable
 from typing import Any, Protocol
 
-from occamrl.errors import UnknownName
+from occamrl.errors import UnknownName, require_choice
 from occamrl.protocols import Learner, Problem, Selector
 
 
@@ -56,9 +55,8 @@ def discover(package: str, protocol: type) -> dict[str, type[Any]]:
     protocol
         A :class:`typing.Protocol`.
     """
-    folder = importlib.import_module(package)
     found: dict[str, type[Any]] = {}
-    for info in pkgutil.iter_modules(folder.__path__):
+    for info in pkgutil.iter_modules(importlib.import_module(package).__path__):
         if info.name.startswith("_"):
             continue
         module = importlib.import_module(f"{package}.{info.name}")
@@ -96,17 +94,10 @@ def _fold(name: object) -> str:
 
 def find(kind: str, name: object, known: dict[str, type[Any]]) -> type[Any]:
     """Return the class called ``name``, ignoring case, ``-`` and ``_``; otherwise suggest the nearest name."""
-    folded = {_fold(each): each for each in known}
+    folded = {_fold(each): found for each, found in known.items()}
     if _fold(name) not in folded:
         raise UnknownName(kind, got=name, known=known)
-    return known[folded[_fold(name)]]
-
-
-def _require_parameters(kind: type[Any], given: Iterable[str]) -> None:
-    valid = [*inspect.signature(kind).parameters, "reward_noise"]
-    for name in given:
-        if name not in valid:
-            raise UnknownName(f"{kind.__name__} parameter", got=name, known=valid)
+    return folded[_fold(name)]
 
 
 def make_problem(name: str, **parameters: Any) -> Any:
@@ -120,7 +111,9 @@ def make_problem(name: str, **parameters: Any) -> Any:
     20
     """
     kind = find("problem", name, problems())
-    _require_parameters(kind, parameters)
+    valid = [*inspect.signature(kind).parameters, "reward_noise"]
+    for given in parameters:
+        require_choice(f"{kind.__name__} parameter", given, valid)
     noise = parameters.pop("reward_noise", None)
     if noise is None:
         return kind(**parameters)

@@ -13,7 +13,6 @@ import occamrl as orl
 from occamrl.analysis.complexity import (
     eluder_dimension,
     linear_eluder_bound,
-    metric_entropy,
     predictions,
     regret_bound,
     selection_epoch,
@@ -69,7 +68,6 @@ def test_covering_numbers() -> None:
     family = orl.FiniteFamily(stack)
     for alpha, size in ((0.0, 5), (0.11, 3), (2.0, 1)):  # the distance is 2 |p - p'|
         assert family.log_covering_number(alpha) == pytest.approx(math.log(size))
-    assert metric_entropy(family, 0.0) == pytest.approx(math.log(5))
 
 
 def test_separation_by_hand() -> None:

@@ -29,28 +29,16 @@ def test_a_verdict_for_a_person_and_for_a_machine() -> None:
     assert "exact regret" in out
     code, out, _ = call(*LAKE, "--episodes", "60", "--compare", "--json")
     told = [json.loads(line) for line in out.splitlines()]
-    assert [each["agent"] for each in told] == [
-        "ARL-GEN",
-        "oracle (the same to both sides)",
-        "largest class",
-        "smallest class",
-    ]
+    names = ["ARL-GEN", "oracle (the same to both sides)", "largest class", "smallest class"]
+    assert [each["agent"] for each in told] == names
     assert told[0]["chosen"] == 2
     assert told[0]["sizes"] == [1, 11, 231]
     assert told[0]["regret"] < told[3]["regret"]
 
 
 def test_options_of_the_environment_and_a_checkpoint(tmp_path: Path) -> None:
-    dry = [
-        *LAKE,
-        "--with",
-        "is_slippery=false",
-        "--with",
-        "map_name=4x4",
-        "--checkpoint",
-        str(tmp_path / "a.npz"),
-        "--json",
-    ]
+    dry = [*LAKE, "--with", "is_slippery=false", "--with", "map_name=4x4", "--json"]
+    dry += ["--checkpoint", str(tmp_path / "a.npz")]
     first, second = (json.loads(call(*dry, "--episodes", str(episodes))[1]) for episodes in (20, 50))
     assert first["rung"] == second["rung"] == "no slip"
     assert (first["episodes"], second["episodes"]) == (20, 50)

@@ -46,7 +46,7 @@ def test_rungs_of_kernels_add_up(folder: Path) -> None:
     assert spec.names == ("one", "more")
     assert spec.ladder.sizes == [1, 5]
     assert spec.horizon == 6
-    np.testing.assert_array_equal(spec.reward, CASE.reward)
+    np.testing.assert_array_equal(spec.known.base_reward, CASE.reward)
     for i, kernel in enumerate(CASE.kernels):
         np.testing.assert_array_equal(spec.ladder.family.kernel(i), kernel)
     assert spec.ladder.class_of(MDP) == 1
@@ -56,7 +56,7 @@ def test_rungs_of_kernels_add_up(folder: Path) -> None:
 def test_rewards_in_another_unit_are_mapped(folder: Path) -> None:
     np.savez(folder / "reward.npz", r=10.0 * CASE.reward - 4.0)
     spec = read(folder, "reward_range = [-4.0, 6.0]\n" + RUNGS)
-    np.testing.assert_allclose(spec.reward, CASE.reward, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(spec.known.base_reward, CASE.reward, rtol=0, atol=1e-12)
     assert spec.rewards.scale == 10.0
 
 
@@ -111,7 +111,10 @@ BAD = [
     ("horizon = 3\n[[rungs]]\nmixtures = 3", "in all"),
     ("horizon = 3\n[[rungs]]\nenvironments = ['os:Thing-v0']", "a registered environment"),
     ("horizon = 3\n[[rungs]]\nenvironments = ['Nothing-v0']", "Nothing"),
-    ("horizon = 3\n[[rungs]]\nenvironments = [{id = 'FrozenLake-v1', slippery = true}]", "slippery"),
+    (
+        "horizon = 3\n[[rungs]]\nenvironments = [{id = 'FrozenLake-v1', slippery = true}]",
+        r"environments\[0\]: .*slippery",
+    ),
     ("horizon = 3\n[[rungs]]\nenvironments = ['Blackjack-v1']", "no table"),
     ("horizon = ", "TOML"),
 ]

@@ -61,12 +61,6 @@ def test_a_state_that_predict_did_not_return_is_refused(state: Any) -> None:
         orl.Agent(learner(), Plant(), known=MDP.known).predict(0, state)
 
 
-@pytest.mark.parametrize("edges", ["abc", [["a", "b"]], [3]])
-def test_edges_that_are_no_numbers_are_refused(edges: Any) -> None:
-    with pytest.raises(ParameterError, match="edges"):
-        orl.Discretiser(edges)
-
-
 class Slide(Plant):
     """Plant, seen as a number in [0, 1]."""
 
@@ -153,14 +147,6 @@ def test_kernels_that_do_not_fit_are_refused(rungs: list[str], expected: str, tm
     with pytest.raises(LadderSpecError) as caught:
         read_ladder(tmp_path / "ladder.toml")
     assert expected in str(caught.value)
-
-
-def test_environments_of_a_ladder_that_cannot_be_made_are_named(tmp_path: Path) -> None:
-    (tmp_path / "a.toml").write_text(
-        'horizon = 3\n[[rungs]]\nenvironments = [{ id = "FrozenLake-v1", map_name = "9x9" }]'
-    )
-    with pytest.raises(LadderSpecError, match=r"rungs\[1\].environments\[0\]"):
-        read_ladder(tmp_path / "a.toml")
 
 
 def test_the_list_names_the_ladders_that_can_be_called_by_name() -> None:

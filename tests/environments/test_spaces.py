@@ -102,7 +102,8 @@ def test_edges_of_ones_own_may_reach_to_infinity() -> None:
 
 
 def test_bad_edges_are_refused() -> None:
-    for edges in ([], [[0.0]], [[0.0, 0.0]], [[1.0, 0.0]], [[0.0, np.nan, 1.0]]):
+    wrong: list[Any] = ["abc", [["a", "b"]], [3]]
+    for edges in (*wrong, [], [[0.0]], [[0.0, 0.0]], [[1.0, 0.0]], [[0.0, np.nan, 1.0]]):
         with pytest.raises(ParameterError, match="edges"):
             Discretiser(edges)
     with pytest.raises(SpaceError, match="without bounds"):

@@ -75,7 +75,7 @@ def test_cells_on_a_cluster_of_which_a_worker_is_killed(
     tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[str]]]
 ) -> None:
     address, workers = cluster
-    experiment = Experiment.from_toml(write(tmp_path, slow(1_500_000)))
+    experiment = Experiment.from_toml(write(tmp_path, slow(600_000)))
     folder, over = Folder(tmp_path / "out"), threading.Event()
     killer = threading.Thread(target=kill_one_at_work, args=(folder, workers, over))
     killer.start()

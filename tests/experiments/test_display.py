@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from occamrl.experiments.display import Display, LiveLines, display_for, duration
+from occamrl.experiments.display import Display, LiveLines, display_for, duration, printable
 
 ABOUT = {"problem": "[red]P", "agent": "A\x1b[2J", "seed": 3, "total": 1_000}
 EVENTS = [
@@ -75,5 +75,6 @@ def test_the_display_fits_the_stream() -> None:
     assert isinstance(display_for(Terminal()), LiveLines)
 
 
-def test_durations() -> None:
+def test_words() -> None:
+    assert printable("a\x1b[31m\r\n\u202e[red]é") == "a\\x1b[31m\\x0d\\x0a\\x202e[red]é"
     assert [duration(each) for each in (5.4, 65.0, 7_260.0)] == ["5 s", "1 min 5 s", "2 h 1 min"]

@@ -12,7 +12,7 @@ from occamrl import registry
 from occamrl.envs.ladder_file import read_ladder
 from occamrl.errors import InvalidInput, SpecError
 from occamrl.experiments.execution import Experiment
-from occamrl.experiments.spec import Entry, make_agent, make_problem, parse, read_source, shipped
+from occamrl.experiments.spec import Entry, make_agent, parse, read_source, shipped
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
 from occamrl.problems.mdp import BernoulliRewards, BetaRewards
 from tests.experiments.common import SMALL, write
@@ -184,10 +184,10 @@ def test_shipped_specs(name: str) -> None:
 def test_the_published_river_swim_experiment_is_what_it_says() -> None:
     cells = Experiment.from_toml("ayoub-riverswim").cells
     assert len(cells) == 3 * 3 * 10
-    assert {cell.problem["parameters"]["states"] for cell in cells} == {3, 4, 5}
-    learner = next(cell for cell in cells if cell.agent["label"] == "UCRL-VTR")
+    assert {cell.problem.parameters["states"] for cell in cells} == {3, 4, 5}
+    learner = next(cell for cell in cells if cell.agent.label == "UCRL-VTR")
     made: object = learner.make()[1]
-    states = learner.problem["parameters"]["states"]
+    states = learner.problem.parameters["states"]
     words = {
         "radius": "ayoub",
         "weights": "none",
@@ -293,7 +293,7 @@ def test_any_problem_takes_noise(mixture: Any) -> None:
         ({"beta": 50.0, "atoms": 8}, BetaRewards(concentration=50.0, atoms=8)),
         (BernoulliRewards(), BernoulliRewards()),
     ):
-        problem = make_problem("SparseMixture", {**sizes, "reward_noise": word})
+        problem = registry.make_problem("SparseMixture", **sizes, reward_noise=word)
         assert problem.mdp.reward_noise == kind
         assert problem.phi.shape == (4, 2, 4, 6)  # the rest is the problem's own
         assert problem.mdp.with_reward_noise(None).fingerprint == mixture.mdp.fingerprint != problem.mdp.fingerprint
@@ -303,7 +303,7 @@ def test_any_problem_takes_noise(mixture: Any) -> None:
         (3, "reward_noise"),
     ):
         with pytest.raises(InvalidInput) as caught:
-            make_problem("SparseMixture", {**sizes, "reward_noise": wrong})
+            registry.make_problem("SparseMixture", **sizes, reward_noise=wrong)
         assert caught.value.field == field
     with pytest.raises(InvalidInput, match="did you mean 'reward_noise'"):
-        make_problem("SparseMixture", {**sizes, "reward_nose": "bernoulli"})
+        registry.make_problem("SparseMixture", **sizes, reward_nose="bernoulli")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import occamrl as orl
-from occamrl.analysis.complexity import eluder_dimension, family_eluder_bound, metric_entropy, predictions
+from occamrl.analysis.complexity import eluder_dimension, family_eluder_bound, predictions
 from occamrl.checks import check_family
 from occamrl.errors import ContractError, FamilyError, ParameterError
 from occamrl.models.linear import AggregationFamily, LinearFamily
@@ -49,17 +49,19 @@ def test_covering_numbers_are_no_smaller_than_the_smallest_cover() -> None:
     # One coin: sum |P - P'| = 2 |p - p'|, so an alpha-ball covers alpha of [0, 1] and ceil(1/alpha) are needed.
     family = AggregationFamily(partition=[0, 1], moves=[[[0, 1]], [[0, -1]]])
     for alpha in (0.05, 0.3, 0.5, 0.9):
-        assert metric_entropy(family, alpha) >= math.log(math.ceil(1.0 / alpha - 1e-9))
-    assert metric_entropy(family, 1.0) == 0.0  # p = 1/2 is enough
+        assert family.log_covering_number(alpha) >= math.log(math.ceil(1.0 / alpha - 1e-9))
+    assert family.log_covering_number(1.0) == 0.0  # p = 1/2 is enough
     two = AggregationFamily(partition=[0, 1], actions=1)
-    assert metric_entropy(two, 0.1) == pytest.approx(2.0 * metric_entropy(family, 0.1))
+    assert two.log_covering_number(0.1) == pytest.approx(2.0 * family.log_covering_number(0.1))
     # theta = (1, t) with |theta| <= b over "heads never" and "what p changes".
     linear = orl.LinearFamily(features=orl.FeatureMap([coin(0.0), coin(1.0) - coin(0.0)]), norm_bound=math.sqrt(2.0))
     for alpha in (0.05, 0.3, 0.5):
-        assert metric_entropy(linear, alpha) >= math.log(math.ceil(1.0 / alpha - 1e-9))
+        assert linear.log_covering_number(alpha) >= math.log(math.ceil(1.0 / alpha - 1e-9))
         # |phi| of (0, 0): sqrt(2), of (0, 1): 1; two dimensions
         lipschitz = 1.0 + math.sqrt(2.0)
-        assert metric_entropy(linear, alpha) == pytest.approx(2 * math.log1p(2 * math.sqrt(2.0) * lipschitz / alpha))
+        assert linear.log_covering_number(alpha) == pytest.approx(
+            2 * math.log1p(2 * math.sqrt(2.0) * lipschitz / alpha)
+        )
 
 
 def test_eluder_bounds_hold_for_small_families() -> None:

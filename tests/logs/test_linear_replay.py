@@ -68,8 +68,8 @@ def replayed(truth: FiniteMDP, episodes: int, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(replay, "enter", spy)
     rows = match_rows(log, known, LADDER.features.attach(known).outcomes, RewardMap())
-    about: dict[str, Any] = {"delta": DELTA, "growth": 0.3, "slack": 1.0, "tell": lambda done: None}
-    return log, replay.replay_linear(rows, LADDER, known, **about), seen
+    monkeypatch.setattr(replay, "GROWTH", 0.3)
+    return log, replay.replay_linear(rows, LADDER, known, DELTA, lambda done: None), seen
 
 
 @pytest.mark.parametrize(("truth", "episodes", "outside"), [(RIVER.mdp, 1_500, False), (rapids(), 1_500, True)])

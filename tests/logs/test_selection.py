@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -31,7 +31,7 @@ from occamrl.models.linear import LinearFamily
 from occamrl.models.simulators import Simulators
 from occamrl.problems.lakes import FrozenLake
 from occamrl.problems.mdp import FiniteMDP
-from occamrl.protocols import Floats
+from occamrl.protocols import Floats, Ints
 from tests import cases
 
 DELTA = 0.2
@@ -46,35 +46,101 @@ def small(seed: int = 0) -> tuple[Ladder, FiniteMDP]:
     return Ladder([FiniteFamily(stack[:size]) for size in (1, 3, 6)]), mdp
 
 
-def plain_losses(log: Log, ladder: Ladder, mdp: FiniteMDP, delta: float) -> tuple[Floats, float, Any]:
-    """The replay in plain NumPy, row by row: losses, the right side of M22, and which kernels were never above it."""
-    known, n = mdp.known, ladder.family.size
-    values, kernels = ladder.family.optimal_values(known), [ladder.family.kernel(i) for i in range(n)]
-    loss, alive, bound = np.zeros(n), np.ones(n, dtype=bool), math.inf
-    for first, last in stretches(log.episodes, 0.1):
-        size = ladder.sizes[min(int(ladder.level[i]) for i in range(n) if alive[i])]
-        start = log.state[log.begin[first]]
-        member = max((i for i in range(size) if alive[i]), key=lambda i: values[i, 0, start])
-        for row in range(log.begin[first], log.begin[last]):
-            h, s, a = int(log.step[row]), log.state[row], log.action[row]
-            target = values[member, h + 1]
-            low, high = target.min(), target.max()  # every state can follow
-            if high > low:
-                y = (target[log.next_state[row]] - 0.5 * (low + high)) / (high - low)
-                z = np.array([(kernel[s, a] @ target - 0.5 * (low + high)) / (high - low) for kernel in kernels])
-                loss += (y - z) ** 2 - y**2
-        bound = -0.5 * math.log(float(ladder.prior @ np.exp(-2.0 * loss))) + 0.5 * math.log(1.0 / delta)
+class Arrays(NamedTuple):
+    """A ladder in plain arrays, for compiled loops."""
+
+    values: Floats  # [n, H + 1, S] optimal
+    kernels: Floats  # [n, S, A, S]; the truth is the third
+    level: Ints  # [n] the first class that holds each, from 0
+    prior: Floats  # [n]
+    ends: Ints  # of the stretches of episodes
+
+
+def arrays_of(ladder: Ladder, mdp: FiniteMDP, episodes: int) -> Arrays:
+    family = ladder.family
+    kernels = np.array([family.kernel(i) for i in range(family.size)])
+    ends = np.array([last for _, last in stretches(episodes)])
+    return Arrays(family.optimal_values(mdp.known), kernels, ladder.level, ladder.prior, ends)
+
+
+@numba.njit
+def plain_replay(path: Any, taken: Any, case: Any, slack: float) -> Any:
+    """The replay row by row: losses, the right side of M22 (a share of it), and which kernels were never above it."""
+    n = case.prior.size
+    loss, alive, bound, first = np.zeros(n), np.ones(n, dtype=np.bool_), np.inf, 0
+    for last in case.ends:
+        member = -1
+        for i in range(n):  # the most optimistic of the smallest class that is not rejected
+            left, value = alive[i] and case.level[i] <= case.level[np.argmax(alive)], case.values[:, 0, path[first, 0]]
+            if left and (member < 0 or value[i] > value[member]):
+                member = i
+        if member < 0:
+            member = int(np.argmin(loss))
+        for k in range(first, last):
+            for h in range(taken.shape[1]):
+                target = case.values[member, h + 1]
+                middle, spread = 0.5 * (target.min() + target.max()), np.ptp(target)  # every state can follow
+                if spread > 0.0:
+                    y = (target[path[k, h + 1]] - middle) / spread
+                    for i in range(n):
+                        mean = (case.kernels[i, path[k, h], taken[k, h]] * target).sum()
+                        loss[i] += (y - (mean - middle) / spread) ** 2 - y**2
+        mixture = -0.5 * np.log((case.prior * np.exp(-2.0 * loss)).sum())
+        bound = loss.min() + slack * (mixture + 0.5 * np.log(1.0 / DELTA) - loss.min())
         alive &= loss <= bound
+        first = last
     return loss, bound, alive
 
 
-def test_losses_are_those_of_a_loop_over_rows(test_seed: int) -> None:
-    ladder, mdp = small(test_seed)
-    log = simulate_log(mdp, episodes=40, seed=test_seed)
-    rows = match_rows(log, mdp.known, ladder.family.features.attach(mdp.known).outcomes, RewardMap())
-    about: dict[str, Any] = {"delta": DELTA, "growth": 0.1, "slack": 1.0, "tell": lambda done: None}
-    found = replay_finite(rows, ladder, mdp.known, **about)
-    loss, bound, alive = plain_losses(log, ladder, mdp, DELTA)
+@numba.njit
+def learning_episodes(case: Any, numbers: Any) -> Any:
+    """Episodes, drawn with numbers [K, 2 H + 1], of a policy that learns: the sum of next states says what it likes."""
+    episodes, horizon = numbers.shape[0], case.values.shape[1] - 1
+    path, taken = np.zeros((episodes, horizon + 1), dtype=np.int64), np.zeros((episodes, horizon), dtype=np.int64)
+    liking = np.zeros((3, 2))
+    for k in range(episodes):
+        path[k, 0] = int(numbers[k, -1] < 0.5)
+        for h in range(horizon):
+            s = path[k, h]
+            a = np.argmax(liking[s]) if numbers[k, 2 * h] < 0.8 else np.argmin(liking[s])
+            law = np.cumsum(case.kernels[2, s, a])
+            taken[k, h], path[k, h + 1] = a, min(np.searchsorted(law, numbers[k, 2 * h + 1], side="right"), 2)
+            liking[s, a] += path[k, h + 1] - 1.0
+    return path, taken
+
+
+@numba.njit
+def false_rejections(case: Any, numbers: Any, slack: float) -> int:
+    """Logs by a policy that learns as it goes on which the class of the truth is rejected."""
+    count = 0
+    for each in numbers:
+        path, taken = learning_episodes(case, each)
+        count += not plain_replay(path, taken, case, slack)[2][:3].any()
+    return count
+
+
+def log_of(path: Ints, taken: Ints, mdp: FiniteMDP) -> Log:
+    episodes, horizon = taken.shape
+    state, action = path[:, :-1].ravel(), taken.ravel()
+    return Log(
+        state=state,
+        action=action,
+        reward=mdp.known.base_reward[state, action],
+        next_state=path[:, 1:].ravel(),
+        terminated=np.zeros(state.size, dtype=bool),
+        truncated=np.zeros(state.size, dtype=bool),
+        begin=np.arange(episodes + 1) * horizon,
+    )
+
+
+@pytest.mark.parametrize("case", range(8))
+def test_losses_are_those_of_a_loop_over_rows(case: int, test_seed: int) -> None:
+    ladder, mdp = small(8 * test_seed + case)
+    plain = arrays_of(ladder, mdp, 40)
+    path, taken = learning_episodes(plain, np.random.default_rng([test_seed, case]).random((40, 11)))
+    rows = match_rows(log_of(path, taken, mdp), mdp.known, ladder.features.attach(mdp.known).outcomes, RewardMap())
+    found = replay_finite(rows, ladder, mdp.known, DELTA, lambda done: None)
+    loss, bound, alive = plain_replay(path, taken, plain, 1.0)
     assert found.loss == pytest.approx(loss, abs=1e-9)
     assert found.bound == pytest.approx(bound, abs=1e-9)
     assert (found.alive == alive).all()
@@ -82,38 +148,18 @@ def test_losses_are_those_of_a_loop_over_rows(test_seed: int) -> None:
 
 def test_stretches_cover_all_episodes_once() -> None:
     for episodes in (1, 2, 17, 1_000):
-        pieces = list(stretches(episodes, 0.1))
+        pieces = list(stretches(episodes))
         assert [k for first, last in pieces for k in range(first, last)] == list(range(episodes))
 
 
-def false_rejections(seed: int, slack: float) -> int:
-    """Logs, of 400 by a policy that learns as it goes, on which the class of the truth is rejected."""
-    ladder, mdp = small(1)
-    count = 0
-    for run in range(400):
-        log = learning_log(mdp, 30, 1_000 * seed + run)
-        found = select(log, ladder, mdp.known, delta=DELTA, slack=slack, progress=False)
-        count += found.rungs[1].rejected_after is not None
-    return count
-
-
-def learning_log(mdp: FiniteMDP, episodes: int, seed: int) -> Log:
-    """A log whose policy depends on the past: the action whose sum of values of next states is largest so far."""
-    parts, liking = [], np.zeros((3, 2))
-    for k in range(0, episodes, 10):
-        policy = np.full((mdp.horizon, 3, 2), 0.2)
-        policy[:, np.arange(3), liking.argmax(axis=1)] = 0.8
-        parts.append(simulate_log(mdp, episodes=10, seed=100_000 * seed + k, policy=policy))
-        np.add.at(liking, (parts[-1].state, parts[-1].action), parts[-1].next_state - 1.0)
-    names = ("state", "action", "reward", "next_state", "terminated", "truncated")
-    joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    return Log(**joined, begin=np.arange(episodes + 1) * mdp.horizon)
-
-
 def test_the_right_class_is_rejected_no_more_often_than_delta(test_seed: int) -> None:
+    """Counted with the loop that the test above compares ``select`` with."""
     most = int(binom.isf(1e-5, 400, DELTA))  # right tests pass this but once in 100,000
-    assert false_rejections(test_seed, 1.0) <= most
-    assert false_rejections(test_seed, 0.02) > most
+    ladder, mdp = small(1)
+    plain = arrays_of(ladder, mdp, 30)
+    numbers = np.random.default_rng(test_seed).random((400, 30, 11))
+    assert false_rejections(plain, numbers, 1.0) <= most
+    assert false_rejections(plain, numbers, 0.02) > most
 
 
 @pytest.mark.parametrize(("slip", "rung"), [((0, 0), 1), ((10, 10), 2), ((3, 9), 3)])

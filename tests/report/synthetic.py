@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ class Kind:
     power: float
     scale: float = 1.0
     facts: str = "none"  # none, chosen, active, norm_bound
-    parameters: dict[str, Any] = field(default_factory=dict)
 
 
 KINDS = (
@@ -57,10 +56,6 @@ def facts_of(kind: str, epoch: int, noise: float) -> dict[str, Any]:
     return {}
 
 
-def recorded(episodes: int, points: int = 400) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return np.unique(np.geomspace(1, episodes, points).astype(np.int64))
-
-
 def records(
     problems: Sequence[str] = ("Sparse mixture", "RiverSwim"),
     kinds: Sequence[Kind] = KINDS,
@@ -71,41 +66,31 @@ def records(
 ) -> Records:
     manifests: list[dict[str, Any]] = []
     curves, phases = [], []
-    at = recorded(episodes)
+    at = np.unique(np.geomspace(1, episodes, 400).astype(np.int64))
     for problem in problems:
         for kind in kinds:
             for seed in range(seeds):
                 noise = stream(seed, "synthetic", kind.label).uniform()
                 cumulative = kind.scale * np.exp(spread * (noise - 0.5)) * at**kind.power
                 cell = f"{len(manifests):012x}"
-                who = {"cell": cell, "problem": problem, "agent": kind.label, "seed": seed}
-                rows = len(at)
-                curves.append(
-                    pa.table(
-                        {
-                            **{name: [value] * rows for name, value in who.items()},
-                            "episode": at,
-                            "regret": np.diff(cumulative, prepend=0.0),
-                            "cumulative_regret": cumulative,
-                            "realised_return": np.ones(rows),
-                        }
-                    )
-                )
-                phases.append(pa.table(_phases(who, kind, episodes, noise)))
-                manifests.append(_manifest(who, kind, episodes, float(cumulative[-1])))
+                who = {"cell": cell, "problem": {"label": problem}, "agent": {"label": kind.label}, "seed": seed}
+                curve = {"cell": [cell] * len(at), "episode": at, "cumulative_regret": cumulative}
+                curves.append(pa.table(curve))
+                phases.append(pa.table(_phases(cell, kind, episodes, noise)))
+                manifests.append(_manifest(who, episodes, float(cumulative[-1])))
     spec = {
         "name": "made-up",
         "episodes": episodes,
         "seeds": seeds,
-        "problem": [{"name": "sparse-mixture", "label": problem, "dimension": 16} for problem in problems],
-        "agent": [{"name": kind.label.lower(), "label": kind.label, **kind.parameters} for kind in kinds],
+        "problem": [{"name": "sparse-mixture", "label": problem} for problem in problems],
+        "agent": [{"name": kind.label.lower(), "label": kind.label} for kind in kinds],
     }
     usual = {"folder": Path("made-up"), "name": "made-up", "spec": spec, "cells": manifests}
     tables = {"curves": pa.concat_tables(curves), "phases": pa.concat_tables(phases)}
     return Records(**{**usual, **tables, "running": {}, "missing": [], "failed": [], **about})
 
 
-def _phases(who: dict[str, Any], kind: Kind, episodes: int, noise: float) -> dict[str, list[Any]]:
+def _phases(cell: str, kind: Kind, episodes: int, noise: float) -> dict[str, list[Any]]:
     lengths: list[int] = []
     left = episodes
     while left > 0 and kind.facts != "none":
@@ -114,35 +99,22 @@ def _phases(who: dict[str, Any], kind: Kind, episodes: int, noise: float) -> dic
     lengths = lengths or [episodes]
     rows = len(lengths)
     return {
-        **{name: [value] * rows for name, value in who.items()},
+        "cell": [cell] * rows,
         "phase": list(range(rows)),
         "epoch": list(range(1, rows + 1)),
-        "label": [kind.label] * rows,
         "episodes": lengths,
-        "regret": [1.0] * rows,
-        "plans": [1] * rows,
-        "realised_return": [1.0] * rows,
         "facts": [json.dumps(facts_of(kind.facts, epoch, noise)) for epoch in range(1, rows + 1)],
     }
 
 
-def _manifest(who: dict[str, Any], kind: Kind, episodes: int, total: float) -> dict[str, Any]:
+def _manifest(who: dict[str, Any], episodes: int, total: float) -> dict[str, Any]:
     return {
-        "format": 1,
-        "cell": who["cell"],
-        "status": "done",
-        "problem": {"name": "sparse-mixture", "label": who["problem"], "parameters": {"dimension": 16}},
-        "agent": {"name": kind.label.lower(), "label": kind.label, "parameters": kind.parameters},
-        "seed": who["seed"],
+        **who,
         "episodes": episodes,
         "total_regret": total,
-        "total_return": 1.0,
         "plans": 100,
         "pessimistic_episodes": 0,
         "wall_time": 0.5,
-        "files": {},
         "versions": {"occamrl": "0.1.0", "python": "3.11.7", "numpy": "2.4.6"},
         "machine": {"cpu": "a processor", "blas": "openblas"},
-        "seed_address": [who["seed"]],
-        "reason": None,
     }

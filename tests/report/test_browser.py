@@ -189,26 +189,17 @@ def test_few_seeds_are_shown_without_intervals(chromium: "Browser", tmp_path: Pa
     assert page.locator("text=there is no interval").count() == 2
 
 
-def test_a_thousand_cells_are_drawn(chromium: "Browser", tmp_path: Path) -> None:
-    watched = Watched(chromium)
-    made = records(problems=[f"problem {i}" for i in range(17)], seeds=10)
-    page = watched.open(write_report(made, tmp_path / "report.html").as_uri())
-    assert page.locator("figure").count() == 17 * 6
-    page.click("label:has(#axes-log)")
-    assert page.is_checked("#axes-log")
-    assert watched.complaints == []
-
-
-def test_a_live_page_follows_the_run_and_keeps_what_was_chosen(chromium: "Browser", tmp_path: Path) -> None:
+def test_a_live_page_follows_the_run_and_keeps_what_was_chosen(
+    chromium: "Browser", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seeds = [2]
 
     def load(folder: Path) -> Records:
         return records(problems=["p"], kinds=KINDS[:3], seeds=seeds[0], missing=["x"] * (12 - 3 * seeds[0]))
 
-    def status(folder: Path) -> Any:
-        return load(folder)
-
-    with Server(Source(tmp_path, load, status)) as server:
+    for name in ("load", "status"):
+        monkeypatch.setattr(f"occamrl.report.watch.{name}", load)
+    with Server(Source(tmp_path)) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:

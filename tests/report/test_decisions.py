@@ -3,17 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from occamrl.report.data import (
-    MOST_EPOCHS,
-    MOST_ROWS,
-    MOST_SEEDS,
-    Cell,
-    Group,
-    choice_of,
-    decisions,
-    groups,
-    lock_in,
-)
+from occamrl.report.data import MOST_EPOCHS, MOST_ROWS, MOST_SEEDS, Cell, Group, decisions, groups, lock_in, walk
 from tests.report.synthetic import KINDS, records
 
 
@@ -23,40 +13,34 @@ def cell(*facts: dict[str, Any], seed: int = 0, lengths: int = 10) -> Cell:
 
 
 @pytest.mark.parametrize(
-    ("chosen", "epoch", "episode", "changed_last"),
+    ("chosen", "epoch", "episode", "unsettled"),
     [
-        ([1, 1, 2, 2], 3, 21, False),
-        ([1, 2, 1, 2], 4, 31, True),  # it came back to 2, but only just
-        ([3, 3, 3], 1, 1, False),
-        ([2], 1, 1, False),
-        ([1, None, 2, None, 2], 3, 21, False),  # phases that decide nothing are passed over
+        ([1, 1, 2, 2], 3, 21, 0),
+        ([1, 2, 1, 2], 4, 31, 1),  # it came back to 2, but only just
+        ([3, 3, 3], 1, 1, 0),
+        ([2], 1, 1, 0),
+        ([1, None, 2, None, 2], 3, 21, 0),  # phases that decide nothing are passed over
+        *(([1, odd], 1, 1, 0) for odd in ("2", True, [1], float("inf"), {"a": 1})),  # no decisions
     ],
 )
 def test_lock_in_is_the_first_phase_of_the_last_unbroken_stretch(
-    chosen: list[int | None], epoch: int, episode: int, changed_last: bool
+    chosen: list[Any], epoch: int, episode: int, unsettled: int
 ) -> None:
-    found = lock_in(cell(*({"chosen": c} for c in chosen)), "chosen")
-    assert found is not None
-    assert (found.epoch, found.episode, found.changed_last) == (epoch, episode, changed_last)
+    run = cell(*({"chosen": c} for c in chosen))
+    found = lock_in(walk(run, "chosen"))
+    assert (found.epoch, found.episode) == (epoch, episode)
+    told = decisions(Group("p", "a", [run, cell({})]))
+    assert told is not None
+    assert (told["settled"]["unsettled"], told["settled"]["seeds"]) == (unsettled, 1)
 
 
 def test_coordinates_are_a_set() -> None:
-    found = lock_in(cell({"active": [0, 1, 2]}, {"active": [2, 0]}, {"active": [0, 2]}), "active")
-    assert found is not None
+    found = lock_in(walk(cell({"active": [0, 1, 2]}, {"active": [2, 0]}, {"active": [0, 2]}), "active"))
     assert (found.epoch, found.decision) == (2, (0, 2))
 
 
 def test_agents_without_decisions_have_none() -> None:
-    assert lock_in(cell({}, {}), "chosen") is None
-    assert choice_of([cell({}, {"beta": 1.0})]) is None
-    assert decisions(Group("p", "a", [cell({})])) is None
-
-
-@pytest.mark.parametrize("odd", ["2", None, True, [1], float("inf"), {"a": 1}])
-def test_a_choice_of_the_wrong_type_is_no_decision(odd: Any) -> None:
-    found = lock_in(cell({"chosen": 1}, {"chosen": odd}), "chosen")
-    assert found is not None
-    assert (found.epoch, found.decision) == (1, 1)
+    assert decisions(Group("p", "a", [cell({}), cell({}, {"beta": 1.0})])) is None
 
 
 def test_shares_are_over_the_seeds_that_reached_the_epoch() -> None:

@@ -47,8 +47,8 @@ def test_interval_of_a_large_normal_sample_is_that_of_the_normal_approximation(t
     assert ends is not None
     half = 1.96 * values.std() / math.sqrt(values.size)
     # 999 resamples place each end within about 5 % of half a width (one standard error); 25 % is five of them.
-    assert ends.low == pytest.approx(values.mean() - half, abs=0.25 * half)
-    assert ends.high == pytest.approx(values.mean() + half, abs=0.25 * half)
+    assert ends[0] == pytest.approx(values.mean() - half, abs=0.25 * half)
+    assert ends[1] == pytest.approx(values.mean() + half, abs=0.25 * half)
 
 
 def _coverage(ends: Floats) -> float:
@@ -96,7 +96,7 @@ def test_common_random_numbers_sharpen_a_difference(test_seed: int) -> None:
     assert found is not None
     assert alone is not None
     assert abs(found["mean"] - 1.0) < 0.3  # standard error 0.04: error below 1e-10
-    assert 20.0 * (found["interval"][1] - found["interval"][0]) < alone.high - alone.low
+    assert 20.0 * (found["interval"][1] - found["interval"][0]) < alone[1] - alone[0]
 
 
 @given(

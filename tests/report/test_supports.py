@@ -4,18 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.simulator_cases import PAIR, currents, uniform_currents
-from occamrl.analysis.supports import (
-    BLIND,
-    SAME_KERNEL,
-    UNSEEN,
-    WEAK,
-    Supports,
-    alike,
-    dependences,
-    directions,
-    possible_rows,
-    supports,
-)
+from occamrl.analysis.supports import Supports, dependences, directions, possible_rows, supports
 from occamrl.errors import InvalidInput
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.models.simulators import Simulators
@@ -74,16 +63,6 @@ def test_the_estimated_error_widens_what_is_compatible() -> None:
     assert carried.allowance > ignored.allowance + 2.0 * 500 * 32 * carried.error**2
     assert any(set(each.members) <= set(TRUE) for each in carried.sets)
     assert "estimated" in str(carried)
-
-
-def test_reasons_for_not_telling_apart_come_in_order() -> None:
-    stack = np.array([[0.5, 0.5, 0.6, 0.7, 0.8, 0.1], [0.5, 0.5, 0.4, 0.3, 0.2, 0.9]])
-    #     0 and 1 are the same; 2 differs, not in value; 3 only elsewhere; 4 a little; 5 much
-    possible = np.array([[0.1, 0.1, 0.1, 0.3, 0.4, 0.5], [0.2, 0.2, 0.2, 0.2, 0.2, 0.2]])
-    seen = np.array([[0.2, 0.2, 0.2, 0.2, 0.25, 0.9]])
-    found = dict.fromkeys((SAME_KERNEL, BLIND, UNSEEN, WEAK), tuple[int, ...]())
-    found |= {reason: group for group, reason in alike(100.0 * seen.T @ seen, stack, possible, 4.0)}
-    assert found == {SAME_KERNEL: (0, 1), BLIND: (0, 1, 2), UNSEEN: (0, 1, 2, 3), WEAK: (0, 1, 2, 3, 4)}
 
 
 def test_directions_are_counted_by_fate() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import EpisodeLearner, Known, Learner, Phase, PhaseOutcome, Selector
 
@@ -69,8 +69,3 @@ class Leader(Selector):
         memory["played"][i] += outcome.episodes
         memory["returned"][i] += outcome.total_return
         memory["chosen"].append(i)
-
-
-def pooled(memory: dict[str, Any]) -> LinearStatistics:
-    statistics: LinearStatistics = memory["pooled"]
-    return statistics

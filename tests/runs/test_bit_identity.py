@@ -1,4 +1,4 @@
-"""The same bits however a run is cut into pieces, whatever ran before it, in one loop or one episode at a time."""
+"""The same bits however a run is cut into pieces and whatever ran before it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from occamrl.checks import episode_by_episode
 from occamrl.learners.baselines import Greedy, Optimal, UniformRandom
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
@@ -99,15 +98,6 @@ def test_the_same_seed_gives_the_same_bits_whatever_ran_before(name: str) -> Non
         run(other(), CASE.mdp, episodes=3, seed=1, progress=False)
     assert bits(run(agent, CASE.mdp, episodes=60, seed=7, progress=False)) == first
     assert bits(run(agent, CASE.mdp, episodes=60, seed=8, progress=False)) != first
-
-
-@pytest.mark.parametrize("name", ["one-hot, every episode", "one-hot, lazy", "finite, ball", "uniform"])
-def test_one_loop_is_one_episode_at_a_time(name: str) -> None:
-    result = run(AGENTS[name](), CASE.mdp, episodes=80, seed=3, progress=False)
-    walk = episode_by_episode(AGENTS[name](), CASE.mdp, 80, 3)
-    assert states.bits(walk.state) == states.bits(result.state)
-    (row,) = walk.rows
-    assert (row["episodes"], row["plans"], row["realised_return"]) == (80, result.plans, result.total_return)
 
 
 def test_the_environment_draws_alike_for_every_learner() -> None:

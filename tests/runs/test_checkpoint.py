@@ -18,7 +18,6 @@ from occamrl.learners.baselines import Optimal, UniformRandom
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.problems.classic import RiverSwim
-from occamrl.protocols import Known, Phase, PhaseOutcome, Selector
 from occamrl.running.run import run
 from occamrl.running.storage import load, put_together, save, take_apart
 from tests.states import bits
@@ -37,17 +36,6 @@ def checkpoint(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_resumed_run_is_the_uninterrupted_one(checkpoint: Path) -> None:
-    whole = run(learner(), PROBLEM, episodes=70, seed=2, progress=False)
-    loaded = load(checkpoint, learner(), PROBLEM)
-    assert (loaded.total_episodes, loaded.seed, loaded.label) == (30, 2, "UCRLVTRLin")
-    rest = run(learner(), PROBLEM, episodes=40, progress=False, continue_from=loaded)
-    assert rest.regret.tobytes() == whole.regret.tobytes()
-    assert rest.phases.to_pylist() == whole.phases.to_pylist()
-    assert (rest.plans, rest.pessimistic_episodes) == (whole.plans, whole.pessimistic_episodes)
-    assert bits(rest.state) == bits(whole.state)
-
-
 def test_it_is_arrays_and_json_and_no_pickle(checkpoint: Path) -> None:
     with zipfile.ZipFile(checkpoint) as archive:
         assert archive.testzip() is None
@@ -55,26 +43,20 @@ def test_it_is_arrays_and_json_and_no_pickle(checkpoint: Path) -> None:
             np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
     with np.load(checkpoint, allow_pickle=False) as arrays:
         document = json.loads(arrays["document"].tobytes())
-    assert document["seed"] == 2
+    loaded = load(checkpoint, learner(), PROBLEM)
+    assert (document["seed"], loaded.seed, loaded.total_episodes, loaded.label) == (2, 2, 30, "UCRLVTRLin")
     assert [path.name for path in checkpoint.parent.iterdir()] == ["run.npz"]
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
-def test_a_file_that_was_cut_short_is_refused_by_name(checkpoint: Path, share: float) -> None:
-    content = checkpoint.read_bytes()
-    checkpoint.write_bytes(content[: int(share * len(content))])
-    with pytest.raises(CheckpointError, match=r"run\.npz"):
-        load(checkpoint, learner(), PROBLEM)
-
-
-def test_any_flipped_byte_is_noticed(checkpoint: Path) -> None:
+def test_any_flipped_or_missing_byte_is_noticed(checkpoint: Path) -> None:
     content = checkpoint.read_bytes()
     for at in [*range(0, len(content), 301), *range(len(content) - 70, len(content))]:
         damaged = bytearray(content)
         damaged[at] ^= 0x01
-        checkpoint.write_bytes(bytes(damaged))
-        with pytest.raises(CheckpointError):
-            load(checkpoint, learner(), PROBLEM)
+        for content_now in (bytes(damaged), content[:at]):
+            checkpoint.write_bytes(content_now)
+            with pytest.raises(CheckpointError, match=r"run\.npz"):
+                load(checkpoint, learner(), PROBLEM)
 
 
 def test_it_belongs_to_one_problem_and_one_kind_of_agent(checkpoint: Path) -> None:
@@ -96,9 +78,6 @@ def test_other_npz_files_are_no_checkpoints(tmp_path: Path) -> None:
     np.savez(path, x=np.zeros(3))
     with pytest.raises(CheckpointError, match="expected a whole checkpoint"):
         load(path, learner(), PROBLEM)
-    np.savez(path, document=np.array([object()]))
-    with pytest.raises(CheckpointError, match="expected a whole checkpoint"):
-        load(path, learner(), PROBLEM)
 
 
 def test_a_write_that_fails_leaves_the_old_checkpoint(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,29 +94,10 @@ def test_a_write_that_fails_leaves_the_old_checkpoint(checkpoint: Path, monkeypa
     assert [path.name for path in checkpoint.parent.iterdir()] == ["run.npz"]
 
 
-class Hoarder(Selector):
-    """A selector whose memory holds what it should not."""
-
-    def __init__(self, thing: Any) -> None:
-        self.thing = thing
-
-    def start(self, known: Known) -> dict[str, Any]:
-        return {"thing": self.thing}
-
-    def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
-        return Phase(UniformRandom(), UniformRandom().begin(known), episodes=5)
-
-    def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
-        pass
-
-
 @pytest.mark.parametrize("thing", [object(), {1: 2}, {"set": {1}}, [complex(1)]])
-def test_a_memory_that_is_no_plain_data_cannot_be_written(thing: Any, tmp_path: Path) -> None:
-    result = run(Hoarder(thing), PROBLEM, episodes=3, progress=False)
-    with pytest.raises(CheckpointError) as caught:
-        save(result, tmp_path / "x.npz")
-    assert caught.value.field == "memory"
-    assert list(tmp_path.iterdir()) == []
+def test_a_memory_that_is_no_plain_data_cannot_be_written(thing: Any) -> None:
+    with pytest.raises(CheckpointError, match="memory"):
+        take_apart({"thing": thing}, {})
 
 
 def test_trees_come_back_as_they_were() -> None:

@@ -120,11 +120,8 @@ def test_what_is_drawn_depends_on_seed_and_episode_alone() -> None:
     np.testing.assert_array_equal(whole, table)  # however much is drawn for the actions of an episode
 
 
-def test_it_keeps_the_contract_of_learners() -> None:
+def test_it_keeps_the_contract_alone_and_in_the_phases_of_a_selector_beside_a_compiled_one() -> None:
     check_learner(Bold(), CASE.mdp, episodes=50)
-
-
-def test_it_plays_in_the_phases_of_a_selector_beside_a_compiled_one() -> None:
     compiled = orl.UCRLVTRLin(features=CASE.features, norm_bound=1.0)
     check_selector(Leader(bases=(Bold(), compiled, Bold(bonus=0.1))), CASE.mdp, episodes=50)
 

@@ -43,11 +43,6 @@ def test_the_regret_of_a_result_is_exact() -> None:
     np.testing.assert_allclose(none.regret, np.zeros(5), atol=1e-12)
 
 
-def test_wall_time_adds_up_over_pieces() -> None:
-    half = uniform(10)
-    assert uniform(10, continue_from=half).wall_time > half.wall_time
-
-
 def test_a_learner_alone_is_one_phase() -> None:
     result = uniform()
     assert result.phases.to_pylist() == [
@@ -75,22 +70,7 @@ def test_a_table_comes_back_from_its_file(tmp_path: Path) -> None:
     about = json.loads(metadata[b"occamrl"])
     assert about == {"label": "UniformRandom", "seed": 3, "plans": 1, "total_regret": result.total_regret}
     assert [file.name for file in tmp_path.iterdir()] == ["curve.parquet"]
-
-
-def test_a_write_that_fails_leaves_the_old_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "curve.parquet"
-    uniform(5).to_parquet(str(path))
-    before = path.read_bytes()
-
-    def half_way(table: object, where: Path, **options: object) -> None:
-        Path(where).write_bytes(b"PAR1 and then the disk was full")
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(pq, "write_table", half_way)
-    with pytest.raises(OSError, match="no space"):
-        uniform(6).to_parquet(path)
-    assert path.read_bytes() == before
-    assert [file.name for file in tmp_path.iterdir()] == ["curve.parquet"]
+    assert uniform(10, continue_from=result).wall_time > result.wall_time
 
 
 def test_a_plot_shows_the_cumulative_regret() -> None:
@@ -140,30 +120,23 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_without_a_terminal_progress_is_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_a_line_that_renews_itself_on_a_terminal_and_plain_lines_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(progress_module, "PLAIN_EVERY", 0.0)
-    stream = io.StringIO()
-    bar = Progress("agent", 200, True, stream)
-    for done in (50, 100, 200):
-        bar.update(done, 12.5)
-    bar.close()
-    lines = stream.getvalue().splitlines()
-    assert len(lines) >= 2
-    assert all("\r" not in line and "\x1b" not in line for line in lines)
-    assert lines[-1].startswith("agent: 200 of 200 episodes (100%), regret 12.5, ")
-
-
-def test_on_a_terminal_one_line_renews_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_module, "TERMINAL_EVERY", 0.0)
-    stream = Terminal()
-    bar = Progress("agent", 200, True, stream)
-    for done in (50, 100, 200):
-        bar.update(done, 12.5)
-    bar.close()
-    text = stream.getvalue()
-    assert text.count("\r\x1b[K") >= 2
-    assert text.count("\n") == 1
-    assert text.endswith("\n")
+    streams = io.StringIO(), Terminal()
+    for stream in streams:
+        bar = Progress("agent", 200, True, stream)
+        for done in (50, 100, 200):
+            bar.update(done, 12.5)
+        bar.close()
+    plain, renewed = (stream.getvalue() for stream in streams)
+    assert "\r" not in plain
+    assert "\x1b" not in plain
+    assert plain.splitlines()[1].startswith("agent: 200 of 200 episodes (100%), regret 12.5, ")
+    assert renewed.count("\r\x1b[K") == 2
+    assert renewed.index("\n") == len(renewed) - 1
 
 
 def test_compiling_is_told_as_such_and_counts_in_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,8 @@ from occamrl.protocols import Known, Phase, PhaseOutcome, Selector
 from occamrl.running.result import Result
 from occamrl.running.run import run
 from tests.cases import stack
-from tests.runs.selectors import Leader, Widening, pooled
+from tests.runs.selectors import Leader, Widening
+from tests.states import bits
 
 CASE = stack(2, states=3, initial_state=[0.5, 0.25, 0.25])
 MDP = CASE.mdp
@@ -48,17 +49,6 @@ def pieces(agent: Selector, *sizes: int, mdp: FiniteMDP = MDP) -> Result:
     return result
 
 
-def plain(memory: Any) -> Any:
-    """Return a memory as data that can be compared to the bit."""
-    if isinstance(memory, np.ndarray):
-        return (memory.shape, memory.tobytes())
-    if isinstance(memory, dict):
-        return {key: plain(part) for key, part in memory.items()}
-    if isinstance(memory, (list, tuple)):
-        return [plain(part) for part in memory]
-    return memory
-
-
 @pytest.mark.parametrize("make", [widening, leader])
 def test_both_kinds_of_selectors_keep_the_contract(make: Any) -> None:
     check_selector(make(), MDP, episodes=45, seed=2)
@@ -68,14 +58,14 @@ def test_both_kinds_of_selectors_keep_the_contract(make: Any) -> None:
 def test_pieces_single_episodes_and_checkpoints_leave_the_same_memory(make: Any, tmp_path: Any) -> None:
     whole = pieces(make(), 100)
     cut = pieces(make(), 1, 6, 1, 30, 62)
-    assert plain(cut.walk.memory) == plain(whole.walk.memory)
+    assert bits(cut.walk.memory) == bits(whole.walk.memory)
     assert cut.phases.to_pylist() == whole.phases.to_pylist()
     assert cut.regret.tobytes() == whole.regret.tobytes()
-    assert plain(episode_by_episode(make(), MDP, 100, 5).memory) == plain(whole.walk.memory)
+    assert bits(episode_by_episode(make(), MDP, 100, 5).memory) == bits(whole.walk.memory)
     half = pieces(make(), 37)
     half.save(tmp_path / "half.npz")
     resumed = run(make(), MDP, episodes=63, continue_from=Result.load(tmp_path / "half.npz", make(), MDP))
-    assert plain(resumed.walk.memory) == plain(whole.walk.memory)
+    assert bits(resumed.walk.memory) == bits(whole.walk.memory)
 
 
 def test_phases_double_and_each_learner_goes_on_from_all_data_before_it() -> None:
@@ -89,7 +79,7 @@ def test_phases_double_and_each_learner_goes_on_from_all_data_before_it() -> Non
     assert sum(row["regret"] for row in rows) == pytest.approx(result.total_regret)
     assert sum(row["plans"] for row in rows) == result.plans
     assert sum(row["realised_return"] for row in rows) == pytest.approx(result.total_return)
-    statistics = pooled(result.walk.memory)
+    statistics = result.walk.memory["pooled"]
     assert statistics.episodes == 8 + 16 + 32
     learner = widening()._learner(3)
     fresh = learner.begin(MDP.known, statistics)
@@ -130,17 +120,16 @@ def test_a_choice_anew_every_episode_is_told_its_return() -> None:
 
 
 class Repeated(Selector):
-    """Phases of the same learner, with facts from a list."""
+    """Phases of some learners in turn, with facts from a list."""
 
-    def __init__(self, facts: list[dict[str, Any]], episodes: int = 2) -> None:
-        self.facts = facts
-        self.episodes = episodes
+    def __init__(self, facts: list[dict[str, Any]], episodes: int = 2, *learners: Any) -> None:
+        self.facts, self.episodes, self.learners = facts, episodes, learners or (UniformRandom(),)
 
     def start(self, known: Known) -> dict[str, Any]:
         return {"i": 0, "told": []}
 
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
-        learner = UniformRandom()
+        learner = self.learners[memory["i"] % len(self.learners)]
         facts = self.facts[memory["i"] % len(self.facts)]
         return Phase(learner, learner.begin(known), episodes=self.episodes, label="again", facts=facts)
 
@@ -182,20 +171,10 @@ def test_a_selector_ends_with_its_last_phase_open() -> None:
 
 
 def test_regret_of_a_phase_is_that_of_who_played() -> None:
-    class Turns(Selector):
-        def start(self, known: Known) -> dict[str, Any]:
-            return {"i": 0}
-
-        def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
-            player: Any = Optimal(mdp=MDP) if memory["i"] % 2 else UniformRandom()
-            return Phase(player, player.begin(known), episodes=5, label=type(player).__name__)
-
-        def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
-            memory["i"] += 1
-
-    result = pieces(Turns(), 20)
+    facts = [{"player": "random"}, {"player": "optimal"}]
+    result = pieces(Repeated(facts, 5, UniformRandom(), Optimal(mdp=MDP)), 20)
     rows = result.phases.to_pylist()
-    assert [row["label"] for row in rows] == ["UniformRandom", "Optimal"] * 2
+    assert [row["player"] for row in rows] == ["random", "optimal"] * 2
     assert [row["regret"] for row in rows[1::2]] == pytest.approx([0.0, 0.0], abs=1e-12)
     assert rows[0]["regret"] == pytest.approx(result.regret[:5].sum())
     assert rows[2]["regret"] > 0.0

@@ -6,13 +6,16 @@ the files that import this one, and whatever they import in turn. A change of th
 again. Code compiled for a learner that lives elsewhere has a folder of its own, named after a hash of its file as well.
 
 ``OCCAMRL_CACHE_DIR`` moves the cache; by default it lies in the user's cache folder.
+
+Left to itself, Numba optimises every function and makes machine code of it, with all that it calls, although the same
+is done again for each of its callers. Functions that only compiled code calls are therefore only linked into those that
+Python calls, which are optimised, turned into machine code and kept on disk: a first result takes half as long.
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
-import itertools
 import os
 import re
 import sys
@@ -23,10 +26,10 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import cgutils, codegen
+from numba.core import codegen, compiler
 from numba.core.caching import FunctionCache
 from numba.core.registry import CPUDispatcher
-from numba.extending import intrinsic, overload
+from numba.extending import overload
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -87,17 +90,62 @@ def cache_folder() -> Path:
 
 
 _CACHE = str(cache_folder())
-_HOT: Any = {"_nrt": False, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+class _NoAddresses:
+    """The code generator of a linked library: there is no address where an environment could be kept."""
+
+    def set_env(self, *arguments: Any) -> None:
+        """Do nothing."""
+
+
+_Library: Any = codegen.JITCodeLibrary  # Numba has no types
+_Compiler: Any = compiler.Compiler
+
+
+class _LinkedLibrary(_Library):  # type: ignore[misc]  # a class that mypy does not know
+    """The code of a function that only compiled functions call: neither optimised nor turned into machine code."""
+
+    codegen = _NoAddresses()
+
+    def finalize(self) -> None:
+        """Link what the function calls."""
+        self._raise_if_finalized()
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """Return the null pointer."""
+        self._ensure_finalized()
+        return 0
+
+
+class _Linked(_Compiler):  # type: ignore[misc]  # a class that mypy does not know
+    """The compiler of functions that only compiled functions call."""
+
+    def __init__(self, typingctx: Any, targetctx: Any, library: Any, *others: Any) -> None:
+        super().__init__(typingctx, targetctx, library, *others)
+        if library is None:
+            self.state.library = _LinkedLibrary(targetctx.codegen(), "linked")
+
+
+_HOT: Any = {
+    "_nrt": False,
+    "error_model": "numpy",
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+    "forceinline": False,  # otherwise inherited from the caller for whom a function is compiled first
+    "pipeline_class": _Linked,
+}
 _SHORT: Any = {**_HOT, "forceinline": True}
 
 
 _NumbaCache: Any = FunctionCache  # Numba has no types
 _types: Any = numba.types
-_code: Any = cgutils
-_llvm: Any = vars(codegen)["ll"]  # LLVM as Numba has loaded it
 _IMPLEMENTED: dict[Any, set[type]] = {}  # by generic function: the kinds that have a version of it
-_SEPARATE: dict[Any, list[Any]] = {}  # by NamedTuple of a state: its separately compiled functions
-_UNDER_WAY: list[tuple[Any, Any]] = []  # separate functions that are being compiled or loaded
 _OUTSIDE: dict[Any, dict[str, bytes]] = {}  # by NamedTuple: the files outside this package that implement it
 
 
@@ -146,12 +194,7 @@ class _Cache:
         return self._places[folder]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the code for a signature, None if there is none; what it calls by name is there before it."""
-        for pair in itertools.pairwise(sig):
-            for dispatcher in _SEPARATE.get(getattr(pair[1], "instance_class", None), ()):
-                if dispatcher.py_func is self._function or (dispatcher, pair) in _UNDER_WAY:
-                    break  # those after it can only call it, not be called by it
-                _make_callable(dispatcher, pair)
+        """Return the code for a signature, None if there is none."""
         return self._place(sig).load_overload(sig, target_context)
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -180,7 +223,8 @@ def _compile(function: Function, **options: Any) -> Function:
     if options.get("no_cpython_wrapper"):
         made.__class__ = _Internal
     if hasattr(made, "enable_caching"):  # not with NUMBA_DISABLE_JIT
-        made._cache = _Cache(function)
+        if "pipeline_class" not in options:
+            made._cache = _Cache(function)
         choose = made.get_call_template
 
         def without_literals(args: Any, kws: Any) -> Any:
@@ -221,56 +265,6 @@ def hot_inline(function: Function) -> Function:
 def view(function: Function) -> Function:
     """Splice a function that returns a view of its arguments into hot code, where arrays cannot be returned."""
     return _compile(function, **_HOT, inline="always")
-
-
-def _symbol(dispatcher: Any, arguments: tuple[Any, ...]) -> str:
-    """Return the name by which other modules call a separately compiled function; the same in every process."""
-    function = dispatcher.py_func
-    digest = hashlib.sha256(",".join(str(each) for each in arguments).encode()).hexdigest()[:16]
-    return f"{function.__module__}.{function.__qualname__}.{digest}"
-
-
-def _make_callable(dispatcher: Any, arguments: tuple[Any, ...]) -> Any:
-    """Compile or load a separate function for these types, and let the linker find it; return its signature."""
-    if arguments not in dispatcher.overloads:
-        _UNDER_WAY.append((dispatcher, arguments))
-        try:
-            dispatcher.compile(arguments)
-        finally:
-            _UNDER_WAY.pop()
-    result = dispatcher.overloads[arguments]
-    address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
-    _llvm.add_symbol(_symbol(dispatcher, arguments), address)
-    return result.signature
-
-
-def separate(kind: type) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function of (model, state), with states of class ``kind``, by itself.
-
-    Numba puts a copy of every callee into the machine code of each caller and optimises it again, so a chain of calls
-    is compiled as often as it is long. Callers of a separate function contain its name only. It is for the parts of an
-    algorithm that run once an episode or less: the call itself is not free. It may call those defined before it.
-    """
-
-    def register(function: Callable[..., Any]) -> Any:
-        dispatcher: Any = _compile(function, **_HOT)
-        _SEPARATE.setdefault(kind, []).append(dispatcher)
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            convention, returned = context.call_conv, signature.return_type
-            kinds = convention.get_function_type(returned, signature.args)
-            callee = _code.get_or_insert_function(builder.module, kinds, _symbol(dispatcher, signature.args))
-            status, value = convention.call_function(builder, callee, returned, signature.args, arguments)
-            with _code.if_unlikely(builder, status.is_error):
-                convention.return_status_propagate(builder, status)
-            return value
-
-        def call(typing_context: Any, model: Any, state: Any) -> tuple[Any, Callable[..., Any]]:
-            return _make_callable(dispatcher, (model, state)).return_type(model, state), generate
-
-        return intrinsic(call)
-
-    return register
 
 
 def _with_signature(choose: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:

@@ -133,7 +133,7 @@ def draw_path(
         o = np.uint64(draw(truth.cumulative, 0 if stationary else h, first, last, uniforms[h + 1]))
         path.actions[h] = a
         path.bonus[h] = outcomes.bonus[o]
-        reward = realised(truth.noise, o, truth.base_reward[sa] + outcomes.bonus[o], key, episode, h)
+        reward = realised(truth.noise, int(o), truth.base_reward[sa] + outcomes.bonus[o], key, episode, h)
         path.reward[h] = reward
         s = outcomes.next_state[o]
         path.states[h + 1] = s

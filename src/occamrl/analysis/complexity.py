@@ -11,14 +11,9 @@ from occamrl.models.family import Family
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.models.linear import AggregationFamily, LinearFamily
-from occamrl.protocols import Floats, Known
+from occamrl.protocols import Floats, Known, Outcomes
 
 _MOST_POINTS = 20  # for the exact search
-
-
-def metric_entropy(family: Family, alpha: float) -> float:
-    """Return a bound on log N(F, alpha) of any family, in sup over (s, a) of sum over s' |P - P'|."""
-    return family.log_covering_number(alpha)
 
 
 def predictions(family: FiniteFamily, known: Known) -> Floats:
@@ -26,12 +21,13 @@ def predictions(family: FiniteFamily, known: Known) -> Floats:
     outcomes = family.features.attach(known).outcomes
     values = family.optimal_values(known)[:, 1:].reshape(-1, known.states)
     distinct = np.unique(np.round(values, 12), axis=0)
-    kernels = family.probabilities()
-    columns = [
-        np.add.reduceat(kernels * (outcomes.bonus + v[outcomes.next_state])[:, None], outcomes.start[:-1])
-        for v in distinct
-    ]
-    return np.ascontiguousarray(np.concatenate(columns).T)
+    return np.ascontiguousarray(np.concatenate(_means(outcomes, family.probabilities(), distinct)).T)
+
+
+def _means(outcomes: Outcomes, kernels: Floats, values: Floats) -> list[Floats]:
+    """Return, for each V of ``values`` [k, S], (P V)(s, a) of every kernel, a column of [O, n]: k arrays [S*A, n]."""
+    targets = ((outcomes.bonus + v[outcomes.next_state])[:, None] for v in values)
+    return [np.add.reduceat(kernels * target, outcomes.start[:-1]) for target in targets]
 
 
 def eluder_dimension(functions: Floats, scale: float) -> int:
@@ -81,14 +77,8 @@ def separation(ladder: Ladder, known: Known, truth: int) -> tuple[float, float]:
         return math.inf, math.inf
     outcomes, values = ladder.family.features.attach(known).outcomes, ladder.family.optimal_values(known)[truth, 1:]
     kernels = ladder.family.probabilities()
-    smaller, star = kernels[:, : ladder.sizes[m - 1]], kernels[:, truth : truth + 1]
-    squares = np.stack(
-        [
-            np.add.reduceat((smaller - star) * (outcomes.bonus + v[outcomes.next_state])[:, None], outcomes.start[:-1])
-            ** 2
-            for v in values
-        ]
-    )
+    gaps = kernels[:, : ladder.sizes[m - 1]] - kernels[:, truth : truth + 1]
+    squares = np.stack(_means(outcomes, gaps, values)) ** 2
     return float(squares.min()), float(squares.mean(axis=(0, 1)).min())
 
 
@@ -123,8 +113,7 @@ def regret_bound(
 
 def _gaps(functions: Floats) -> Floats:
     """Return |f - g| for every pair of members, at the points where some differ, each point once."""
-    n = len(functions)
-    first, second = np.triu_indices(n, 1)
+    first, second = np.triu_indices(len(functions), 1)
     gaps = np.unique(np.round(np.abs(functions[first] - functions[second]), 12), axis=0)
     gaps = np.unique(gaps, axis=1)
     return np.asarray(gaps[:, gaps.any(axis=0)])

@@ -139,18 +139,17 @@ def _support(rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]
             break
         settled_at = begin
     last = rows[-1]
-    about: dict[str, Any] = {"active": tuple(active), "settled_at": settled_at}
-    if not last["seen"]:
-        return {**about, "gamma": None, "threshold": None, "locks_in_at": None}, []
-    estimate = np.abs(np.asarray(last["estimate"]))
-    gamma, threshold = float(estimate[active].min()), float(last["threshold"])
-    if len(active) == estimate.size:  # nothing is left out that a limit could be for
-        return {**about, "gamma": gamma, "threshold": threshold, "locks_in_at": None}, []
-    locks = _lock_in(rows, gamma, threshold)
+    gamma = threshold = locks = None
     warnings = []
-    if math.isinf(locks):
+    if last["seen"]:
+        estimate = np.abs(np.asarray(last["estimate"]))
+        gamma, threshold = float(estimate[active].min()), float(last["threshold"])
+        if len(active) < estimate.size:  # otherwise nothing is left out that a limit could be for
+            locks = _lock_in(rows, gamma, threshold)
+    if locks == math.inf:
         warnings.append("at the present rate the support does not lock in: longer estimation phases would help")
-    return {**about, "gamma": gamma, "threshold": threshold, "locks_in_at": locks}, warnings
+    support = {"active": tuple(active), "settled_at": settled_at}
+    return {**support, "gamma": gamma, "threshold": threshold, "locks_in_at": locks}, warnings
 
 
 def _lock_in(rows: Sequence[dict[str, Any]], gamma: float, threshold: float) -> float:

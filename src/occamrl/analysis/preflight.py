@@ -27,12 +27,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import brentq
 
-from occamrl._core.bellman import optimal_policy, optimal_values, policy_values
+from occamrl._core.bellman import optimal_policy, optimal_values
 from occamrl._core.compile import compiled
-from occamrl._core.features import fill_target
 from occamrl.errors import ParameterError, require_integer
-from occamrl.models.family import packed, weighted
+from occamrl.models.family import packed, sparse_rows
+from occamrl.models.features import FeatureMap
 from occamrl.models.finite import level
 from occamrl.models.ladder import Ladder
 from occamrl.protocols import Floats, Ints, Known, Outcomes
@@ -160,7 +162,7 @@ def preflight(
     draw, base = stream(seed, "preflight"), known.base_reward.flatten()
     few, make = (64, _finite_trials) if ladder.finite else (6, _linear_trials)
     trials = make(ladder, known, draw, truths or few, members or few, delta)
-    outcomes = trials.outcomes
+    outcomes = trials.features.attach(known).outcomes
     if least_loss is None:
         stakes = (stake(outcomes, each.kernel, base, each.values, start) for each in trials.truths)
         least_loss = _SHARE * max(stakes, default=0.0)
@@ -171,18 +173,29 @@ def preflight(
         times = []
         for i, member in enumerate(inside):
             policy = optimal_policy(outcomes, member.kernel, base, member.values)
-            rejection = trials.rejection(m, i, policy)
+            pairs = np.arange(known.states) * known.actions + policy  # [H, S]
+            rejection = trials.rejection(m, i, rows_of(trials.features, known, pairs, member.values))
             for truth in outside:
-                loss = float(truth.values[0, start]) - policy_value(outcomes, truth.kernel, base, policy, start)
-                time, own = rejection(truth, visits(outcomes, truth.kernel, policy, start))
+                reach = visits(outcomes, truth.kernel, policy, start)
+                loss = float(truth.values[0, start] - (reach * truth.reward[pairs]).sum())
+                time, own = rejection(truth, reach.ravel())
                 times.append(time)
                 if loss > least_loss and time > episodes and own > episodes:
                     blind.append(BlindPair(m, member.number, truth.number, truth.rung, loss, time))
         typical.append(float(np.median(times)) if times else math.inf)
         tried += len(times)
-    remedy = trials.remedy if blind else "none"
-    about = (trials.classes, episodes, delta, tried, blind, typical, remedy, trials.grid, trials.grid_episodes)
-    return Preflight(ladder, *about)
+    return Preflight(
+        ladder=ladder,
+        classes=trials.classes,
+        episodes=episodes,
+        delta=delta,
+        pairs_tried=tried,
+        blind=blind,
+        rejection=typical,
+        remedy=trials.remedy if blind else "none",
+        grid=trials.grid,
+        grid_episodes=trials.grid_episodes,
+    )
 
 
 class _Tried(NamedTuple):
@@ -193,21 +206,30 @@ class _Tried(NamedTuple):
     kernel: Floats  # [1, O]
     values: Floats  # [H + 1, S], optimal
     theta: Floats  # [d] over the features of the largest class
+    reward: Floats  # [S*A], expected
 
 
+def _tried(number: int, rung: int, features: FeatureMap, known: Known, theta: Floats) -> _Tried:
+    outcomes, base = features.attach(known).outcomes, known.base_reward.flatten()
+    kernel = np.ascontiguousarray(features.probabilities(theta))
+    values = optimal_values(outcomes, kernel[None], base, known.states, known.horizon)
+    reward = base + np.add.reduceat(kernel * outcomes.bonus, outcomes.start[:-1])
+    return _Tried(number, rung, kernel[None], values, theta, reward)
+
+
+# From a truth, and the probabilities [H*S] of being in s at step h under it, to the episodes after which a class, and
+# one kernel of it alone, are contradicted.
 Rejection = Callable[[_Tried, Floats], tuple[float, float]]
 
 
 class _Trials(NamedTuple):
     """The kernels of a ladder that are tried, and how long it takes to tell them apart."""
 
-    outcomes: Outcomes
+    features: FeatureMap  # of the largest class
     truths: list[_Tried]  # those by which stakes are judged
     inside: list[list[_Tried]]  # of each class but the largest
     outside: list[list[_Tried]]  # likewise: the truths that are tried against it
-    # Of class m, the number of a kernel inside and its policy: from a truth, and the probabilities of being in s at
-    # step h under it, to the episodes after which the class, and the kernel alone, are contradicted.
-    rejection: Callable[[int, int, Ints], Rejection]
+    rejection: Callable[[int, int, Any], Rejection]  # of class m, a kernel inside and the rows of its policy
     classes: list[str]
     remedy: str
     grid: float = 0.0
@@ -219,7 +241,7 @@ def _finite_trials(
 ) -> _Trials:
     """Try members of finite classes. A class is as near to a truth as the nearest of its kernels that are tried."""
     family, grid, sizes = ladder.family, ladder.family.reach, ladder.sizes
-    values, outcomes = family.optimal_values(known), family.features.attach(known).outcomes
+    outcomes = family.features.attach(known).outcomes
     noise = math.log(family.size / level(grid, delta))
     hidden = 0.5 * grid**2 * (known.horizon if outcomes.bonus.any() else known.horizon - 1)  # E grows by in an episode
     needed = _REJECTION * noise + (_OFF_GRID * 0.5 * math.log(2.0 / delta) if grid else 0.0)
@@ -228,20 +250,18 @@ def _finite_trials(
         numbers = np.arange(first, last)
         if last - first > most:
             numbers = np.sort(first + draw.choice(last - first, most, replace=False))
-        kernels = np.ascontiguousarray(family.take(numbers).probabilities().T[:, None])  # [n, 1, O]
-        return [
-            _Tried(int(q), int(ladder.level[q]) + 1, kernel, values[q], family.theta[:, q])
-            for q, kernel in zip(numbers, kernels, strict=True)
-        ]
+        rungs, thetas = ladder.level[numbers] + 1, family.theta[:, numbers].T
+        each = zip(numbers.tolist(), rungs.tolist(), thetas, strict=True)
+        return [_tried(number, rung, family.features, known, theta) for number, rung, theta in each]
 
     samples = [(sample(0, n, members), sample(n, family.size, truths)) for n in sizes[:-1]]
     inside, outside = [one for one, _ in samples], [other for _, other in samples]
 
-    def rejection(m: int, i: int, policy: Ints) -> Rejection:
-        rivals = np.stack([each.kernel for each in inside[m - 1]])
+    def rejection(m: int, i: int, rows: Any) -> Rejection:
+        means = rows @ np.stack([each.theta for each in inside[m - 1]], axis=1)  # [H*S, n]
 
         def against(truth: _Tried, reach: Floats) -> tuple[float, float]:
-            distances = _distances(outcomes, truth.kernel, rivals, policy, inside[m - 1][i].values, reach)
+            distances = reach @ (means - (rows @ truth.theta)[:, None]) ** 2
             nearest = float(distances.min())
             rate = nearest - _OFF_GRID * hidden
             return needed / rate if rate > 1e-12 else math.inf, math.inf if distances[i] <= nearest + 1e-12 else 0.0
@@ -251,38 +271,33 @@ def _finite_trials(
     different = list({each.number: each for some in outside for each in some}.values())
     classes = [*map(str, sizes[:-1]), f"{sizes[-1]} kernels"]
     grid_episodes = 0.5 * noise / hidden if hidden > 0.0 else math.inf
-    return _Trials(outcomes, different, inside, outside, rejection, classes, "safe", grid, grid_episodes)
+    return _Trials(family.features, different, inside, outside, rejection, classes, "safe", grid, grid_episodes)
 
 
 def _linear_trials(
     ladder: Ladder, known: Known, draw: np.random.Generator, truths: int, members: int, delta: float
 ) -> _Trials:
     """Try kernels drawn from each class, as parameters of the largest, against kernels drawn from the larger ones."""
-    features, classes, base = ladder.features, ladder.classes, known.base_reward.flatten()
-    outcomes, blocks = features.attach(known).outcomes, features.blocks
+    features, classes = ladder.features, ladder.classes
     drawn: list[list[_Tried]] = []
     for m in range(1, classes + 1):
         drawn.append([])
         for member in ladder.rung(m).members(draw, max(truths, members)):
             theta = ladder.rung(classes).member_of(ladder.rung(m).kernel(member))
             if theta is not None:
-                kernel = np.ascontiguousarray(features.probabilities(theta))[None]
-                values = optimal_values(outcomes, kernel, base, known.states, known.horizon)
-                drawn[-1].append(_Tried(len(drawn[-1]), m, kernel, values, theta))
+                drawn[-1].append(_tried(len(drawn[-1]), m, features, known, theta))
     inside = [each[:members] for each in drawn[:-1]]
     outside = [
         [truth for larger in drawn[m:] for truth in larger[: max(1, truths // (classes - m))]]
         for m in range(1, classes)
     ]
 
-    def rejection(m: int, i: int, policy: Ints) -> Rejection:
-        member, pairs = inside[m - 1][i], np.arange(known.states) * known.actions + policy  # [H, S]
-        rows = [weighted(features, known, pairs[h], member.values[h + 1]).x for h in range(known.horizon)]
-        x = np.concatenate(rows)  # [H*S, d]
+    def rejection(m: int, i: int, rows: Any) -> Rejection:
+        member, x = inside[m - 1][i], rows.toarray()
 
         def against(truth: _Tried, reach: Floats) -> tuple[float, float]:
-            gram = (x.T * reach.ravel()) @ x
-            least = ladder.smallest_loss(m, packed(blocks, gram), gram @ truth.theta)
+            gram = (x.T * reach) @ x
+            least = ladder.smallest_loss(m, packed(features.blocks, gram), gram @ truth.theta)
             of_class = least + float(truth.theta @ gram @ truth.theta)
             gap, eigen = member.theta - truth.theta, np.maximum(np.linalg.eigvalsh(gram), 0.0)
             return _episodes(of_class, eigen, delta), _episodes(float(gap @ gram @ gap), eigen, delta)
@@ -290,24 +305,21 @@ def _linear_trials(
         return against
 
     larger = [each for some in drawn[1:] for each in some]
-    return _Trials(outcomes, larger, inside, outside, rejection, [rung.extent for rung in ladder.rungs], "guard")
+    return _Trials(features, larger, inside, outside, rejection, [rung.extent for rung in ladder.rungs], "guard")
 
 
 def _episodes(rate: float, eigen: Floats, delta: float) -> float:
     """Return the smallest n with n rate >= (1/4)(logdet(I + n G) + 2 log(1/delta))."""
     if rate <= 1e-12:
         return math.inf
-    low, high = 0.0, 1.0
 
-    def enough(n: float) -> bool:
-        return bool(n * rate >= 0.25 * (np.log1p(n * eigen).sum() + 2.0 * math.log(1.0 / delta)))
+    def margin(n: float) -> float:
+        return float(n * rate - 0.25 * (np.log1p(n * eigen).sum() + 2.0 * math.log(1.0 / delta)))
 
-    while not enough(high):
-        low, high = high, 2.0 * high
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    high = 1.0
+    while margin(high) < 0.0:
+        high *= 2.0
+    return float(brentq(margin, 0.0, high))
 
 
 def stake(outcomes: Outcomes, kernel: Floats, base: Floats, values: Floats, start: int) -> float:
@@ -320,12 +332,9 @@ def stake(outcomes: Outcomes, kernel: Floats, base: Floats, values: Floats, star
     return float(values[0, start] + optimal_values(mirrored, kernel, -base, states, horizon)[0, start])
 
 
-@compiled
-def policy_value(outcomes: Outcomes, kernel: Floats, base: Floats, policy: Ints, start: int) -> float:
-    """Return V^pi_1(start) of a policy [H, S] under a kernel [1, O]."""
-    values = np.zeros((2, policy.shape[1]))
-    policy_values(outcomes, kernel, base, policy, values)
-    return values[0, start]  # type: ignore[no-any-return]  # a float
+def rows_of(features: FeatureMap, known: Known, pairs: Ints, values: Floats) -> Any:
+    """Return the range-weighted regressors [H*S, d] of (s, a) in ``pairs`` [H, S], with values [H + 1, S] (M23)."""
+    return sp.vstack([sparse_rows(features, known, pairs[h], values[h + 1]).x for h in range(known.horizon)]).tocsr()
 
 
 @compiled
@@ -342,33 +351,3 @@ def visits(outcomes: Outcomes, kernel: Floats, policy: Ints, start: int) -> Floa
                 for o in range(outcomes.start[sa], outcomes.start[sa + 1]):
                     found[h + 1, outcomes.next_state[o]] += found[h, s] * kernel[0, o]
     return found
-
-
-@compiled
-def _distances(
-    outcomes: Outcomes, truth: Floats, rivals: Floats, policy: Ints, values: Floats, reach: Floats
-) -> Floats:
-    """Return, per rival [n, 1, O], the expected sum over an episode of ((P - P*) V)^2 / R^2 (M2 on weighted rows, M23).
-
-    Episodes follow ``policy`` under the truth [1, O] and are in s at step h with probability ``reach``; the targets are
-    the ``values`` the policy was planned with.
-    """
-    horizon, states = policy.shape
-    actions = (outcomes.start.size - 1) // states
-    target = np.empty(outcomes.next_state.size)
-    total = np.zeros(rivals.shape[0])
-    for h in range(horizon):
-        for s in range(states):
-            if reach[h, s] == 0.0:
-                continue
-            sa = s * actions + policy[h, s]
-            first, last = outcomes.start[sa], outcomes.start[sa + 1]
-            low, high = fill_target(outcomes, sa, values[h + 1], target)
-            if high <= low:
-                continue
-            for i in range(rivals.shape[0]):
-                gap = 0.0
-                for o in range(first, last):
-                    gap += (rivals[i, 0, o] - truth[0, o]) * target[o - first]
-                total[i] += reach[h, s] * (gap / (high - low)) ** 2
-    return total

@@ -42,13 +42,14 @@ resolved after that.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import scipy.linalg
+from scipy.linalg import helmert, qr
+from scipy.special import comb, logsumexp
 
 from occamrl._core.arena import field
 from occamrl._core.rows import VALUES
@@ -73,12 +74,8 @@ _NOISE = 0.25  # at most, what a free direction lowers the loss of range-weighte
 _VISIBLE = 0.1 * _NOISE  # growth of the excess that is not mere noise
 _SHOWN = 12
 _SAME = 1e-9  # kernels that differ by less are the same
+_SAME_FIT = 1e-6  # mixtures, likewise: their weights are estimates
 _UNSEEN = 1e-10  # of the largest eigenvalue: directions that no row has
-
-SAME_KERNEL = "the same kernel: no data can tell them apart"
-BLIND = "different kernels, but the same mean of every value that is planned with"
-UNSEEN = "different only where the data never went"
-WEAK = "not told apart yet, each from some other of them"
 
 
 class Directions(NamedTuple):
@@ -120,14 +117,21 @@ class Supports:
     weights: str
     sets: tuple[SupportSet, ...]  # every minimal one, smallest first; the true set contains one of them
     allowance: float  # the excess at which a set is excluded
-    necessary: tuple[str, ...]  # in every compatible set
-    complete: bool  # every set was looked at
-    largest: int  # ... else those of up to so many simulators
+    largest: int  # sets of up to so many simulators were looked at
     rank: int  # of the kernels
     dependences: tuple[Dependence, ...]
     directions: Directions
-    alike: tuple[tuple[tuple[str, ...], str], ...]
     error: float  # of estimated simulators, in total variation, at most
+
+    @property
+    def complete(self) -> bool:
+        """Whether every set was looked at."""
+        return self.largest == len(self.names)
+
+    @property
+    def necessary(self) -> tuple[str, ...]:
+        """The simulators that are in every compatible set."""
+        return tuple(name for name in self.names if self.sets and all(name in each.members for each in self.sets))
 
     @property
     def smallest(self) -> tuple[SupportSet, ...]:
@@ -144,15 +148,16 @@ class Supports:
         """Return one row per set."""
         import pyarrow as pa
 
-        rows = [
-            {"size": len(s.members), "members": list(s.members), "weights": list(s.weights), "excess": s.excess}
-            | {"kernel": s.kernel, "episodes_left": s.episodes_left}
-            for s in self.sets
-        ]
-        return pa.Table.from_pylist(rows)
+        return pa.Table.from_pylist([{"size": len(each.members), **asdict(each)} for each in self.sets])
 
     def __str__(self) -> str:
-        return "\n".join(_lines(self))
+        lines = [f"{len(self.names)} simulators after {self.episodes:,} episodes, confidence {1.0 - self.delta:.3g}:"]
+        if self.error:
+            lines.append(_line("estimated", f"rows are within {self.error:.3g} of the simulators' own"))
+        if not self.sets:
+            none = "no mixture of these simulators explains the data: the truth is none of them"
+            return "\n".join([*lines, _line("compatible", none), *_why(self)])
+        return "\n".join([*lines, *_which(self), *_why(self), _line("next", _next(self))])
 
 
 def supports(
@@ -191,26 +196,28 @@ def supports(
     names = tuple(str(j + 1) for j in range(d)) if simulators is None else simulators.names
     if len(names) != d or statistics.gram.size != d * d:
         raise ParameterError("source", got=f"rows of {d} features", expected=f"one for each of {len(names)} simulators")
-    estimated = simulators is not None and simulators.estimated
-    level = delta / 2.0 if estimated else delta
-    error = simulators.error(level) if simulators is not None and estimated else 0.0
-    evidence = Evidence(
-        statistics.gram.reshape(d, d), statistics.xy, bias=statistics.episodes * known.horizon * error**2
-    )
+    level, error = delta, 0.0
+    if simulators is not None and simulators.estimated:
+        level = delta / 2.0
+        error = simulators.error(level)
+    bias = statistics.episodes * known.horizon * error**2
+    evidence = Evidence(statistics.gram.reshape(d, d), statistics.xy, bias)
     found = compatible_sets(evidence, delta=level, weights=weights)
     stack, possible = features.matrix.toarray(), possible_rows(features, known, values)
     rank, dependent = dependences(stack)
-    positive = weights == "simplex"
-    fits = [fit_sets(evidence, np.array([members]), positive=positive)[3].ravel() for members in found.minimal]
-    predicted = [stack[:, list(members)] @ fit for members, fit in zip(found.minimal, fits, strict=True)]
-    kernels = _same(predicted)
-    sets = []
-    for members, fit, excess, kernel in zip(found.minimal, fits, found.excess, kernels, strict=True):
+    sets: list[SupportSet] = []
+    kernels: list[Floats] = []
+    for members, excess in zip(found.minimal, found.excess, strict=True):
+        fit = fit_sets(evidence, np.array([members]), positive=weights == "simplex")[3].ravel()
+        kernel = stack[:, list(members)] @ fit
+        same = (i for i, other in enumerate(kernels) if np.abs(other - kernel).max() <= _SAME_FIT)
+        number = next(same, len(kernels))
+        if number == len(kernels):
+            kernels.append(kernel)
         growing = excess - _NOISE * max(0, rank - len(members))
         left = statistics.episodes * (found.allowance - excess) / growing if growing > _VISIBLE else math.inf
         named = tuple(names[j] for j in members)
-        sets.append(SupportSet(named, tuple(fit.tolist()), excess, kernel, max(left, 1.0)))
-    groups = alike(evidence.gram, stack, possible, found.allowance)
+        sets.append(SupportSet(named, tuple(fit.tolist()), excess, number + 1, max(left, 1.0)))
     return Supports(
         names=names,
         episodes=statistics.episodes,
@@ -218,95 +225,70 @@ def supports(
         weights=weights,
         sets=tuple(sets),
         allowance=found.allowance,
-        necessary=tuple(names[j] for j in found.necessary),
-        complete=found.complete,
         largest=found.largest,
         rank=rank,
         dependences=tuple(dependent),
         directions=directions(evidence.gram, rank, possible, found.allowance),
-        alike=tuple((tuple(names[j] for j in group), reason) for group, reason in groups),
         error=error,
     )
 
 
-def _same(kernels: Sequence[Floats]) -> list[int]:
-    """Return a number for each kernel, the same for equal ones."""
-    numbers: list[int] = []
-    for i, kernel in enumerate(kernels):
-        twin = next((j for j in range(i) if np.abs(kernels[j] - kernel).max() <= 1e-6), None)
-        numbers.append(max(numbers, default=0) + 1 if twin is None else numbers[twin])
-    return numbers
+def _line(label: str, text: str) -> str:
+    return f"  {label:<14}{text}"
 
 
-def _lines(report: Supports) -> list[str]:
-    d, level = len(report.names), 1.0 - report.delta
-    lines = [f"{d} simulators after {report.episodes:,} episodes, confidence {level:.3g}:"]
-    if report.error:
-        lines.append(f"  estimated     rows are within {report.error:.3g} of the simulators' own")
-    if not report.sets:
-        lines.append("  compatible    no mixture of these simulators explains the data: the truth is none of them")
-        return lines + _why(report)
+def _which(report: Supports) -> Iterator[str]:
+    """Return the sets that explain the data."""
     needed = ", ".join(report.necessary) or "none is in all of them"
-    lines.append(f"  needed        {needed} (in every set that explains the data)")
-    least = len(report.sets[0].members)
-    count = f"{len(report.smallest)} of the {math.comb(d, least):,} sets of {least}"
-    larger = len(report.sets) - len(report.smallest)
-    lines.append(
-        f"  compatible    {count}" + (f", and {larger} larger ones that contain none of these" if larger else "")
-    )
+    yield _line("needed", f"{needed} (in every set that explains the data)")
+    least, larger = len(report.sets[0].members), len(report.sets) - len(report.smallest)
+    count = f"{len(report.smallest)} of the {math.comb(len(report.names), least):,} sets of {least}"
+    yield _line("compatible", count + (f", and {larger} larger ones that contain none of these" if larger else ""))
     for each in report.sets[:_SHOWN]:
         mixture = " + ".join(f"{w:.2f} of {name}" for w, name in zip(each.weights, each.members, strict=True))
-        lines.append(
-            f"                {mixture}: loss {each.excess:.2f} above the least, {report.allowance:.2f} allowed"
-        )
+        yield _line("", f"{mixture}: loss {each.excess:.2f} above the least, {report.allowance:.2f} allowed")
     if len(report.sets) > _SHOWN:
-        lines.append(f"                ... and {len(report.sets) - _SHOWN} more (see table())")
+        yield _line("", f"... and {len(report.sets) - _SHOWN} more (see table())")
     if not report.complete:
-        lines.append(f"                only sets of up to {report.largest} simulators were looked at")
-    return lines + _why(report) + _next(report)
+        yield _line("", f"only sets of up to {report.largest} simulators were looked at")
 
 
-def _why(report: Supports) -> list[str]:
+def _why(report: Supports) -> Iterator[str]:
     """Return what cannot be told apart, and why."""
-    lines, d = [], len(report.names)
-    if report.rank < d:
-        lines.append(
-            f"  rank          the {d} kernels have rank {report.rank} (to 9 digits): of {d - 1} differences only "
-            f"{report.rank - 1} can be learned, from any data"
-        )
+    d, rank = len(report.names), report.rank
+    if rank < d:
+        learned = f"of {d - 1} differences only {rank - 1} can be learned, from any data"
+        yield _line("rank", f"the {d} kernels have rank {rank} (to 9 digits): {learned}")
         for each in report.dependences[:3]:
             parts = [f"{w:+.3g} of {report.names[j]}" for w, j in zip(each.weights, each.others, strict=True)]
             others = " ".join(parts) if len(parts) <= 4 else f"a combination of {len(parts)} others"
-            lines.append(f"                {report.names[each.simulator]} = {others}")
+            yield _line("", f"{report.names[each.simulator]} = {others}")
         if len(report.dependences) > 3:
-            lines.append(f"                ... and {len(report.dependences) - 3} more")
+            yield _line("", f"... and {len(report.dependences) - 3} more")
     kinds = report.directions
     said = [f"{kinds.resolved} resolved", f"{kinds.weak} with too few data"]
     said += [f"{kinds.never_excited} never excited by what was played"] if kinds.never_excited else []
     said += [f"{kinds.blind} that no planned value depends on"] if kinds.blind else []
     said += [f"{kinds.dependent} that no data can tell"] if kinds.dependent else []
-    lines.append(f"  differences   {', '.join(said)}")
+    yield _line("differences", ", ".join(said))
     numbers = [each.kernel for each in report.sets]
     for kernel in sorted({k for k in numbers if numbers.count(k) > 1})[:3]:
         twins = ["{" + ", ".join(each.members) + "}" for each in report.sets if each.kernel == kernel]
         shown = ", ".join(twins[:_SHOWN]) + (", ..." if len(twins) > _SHOWN else "")
-        lines.append(f"  the same      {len(twins)} sets fit with one and the same kernel, for ever: {shown}")
-    for group, reason in report.alike:
-        lines.append(f"  alike         {', '.join(group)}: {reason}")
-    return lines
+        yield _line("the same", f"{len(twins)} sets fit with one and the same kernel, for ever: {shown}")
 
 
-def _next(report: Supports) -> list[str]:
+def _next(report: Supports) -> str:
     """Return when the next set goes."""
     each = report.next_exclusion
     if each is None and len(report.sets) == 1:
-        return ["  next          nothing left to exclude: one set remains"]
+        return "nothing left to exclude: one set remains"
     if each is None:
-        return ["  next          no set is seen to go: their losses do not grow apart at the present rate"]
+        return "no set is seen to go: their losses do not grow apart at the present rate"
     stay = sum(math.isinf(other.episodes_left) for other in report.sets)
-    text = f"  next          {{{', '.join(each.members)}}} after about {each.episodes_left:,.0f} more episodes"
+    text = f"{{{', '.join(each.members)}}} after about {each.episodes_left:,.0f} more episodes"
     text += " at the present rate (larger ones that contain it may take its place)"
-    return [text + f"; {stay} of {len(report.sets)} sets show no such growth"]
+    return f"{text}; {stay} of {len(report.sets)} sets show no such growth"
 
 
 def _rows_of(
@@ -349,34 +331,17 @@ class Fits(NamedTuple):
     largest: int  # the size up to which sets are solved
 
 
-@dataclass(frozen=True)
-class CompatibleSets:
-    """The answer: which sets, how firmly, and how far the search went."""
+class CompatibleSets(NamedTuple):
+    """The minimal sets that the data do not contradict, by size, then loss."""
 
-    minimal: list[tuple[int, ...]]  # compatible, and no subset of theirs is; by size, then loss
+    minimal: list[tuple[int, ...]]  # compatible, and no subset of theirs is
     excess: list[float]  # by how much the least loss of each exceeds the least loss of all
     allowance: float  # the excess from which on a set is not compatible: t less the least loss of all
-    necessary: tuple[int, ...]  # in every compatible set
-    complete: bool  # every set was looked at; else: none with more than `largest` members
-    largest: int
-
-    @property
-    def smallest(self) -> list[tuple[int, ...]]:
-        """Those with the fewest members."""
-        return [members for members in self.minimal if len(members) == len(self.minimal[0])]
+    largest: int  # the size up to which sets were looked at
 
 
 def compatible_sets(evidence: Evidence, *, delta: float = 0.05, weights: str = "simplex") -> CompatibleSets:
-    """Return every minimal set of simulators that the data do not contradict, exactly.
-
-    Parameters
-    ----------
-    evidence : Evidence
-    delta : float
-        The true set is compatible, at all times together, with probability 1 - delta.
-    weights : "simplex" | "free"
-        Mixtures proper, or any weights that sum to one.
-    """
+    """Return every minimal set of simulators that the data do not contradict, exactly; see :func:`supports`."""
     require_number("delta", delta, 1e-300, 1.0)
     require_choice("weights", weights, ("simplex", "free"))
     d = evidence.xy.size
@@ -399,8 +364,6 @@ def compatible_sets(evidence: Evidence, *, delta: float = 0.05, weights: str = "
         minimal=[tuple(j for j in range(d) if mask >> j & 1) for mask in found],
         excess=[float(fits.least[mask]) - best for mask in found],
         allowance=bound - best,
-        necessary=tuple(j for j in range(d) if found and all(mask >> j & 1 for mask in found)),
-        complete=fits.largest == d,
         largest=fits.largest,
     )
 
@@ -409,22 +372,22 @@ def solve_sets(evidence: Evidence, *, positive: bool) -> Fits:
     """Solve every set, by size, as long as there are not too many."""
     d = evidence.xy.size
     least = np.full(2**d, np.inf)
-    ridge, logdet, sizes = [], [], []
-    solved, largest = 0, 0
+    solved: list[tuple[Floats, Floats, Ints]] = []
+    largest = count = 0
     for m in range(1, d + 1):
-        if solved + math.comb(d, m) > MOST_SETS:
+        count += math.comb(d, m)
+        if count > MOST_SETS:
             break
         sets = np.array(list(combinations(range(d), m)), dtype=np.int64)
-        loss, kept, log, _ = fit_sets(evidence, sets, positive=positive)
+        loss, ridge, logdet, _ = fit_sets(evidence, sets, positive=positive)
         mask = (1 << sets).sum(axis=1)
         for j in range(m):  # a set does at least as well as its subsets
             loss = np.minimum(loss, least[mask - (1 << sets[:, j])])
         least[mask] = loss
-        ridge.append(kept)
-        logdet.append(log)
-        sizes.append(np.full(len(sets), m))
-        solved, largest = solved + len(sets), m
-    return Fits(least, np.concatenate(ridge), np.concatenate(logdet), np.concatenate(sizes), largest)
+        solved.append((ridge, logdet, np.full(len(sets), m)))
+        largest = m
+    ridges, logdets, sizes = (np.concatenate(parts) for parts in zip(*solved, strict=True))
+    return Fits(least, ridges, logdets, sizes, largest)
 
 
 def fit_sets(evidence: Evidence, sets: Ints, *, positive: bool) -> tuple[Floats, Floats, Floats, Floats]:
@@ -435,7 +398,7 @@ def fit_sets(evidence: Evidence, sets: Ints, *, positive: bool) -> tuple[Floats,
     """
     m = sets.shape[1]
     gram, xy = evidence.gram[sets[:, :, None], sets[:, None, :]], evidence.xy[sets]
-    middle, basis = np.full(m, 1.0 / m), plane(m)
+    middle, basis = np.full(m, 1.0 / m), helmert(m).T
     own = basis.T @ gram @ basis  # [N, m - 1, m - 1]
     right = (xy - gram @ middle) @ basis
     start = gram @ middle @ middle - 2.0 * xy @ middle
@@ -460,31 +423,20 @@ def fit_sets(evidence: Evidence, sets: Ints, *, positive: bool) -> tuple[Floats,
 
 def threshold(fits: Fits, d: int, delta: float, bias: float = 0.0) -> float:
     """Return t, or the least t_c where there is bias."""
-    count = np.array([math.comb(d, m) for m in range(d + 1)], dtype=np.float64)
-    log_prior = -np.log(fits.largest * count[fits.size])
+    log_prior = -np.log(fits.largest * comb(d, fits.size))
 
     def at(c: float, level: float) -> float:
-        exponent = log_prior - 2.0 * c * (fits.ridge + fits.logdet / (4.0 * c))
-        top = float(exponent.max())
-        return (-(top + math.log(float(np.exp(exponent - top).sum()))) + math.log(1.0 / level)) / (2.0 * c)
+        mixture = logsumexp(log_prior - 2.0 * c * (fits.ridge + fits.logdet / (4.0 * c)))
+        return (math.log(1.0 / level) - float(mixture)) / (2.0 * c)
 
     if bias == 0.0:
         return at(1.0, delta)
     return min(at(c, delta / len(TEMPERATURES)) + bias / (1.0 - c) for c in TEMPERATURES)
 
 
-def plane(m: int) -> Floats:
-    """Return an orthonormal basis [m, m - 1] of the vectors that sum to zero."""
-    basis = np.zeros((m, m - 1))
-    for k in range(1, m):
-        basis[:k, k - 1] = 1.0 / math.sqrt(k * (k + 1))
-        basis[k, k - 1] = -k / math.sqrt(k * (k + 1))
-    return basis
-
-
 def dependences(stack: Floats) -> tuple[int, list[Dependence]]:
     """Return the rank of the kernels, and every kernel beyond it as a combination of independent ones."""
-    _, triangle, order = scipy.linalg.qr(stack, mode="economic", pivoting=True)
+    _, triangle, order = qr(stack, mode="economic", pivoting=True)
     size = np.abs(np.diag(triangle))
     rank = int((size > _SAME * max(1.0, float(size[0]))).sum())
     basis = np.sort(order[:rank])
@@ -506,38 +458,11 @@ def possible_rows(features: FeatureMap, known: Known, values: Floats) -> Floats:
 def directions(gram: Floats, rank: int, possible: Floats, allowance: float) -> Directions:
     """Sort the directions by what becomes of them; ``possible`` are the rows that could be met."""
     d = gram.shape[0]
-    basis = plane(d)
+    basis = helmert(d).T
     eigen = np.linalg.eigvalsh(basis.T @ gram @ basis)
-    seen = eigen > _UNSEEN * max(1.0, float(eigen[-1])) if d > 1 else np.zeros(0, bool)
-    reachable = np.linalg.matrix_rank(possible @ basis, tol=1e-7) if d > 1 and len(possible) else 0
-    reachable = min(max(int(reachable), int(seen.sum())), rank - 1)
-    excited = min(int(seen.sum()), reachable)
+    seen = int((eigen > _UNSEEN * max(1.0, float(eigen.max(initial=0.0)))).sum())
+    told = int(np.linalg.matrix_rank(possible @ basis, tol=1e-7)) if d > 1 and len(possible) else 0
+    reachable = min(max(told, seen), rank - 1)
+    excited = min(seen, reachable)
     resolved = min(int((eigen >= allowance).sum()), excited)
     return Directions(resolved, excited - resolved, reachable - excited, rank - 1 - reachable, d - rank)
-
-
-def alike(gram: Floats, stack: Floats, possible: Floats, allowance: float) -> list[tuple[tuple[int, ...], str]]:
-    """Return the groups of simulators that are not told apart as such, with the reason."""
-    d = gram.shape[0]
-    reasons: dict[str, list[tuple[int, int]]] = {SAME_KERNEL: [], BLIND: [], UNSEEN: [], WEAK: []}
-    for j in range(d):
-        for k in range(j + 1, d):
-            evidence = float(gram[j, j] + gram[k, k] - 2.0 * gram[j, k])
-            if np.abs(stack[:, j] - stack[:, k]).max() <= _SAME:
-                reasons[SAME_KERNEL].append((j, k))
-            elif not len(possible) or np.abs(possible[:, j] - possible[:, k]).max() <= _SAME:
-                reasons[BLIND].append((j, k))
-            elif evidence <= _UNSEEN * max(1.0, float(gram[j, j])):
-                reasons[UNSEEN].append((j, k))
-            elif evidence < allowance:
-                reasons[WEAK].append((j, k))
-    return [(group, reason) for reason, pairs in reasons.items() for group in _joined(pairs)]
-
-
-def _joined(pairs: list[tuple[int, int]]) -> list[tuple[int, ...]]:
-    """Return the groups that pairs connect."""
-    groups: list[set[int]] = []
-    for pair in pairs:
-        touching = [group for group in groups if group & set(pair)]
-        groups = [group for group in groups if group not in touching] + [set(pair).union(*touching)]
-    return sorted(tuple(sorted(group)) for group in groups)

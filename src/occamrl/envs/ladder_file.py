@@ -66,15 +66,19 @@ class LadderSpec:
     """A ladder with what is needed to play or test it."""
 
     ladder: Ladder
-    names: tuple[str, ...]  # of the rungs
     known: Known  # sizes, horizon and rewards
-    rewards: RewardMap  # the known rewards are the environment's own mapped by this
+    names: tuple[str, ...] = ()  # of the rungs; by default F_1, F_2, ...
+    rewards: RewardMap = dataclasses.field(
+        default_factory=RewardMap
+    )  # the known rewards are the environment's own mapped by this
     estimate: Rewards = "known"  # how an agent comes to know the rewards
     kernel: str = "stationary"
 
     def __post_init__(self) -> None:
         require_rewards(self.estimate)
         require_choice("kernel", self.kernel, KERNELS)
+        if not self.names:
+            object.__setattr__(self, "names", tuple(f"F_{m}" for m in range(1, self.ladder.classes + 1)))
         if not isinstance(self.estimate, str):
             object.__setattr__(self, "known", self.known.without_rewards)
 
@@ -88,18 +92,12 @@ class LadderSpec:
         """H."""
         return self.known.horizon
 
-    @property
-    def reward(self) -> Floats:
-        """r[s, a], in [0, 1]; where rewards depend on the outcome, the part that does not; 0 if unknown."""
-        return self.known.base_reward
-
 
 def ladder_of_problem(problem: Any) -> LadderSpec:
     """Return the ladder that a problem brings along: ``ladder``, or ``phi``, ``hypotheses`` and ``sizes``."""
     if not all(hasattr(problem, name) for name in ("phi", "hypotheses", "sizes")):
         raise ParameterError("problem", got=type(problem).__name__, expected="one that brings a ladder along")
-    ladder = Ladder.of_problem(problem)
-    names = getattr(problem, "rung_names", None) or [f"F_{m}" for m in range(1, ladder.classes + 1)]
+    ladder, names = Ladder.of_problem(problem), getattr(problem, "rung_names", None) or ()
     known = as_mdp(problem).known
     return LadderSpec(ladder=ladder, names=tuple(names), known=known, rewards=rewards_of_problem(problem))
 
@@ -137,12 +135,8 @@ def ladder_of_environments(
     if weights is not None:
         vectors = np.array([[*weight, *[0.0] * (len(tables) - len(weight))] for weight in weights])
     ladder = Ladder.of_prefixes(vectors, features, sizes)
-    return LadderSpec(
-        ladder=ladder,
-        names=tuple(names) or tuple(f"F_{m}" for m in range(1, ladder.classes + 1)),
-        known=known_of_several([table.mdp for table in tables]),
-        rewards=reward_map(chosen),
-    )
+    known = known_of_several([table.mdp for table in tables])
+    return LadderSpec(ladder=ladder, names=tuple(names), known=known, rewards=reward_map(chosen))
 
 
 LADDERS = Path(__file__).resolve().parent.parent / "ladders"  # those that come with the package

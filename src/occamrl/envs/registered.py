@@ -19,7 +19,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from occamrl.envs.wrapper import rewards_of_problem
 from occamrl.errors import OccamRLError, require_choice
-from occamrl.problems.mdp import FiniteMDP, as_mdp
+from occamrl.problems.mdp import as_mdp
 from occamrl.registry import make_problem, problems
 
 _WIDEST, _LARGEST_TILE, _SMALLEST_TILE, _MARGIN, _FOOT = 640, 64, 6, 12, 44
@@ -40,26 +40,17 @@ class Scene(NamedTuple):
     name: str
 
 
-def scene_of(problem: Any, state: int, step: int, mdp: FiniteMDP, last: tuple[int, float] | None) -> Scene:
-    """Return the scene of a problem in a state."""
-    name = type(problem).__name__
-    lake = getattr(problem, "lake", None)
-    if lake is not None and sum(len(row) for row in lake) == mdp.states:
-        tiles = tuple(lake)
-    else:
-        rows, columns = _shape(problem, mdp.states)
-        tiles = tuple(" " * columns for _ in range(rows))
-    return Scene(tiles, mdp.states, state, step, mdp.horizon, last, name)
-
-
-def _shape(problem: Any, states: int) -> tuple[int, int]:
-    grid = getattr(problem, "grid", None)
+def tiles_of(problem: Any, states: int) -> tuple[str, ...]:
+    """Return the rows of tiles on which the states of a problem are drawn."""
+    lake, grid = getattr(problem, "lake", None), getattr(problem, "grid", None)
+    if lake is not None and sum(len(row) for row in lake) == states:
+        return tuple(lake)
     if isinstance(grid, tuple) and len(grid) == 2 and math.prod(grid) >= states:
-        return int(grid[0]), int(grid[1])
-    if states <= 30:
-        return 1, states
-    columns = math.ceil(math.sqrt(2 * states))
-    return math.ceil(states / columns), columns
+        rows, columns = int(grid[0]), int(grid[1])
+    else:
+        columns = states if states <= 30 else math.ceil(math.sqrt(2 * states))
+        rows = math.ceil(states / columns)
+    return (" " * columns,) * rows
 
 
 def text(scene: Scene) -> str:
@@ -97,8 +88,7 @@ def picture(scene: Scene) -> NDArray[np.uint8]:
         pen.rectangle((x, y, x + side - 1, y + side - 1), fill=_TILES.get(letter, _TILES[" "]), outline=_FAINT)
         middle = (x + side / 2, y + side / 2)
         if state == scene.state:
-            reach = 0.34 * side
-            (m, n) = middle
+            (m, n), reach = middle, 0.34 * side
             pen.ellipse((m - reach, n - reach, m + reach, n + reach), fill=_HERE)
         elif side >= 18 and (letter != " " or side >= 24):
             colour = _PAPER if letter == "H" else _INK if letter != " " else (150, 156, 163)
@@ -169,18 +159,16 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
         """Return a line of text, or a picture [height, width, 3]."""
         if self.render_mode is None or self._state is None:
             return None
-        scene = scene_of(self.problem, self._state, self._step, self.mdp, self._last)
+        tiles, name = tiles_of(self.problem, self.mdp.states), type(self.problem).__name__
+        scene = Scene(tiles, self.mdp.states, self._state, self._step, self.mdp.horizon, self._last, name)
         return text(scene) if self.render_mode == "ansi" else picture(scene)
-
-
-NAMESPACE = "occamrl"
 
 
 def register_problems() -> list[str]:
     """Register what is not registered yet, a problem being found because its file is there; return all names."""
     names = []
     for name in problems():
-        identifier = f"{NAMESPACE}/{name}-v0"
+        identifier = f"occamrl/{name}-v0"
         names.append(identifier)
         if identifier not in gym.registry:
             gym.register(identifier, entry_point="occamrl.envs.registered:ProblemEnv", kwargs={"problem": name})

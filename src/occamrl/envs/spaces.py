@@ -91,21 +91,15 @@ class Digits:
         array = np.asarray(value)
         if array.shape != self.shape or array.dtype.kind not in "biu":
             raise _outside(value, f"integers of shape {self.shape}")
-        index = 0
-        for entry, count, start in zip(array.ravel().tolist(), self.counts, self.starts, strict=True):
-            digit = int(entry) - start
-            if not 0 <= digit < count:
-                raise _outside(value, f"entries from {list(self.starts)}, {list(self.counts)} values each")
-            index = index * count + digit
-        return index
+        digits = [int(entry) - start for entry, start in zip(array.ravel().tolist(), self.starts, strict=True)]
+        if not all(0 <= digit < count for digit, count in zip(digits, self.counts, strict=True)):
+            raise _outside(value, f"entries from {list(self.starts)}, {list(self.counts)} values each")
+        return _number(digits, self.counts)
 
     def decode(self, index: int) -> Any:
         """Return the array of the digits."""
-        digits = []
-        for count, start in zip(reversed(self.counts), reversed(self.starts), strict=True):
-            index, digit = divmod(index, count)
-            digits.append(digit + start)
-        return np.array(digits[::-1], dtype=self.dtype).reshape(self.shape)
+        entries = [digit + start for digit, start in zip(_digits(index, self.counts), self.starts, strict=True)]
+        return np.array(entries, dtype=self.dtype).reshape(self.shape)
 
     def to_plain(self) -> dict[str, Any]:
         """Return plain data."""
@@ -133,18 +127,13 @@ class Product:
                 raise TypeError
         except (TypeError, LookupError):
             raise _outside(value, f"{len(self.parts)} parts" + (f" {self.keys}" if self.keys else "")) from None
-        index = 0
-        for part, each in zip(self.parts, values, strict=True):
-            index = index * part.size + part.encode(each)
-        return index
+        digits = [part.encode(each) for part, each in zip(self.parts, values, strict=True)]
+        return _number(digits, [part.size for part in self.parts])
 
     def decode(self, index: int) -> Any:
         """Return the tuple or dict of the parts."""
-        values = []
-        for part in reversed(self.parts):
-            index, digit = divmod(index, part.size)
-            values.append(part.decode(digit))
-        values.reverse()
+        digits = _digits(index, [part.size for part in self.parts])
+        values = [part.decode(digit) for part, digit in zip(self.parts, digits, strict=True)]
         return tuple(values) if self.keys is None else dict(zip(self.keys, values, strict=True))
 
     def to_plain(self) -> dict[str, Any]:
@@ -217,6 +206,22 @@ def codec_from_plain(data: Any) -> Codec:
         case {"kind": "cells", "edges": list(edges), "shape": list(shape)} if _integers(shape):
             return Discretiser(edges, shape=tuple(shape))
     raise ParameterError("space", got=repr(data)[:80], expected="a space as it was written")
+
+
+def _number(digits: Sequence[int], counts: Sequence[int]) -> int:
+    """Return the number with these digits in the mixed radix of ``counts``, the last running fastest."""
+    index = 0
+    for digit, count in zip(digits, counts, strict=True):
+        index = index * count + digit
+    return index
+
+
+def _digits(index: int, counts: Sequence[int]) -> list[int]:
+    digits = []
+    for count in reversed(counts):
+        index, digit = divmod(index, count)
+        digits.append(digit)
+    return digits[::-1]
 
 
 def _integers(values: Sequence[Any]) -> bool:
@@ -303,21 +308,20 @@ class Discretiser:
         point = np.asarray(value, dtype=np.float64).ravel()
         if point.size != len(self.edges):
             raise SpaceError("observation", got=repr(value)[:80], expected=f"{len(self.edges)} numbers")
-        index = 0
-        for x, row, inner, count in zip(point.tolist(), self.edges, self._inner, self.counts, strict=True):
+        cells = []
+        for x, row, inner in zip(point.tolist(), self.edges, self._inner, strict=True):
             if not row[0] <= x <= row[-1]:
                 raise SpaceError("observation", got=x, expected=f"a number in [{row[0]}, {row[-1]}]")
-            index = index * count + int(np.searchsorted(inner, x, side="right"))
-        return index
+            cells.append(int(np.searchsorted(inner, x, side="right")))
+        return _number(cells, self.counts)
 
     def decode(self, index: int) -> Any:
         """Return the middle of a cell (its finite edge, where the other is infinite)."""
         middle = []
-        for row, count in zip(reversed(self.edges), reversed(self.counts), strict=True):
-            index, cell = divmod(index, count)
+        for row, cell in zip(self.edges, _digits(index, self.counts), strict=True):
             low, high = float(row[cell]), float(row[cell + 1])
             middle.append(0.5 * (low + high) if np.isfinite(low + high) else high if np.isfinite(high) else low)
-        return np.array(middle[::-1], dtype=np.float32).reshape(self.shape or (len(self.edges),))
+        return np.array(middle, dtype=np.float32).reshape(self.shape or (len(self.edges),))
 
     def to_plain(self) -> dict[str, Any]:
         """Return plain data."""

@@ -46,25 +46,9 @@ class Transition(NamedTuple):
 
 
 class Translation:
-    """What the transitions of one environment mean to a learner.
+    """What the transitions of one environment, called ``name``, mean to a learner; ``mdp`` is the truth, if known."""
 
-    Parameters
-    ----------
-    name
-        Of the environment, for errors.
-    observation
-        Observations as integers.
-    known
-        What the learner knows.
-    rewards
-        The environment's own unit.
-    mdp
-        The truth, where it is known.
-    """
-
-    def __init__(
-        self, name: str, observation: Codec, known: Known, rewards: RewardMap, mdp: FiniteMDP | None = None
-    ) -> None:
+    def __init__(self, name: str, observation: Codec, known: Known, rewards: RewardMap, mdp: FiniteMDP | None) -> None:
         self.name, self.observation, self.known, self.rewards, self.mdp = name, observation, known, rewards, mdp
         self.end = observation.size if known.states > observation.size else -1
         self.scatter = not known.rewards_known or (mdp is not None and mdp.reward_noise is not None)
@@ -159,20 +143,17 @@ class Translation:
             return self.end
         return s2
 
-    def _bonuses(self, table: Outcomes, s: int, a: int, s2: int) -> Floats:
-        """Return the bonuses that outcomes list for (s, a, s')."""
+    def _bonuses(self, table: Outcomes | None, s: int, a: int, s2: int) -> Floats:
+        """Return the bonuses that outcomes list for (s, a, s'); 0 where rewards depend on (s, a) alone."""
+        if table is None:
+            return np.zeros(1)
         pair = s * self.known.actions + a
         at = slice(table.start[pair], table.start[pair + 1])
         return np.asarray(table.bonus[at][table.next_state[at] == s2])
 
-    def _listed(self, s: int, a: int, s2: int) -> Floats:
-        """Return the bonuses that the known rewards list for (s, a, s')."""
-        table = self.known.transition_rewards
-        return np.zeros(1) if table is None else self._bonuses(table, s, a, s2)
-
     def _expected_bonus(self, s: int, a: int, s2: int) -> float:
         """Return the bonus of rewards that scatter around known means; 0 where nothing is known of them."""
-        listed = self._listed(s, a, s2)
+        listed = self._bonuses(self.known.transition_rewards, s, a, s2)
         if np.ptp(listed) > ROUNDING:
             means = (listed + float(self.known.base_reward[s, a])).tolist()
             got = f"means {means} of ({s}, {a}, {s2}), and rewards that scatter around one of them"
@@ -188,7 +169,7 @@ class Translation:
                 got, expected = (self.rewards.total(each, 1) for each in (mapped, base))
                 raise EnvironmentReward("reward", got=got, expected=f"{expected:g}, the known reward of ({s}, {a})")
             return 0.0
-        listed = self._listed(s, a, s2)
+        listed = self._bonuses(self.known.transition_rewards, s, a, s2)
         if listed.size == 0:  # no model knows this outcome: what was seen is what it pays
             return mapped - base
         nearest = float(listed[np.abs(listed - (mapped - base)).argmin()])

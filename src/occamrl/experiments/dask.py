@@ -25,7 +25,7 @@ _PROGRESS_SECONDS = 1.0
 
 def play_remotely(path: str, content: dict[str, Any], token: str, checkpoint_seconds: float) -> Event:
     """Play a cell inside a Dask worker; return what became of it."""
-    folder, cell = Folder(path), Cell.of(content)
+    folder, cell = Folder(path), Cell.model_validate(content)
     if not folder.exists():
         text = f"{path}: not to be seen from this Dask worker, which needs the folder under the same path"
         return {"event": "failed", "cell": cell.id, "text": text}

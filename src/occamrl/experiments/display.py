@@ -34,7 +34,7 @@ def printable(text: object) -> str:
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in str(text))
 
 
-class Display:
+class Display(contextlib.AbstractContextManager["Display"]):
     """Shows events as plain lines, as a context: one when something happens, now and then one about all cells.
 
     ``brief``: cells that begin and end as they should are not worth a line.
@@ -45,9 +45,6 @@ class Display:
         self.total = self.through = self.earlier = self.failed = 0  # cells
         self.running: dict[str, Event] = {}  # the latest of each cell
         self.began = self.told = clock()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         """Nothing to tidy."""

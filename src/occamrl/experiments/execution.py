@@ -37,32 +37,21 @@ import numpy as np
 from occamrl.errors import (
     CheckpointError,
     Interrupted,
-    ParameterError,
     RecordError,
     Stopped,
     StorageError,
+    require_integer,
     require_number,
 )
 from occamrl.experiments.display import display_for
-from occamrl.experiments.records import (
-    Folder,
-    FolderLock,
-    Records,
-    curve_table,
-    describe_holder,
-    finish,
-    jsonable,
-    load,
-    phases_table,
-    to_parquet,
-)
+from occamrl.experiments.records import Folder, FolderLock, Records, describe_holder, finish, jsonable, load, tables_of
 from occamrl.experiments.spec import FORMAT, Cell, Spec, expand, parse, read_source
 from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import Agent, Phase
 from occamrl.running.environments import Played
 from occamrl.running.result import Result
 from occamrl.running.run import CHUNK_SECONDS, Checkpoint, Run, Simulator
-from occamrl.running.storage import canonical, make_folder, seal, sha256, sweep, write_whole
+from occamrl.running.storage import canonical, make_folder, seal, sha256, sweep, there, write_whole
 from occamrl.running.storage import load as load_result
 
 
@@ -87,14 +76,15 @@ def machine() -> dict[str, str]:
     return {"cpu": cpu, "blas": name, "platform": platform.platform()}
 
 
-# ----------------------------------------------------------------------------------------------------
-# Playing one cell: from its checkpoint, in pieces of about a second, to its records. Every executor calls this.
-
-
 CHECKPOINT_SECONDS = 30.0
 _PROGRESS_SECONDS = 1.0
 
-Say = Callable[[dict[str, Any]], None]
+RETRIES = 3
+SILENCE_SECONDS = 600.0  # a worker that says nothing for so long is taken to hang; compiling is silent too
+GRACE_SECONDS = 30.0  # seconds between the request to stop and the end of patience
+
+Event = dict[str, Any]
+Listener = Callable[[Event], None]
 
 
 class Stop:
@@ -119,11 +109,11 @@ class Stop:
 
     def _terminate(self, *_: object) -> None:
         self.request()
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
 
 
-def play_cell(folder: Folder, cell: Cell, say: Say, stop: Stop, checkpoint_seconds: float) -> dict[str, Any]:
-    """Play a cell to its end and write its records; return its manifest.
+def play_cell(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_seconds: float) -> dict[str, Any]:
+    """Play a cell from its checkpoint to its end and write its records; return its manifest.
 
     Raises
     ------
@@ -159,26 +149,22 @@ def play_cell(folder: Folder, cell: Cell, say: Say, stop: Stop, checkpoint_secon
             written = time.monotonic()
         return not stop.requested()
 
-    interrupted = stop.requested()
-    if not interrupted and run.episodes < cell.episodes:
+    if not stop.requested() and run.episodes < cell.episodes:
         seconds = min(CHUNK_SECONDS, checkpoint_seconds / 2.0)
-        try:
+        with contextlib.suppress(Interrupted):
             run.play(cell.episodes - run.episodes, progress=False, checkpoint=checkpoint, after=tell, seconds=seconds)
-        except Interrupted:
-            interrupted = True
-    if interrupted or run.episodes < cell.episodes:
-        (path / "progress.json").unlink(missing_ok=True)
-        if not run.episodes:
-            raise Stopped("stopped before the first episode")
+    if run.episodes == cell.episodes:
+        return _record(folder, cell, run.result())
+    (path / "progress.json").unlink(missing_ok=True)
+    if run.episodes:
         checkpoint.write(run.result())
-        raise Stopped(f"stopped after episode {run.episodes:,}")
-    return _record(folder, cell, run.result())
+    raise Stopped(f"stopped after episode {run.episodes:,}")
 
 
-def _resume(folder: Folder, cell: Cell, problem: Any, agent: Agent, say: Say) -> Result | None:
+def _resume(folder: Folder, cell: Cell, problem: Any, agent: Agent, say: Listener) -> Result | None:
     """Return the result up to the checkpoint, if there is one that can be used; put one that cannot aside."""
     path = folder.cell(cell.id) / "checkpoint.npz"
-    if not path.exists() and not path.is_symlink():
+    if not there(path):
         return None
     try:
         result = load_result(path, agent, problem, tag=_tag(cell))
@@ -204,14 +190,12 @@ def _tag(cell: Cell) -> str:
 def _record(folder: Folder, cell: Cell, result: Result) -> dict[str, Any]:
     """Write the tables, then the manifest, which makes the cell finished; then remove the checkpoint."""
     path = folder.cell(cell.id)
-    tables = {"curve.parquet": curve_table(cell, result), "phases.parquet": phases_table(cell, result)}
     files = {}
-    for name, table in tables.items():
-        content = to_parquet(table)
+    for name, content in tables_of(cell, result).items():
         write_whole(path / name, content)
         files[name] = sha256(content)
     manifest = {
-        **about(cell),
+        **_about(cell),
         "status": "done",
         "total_regret": result.total_regret,
         "total_return": result.total_return,
@@ -228,7 +212,7 @@ def _record(folder: Folder, cell: Cell, result: Result) -> dict[str, Any]:
 
 def record_failure(folder: Folder, cell: Cell, reason: str) -> dict[str, Any]:
     """Write down that a cell failed, and why; its checkpoint stays, for another try."""
-    manifest = {**about(cell), "status": "failed", "files": {}, "reason": reason[:4000]}
+    manifest = {**_about(cell), "status": "failed", "files": {}, "reason": reason[:4000]}
     path = folder.open_cell(cell.id)
     write_whole(path / "manifest.json", seal(manifest))
     (path / "progress.json").unlink(missing_ok=True)
@@ -236,7 +220,7 @@ def record_failure(folder: Folder, cell: Cell, reason: str) -> dict[str, Any]:
     return manifest
 
 
-def about(cell: Cell) -> dict[str, Any]:
+def _about(cell: Cell) -> dict[str, Any]:
     """Return what a manifest says about a cell whatever became of it."""
     return {
         **cell.content,
@@ -248,15 +232,7 @@ def about(cell: Cell) -> dict[str, Any]:
     }
 
 
-RETRIES = 3
-SILENCE_SECONDS = 600.0  # a worker that says nothing for so long is taken to hang; compiling is silent too
-GRACE_SECONDS = 30.0  # seconds between the request to stop and the end of patience
-
-Event = dict[str, Any]
-Listener = Callable[[Event], None]
-
-
-def answer(folder: Folder, cell: Cell, say: Say, stop: Stop, checkpoint_seconds: float) -> Event:
+def answer(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_seconds: float) -> Event:
     """Play a cell; return what became of it: done, failed, stopped or storage."""
     try:
         manifest = play_cell(folder, cell, say, stop, checkpoint_seconds)
@@ -307,7 +283,7 @@ def work() -> None:
         except queue.Empty:
             continue
         if line is not None:
-            say(answer(folder, Cell.of(json.loads(line)), say, stop, checkpoint_seconds))
+            say(answer(folder, Cell.model_validate(json.loads(line)), say, stop, checkpoint_seconds))
 
 
 def environment() -> dict[str, str]:
@@ -369,12 +345,8 @@ class _Worker:
 class LocalPool:
     """Worker processes on this machine; :class:`occamrl.experiments.dask.DaskExecutor` has the same two methods.
 
-    Parameters
-    ----------
-    handle : int
-        The descriptor of the directory's lock, which workers keep open.
-    silence : float
-        Seconds without a word after which a worker is taken to hang.
+    Workers keep the descriptor ``handle`` of the directory's lock open. One that says nothing for ``silence`` seconds
+    is taken to hang.
     """
 
     def __init__(
@@ -528,8 +500,8 @@ class Options:
     silence_seconds: float = SILENCE_SECONDS
 
     def __post_init__(self) -> None:
-        if self.workers is not None and (type(self.workers) is not int or self.workers < 1):
-            raise ParameterError("workers", got=self.workers, expected="a whole number >= 1")
+        if self.workers is not None:
+            require_integer("workers", self.workers, 1)
         for name in ("checkpoint_seconds", "silence_seconds"):
             require_number(name, getattr(self, name), 0.0, math.inf, open_low=True)
 
@@ -606,8 +578,7 @@ class Experiment:
         """Write the experiment into a directory, unless that holds cells which this spec does not have."""
         if folder.exists():
             ours = {cell.id for cell in self.cells}
-            others = [cell for cell in folder.experiment()["cells"] if cell not in ours]
-            if others:
+            if others := [cell for cell in folder.experiment().cells if cell not in ours]:
                 got = f"an experiment with {len(others)} cell(s) that the spec {self.path} does not have"
                 raise RecordError(folder.path, got=got, expected="a new folder, or a spec that keeps these cells")
         folder.create(self.name, self.data, self.source, list(self.cells))
@@ -624,11 +595,10 @@ def execute(folder: Folder, options: Options, listen: Listener, experiment: Expe
         if lock.recovered is not None:
             text = f"the lock of {describe_holder(lock.recovered)} was left behind; recovered"
             listen({"event": "warning", "text": text})
-        folder.clean()
         if experiment is not None:
             experiment.settle(folder)
-        planned = folder.planned()
-        todo = [cell for cell in planned if not _is_done(folder, cell)]
+        planned = folder.experiment().contents
+        todo = folder.unfinished(planned)
         finished = len(planned) - len(todo)
         listen({"event": "plan", "cells": len(planned), "todo": len(todo), "finished": finished})
         if not todo:
@@ -636,21 +606,6 @@ def execute(folder: Folder, options: Options, listen: Listener, experiment: Expe
         executor = options.executor(folder, lock)
         with _interruptions(executor):
             return _follow(folder, executor, todo, finished, listen)
-
-
-def _is_done(folder: Folder, cell: Cell) -> bool:
-    """Say whether a cell is finished; the record of a failure is removed, since it is tried again."""
-    try:
-        manifest = folder.manifest(cell.id)
-    except RecordError as error:
-        raise error.with_advice() from error
-    if manifest is not None and manifest["status"] == "failed":
-        try:
-            (folder.cell(cell.id) / "manifest.json").unlink()
-        except OSError as error:
-            raise StorageError(folder.cell(cell.id), error) from error
-        return False
-    return manifest is not None
 
 
 def _follow(folder: Folder, executor: Any, todo: list[Cell], finished: int, listen: Listener) -> Tally:
@@ -675,8 +630,7 @@ def _follow(folder: Folder, executor: Any, todo: list[Cell], finished: int, list
                     trouble = StorageError(event["path"], OSError(event["errno"], os.strerror(event["errno"])))
                     executor.stop()
             if cell is not None:
-                names = {"problem": cell.problem["label"], "agent": cell.agent["label"]}
-                event = {**event, **names, "seed": cell.seed, "total": cell.episodes}
+                event = {**event, **cell.names, "total": cell.episodes}
             listen(event)
     if trouble is not None:
         raise trouble

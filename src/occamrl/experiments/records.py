@@ -10,10 +10,9 @@
     DIR/cells/<id>/checkpoint.npz, progress.json     while it runs
     DIR/quarantine/                what `verify` took out
 
-A directory may come from anywhere. Ids are sixteen hexadecimal digits and directories are real directories, so no path
-leads out of DIR; sizes are checked before memory is taken; the id of a cell is the hash of its content, manifests hold
-a digest of themselves and of their tables, and tables must agree with their manifest, so a changed byte is an error
-that names its file.
+A directory may come from anywhere. The id of a cell is the hash of its content and directories are real directories, so
+no path leads out of DIR; sizes are checked before memory is taken; manifests hold a digest of themselves and of their
+tables, and tables must agree with their manifest, so a changed byte is an error that names its file.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 
 import filelock
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from occamrl.errors import CheckpointError, FolderInUse, OccamRLError, RecordError, StorageError
-from occamrl.experiments.spec import FORMAT, Cell, require_id
+from occamrl.experiments.spec import FORMAT, Cell, fault_of_form
 from occamrl.running.result import Result, thin
 from occamrl.running.storage import (
     LARGEST_JSON,
@@ -78,23 +77,14 @@ class FolderLock:
     inherit :attr:`handle`, so the lock is held until the last of them is gone, however it went; a lock file left by a
     dead process is no lock, only a note. Where the note's process is dead and the lock is still held, its workers are
     about to notice and to end: they are waited for.
-
-    Attributes
-    ----------
-    handle : int
-        The descriptor that workers must inherit.
-    token : str
-        Under which Dask tasks work; they stop when the note in the lock file has another one.
-    recovered : dict or None
-        What a dead process had written into the lock, if there was one.
     """
 
     def __init__(self, path: Path, wait: float = _WORKERS_SECONDS) -> None:
         self.path = path
         self.wait = wait
-        self.handle = -1
-        self.token = uuid.uuid4().hex
-        self.recovered: dict[str, Any] | None = None
+        self.handle = -1  # the descriptor that workers must inherit
+        self.token = uuid.uuid4().hex  # of Dask tasks, which stop when the note in the lock file has another one
+        self.recovered: dict[str, Any] | None = None  # what a dead process had written into the lock
 
     def __enter__(self) -> FolderLock:
         if not filelock.has_fcntl:
@@ -123,9 +113,7 @@ class FolderLock:
         self.recovered = holder_of(self.path)
         self._write(self.token)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
         self._lock.release()
@@ -143,11 +131,10 @@ class FolderLock:
 
 def holder_of(path: Path) -> dict[str, Any] | None:
     """Return what the lock file says about its holder; None when it says nothing that can be read."""
-    try:
+    with contextlib.suppress(RecordError):
         note = read_json(path, _SMALL)
-    except RecordError:
-        return None
-    return note if isinstance(note, dict) else None
+        return note if isinstance(note, dict) else None
+    return None
 
 
 def describe_holder(holder: dict[str, Any] | None) -> str:
@@ -169,11 +156,61 @@ def is_gone(holder: dict[str, Any]) -> bool:
         return False
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, ProcessLookupError)
     return False
+
+
+def _finite(value: Any) -> Any:
+    if type(value) not in (int, float) or not abs(value) <= LARGEST_NUMBER:
+        raise ValueError("a finite number")
+    return value
+
+
+Number = Annotated[Any, BeforeValidator(_finite)]
+
+
+class ExperimentFile(BaseModel):
+    """What readers rely on in experiment.json."""
+
+    name: str
+    spec: dict[str, Any]
+    cells: list[str]
+    contents: list[Cell]
+    files: dict[str, str]
+
+
+class _Manifest(Cell):
+    """What readers rely on in the manifest of a cell."""
+
+    cell: str
+    status: Literal["done", "failed"]
+    files: dict[str, str]
+    versions: dict[str, str]
+    machine: dict[str, str]
+
+
+class _Finished(_Manifest):
+    total_regret: Number
+    total_return: Number
+    wall_time: Number
+    plans: Number
+    pessimistic_episodes: Number
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def _checked(model: type[_Model], document: dict[str, Any], path: Path) -> _Model:
+    """Return the content of a file, or refuse a file of another format or without what readers rely on."""
+    if document.get("format") != FORMAT:
+        got = f"format {str(document.get('format'))[:20]}"
+        raise RecordError(path, got=got, expected=f"format {FORMAT}; a newer version of occamrl may read it")
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        fault = fault_of_form(error.errors()[0])
+        raise RecordError(path, got=f"{fault.key}: {fault.got}", expected=fault.expected) from error
 
 
 class Folder:
@@ -195,12 +232,10 @@ class Folder:
         """Refuse a directory of no experiment in which our files would take the place of somebody else's."""
         if self.exists() or there(self.cells):  # the first thing that is created
             return
-        foreign = {
-            self.spec_file: there(self.spec_file) and not _holds(self.spec_file, source),
-            self.lock_file: not _holds(self.lock_file, b"") and there(self.lock_file) and not holder_of(self.lock_file),
-        }
-        for path in (path for path, found in foreign.items() if found):
-            raise RecordError(path, got="a file of no experiment", expected="a folder without one")
+        for path, ours in ((self.spec_file, source), (self.lock_file, b"")):
+            note = path == self.lock_file and holder_of(path)
+            if there(path) and not _holds(path, ours) and not note:
+                raise RecordError(path, got="a file of no experiment", expected="a folder without one")
 
     def create(self, name: str, spec: dict[str, Any], source: bytes, cells: list[Cell]) -> None:
         """Create the directory, or add the cells of a larger spec to it."""
@@ -222,7 +257,7 @@ class Folder:
             if not _holds(path, content):
                 write_whole(path, content)
 
-    def experiment(self) -> dict[str, Any]:
+    def experiment(self) -> ExperimentFile:
         """Return experiment.json, checked: every id is that of its content, and none occurs twice."""
         path = self.experiment_file
         if not self.exists():
@@ -232,36 +267,24 @@ class Folder:
         except RecordError as error:
             fix = f"{error.expected}; remove it and run the spec again: finished cells stay"
             raise RecordError(path, got=error.got, expected=fix) from error
-        _require_format(document, path)
-        for key, kind in {"name": str, "spec": dict, "cells": list, "contents": list, "files": dict}.items():
-            if not isinstance(document.get(key), kind):
-                raise RecordError(path, got=f"{key}: {type(document.get(key)).__name__}", expected=kind.__name__)
-        ids, contents = document["cells"], document["contents"]
-        if len(contents) != len(ids) or len(set(map(str, ids))) != len(ids):
-            raise RecordError(path, got="cells twice, or not as many as contents", expected="one content per cell")
-        for cell, content in zip(ids, contents, strict=True):
-            _require_content(require_id(cell, path), content, path)
-        seen: set[Any] = set()
+        found = _checked(ExperimentFile, document, path)
+        if found.cells != [cell.id for cell in found.contents]:
+            raise RecordError(path, got="ids that are not of the contents", expected="the id of each cell's content")
         meaning: dict[Any, Any] = {}
-        for content in contents:
-            problem, agent = content["problem"], content["agent"]
-            seen.add((problem["label"], agent["label"], content["seed"]))
-            same = meaning.setdefault((0, problem["label"]), [problem, content["episodes"]])
-            if same != [problem, content["episodes"]] or meaning.setdefault((1, agent["label"]), agent) != agent:
+        for cell in found.contents:
+            problem = cell.problem, cell.episodes
+            same = meaning.setdefault(("problem", cell.problem.label), problem) == problem
+            if not same or meaning.setdefault(("agent", cell.agent.label), cell.agent) != cell.agent:
                 raise RecordError(path, got="cells of one label that differ", expected="one meaning of each label")
-        if len(seen) < len(contents):
+        if len({tuple(cell.names.values()) for cell in found.contents}) < len(found.contents):
             got = "two cells of one problem, agent and seed"
             raise RecordError(path, got=got, expected="one, so that it counts once")
         _require_folder(self.cells)
-        return document
-
-    def planned(self) -> list[Cell]:
-        """Return the cells of the experiment, in order."""
-        return [Cell.of(content) for content in self.experiment()["contents"]]
+        return found
 
     def cell(self, cell: str) -> Path:
         """Return the directory of a cell, which may not exist yet; symbolic links are refused."""
-        path = self.cells / require_id(cell, self.cells)
+        path = self.cells / cell
         for each in (self.cells, path):
             _require_folder(each)
         return path
@@ -278,48 +301,40 @@ class Folder:
         if not there(path):
             return None
         document = read_sealed(path, LARGEST_MANIFEST)
-        _require_format(document, path)
-        if document.get("cell") != cell:
-            raise RecordError(path, got=f"the manifest of {str(document.get('cell'))[:40]!r}", expected=cell)
-        _require_content(cell, document, path)
-        if document.get("status") not in ("done", "failed"):
-            raise RecordError(path, got=f"status {str(document.get('status'))[:20]!r}", expected="'done' or 'failed'")
-        done = document["status"] == "done"
-        for key in ("total_regret", "total_return", "wall_time", "plans", "pessimistic_episodes") if done else ():
-            value: Any = document.get(key)
-            if type(value) not in (int, float) or not abs(value) <= LARGEST_NUMBER:
-                raise RecordError(path, got=f"{key}: {str(value)[:60]!r}", expected="a finite number")
-        for key in ("files", "versions", "machine"):
-            if not isinstance(document.get(key), dict) or not all(isinstance(v, str) for v in document[key].values()):
-                raise RecordError(path, got=f"{key}: {str(document.get(key))[:60]!r}", expected="names and strings")
+        done = document.get("status") == "done"
+        found = _checked(_Finished if done else _Manifest, document, path)
+        if (found.cell, found.id) != (cell, cell):
+            raise RecordError(path, got=f"the manifest of {found.cell[:40]!r}, or another content", expected=cell)
         expected = sorted(SCHEMAS) if done else []
-        if sorted(document["files"]) != expected:
-            got = f"files {sorted(str(name)[:40] for name in document['files'])}"
+        if sorted(found.files) != expected:
+            got = f"files {sorted(name[:40] for name in found.files)}"
             raise RecordError(path, got=got, expected=f"{expected}")
         return document
 
-    def clean(self) -> None:
-        """Remove what killed processes left behind. Only for the holder of the lock."""
+    def unfinished(self, cells: list[Cell]) -> list[Cell]:
+        """Return the cells to play, and remove what killed processes left behind. Only for the holder of the lock.
+
+        The record of a failure is removed: its cell is tried again.
+        """
+        found = []
         try:
             sweep(self.path)
-            for entry in sorted(self.cells.iterdir()) if real_folder(self.cells) else ():
-                if real_folder(entry):
-                    sweep(entry)
-                    if any((entry / name).exists() for name in PASSING) and self._is_done(entry.name):
-                        finish(entry)
+            for cell in cells:
+                manifest = self.manifest(cell.id)
+                if manifest is not None and manifest["status"] == "done":
+                    finish(self.cell(cell.id))
+                else:
+                    (self.cell(cell.id) / "manifest.json").unlink(missing_ok=True)
+                    found.append(cell)
+        except RecordError as error:
+            raise error.with_advice() from error
         except OSError as error:
             raise StorageError(self.path, error) from error
-
-    def _is_done(self, cell: str) -> bool:
-        try:
-            manifest = self.manifest(cell)
-        except RecordError:  # `verify` will say so
-            return False
-        return manifest is not None and manifest["status"] == "done"
+        return found
 
     def put_aside(self, cell: str) -> Path:
         """Move a cell's directory into quarantine; return where it is now."""
-        source = self.cells / require_id(cell, self.cells)
+        source = self.cells / cell
         for each in (self.cells, self.quarantine):
             _require_folder(each)
         try:
@@ -348,27 +363,10 @@ def _holds(path: Path, content: bytes) -> bool:
         return False
 
 
-def _require_format(document: dict[str, Any], path: Path) -> None:
-    """Refuse files of a format this version does not know."""
-    if document.get("format") != FORMAT:
-        got = f"format {str(document.get('format'))[:20]}"
-        raise RecordError(path, got=got, expected=f"format {FORMAT}; a newer version of occamrl may read it")
-
-
 def _require_folder(path: Path) -> None:
     """Refuse what has a directory's name and is none; that there is nothing yet is fine."""
     if there(path) and not real_folder(path):
         raise RecordError(path, got="a symbolic link or a file", expected="a folder")
-
-
-def _require_content(cell: str, content: Any, path: Path) -> None:
-    """Refuse content that is not that of the cell with this id: the id is its hash."""
-    try:
-        found = Cell.of(content).id
-    except (TypeError, ValueError, AttributeError) as error:
-        raise RecordError(path, got=f"for {cell}, {error}", expected="the content of a cell") from error
-    if found != cell:
-        raise RecordError(path, got=f"another content for {cell}", expected="its own")
 
 
 _ABOUT = [("cell", pa.string()), ("problem", pa.string()), ("agent", pa.string()), ("seed", pa.int64())]
@@ -392,34 +390,31 @@ SCHEMAS = {
 }
 
 
-def curve_table(cell: Cell, result: Result) -> pa.Table:
-    """Return the thinned curve of a finished cell."""
+def tables_of(cell: Cell, result: Result) -> dict[str, bytes]:
+    """Return the tables of a finished cell as the contents of its files.
+
+    The curve is thinned. There is one row per phase; what else a phase says is its facts, as JSON.
+    """
     at = thin(result.episodes, cell.thinning)
-    columns = {
+    curve = {
         "episode": result.episodes[at],
         "regret": result.regret[at],
         "cumulative_regret": result.cumulative_regret[at],
         "realised_return": result.returns[at],
     }
-    return _table(cell, "curve.parquet", at.size, columns)
-
-
-def phases_table(cell: Cell, result: Result) -> pa.Table:
-    """Return one row per phase of a finished cell; what else a phase says is its facts, as JSON."""
     rows = [row for row in result.walk.rows if row["episodes"]]
     own = [name for name, _ in _PHASE]
     facts = [{key: jsonable(value) for key, value in row.items() if key not in own} for row in rows]
-    columns = {
+    phases = {
         "phase": list(range(len(rows))),
         **{name: [row[name] for row in rows] for name in own},
         "facts": [json.dumps(each, sort_keys=True) for each in facts],
     }
-    return _table(cell, "phases.parquet", len(rows), columns)
-
-
-def _table(cell: Cell, name: str, rows: int, columns: dict[str, Any]) -> pa.Table:
-    about = {"cell": cell.id, "problem": cell.problem["label"], "agent": cell.agent["label"], "seed": cell.seed}
-    return pa.table({**{key: [value] * rows for key, value in about.items()}, **columns}, schema=SCHEMAS[name])
+    found = {}
+    for name, size, columns in (("curve.parquet", at.size, curve), ("phases.parquet", len(rows), phases)):
+        about = {key: [value] * size for key, value in {"cell": cell.id, **cell.names}.items()}
+        found[name] = to_parquet(pa.table({**about, **columns}, schema=SCHEMAS[name]))
+    return found
 
 
 def jsonable(value: Any) -> Any:
@@ -529,8 +524,8 @@ def status(path: str | Path) -> Status:
     """Return where an experiment stands. Damaged manifests are listed, not raised."""
     folder = Folder(path)
     document = folder.experiment()
-    now = Status(folder=folder.path, name=document["name"], spec=document["spec"])
-    for cell in document["cells"]:
+    now = Status(folder=folder.path, name=document.name, spec=document.spec)
+    for cell in document.cells:
         try:
             manifest = folder.manifest(cell)
         except RecordError as error:
@@ -599,11 +594,11 @@ def verify(path: str | Path, *, quarantine: bool = True) -> list[Damage]:
     found: list[Damage] = []
     try:
         source = read_plain(folder.spec_file, LARGEST_TABLE)
-        if sha256(source) != document["files"].get("spec.toml"):
+        if sha256(source) != document.files.get("spec.toml"):
             raise RecordError(folder.spec_file, got="another SHA-256", expected="the spec as it was given")
     except RecordError as error:
         found.append(Damage(str(folder.spec_file), str(error), None, None))
-    for cell in document["cells"]:
+    for cell in document.cells:
         wrong = check_cell(folder, cell)
         if wrong is not None:
             moved = str(folder.put_aside(cell)) if quarantine else None

@@ -19,31 +19,9 @@ All errors of a file are reported at once: where, what was got, what was expecte
 
 A cell is one problem, one agent, one seed. Its id is a hash of its content, so other cells never disturb it.
 
-Agents need what only the problem knows. Their parameters take symbolic values for it; which ones follows from the field
-of the agent's dataclass (a number stands for itself):
-
-=====================  =================================================================================================
-field                  symbolic values
-=====================  =================================================================================================
-of type FeatureMap     "problem": the problem's own phi; "tabular": one-hot; "support": phi on the coordinates that
-                       matter; { restrict = [0, 3] }: phi on these. By default "problem" if it has a phi, else "tabular"
-norm_bound             "true": the norm of the parameter of these features; "sqrt(SA)"; "4 * true", "2 * sqrt(SA)"
-delta                  "1/K"
-of type FiniteMDP      "problem" (the default)
-of type FiniteFamily   { random = n, seed = 0 }: the problem's kernel and n random ones
-of type Ladder         "problem": the ladder that the problem brings along; { sizes = [2, 8, 32], true = 2, seed = 0 }:
-                       nested finite families of random kernels, which the problem's kernel joins in class ``true``,
-                       counted from 1. By default "problem" if it has one
-of type Rewards        "known", { per_pair = "bernstein" }, { linear = [[[...]]], norm_bound = 1.0 }: see
-                       :mod:`occamrl.learners.rewards`
-=====================  =================================================================================================
-
-The references of a selector (:mod:`occamrl.selectors.references`) are named like agents: ``name = "oracle"``,
-``"largest"`` or ``"smallest"`` with ``parameters = { selector = "ARLLinDim", norm_bound = "true" }``, the selector's
-name and its parameters. What the oracle knows is the problem's own theta, or the smallest class that holds its kernel.
-
-A problem's own parameters are as in Python; beside them any problem takes ``reward_noise = "bernoulli"``, ``"beta"`` or
-``{ beta = 50.0 }`` (:mod:`occamrl.problems.mdp`).
+Agents need what only the problem knows. Their parameters take symbolic values for it, such as ``norm_bound = "true"``;
+which ones follows from the field of the agent's dataclass, and `docs/experiments.md` lists them. The references of a
+selector (:mod:`occamrl.selectors.references`) are named like agents.
 """
 
 from __future__ import annotations
@@ -56,19 +34,27 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from occamrl import registry, seeding
-from occamrl.errors import Fault, InvalidInput, OccamRLError, ParameterError, RecordError, SpecError, UnknownName
+from occamrl.errors import (
+    Fault,
+    InvalidInput,
+    OccamRLError,
+    ParameterError,
+    RecordError,
+    SpecError,
+    UnknownName,
+    require_choice,
+)
 from occamrl.learners.rewards import rewards_of
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
@@ -90,11 +76,6 @@ def agents() -> dict[str, Any]:
     return registry.learners() | registry.selectors() | REFERENCES
 
 
-def make_problem(name: str, parameters: dict[str, Any]) -> Any:
-    """Return a problem by its name; whatever is wrong with the parameters is an InvalidInput."""
-    return _call(lambda: registry.make_problem(name, **parameters), name)
-
-
 def make_agent(name: str, parameters: dict[str, Any], problem: Any, episodes: int) -> Agent:
     """Return an agent for a problem, with the symbolic values among its parameters resolved."""
     kind: Any = registry.find("agent", name, agents())
@@ -102,14 +83,13 @@ def make_agent(name: str, parameters: dict[str, Any], problem: Any, episodes: in
         return _reference(kind, dict(parameters), problem, episodes)
     known = inspect.signature(kind).parameters
     for given in parameters:
-        if given not in known:
-            raise UnknownName(given, got=given, known=known)
+        require_choice(given, given, known)
     types = {each.name: str(each.type) for each in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
     made = dict(parameters)
     for each, about in known.items():
         if each in made or about.default is inspect.Parameter.empty:
             made[each] = _resolved(each, types.get(each, ""), made, problem, episodes)
-    agent: Agent = _call(lambda: kind(**made), kind.__name__)
+    agent: Agent = kind(**made)
     return agent
 
 
@@ -118,12 +98,11 @@ def _reference(kind: Any, parameters: dict[str, Any], problem: Any, episodes: in
     name = parameters.pop("selector", None)
     if not isinstance(name, str):
         raise ParameterError("selector", got=repr(name), expected="the name of a selector")
-    selector: Any = make_agent(
-        registry.find("selector", name, registry.selectors()).__name__, parameters, problem, episodes
-    )
+    found = registry.find("selector", name, registry.selectors()).__name__
+    selector: Any = make_agent(found, parameters, problem, episodes)
     if kind is not oracle:
-        made: Agent = _call(lambda: kind(selector), kind.__name__)
-        return made
+        reference: Agent = kind(selector)
+        return reference
     if hasattr(selector, "ladder"):
         truth = selector.ladder.class_of(problem.mdp)
         missing = "none of the ladder's classes holds the problem's kernel"
@@ -132,19 +111,8 @@ def _reference(kind: Any, parameters: dict[str, Any], problem: Any, episodes: in
         missing = f"{type(problem).__name__} has no theta"
     if truth is None:
         raise ParameterError("selector", got=repr(name), expected=f"one whose answer is known: {missing}")
-    known: Agent = _call(lambda: oracle(selector, truth), "oracle")
-    return known
-
-
-def _call(make: Callable[[], Any], name: str) -> Any:
-    """Make something of a user's parameters: whatever goes wrong is the parameters' fault, and says so."""
-    try:
-        return make()
-    except OccamRLError:
-        raise
-    except _OF_PARAMETERS as error:
-        got = f"{type(error).__name__}: {error}"
-        raise InvalidInput(name, got=got, expected="parameters of valid kinds") from error
+    knowing: Agent = oracle(selector, truth)
+    return knowing
 
 
 def _resolved(name: str, kind: str, made: dict[str, Any], problem: Any, episodes: int) -> Any:
@@ -153,8 +121,7 @@ def _resolved(name: str, kind: str, made: dict[str, Any], problem: Any, episodes
     if "FeatureMap" in kind:
         return _features(name, value, problem)
     if "FiniteMDP" in kind:
-        if value not in (None, "problem"):
-            raise UnknownName(name, got=value, known=["problem"])
+        require_choice(name, "problem" if value is None else value, ["problem"])
         return problem.mdp
     if "FiniteFamily" in kind:
         table = _table(name, {} if value is None else value, ("random", "seed"))
@@ -180,8 +147,8 @@ def _features(name: str, value: Any, problem: Any) -> FeatureMap:
         value = "tabular" if own is None else "problem"
     if value == "tabular":
         return FeatureMap.tabular(states=mdp.states, actions=mdp.actions)
-    if value not in ("problem", "support") and not isinstance(value, dict):
-        raise UnknownName(name, got=value, known=("problem", "tabular", "support"))
+    if not isinstance(value, dict):
+        require_choice(name, value, ("problem", "tabular", "support"))
     if own is None:
         raise ParameterError(name, got=repr(value), expected=f'"tabular": {type(problem).__name__} has no features')
     if value == "problem":
@@ -254,8 +221,7 @@ def _table(name: str, value: Any, keys: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ParameterError(name, got=repr(value), expected=f"a table with {', '.join(keys)}")
     for key in value:
-        if key not in keys:
-            raise UnknownName(f"{name}.{key}", got=key, known=keys)
+        require_choice(f"{name}.{key}", key, keys)
     return value
 
 
@@ -266,15 +232,21 @@ def _count(name: str, table: dict[str, Any], key: str, default: int) -> int:
     return value
 
 
+def _listed(value: Any) -> Any:
+    """Return the seeds 0, ..., n - 1 for a number n; what is a list is checked as one."""
+    if isinstance(value, list):
+        return value
+    if type(value) is not int or not 1 <= value <= MOST_CELLS:
+        raise ValueError(f"a number from 1 to {MOST_CELLS:,}, or a list of seeds")
+    return list(range(value))
+
+
 Count = Annotated[int, Field(ge=1, le=MOST_EPISODES, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
-_TAGS = ("a number of seeds", "a list of seeds")  # pydantic's way of saying which form was tried
-Seeds = Annotated[
-    Annotated[int, Field(ge=1, le=MOST_CELLS, strict=True), Tag(_TAGS[0])]
-    | Annotated[list[Seed], Field(min_length=1, max_length=MOST_CELLS), Tag(_TAGS[1])],
-    Discriminator(lambda value: _TAGS[1] if isinstance(value, list) else _TAGS[0]),
-]
+Seeds = Annotated[list[Seed], Field(min_length=1, max_length=MOST_CELLS), BeforeValidator(_listed)]
+Thinning = Annotated[int, Field(ge=0, le=MOST_POINTS, strict=True)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+Label = Annotated[str, Field(max_length=200)]
 
 
 class _Strict(BaseModel):
@@ -285,7 +257,7 @@ class Entry(_Strict):
     """A problem or an agent: what every variant has, and what is swept over."""
 
     name: Name
-    label: Annotated[str, Field(max_length=200)] = ""
+    label: Label = ""
     parameters: dict[str, Any] = Field(default_factory=dict)
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
 
@@ -332,8 +304,8 @@ class Spec(_Strict):
     name: Name
     episodes: Count
     seeds: Seeds
-    thinning: Annotated[int, Field(ge=0, le=MOST_POINTS, strict=True)] = 1_000
-    baseline: Annotated[str, Field(max_length=200)] = ""  # the agent's label that a report compares with
+    thinning: Thinning = 1_000
+    baseline: Label = ""  # the agent's label that a report compares with
     description: str = ""
     problem: Annotated[list[ProblemEntry], Field(min_length=1)]
     agent: Annotated[list[AgentEntry], Field(min_length=1)]
@@ -342,11 +314,6 @@ class Spec(_Strict):
     def entries(self) -> tuple[tuple[str, Sequence[Entry]], ...]:
         """Problems and agents, with the keys under which they stand."""
         return ("problem", self.problem), ("agent", self.agent)
-
-    @property
-    def seed_list(self) -> list[int]:
-        """The seeds, one by one."""
-        return list(range(self.seeds)) if isinstance(self.seeds, int) else list(self.seeds)
 
 
 def shipped() -> list[str]:
@@ -384,7 +351,7 @@ def parse(content: bytes, path: str | Path) -> tuple[dict[str, Any], Spec]:
     try:
         spec = Spec.model_validate(data)
     except ValidationError as error:
-        raise SpecError(path, [_fault_of_form(each) for each in error.errors()]) from error
+        raise SpecError(path, [fault_of_form(each) for each in error.errors()]) from error
     for kind, entries in spec.entries:  # what would not come to an end, before anything is expanded
         if (count := sum(entry.size for entry in entries)) > MOST_CELLS:
             raise SpecError(path, [Fault(f"{kind}.sweep", f"{count:,} combinations", f"at most {MOST_CELLS:,}")])
@@ -393,9 +360,9 @@ def parse(content: bytes, path: str | Path) -> tuple[dict[str, Any], Spec]:
     return data, spec
 
 
-def _fault_of_form(error: Any) -> Fault:
+def fault_of_form(error: Any) -> Fault:
     """Return an error of pydantic's under a key such as ``agent[1].parameters.delta``."""
-    location = [step for step in error["loc"] if step not in _TAGS]
+    location = error["loc"]
     key = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).removeprefix(".")
     if error["type"] == "missing":
         return Fault(key, "nothing", "a value: it is required")
@@ -407,18 +374,18 @@ def _fault_of_form(error: Any) -> Fault:
         got = repr(error["input"])
     except ValueError:  # Python does not write out a number of thousands of digits
         got = "a number of thousands of digits"
-    expected = re.sub(r"^(Input|String|List|Dictionary) should (be|have) ", "", error["msg"])
+    expected = re.sub(r"^((Input|String|List|Dictionary) should (be|have)|Value error,) ", "", error["msg"])
     return Fault(key, got if len(got) <= 100 else got[:100] + "...", expected)
 
 
-def _nearest(name: object, known: Mapping[str, Any] | Sequence[str] | set[str]) -> str:
+def _nearest(name: object, known: Iterable[str]) -> str:
     """Return what to say instead of an unknown name."""
     return str(UnknownName("name", got=name, known=known).expected)
 
 
 def _repeated(spec: Spec) -> Iterator[Fault]:
     """Find what occurs twice or does nothing."""
-    if not isinstance(spec.seeds, int) and len(set(spec.seeds)) < len(spec.seeds):
+    if len(set(spec.seeds)) < len(spec.seeds):
         yield Fault("seeds", f"{spec.seeds}", "each seed once")
     labels: dict[str, set[str]] = {"problem": set(), "agent": set()}
     for kind, entries in spec.entries:
@@ -438,69 +405,59 @@ def _repeated(spec: Spec) -> Iterator[Fault]:
         yield Fault("baseline", repr(spec.baseline), _nearest(spec.baseline, labels["agent"]))
 
 
-@dataclass(frozen=True)
-class Cell:
-    """What is run, in plain data: {"name", "label", "parameters"} of problem and agent, and the rest."""
+class Variant(_Strict):
+    """A problem or an agent of a cell, by its name."""
 
-    problem: dict[str, Any]
-    agent: dict[str, Any]
-    seed: int
-    episodes: int
-    thinning: int
+    name: str
+    label: str
+    parameters: dict[str, Any]
+
+
+class Cell(BaseModel):
+    """What is run, in plain data."""
+
+    model_config = ConfigDict(frozen=True)  # a manifest has more keys
+
+    problem: Variant
+    agent: Variant
+    seed: Seed
+    episodes: Count
+    thinning: Thinning
 
     @property
     def content(self) -> dict[str, Any]:
         """Everything that makes the cell what it is."""
-        return {"format": FORMAT, **{each.name: getattr(self, each.name) for each in dataclasses.fields(self)}}
+        return {"format": FORMAT, **self.model_dump(include=set(Cell.model_fields))}
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Sixteen hexadecimal digits."""
         return sha256(canonical(self.content).encode())[:16]
 
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Cell:
-        """Return the cell with this content (a manifest has it, among other things); refuse what is no cell."""
-        made = cls(**{each.name: content.get(each.name) for each in dataclasses.fields(cls)})  # type: ignore[arg-type]  # checked below
-        ranges = {"seed": (0, 2**63 - 1), "episodes": (1, MOST_EPISODES), "thinning": (0, MOST_POINTS)}
-        for name, (least, most) in ranges.items():
-            value = getattr(made, name)
-            if type(value) is not int or not least <= value <= most:
-                raise ParameterError(name, got=str(value)[:60], expected=f"a whole number from {least} to {most}")
-        kinds = {"name": str, "label": str, "parameters": dict}
-        for name in ("problem", "agent"):
-            value = getattr(made, name)
-            if not isinstance(value, dict) or {key: type(part) for key, part in value.items()} != kinds:
-                raise ParameterError(name, got=str(value)[:60], expected=f"an object with {', '.join(kinds)}")
-            value["label"].encode()  # half of a surrogate pair is no text: a ValueError
-        return made
+    @property
+    def names(self) -> dict[str, Any]:
+        """What a person calls the cell: the columns of its tables, beside its id."""
+        return {"problem": self.problem.label, "agent": self.agent.label, "seed": self.seed}
 
     def make(self) -> tuple[Any, Agent]:
         """Return (problem, agent), ready to run."""
-        problem = _problem(self.problem["name"], json.dumps(self.problem["parameters"]))
-        return problem, make_agent(self.agent["name"], self.agent["parameters"], problem, self.episodes)
-
-
-def require_id(cell: object, path: str | Path) -> str:
-    """Refuse an id that is not one: it is part of a path."""
-    if not isinstance(cell, str) or not re.fullmatch(r"[0-9a-f]{16}", cell):
-        raise RecordError(path, got=f"the cell id {str(cell)[:60]!r}", expected="sixteen hexadecimal digits")
-    return cell
+        problem = _problem(self.problem.name, json.dumps(self.problem.parameters))
+        return problem, make_agent(self.agent.name, self.agent.parameters, problem, self.episodes)
 
 
 @lru_cache(maxsize=4)
 def _problem(name: str, parameters: str) -> Any:
     """Return a problem; cells of one problem that follow each other share it."""
-    return make_problem(name, json.loads(parameters))
+    return registry.make_problem(name, **json.loads(parameters))
 
 
 def expand(spec: Spec, path: str | Path) -> list[Cell]:
     """Return the cells of a spec, after building every problem and agent once; all errors are reported at once."""
     labels = [(problem, label) for problem in spec.problem for label, _ in problem.variants()]
     pairs = sum(agent.size * sum(agent.plays(*each) for each in labels) for agent in spec.agent)
-    seeds = spec.seed_list
-    if not 0 < pairs * len(seeds) <= MOST_CELLS:  # before any of them is built
-        raise SpecError(path, [Fault("cells", f"{pairs * len(seeds):,}", f"from 1 to {MOST_CELLS:,}")])
+    count = pairs * len(spec.seeds)
+    if not 0 < count <= MOST_CELLS:  # before any of them is built
+        raise SpecError(path, [Fault("cells", f"{count:,}", f"from 1 to {MOST_CELLS:,}")])
     faults: list[Fault] = []
     problems = list(_found("problem", spec.problem, registry.problems(), faults))
     players = list(_found("agent", spec.agent, agents(), faults))
@@ -512,14 +469,15 @@ def expand(spec: Spec, path: str | Path) -> list[Cell]:
                 canonical(parameters)
                 made = _problem(kind, json.dumps(parameters))
                 _ = made.mdp  # built here, so that what is wrong with it shows now
-                one = {"name": kind, "label": label, "parameters": parameters}
+                one = Variant(name=kind, label=label, parameters=parameters)
                 for position, agent, name in players:
                     for who, options in agent.variants() if agent.plays(problem, label) else ():
                         with _collected(faults, f"agent[{position}]", agent.sweep):
                             canonical(options)
                             make_agent(name, options, made, episodes)
-                            other = {"name": name, "label": who, "parameters": options}
-                            cells += [Cell(one, other, seed, episodes, spec.thinning) for seed in seeds]
+                            other = Variant(name=name, label=who, parameters=options)
+                            rest: dict[str, Any] = {"episodes": episodes, "thinning": spec.thinning}
+                            cells += [Cell(problem=one, agent=other, seed=seed, **rest) for seed in spec.seeds]
     if faults:
         raise SpecError(path, list(dict.fromkeys(faults)))
     return cells

@@ -49,7 +49,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from occamrl._core.arena import field, fields, fmat, fvec, imat, ivec, lay_out, named, part, same_layout
-from occamrl._core.compile import compiled, entry, hot, hot_inline, implements, separate
+from occamrl._core.compile import compiled, entry, hot, hot_inline, implements
 from occamrl._core.features import fill_target
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
 from occamrl._core.rows import (
@@ -207,12 +207,6 @@ class FiniteState(PlanState):
         parts, used = fields(self, FINITE_FIELDS), int(self.counters[USED])
         table = (TABLE_KEY, TABLE_VISITS, TABLE_SUM)
         return [part[:used] if i in table else part for i, part in enumerate(parts) if i != TABLE_SLOT]
-
-
-class BallState(FiniteState):
-    """The same for a ball around the least-squares estimate, which drops nobody."""
-
-    __slots__ = ()
 
 
 class PlannedState(PlanState):
@@ -389,7 +383,7 @@ class UCRLVTR(Learner):
             np.zeros((n * known.horizon if solved else 0, known.states), whole),
         ]
         made = [*plain, *record_state(self.record, steps, pairs), *own]
-        kind = PlannedState if not counted else BallState if ball else FiniteState
+        kind = FiniteState if counted else PlannedState
         state: FiniteState | PlannedState = lay_out(kind, made)
         return state
 
@@ -697,7 +691,8 @@ def put_off(model: FiniteModel, state: Any, key: int, h: int, s: int, count: int
     sums[at] += y
 
 
-def _absorb(model: FiniteModel, state: Any) -> None:
+@hot
+def absorb(model: FiniteModel, state: Any) -> None:
     """Enter the rows that wait: L(P) grows by count z^2 - 2 z y, and sum y^2 that is common to all."""
     counters, policy, values = ivec(state, COUNTERS), imat(state, POLICY), fmat(state, VALUES)
     members, losses, slots, columns = ivec(state, MEMBERS), fmat(state, LOSS), imat(state, SLOT), fmat(state, COLUMN)
@@ -751,11 +746,6 @@ def _absorb(model: FiniteModel, state: Any) -> None:
             if n < counters[ALIVE]:
                 put_off(model, state, key, h, s, count, y)
     counters[TOUCHED] = 0
-
-
-absorb = separate(FiniteState)(_absorb)
-absorb_ball = separate(BallState)(_absorb)
-absorb_planned = separate(PlannedState)(_absorb)
 
 
 @hot
@@ -854,7 +844,7 @@ def choose_class(model: FiniteModel, state: FiniteState) -> None:
     counters[CURRENT] = front
 
 
-@separate(FiniteState)
+@hot
 def test_classes(model: FiniteModel, state: FiniteState) -> None:
     """Bring all losses up to date, drop what the data contradict, and choose the class."""
     catch_up(model, state)
@@ -897,7 +887,7 @@ def sum_excess(model: FiniteModel, state: FiniteState, kernels: Ints, sums: Floa
     return size
 
 
-@separate(FiniteState)
+@hot
 def look_again(model: FiniteModel, state: FiniteState) -> None:
     """Let dropped kernels back in whose loss over all rows is within the threshold. All losses must be current."""
     compact(state)
@@ -929,9 +919,10 @@ def look_again(model: FiniteModel, state: FiniteState) -> None:
     choose_class(model, state)
 
 
-@separate(BallState)
-def update_ball(model: FiniteModel, state: BallState) -> None:
-    """Find the least-squares estimate (M3), the distances to it, and who is within the ball (M4)."""
+@hot
+def update_ball(model: FiniteModel, state: FiniteState) -> None:
+    """Enter the rows; find the least-squares estimate (M3), the distances to it, and who is within the ball (M4)."""
+    absorb(model, state)
     counters, alive, loss = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LOSS)[0]
     distance, inside, z, n = fvec(state, DISTANCE), ivec(state, INSIDE), fvec(model, Z), counters[ALIVE]
     best = 0
@@ -957,7 +948,7 @@ def update_ball(model: FiniteModel, state: BallState) -> None:
         inside[i] = distance[i] <= radius
 
 
-@separate(FiniteState)
+@hot
 def update_set(model: FiniteModel, state: FiniteState) -> None:
     """Enter the rows; drop what the data contradict; test the classes and look at dropped kernels when it is time."""
     counters = ivec(state, COUNTERS)
@@ -992,7 +983,8 @@ def most_optimistic(model: FiniteModel, state: FiniteState, n: int, start: int) 
     return choice
 
 
-def _put_into_play(model: FiniteModel, state: FiniteState) -> None:
+@hot
+def put_into_play(model: FiniteModel, state: FiniteState) -> None:
     """Take the values and the greedy policy of the member in play."""
     member, values, policy = ivec(state, COUNTERS)[MEMBER], fmat(state, VALUES), imat(state, POLICY)
     rewards, features = fmat(model, REWARD)[0], features_of(model, FEATURES)
@@ -1004,10 +996,6 @@ def _put_into_play(model: FiniteModel, state: FiniteState) -> None:
     for h in range(model.horizon):
         for s in range(policy.shape[1]):
             policy[h, s], _ = greedy_action(model, features, rewards, values[h + 1], member, s)
-
-
-put_into_play = separate(FiniteState)(_put_into_play)
-put_into_play_ball = separate(BallState)(_put_into_play)
 
 
 @hot_inline
@@ -1027,7 +1015,10 @@ def plan_finite(model: FiniteModel, state: FiniteState, start: int, key: np.uint
     guard = model.guard and is_square(episodes + 1)
     if due:
         counters[EPISODES_AT_PLAN] = episodes
-        update_set(model, state)
+        if model.ball:
+            update_ball(model, state)
+        else:
+            update_set(model, state)
     elif start == counters[LAST_START] and not guard:
         return 0
     counters[LAST_START] = -1 if guard else start
@@ -1037,29 +1028,6 @@ def plan_finite(model: FiniteModel, state: FiniteState, start: int, key: np.uint
     absorb(model, state)
     counters[MEMBER] = member
     put_into_play(model, state)
-    return PLANNED | CHANGED if due else CHANGED
-
-
-@implements(plan, BallState, argument=1)
-def plan_ball(model: FiniteModel, state: BallState, start: int, key: np.uint64, episode: int) -> int:
-    """Do the same for a ball."""
-    counters = ivec(state, COUNTERS)
-    episodes = counters[EPISODES]
-    counters[EPISODES] += 1
-    due = episodes == 0 or episodes >= (1.0 + model.replan) * counters[EPISODES_AT_PLAN]
-    if due:
-        counters[EPISODES_AT_PLAN] = episodes
-        absorb_ball(model, state)
-        update_ball(model, state)
-    elif start == counters[LAST_START]:
-        return 0
-    counters[LAST_START] = start
-    member = most_optimistic(model, state, counters[ALIVE], start)
-    if member == counters[MEMBER]:
-        return PLANNED if due else 0
-    absorb_ball(model, state)
-    counters[MEMBER] = member
-    put_into_play_ball(model, state)
     return PLANNED | CHANGED if due else CHANGED
 
 
@@ -1073,7 +1041,7 @@ def plays(model: FiniteModel, state: PlannedState, t: int, i: int, everybody: bo
     return inside and (everybody or not model.restrict or ivec(model, LEVEL)[i] <= ivec(state, COUNTERS)[CLASS])
 
 
-@separate(PlannedState)
+@hot
 def update_sets(model: FiniteModel, state: PlannedState) -> None:
     """Find who is in the set of each step, and the smallest class that meets all of them (M25)."""
     counters, losses, inside, level = ivec(state, COUNTERS), fmat(state, LOSS), imat(state, INSIDE), ivec(model, LEVEL)
@@ -1118,7 +1086,7 @@ def choose_member(model: FiniteModel, state: PlannedState, start: int, everybody
             top, choice = solved[i * (horizon + 1), start], i
     if choice == counters[MEMBER]:
         return False
-    absorb_planned(model, state)
+    absorb(model, state)
     counters[MEMBER] = choice
     for h in range(horizon):
         for s in range(policy.shape[1]):
@@ -1127,7 +1095,7 @@ def choose_member(model: FiniteModel, state: PlannedState, start: int, everybody
     return True
 
 
-@separate(PlannedState)
+@hot
 def plan_each_step(model: FiniteModel, state: PlannedState) -> None:
     """Plan backwards with the largest expectation over the set of each step, (s, a) by (s, a)."""
     counters, values, policy, z = ivec(state, COUNTERS), fmat(state, VALUES), imat(state, POLICY), fvec(model, Z)
@@ -1158,7 +1126,7 @@ def plan_each_step(model: FiniteModel, state: PlannedState) -> None:
             values[h, s] = top
 
 
-@separate(PlannedState)
+@hot
 def solve_members(model: FiniteModel, state: PlannedState) -> None:
     """Solve every member that may be counted on, for the rewards that the plan counts on."""
     counters = ivec(state, COUNTERS)
@@ -1182,7 +1150,7 @@ def plan_planned(model: FiniteModel, state: PlannedState, start: int, key: np.ui
         return CHANGED if stationary and choose_member(model, state, start, False) else 0
     counters[EPISODES_AT_PLAN] = episodes
     counters[GUARDED] = 1 if guard else 0
-    absorb_planned(model, state)
+    absorb(model, state)
     update_sets(model, state)
     optimistic_rewards(model.rewards, model, state)
     if stationary:
@@ -1209,7 +1177,7 @@ def _planned_value(model: FiniteModel, state: Any, s: int) -> float:
     return float(fmat(state, VALUES)[0, s])
 
 
-for _kind in (FiniteState, BallState, PlannedState):
+for _kind in (FiniteState, PlannedState):
     implements(write_policy, _kind, argument=1)(_write_policy)
     implements(learn, _kind, argument=1)(_learn)
     implements(planned_value, _kind, argument=1)(_planned_value)
@@ -1240,7 +1208,7 @@ def enter_rows(model: FiniteModel, state: FiniteState) -> None:
 @entry
 def enter_rows_planned(model: FiniteModel, state: PlannedState) -> None:
     """Enter the rows that wait for the next plan."""
-    absorb_planned(model, state)
+    absorb(model, state)
 
 
 @entry

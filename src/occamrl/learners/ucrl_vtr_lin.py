@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from occamrl._core.arena import field, fmat, fvec, imat, ivec, lay_out, named, part, square
-from occamrl._core.compile import compiled, entry, hot, hot_inline, implements, otherwise, separate
+from occamrl._core.compile import compiled, entry, hot, hot_inline, implements, otherwise
 from occamrl._core.features import BONUS, NEXT, START, DenseFeatures, TabularFeatures, fill_target
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
 from occamrl._core.regression import (
@@ -490,7 +490,7 @@ def refactor_all(model: LinearModel, state: LinearState) -> None:
     sum_logdets(model.steps, fvec(state, LOGDETS), fmat(state, GROWTH))
 
 
-@separate(LinearState)
+@hot
 def absorb(model: LinearModel, state: LinearState) -> None:
     """Enter the rows seen since the last plan into Sigma and xy, and factorise what they changed."""
     counters, policy, values = ivec(state, COUNTERS), imat(state, POLICY), fmat(state, VALUES)
@@ -613,7 +613,7 @@ def predict_own_blocks(batch: BlockPerPair, model: LinearModel, state: LinearSta
         predict_tabular(fmat(model, TURNED), fmat(model, TURNED_X), pairs[SUM], target, pairs[MEAN], pairs[NORM])
 
 
-@separate(LinearState)
+@hot
 def optimistic_values(model: LinearModel, state: LinearState) -> bool:
     """Plan by M9 (or M11 with range weights); return whether any action changed."""
     values, policy, pairs = fmat(state, VALUES), imat(state, POLICY), fmat(model, PAIRS)

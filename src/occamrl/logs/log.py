@@ -16,7 +16,7 @@ the test takes outcomes in the order in which they came.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,10 +34,10 @@ from occamrl.seeding import stream
 
 MOST_ROWS = 100_000_000
 _ROUNDING = 1e-6  # how far a reward may be from the known one, in the unit of [0, 1]
-_WHOLE = ("episode", "step", "state", "action", "next_state")
 _FLAGS = ("terminated", "truncated")
 _STORED = ("state", "action", "reward", "next_state", "terminated", "truncated")
 COLUMNS = ("episode", "step", *_STORED)
+_KINDS = {"reward": ("iuf", "numbers"), **dict.fromkeys(_FLAGS, ("b", "true or false"))}  # the others: whole numbers
 
 Flags = NDArray[np.bool_]
 
@@ -91,13 +91,7 @@ class Log:
 
     @classmethod
     def of_columns(cls, columns: Mapping[str, Any], *, source: str = "log") -> Log:
-        """Return the log of these columns (see :data:`COLUMNS`), after checking every row.
-
-        Raises
-        ------
-        LogError
-            With the column and the first row that is wrong.
-        """
+        """Return the log of these columns (see :data:`COLUMNS`), or refuse the first row that is wrong (LogError)."""
         arrays = {name: _array(columns, name) for name in COLUMNS}
         sizes = {array.size for array in arrays.values()}
         if len(sizes) != 1 or 0 in sizes:
@@ -106,8 +100,7 @@ class Log:
             raise LogError("rows", got=f"{max(sizes):,}", expected=f"at most {MOST_ROWS:,}")
         new = np.concatenate([[True], np.diff(arrays["episode"]) != 0])
         begin = np.append(np.flatnonzero(new), new.size)
-        _require_order(arrays["episode"], arrays["step"], new)
-        _require_chain(arrays, new)
+        _require_order(arrays, new)
         return cls(**{name: arrays[name] for name in _STORED}, begin=begin, source=source)
 
 
@@ -116,69 +109,50 @@ def _array(columns: Mapping[str, Any], name: str) -> NDArray[Any]:
     if name not in columns:
         raise LogError(name, got="no such column", expected=f"the columns {', '.join(COLUMNS)}")
     array = np.asarray(columns[name])
-    allowed, expected = "iuf", "numbers"
-    if name in _WHOLE:
-        allowed, expected = "iu", "whole numbers"
-    elif name in _FLAGS:
-        allowed, expected = "b", "true or false"
-    if array.ndim != 1 or (array.dtype.kind not in allowed and array.size):
+    kinds, expected = _KINDS.get(name, ("iu", "whole numbers"))
+    if array.ndim != 1 or (array.dtype.kind not in kinds and array.size):
         raise LogError(name, got=f"{array.dtype}{list(array.shape)}", expected=f"a column of {expected}")
     if name in _FLAGS:
         return array.astype(bool)
-    if name in _WHOLE:
-        whole = array.astype(np.int64)
-        refuse_first(name, (whole < 0) | (whole > 2**62), array, "a whole number >= 0")
-        return whole
-    floats = array.astype(np.float64)
-    refuse_first(name, ~np.isfinite(floats), array, "a finite number")
-    return floats
+    if name == "reward":
+        floats = array.astype(np.float64)
+        refuse_first(name, ~np.isfinite(floats), array, "a finite number")
+        return floats
+    whole = array.astype(np.int64)
+    refuse_first(name, (whole < 0) | (whole > 2**62), array, "a whole number >= 0")
+    return whole
 
 
-def refuse_first(name: str, bad: Flags, values: NDArray[Any], expected: object) -> None:
-    """Refuse the first row that is marked."""
+def refuse_first(name: str, bad: Flags, values: NDArray[Any], expected: str | Callable[[int], str]) -> None:
+    """Refuse the first row that is marked; ``expected`` may depend on the row."""
     if bad.any():
         row = int(np.argmax(bad))
-        raise LogError(name, index=(row,), got=values[row], expected=expected)
+        raise LogError(
+            name, index=(row,), got=values[row], expected=expected if isinstance(expected, str) else expected(row)
+        )
 
 
-def _require_order(episode: Ints, step: Ints, new: Flags) -> None:
-    """Refuse episodes that come back, and steps that do not count 0, 1, 2, ..."""
-    first = episode[new]
-    again = np.concatenate([[False], first[1:] < first[:-1]])
-    if again.any():
-        row = int(np.flatnonzero(new)[np.argmax(again)])
-        expected = f"episodes in the order in which they were collected, above {episode[row - 1]}"
-        raise LogError("episode", index=(row,), got=int(episode[row]), expected=expected)
-    due = np.where(new, 0, np.concatenate([[0], step[:-1] + 1]))
-    wrong = step != due
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise LogError("step", index=(row,), got=int(step[row]), expected=f"{due[row]}: steps count 0, 1, 2, ...")
+def _require_order(arrays: Mapping[str, NDArray[Any]], new: Flags) -> None:
+    """Refuse episodes that come back, steps that do not count 0, 1, 2, ..., and steps that are not a chain."""
+    before = {name: np.concatenate([arrays[name][:1], arrays[name][:-1]]) for name in COLUMNS}  # the row before
+    due = np.where(new, 0, before["step"] + 1)
 
+    def later(row: int) -> str:
+        return f"episodes in the order in which they were collected, above {before['episode'][row]}"
 
-def _require_chain(arrays: Mapping[str, NDArray[Any]], new: Flags) -> None:
-    """Refuse a step that does not begin where the one before ended, or that comes after the end of its episode."""
-    inside = ~new[1:]
-    torn = inside & (arrays["next_state"][:-1] != arrays["state"][1:])
-    if torn.any():
-        row = int(np.argmax(torn)) + 1
-        expected = f"{arrays['next_state'][row - 1]}, the next_state of row {row - 1}"
-        raise LogError("state", index=(row,), got=int(arrays["state"][row]), expected=expected)
+    def joined(row: int) -> str:
+        return f"{before['next_state'][row]}, the next_state of row {row - 1}"
+
+    refuse_first("episode", arrays["episode"] < before["episode"], arrays["episode"], later)
+    refuse_first("step", arrays["step"] != due, arrays["step"], lambda row: f"{due[row]}: steps count 0, 1, 2, ...")
+    refuse_first("state", ~new & (arrays["state"] != before["next_state"]), arrays["state"], joined)
+    goes_on = np.append(~new[1:], False)
     for name in _FLAGS:
-        late = inside & arrays[name][:-1]
-        if late.any():
-            row = int(np.argmax(late)) + 1
-            raise LogError(name, index=(row - 1,), got="true, with a step after it", expected="true on last steps only")
+        refuse_first(name, goes_on & arrays[name], arrays[name], "true on the last step of an episode only")
 
 
 def read_parquet(path: str | Path) -> Log:
-    """Return the log in a Parquet file.
-
-    Raises
-    ------
-    LogError
-        The file cannot be read, or a row is wrong; with the column and the row.
-    """
+    """Return the log in a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -194,18 +168,14 @@ def read_parquet(path: str | Path) -> Log:
                     got = f"{count} columns of that name" if count else "no such column"
                     raise LogError(name, got=got, expected=f"the columns {', '.join(COLUMNS)}")
             table = file.read(columns=list(COLUMNS))
-    except OSError as error:
-        raise LogError(str(path), got=error.strerror or error, expected="a Parquet file") from error
-    except (pa.ArrowException, MemoryError) as error:
-        raise LogError(str(path), got=error, expected="a Parquet file") from error
-    columns = {}
+    except (OSError, pa.ArrowException, MemoryError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise LogError(str(path), got=reason, expected="a Parquet file") from error
     for name in COLUMNS:
-        column = table[name]
-        if column.null_count:
-            row = next(i for i, value in enumerate(column.to_pylist()) if value is None)
+        if table[name].null_count:
+            row = table[name].to_pylist().index(None)
             raise LogError(name, index=(row,), got="null", expected="a value in every row")
-        columns[name] = column.to_numpy()
-    return Log.of_columns(columns, source=str(path))
+    return Log.of_columns({name: table[name].to_numpy() for name in COLUMNS}, source=str(path))
 
 
 def write_parquet(log: Log, path: str | Path) -> None:
@@ -227,11 +197,6 @@ def read_minari(name: str) -> Log:
 
     It needs the extra ``occamrl[minari]``. Observations and actions must be Discrete; a start other than 0 is taken
     off, so that both count from 0.
-
-    Raises
-    ------
-    LogError
-        No such dataset, spaces that are not Discrete, or an episode that is wrong.
     """
     try:
         import minari
@@ -301,17 +266,8 @@ class Matched(NamedTuple):
     begin: Ints  # [K + 1] first row of each episode
     start: Ints  # [K] its initial state
 
-    def head(self, episodes: int) -> Matched:
-        """Return the first episodes."""
-        rows = int(self.begin[episodes])
-        return Matched(
-            self.h[:rows], self.pair[:rows], self.outcome[:rows], self.begin[: episodes + 1], self.start[:episodes]
-        )
 
-
-def match_rows(
-    log: Log, known: Known, outcomes: Outcomes, rewards: RewardMap, *, check_rewards: bool = True
-) -> Matched:
+def match_rows(log: Log, known: Known, outcomes: Outcomes, rewards: RewardMap) -> Matched:
     """Find every row of a log among the outcomes of the models.
 
     A transition that no model allows is marked, not refused: it says that the truth is outside the ladder.
@@ -332,18 +288,19 @@ def match_rows(
     low, high = (np.searchsorted(keys[order], wanted, side=side) for side in ("left", "right"))
     outcome = np.where(low < high, order[np.minimum(low, order.size - 1)], -1)
     base, unit = known.base_reward.ravel()[pair], (log.reward - rewards.low) / rewards.scale
-    if check_rewards or (high - low > 1).any():
+    miss = np.abs(base + outcomes.bonus[outcome] - unit)
+    for offset in range(
+        1, int((high - low).max(initial=0))
+    ):  # several rewards for one next state: the one that was paid
+        other = order[np.minimum(low + offset, order.size - 1)]
+        better = (low + offset < high) & (np.abs(base + outcomes.bonus[other] - unit) < miss)
+        outcome = np.where(better, other, outcome)
         miss = np.abs(base + outcomes.bonus[outcome] - unit)
-        for offset in range(1, int((high - low).max())):  # several rewards for one next state: the one that was paid
-            other = order[np.minimum(low + offset, order.size - 1)]
-            better = (low + offset < high) & (np.abs(base + outcomes.bonus[other] - unit) < miss)
-            outcome = np.where(better, other, outcome)
-            miss = np.abs(base + outcomes.bonus[outcome] - unit)
-        bad = (outcome >= 0) & (miss > _ROUNDING)
-        if bad.any():
-            row = int(np.argmax(bad))
-            due = rewards.low + rewards.scale * (base + outcomes.bonus[outcome])[row]
-            raise LogError("reward", index=(row,), got=log.reward[row], expected=f"{due:.6g}, which the models know")
+
+    def due(row: int) -> str:
+        return f"{rewards.total(base[row] + outcomes.bonus[outcome[row]], 1):.6g}, which the models know"
+
+    refuse_first("reward", (outcome >= 0) & (miss > _ROUNDING), log.reward, due)
     return Matched(log.step % known.horizon, pair, outcome, log.begin, log.state[log.begin[:-1]])
 
 
@@ -358,10 +315,9 @@ def _ends(log: Log, known: Known, outcomes: Outcomes) -> Ints:
     stirs = np.zeros(known.states, dtype=bool)
     stirs[owner[outcomes.next_state != owner]] = True
     moved = log.terminated & stirs[log.next_state]
-    if moved.any() and stirs[-1]:
-        row = int(np.argmax(moved))
-        got = f"true in state {log.next_state[row]}, where no model ends"
-        raise LogError("terminated", index=(row,), got=got, expected="truncated, or models with an end")
+    if stirs[-1]:
+        expected = "no termination where no model ends: truncated, or models with an end"
+        refuse_first("terminated", moved, log.terminated, expected)
     return np.where(moved, known.states - 1, log.next_state)
 
 

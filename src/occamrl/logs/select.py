@@ -9,6 +9,7 @@ Stretches grow with the data, so that rows are counted, not kept; the classes ar
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,7 +19,6 @@ import numpy as np
 
 from occamrl._core.loop import open_episode
 from occamrl.envs.ladder_file import LadderSpec
-from occamrl.envs.wrapper import RewardMap
 from occamrl.errors import ParameterError, require_number
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.logs.log import Log, Matched, match_rows
@@ -35,6 +35,7 @@ AT_LEAST = "at least"  # every smaller class is rejected; larger ones are not ex
 NOT_ENOUGH = "not enough data"  # nothing is rejected, nothing larger is excluded
 OUTSIDE = "outside"  # no class explains the data
 
+GROWTH = 0.1  # of the data, after which a new value function is planned and the classes are tested
 _NOTHING = 1e-9  # a squared distance that is none
 _MOST_NUMBERS = 2**22  # in memory at once, of predictions
 
@@ -81,7 +82,7 @@ class Selection:
 
     def as_data(self) -> dict[str, Any]:
         """Return plain data, as JSON takes it; infinite numbers become None."""
-        plain: dict[str, Any] = _plain(asdict(self))
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)), parse_constant=lambda _: None)
         return plain
 
     def __str__(self) -> str:
@@ -104,11 +105,6 @@ def select(
     known: Known | None = None,
     *,
     delta: float = 0.05,
-    rewards: RewardMap | None = None,
-    names: tuple[str, ...] | None = None,
-    growth: float = 0.1,
-    slack: float = 1.0,
-    check_rewards: bool = True,
     progress: bool | None = None,
 ) -> Selection:
     """Apply the test of ARL-GEN to logged episodes.
@@ -117,48 +113,38 @@ def select(
     ----------
     log : Log
     ladder : Ladder or LadderSpec
-        A spec (``read_ladder``) brings the rest along.
+        A spec (``read_ladder``) has names, what is known, and the unit of the log's rewards.
     known : Known, optional
-        ``mdp.known`` of the problem: sizes, horizon and rewards.
+        With a plain ladder: ``mdp.known`` of the problem, in the unit of the log's rewards.
     delta : float
         The smallest class that holds the true kernel is rejected with probability at most delta, whatever policy made
         the log, as long as it looked at the past only; over all tests together.
-    rewards : RewardMap, optional
-        How rewards of the log become those of ``known``; by default they are the same.
-    names : tuple of str, optional
-        Of the classes.
-    growth : float
-        A new value function is planned, and the classes are tested, when the data have grown by this factor.
-    slack : float
-        Multiplies what the test allows for noise. Below 1 the guarantee is lost.
-    check_rewards : bool
-        Refuse a reward that is not the known one.
     progress : bool, optional
         Show progress on standard error; by default only when it takes longer than a second.
     """
-    if isinstance(ladder, LadderSpec):
-        if ladder.kernel != "stationary":
-            raise ParameterError("kernel", got=repr(ladder.kernel), expected='"stationary": a log is tested for one')
-        known, rewards, names, ladder = ladder.known, ladder.rewards, ladder.names, ladder.ladder
-    if not isinstance(ladder, Ladder):
+    spec = ladder
+    if isinstance(ladder, Ladder):
+        if known is None:
+            raise ParameterError("known", got=None, expected="mdp.known: sizes, horizon and rewards")
+        spec = LadderSpec(ladder=ladder, known=known)
+    if not isinstance(spec, LadderSpec):
         raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder or LadderSpec")
-    if known is None:
-        raise ParameterError("known", got=None, expected="mdp.known: sizes, horizon and rewards")
-    if not known.rewards_known:
+    if spec.kernel != "stationary":
+        raise ParameterError("kernel", got=repr(spec.kernel), expected='"stationary": a log is tested for one')
+    if not spec.known.rewards_known:
         raise ParameterError("known", got="sizes alone", expected="rewards too: values are planned for them")
     require_number("delta", delta, 1e-300, 1.0)
-    require_number("growth", growth, 0.0, 1e6)
-    require_number("slack", slack, 0.0, 1e6)
-    outcomes, mapped = ladder.features.attach(known).outcomes, rewards or RewardMap()
-    rows = match_rows(log, known, outcomes, mapped, check_rewards=check_rewards)
-    names = names or tuple(f"F_{m}" for m in range(1, ladder.classes + 1))
+    ladder, known, names = spec.ladder, spec.known, spec.names
+    outcomes = ladder.features.attach(known).outcomes
+    rows = whole = match_rows(log, known, outcomes, spec.rewards)
     impossible = np.flatnonzero(rows.outcome < 0)  # what no model allows
     broken = int(impossible[0]) if impossible.size else None
-    whole = rows if broken is None else rows.head(int(np.searchsorted(log.begin, broken, side="right")) - 1)
+    if broken is not None:  # the episodes before it are tested
+        before = log.head(int(np.searchsorted(log.begin, broken, side="right")) - 1)
+        whole = match_rows(before, known, outcomes, spec.rewards)
     bar = Progress("select", whole.start.size, progress)
     try:
-        options: dict[str, Any] = {"delta": delta, "growth": growth, "slack": slack, "tell": bar.update}
-        replay = (replay_finite if ladder.finite else replay_linear)(whole, ladder, known, **options)
+        replay = (replay_finite if ladder.finite else replay_linear)(whole, ladder, known, delta, bar.update)
     finally:
         bar.close()
     standing = [m for m, at in enumerate(replay.rejected_at, start=1) if at is None]
@@ -174,10 +160,20 @@ def select(
         verdict, why = judge(chosen, more, finite=ladder.finite, classes=ladder.classes, name=names[chosen - 1])
     steps = max(1, whole.pair.size)
     unvisited = int((np.bincount(rows.pair, minlength=pairs) == 0).sum())
-    size: dict[str, Any] = {"episodes": log.episodes, "rows": log.rows, "unvisited": unvisited, "pairs": pairs}
-    answer: dict[str, Any] = {"chosen": chosen, "verdict": verdict, "why": why, "more": more}
-    threshold, rungs = (replay.bound + replay.squares) / steps, _rungs(replay, ladder, names, steps)
-    return Selection(rungs=rungs, threshold=threshold, delta=delta, source=log.source, **answer, **size)
+    return Selection(
+        rungs=_rungs(replay, ladder, names, steps),
+        threshold=(replay.bound + replay.squares) / steps,
+        chosen=chosen,
+        verdict=verdict,
+        why=why,
+        more=more,
+        episodes=log.episodes,
+        rows=log.rows,
+        unvisited=unvisited,
+        pairs=pairs,
+        delta=delta,
+        source=log.source,
+    )
 
 
 def _rungs(replay: Replay, ladder: Ladder, names: Sequence[str], steps: int) -> tuple[Rung, ...]:
@@ -186,25 +182,6 @@ def _rungs(replay: Replay, ladder: Ladder, names: Sequence[str], steps: int) -> 
     statistics = [float(loss + replay.squares) / steps for loss in replay.losses]
     columns = zip(names, sizes, statistics, replay.rejected_at, left, strict=True)
     return tuple(Rung(*column) for column in columns)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
-def distance_needed(allowance: float) -> float:
-    """Return the squared distance of a wrong kernel at which it is likely to be rejected.
-
-    Its loss exceeds the truth's by the distance d on average, with a standard deviation of at most sqrt(d) (M21's noise
-    of range 1): d - sqrt(d) >= allowance.
-    """
-    return ((1.0 + math.sqrt(1.0 + 4.0 * max(allowance, 0.0))) / 2.0) ** 2
 
 
 def more_data(replay: Replay, ladder: Ladder, known: Known, chosen: int, episodes: int) -> MoreData | None:
@@ -216,7 +193,10 @@ def more_data(replay: Replay, ladder: Ladder, known: Known, chosen: int, episode
     best, rival = (int(kernels[np.argmin(replay.loss[kernels])]) for kernels in (inside, outside))
 
     def left(distance: float, reference: int) -> float:
-        needed = distance_needed(replay.bound - float(replay.loss[reference]))
+        # If the reference is true, another kernel's loss exceeds its by the distance d on average, with a standard
+        # deviation of at most sqrt(d) (M21's noise of range 1): d - sqrt(d) >= allowance.
+        allowance = max(replay.bound - float(replay.loss[reference]), 0.0)
+        needed = ((1.0 + math.sqrt(1.0 + 4.0 * allowance)) / 2.0) ** 2
         return max(1.0, episodes * (needed / distance - 1.0)) if distance > _NOTHING else math.inf
 
     gaps = distances(replay, ladder, known, outside, best)
@@ -281,25 +261,23 @@ class Replay:
     cells: list[tuple[int, Cells]] = field(default_factory=list)  # by the member whose values they have (likewise)
 
 
-def stretches(episodes: int, growth: float) -> Iterator[tuple[int, int]]:
-    """Return the stretches of episodes that share a plan: the data grow by the factor 1 + growth, or by one."""
+def stretches(episodes: int) -> Iterator[tuple[int, int]]:
+    """Return the stretches of episodes that share a plan: the data grow by the factor 1 + GROWTH, or by one."""
     first = 0
     while first < episodes:
-        last = min(episodes, max(first + 1, math.ceil(first * (1.0 + growth))))
+        last = min(episodes, max(first + 1, math.ceil(first * (1.0 + GROWTH))))
         yield first, last
         first = last
 
 
-def replay_finite(
-    rows: Matched, ladder: Ladder, known: Known, *, delta: float, growth: float, slack: float, tell: Tell
-) -> Replay:
+def replay_finite(rows: Matched, ladder: Ladder, known: Known, delta: float, tell: Tell) -> Replay:
     """Test nested finite classes (M25): class m stands while one of its kernels has never been rejected."""
     family, sizes = ladder.family, ladder.sizes
     values, reach = family.optimal_values(known), family.reach
     loss, alive, squares, bound = np.zeros(family.size), np.ones(family.size, dtype=bool), 0.0, math.inf
     entered: list[tuple[int, Cells]] = []
     rejected: list[int | None] = [None] * ladder.classes
-    for first, last in stretches(rows.start.size, growth):
+    for first, last in stretches(rows.start.size):
         if alive.any():
             left = np.flatnonzero(alive[: sizes[int(ladder.level[np.argmax(alive)])]])
             member = int(left[np.argmax(values[left, 0, rows.start[first]])])
@@ -310,9 +288,8 @@ def replay_finite(
         entered.append((member, cells._replace(x=None)))  # which can be computed again
         for part, z in _predictions(cells.x, family.theta):
             loss += cells.visits[part] @ z**2 - 2.0 * (cells.total[part] @ z)
-        best = float(loss.min())
         count = sum(float(each.visits.sum()) for _, each in entered)
-        bound = best + slack * (right_side(loss, ladder.prior, reach, count, delta) - best)
+        bound = right_side(loss, ladder.prior, reach, count, delta)
         alive &= loss <= bound
         for m, size in enumerate(sizes):
             if rejected[m] is None and not alive[:size].any():
@@ -343,16 +320,13 @@ def _misfit(entered: list[tuple[int, Cells]], least: float, reach: float, delta:
     return unexplained(count, total, least, level(reach, delta)) - off_grid(reach, float(count.sum()), delta)
 
 
-def replay_linear(
-    rows: Matched, ladder: Ladder, known: Known, *, delta: float, growth: float, slack: float, tell: Tell
-) -> Replay:
+def replay_linear(rows: Matched, ladder: Ladder, known: Known, delta: float, tell: Tell) -> Replay:
     """Test nested linear classes by the linear form of M15."""
-    agent = ARLGen(ladder=ladder, delta=delta, scale=slack, replan=0.0, test_growth=max(growth, 1e-9))
-    test = RegressionEvidence(agent)
+    test = RegressionEvidence(ARLGen(ladder=ladder, delta=delta, replan=0.0, test_growth=GROWTH))
     memory = test.begin(known)
     rejected: list[int | None] = [None] * ladder.classes
     losses, allowed, outside = np.zeros(ladder.classes), np.full(ladder.classes, math.inf), False
-    for first, last in stretches(rows.start.size, growth):
+    for first, last in stretches(rows.start.size):
         accepted = losses <= allowed
         m = 1 + int(np.argmax(accepted)) if accepted.any() else ladder.classes
         values = _plan(ladder, m, known, memory, delta, int(rows.start[first]))
@@ -382,21 +356,19 @@ def _plan(ladder: Ladder, m: int, known: Known, memory: dict[str, Any], delta: f
     return np.asarray(values[left[np.argmax(values[left, 0, start])]])
 
 
-def mixture_statistics(
-    rows: Matched, features: FeatureMap, known: Known, *, growth: float = 0.1, norm_bound: float = 1.0
-) -> tuple[LinearStatistics, Floats]:
+def mixture_statistics(rows: Matched, features: FeatureMap, known: Known) -> tuple[LinearStatistics, Floats]:
     """Return the rows of a log over the coordinates of a feature map, and the value functions planned with last.
 
     For :func:`occamrl.supports`: which of the simulators matter, from a log.
     """
-    learner, blocks = UCRLVTRLin(features=features, norm_bound=norm_bound, replan=0.0), features.blocks
+    learner, blocks = UCRLVTRLin(features=features, norm_bound=1.0, replan=0.0), features.blocks  # on the simplex
     memory = {
         "gram": np.zeros(int(blocks.matrix_start[-1])),
         "xy": np.zeros(features.dimension),
         "pairs": np.zeros((known.states * known.actions, 2 + int(blocks.size.max()))),
     }
     values = np.zeros((known.horizon + 1, known.states))
-    for first, last in stretches(rows.start.size, growth):
+    for first, last in stretches(rows.start.size):
         so_far = LinearStatistics(memory["gram"], memory["xy"], first)
         values = planned_values(learner, known, so_far, int(rows.start[first]))
         enter(features, known, rows, first, last, values, memory)
@@ -433,21 +405,14 @@ def cells_of(features: FeatureMap, known: Known, rows: Matched, first: int, last
     target = outcomes.bonus[outcome] + values[rows.h[part] + 1, outcomes.next_state[outcome]]
     carries = spread > 0.0
     y = np.where(carries[at], target - middle[at], 0.0) / np.where(carries, spread, 1.0)[at]
-    visits, total = np.zeros((2, key.size))
-    np.add.at(visits, at, 1.0)
-    np.add.at(total, at, y)
+    visits = np.bincount(at, minlength=key.size).astype(np.float64)
+    total = np.bincount(at, y, key.size).astype(np.float64)
     kept = np.flatnonzero(carries)
     return Cells(key[kept], x[kept], visits[kept], total[kept], float(y @ y), known.horizon * pairs)
 
 
 def enter(
-    features: FeatureMap,
-    known: Known,
-    rows: Matched,
-    first: int,
-    last: int,
-    values: Floats,
-    memory: dict[str, Any],
+    features: FeatureMap, known: Known, rows: Matched, first: int, last: int, values: Floats, memory: dict[str, Any]
 ) -> float:
     """Add rows to sum x x^T in packed blocks, sum y x, and by (s, a) their number, sum y and sum x; return sum y^2."""
     cells, blocks = cells_of(features, known, rows, first, last, values), features.blocks

@@ -14,7 +14,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -23,7 +22,6 @@ import pyarrow.compute as pc
 import tomli_w
 from scipy import stats
 
-from occamrl.errors import UnknownName
 from occamrl.experiments.records import Records, Status
 from occamrl.protocols import Floats, Ints
 from occamrl.running.storage import LARGEST_NUMBER, parse_json
@@ -44,7 +42,7 @@ _RESAMPLES = 999
 _AT_ONCE = 4_000_000  # numbers held while resampling
 
 Statistic = Callable[..., Any]
-Memory = dict[tuple[Any, ...], tuple[list[str], Any]]  # by groups: their cells, and what was computed of these
+Ends = tuple[float, float]  # of a confidence interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,13 +97,6 @@ def _names(manifest: Mapping[str, Any]) -> tuple[str, str]:
     return manifest["problem"]["label"], manifest["agent"]["label"]
 
 
-class Interval(NamedTuple):
-    """Ends of a confidence interval."""
-
-    low: float
-    high: float
-
-
 def interquartile_mean(values: Floats, axis: int = -1) -> Any:
     """Return the mean of the middle half of the values."""
     return stats.trim_mean(values, 0.25, axis=axis)
@@ -156,18 +147,18 @@ def bands(values: Floats, statistic: Statistic, *address: Address, confidence: f
     return ends
 
 
-def intervals(rows: Sequence[Floats], statistic: Statistic, *address: Address) -> list[Interval | None]:
+def intervals(rows: Sequence[Floats], statistic: Statistic, *address: Address) -> list[Ends | None]:
     """Return the bootstrap interval of each row, one number per seed; None for rows with too few seeds.
 
     Rows of one length are resampled together, which is much faster than one by one; each interval is valid by itself.
     """
-    found: list[Interval | None] = [None] * len(rows)
+    found: list[Ends | None] = [None] * len(rows)
     for size in sorted({row.size for row in rows}):
         at = [i for i, row in enumerate(rows) if row.size == size]
         ends = bands(np.stack([rows[i] for i in at]), statistic, *address, size)
         if ends is not None:
             for i, low, high in zip(at, *ends, strict=True):
-                found[i] = Interval(float(low), float(high))
+                found[i] = float(low), float(high)
     return found
 
 
@@ -178,10 +169,10 @@ def summarise(rows: Sequence[Floats], *address: Address) -> list[dict[str, Any]]
     return [
         {
             "mean": plain(values.mean()),
-            "interval": plain_ends(mean),
+            "interval": plains(mean),
             "median": plain(np.median(values)),
             "iqm": plain(interquartile_mean(values)),
-            "iqm_interval": plain_ends(iqm),
+            "iqm_interval": plains(iqm),
         }
         for values, mean, iqm in zip(rows, means, iqms, strict=True)
     ]
@@ -204,7 +195,7 @@ def paired(
         {
             "pairs": row.size,
             "mean": plain(row.mean()),
-            "interval": plain_ends(ends),
+            "interval": plains(ends),
             "median": plain(np.median(row)),
             "less": int((row < 0).sum()),
             "more": int((row > 0).sum()),
@@ -258,23 +249,9 @@ def plain(value: Any) -> float | int | None:
     return int(short) if short == int(short) and abs(short) < 1e15 else short
 
 
-def plain_ends(ends: Interval | None) -> list[float | int | None] | None:
-    """Return an interval with six significant digits."""
-    return None if ends is None else plains(ends)
-
-
-def plains(values: Iterable[Any]) -> list[float | int | None]:
-    """Return numbers with six significant digits."""
-    return [plain(value) for value in values]
-
-
-class LockIn(NamedTuple):
-    """When a run made up its mind."""
-
-    epoch: int  # of the first phase from which the decision no longer changes
-    episode: int  # the first episode (from 1) of that phase
-    changed_last: bool  # the last decision differs from the one before: it may not be settled
-    decision: Any
+def plains(values: Iterable[Any] | None) -> list[float | int | None] | None:
+    """Return numbers with six significant digits; None for None."""
+    return None if values is None else [plain(value) for value in values]
 
 
 class Step(NamedTuple):
@@ -286,15 +263,7 @@ class Step(NamedTuple):
     facts: Mapping[str, Any]
 
 
-def choice_of(cells: Sequence[Cell]) -> str | None:
-    """Return which kind of decision the phases of these cells carry; None if none."""
-    for name in CHOICES:
-        if any(plain_choice(name, phase["facts"].get(name)) is not None for cell in cells for phase in cell.phases):
-            return name
-    return None
-
-
-def plain_choice(name: str, value: Any) -> Any:
+def _decision(name: str, value: Any) -> Any:
     """Return a decision as it is compared and shown: an int, a sorted tuple of ints, or a float; None if it is none."""
     if name == "active":
         if not isinstance(value, list) or not all(type(j) is int and 0 <= j < 2**53 for j in value):
@@ -309,32 +278,26 @@ def walk(cell: Cell, name: str) -> list[Step]:
     """Return every phase that has a decision."""
     begin, found = 1, []
     for phase in cell.phases:
-        decision = plain_choice(name, phase["facts"].get(name))
+        decision = _decision(name, phase["facts"].get(name))
         if decision is not None:
             found.append(Step(int(phase["epoch"]), begin, decision, phase["facts"]))
         begin += int(phase["episodes"])
     return found
 
 
-def lock_in(cell: Cell, name: str) -> LockIn | None:
-    """Return the first phase from which the decision no longer changes; None for a run without decisions."""
-    steps = walk(cell, name)
-    if not steps:
-        return None
+def lock_in(steps: Sequence[Step]) -> Step:
+    """Return the first step from which the decision no longer changes."""
     first = len(steps) - 1
     while first > 0 and steps[first - 1].decision == steps[-1].decision:
         first -= 1
-    epoch, episode, decision, _ = steps[first]
-    return LockIn(epoch, episode, changed_last=first > 0 and first == len(steps) - 1, decision=decision)
+    return steps[first]
 
 
-def _kept_epochs(walks: Sequence[dict[int, Step]]) -> tuple[list[int], int]:
-    """Return the epochs that are shown, and how many there are."""
-    epochs = sorted({epoch for steps in walks for epoch in steps})
+def _kept(epochs: list[int]) -> list[int]:
+    """Return the epochs that are shown."""
     if len(epochs) <= MOST_EPOCHS:
-        return epochs, len(epochs)
-    at = np.unique(np.linspace(0, len(epochs) - 1, MOST_EPOCHS).round().astype(int))
-    return [epochs[i] for i in at], len(epochs)
+        return epochs
+    return [epochs[i] for i in np.unique(np.linspace(0, len(epochs) - 1, MOST_EPOCHS).round().astype(int))]
 
 
 def _shares(table: Sequence[Sequence[Any]]) -> dict[str, Any]:
@@ -383,18 +346,19 @@ def _evidence(kind: str, walks: Sequence[dict[int, Step]], epochs: Sequence[int]
     return {"of": name, "names": names, "hidden": width - len(lines), "lines": lines, "threshold": _spread(thresholds)}
 
 
-def _settled(group: Group, kind: str) -> dict[str, Any] | None:
+def _settled(walks: Sequence[Sequence[Step]], kind: str) -> dict[str, Any] | None:
     """Return when the seeds settled, and on what; None for norm bounds, which are estimated anew each time."""
-    locks = [lock for cell in group.cells if (lock := lock_in(cell, kind)) is not None]
-    if kind == "norm_bound" or not locks:
+    if kind == "norm_bound":
         return None
+    locks = [lock_in(steps) for steps in walks]
     final = Counter(_shown(lock.decision) for lock in locks)
     epochs = np.array([lock.epoch for lock in locks])
+    unsettled = [lock is steps[-1] and len(steps) > 1 for lock, steps in zip(locks, walks, strict=True)]
     return {
         "seeds": len(locks),
         "epoch": plains([np.median(epochs), epochs.min(), epochs.max()]),
         "episode": plain(np.median([lock.episode for lock in locks])),
-        "unsettled": sum(lock.changed_last for lock in locks),
+        "unsettled": sum(unsettled),  # seeds whose last decision differs from the one before
         "final": [[decision, count] for decision, count in final.most_common(5)],
     }
 
@@ -407,21 +371,23 @@ def _shown(decision: Any) -> str:
 
 def decisions(group: Group) -> dict[str, Any] | None:
     """Return the decisions of a group as plain data; None for agents that make none."""
-    kind = choice_of(group.cells)
+    every = {name: [walk(cell, name) for cell in group.cells] for name in CHOICES}
+    kind = next((name for name in CHOICES if any(every[name])), None)
     if kind is None:
         return None
-    walks = [{step.epoch: step for step in walk(cell, kind)} for cell in group.cells]  # the last of each epoch
-    epochs, in_all = _kept_epochs(walks)
+    walks = [{step.epoch: step for step in steps} for steps in every[kind]]  # the last of each epoch
+    all_epochs = sorted({epoch for steps in walks for epoch in steps})
+    epochs = _kept(all_epochs)
     table = [[steps[epoch].decision if epoch in steps else None for epoch in epochs] for steps in walks]
     starts = [[steps[epoch].episode for steps in walks if epoch in steps] for epoch in epochs]
     found: dict[str, Any] = {
         "kind": kind,
         "epochs": epochs,
-        "epochs_in_all": in_all,
+        "epochs_in_all": len(all_epochs),
         "episode": [plain(np.median(column)) for column in starts],
         "seeds": group.seeds[:MOST_SEEDS],
         "choices": [[list(c) if isinstance(c, tuple) else c for c in line] for line in table[:MOST_SEEDS]],
-        "settled": _settled(group, kind),
+        "settled": _settled([steps for steps in every[kind] if steps], kind),
         "evidence": _evidence(kind, walks, epochs),
     }
     if kind == "norm_bound":
@@ -460,15 +426,6 @@ def mean_curve(group: Group, points: int = POINTS) -> dict[str, Any] | None:
     }
 
 
-def _remembered(memory: Memory, what: str, members: Sequence[Group], make: Callable[[], Any]) -> Any:
-    """Return what ``make`` gives, or gave for the same cells: a cell never changes."""
-    key = (what, *((group.problem, group.agent) for group in members))
-    cells = [cell.manifest["cell"] for group in members for cell in group.cells]
-    if key not in memory or memory[key][0] != cells:
-        memory[key] = cells, make()
-    return memory[key][1]
-
-
 def _of_cells(group: Group) -> dict[str, Any]:
     """Return what concerns one agent on one problem alone."""
     episodes = sum(group.numbers("episodes").values())
@@ -493,7 +450,7 @@ def _of_seeds(members: Sequence[Group]) -> list[dict[str, Any]]:
     return [
         {
             "regret": regret,
-            "slope": {"seeds": row.size, "mean": plain(row.mean()), "interval": plain_ends(ends)} if row.size else None,
+            "slope": {"seeds": row.size, "mean": plain(row.mean()), "interval": plains(ends)} if row.size else None,
         }
         for regret, row, ends in zip(regrets, slopes, intervals(slopes, np.mean, problem, "slope"), strict=True)
     ]
@@ -513,17 +470,15 @@ def _differences(members: Mapping[int, Group], baseline: int) -> list[dict[str, 
     return rows
 
 
-def _problem(name: str, members: Mapping[int, Group], baseline: int, memory: Memory) -> dict[str, Any]:
-    every = list(members.values())
-    over_seeds = _remembered(memory, "seeds", every, partial(_of_seeds, every))
-    differences = f"differences {[*members]} {baseline}"
+def _problem(name: str, members: Mapping[int, Group], baseline: int) -> dict[str, Any]:
+    over_seeds = _of_seeds(list(members.values()))
     return {
         "name": name,
         "agents": [
-            {"agent": index, **_remembered(memory, "cells", (group,), partial(_of_cells, group)), **numbers}
+            {"agent": index, **_of_cells(group), **numbers}
             for (index, group), numbers in zip(members.items(), over_seeds, strict=True)
         ],
-        "differences": _remembered(memory, differences, every, partial(_differences, members, baseline)),
+        "differences": _differences(members, baseline),
     }
 
 
@@ -562,29 +517,16 @@ def standing(now: Status) -> dict[str, Any]:
     return {"done": len(now.cells), **counts, "total": now.total, "failures": failures, "progress": progress}
 
 
-def build(records: Records, baseline: str | None = None, memory: Memory | None = None) -> dict[str, Any]:
-    """Return the data of a report.
-
-    Parameters
-    ----------
-    records : Records
-        What ``occamrl.experiments.records.load`` gives.
-    baseline : str, optional
-        The agent that the table of differences opens with; otherwise the spec's ``baseline``, or the first agent.
-    memory : dict, optional
-        Carried from one report of a folder to the next, it saves what has not changed.
-    """
-    memory = {} if memory is None else memory
+def build(records: Records) -> dict[str, Any]:
+    """Return the data of a report; its table of differences opens with the spec's ``baseline``, or the first agent."""
     found = groups(records)
     agents = list(dict.fromkeys(group.agent for group in found))
-    wanted = baseline if baseline is not None else records.spec.get("baseline")
-    if baseline is not None and baseline not in agents:
-        raise UnknownName("baseline", got=baseline, known=agents)
+    wanted = records.spec.get("baseline")
     against = agents.index(wanted) if wanted in agents else 0
     problems: dict[str, dict[int, Group]] = {}
     for group in found:
         problems.setdefault(group.problem, {})[agents.index(group.agent)] = group
-    shown = [_problem(name, dict(sorted(members.items())), against, memory) for name, members in problems.items()]
+    shown = [_problem(name, dict(sorted(members.items())), against) for name, members in problems.items()]
     return {
         "format": 1,
         "name": records.name,

@@ -90,8 +90,8 @@ def _look(i: int) -> dict[str, Any]:
     return {"color": COLOURS[i % len(COLOURS)], "linestyle": STYLES[turn], "marker": MARKERS[turn], "markevery": places}
 
 
-def _floats(values: Sequence[float | None]) -> Any:
-    return np.array([np.nan if value is None else value for value in values], float)
+def _floats(values: Sequence[float | None]) -> Floats:
+    return np.array(values, float)  # None is nan
 
 
 def _axes(title: str, size: tuple[float, float] = _SIZE) -> tuple[Figure, Axes]:
@@ -121,6 +121,7 @@ def _short(label: str, most: int) -> str:
 
 def _regret(model: Mapping[str, Any], problem: Mapping[str, Any], logarithmic: bool) -> Figure:
     figure, axes = _axes(problem["name"])
+    dress(axes)
     handles, labels = [], []
     for one in problem["agents"]:
         curve = one["curve"]
@@ -137,16 +138,12 @@ def _regret(model: Mapping[str, Any], problem: Mapping[str, Any], logarithmic: b
         if curve["low"] is not None:
             low, high = _floats(curve["low"]), _floats(curve["high"])
             axes.fill_between(x, low, high, color=look["color"], alpha=0.2, linewidth=0)
-    axes.set_xlabel("episode")
-    axes.set_ylabel("cumulative regret")
     if logarithmic and handles:
         axes.set_xscale("log")
         axes.set_yscale("log", nonpositive="clip")
     else:
         axes.locator_params(nbins=5)
         axes.locator_params(axis="x", integer=True)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     if handles:
         _legend(figure, handles, labels)
     return figure

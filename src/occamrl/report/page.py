@@ -105,9 +105,7 @@ def render(model: Mapping[str, Any], *, refresh: float | None = None, tag: str =
     )
 
 
-def write_report(
-    source: Path | Records, out: Path | None = None, figures: Path | None = None, baseline: str | None = None
-) -> Path:
+def write_report(source: Path | Records, out: Path | None = None, figures: Path | None = None) -> Path:
     """Write the page of an experiment, whole or not at all; return its path.
 
     Parameters
@@ -118,12 +116,10 @@ def write_report(
         The file to write; ``report.html`` in the folder otherwise.
     figures : Path, optional
         A folder for every plot as PDF, SVG and PNG.
-    baseline : str, optional
-        See :func:`occamrl.report.data.build`.
     """
     records = source if isinstance(source, Records) else load(source)
     out = out or records.folder / "report.html"
-    model = build(records, baseline)
+    model = build(records)
     make_folder(out.parent)
     write_whole(out, render(model).encode())
     if figures is not None:

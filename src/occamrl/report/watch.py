@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from occamrl.errors import OccamRLError, ParameterError
-from occamrl.experiments.records import SCHEMAS, Records, Status, load, status
+from occamrl.experiments.records import SCHEMAS, Records, load, status
 from occamrl.report import page
-from occamrl.report.data import Memory, build, standing
+from occamrl.report.data import build, standing
 
 REFRESH = 2.0  # seconds between two looks of the page
 
@@ -34,15 +34,8 @@ class Source:
     Reading and computing may take a quarter of the time, however many cells there are; in between, the last is shown.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        load: Callable[[Path], Records] = load,
-        status: Callable[[Path], Status] = status,
-    ) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._load, self._status = load, status
-        self._memory: Memory = {}
         self._lock = threading.Lock()
         self._seen: list[str] | None = None  # cells
         self._not_before = -math.inf
@@ -64,12 +57,12 @@ class Source:
 
     def _renew(self) -> None:
         try:
-            now = self._status(self._folder)
+            now = status(self._folder)
             seen = [manifest["cell"] for manifest in now.cells]
             if seen == self._seen and not now.damaged:
                 self._model = {**self._model, "status": standing(now), "trouble": None}
             else:
-                self._model = build(self._load(self._folder), memory=self._memory)
+                self._model = build(load(self._folder))
                 self._seen = seen
         except (OccamRLError, OSError, ValueError, TypeError, LookupError, ArithmeticError) as error:
             # A folder that cannot be read now may be readable in a moment: show what was there, and say why.
@@ -162,18 +155,9 @@ def _desktop() -> bool:
 
 
 def serve(folder: Path, port: int = 0, open_browser: bool = True, say: Callable[[str], None] = print) -> None:
-    """Serve the live page of an experiment's folder until Ctrl-C.
+    """Serve the live page of an experiment's folder until Ctrl-C; port 0: any that is free.
 
-    Parameters
-    ----------
-    folder : Path
-        The experiment's folder; cells may be running in it, here or elsewhere.
-    port : int
-        0 for any that is free.
-    open_browser : bool
-        Open the page in the desktop's browser.
-    say : callable
-        Is given the address.
+    Cells may be running in the folder, here or elsewhere. ``say`` is given the address.
     """
     status(folder)  # a folder that holds no experiment is told now, not on the page
     try:

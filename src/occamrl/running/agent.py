@@ -16,7 +16,7 @@ from occamrl.errors import CheckpointError, EnvironmentFault, Interrupted, Occam
 from occamrl.protocols import Ints
 from occamrl.running.environments import EnvironmentSource
 from occamrl.running.result import EnvironmentInfo, Result
-from occamrl.running.run import KEEP_ALL, Run, learn
+from occamrl.running.run import Run, learn
 from occamrl.running.storage import load, save
 
 
@@ -87,20 +87,20 @@ class Agent:
         deterministic; ``deterministic`` is accepted for the sake of the convention.
         """
         if _is_batch(self._info().observation, observation):
-            rows = list(observation)
-            states = [None] * len(rows) if state is None else list(state)
-            starts = np.broadcast_to(False if episode_start is None else episode_start, (len(rows),))
-            pairs = [
-                self._predict(row, None if begins else each)
-                for row, each, begins in zip(rows, states, starts, strict=True)
-            ]
+            states = [None] * len(observation) if state is None else list(state)
+            starts = np.broadcast_to(False if episode_start is None else episode_start, (len(observation),))
+            carried = [None if begins else each for each, begins in zip(states, starts, strict=True)]
+            pairs = [self._predict(row, each) for row, each in zip(observation, carried, strict=True)]
             return np.array([action for action, _ in pairs]), np.array([after for _, after in pairs])
         return self._predict(observation, None if episode_start is not None and np.all(episode_start) else state)
 
     def _predict(self, observation: Any, state: Any) -> tuple[Any, Any]:
         info, known = self._info(), self._result().known
         s = info.observation.encode(observation)
-        h, start = (0, s) if state is None else _carried(state)
+        try:
+            h, start = (0, s) if state is None else (int(part) for part in state)
+        except (TypeError, ValueError):
+            h = start = -1
         if not 0 <= h < known.horizon or not 0 <= start < known.states:
             expected = f"None, or what predict returned, for one of the {known.horizon} steps of an episode"
             raise ParameterError("state", got=state, expected=expected)
@@ -123,7 +123,7 @@ class Agent:
             if self._environment is None:
                 raise OccamRLError("nothing learned and no environment: give one to Agent or set_env")
             source = EnvironmentSource(self._environment, allow_truncation=False, replay=False)
-            self.result = Run(self.algorithm, source, self.seed, keep_all_until=KEEP_ALL).result()
+            self.result = Run(self.algorithm, source, self.seed).result()
         return self.result
 
     def _info(self) -> EnvironmentInfo:
@@ -157,21 +157,15 @@ class Agent:
         return f"Agent({type(self.algorithm).__name__}, {self.result!r})"
 
 
-def _carried(state: Any) -> tuple[int, int]:
-    """Return the step and the first state that a state of ``predict`` carries; a step of -1 if it is none."""
-    try:
-        h, start = (int(part) for part in state)
-    except (TypeError, ValueError):
-        return -1, -1
-    return h, start
-
-
 def _is_batch(codec: Any, observation: Any) -> bool:
     """Say whether an array holds one observation per row."""
-    if isinstance(codec, Range):
-        return np.ndim(observation) == 1
-    if isinstance(codec, Digits):
-        return np.ndim(observation) == len(codec.shape) + 1
-    if isinstance(codec, Discretiser):
-        return np.ndim(observation) == len(codec.shape or (1,)) + 1
-    return False
+    match codec:
+        case Range():
+            axes = 0
+        case Digits():
+            axes = len(codec.shape)
+        case Discretiser():
+            axes = len(codec.shape or (1,))
+        case _:
+            return False
+    return np.ndim(observation) == axes + 1

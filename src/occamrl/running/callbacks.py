@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from occamrl.errors import OccamRLError
+from occamrl.errors import OccamRLError, require_integer
 
 if TYPE_CHECKING:
     from occamrl.running.result import Result
@@ -62,9 +62,7 @@ class _Scalars(Callback):
     """Writes averages over every ``every`` episodes, and running sums, under fixed names."""
 
     def __init__(self, every: int) -> None:
-        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-            raise OccamRLError(f"every: got {every!r}, expected an integer >= 1")
-        self.every = every
+        self.every = require_integer("every", every, 1)
         self._returns: list[float] = []
         self._total_regret = 0.0
         self._steps = 0
@@ -79,10 +77,8 @@ class _Scalars(Callback):
         self._steps += report.steps
         if report.regret is not None:
             self._total_regret += report.regret
-        if report.episode % self.every == 0:
-            self._flush(report)
-
-    def _flush(self, report: EpisodeReport) -> None:
+        if report.episode % self.every:
+            return
         scalars = {"realised_return": sum(self._returns) / len(self._returns), "steps": float(self._steps)}
         if report.regret is not None:
             scalars["cumulative_regret"] = self._total_regret

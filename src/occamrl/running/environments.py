@@ -50,6 +50,7 @@ class EnvironmentSource:
     """
 
     measure = "realised return"
+    keep_all_until = 2**62  # the curves of real environments are never so long that they would have to be thinned
     problem = ""
 
     def __init__(self, environment: FiniteEnvironment, *, allow_truncation: bool, replay: bool) -> None:
@@ -185,7 +186,7 @@ class EnvironmentSource:
                 if again[-1] != path[h + 1]:
                     break
         except Exception as error:  # of someone else's environment, which may raise anything
-            raise self._failure(error, (k,)) from error
+            raise self._located(error, (k,)) from error
         finally:
             self.waiting = False
         if again != path or total != realised:
@@ -197,9 +198,6 @@ class EnvironmentSource:
         """Return the error for an exception in the environment, with the episode and step in which it happened."""
         if isinstance(error, EnvironmentFault):
             return type(error)(error.field, got=error.got, expected=error.expected, index=index)
-        return self._failure(error, index)
-
-    def _failure(self, error: Exception, index: tuple[int, ...]) -> EnvironmentFailure:
         got = f"{type(error).__name__}: {error}"
         made = EnvironmentFailure(self.environment.name, index=index, got=got, expected="a step without error")
         made.__cause__ = error

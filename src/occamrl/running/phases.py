@@ -43,11 +43,9 @@ class Recorder:
     """Collects curves chunk by chunk; sums run one episode after another, so chunks do not matter to the last bit."""
 
     def __init__(self, keep_all_until: int = KEEP_ALL_UNTIL) -> None:
-        self.keep_all_until = keep_all_until
-        self.episodes = 0
-        self.total_regret = 0.0
-        self.total_return = 0.0
-        self._last = (0.0, 0.0)
+        self.keep_all_until, self.episodes = keep_all_until, 0
+        self.total_regret = self.total_return = 0.0
+        self._last = (0.0, 0.0)  # regret and realised return of the last episode
         self._kept = 0
         self._numbers = np.zeros(0, dtype=np.int64)
         self._curves = np.zeros((3, 0))  # regret, cumulative regret, realised return
@@ -106,10 +104,6 @@ class Recorder:
         made.total_regret, made.total_return = tree["total_regret"], tree["total_return"]
         made._numbers, made._curves, made._kept = numbers, curves, numbers.size
         return made
-
-    def fork(self) -> Recorder:
-        """Return an independent copy."""
-        return Recorder.from_tree(self.to_tree())
 
 
 _MEASURED: dict[str, Any] = {"episodes": 0, "regret": 0.0, "plans": 0, "realised_return": 0.0}
@@ -180,8 +174,7 @@ class PhaseWalk:
     """
 
     def __init__(self, agent: Agent, known: Known) -> None:
-        self.selector = as_selector(agent)
-        self.known = known
+        self.selector, self.known = as_selector(agent), known
         self.memory = self.selector.start(known)
         self.rows: list[dict[str, Any]] = []
         self._enter()
@@ -193,16 +186,14 @@ class PhaseWalk:
             raise ContractError(f"phase {phase.label!r} has {phase.episodes} episodes; at least one is needed")
         self._take(phase)
         row = decided(phase)
-        if self.rows and {key: fact for key, fact in self.rows[-1].items() if key not in _MEASURED} == row:
-            return
-        self.rows.append({**row, **_MEASURED})
+        last = {key: fact for key, fact in self.rows[-1].items() if key not in _MEASURED} if self.rows else None
+        if row != last:
+            self.rows.append({**row, **_MEASURED})
 
     def _take(self, phase: Phase) -> None:
         self.phase = phase
         self.player = player(phase.learner, self.known, phase.state)
-        self.played = 0
-        self.plans = 0
-        self.returned = 0.0
+        self.played, self.plans, self.returned = 0, 0, 0.0
 
     @property
     def state(self) -> Any:
@@ -225,9 +216,13 @@ class PhaseWalk:
         self.plans += plans
         self.returned = running_total(self.returned, returns)
         if self.remaining == 0:
-            outcome = PhaseOutcome(self.played, self.plans, self.returned, self.state)
-            self.selector.finish_phase(self.known, self.memory, self.phase, outcome)
-            self._enter()
+            self.finish()
+
+    def finish(self) -> None:
+        """Tell the selector how the phase went, and enter the next one."""
+        outcome = PhaseOutcome(self.played, self.plans, self.returned, self.state)
+        self.selector.finish_phase(self.known, self.memory, self.phase, outcome)
+        self._enter()
 
     def fork(self) -> PhaseWalk:
         """Return an independent copy: what is played on it leaves this one as it is."""
@@ -256,23 +251,16 @@ class PhaseWalk:
             if type(tree[name]) is not int or not 0 <= tree[name] <= limit:
                 raise CheckpointError(name, got=tree[name], expected=f"an integer from 0 to {limit}")
         walk.played, walk.plans, walk.returned = tree["played"], tree["plans"], float(tree["returned"])
-        plain_learner = isinstance(walk.player, PlainPlayer)
-        if plain_learner:
-            walk.player.state = _replace(walk.state, tree["state"])
-        else:
+        saved, fresh = tree["state"], walk.state
+        if not isinstance(walk.player, PlainPlayer):
             grow = getattr(phase.learner, "grown_like", None)  # of learners whose states grow
-            fresh = walk.state if grow is None else grow(walk.state, tree["state"])
-            walk.player.state = _overwrite(fresh, tree["state"])
+            walk.player.state = _overwrite(fresh if grow is None else grow(fresh, saved), saved)
+        elif isinstance(fresh, dict) and isinstance(saved, dict):  # which the selector's memory may share
+            fresh.clear()
+            fresh.update(saved)
+        else:
+            walk.player.state = saved
         return walk
-
-
-def _replace(state: Any, saved: Any) -> Any:
-    """Return the saved state of a learner in plain NumPy: in its own dict, which the selector's memory may share."""
-    if isinstance(state, dict) and isinstance(saved, dict):
-        state.clear()
-        state.update(saved)
-        return state
-    return saved
 
 
 def _overwrite(state: Any, saved: Any, path: str = "state") -> Any:

@@ -26,6 +26,8 @@ from occamrl._core.loop import (
 from occamrl.errors import ContractError
 from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known, Learner, Truth
 
+Keys = tuple[np.uint64, np.uint64]  # of the environment's draws and of the agent's
+
 
 def scratch(known: Known) -> tuple[Floats, Floats]:
     """Return room for the uniform numbers of an episode and for two rows of values."""
@@ -44,18 +46,9 @@ class CompiledPlayer:
         """Make room in the state for that many episodes."""
         self.state = self.learner.reserve(self.state, episodes)
 
-    def simulate(
-        self,
-        truth: Truth,
-        environment_key: np.uint64,
-        agent_key: np.uint64,
-        first: int,
-        regret: Floats,
-        returns: Floats,
-    ) -> tuple[int, int]:
+    def simulate(self, truth: Truth, keys: Keys, first: int, regret: Floats, returns: Floats) -> tuple[int, int]:
         """Play ``regret.size`` simulated episodes; return the numbers of plans and of pessimistic episodes."""
         self.reserve(regret.size)
-        keys = environment_key, agent_key
         return play(self.model, self.state, truth, *keys, first, regret, returns, self._uniforms, self._achieved)
 
     def open(self, start: int, key: np.uint64, episode: int, actions: Ints) -> int:
@@ -93,17 +86,10 @@ class PlainPlayer:
     def reserve(self, episodes: int) -> None:
         """Do nothing: the state of a learner in plain NumPy grows by itself."""
 
-    def simulate(
-        self,
-        truth: Truth,
-        environment_key: np.uint64,
-        agent_key: np.uint64,
-        first: int,
-        regret: Floats,
-        returns: Floats,
-    ) -> tuple[int, int]:
+    def simulate(self, truth: Truth, keys: Keys, first: int, regret: Floats, returns: Floats) -> tuple[int, int]:
         """Play ``regret.size`` simulated episodes; return the numbers of plans and of pessimistic episodes."""
-        horizon, actions = self.known.horizon, np.zeros((self.known.horizon, self.known.states), dtype=np.int64)
+        (environment_key, agent_key), horizon = keys, self.known.horizon
+        actions = np.zeros((horizon, self.known.states), dtype=np.int64)
         best, achieved, bonus, pessimistic = truth.optimal_values[0].tolist(), [], np.zeros(horizon), 0
         for k in range(regret.size):
             episode = first + k

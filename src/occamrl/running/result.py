@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from occamrl.envs.spaces import Codec
-from occamrl.envs.wrapper import FiniteEnvironment, RewardMap
-from occamrl.errors import OccamRLError
-from occamrl.protocols import Agent, Floats, Ints, Known, PhaseOutcome
+from occamrl.envs.spaces import Codec, codec_from_plain
+from occamrl.envs.wrapper import FiniteEnvironment, RewardMap, reward_map
+from occamrl.errors import CheckpointError, OccamRLError
+from occamrl.protocols import Agent, Floats, Ints, Known
 from occamrl.running.phases import PhaseWalk, Recorder
 
 if TYPE_CHECKING:
@@ -44,14 +45,21 @@ class EnvironmentInfo:
     @classmethod
     def of(cls, environment: FiniteEnvironment) -> EnvironmentInfo:
         """Return what is kept of an environment."""
-        return cls(
-            name=environment.name,
-            rewards=environment.rewards,
-            observation=environment.observation,
-            action=environment.action,
-            exact=environment.mdp is not None,
-            why_not=environment.why_not,
-        )
+        names = ("name", "rewards", "observation", "action", "why_not")
+        return cls(**{name: getattr(environment, name) for name in names}, exact=environment.mdp is not None)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        codecs = {"observation": self.observation.to_plain(), "action": self.action.to_plain()}
+        return {**vars(self), **codecs, "rewards": list(self.rewards)}
+
+    @classmethod
+    def from_plain(cls, data: dict[str, Any]) -> EnvironmentInfo:
+        """Return what :meth:`to_plain` wrote, checked."""
+        if [type(data[name]) for name in ("name", "exact", "why_not")] != [str, bool, str]:
+            raise CheckpointError("environment", got=data, expected="its name, whether regret is exact, why not")
+        codecs = {name: codec_from_plain(data[name]) for name in ("observation", "action")}
+        return cls(**{**data, **codecs, "rewards": reward_map(data["rewards"])})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -151,9 +159,7 @@ class Result:
         if fork.phase.episodes is None:
             return {}
         if fork.played:
-            outcome = PhaseOutcome(fork.played, fork.plans, fork.returned, fork.state)
-            fork.selector.finish_phase(fork.known, fork.memory, fork.phase, outcome)
-            return dict(fork.selector.next_phase(fork.known, fork.memory).facts)
+            fork.finish()
         return dict(fork.phase.facts)
 
     def save(self, path: str | Path) -> None:
@@ -182,13 +188,11 @@ class Result:
         """Write the curves to a Parquet file; a file of that name is replaced only once the new one is whole."""
         import pyarrow.parquet as pq
 
-        path = Path(path)
-        partial = path.with_name(path.name + ".partial")
-        try:
-            pq.write_table(self.to_table(), partial)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        from occamrl.running.storage import write_whole
+
+        buffer = io.BytesIO()
+        pq.write_table(self.to_table(), buffer)
+        write_whole(Path(path), buffer.getvalue())
 
     def plot(self, axes: Axes | None = None, **style: Any) -> Axes:
         """Draw cumulative regret over episodes, on new axes unless some are given."""

@@ -7,6 +7,7 @@ phase. Chunks change nothing: random numbers belong to episodes, sums run in ord
 
 from __future__ import annotations
 
+import copy
 import signal
 import sys
 import threading
@@ -38,7 +39,6 @@ _COMPILING: Any = event  # Numba has no types
 
 CHUNK_SECONDS = 0.1
 LARGEST_CHUNK = 2**16
-KEEP_ALL = 2**62  # the curves of real environments are never so long that they would have to be thinned
 
 FIRST_AFTER = 1.0  # seconds: short jobs stay silent
 PLAIN_EVERY = 10.0
@@ -142,6 +142,7 @@ class Simulator:
     """A FiniteMDP as a source of episodes, with exact regret."""
 
     measure = "regret"
+    keep_all_until = KEEP_ALL_UNTIL
     info = None
 
     def __init__(self, mdp: FiniteMDP) -> None:
@@ -165,7 +166,7 @@ class Simulator:
         regret, returns = np.empty(size), np.empty(size)
         self.waiting = isinstance(walk.player, PlainPlayer)
         try:
-            plans, short = walk.player.simulate(self._mdp.truth, self._key, key, first, regret, returns)
+            plans, short = walk.player.simulate(self._mdp.truth, (self._key, key), first, regret, returns)
         finally:
             self.waiting = False
         return Played(regret, returns, returns, plans, short, size * self.known.horizon, [])
@@ -195,8 +196,6 @@ class Run:
     source : Simulator or EnvironmentSource
     seed : int, optional
         0, or that of ``earlier``, by default.
-    keep_all_until : int
-        Every episode is recorded up to this one, log-spaced ones after it.
     earlier : Result, optional
         Where to go on. It is copied, once, and stays as it is.
     """
@@ -207,7 +206,6 @@ class Run:
         source: Simulator | EnvironmentSource,
         seed: int | None = None,
         *,
-        keep_all_until: int = KEEP_ALL_UNTIL,
         earlier: Result | None = None,
     ) -> None:
         self.source = source
@@ -222,7 +220,7 @@ class Run:
                 problem=source.problem,
                 agent=agent,
                 walk=PhaseWalk(agent, source.known),
-                recorder=Recorder(keep_all_until),
+                recorder=Recorder(source.keep_all_until),
             )
             return
         if not isinstance(earlier, Result):
@@ -234,7 +232,7 @@ class Run:
             raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
         source.require_continues(earlier)
         self.agent_key = seeding.key(earlier.seed, "agent")
-        walk, recorder = earlier.walk.fork(), earlier.recorder.fork()
+        walk, recorder = earlier.walk.fork(), copy.deepcopy(earlier.recorder)
         self._result = replace(earlier, agent=agent, environment=source.info, walk=walk, recorder=recorder)
 
     @property
@@ -298,9 +296,8 @@ class Run:
     def _record(self, played: Played, began: float) -> float:
         """Take in some episodes; return how many seconds they took."""
         result = self._result
-        if played.regret.size:
-            result.recorder.add(played.regret, played.returns)
-            result.walk.advance(played.plans, played.mapped, played.regret)
+        result.recorder.add(played.regret, played.returns)
+        result.walk.advance(played.plans, played.mapped, played.regret)
         spent = time.perf_counter() - began
         self._result = replace(
             result,
@@ -320,7 +317,6 @@ def run(
     episodes: int,
     seed: int | None = None,
     progress: bool | None = None,
-    keep_all_until: int = KEEP_ALL_UNTIL,
     continue_from: Result | None = None,
 ) -> Result:
     """Play ``agent`` on ``mdp`` for a number of episodes.
@@ -335,8 +331,6 @@ def run(
         The address of the environment's draws, 0 by default. Two agents with the same seed meet the same numbers.
     progress : bool, optional
         Show progress on standard error; by default only when the run takes longer than a second.
-    keep_all_until : int
-        Every episode's regret is kept up to this one, log-spaced ones after it.
     continue_from : Result, optional
         Go on where an earlier run ended; the result covers both, and equals that of one uninterrupted run. The agent
         must have the same parameters, the mdp must be the same; the seed is taken from the earlier run.
@@ -351,8 +345,8 @@ def run(
         On Ctrl-C, at an episode boundary, with everything so far in its ``result``.
     """
     source = Simulator(as_mdp(mdp))
-    episodes, kept = require_integer("episodes", episodes, 1), require_integer("keep_all_until", keep_all_until, 0)
-    under_way = Run(agent, source, seed, keep_all_until=kept, earlier=continue_from)
+    episodes = require_integer("episodes", episodes, 1)
+    under_way = Run(agent, source, seed, earlier=continue_from)
     under_way.play(episodes, progress=progress)
     return under_way.result()
 
@@ -420,7 +414,7 @@ def learn(
         earlier = load(path, agent)
         target = episodes - earlier.total_episodes
     source = EnvironmentSource(environment, allow_truncation=allow_truncation, replay=replay)
-    under_way = Run(agent, source, seed, keep_all_until=KEEP_ALL, earlier=earlier)
+    under_way = Run(agent, source, seed, earlier=earlier)
     if target <= 0:
         return under_way.result()
     saver = None if path is None else Checkpoint(path, checkpoint_every)
@@ -433,9 +427,8 @@ def learn(
             return True
         regret = float(played.regret[0]) * environment.rewards.scale if environment.mdp is not None else None
         number, realised = under_way.episodes, float(played.returns[0])
-        return told(
-            listeners, "episode", EpisodeReport(number, realised, regret, played.steps, phase.label, phase.facts)
-        )
+        report = EpisodeReport(number, realised, regret, played.steps, phase.label, phase.facts)
+        return told(listeners, "episode", report)
 
     try:
         largest = 1 if listeners else LARGEST_CHUNK

@@ -1,17 +1,14 @@
 """Files: written whole or not at all, read with suspicion, and one format for the result of a run.
 
-**Writing.** Content goes to a temporary file beside its place, which is synced and renamed, so that a reader sees the
-old file or the new one and nothing in between. **Reading** follows no symbolic link, takes in no more than a stated
-size, and parses JSON of bounded depth only. Sealed JSON carries a digest of itself in its one canonical form.
+Content is written to a temporary file beside its place, which is synced and renamed. Reading follows no symbolic link,
+takes in no more than a stated size, and parses JSON of bounded depth only. Sealed JSON carries a digest of itself.
 
-**A result** (:func:`save`, :func:`load`) is an NPZ file of arrays and one JSON document: the checkpoint of a run or of
-a cell, and a saved agent. The archive's comment is the SHA-256 of all bytes before it: any changed byte is found, and
-NumPy reads the file as it reads any other. Nothing is ever pickled. A document refers to *trees*, made of dicts with
-string keys, lists, tuples, NamedTuples, arrays, strings, numbers, booleans and None: what the memory of a selector and
-the state of a learner consist of; and of learners, selectors, feature maps, families, ladders and ways to estimate
-rewards, by their parameters, so that the algorithm is in the file as well. When a file is read, classes are looked up
-by name - in this package, or in a module that the user has imported already - and must be what they claim to be; arrays
-are checked before compiled code may see them.
+A result (:func:`save`, :func:`load`) is an NPZ file of arrays and one JSON document: the checkpoint of a run or of a
+cell, and a saved agent. The archive's comment is the SHA-256 of all bytes before it. Nothing is ever pickled. The
+document refers to *trees* of plain data, NamedTuples and arrays, such as the state of a learner, and of algorithms and
+their parts (features, families, ladders) by their parameters. Classes are looked up by name - in this package, or in a
+module that the user has imported already - and must be what they claim to be; arrays are checked before compiled code
+may see them.
 """
 
 from __future__ import annotations
@@ -36,9 +33,7 @@ from typing import Any
 import numpy as np
 
 from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures
-from occamrl.envs.spaces import codec_from_plain
-from occamrl.envs.wrapper import reward_map
-from occamrl.errors import CheckpointError, RecordError, StorageError
+from occamrl.errors import CheckpointError, RecordError, StorageError, require_integer, require_number
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
 from occamrl.models.features import FeatureMap, shared_blocks
 from occamrl.models.finite import FiniteFamily
@@ -66,11 +61,8 @@ def reach(point: str, path: Path) -> None:
 def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Write a file so that it is there whole or not at all; ``durable``: also after a power cut.
 
-    Raises
-    ------
-    StorageError
-        Naming the file, with the system's reason; a file that was there before is as it was. What has the name and is
-        no file (a pipe, a device, a folder) is left alone.
+    A StorageError names the file and the system's reason; a file that was there before is as it was. What has the name
+    and is no file (a pipe, a device, a folder) is left alone.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}{PARTIAL}")
     try:
@@ -92,8 +84,12 @@ def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
             reach("renamed", path)
         finally:
             partial.unlink(missing_ok=True)
-        if durable:
-            sync_folder(path.parent)
+        if durable and os.name == "posix":  # the rename as well
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
     except OSError as error:
         raise StorageError(path, error) from error
 
@@ -104,16 +100,6 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageError(path, error) from error
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames inside a folder durable."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def sweep(folder: Path) -> int:
@@ -159,10 +145,7 @@ def there(path: Path) -> bool:
 
 def real_folder(path: Path) -> bool:
     """Say whether ``path`` is a folder itself, not a symbolic link to one."""
-    try:
-        return stat.S_ISDIR(path.lstat().st_mode)
-    except OSError:
-        return False
+    return path.is_dir() and not path.is_symlink()
 
 
 def parse_json(content: bytes, path: str | Path) -> Any:
@@ -222,31 +205,54 @@ def sha256(content: bytes) -> str:
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
-def take_apart(tree: Any, arrays: Arrays) -> Any:
-    """Return the JSON skeleton of a tree; its arrays are put into ``arrays`` under numbers."""
+def take_apart(tree: Any, arrays: Arrays, whole: bool = True) -> Any:
+    """Return the JSON skeleton of a tree; its arrays are put into ``arrays`` under numbers.
+
+    What no file can hold is refused, or, unless ``whole``, described: by its fingerprint or by its fields.
+    """
+
+    def inner(part: Any) -> Any:
+        return take_apart(part, arrays, whole)
+
+    known = None if whole else getattr(tree, "fingerprint", None)
+    if isinstance(known, str):
+        return {"object": _name(type(tree)), "fingerprint": known}
     if isinstance(tree, np.ndarray):
-        name = f"a{len(arrays)}"
-        arrays[name] = tree
-        return {"array": name}
+        arrays[f"a{len(arrays)}"] = tree
+        return {"array": f"a{len(arrays) - 1}"}
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        kind = type(tree)
-        parts = [take_apart(part, arrays) for part in tree]
-        return {"named": f"{kind.__module__}:{kind.__qualname__}", "parts": parts}
+        return {"named": _name(type(tree)), "parts": [inner(part) for part in tree]}
     if isinstance(tree, (list, tuple)):
-        return {type(tree).__name__: [take_apart(part, arrays) for part in tree]}
+        return {type(tree).__name__: [inner(part) for part in tree]}
     if isinstance(tree, dict):
-        if not all(isinstance(key, str) for key in tree):
+        if whole and not all(isinstance(key, str) for key in tree):
             raise CheckpointError("memory", got="keys that are not strings", expected="string keys")
-        return {"dict": {key: take_apart(part, arrays) for key, part in tree.items()}}
+        return {"dict": {key if whole else repr(key): inner(part) for key, part in tree.items()}}
     if isinstance(tree, np.generic):
-        return take_apart(np.asarray(tree), arrays) | {"scalar": True}
+        return inner(np.asarray(tree)) | {"scalar": True}
     if tree is None or isinstance(tree, (bool, int, float, str)):
         return {"value": tree}
     kind, parameters = _parameters(tree)
-    if kind is None:
+    if kind is None and whole:
         raise CheckpointError("memory", got=type(tree).__name__, expected="arrays, NamedTuples and plain data")
-    fields = {name: take_apart(part, arrays) for name, part in parameters.items()}
-    return {"object": f"{kind.__module__}:{kind.__qualname__}", "fields": fields}
+    if kind is None:
+        kind, names = type(tree), getattr(tree, "__dataclass_fields__", getattr(tree, "__dict__", {}))
+        parameters = {field: getattr(tree, field) for field in names if not field.startswith("_")}
+    return {"object": _name(kind), "fields": {field: inner(part) for field, part in parameters.items()}}
+
+
+def _name(kind: type[Any]) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def fingerprint(agent: object) -> str:
+    """Return a hash of an agent's class and of all its parameters."""
+    arrays: Arrays = {}
+    skeleton = take_apart(agent, arrays, whole=False)
+    digest = hashlib.sha256(json.dumps(skeleton, sort_keys=True).encode())
+    for array in arrays.values():
+        digest.update(f"{array.dtype}{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def put_together(skeleton: Any, arrays: Arrays) -> Any:
@@ -295,7 +301,7 @@ def _parameters(value: Any) -> tuple[Any, dict[str, Any]]:
             names = ("layout", "states", "actions", "dimension", "rewards")
             shared = None if value.shared is None else value.shared.of
             return FeatureMap, {**{name: getattr(value, name) for name in names}, "of": shared}
-        case FiniteFamily():
+        case FiniteFamily():  # and a cover, once its kernels are computed
             return FiniteFamily, {"theta": value.theta, "features": value.features, "reach": value.reach}
         case LinearFamily():
             return LinearFamily, {name: getattr(value, name) for name in ("features", "norm_bound", "basis")}
@@ -313,13 +319,15 @@ def _parameters(value: Any) -> tuple[Any, dict[str, Any]]:
 def _is_algorithm(kind: Any) -> bool:
     if not isinstance(kind, type) or not dataclasses.is_dataclass(kind):
         return False
-    rewards = (RewardsPerPair, RewardsLinear)
-    return kind in rewards or any(satisfies(kind, each) for each in (Learner, EpisodeLearner, Selector))
+    parts = (Known, RewardsPerPair, RewardsLinear)
+    return kind in parts or any(satisfies(kind, each) for each in (Learner, EpisodeLearner, Selector))
 
 
 def _made(name: str, parts: dict[str, Any]) -> Any:
     """Return the algorithm, or the part of one, that is made of these parts, checked."""
     kind = _found(name)
+    if kind is Known:
+        _require_sound_known(**parts)
     if kind is FeatureMap:
         of, layout = parts["of"], parts["layout"]
         _require_sound_features(**parts)
@@ -327,7 +335,7 @@ def _made(name: str, parts: dict[str, Any]) -> Any:
         return FeatureMap._make(layout, parts["states"], parts["dimension"], parts["rewards"], shared)
     if kind is FiniteFamily:
         listed = FiniteFamily(parameters=np.asarray(parts["theta"]).T, features=parts["features"])
-        listed.reach = _reach(parts["reach"])
+        listed.reach = require_number("reach", parts["reach"], 0.0, math.inf)
         return listed
     if kind is Ladder and "family" in parts:
         return _ladder(**parts)
@@ -339,48 +347,62 @@ def _made(name: str, parts: dict[str, Any]) -> Any:
     return made
 
 
-def _reach(value: Any) -> float:
-    if not (isinstance(value, float) and 0.0 <= value < math.inf):
-        raise CheckpointError("reach", got=value, expected="a finite number >= 0")
-    return value
-
-
 def _ladder(family: FiniteFamily, level: Any, reach: Any) -> Ladder:
     sound = isinstance(level, np.ndarray) and level.dtype == np.int64 and level.shape == (family.size,)
     if not (sound and level[0] == 0 and set(np.diff(level).tolist()) <= {0, 1}):
         raise CheckpointError("ladder", got="levels that are not 0, ..., M - 1 in order", expected="a ladder's levels")
     if reach is not None and (not isinstance(reach, list) or len(reach) != int(level[-1]) + 1):
         raise CheckpointError("reach", got=reach, expected=f"a list of {int(level[-1]) + 1} numbers")
-    return Ladder.of_levels(family, level, None if reach is None else [_reach(value) for value in reach])
+    checked = None if reach is None else [require_number("reach", value, 0.0, math.inf) for value in reach]
+    return Ladder.of_levels(family, level, checked)
+
+
+def _require_sound_known(
+    states: int, actions: int, horizon: int, base_reward: Any, transition_rewards: Any, rewards_known: Any
+) -> None:
+    """Refuse sizes and rewards that do not fit together."""
+    require_integer("horizon", horizon, 1, CheckpointError)
+    if not _floats(base_reward, (states, actions)):
+        got = f"rewards {base_reward.dtype}{list(base_reward.shape)}"
+        raise CheckpointError("known", got=got, expected=f"finite numbers [{states}, {actions}]")
+    if transition_rewards is not None and not _outcomes(transition_rewards, states, actions):
+        raise CheckpointError("known", got="rewards that do not fit together", expected="a table of rewards")
+    if not isinstance(rewards_known, bool):
+        raise CheckpointError("known", got=f"rewards_known {rewards_known!r}", expected="true or false")
 
 
 def _require_sound_features(layout: Any, states: int, actions: int, dimension: int, rewards: Any, of: Any) -> None:
     """Refuse arrays that compiled code would read beyond their ends."""
     try:
-        outcomes, pairs = layout.outcomes, states * actions
+        outcomes = layout.outcomes
         size, sizes = outcomes.next_state.size, np.diff(outcomes.start)
         fine = _outcomes(outcomes, states, actions) and bool((sizes > 0).all())
-        fine = fine and (rewards is None or _floats(rewards, (size,)))
-        if isinstance(layout, DenseFeatures):
-            fine = fine and _floats(layout.phi, (size, dimension))
-        elif isinstance(layout, SparseFeatures):
-            entries = layout.entry.size
-            fine = fine and _starts(layout.start, pairs, entries) and _floats(layout.entry, (entries,))
-            fine = fine and _indices(layout.coordinate, entries, dimension)
-            fine = fine and _indices(layout.outcome, entries, np.repeat(sizes, np.diff(layout.start)))
-        elif isinstance(layout, TabularFeatures) and of is None:
-            fine = fine and dimension == size
-        elif isinstance(layout, TabularFeatures):
-            fine = fine and _indices(of, pairs, pairs) and bool((np.unique(of) == np.arange(of.max() + 1)).all())
-            if fine:
-                size_of_block = shared_blocks(of, sizes).size
-                fine = bool((size_of_block[of] == sizes).all()) and dimension == int(size_of_block.sum())
-        else:
-            fine = False
+        fine = fine and (rewards is None or _floats(rewards, (size,))) and _sound_layout(layout, sizes, dimension, of)
     except (AttributeError, TypeError, ValueError):
         fine = False
     if not fine:
         raise CheckpointError("features", got="arrays that do not fit together", expected="a feature map's arrays")
+
+
+def _sound_layout(layout: Any, sizes: Ints, dimension: int, of: Any) -> bool:
+    """Say whether features fit outcomes, ``sizes`` [S*A] of them, that are sound."""
+    match layout:
+        case DenseFeatures():
+            return _floats(layout.phi, (int(sizes.sum()), dimension))
+        case SparseFeatures():
+            entries = layout.entry.size
+            if not (_starts(layout.start, sizes.size, entries) and _floats(layout.entry, (entries,))):
+                return False
+            outcomes_there = np.repeat(sizes, np.diff(layout.start))
+            return _indices(layout.coordinate, entries, dimension) and _indices(layout.outcome, entries, outcomes_there)
+        case TabularFeatures() if of is None:
+            return dimension == int(sizes.sum())
+        case TabularFeatures():
+            if not (_indices(of, sizes.size, sizes.size) and np.unique(of).size == of.max() + 1):
+                return False
+            blocks = shared_blocks(of, sizes).size
+            return bool((blocks[of] == sizes).all()) and dimension == int(blocks.sum())
+    return False
 
 
 def _outcomes(outcomes: Any, states: int, actions: int) -> bool:
@@ -403,42 +425,10 @@ def _floats(array: Any, shape: tuple[int, ...]) -> bool:
     return array.dtype == np.float64 and array.shape == shape and bool(np.isfinite(array).all())
 
 
-def fingerprint(agent: object) -> str:
-    """Return a hash of an agent's class and of all its parameters."""
-    digest = hashlib.sha256()
-    _feed(digest, agent)
-    return digest.hexdigest()
-
-
-def _feed(digest: Any, value: object) -> None:
-    kind = type(value)
-    digest.update(f"<{kind.__module__}.{kind.__qualname__}>".encode())
-    known = getattr(value, "fingerprint", None)
-    if isinstance(known, str):
-        digest.update(known.encode())
-    elif dataclasses.is_dataclass(value):
-        for field in dataclasses.fields(value):
-            digest.update(f".{field.name}".encode())
-            _feed(digest, getattr(value, field.name))
-    elif isinstance(value, np.ndarray):
-        digest.update(f"{value.dtype}{value.shape}".encode() + np.ascontiguousarray(value).tobytes())
-    elif isinstance(value, dict):
-        for key in sorted(value, key=str):
-            digest.update(f"[{key!r}]".encode())
-            _feed(digest, value[key])
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            _feed(digest, part)
-    elif value is None or isinstance(value, (bool, int, float, str, np.generic)):
-        digest.update(repr(value).encode())
-    elif hasattr(value, "__dict__"):
-        _feed(digest, {name: part for name, part in vars(value).items() if not name.startswith("_")})
-
-
-FORMAT = 3
+FORMAT = 4
 LARGEST = 16 * 2**30
 _DOCUMENT = "document"
-_BAD_ZIP = (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError)
+_BAD_ZIP = (zipfile.BadZipFile, zipfile.LargeZipFile)
 _DAMAGE = (OSError, ValueError, EOFError, LookupError, MemoryError, RuntimeError, SyntaxError, *_BAD_ZIP)
 _SCALARS: dict[str, type[Any]] = {
     "label": str,
@@ -465,19 +455,10 @@ def save(result: Result, path: str | Path, *, tag: str = "") -> None:
         "tag": tag,
         **{name: getattr(result, name) for name in _SCALARS},
         "cut_short": list(result.cut_short),
-        "environment": None
-        if info is None
-        else {
-            "name": info.name,
-            "rewards": list(info.rewards),
-            "observation": info.observation.to_plain(),
-            "action": info.action.to_plain(),
-            "exact": info.exact,
-            "why_not": info.why_not,
-        },
+        "environment": None if info is None else info.to_plain(),
         "agent": fingerprint(result.agent),
         "algorithm": algorithm,
-        "known": take_apart(known_to_tree(result.known), arrays),
+        "known": take_apart(result.known, arrays),
         "tree": take_apart({"walk": result.walk.to_tree(), "recorder": result.recorder.to_tree()}, arrays),
     }
     write_document(Path(path), document, arrays)
@@ -518,22 +499,13 @@ def load(
             got = f"a {document['label']} with parameters that no file can hold"
             raise CheckpointError(str(path), got=got, expected="the same algorithm, given to load")
         algorithm = put_together(document["algorithm"], arrays) if agent is None else agent
-        known = known_from_tree(put_together(document["known"], arrays)) if problem is None else problem.known
+        known = put_together(document["known"], arrays) if problem is None else problem.known
         tree = put_together(document["tree"], arrays)
         info = document["environment"]
         return Result(
             **{name: kind(document[name]) for name, kind in _SCALARS.items()},
             cut_short=tuple(int(episode) for episode in document["cut_short"]),
-            environment=None
-            if info is None
-            else EnvironmentInfo(
-                name=str(info["name"]),
-                rewards=reward_map(info["rewards"]),
-                observation=codec_from_plain(info["observation"]),
-                action=codec_from_plain(info["action"]),
-                exact=bool(info["exact"]),
-                why_not=str(info["why_not"]),
-            ),
+            environment=None if info is None else EnvironmentInfo.from_plain(info),
             agent=algorithm,
             walk=PhaseWalk.from_tree(algorithm, known, tree["walk"]),
             recorder=Recorder.from_tree(tree["recorder"]),
@@ -582,17 +554,15 @@ def read_arrays(path: Path) -> Arrays:
         if hashlib.sha256(content[:-_DIGEST]).hexdigest().encode() != content[-_DIGEST:]:
             raise ValueError("its digest does not match its content")
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            for info in archive.infolist():
-                _require_honest(info, archive, len(content))
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+            entries = archive.infolist()
+            return {info.filename.removesuffix(".npy"): _array(info, archive, len(content)) for info in entries}
     except _DAMAGE as error:
         got = error.got if isinstance(error, RecordError) else f"{type(error).__name__}: {error}"
         raise CheckpointError(str(path), got=got, expected="a whole checkpoint") from error
 
 
-def _require_honest(info: zipfile.ZipInfo, archive: zipfile.ZipFile, size: int) -> None:
-    """Refuse an entry that is compressed, larger than the file, of another size than it declares, or of objects."""
+def _array(info: zipfile.ZipInfo, archive: zipfile.ZipFile, size: int) -> np.ndarray[Any, Any]:
+    """Return an entry that is not compressed, has the size that it declares, and holds no Python objects."""
     if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or info.file_size > size:
         raise ValueError(f"{info.filename} declares {info.file_size:,} bytes in a file of {size:,}")
     with archive.open(info) as entry:
@@ -604,26 +574,5 @@ def _require_honest(info: zipfile.ZipInfo, archive: zipfile.ZipFile, size: int) 
             raise ValueError(f"{info.filename} holds Python objects")
         if math.prod(shape) * dtype.itemsize + entry.tell() != info.file_size:
             raise ValueError(f"{info.filename} declares an array of shape {shape}, {dtype}")
-
-
-def known_to_tree(known: Known) -> dict[str, Any]:
-    """Return what an agent knows as a tree."""
-    rewards = known.transition_rewards
-    return {
-        "sizes": [known.states, known.actions, known.horizon],
-        "base_reward": known.base_reward,
-        "transition_rewards": None if rewards is None else Outcomes(*rewards),
-        "rewards_known": known.rewards_known,
-    }
-
-
-def known_from_tree(tree: Any) -> Known:
-    """Return what an agent knows, checked."""
-    (states, actions, horizon), base, rewards = tree["sizes"], tree["base_reward"], tree["transition_rewards"]
-    if base.shape != (states, actions) or base.dtype != np.float64 or horizon < 1:
-        raise CheckpointError("known", got=f"rewards of shape {base.shape}", expected=f"[{states}, {actions}]")
-    if rewards is not None and not _outcomes(rewards, states, actions):
-        raise CheckpointError("known", got="rewards that do not fit together", expected="a table of rewards")
-    if not isinstance(tree["rewards_known"], bool):
-        raise CheckpointError("known", got=f"rewards_known {tree['rewards_known']!r}", expected="true or false")
-    return Known(states, actions, horizon, base, rewards, tree["rewards_known"])
+        entry.seek(0)
+        return np.asarray(np.lib.format.read_array(entry, allow_pickle=False))
