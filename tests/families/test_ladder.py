@@ -44,7 +44,7 @@ def test_a_ladder_that_is_not_nested_is_refused_with_the_member() -> None:
 def test_bad_rungs_are_refused() -> None:
     with pytest.raises(FamilyError, match="empty ladder"):
         orl.Ladder([])
-    with pytest.raises(FamilyError):
+    with pytest.raises(FamilyError, match="family of kernels"):
         orl.Ladder([STACK])  # type: ignore[list-item]  # wrong on purpose
     for wrong in (None, orl.FiniteFamily(STACK), "ladder"):
         with pytest.raises(FamilyError, match="a list of families"):
