@@ -27,21 +27,22 @@ def study(
 ) -> str:
     """Measure one problem with several truths; a loss of ``matters`` an episode is much to the preflight."""
     rows, panels, unit, report = [], dict[str, Runs](), problems[0].unit, ""
+    unit_name = problems[0].unit_name
     for title, problem in list(zip(titles, problems, strict=True))[: 1 if size.tiny else None]:
         ladder, mdp = orl.Ladder.of_problem(problem), problem.mdp
         m = ladder.class_of(mdp) or 0
         report = report or preflight(ladder, problem, episodes, least_loss=matters / unit.scale)
         runs = play(agents(ladder, m, *NAMES), problem, size.episodes(episodes), size.seeds(5))
-        lost = [number(np.mean([unit.lost(run.total_regret) for run in each])) for each in runs.values()]
-        optimum = f"{unit.earned(mdp.optimal_value, mdp.horizon):,.1f}"
+        lost = [number(np.mean([run.total_regret * unit.scale for run in each])) for each in runs.values()]
+        optimum = f"{unit.total(mdp.optimal_value, mdp.horizon):,.1f}"
         rows.append((title, m, optimum, lost[0], found(runs["ARL-GEN"], m), *lost[1:]))
         panels[title] = runs
     if size.pictures is not None:
-        draw(panels, unit, size.pictures / f"practical-{picture}.png")
+        draw(panels, unit.scale, unit_name, size.pictures / f"practical-{picture}.png")
     header = (
         f"truth; K = {episodes:,}, 5 seeds",
         "m*",
-        f"optimum of an episode, {unit.name}",
+        f"optimum of an episode, {unit_name}",
         "lost by ARL-GEN",
         SINCE,
     )
@@ -81,7 +82,7 @@ def machine(size: Size) -> str:
     return study(size, problems, names, 2**10 - 2, 300.0, "machine-replacement")
 
 
-def draw(panels: dict[str, Runs], unit: Any, path: Path) -> None:
+def draw(panels: dict[str, Runs], scale: float, unit_name: str, path: Path) -> None:
     """Draw what was lost over episodes, one panel per truth; mean and range of the seeds.
 
     The axis ends a little above the dearest agent other than the smallest class, which may leave the picture.
@@ -98,14 +99,14 @@ def draw(panels: dict[str, Runs], unit: Any, path: Path) -> None:
         for i, (name, results) in enumerate(runs.items()):
             episodes = len(results[0].cumulative_regret)
             at = np.unique(np.round(np.geomspace(1, episodes, 200)).astype(int))
-            lost = np.array([[unit.lost(float(x)) for x in r.cumulative_regret[at - 1]] for r in results])
+            lost = scale * np.array([result.cumulative_regret[at - 1] for result in results])
             axes.plot(at, lost.mean(axis=0), label=name, color=COLOURS[i], linestyle=STYLES[i])
             axes.fill_between(at, lost.min(axis=0), lost.max(axis=0), color=COLOURS[i], alpha=0.12, linewidth=0)
             if name != "F_1":
                 top = max(top, float(lost[:, -1].max()))
         axes.set_xscale("log")
         axes.set_ylim(0.0, 1.15 * top)
-        axes.set_ylabel(f"lost so far, {unit.name}")
+        axes.set_ylabel(f"lost so far, {unit_name}")
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}" if top > 10.0 else "{x:.3g}"))
         axes.legend(frameon=False, fontsize="small", loc="upper left")
     figure.savefig(path, dpi=100)
