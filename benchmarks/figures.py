@@ -59,6 +59,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     ),
     "simulators": ("study_simulators:cases",),
     "continuous-states": ("study_continuous:pendulum", "study_continuous:similar", "study_continuous:others"),
+    "report": ("study_report:coverage",),
     "environments": ("study_gymnasium:cases",),
     "problems/lost-sales": ("study_practical:lost_sales", "study_practical:free_orders"),
     "problems/weekday-inventory": ("study_practical:weekdays",),
