@@ -18,7 +18,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.stats import bootstrap
@@ -49,22 +48,6 @@ PAGES: dict[str, tuple[str, ...]] = {
         "study_ladders:pricing",
     ),
     "learners": ("study_linear:lazy",),
-    "extensions": (
-        "study_extensions:rewards",
-        "study_extensions:steps",
-        "study_extensions:lengths",
-        "study_extensions:changing",
-        "study_extensions:selectors",
-        "study_extensions:families",
-    ),
-    "simulators": ("study_simulators:cases",),
-    "continuous-states": ("study_continuous:pendulum", "study_continuous:similar", "study_continuous:others"),
-    "report": ("study_report:coverage",),
-    "environments": ("study_gymnasium:cases",),
-    "problems/lost-sales": ("study_practical:lost_sales", "study_practical:free_orders"),
-    "problems/weekday-inventory": ("study_practical:weekdays",),
-    "problems/queue-admission": ("study_practical:queue",),
-    "problems/machine-replacement": ("study_practical:machine",),
     "problems/pricing": ("study_ladders:pricing",),
     "problems/patchy-ice": ("study_ladders:ice",),
 }
@@ -99,18 +82,6 @@ def interval(values: Sequence[float] | Floats) -> str:
     found = bootstrap((data,), np.mean, method="percentile", rng=np.random.default_rng(0)).confidence_interval
     mean = float(data.mean())
     return f"{number(mean)} [{number(found.low, mean)}, {number(found.high, mean)}]"
-
-
-def ratio(values: Floats, against: Floats) -> str:
-    """Return a ratio of means with its 95% bootstrap interval, seeds drawn in pairs."""
-
-    def quotient(x: Floats, y: Floats, axis: int) -> Any:
-        return x.mean(axis) / y.mean(axis)
-
-    rng = np.random.default_rng(0)
-    found = bootstrap((values, against), quotient, paired=True, vectorized=True, method="percentile", rng=rng)
-    low, high = found.confidence_interval
-    return f"{values.mean() / against.mean():.2f} [{low:.2f}, {high:.2f}]"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

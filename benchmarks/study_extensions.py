@@ -1,101 +1,131 @@
-"""Unknown rewards and one kernel per step: what they cost where they are not needed, and what happens without them.
+"""Unknown rewards and one kernel per step, measured: what they cost where they are not needed, and what without them.
 
-For docs/extensions.md (:mod:`benchmarks.figures`): means over 10 seeds, 100,000 episodes unless stated, with 95%
-bootstrap intervals; ratios are of means, seeds drawn in pairs.
+Regret does not depend on the machine. Every line is a mean over seeds with a 95% bootstrap interval; ratios are of
+means, seeds drawn in pairs.
+
+    python benchmarks/study_extensions.py                  all parts
+    python benchmarks/study_extensions.py --part rewards   one of rewards, noise, steps, lengths, changing,
+                                                           selectors, families
 """
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from scipy.stats import bootstrap
 
 import occamrl as orl
-from benchmarks.figures import Size, interval, ratio, table
 from occamrl.problems.mdp import BernoulliRewards, BetaRewards
-from occamrl.problems.mixtures import ReferenceMixture, SparseMixture
+from occamrl.problems.mixtures import SparseMixture
 from occamrl.protocols import Agent, Floats
 
+SEEDS = 10
 BERNOULLI = BernoulliRewards()  # whoever knows the means has the same regret with and without it
-OPTIONS: dict[str, dict[str, Any]] = {
-    "neither": {},
-    "unknown rewards, per pair": {"rewards": orl.RewardsPerPair()},
-    "one kernel per step": {"kernel": "per_step"},
-    "both": {"rewards": orl.RewardsPerPair(), "kernel": "per_step"},
-}
 
 
-def regrets(agent: Agent, mdp: orl.FiniteMDP, size: Size, episodes: int = 100_000) -> Floats:
-    """Return the regret of each of ten seeds."""
-    results = (
-        orl.run(agent, mdp, episodes=size.episodes(episodes), seed=seed, progress=False)
-        for seed in range(size.seeds(10))
+def regrets(agent: Agent, mdp: orl.FiniteMDP, episodes: int) -> Floats:
+    """Return the regret of each seed."""
+    return np.array([orl.run(agent, mdp, episodes=episodes, seed=k, progress=False).total_regret for k in range(SEEDS)])
+
+
+def line(name: str, found: Floats, against: Floats | None = None) -> None:
+    """Print a mean, and its ratio to another, with intervals."""
+    low, high = bootstrap((found,), np.mean, rng=0).confidence_interval
+    text = f"{name:58s} {found.mean():9.1f} [{low:.1f}, {high:.1f}]"
+    if against is not None:
+        ratio = bootstrap(
+            (found, against), lambda x, y, axis: x.mean(axis) / y.mean(axis), paired=True, vectorized=True, rng=0
+        ).confidence_interval
+        text += f"   ratio {found.mean() / against.mean():.2f} [{ratio[0]:.2f}, {ratio[1]:.2f}]"
+    print(text, flush=True)
+
+
+def with_noise(problem: SparseMixture, noise: Any) -> orl.FiniteMDP:
+    """Return the problem with random rewards."""
+    mdp = problem.mdp
+    return orl.FiniteMDP(
+        transition=mdp.kernel(),
+        reward=mdp.known.base_reward,
+        horizon=mdp.horizon,
+        initial_state=mdp.initial_distribution,
+        reward_noise=noise,
     )
-    return np.array([result.total_regret for result in results])
 
 
-def with_noise(mdp: orl.FiniteMDP, noise: Any) -> orl.FiniteMDP:
-    """Return a problem with random rewards; episodes start in state 0."""
-    return orl.FiniteMDP(transition=mdp.kernel(), reward=mdp.known.base_reward, horizon=mdp.horizon, reward_noise=noise)
-
-
-def rewards(size: Size) -> str:
-    """Measure known rewards against each estimate, under three kinds of noise."""
-    problem, rows = ReferenceMixture(), []
-    features, reward = orl.FeatureMap(problem.phi), problem.mdp.known.base_reward
+def rewards(noise: str = "Bernoulli", kind: Any = BERNOULLI) -> None:
+    """Known rewards against each estimate, Bernoulli rewards."""
+    problem = SparseMixture(seed=0)
+    features = orl.FeatureMap(problem.phi)
+    reward = problem.mdp.known.base_reward
     psi = np.concatenate([reward[..., None], np.random.default_rng(0).normal(size=(*reward.shape, 3))], axis=-1)
-    known = regrets(orl.UCRLVTRLin(features=features, norm_bound=1.3), problem.mdp, size)
-    noises = (BERNOULLI, BetaRewards(concentration=50.0), None)
-    rows.append(("known", *(interval(known) for _ in noises)))
-    for name, estimate in (
-        ("per pair, Hoeffding", orl.RewardsPerPair(bound="hoeffding")),
-        ("per pair, Bernstein", orl.RewardsPerPair()),
-        ("linear, p = 4", orl.RewardsLinear(features=psi, norm_bound=1.0)),
-    ):
-        agent = orl.UCRLVTRLin(features=features, norm_bound=1.3, rewards=estimate)
-        each = [regrets(agent, with_noise(problem.mdp, noise), size) for noise in noises]
-        rows.append((name, *(f"{interval(found)}, ratio {ratio(found, known)}" for found in each)))
-    return table(("rewards", "Bernoulli", "Beta, concentration 50", "no noise"), rows)
+    estimates: dict[str, Any] = {
+        "known": "known",
+        "per pair, Hoeffding": orl.RewardsPerPair(bound="hoeffding"),
+        "per pair, Bernstein": orl.RewardsPerPair(),
+        "linear, p = 4": orl.RewardsLinear(features=psi, norm_bound=1.0),
+    }
+    mdp, known = with_noise(problem, kind), None
+    for name, estimate in estimates.items():
+        found = regrets(orl.UCRLVTRLin(features=features, norm_bound=1.3, rewards=estimate), mdp, 100_000)
+        line(f"noise: {noise}; rewards: {name}", found, known)
+        known = found if known is None else known
 
 
-def steps(size: Size) -> str:
-    """Measure one kernel per step on stationary problems of growing horizon."""
-    rows = []
+def noise() -> None:
+    """Measure the same with less noise, and with none."""
+    rewards("Beta, concentration 50", BetaRewards(concentration=50.0))
+    rewards("none", None)
+
+
+def steps() -> None:
+    """One kernel per step on stationary problems of growing horizon."""
     for horizon in (3, 6, 12, 24):
         problem = SparseMixture(seed=0, horizon=horizon)
-        features = orl.FeatureMap(problem.phi)
+        features, mdp = orl.FeatureMap(problem.phi), with_noise(problem, BERNOULLI)
         plain, each = (
-            regrets(orl.UCRLVTRLin(features=features, norm_bound=1.3, kernel=kernel), problem.mdp, size)
+            regrets(orl.UCRLVTRLin(features=features, norm_bound=1.3, kernel=kernel), mdp, 100_000)
             for kernel in ("stationary", "per_step")
         )
-        rows.append((horizon, interval(plain), interval(each), ratio(each, plain), f"{np.sqrt(horizon):.2f}"))
-    return table(("H", "stationary", "per step", "ratio", "sqrt(H)"), rows)
+        line(f"H = {horizon:2d} (root {np.sqrt(horizon):.2f}), stationary learner", plain)
+        line(f"H = {horizon:2d}, one kernel per step", each, plain)
 
 
-def lengths(size: Size) -> str:
-    """Measure the ratio of `steps` over the number of episodes, and without the split of delta."""
-    rows, marks = [], sorted({size.episodes(episodes) for episodes in (10_000, 100_000, 1_000_000)})
+def lengths() -> None:
+    """Measure the ratio of `steps` after 10^4, 10^5 and 10^6 episodes, and without the split of delta; 5 seeds."""
     for horizon in (3, 6, 12):
         problem = SparseMixture(seed=0, horizon=horizon)
-        common: dict[str, Any] = {"features": orl.FeatureMap(problem.phi), "norm_bound": 1.3}
-        plain, split, whole = (
-            np.array(
-                [
-                    orl.run(agent, problem.mdp, episodes=marks[-1], seed=seed, progress=False).cumulative_regret
-                    for seed in range(size.seeds(5))
-                ]
-            )
-            for agent in (
-                orl.UCRLVTRLin(**common),
-                orl.UCRLVTRLin(**common, kernel="per_step"),
-                orl.UCRLVTRLin(**common, kernel="per_step", delta=0.05 * (horizon - 1)),
-            )
-        )
-        for k in marks:
-            base, each, more = plain[:, k - 1], split[:, k - 1], whole[:, k - 1]
-            rows.append((horizon, f"{k:,}", interval(base), interval(each), ratio(each, base), ratio(more, base)))
-    header = ("H; 5 seeds", "episodes", "stationary", "per step", "ratio", "ratio, each step at delta")
-    return table(header, rows)
+        features, mdp = orl.FeatureMap(problem.phi), problem.mdp
+        agents = {
+            "stationary": orl.UCRLVTRLin(features=features, norm_bound=1.3),
+            "per step": orl.UCRLVTRLin(features=features, norm_bound=1.3, kernel="per_step"),
+            "per step, each at delta": orl.UCRLVTRLin(
+                features=features, norm_bound=1.3, kernel="per_step", delta=0.05 * (horizon - 1)
+            ),
+        }
+        after = {name: growth(agent, mdp) for name, agent in agents.items()}
+        for length, column in enumerate(LENGTHS):
+            for name, found in after.items():
+                against = None if name == "stationary" else after["stationary"][length]
+                line(f"H = {horizon:2d}, {column:9,d} episodes, {name}", found[length], against)
+
+
+LENGTHS = (10_000, 100_000, 1_000_000)
+
+
+def growth(agent: Agent, mdp: orl.FiniteMDP) -> Floats:
+    """Return the regret after each of LENGTHS, for each of five seeds."""
+    found = np.zeros((len(LENGTHS), 5))
+    for seed in range(5):
+        result: Any = None
+        for i, length in enumerate(LENGTHS):
+            more = length if result is None else length - LENGTHS[i - 1]
+            start: dict[str, Any] = {"seed": seed} if result is None else {"continue_from": result}
+            result = orl.run(agent, mdp, episodes=more, progress=False, **start)
+            found[i, seed] = result.total_regret
+    return found
 
 
 def moving_mixture(seed: int) -> tuple[orl.FiniteMDP, orl.FeatureMap]:
@@ -107,51 +137,81 @@ def moving_mixture(seed: int) -> tuple[orl.FiniteMDP, orl.FeatureMap]:
     weights = np.array([0.85 * np.eye(4)[h % 4] + 0.15 / 4 for h in range(horizon)])
     reward = rng.random((states, actions)) ** 3
     transition = np.stack([phi @ w for w in weights])
-    return orl.FiniteMDP(transition=transition, reward=reward, horizon=horizon), orl.FeatureMap(phi)
+    mdp = orl.FiniteMDP(transition=transition, reward=reward, horizon=horizon, reward_noise=BERNOULLI)
+    return mdp, orl.FeatureMap(phi)
 
 
-def changing(size: Size) -> str:
-    """Measure both learners where the kernel changes with the step."""
-    rows = []
+def changing() -> None:
+    """Both learners where the kernel changes with the step."""
     for seed in range(3):
         mdp, features = moving_mixture(seed)
-        each = (
-            interval(regrets(orl.UCRLVTRLin(features=features, norm_bound=1.0, kernel=kernel), mdp, size))
+        plain, each = (
+            regrets(orl.UCRLVTRLin(features=features, norm_bound=1.0, kernel=kernel), mdp, 100_000)
             for kernel in ("stationary", "per_step")
         )
-        rows.append((seed, *each))
-    return table(("instance", "stationary", "per step"), rows)
+        line(f"instance {seed}, stationary learner", plain)
+        line(f"instance {seed}, one kernel per step", each, plain)
 
 
-def selectors(size: Size) -> str:
-    """Measure ARL-LIN(dim) and ARL-LIN(norm) with unknown rewards and with one kernel per step."""
-    problem, rows = ReferenceMixture(), []
-    features, mdp = orl.FeatureMap(problem.phi), with_noise(problem.mdp, BERNOULLI)
-    for name, options in OPTIONS.items():
-        agents = (
-            orl.UCRLVTRLin(features=features, norm_bound=1.3, **options),
-            orl.ARLLinDim(features=features, norm_bound=1.3, **options),
-            orl.ARLLinNorm(features=features, norm_bound=100.0, **options),
-        )
-        rows.append((name, *(interval(regrets(agent, mdp, size)) for agent in agents)))
-    return table(("", "all 16 features, b = 1.3", "ARL-LIN(dim), b = 1.3", "ARL-LIN(norm), b = 100"), rows)
+def selectors() -> None:
+    """ARL-LIN(dim) and (norm) with unknown rewards and with one kernel per step."""
+    problem = SparseMixture(seed=0)
+    features, mdp = orl.FeatureMap(problem.phi), with_noise(problem, BERNOULLI)
+    for name, options in (
+        ("neither", {}),
+        ("unknown rewards", {"rewards": orl.RewardsPerPair()}),
+        ("one kernel per step", {"kernel": "per_step"}),
+        ("both", {"rewards": orl.RewardsPerPair(), "kernel": "per_step"}),
+    ):
+        full = regrets(orl.UCRLVTRLin(features=features, norm_bound=1.3, **options), mdp, 100_000)
+        line(f"{name}: all 16 features", full)
+        selector = orl.ARLLinDim(features=features, norm_bound=1.3, **options)
+        line(f"{name}: ARL-LIN(dim)", regrets(selector, mdp, 100_000), full)
+        norm = orl.ARLLinNorm(features=features, norm_bound=100.0, **options)
+        line(f"{name}: ARL-LIN(norm), b = 100", regrets(norm, mdp, 100_000), full)
 
 
-def families(size: Size) -> str:
-    """Measure UCRL-VTR on a family of kernels, and ARL-GEN on a ladder of it."""
+def families() -> None:
+    """UCRL-VTR on a family of kernels, and ARL-GEN on a ladder of it."""
     rng = np.random.default_rng(0)
     kernels = rng.dirichlet(0.5 * np.ones(5), size=(60, 5, 3))
     reward = rng.random((5, 3))
-    ladder = orl.Ladder([orl.FiniteFamily(kernels[:count]) for count in (1, 6, 20, 60)])
+    ladder = orl.Ladder([orl.FiniteFamily(kernels[:size]) for size in (1, 6, 20, 60)])
     stationary = orl.FiniteMDP(transition=kernels[4], reward=reward, horizon=6, reward_noise=BERNOULLI)
     moving = orl.FiniteMDP(transition=kernels[[4, 2, 5, 3, 1, 4]], reward=reward, horizon=6, reward_noise=BERNOULLI)
-    rows = []
-    for name, options in OPTIONS.items():
-        agents = (
-            orl.UCRLVTR(family=ladder.family, replan=0.1, **options),
-            orl.ARLGen(ladder=ladder, replan=0.1, **options),
-        )
-        each = (interval(regrets(agent, mdp, size, 20_000)) for mdp in (stationary, moving) for agent in agents)
-        rows.append((name, *each))
-    header = ("20,000 episodes", "one kernel: all 60", "ARL-GEN", "kernels that change: all 60", "ARL-GEN")
-    return table(header, rows)
+    for where, mdp in (("one kernel", stationary), ("kernels that change", moving)):
+        base: Floats | None = None
+        for name, options in (
+            ("neither", {}),
+            ("unknown rewards", {"rewards": orl.RewardsPerPair()}),
+            ("one kernel per step", {"kernel": "per_step"}),
+            ("both", {"rewards": orl.RewardsPerPair(), "kernel": "per_step"}),
+        ):
+            found = regrets(orl.UCRLVTR(family=ladder.family, replan=0.1, **options), mdp, 20_000)
+            line(f"{where}; {name}: 60 kernels", found, base)
+            base = found if base is None else base
+            line(f"{where}; {name}: ARL-GEN", regrets(orl.ARLGen(ladder=ladder, replan=0.1, **options), mdp, 20_000))
+
+
+PARTS: dict[str, Callable[[], None]] = {
+    "rewards": rewards,
+    "noise": noise,
+    "steps": steps,
+    "lengths": lengths,
+    "changing": changing,
+    "selectors": selectors,
+    "families": families,
+}
+
+
+def main() -> None:
+    """Run the parts asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=PARTS, action="append")
+    for part in parser.parse_args().part or PARTS:
+        print(f"\n{part}: {PARTS[part].__doc__}")
+        PARTS[part]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,12 +1,17 @@
-"""The practical problems: which class is found, after how long, and what that is worth in the field's unit.
+"""The practical problems, measured: which class is found, after how long, and what that is worth in the field's unit.
 
-For the pages of docs/problems (:mod:`benchmarks.figures`): what the preflight says of the first truth, and what
-was lost in all episodes together against the best policy, in expectation and in the mean over seeds.
+    PYTHONPATH=. python benchmarks/study_practical.py [--seeds 10] [--out DIR] [--figures docs/figures] [problem ...]
+
+Regret is exact; every seed is met by all agents alike. What is finished is kept in DIR, one file per truth; the same
+command goes on from there. Ctrl-C loses the truth in hand only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,98 +20,184 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 
 import occamrl as orl
-from benchmarks.figures import Size, number, table
-from benchmarks.study_ladders import SINCE, Runs, agents, found, play, preflight
-from occamrl.problems.operations import LostSales, MachineReplacement, QueueAdmission, WeekdayInventory
+from benchmarks.study_ladders import Kept, play
+from occamrl.problems.lakes import PatchyIce
+from occamrl.problems.mdp import RewardMap
+from occamrl.problems.operations import LostSales, MachineReplacement, Pricing, QueueAdmission, WeekdayInventory
 from occamrl.report.figures import COLOURS, STYLES
 from occamrl.running.result import dress
+from occamrl.selectors.references import largest, oracle, smallest
+
+SELECTED, SAFE, LARGEST, SMALLEST = "ARL-GEN", "ARL-GEN, safe", "largest class", "smallest class"
 
 
-def study(
-    size: Size, problems: Sequence[Any], titles: Sequence[str], episodes: int, matters: float, picture: str
-) -> str:
-    """Measure one problem with several truths; a loss of ``matters`` an episode is much to the preflight."""
-    rows, panels, unit, report = [], dict[str, Runs](), problems[0].unit, ""
-    unit_name = problems[0].unit_name
-    for title, problem in list(zip(titles, problems, strict=True))[: 1 if size.tiny else None]:
-        ladder, mdp = orl.Ladder.of_problem(problem), problem.mdp
-        m = ladder.class_of(mdp) or 0
-        report = report or preflight(ladder, problem, episodes, least_loss=matters / unit.scale)
-        runs = play(agents(ladder, m, *NAMES), problem, size.episodes(episodes), size.seeds(5))
-        lost = [number(np.mean([run.total_regret * unit.scale for run in each])) for each in runs.values()]
-        optimum = f"{unit.total(mdp.optimal_value, mdp.horizon):,.1f}"
-        rows.append((title, m, optimum, lost[0], found(runs["ARL-GEN"], m), *lost[1:]))
-        panels[title] = runs
-    if size.pictures is not None:
-        draw(panels, unit.scale, unit_name, size.pictures / f"practical-{picture}.png")
-    header = (
-        f"truth; K = {episodes:,}, 5 seeds",
-        "m*",
-        f"optimum of an episode, {unit_name}",
-        "lost by ARL-GEN",
-        SINCE,
-    )
-    return report + "\n\n" + table((*header, *NAMES[1:]), rows)
+@dataclass(frozen=True)
+class Case:
+    """A practical problem with its truths, one per class or as many as are instructive."""
+
+    truths: dict[str, Any]
+    episodes: int
+    matters: float  # what a preflight counts as much to lose per episode, in the unit
+    unit_name: str = ""  # of problems that do not bring a unit
+
+    def unit_of(self, problem: Any) -> tuple[RewardMap, str]:
+        """Return the unit in which the problem keeps its accounts, and its name."""
+        return (RewardMap(), self.unit_name) if self.unit_name else (problem.unit, problem.unit_name)
 
 
-NAMES = ("ARL-GEN", "safe", "oracle", "F_M", "F_1")
+def _named(kind: Any, episodes: int, matters: float, **more: Any) -> Case:
+    return Case({**dict(zip(kind.rung_names, kind.truths(), strict=True)), **more}, episodes, matters)
 
 
-def lost_sales(size: Size) -> str:
-    """Measure an inventory with lost sales."""
-    return study(size, LostSales.truths(), LostSales.rung_names, 2**12 - 2, 5.0, "lost-sales")
+def _cases() -> dict[str, Callable[[], Case]]:
+    ice = {
+        "one slip": PatchyIce(slip=(0.1,)),
+        "halves": PatchyIce(slip=(0.1, 0.0)),
+        "strips": PatchyIce(slip=(0.0, 0.1, 0.1, 1.0 / 3.0)),
+    }
+    return {
+        "lost-sales": lambda: _named(LostSales, 2**12 - 2, 5.0),
+        "lost-sales-free-orders": lambda: Case(
+            {
+                problem.demand: problem
+                for problem in (
+                    LostSales(demand=d, fixed=0.0, holding=1.0, order_step=1) for d in ("poisson", "negative-binomial")
+                )
+            },
+            2**11 - 2,
+            5.0,
+        ),
+        "weekday-inventory": lambda: _named(WeekdayInventory, 2**10 - 2, 5.0),
+        "queue-admission": lambda: _named(QueueAdmission, 2**11 - 2, 3.0),
+        "machine-replacement": lambda: _named(
+            MachineReplacement,
+            2**10 - 2,
+            300.0,
+            **{"slow wear": MachineReplacement(hazard=(0.05,) * 4 + (0.1,) * 2 + (0.2,) * 9)},
+        ),
+        "pricing": lambda: Case({"falling": Pricing()}, 2**10 - 2, 0.1),
+        "patchy-ice": lambda: Case(ice, 2**11 - 2, 0.01, "crossings"),
+    }
 
 
-def free_orders(size: Size) -> str:
-    """Measure the same where orders cost nothing."""
-    laws = ("poisson", "negative-binomial")
-    problems = [LostSales(demand=law, fixed=0.0, holding=1.0, order_step=1) for law in laws]
-    return study(size, problems, laws, 2**11 - 2, 5.0, "free-orders")
+def measure(problem: Any, case: Case, seeds: int) -> dict[str, Any]:
+    """Return what one truth gave, as plain data."""
+    ladder, mdp, episodes = orl.Ladder.of_problem(problem), problem.mdp, case.episodes
+    unit, name = case.unit_of(problem)
+    m = ladder.class_of(mdp)
+    if m is None:
+        raise SystemExit("the truth is in no class of its ladder")
+    start = int(np.flatnonzero(mdp.initial_distribution)[0])
+    much = case.matters / unit.scale
+    report = orl.preflight(ladder, mdp.known, episodes=episodes, start=start, least_loss=much)
+    agents = {
+        SELECTED: orl.ARLGen(ladder=ladder),
+        SAFE: orl.ARLGen(ladder=ladder, safe=True),
+        "oracle": oracle(ladder, m),
+        LARGEST: largest(ladder),
+        SMALLEST: smallest(ladder),
+    }
+    runs = play(agents, problem, episodes, seeds)
+    at = np.unique(np.round(np.geomspace(1, episodes, 200)).astype(int)) - 1
+    return {
+        "sizes": ladder.sizes,
+        "class": m,
+        "episodes": episodes,
+        "unit": name,
+        "optimum": unit.total(mdp.optimal_value, mdp.horizon),
+        "preflight": str(report),
+        "advice": SAFE if report.safe else SELECTED,
+        "at": (at + 1).tolist(),
+        "runs": {name: [_kept(result, unit, at) for result in results] for name, results in runs.items()},
+    }
 
 
-def weekdays(size: Size) -> str:
-    """Measure an inventory through the week."""
-    names = WeekdayInventory.rung_names
-    return study(size, WeekdayInventory.truths(), names, 2**10 - 2, 5.0, "weekday-inventory")
+def _kept(result: Kept, unit: RewardMap, at: Any) -> dict[str, Any]:
+    columns = result.phases.column_names
+    last = {name: result.phases[name].to_pylist()[-1] for name in ("chosen", "since") if name in columns}
+    return {"lost": [float(x) * unit.scale for x in np.asarray(result.cumulative_regret)[at]], **last}
 
 
-def queue(size: Size) -> str:
-    """Measure the admission to a queue."""
-    return study(size, QueueAdmission.truths(), QueueAdmission.rung_names, 2**11 - 2, 3.0, "queue-admission")
+def show(title: str, found: dict[str, Any]) -> None:
+    """Print one truth."""
+    print(f"  {title}: class {found['class']} of {found['sizes']}, K = {found['episodes']:,}", end="; ")
+    print(f"the optimum is {found['optimum']:,.1f} {found['unit']} an episode; advice: {found['advice']}")
+    for name, runs in found["runs"].items():
+        lost = [run["lost"][-1] for run in runs]
+        text = f"    {name:<16}lost {np.mean(lost):>13,.1f} (worst {max(lost):>13,.1f}) {found['unit']}"
+        if "chosen" in runs[0]:
+            right = [run["since"] for run in runs if run["chosen"] == found["class"]]
+            when = f"since {np.median(right):.0f} (median), {max(right)} (latest)" if right else ""
+            text += f"; class {found['class']} at the end in {len(right)} of {len(runs)} {when}"
+            others = sorted({run["chosen"] for run in runs} - {found["class"]})
+            text += f"; else {others}" if others else ""
+        print(text, flush=True)
 
 
-def machine(size: Size) -> str:
-    """Measure the replacement of a machine."""
-    slow = MachineReplacement(hazard=(0.05,) * 4 + (0.1,) * 2 + (0.2,) * 9)
-    problems, names = [*MachineReplacement.truths(), slow], [*MachineReplacement.rung_names, "slow wear"]
-    return study(size, problems, names, 2**10 - 2, 300.0, "machine-replacement")
-
-
-def draw(panels: dict[str, Runs], scale: float, unit_name: str, path: Path) -> None:
+def draw(found: dict[str, dict[str, Any]], path: Path) -> None:
     """Draw what was lost over episodes, one panel per truth; mean and range of the seeds.
 
     The axis ends a little above the dearest agent other than the smallest class, which may leave the picture.
     """
-    columns = min(2, len(panels))
-    rows = -(-len(panels) // columns)
+    columns = min(2, len(found))
+    rows = -(-len(found) // columns)
     figure = Figure(figsize=(5.6 * columns, 3.8 * rows), layout="constrained")
-    plates = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes in plates[len(panels) :]:
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes in panels[len(found) :]:
         axes.set_visible(False)
-    for axes, (title, runs) in zip(plates, panels.items(), strict=False):
+    for axes, (title, each) in zip(panels, found.items(), strict=False):
         dress(axes, f"truth: {title.lstrip('+ ')}")
         top = 0.0
-        for i, (name, results) in enumerate(runs.items()):
-            episodes = len(results[0].cumulative_regret)
-            at = np.unique(np.round(np.geomspace(1, episodes, 200)).astype(int))
-            lost = scale * np.array([result.cumulative_regret[at - 1] for result in results])
-            axes.plot(at, lost.mean(axis=0), label=name, color=COLOURS[i], linestyle=STYLES[i])
-            axes.fill_between(at, lost.min(axis=0), lost.max(axis=0), color=COLOURS[i], alpha=0.12, linewidth=0)
-            if name != "F_1":
+        for i, (name, runs) in enumerate(each["runs"].items()):
+            lost = np.array([run["lost"] for run in runs])
+            look: dict[str, Any] = {"color": COLOURS[i], "linestyle": STYLES[i]}
+            label = f"{name} (advised)" if name == each["advice"] else name
+            axes.plot(each["at"], lost.mean(axis=0), label=label, **look)
+            axes.fill_between(each["at"], lost.min(axis=0), lost.max(axis=0), color=COLOURS[i], alpha=0.12, linewidth=0)
+            if name != SMALLEST:
                 top = max(top, float(lost[:, -1].max()))
         axes.set_xscale("log")
         axes.set_ylim(0.0, 1.15 * top)
-        axes.set_ylabel(f"lost so far, {unit_name}")
+        axes.set_ylabel(f"lost so far, {each['unit']}")
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}" if top > 10.0 else "{x:.3g}"))
         axes.legend(frameon=False, fontsize="small", loc="upper left")
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=100)
+    print(f"  figure: {path}")
+
+
+def study(name: str, case: Case, seeds: int, out: Path, figures: Path | None) -> None:
+    """Measure, print and draw one problem."""
+    print(f"\n{name}", flush=True)
+    found = {}
+    for i, (title, problem) in enumerate(case.truths.items(), start=1):
+        path = out / f"{name}-{i}-{problem.mdp.fingerprint[:12]}-{case.episodes}-{seeds}.json"
+        if not path.exists():
+            measured = measure(problem, case, seeds)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_suffix(".part")
+            part.write_text(json.dumps(measured))
+            part.replace(path)
+        found[title] = json.loads(path.read_text())
+        if i == 1:
+            print(found[title]["preflight"])
+        show(title, found[title])
+    if figures is not None:
+        draw(found, figures / f"practical-{name}.png")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Study the problems named, or all."""
+    cases = _cases()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("problems", nargs="*", choices=[*cases, []])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--out", type=Path, default=Path("out/study-practical"))
+    parser.add_argument("--figures", type=Path)
+    options = parser.parse_args(arguments)
+    for name in options.problems or cases:
+        study(name, cases[name](), options.seeds, options.out, options.figures)
+
+
+if __name__ == "__main__":
+    main()

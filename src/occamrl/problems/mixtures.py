@@ -3,7 +3,7 @@
 Selection by dimension and by norm is shown on :class:`SparseMixture`: the number of non-zero coordinates, the smallest
 of them and the norm of theta* are parameters. :class:`SparseLadder` lists the sparse parameters as nested finite
 classes of known sizes; :class:`ReferenceMixture` and :class:`ReferenceLadder` are an instance of each as stored arrays,
-on which the figures of the documentation are measured. :class:`MemoryWalk` has nested state aggregations.
+behind the figures of the pages on selection. :class:`MemoryWalk` has nested state aggregations.
 """
 
 from __future__ import annotations
