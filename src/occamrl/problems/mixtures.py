@@ -268,8 +268,8 @@ class ReferenceMixture(HasExamples):
 class ReferenceLadder(HasExamples):
     """Sparse hypotheses that do not depend on any generator: the arrays are part of the package.
 
-    S = 12, A = 3, H = 10, d = 9 and classes of 1, 17, 129 and 577 parameters as in :class:`SparseLadder`, whose features
-    these are without persistence and at contrast 0.96; good states pay 0.8 to 1, bad ones 0 to 0.2.
+    S = 12, A = 3, H = 10, d = 9 and classes of 1, 17, 129 and 577 parameters as in :class:`SparseLadder`. The features are
+    without persistence and at contrast 0.96; good states pay 0.8 to 1, bad ones 0 to 0.2.
 
     Parameters
     ----------
