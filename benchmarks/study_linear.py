@@ -119,7 +119,7 @@ def control(size: Size) -> str:
 
 def norm(size: Size) -> str:
     """Measure selection by norm on the reference mixture."""
-    case, rows = Case(ReferenceMixture()), []
+    case, rows = Case(ReferenceMixture()), list[tuple[str, ...]]()
     common: dict[str, Any] = {"features": case.features}
     plain: dict[str, Any] = {**common, "weights": "none", "radius": "unweighted"}
     scaled: dict[str, Any] = {**common, "regularization": "scaled"}

@@ -261,15 +261,15 @@ class ReferenceMixture(HasExamples):
     def mdp(self) -> FiniteMDP:
         """The problem; episodes start in state 0."""
         transition, reward = self._arrays["transition"], self._arrays["reward"]
-        return FiniteMDP(transition=transition, reward=reward, horizon=self._arrays["horizon"].item())
+        return FiniteMDP(transition=transition, reward=reward, horizon=int(self._arrays["horizon"].item()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceLadder(HasExamples):
     """Sparse hypotheses that do not depend on any generator: the arrays are part of the package.
 
-    S = 12, A = 3, H = 10, d = 9 and classes of 1, 17, 129 and 577 parameters as in :class:`SparseLadder`. The features are
-    without persistence and at contrast 0.96; good states pay 0.8 to 1, bad ones 0 to 0.2.
+    S = 12, A = 3, H = 10, d = 9 and classes of 1, 17, 129 and 577 parameters as in :class:`SparseLadder`. The features
+    are without persistence and at contrast 0.96; good states pay 0.8 to 1, bad ones 0 to 0.2.
 
     Parameters
     ----------
@@ -314,7 +314,7 @@ class ReferenceLadder(HasExamples):
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem; episodes start in state 0."""
-        reward, horizon = self._arrays["reward"], self._arrays["horizon"].item()
+        reward, horizon = self._arrays["reward"], int(self._arrays["horizon"].item())
         return FiniteMDP(transition=self.phi @ self.theta, reward=reward, horizon=horizon)
 
 
