@@ -15,7 +15,8 @@ the price of a pair is one logarithm, not d of them. With probability 1 - delta,
 so the true set is compatible, and contains one of the *minimal* compatible sets.
 
 Estimated simulators. Let the features be wrong by a bias, :math:`|\langle x_t, \theta^*\rangle - E[y_t]| \le e_t`,
-e_t known before y_t. Write n_t = y_t - E[y_t] (range 1), d for the gap between a prediction and the true mean, d* for
+e_t known before y_t: for weights >= 0, the error of the estimates in total variation, if every outcome that may follow
+counts for the range of a target (:mod:`occamrl.models.simulators`). Write n_t = y_t - E[y_t] (range 1), d for the gap between a prediction and the true mean, d* for
 that of theta*. For c in (0, 1), Hoeffding's lemma gives
 
 .. math:: E\, e^{2c (L_t(\theta^*) - L_t(\theta))} = E\, e^{2c(2 n_t (d - d^*) - d^2 + d^{*2})}
@@ -182,7 +183,7 @@ def supports(
     delta : float
         With probability 1 - delta, for reports at all times together, the true set contains one of the sets reported.
     weights : "simplex" | "free"
-        Mixtures proper, or any weights that sum to one.
+        Mixtures proper, or any weights that sum to one; these only for exact simulators, whose errors they would add up.
     known : Known, optional
     values : array [H + 1, S], optional
         With ``source`` as statistics: the problem, and value functions for which to say what could be told.
@@ -198,12 +199,14 @@ def supports(
         raise ParameterError("source", got=f"rows of {d} features", expected=f"one for each of {len(names)} simulators")
     level, error = delta, 0.0
     if simulators is not None and simulators.estimated:
+        require_choice("weights", weights, ("simplex",))
         level = delta / 2.0
         error = simulators.error(level)
     bias = statistics.episodes * known.horizon * error**2
     evidence = Evidence(statistics.gram.reshape(d, d), statistics.xy, bias)
     found = compatible_sets(evidence, delta=level, weights=weights)
-    stack, possible = features.matrix.toarray(), possible_rows(features, known, values)
+    matrix, possible = features.matrix, possible_rows(features, known, values)
+    stack = matrix[np.diff(matrix.indptr) > 0].toarray()  # without outcomes that were never drawn
     rank, dependent = dependences(stack)
     sets: list[SupportSet] = []
     kernels: list[Floats] = []
