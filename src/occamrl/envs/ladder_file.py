@@ -125,9 +125,9 @@ def ladder_of_environments(
 ) -> LadderSpec:
     """Return the ladder whose class m consists of the tables of the first ``sizes[m - 1]`` environments.
 
-    With ``weights``, a list of vectors over the environments, of the first ``sizes[m - 1]`` of these mixtures; if the
-    truth may be any mixture of the first n, with weights between multiples of 1/g, ``grids`` has (n, g) of each class. Rewards
-    may depend on more than (s, a, s'): members are compared over outcomes (s', reward) (M20).
+    With ``weights``, a list of vectors over the environments, of the first ``sizes[m - 1]`` of these mixtures; with
+    ``grids``, class m stands for all mixtures of the first n, by weights that are multiples of 1/g, (n, g) =
+    ``grids[m - 1]``. Members are compared over outcomes (s', reward) (M20): rewards may depend on more than (s, a, s').
     """
     for env in environments:
         require_whole_truth(env)

@@ -3,32 +3,21 @@ r"""Candidate simulators of one system: read in any form, used as a mixture or a
 A simulator is a kernel (dense or sparse), a problem, a Gymnasium environment with a table, or a function
 ``simulate(s, a, rng) -> s'`` whose kernel is estimated by Monte Carlo.
 
-**How wrong an estimate can be.** With N draws at (s, a) and the frequencies :math:`\hat p`, the total variation
-distance to the true law is, with probability 1 - delta,
+**Estimates** (section 3 of the mathematics). With N draws at (s, a) and the frequencies :math:`\hat p`, the total
+variation distance to the true law is, with probability 1 - delta,
 
-.. math:: \sup_B |\hat p(B) - p(B)| \le \sum_{s'} \sqrt{\hat p(s')/N} + 3\sqrt{\log(2/\delta)/(2N)}
+.. math:: \sup_B |\hat p(B) - p(B)| \le e = \sum_{s'} \sqrt{\hat p(s')/N} + 3\sqrt{\log(2/\delta)/(2N)}
 
-(Cohen, Kontorovich and Wolfer, "Learning discrete distributions with infinite support", NeurIPS 2020): the first term
-is twice the empirical Rademacher complexity of all events, :math:`\frac1{N}\sum_{s'} E|\sum_{i: s_i = s'} \sigma_i|`,
-at most its standard deviation form; the second is McDiarmid's inequality, twice. It holds for all events at once,
-which is what is needed: value functions are planned with the estimate, so they are not independent of it. It does not
-need to know how many states can follow, and is small where few do.
-
-**Carrying the error of an estimate.** Let e bound the total variation error of every row of every estimate, with
-probability 1 - delta/2. A target (W - c)/R lies in [-1/2, 1/2] *if its range R is taken over every state that may
-follow*, drawn or not; its mean under the estimate is then wrong by at most e. So the outcomes of the features are all
-that ``support`` allows, not only those that were drawn. :mod:`occamrl.analysis.supports` derives, for any c in (0, 1)
-and with probability 1 - delta/2,
-
-.. math:: L(\theta^*) \le \tfrac1{c}\,(\text{slack of the exact case}) + \min\{\ldots\} + \frac{n e^2}{1 - c}.
-
-With B the slack of the exact case and E = n e^2 over the n rows to come, the best c is
-:math:`\sqrt B/(\sqrt B + \sqrt E)` and the slack becomes :math:`(\sqrt B + \sqrt E)^2`: ``widen_mixture``. Plans are
-then optimistic up to e times the range of the value at each step, at most e H^2/2 an episode: the price of planning
-with an estimate, whoever plans.
+(Cohen, Kontorovich and Wolfer, "Learning discrete distributions with infinite support", NeurIPS 2020). It holds for all
+events at once, which is what is needed: value functions are planned with the estimate, so they are not independent of
+it. A target (W - c)/R lies in [-1/2, 1/2] *if its range R is taken over every state that may follow*, drawn or not; its
+mean under the estimate is then wrong by at most e. So the outcomes of the features are all that ``support`` allows.
+With B the slack of the exact case and E = n e^2 over the n rows to come, the slack becomes
+:math:`(\sqrt B + \sqrt E)^2` (``widen_mixture``), and plans are optimistic up to e times the range of the value at each
+step, at most e H^2/2 an episode: the price of planning with an estimate, whoever plans.
 
 **Ladders** have a grid of weights besides, and the truth may lie between its points. Both errors are the reach of a
-cover (:mod:`occamrl.models.finite`): the nearest member is within :func:`grid_reach` + 2 e of the truth at every (s, a).
+cover (:mod:`occamrl.models.finite`): the nearest member is within :func:`grid_reach` + 2e of the truth.
 """
 
 from __future__ import annotations
