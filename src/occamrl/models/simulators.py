@@ -34,7 +34,7 @@ from numpy.typing import ArrayLike
 
 from occamrl._core.features import DenseFeatures
 from occamrl.errors import FamilyError, ParameterError, ProbabilityError, ShapeError, require_integer, require_number
-from occamrl.models.features import FeatureMap, read_kernels, sparse_layout
+from occamrl.models.features import FeatureMap, pair_of_outcome, read_kernels, sparse_layout
 from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.problems.tables import has_table, smallest_range, table_of
@@ -69,8 +69,7 @@ def estimate_kernel(
             got = f"{type(error).__name__}: {error}"
             raise ProbabilityError("simulate", index=(s, a), got=got, expected="a next state") from error
         found = np.bincount([_next(each, s, a, states) for each in drawn], minlength=states)
-        for s2 in np.flatnonzero(found):
-            counts[pair, s2] = found[s2] / draws
+        counts[pair, found > 0] = found[found > 0] / draws
     return sp.csr_array(counts)
 
 
@@ -198,7 +197,7 @@ class Simulators:
         outcomes, matrix, _ = read_kernels("candidates", [_flat(kernel) for kernel in self._kernels], self._support)
         dense = self.states * self.actions * self.states * len(self) <= 2**20
         layout = DenseFeatures(outcomes, matrix.toarray()) if dense else sparse_layout(outcomes, matrix)
-        return FeatureMap._make(layout, self.states, self.actions, len(self))
+        return FeatureMap._make(layout, self.states, len(self))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -293,9 +292,8 @@ def _read(j: int, candidate: Any, reward_range: tuple[float, float]) -> Any:
         return table_of(candidate, horizon=1, reward_range=reward_range).mdp
     if isinstance(candidate, FiniteMDP) or hasattr(candidate, "mdp"):
         return as_mdp(candidate)
-    sparse: Any = candidate if sp.issparse(candidate) else None
-    if sparse is not None:
-        return _require_kernel(j, sp.csr_array(sparse))
+    if hasattr(candidate, "tocsr"):
+        return _require_kernel(j, sp.csr_array(candidate.tocsr()))
     if callable(candidate):
         return None
     try:
@@ -313,14 +311,13 @@ def _require_kernel(j: int, kernel: Any) -> Any:
     rows, states = kernel.shape
     if states == 0 or rows == 0 or rows % states:
         raise ShapeError("candidates", index=(j,), got=f"shape {kernel.shape}", expected="(S*A, S)")
-    sums = np.asarray(kernel.sum(axis=1)).ravel()
-    for values, row in ((kernel.data, np.repeat(np.arange(rows), np.diff(kernel.indptr))), (sums - 1.0, None)):
-        fine = values >= -_ROUNDING if row is not None else np.abs(values) <= _ROUNDING  # false where not a number
-        if not fine.all():
-            worst = int(np.argmin(fine))
-            s, a = divmod(int(worst if row is None else row[worst]), rows // states)
-            got = f"a probability of {values[worst]:g}" if row is not None else f"a sum of {sums[worst]:g}"
-            raise ProbabilityError("candidates", index=(j, s, a), got=got, expected="numbers >= 0 that sum to 1")
+    sums, least = np.asarray(kernel.sum(axis=1)).ravel(), kernel.min(axis=1).toarray().ravel()
+    fine = (np.abs(sums - 1.0) <= _ROUNDING) & (least >= -_ROUNDING)  # false where not a number
+    if not fine.all():
+        pair = int(np.argmin(fine))
+        got = f"a probability of {least[pair]:g}" if least[pair] < -_ROUNDING else f"a sum of {sums[pair]:g}"
+        at = (j, *divmod(pair, rows // states))
+        raise ProbabilityError("candidates", index=at, got=got, expected="numbers >= 0 that sum to 1")
     return kernel
 
 
@@ -334,7 +331,6 @@ def _flat(kernel: Any) -> Any:
     """Return a kernel as a sparse matrix (S*A, S)."""
     if not isinstance(kernel, FiniteMDP):
         return kernel
-    truth = kernel.truth
-    rows = np.repeat(np.arange(truth.base_reward.size), np.diff(truth.outcomes.start))
-    shape = (truth.base_reward.size, kernel.states)
-    return sp.csr_array(sp.coo_array((truth.probability[0], (rows, truth.outcomes.next_state)), shape=shape))
+    outcomes, shape = kernel.truth.outcomes, (kernel.states * kernel.actions, kernel.states)
+    cells = (pair_of_outcome(outcomes), outcomes.next_state)
+    return sp.csr_array((kernel.truth.probability[0], cells), shape=shape)
