@@ -13,8 +13,9 @@ from scipy.stats import binom
 
 import occamrl as orl
 from occamrl._core.arena import field
+from occamrl._core.rows import COUNTERS
 from occamrl.errors import ProbabilityError
-from occamrl.learners.ucrl_vtr import ALIVE, COUNTERS, MEMBERS
+from occamrl.learners.ucrl_vtr import ALIVE, MEMBERS
 from occamrl.models.family import weighted
 from occamrl.models.simulators import Simulators, grid_reach
 from occamrl.protocols import Floats
@@ -52,8 +53,8 @@ def rare_simulators(seed: int) -> Simulators:
 
 def test_outcomes_are_what_the_support_allows_whether_drawn_or_not() -> None:
     kernel, support = rare(0.7), rare(0.7) > 0
-    for options, count in (({}, 16), ({"support": support}, 6)):
-        sims = Simulators([drawing(kernel), kernel], draws=10, **options)
+    for possible, count in ((None, 16), (support, 6)):
+        sims = Simulators([drawing(kernel), kernel], draws=10, support=possible)
         assert sims.features.kernel([1.0, 0.0])[0, 0, 3] == 0.0  # not drawn
         assert sims.features.layout.outcomes.next_state.size == count
     assert Simulators([kernel]).features.layout.outcomes.next_state.size == 6  # an exact kernel needs no more

@@ -166,7 +166,7 @@ class Simulators:
             raise ShapeError("candidates", got=got, expected="one S and A, given by a kernel or by states and actions")
         self.states, self.actions = next(iter(sizes))
         self.estimated = tuple(j for j, kernel in enumerate(read) if kernel is None)
-        self._support = self._possible(support) if self.estimated else ()
+        self._support: Any = self._possible(support) if self.estimated else ()
         for j in self.estimated:
             size = {"states": self.states, "actions": self.actions}
             read[j] = estimate_kernel(given[j], **size, draws=self.draws, seed=seed, path=(j,))
