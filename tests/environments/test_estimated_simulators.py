@@ -32,7 +32,7 @@ def drawing(kernel: Floats) -> Any:
 
 def only_drawn(sims: Simulators) -> Simulators:
     """Break the simulators on purpose: what was not drawn cannot happen."""
-    sims._support = ()
+    sims._support = np.zeros((0, 0), dtype=bool)
     return sims
 
 

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from occamrl._core.features import DenseFeatures
 from occamrl.errors import FamilyError, ParameterError, ProbabilityError, ShapeError, require_integer, require_number
@@ -166,7 +166,7 @@ class Simulators:
             raise ShapeError("candidates", got=got, expected="one S and A, given by a kernel or by states and actions")
         self.states, self.actions = next(iter(sizes))
         self.estimated = tuple(j for j, kernel in enumerate(read) if kernel is None)
-        self._support: Any = self._possible(support) if self.estimated else ()
+        self._support = self._possible(support) if self.estimated else np.zeros((0, 0), dtype=bool)
         for j in self.estimated:
             size = {"states": self.states, "actions": self.actions}
             read[j] = estimate_kernel(given[j], **size, draws=self.draws, seed=seed, path=(j,))
@@ -177,7 +177,7 @@ class Simulators:
                 raise ProbabilityError("simulate", index=at, got=f"next state {after[beyond[0]]}", expected=expected)
         self._kernels = read
 
-    def _possible(self, support: ArrayLike | None) -> Any:
+    def _possible(self, support: ArrayLike | None) -> NDArray[np.bool_]:
         """Return which transitions (S*A, S) may happen."""
         shape = (self.states, self.actions, self.states)
         if support is None and math.prod(shape) > _MOST_TRANSITIONS:
