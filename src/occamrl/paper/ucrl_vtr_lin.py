@@ -103,9 +103,10 @@ class UCRLVTRLin(EpisodeLearner):
 
     def beta(self, horizon: int, k: int) -> float:
         """Return the radius beta_k(delta) of M10."""
-        k, d = max(1, k), self.features.dimension
-        noise = horizon**2 * d * math.log(k * horizon) * math.log(k**2 * horizon / self.delta) ** 2
-        return self.paper_constant * (self.norm_bound**2 + noise)
+        d, b = self.features.dimension, self.norm_bound
+        return self.paper_constant * beta_linear(
+            horizon=horizon, episodes=k, delta=self.delta, dimension=d, norm_bound=b
+        )
 
     def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
         """Enter the rows of the episode into the regression (M8)."""
@@ -116,3 +117,9 @@ class UCRLVTRLin(EpisodeLearner):
             state["sigma"] += np.outer(x, x)
             state["xy"] += values[h + 1, following] * x
         state["episodes"] += 1
+
+
+def beta_linear(*, horizon: int, episodes: int, delta: float, dimension: int, norm_bound: float) -> float:
+    """Return beta_k(delta) of M10 with c = 1 after k ``episodes``; k = 0 counts as 1."""
+    k = max(1, episodes)
+    return norm_bound**2 + horizon**2 * dimension * math.log(k * horizon) * math.log(k**2 * horizon / delta) ** 2
