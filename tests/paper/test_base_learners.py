@@ -81,6 +81,14 @@ def test_ucrl_vtr_lin_is_the_compiled_one_set_to_the_paper(seed: int, constant: 
     compare(UCRLVTRLin(**shared), orl.UCRLVTRLin(**shared, **LINEAR), case.mdp, 300, seed)
 
 
+def test_another_clip_is_told_apart_from_the_papers() -> None:
+    """Negative control: the comparison above is able to fail."""
+    case = mixture(1)
+    shared: dict[str, Any] = {"features": case.features, "norm_bound": 1.3, "paper_constant": 1e-3}
+    with pytest.raises(AssertionError):
+        compare(UCRLVTRLin(**shared), orl.UCRLVTRLin(**shared, **{**LINEAR, "clip": "step"}), case.mdp, 300, 1)
+
+
 def test_confidence_sets_from_rows_by_loops() -> None:
     """Replay a run row by row and rebuild every loss, distance and set from its definition (M1 to M6)."""
     case, rng = far_apart(5, members=5), np.random.default_rng(5)
