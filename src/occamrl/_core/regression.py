@@ -160,14 +160,10 @@ def refactor(
     Return logdet(Sigma / lambda), and by how much lambda was raised, at most: a width sqrt(beta) then becomes
     ``CARE`` sqrt(beta + raised b^2).
 
-    After N additions and the factorisation, the matrix in use is Sigma + E with |E_ij| <= (N + 2n) u sqrt(S_ii S_jj),
-    u = 2^-53, so that |v^T E v| <= e v^T D v with D = diag(Sigma) and e = n (N + 2n) u. Relative to the matrix in use
-    that is at most e tr(D Sigma^-1), whatever the scale of each coordinate; and E theta moves the estimate by at most
-    the root of that times e theta^T D theta, measured by Sigma. Where these are not small, lambda is lost beside the
-    features: a direction of which nothing is known may look known. The diagonal is then raised by 2^6 e of itself, and
-    E is at most 2^-6 of it in every direction. Any amount is valid, after the data too: the noise event bounds
-    L(theta*) by min { L(theta) + lambda ||theta||^2 }, which only grows, and theta* pays for what is added on the
-    diagonal, at most the largest entry times b^2.
+    After N additions the matrix in use is Sigma + E with |v^T E v| <= e v^T D v, D = diag(Sigma), e = n (N + 2n) 2^-53:
+    at most the part e tr(D Sigma^-1) of it in any direction, while the estimate moves by the root of that times
+    e theta^T D theta. Where these are not small, lambda is lost beside the features, and a direction of which nothing
+    is known may look known. The diagonal is then raised by 2^6 e of itself: E is at most 2^-6 of that. Proof: M11.
     """
     n, raised, known, moved, largest = sigma.shape[0], 0.0, 0.0, 0.0, 0.0
     error = n * (additions + 2.0 * n) * _ROUNDING
