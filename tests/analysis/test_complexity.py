@@ -120,7 +120,7 @@ def corridor_ladder() -> tuple[Any, Any]:
 
 
 def river_ladder() -> tuple[Any, Any]:
-    river = RiverZones(states=4, horizon=6, zones=2, partitions=(1, 2, 4))
+    river = RiverZones(states=4, horizon=6, zones=2)
     rungs = [AggregationFamily(partition=river.partition(zones), moves=river.moves) for zones in (1, 2)]
     return orl.Ladder(rungs), river.mdp.kernel()
 

@@ -62,7 +62,7 @@ def family_eluder_bound(family: Family, scale: float) -> float:
         longest = 0.5 * math.sqrt(float(family.features.blocks.size.max()))
         return linear_eluder_bound(family.features.dimension, scale, family.norm_bound, longest)
     if isinstance(family, LinearFamily):
-        return linear_eluder_bound(family.dimension, scale, family.norm_bound, 0.5 * family.lipschitz)
+        return linear_eluder_bound(family.size, scale, family.norm_bound, 0.5 * family.lipschitz)
     raise ParameterError("family", got=type(family).__name__, expected="a finite, linear or aggregation family")
 
 

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_number
+from occamrl.errors import ParameterError, require_number, require_numbers
 from occamrl.models.features import FeatureMap
 from occamrl.paper.ucrl_vtr import require_setting
 from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known
@@ -64,9 +64,8 @@ class UCRLVTRLin(EpisodeLearner):
     def __post_init__(self) -> None:
         if not isinstance(self.features, FeatureMap):
             raise ParameterError("features", got=type(self.features).__name__, expected="a FeatureMap")
-        require_number("norm_bound", self.norm_bound, 0.0, math.inf, open_low=True)
+        require_numbers(self, 0.0, math.inf, "norm_bound", "paper_constant", open_low=True)
         require_number("delta", self.delta, 0.0, 1.0, open_low=True)
-        require_number("paper_constant", self.paper_constant, 0.0, math.inf, open_low=True)
 
     @cached_property
     def phi(self) -> Floats:
@@ -76,13 +75,8 @@ class UCRLVTRLin(EpisodeLearner):
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data: Sigma_0 = I."""
         require_setting(known, self.features.states, self.features.actions)
-        d = self.features.dimension
-        return {
-            "episodes": 0,
-            "sigma": np.eye(d),
-            "xy": np.zeros(d),
-            "values": np.zeros((known.horizon + 1, known.states)),
-        }
+        d, values = self.features.dimension, np.zeros((known.horizon + 1, known.states))
+        return {"episodes": 0, "sigma": np.eye(d), "xy": np.zeros(d), "values": values}
 
     def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
         """Return the greedy policy of the optimistic values, and V_1(start) (M9)."""
