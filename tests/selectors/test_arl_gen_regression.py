@@ -121,7 +121,8 @@ def test_plain_rows_have_the_range_of_every_value_function_that_was_used(ladder:
     """R of the test covers every V of the run: those of classes played in turn, and of audits."""
     problem = SPARSE.mdp if ladder is coordinate_ladder else CASE.mdp
     agent = orl.ARLGen(ladder=ladder(), weights="none", guard=True)
-    evidence, steps, ranges = agent._evidence, Steps(agent, problem.known), {}
+    evidence, steps = agent._evidence, Steps(agent, problem.known)
+    ranges: dict[str, float] = {}
     assert isinstance(evidence, RegressionEvidence)
     for k in range(80):
         steps.begin(0)
