@@ -34,6 +34,8 @@ from occamrl._core.features import BONUS, NEXT, START, DenseFeatures, TabularFea
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
 from occamrl._core.regression import (
     CARE,
+    FEW_ROWS,
+    LARGE_BLOCK,
     MOST_COORDINATES,
     Blocks,
     add_row,
@@ -41,10 +43,12 @@ from occamrl._core.regression import (
     predict_shared,
     predict_tabular,
     refactor,
+    solve,
     squared_norm,
     stacked,
     sum_of,
     turn_blocks,
+    update_factor,
 )
 from occamrl._core.rows import (
     CELLS,
@@ -110,13 +114,14 @@ KERNELS = ("stationary", "per_step")
     PAIRS,  # [6, S*A] <x, theta>, ||x||^2 in Sigma^-1, c, R, Q, and a sum
     TURNED,  # [n*d or n*n, S*A] phi, or the factors of a tabular map, transposed; empty without a batch
     TURNED_X,  # [d or n, S*A] the rows x, or theta of a tabular map, transposed
-    DIRTY,  # [T*B] int, whether a block has new rows
+    DIRTY,  # [T*B] int, NEW_ROWS where the factor has taken in all rows of a block, ANEW where it has not
     OF,  # [S*A] int, the block of (s, a)
     VECTOR,  # [T*B + 1] int, where the vectors of the blocks that plan begin
     MATRIX,  # [T*B + 1] int, where their matrices begin
     ACTIVE,  # [|D|] int, the coordinates that plan; empty: every one
 ) = range(MODEL_FIELDS, MODEL_FIELDS + 10)
 MEAN, NORM, MIDDLE, SPREAD, Q, SUM = range(6)  # rows of PAIRS
+CLEAN, NEW_ROWS, ANEW = range(3)  # values of DIRTY
 
 # Fields of the state, after those of _core.rows
 (
@@ -127,7 +132,8 @@ MEAN, NORM, MIDDLE, SPREAD, Q, SUM = range(6)  # rows of PAIRS
     LOGDETS,  # [2, T*B] logdet(Sigma_b / lambda), and by how much lambda had to be raised
     GROWTH,  # [T, 4] sum of ROW_NORM since rows were entered; total logdet then; at the last plan; largest raise
     ROW_NORM,  # [H, S] ||x||^2 in Sigma^-1 of the cells touched since rows were entered
-) = range(STATE_FIELDS, STATE_FIELDS + 7)
+    UPDATES,  # [T*B] int, rows that the factor of a block has taken in since it was made
+) = range(STATE_FIELDS, STATE_FIELDS + 8)
 TRACE, LOGDET, LOGDET_AT_PLAN, RAISED = range(4)  # columns of GROWTH
 ADDED = PLAN_COUNTERS  # counter: additions to Sigma, at most
 
@@ -380,6 +386,7 @@ class UCRLVTRLin(Learner):
             np.zeros((2, blocks.size.size)),
             np.zeros((steps, 4)),
             np.zeros(table),
+            np.zeros(blocks.size.size, dtype=np.int64),
         ]
         state: LinearState = lay_out(LinearState, fields)
         if statistics is not None:
@@ -478,6 +485,7 @@ def refactor_block(model: LinearModel, state: LinearState, b: int) -> None:
     factor, theta = square(fvec(state, FACTOR), matrices[b], n), part(fvec(state, THETA), vectors[b], n)
     work, logdets, added = fvec(model, WORK), fmat(state, LOGDETS), ivec(state, COUNTERS)[ADDED]
     logdets[0, b], logdets[1, b] = refactor(matrix, right, factor, theta, work, model.regularization, added)
+    ivec(state, UPDATES)[b] = 0
 
 
 @hot
@@ -501,7 +509,10 @@ def refactor_all(model: LinearModel, state: LinearState) -> None:
 
 @hot
 def absorb(model: LinearModel, state: LinearState) -> None:
-    """Enter the rows seen since the last plan into Sigma and xy, and factorise what they changed."""
+    """Enter the rows seen since the last plan into Sigma and xy, and factorise what they changed.
+
+    A few rows in a large block update its factor (O(n^2) each), at most n of them before it is made anew (O(n^3)).
+    """
     counters, policy, values = ivec(state, COUNTERS), imat(state, POLICY), fmat(state, VALUES)
     dirty, of, cells = ivec(model, DIRTY), ivec(model, OF), ivec(state, CELLS)
     vectors, matrices, sigma = ivec(model, VECTOR), ivec(model, MATRIX), fvec(state, SIGMA)
@@ -511,6 +522,8 @@ def absorb(model: LinearModel, state: LinearState) -> None:
     visits, firsts = imat(state, VISITS), fmat(state, FIRST)
     totals, sums = fmat(state, TOTAL), fmat(state, SQUARES)
     features = features_of(model, RECORD if restricted else FEATURES)
+    factors, logdets, updates, work = fvec(state, FACTOR), fmat(state, LOGDETS), ivec(state, UPDATES), fvec(model, WORK)
+    few = 0 if restricted else FEW_ROWS * counters[TOUCHED]
     for i in range(counters[TOUCHED]):
         h, s, count, total, squares = take_cell(visits, totals, sums, cells[i])
         first, sa = firsts[h, s], s * model.actions + policy[h, s]
@@ -528,14 +541,23 @@ def absorb(model: LinearModel, state: LinearState) -> None:
         add_row(matrix, count, x)
         for j in range(right.size):
             right[j] += y * x[j]
-        dirty[b] = 1
+        if 0 < few <= n and n > LARGE_BLOCK and updates[b] < n and dirty[b] != ANEW:
+            logdets[0, b] += update_factor(square(factors, matrices[b], n), count, x, work)
+            updates[b] += 1
+            dirty[b] = NEW_ROWS
+        else:
+            dirty[b] = ANEW
     counters[ADDED] += counters[TOUCHED]
     for i in range(counters[TOUCHED]):
         h, s = divmod(cells[i], policy.shape[1])
         b = (h % model.steps) * per_step + of[s * model.actions + policy[h, s]]
-        if dirty[b]:
-            dirty[b] = 0
+        if dirty[b] == ANEW:
             refactor_block(model, state, b)
+        elif dirty[b] == NEW_ROWS:
+            n = vectors[b + 1] - vectors[b]
+            theta = part(fvec(state, THETA), vectors[b], n)
+            solve(square(factors, matrices[b], n), part(xy, vectors[b], n), theta, work)
+        dirty[b] = CLEAN
     counters[TOUCHED] = 0
     growth = fmat(state, GROWTH)
     for t in range(model.steps):
