@@ -22,7 +22,8 @@ from matplotlib.ticker import StrMethodFormatter
 import occamrl as orl
 from benchmarks.study_ladders import Kept, play
 from occamrl.problems.lakes import PatchyIce
-from occamrl.problems.operations import LostSales, MachineReplacement, Pricing, QueueAdmission, Unit, WeekdayInventory
+from occamrl.problems.mdp import RewardMap
+from occamrl.problems.operations import LostSales, MachineReplacement, Pricing, QueueAdmission, WeekdayInventory
 from occamrl.report.figures import COLOURS, STYLES
 from occamrl.running.result import dress
 from occamrl.selectors.references import largest, oracle, smallest
@@ -37,11 +38,11 @@ class Case:
     truths: dict[str, Any]
     episodes: int
     matters: float  # what a preflight counts as much to lose per episode, in the unit
-    unit: Unit | None = None  # of problems that do not bring one
+    unit_name: str = ""  # of problems that do not bring a unit
 
-    def unit_of(self, problem: Any) -> Unit:
-        """Return the unit in which the problem keeps its accounts."""
-        return self.unit or problem.unit
+    def unit_of(self, problem: Any) -> tuple[RewardMap, str]:
+        """Return the unit in which the problem keeps its accounts, and its name."""
+        return (RewardMap(), self.unit_name) if self.unit_name else (problem.unit, problem.unit_name)
 
 
 def _named(kind: Any, episodes: int, matters: float, **more: Any) -> Case:
@@ -74,14 +75,15 @@ def _cases() -> dict[str, Callable[[], Case]]:
             300.0,
             **{"slow wear": MachineReplacement(hazard=(0.05,) * 4 + (0.1,) * 2 + (0.2,) * 9)},
         ),
-        "pricing": lambda: Case({"falling": Pricing()}, 2**10 - 2, 0.1, Unit(name="highest prices", low=0.0, high=1.0)),
-        "patchy-ice": lambda: Case(ice, 2**11 - 2, 0.01, Unit(name="crossings", low=0.0, high=1.0)),
+        "pricing": lambda: Case({"falling": Pricing()}, 2**10 - 2, 0.1),
+        "patchy-ice": lambda: Case(ice, 2**11 - 2, 0.01, "crossings"),
     }
 
 
 def measure(problem: Any, case: Case, seeds: int) -> dict[str, Any]:
     """Return what one truth gave, as plain data."""
-    ladder, mdp, unit, episodes = orl.Ladder.of_problem(problem), problem.mdp, case.unit_of(problem), case.episodes
+    ladder, mdp, episodes = orl.Ladder.of_problem(problem), problem.mdp, case.episodes
+    unit, name = case.unit_of(problem)
     m = ladder.class_of(mdp)
     if m is None:
         raise SystemExit("the truth is in no class of its ladder")
@@ -101,8 +103,8 @@ def measure(problem: Any, case: Case, seeds: int) -> dict[str, Any]:
         "sizes": ladder.sizes,
         "class": m,
         "episodes": episodes,
-        "unit": unit.name,
-        "optimum": unit.earned(mdp.optimal_value, mdp.horizon),
+        "unit": name,
+        "optimum": unit.total(mdp.optimal_value, mdp.horizon),
         "preflight": str(report),
         "advice": SAFE if report.safe else SELECTED,
         "at": (at + 1).tolist(),
@@ -110,10 +112,10 @@ def measure(problem: Any, case: Case, seeds: int) -> dict[str, Any]:
     }
 
 
-def _kept(result: Kept, unit: Unit, at: Any) -> dict[str, Any]:
+def _kept(result: Kept, unit: RewardMap, at: Any) -> dict[str, Any]:
     columns = result.phases.column_names
     last = {name: result.phases[name].to_pylist()[-1] for name in ("chosen", "since") if name in columns}
-    return {"lost": [unit.lost(float(x)) for x in np.asarray(result.cumulative_regret)[at]], **last}
+    return {"lost": [float(x) * unit.scale for x in np.asarray(result.cumulative_regret)[at]], **last}
 
 
 def show(title: str, found: dict[str, Any]) -> None:

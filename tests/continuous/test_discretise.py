@@ -14,16 +14,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from occamrl.continuous.discretise import Solution, discretise, quadrature_error, reachable, refinement, vertex_law
+from occamrl.continuous.discretise import discretise, quadrature_error, reachable, refinement, vertex_law
 from occamrl.continuous.grid import Grid, StateError
-from occamrl.continuous.transitions import (
-    Atom,
-    Driven,
-    Rule,
-    Transition,
-    normal_rule,
-    quantile_rule,
-)
+from occamrl.continuous.transitions import Atom, Driven, Rule, Transition, normal_rule, quantile_rule
 from occamrl.errors import InvalidInput, ParameterError, ProbabilityError, ShapeError
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats
@@ -92,7 +85,7 @@ def test_values_are_within_the_bound_and_converge_at_order_two() -> None:
 
 def test_the_estimated_error_is_the_true_one() -> None:
     grids = [circle(points) for points in (16, 32, 64)]
-    report = refinement([Solution(grid, solve(grid, finely())) for grid in grids], states=grids[0].vertices)
+    report = refinement([(grid, solve(grid, finely())) for grid in grids], states=grids[0].vertices)
     assert report.order == pytest.approx(2.0, abs=0.1)
     for grid, estimate, start in zip(grids, report.errors, report.at_start, strict=True):
         gap = grid.interpolate(solve(grid, finely()), grids[0].vertices) - exact(grids[0].vertices[:, 0])
@@ -104,13 +97,13 @@ def test_the_estimated_error_is_the_true_one() -> None:
 def test_no_estimate_without_convergence() -> None:
     grids = [circle(points) for points in (4, 8, 16)]
     values = [np.zeros(4), np.ones(8), np.zeros(16)]
-    report = refinement([Solution(g, v) for g, v in zip(grids, values, strict=True)])
+    report = refinement(list(zip(grids, values, strict=True)), grids[0].vertices)
     assert math.isnan(report.errors[0])
     assert "not converging" in str(report)
     with pytest.raises(ParameterError, match="solutions"):
-        refinement([Solution(circle(n), np.zeros(n)) for n in (4, 8)])
+        refinement([(circle(n), np.zeros(n)) for n in (4, 8)], grids[0].vertices)
     with pytest.raises(ParameterError, match="ratio"):
-        refinement([Solution(circle(n), np.zeros(n)) for n in (4, 8, 12)])
+        refinement([(circle(n), np.zeros(n)) for n in (4, 8, 12)], grids[0].vertices)
 
 
 def test_more_nodes_lower_the_quadrature_error() -> None:

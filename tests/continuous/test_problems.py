@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import occamrl as orl
-from occamrl.errors import ParameterError
 from occamrl.problems.boxes import (
     CAPACITY,
     ENGINES,
@@ -99,18 +98,3 @@ def test_the_error_estimate_of_the_inventory_is_near_the_true_one(resolution: in
     gap = problem.grid.interpolate(problem.mdp.optimal_values[0], there)
     gap = gap - fine.grid.interpolate(fine.mdp.optimal_values[0], there)
     assert 0.5 <= report.errors[0] / np.abs(gap).max() <= 2.0  # orders change where values have kinks
-
-
-@pytest.mark.parametrize(
-    "changes", [{"mixture": ((11, 1.0),)}, {"mixture": ((1, 0.5),)}, {"mixture": ((1, 0.5), (1, 0.5))}]
-)
-def test_bad_mixtures_are_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError, match="mixture"):
-        Pendulum(**changes)
-
-
-@pytest.mark.parametrize("name", ["resolution", "torques", "hold", "disturbance", "nodes"])
-def test_bad_parameters_are_refused(name: str) -> None:
-    bad: dict[str, Any] = {name: -1}
-    with pytest.raises(ParameterError, match=name):
-        Pendulum(**bad)

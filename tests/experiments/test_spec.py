@@ -290,7 +290,7 @@ def test_any_problem_takes_noise(mixture: Any) -> None:
     for word, kind in (
         ("bernoulli", BernoulliRewards()),
         ("beta", BetaRewards()),
-        ({"beta": 50.0, "atoms": 8}, BetaRewards(concentration=50.0, atoms=8)),
+        ({"beta": 50.0}, BetaRewards(concentration=50.0)),
         (BernoulliRewards(), BernoulliRewards()),
     ):
         problem = registry.make_problem("SparseMixture", **sizes, reward_noise=word)

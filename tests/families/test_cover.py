@@ -22,8 +22,7 @@ def test_the_grid_and_its_fineness() -> None:
     assert family.size == 9
     np.testing.assert_allclose(family.parameters[4], [0.2, 0.2])
     np.testing.assert_allclose(family.kernel(4), kernel([0.2, 0.2]))
-    assert family.alpha == pytest.approx(0.2)  # half of 2 * 0.2
-    assert family.reach == pytest.approx(0.3)  # and half of 2 * 0.1 along the other parameter
+    assert family.reach == pytest.approx(0.3)  # half of 2 * 0.2 and half of 2 * 0.1, one for each parameter
     assert CoverFamily(kernel, low=[0.0, 0.1], high=[0.4, 0.3], step=[0.2, 0.1], reach=0.0).reach == 0.0
 
 

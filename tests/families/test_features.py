@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -80,6 +77,7 @@ def test_bonuses_are_the_rewards_of_the_problem(stack: Floats, data: st.DataObje
 
 def test_blocks_tell_where_coordinates_live() -> None:
     one_hot = FeatureMap.tabular(states=S, actions=A, support=np.eye(S, dtype=bool)[:, None, :].repeat(A, axis=1))
+    assert repr(one_hot) == f"FeatureMap(tabular, S={S}, A={A}, d={S * A})"
     assert one_hot.blocks.size.tolist() == [1] * (S * A)
     assert one_hot.blocks.vector_start.tolist() == list(range(S * A + 1))
     dense = FeatureMap(np.full((S, A, S, 2), 1 / 6))
@@ -113,9 +111,3 @@ def test_a_hundred_thousand_kernels_over_features_fit() -> None:
     assert family.size == 100_000
     assert family.theta.nbytes == 100_000 * 2 * 8
     np.testing.assert_allclose(family.kernel(77_777), features.kernel(weights[77_777]), rtol=0, atol=1e-15)
-
-
-@pytest.mark.parametrize("shape", [(2, 3), (4, 2)])
-def test_repr_says_what_it_is(shape: tuple[int, int]) -> None:
-    features: Any = FeatureMap.tabular(states=shape[0], actions=shape[1])
-    assert repr(features) == f"FeatureMap(tabular, S={shape[0]}, A={shape[1]}, d={shape[0] ** 2 * shape[1]})"

@@ -44,7 +44,7 @@ def test_a_ladder_that_is_not_nested_is_refused_with_the_member() -> None:
 def test_bad_rungs_are_refused() -> None:
     with pytest.raises(FamilyError, match="empty ladder"):
         orl.Ladder([])
-    with pytest.raises(FamilyError):
+    with pytest.raises(FamilyError, match="family of kernels"):
         orl.Ladder([STACK])  # type: ignore[list-item]  # wrong on purpose
     for wrong in (None, orl.FiniteFamily(STACK), "ladder"):
         with pytest.raises(FamilyError, match="a list of families"):
@@ -98,6 +98,6 @@ def test_problems_bring_their_ladders(problem: object, sizes: list[int], m: int)
 def test_frozen_lake_is_a_case_of_patchy_ice() -> None:
     gym = pytest.importorskip("gymnasium")
     table = gym.make("FrozenLake-v1", map_name="8x8", is_slippery=True).unwrapped.P
-    lake = orl.FiniteMDP.from_outcomes(table, horizon=60)
+    lake = orl.FiniteMDP(outcomes=table, horizon=60)
     ours = PatchyIce(slip=(1.0 / 3.0,)).mdp
     np.testing.assert_allclose(ours.optimal_values[:, :64], lake.optimal_values[:, :64], atol=1e-12)

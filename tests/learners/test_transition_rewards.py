@@ -250,7 +250,7 @@ def test_optimism_holds_and_regret_flattens(kind: str) -> None:
 def test_slippery_cliff_walking_as_a_mixture_of_two_tables() -> None:
     tables = [CliffWalkingEnv(is_slippery=slippery).P for slippery in (False, True)]
     calm, slippery = (
-        FiniteMDP.from_outcomes(table, horizon=30, initial_state=36, reward_range=(-100.0, 0.0)) for table in tables
+        FiniteMDP(outcomes=table, horizon=30, initial_state=36, reward_range=(-100.0, 0.0)) for table in tables
     )
     features = FeatureMap.of_simulators([calm, slippery])
     result = run(UCRLVTRLin(features=features, norm_bound=1.0), slippery, episodes=300, progress=False)

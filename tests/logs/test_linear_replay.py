@@ -19,7 +19,7 @@ from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats
 
 DELTA = 0.05
-RIVER = RiverZones(states=6, horizon=8, zones=3, partitions=(1, 3, 6), left_reward=0.03, seed=4)
+RIVER = RiverZones(states=6, horizon=8, zones=3, left_reward=0.03, seed=4)
 ZONES = {m: AggregationFamily(partition=RIVER.partition(m), moves=RIVER.moves) for m in (1, 3)}
 LAWS = ((0.1, 0.4, 0.5), (0.0, 0.2, 0.8), (0.2, 0.4, 0.4))  # down, stay, up; the same along the river
 LADDER = orl.Ladder([orl.FiniteFamily([ZONES[1].kernel(np.array([1.0, *law])) for law in LAWS]), *ZONES.values()])

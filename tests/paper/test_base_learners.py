@@ -123,20 +123,6 @@ def test_confidence_sets_from_rows_by_loops() -> None:
     assert len(sizes) > 1  # the data have excluded somebody
 
 
-def test_optimal_values_are_the_best_over_all_policies() -> None:
-    case = stack(2, members=3, horizon=2)
-    values, policies = optimal_values(case.family, case.mdp.known)
-    states = np.arange(3)
-    for m, kernel in enumerate(case.kernels):
-        returns = []
-        for actions in itertools.product(range(2), repeat=6):
-            policy = np.array(actions).reshape(2, 3)
-            last = case.reward[states, policy[1]]
-            returns.append((case.reward[states, policy[0]] + kernel[states, policy[0]] @ last)[1])
-        assert values[m, 0, 1] == pytest.approx(max(returns), abs=1e-14)
-        assert np.array_equal(policies[m, 1], case.reward.argmax(axis=1))
-
-
 def test_the_estimate_is_least_squares_on_the_stacked_rows() -> None:
     """M8, lambda = 1 entering as d more rows; M9 and M10 for the last plan, by loops."""
     case = mixture(7)

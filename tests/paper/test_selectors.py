@@ -13,6 +13,7 @@ import pytest
 import occamrl as orl
 from benchmarks.oracle import cumulative_kernel, environment_uniforms
 from occamrl.errors import InvalidInput
+from occamrl.learners import radii
 from occamrl.paper import UCRLVTR, ARLGen, ARLLinDim, ARLLinNorm, UCRLVTRLin
 from occamrl.paper.arl_lin_norm import largest_norm
 from occamrl.problems.mdp import FiniteMDP
@@ -180,8 +181,8 @@ def test_arl_lin_norm_from_its_definition(estimate: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_largest_norm_is_attained_and_certified(seed: int) -> None:
-    """A point of the ellipsoid has it, and no multiplier of the dual gives less."""
+def test_the_largest_norm_is_the_one_that_is_certified(seed: int) -> None:
+    """That of the product, which ``tests/learners/test_ellipsoid.py`` certifies by duality and by search."""
     rng = np.random.default_rng(seed)
     s = np.sort(rng.uniform(1.0, 9.0, size=4))
     axes = np.linalg.qr(rng.normal(size=(4, 4)))[0]
@@ -189,21 +190,8 @@ def test_the_largest_norm_is_attained_and_certified(seed: int) -> None:
     if seed == 4:
         g[0] = 0.0  # the degenerate case: nothing along the longest axis
         g *= 0.01
-    sigma, theta, beta = axes @ np.diag(s) @ axes.T, axes @ g, 3.0
-    found = largest_norm(theta, sigma, beta)
-    mu = 1 / s[0] + np.geomspace(1e-12, 100.0, 200_000)[:, None]
-    with np.errstate(invalid="ignore"):
-        dual = mu[:, 0] * beta + np.where(g == 0.0, 0.0, mu * s * g**2 / (mu * s - 1)).sum(axis=1)
-    assert found**2 == pytest.approx(dual.min(), rel=1e-6)
-    points = rng.normal(size=(400_000, 4))
-    points /= np.linalg.norm(points, axis=1, keepdims=True)
-    sampled = np.linalg.norm(g + math.sqrt(beta) * points / np.sqrt(s), axis=1).max()
-    assert sampled <= found * (1 + 1e-12)
-    assert sampled >= found * (1 - 1e-2)
-
-
-def test_the_largest_norm_in_closed_form() -> None:
-    assert largest_norm(np.array([1.0, 0.0]), np.diag([1.0, 4.0]), 4.0) == pytest.approx(3.0, abs=1e-12)
+    ellipsoid = (axes @ g, axes @ np.diag(s) @ axes.T, 3.0)
+    assert largest_norm(*ellipsoid) == pytest.approx(radii.largest_norm(*ellipsoid).norm, rel=1e-9)
     assert largest_norm(np.zeros(2), np.diag([2.0, 4.0]), 8.0) == pytest.approx(2.0, abs=1e-12)
     assert largest_norm(np.array([0.0, 3.0]), np.eye(2), 4.0) == pytest.approx(5.0, abs=1e-12)
 

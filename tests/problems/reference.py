@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
-import pytest
 
-from occamrl.errors import InvalidInput
 from occamrl.protocols import Floats, Ints
 
 Reward = Callable[[int, int, int], float]
@@ -44,11 +41,3 @@ def deterministic_policies(horizon: int, states: int, actions: int) -> Iterator[
 def one_hot(policy: Ints, actions: int) -> Floats:
     """Return a deterministic policy as probabilities."""
     return np.eye(actions)[policy]
-
-
-def require_named_error(kind: Any, parameters: dict[str, Any], error: type[InvalidInput], field: str) -> None:
-    """Assert that these parameters are refused by an error of exactly this type, which names the field."""
-    with pytest.raises(error) as caught:
-        kind(**parameters)
-    assert type(caught.value) is error
-    assert caught.value.field == field

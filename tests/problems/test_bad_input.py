@@ -8,8 +8,20 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from occamrl.errors import HorizonError, InvalidInput, ParameterError, ProbabilityError, RewardError, ShapeError
+from occamrl.errors import (
+    HorizonError,
+    InvalidInput,
+    ParameterError,
+    ProbabilityError,
+    RewardError,
+    ShapeError,
+    UnknownName,
+)
+from occamrl.problems.boxes import Pendulum
+from occamrl.problems.classic import DeepSea, HardLinearMixture, RandomMDP, RiverSwim, RiverZones, WideTree
 from occamrl.problems.mdp import FiniteMDP
+from occamrl.problems.mixtures import MemoryWalk, SparseMixture
+from occamrl.problems.operations import LostSales, MachineReplacement, QueueAdmission, WeekdayInventory
 
 S, A, H = 3, 2, 2
 UNIFORM = np.full((S, A, S), 1.0 / S)
@@ -28,32 +40,18 @@ def sparse(array: Any) -> Any:
 
 PER_STEP = np.stack([UNIFORM] * H)
 BY_MOVE = np.full((S, A, S), 0.5)
+NEGATIVE = changed(changed(UNIFORM, (0, 1, 2), -1 / 3), (0, 1, 0), 1.0)
+NAN_AT_A_STEP = changed(PER_STEP, (1, 2, 0, 1), np.nan)
 
 BAD = {
     "row just off": ({"transition": changed(UNIFORM, (1, 0, 2), 1 / 3 + 2e-9)}, ProbabilityError, "transition", (1, 0)),
     "empty row": ({"transition": UNIFORM * (np.arange(S) != 2)[:, None, None]}, ProbabilityError, "transition", (2, 0)),
-    "row of one step": (
-        {"transition": changed(PER_STEP, (1, 2, 1, 0), 0.5)},
-        ProbabilityError,
-        "transition",
-        (1, 2, 1),
-    ),
+    "row at a step": ({"transition": changed(PER_STEP, (1, 2, 1, 0), 0.5)}, ProbabilityError, "transition", (1, 2, 1)),
     "sparse row": ({"transition": sparse(changed(UNIFORM, (2, 1, 0), 0.0))}, ProbabilityError, "transition", (2, 1)),
-    "negative": ({"transition": changed(UNIFORM, (0, 1, 2), -0.25)}, ProbabilityError, "transition", (0, 1, 2)),
-    "negative, sums to 1": (
-        {"transition": changed(changed(UNIFORM, (0, 1, 2), -1 / 3), (0, 1, 0), 1.0)},
-        ProbabilityError,
-        "transition",
-        (0, 1, 2),
-    ),
+    "negative, sums to 1": ({"transition": NEGATIVE}, ProbabilityError, "transition", (0, 1, 2)),
     "NaN": ({"transition": changed(UNIFORM, (2, 0, 1), np.nan)}, ProbabilityError, "transition", (2, 0, 1)),
     "infinite": ({"transition": changed(UNIFORM, (2, 0, 1), np.inf)}, ProbabilityError, "transition", (2, 0, 1)),
-    "NaN at a step": (
-        {"transition": changed(PER_STEP, (1, 2, 0, 1), np.nan)},
-        ProbabilityError,
-        "transition",
-        (1, 2, 0, 1),
-    ),
+    "NaN at a step": ({"transition": NAN_AT_A_STEP}, ProbabilityError, "transition", (1, 2, 0, 1)),
     "not square": ({"transition": np.full((S, A, 2), 0.5)}, ShapeError, "transition", None),
     "two axes": ({"transition": np.full((S, S), 1 / S)}, ShapeError, "transition", None),
     "one step too many": ({"transition": np.stack([UNIFORM] * (H + 1))}, ShapeError, "transition", None),
@@ -79,6 +77,7 @@ BAD = {
     "initial NaN": ({"initial_state": [0.5, 0.5, np.nan]}, ProbabilityError, "initial_state", (2,)),
     "initial sum": ({"initial_state": [0.5, 0.4, 0.0]}, ProbabilityError, "initial_state", None),
     "absorbing": ({"absorbing": [S]}, ParameterError, "absorbing", None),
+    "range of arrays": ({"reward_range": (0.0, 2.0)}, ParameterError, "reward_range", None),
     "both statements": ({"outcomes": [[[(1.0, 0, 0.0)]]]}, ParameterError, "outcomes", None),
 }
 
@@ -124,14 +123,10 @@ def test_tables(name: str) -> None:
 
 def test_a_range_that_does_not_cover_the_rewards_is_refused() -> None:
     table = [[[(1.0, 0, -100.0)]]]
-    with pytest.raises(RewardError):
-        FiniteMDP.from_outcomes(table, horizon=1, reward_range=(-10.0, 0.0))
-    with pytest.raises(ParameterError):
-        FiniteMDP.from_outcomes(table, horizon=1, reward_range=(0.0, -100.0))
-    with pytest.raises(ParameterError, match="0 in it"):
-        FiniteMDP.from_outcomes([[[(1.0, 0, 2.0, True)]]], horizon=1, reward_range=(1.0, 3.0))
-    with pytest.raises(HorizonError):
-        FiniteMDP.from_outcomes(table, horizon=0, reward_range=(-100.0, 0.0))
+    check(RewardError, "outcomes", (0, 0, 0), outcomes=table, horizon=1, reward_range=(-10.0, 0.0))
+    check(ParameterError, "reward_range", None, outcomes=table, horizon=1, reward_range=(0.0, -100.0))
+    ends = [[[(1.0, 0, 2.0, True)]]]  # and then earns 0
+    check(ParameterError, "reward_range", None, outcomes=ends, horizon=1, reward_range=(1.0, 3.0))
 
 
 BAD_POLICIES = {
@@ -140,8 +135,8 @@ BAD_POLICIES = {
     "action": (changed(np.zeros((H, S)), (1, 2), A).astype(int), ParameterError, (1, 2)),
     "negative action": (changed(np.zeros((H, S)), (0, 1), -1).astype(int), ParameterError, (0, 1)),
     "sum": (changed(np.full((H, S, A), 0.5), (1, 0, 0), 0.6), ProbabilityError, (1, 0)),
-    "negative": (changed(changed(np.full((H, S, A), 0.5), (1, 0, 0), -0.5), (1, 0, 1), 1.5), ProbabilityError, (1, 0)),
-    "NaN": (changed(np.full((H, S, A), 0.5), (0, 2, 0), np.nan), ProbabilityError, (0, 2)),
+    "negative": (changed(np.full((H, S, A), 0.5), (1, 0, 0), -0.5), ProbabilityError, (1, 0, 0)),
+    "NaN": (changed(np.full((H, S, A), 0.5), (0, 2, 0), np.nan), ProbabilityError, (0, 2, 0)),
 }
 
 
@@ -165,3 +160,49 @@ def test_a_kernel_too_large_to_write_out_is_refused() -> None:
     mdp = FiniteMDP(transition=scipy.sparse.eye_array(20_000), reward=np.zeros((20_000, 1)), horizon=1)
     with pytest.raises(ParameterError):
         mdp.kernel()
+
+
+BAD_PARAMETERS: list[tuple[Any, dict[str, Any], type[InvalidInput], str]] = [
+    (RiverSwim, {"states": 1}, ParameterError, "states"),
+    (RiverSwim, {"variant": "ayub"}, UnknownName, "variant"),
+    (WideTree, {"leaves": 6}, ParameterError, "leaves"),
+    (DeepSea, {"size": 0}, ParameterError, "size"),
+    (HardLinearMixture, {"dimension": 40}, ParameterError, "dimension"),
+    (HardLinearMixture, {"episodes": 1}, ParameterError, "episodes"),
+    (HardLinearMixture, {"gap": 0.2}, ParameterError, "gap"),
+    (RandomMDP, {"horizon": 0}, HorizonError, "horizon"),
+    (RandomMDP, {"successors": 7}, ParameterError, "successors"),
+    (MemoryWalk, {"order": 3}, ParameterError, "order"),
+    (RiverZones, {"zones": 5}, ParameterError, "zones"),
+    (SparseMixture, {"nonzero": 17}, ParameterError, "nonzero"),
+    (SparseMixture, {"norm": 1.0}, ParameterError, "norm"),
+    (SparseMixture, {"nonzero": 2, "norm": 3.0}, ParameterError, "norm"),
+    (SparseMixture, {"persistence": 1.0}, ParameterError, "persistence"),
+    (LostSales, {"demand": "poison"}, UnknownName, "demand"),
+    (LostSales, {"shelf": 7}, ParameterError, "shelf"),
+    (LostSales, {"order_step": 16}, ParameterError, "order_step"),
+    (LostSales, {"margin": -1.0}, ParameterError, "margin"),
+    (WeekdayInventory, {"means": (6.0,) * 6}, ParameterError, "means"),
+    (WeekdayInventory, {"means": (5.0,) * 7}, ParameterError, "means"),
+    (WeekdayInventory, {"levels": (6.0, 6.0)}, ParameterError, "levels"),
+    (QueueAdmission, {"change": 1.5}, ParameterError, "change"),
+    (QueueAdmission, {"arrivals": (0.3, 0.3)}, ParameterError, "arrivals"),
+    (QueueAdmission, {"services": (0.3, 0.3, 0.25)}, ParameterError, "services"),
+    (QueueAdmission, {"arrival_levels": (0.3, 0.6)}, ParameterError, "service_levels"),
+    (MachineReplacement, {"stretch": 4}, ParameterError, "stretch"),
+    (MachineReplacement, {"hazard": (0.1, 0.2)}, ParameterError, "hazard"),
+    (Pendulum, {"mixture": ((11, 1.0),)}, ParameterError, "mixture"),
+    (Pendulum, {"mixture": ((1, 0.5),)}, ParameterError, "mixture"),
+    (Pendulum, {"mixture": ((1, 0.5), (1, 0.5))}, ParameterError, "mixture"),
+    *(
+        (Pendulum, {name: -1}, ParameterError, name)
+        for name in ("resolution", "torques", "hold", "disturbance", "nodes")
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "parameters", "error", "field"), BAD_PARAMETERS)
+def test_parameters_of_problems(kind: Any, parameters: dict[str, Any], error: Any, field: str) -> None:
+    with pytest.raises(error) as caught:
+        kind(**parameters)
+    assert (type(caught.value), caught.value.field) == (error, field)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import pickle
 import time
 import tracemalloc
@@ -61,9 +60,7 @@ def test_sparse_duplicates_add_up_and_the_given_matrix_is_left_alone() -> None:
     mdp = FiniteMDP(transition=split, reward=[[0.0], [1.0]], horizon=2)
     assert mdp.kernel()[:, 0].tolist() == [[0.0, 1.0], [1.0, 0.0]]
     assert split.nnz == 4
-    unsorted = scipy.sparse.csr_array(
-        (np.array([0.5, 0.5, 1.0]), np.array([1, 0, 0]), np.array([0, 2, 3])), shape=(2, 2)
-    )
+    unsorted = scipy.sparse.csr_array(([0.5, 0.5, 1.0], [1, 0, 0], [0, 2, 3]), shape=(2, 2))
     FiniteMDP(transition=unsorted, reward=[[0.0], [1.0]], horizon=2)
     assert unsorted.indices.tolist() == [1, 0, 0]
     same(mdp, FiniteMDP(transition=csr, reward=[[0.0], [1.0]], horizon=2))
@@ -184,26 +181,11 @@ def test_every_uniform_number_finds_an_outcome_that_can_happen(seed: int, width:
     cumulative = running_sums(np.array([0, width]), probability)
     assert (cumulative[:, -1] == 1.0).all()
     assert (np.diff(cumulative, axis=1) >= 0.0).all()
+    np.testing.assert_allclose(cumulative, probability.cumsum(axis=1), rtol=0, atol=1e-9)
     for t in range(2):
         for u in (0.0, *draw.random(20), np.nextafter(1.0, 0.0), *np.nextafter(cumulative[t], 0.0), *cumulative[t]):
             if 0.0 <= u < 1.0:
                 assert probability[t, drawn(cumulative[t], u)] > 0.0
-
-
-def test_the_initial_state_is_drawn_the_same_way() -> None:
-    transition = np.repeat(np.eye(4)[:, np.newaxis], 1, axis=1)
-    mdp = FiniteMDP(transition=transition, reward=np.zeros((4, 1)), horizon=1, initial_state=[0.0, 0.1, 0.9, 0.0])
-    assert mdp.truth.initial_cumulative.tolist() == [[0.0, 0.1, 1.0, 1.0]]
-
-
-def test_running_sums_are_those_of_the_probabilities() -> None:
-    mdp = FiniteMDP(transition=random_kernel(17, steps=H), reward=np.zeros((S, A)), horizon=H)
-    start, probability, cumulative = mdp.truth.outcomes.start, mdp.truth.probability, mdp.truth.cumulative
-    for begin, end in itertools.pairwise(start):
-        np.testing.assert_allclose(
-            cumulative[:, begin:end], probability[:, begin:end].cumsum(axis=1), rtol=0, atol=1e-12
-        )
-        assert (cumulative[:, end - 1] == 1.0).all()
 
 
 def test_nothing_can_be_changed_from_outside() -> None:
@@ -227,15 +209,8 @@ def test_pickling_keeps_everything_and_its_protection() -> None:
     same(mdp, again)
     assert all(not array.flags.writeable for array in [*_arrays(again), again.initial_distribution])
     assert repr(again) == repr(mdp)
-
-
-def test_repr_tells_the_sizes() -> None:
-    mdp = FiniteMDP(transition=random_kernel(20)[0], reward=np.zeros((S, A)), horizon=H, initial_state=2)
-    outcomes = mdp.truth.outcomes.next_state.size
-    assert repr(mdp) == (
-        f"FiniteMDP(states=4, actions=3, horizon=5, one kernel with {outcomes} outcomes, "
-        "rewards r[s, a], initial_state=2)"
-    )
+    assert repr(mdp).startswith("FiniteMDP(states=4, actions=3, horizon=5, one kernel with")
+    assert mdp.truth.initial_cumulative.tolist() == [[0.0, 0.0, 1.0, 1.0]]  # drawn like outcomes
 
 
 def test_a_large_sparse_problem_is_never_made_dense() -> None:

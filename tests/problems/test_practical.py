@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import occamrl as orl
-from occamrl.errors import FamilyError, InvalidInput, ParameterError, UnknownName
+from occamrl.errors import ParameterError
+from occamrl.problems.mdp import RewardMap
 from occamrl.problems.operations import (
     CLOSED,
     DAYS,
@@ -27,37 +28,21 @@ from occamrl.problems.operations import (
     LostSales,
     MachineReplacement,
     PracticalProblem,
+    Pricing,
     QueueAdmission,
-    Unit,
     WeekdayInventory,
     negative_binomial,
     on_a_grid,
     poisson,
     two_kinds_of_day,
 )
-from tests.problems.reference import require_named_error
 
-KINDS: tuple[type[PracticalProblem], ...] = (LostSales, WeekdayInventory, QueueAdmission, MachineReplacement)
-SMALL: tuple[PracticalProblem, ...] = (
-    LostSales(shelf=5, horizon=4),
-    WeekdayInventory(means=(1.0,) * 7, levels=(1.0, 2.0), shelf=2, order_step=1, horizon=4),
-    QueueAdmission(room=2, horizon=5),
-    MachineReplacement(oldest=4, stretch=2, horizon=6, hazard=(0.1,) * 5),
-)
+KINDS: tuple[type[PracticalProblem], ...] = (LostSales, WeekdayInventory, QueueAdmission, MachineReplacement, Pricing)
 
 
 def value(problem: PracticalProblem) -> float:
     """Return the optimum of an episode in the problem's unit."""
-    return problem.unit.earned(problem.mdp.optimal_value, problem.horizon)
-
-
-@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.lists(st.floats(0.0, 1.0), min_size=1, max_size=30))
-def test_a_unit_counts_an_episode_as_its_steps(low: float, width: float, shares: list[float]) -> None:
-    unit = Unit(name="EUR", low=low, high=low + width)
-    amounts = low + unit.scale * np.array(shares)
-    rewards = unit.reward(amounts)
-    assert unit.earned(float(rewards.sum()), len(shares)) == pytest.approx(amounts.sum(), rel=1e-9, abs=1e-3)
-    assert unit.lost(float(rewards[0] - rewards[-1])) == pytest.approx(amounts[0] - amounts[-1], rel=1e-9, abs=1e-3)
+    return problem.unit.total(problem.mdp.optimal_value, problem.horizon)
 
 
 def test_demand_as_the_shelf_sees_it() -> None:
@@ -93,23 +78,12 @@ def test_ladders_are_nested_and_each_class_has_a_truth_of_its_own(kind: type[Pra
     np.testing.assert_allclose(problems[-1].mdp.kernel().sum(axis=2), 1.0, atol=1e-12)
 
 
-@pytest.mark.parametrize("problem", SMALL, ids=lambda problem: type(problem).__name__)
-def test_the_check_of_ladders_agrees_kernel_by_kernel(problem: PracticalProblem) -> None:
-    features = orl.FeatureMap(problem.phi)
-    classes = [np.concatenate(problem.classes()[: m + 1]) for m in range(len(problem.rung_names))]
-    apart = [
-        orl.FiniteFamily([features.kernel(theta) for theta in np.unique(np.round(each, 12), axis=0)])
-        for each in classes
-    ]
-    checked, prefixes = orl.Ladder(apart), orl.Ladder.of_problem(problem)
-    # Members that this small shelf, or these few ages, cannot tell apart count once when kernels are compared.
-    assert all(a <= b for a, b in zip(checked.sizes, prefixes.sizes, strict=True))
-    assert checked.classes == prefixes.classes
-    assert checked.class_of(problem.mdp) == prefixes.class_of(problem.mdp)
-    second = [apart[1].kernel(i) for i in range(apart[1].size)]
-    without = [kernel for kernel in second if not np.allclose(kernel, apart[0].kernel(0), atol=1e-12)]
-    with pytest.raises(FamilyError, match="rung"):  # negative control: the first member is missing above
-        orl.Ladder([apart[0], orl.FiniteFamily(without)])
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.lists(st.floats(0.0, 1.0), min_size=1, max_size=30))
+def test_a_map_of_rewards_counts_an_episode_as_its_steps(low: float, width: float, shares: list[float]) -> None:
+    unit = RewardMap(low, low + width)
+    amounts = low + unit.scale * np.array(shares)
+    rewards = unit.to_unit(amounts)
+    assert unit.total(float(rewards.sum()), len(shares)) == pytest.approx(amounts.sum(), rel=1e-9, abs=1e-3)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +156,7 @@ def test_phases_that_do_not_differ_are_one_queue() -> None:
         gain = np.where(n < 5, 30.0 + values[np.minimum(n + 1, 5)], values)
         is_open = -n + 0.4 * gain + 0.2 * served + 0.4 * values
         values = np.maximum(closed, is_open)
-    ours = [problem.unit.earned(v, 20) for v in problem.mdp.optimal_values[0]]
+    ours = [problem.unit.total(v, 20) for v in problem.mdp.optimal_values[0]]
     np.testing.assert_allclose(np.reshape(ours, (3, 6)), np.tile(values, (3, 1)), rtol=1e-12)
 
 
@@ -240,36 +214,3 @@ def test_preflight_warns_where_a_machine_is_replaced_before_it_shows_its_age() -
         believed = MachineReplacement(hazard=tuple(problem.hypotheses[pair.member, 1:]))
         earned = truth.mdp.evaluate(believed.mdp.optimal_policy)[0, 0]
         assert truth.mdp.optimal_value - earned == pytest.approx(pair.loss_per_episode, abs=1e-9)
-
-
-@pytest.mark.parametrize("m", [1, 2, 3])
-def test_the_class_of_a_machine_is_found(m: int, test_seed: int) -> None:
-    problem = MachineReplacement.truths()[m - 1]
-    ladder = orl.Ladder.of_problem(problem)
-    # Rejecting the right class has probability 0.001 at most; the wrong ones are gone after 50 episodes as a rule.
-    agent = orl.ARLGen(ladder=ladder, delta=0.001)
-    result = orl.run(agent, problem, episodes=1022, seed=test_seed, progress=False)
-    assert result.phases["chosen"].to_pylist()[-1] == m
-
-
-BAD: list[tuple[type[Any], dict[str, Any], type[InvalidInput], str]] = [
-    (Unit, {"name": "EUR", "low": 1.0, "high": 1.0}, ParameterError, "low, high"),
-    (LostSales, {"demand": "poison"}, UnknownName, "demand"),
-    (LostSales, {"shelf": 7}, ParameterError, "shelf"),
-    (LostSales, {"order_step": 16}, ParameterError, "order_step"),
-    (LostSales, {"margin": -1.0}, ParameterError, "margin"),
-    (WeekdayInventory, {"means": (6.0,) * 6}, ParameterError, "means"),
-    (WeekdayInventory, {"means": (5.0,) * 7}, ParameterError, "means"),
-    (WeekdayInventory, {"levels": (6.0, 6.0)}, ParameterError, "levels"),
-    (QueueAdmission, {"change": 1.5}, ParameterError, "change"),
-    (QueueAdmission, {"arrivals": (0.3, 0.3)}, ParameterError, "arrivals"),
-    (QueueAdmission, {"services": (0.3, 0.3, 0.25)}, ParameterError, "services"),
-    (QueueAdmission, {"arrival_levels": (0.3, 0.6)}, ParameterError, "service_levels"),
-    (MachineReplacement, {"stretch": 4}, ParameterError, "stretch"),
-    (MachineReplacement, {"hazard": (0.1, 0.2)}, ParameterError, "hazard"),
-]
-
-
-@pytest.mark.parametrize(("kind", "parameters", "error", "field"), BAD)
-def test_bad_parameters_are_named(kind: Any, parameters: dict[str, Any], error: Any, field: str) -> None:
-    require_named_error(kind, parameters, error, field)

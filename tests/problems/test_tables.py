@@ -1,70 +1,10 @@
-"""Tables of outcomes, Gymnasium's own among them."""
+"""Tables of outcomes; Gymnasium's own are in tests/environments/test_tables.py."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import pytest
-from gymnasium.envs.toy_text.cliffwalking import CliffWalkingEnv
-from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 
 from occamrl.problems.mdp import FiniteMDP
-from occamrl.protocols import Floats
-
-
-def optimum_of_table(table: Any, horizon: int) -> Floats:
-    """Return V* [H + 1, S] of an episode that really ends where a table says so."""
-    values = np.zeros((horizon + 1, len(table)))
-    for h in range(horizon - 1, -1, -1):
-        for s in range(len(table)):
-            values[h, s] = max(
-                sum(p * (r + (0.0 if done else values[h + 1, after])) for p, after, r, done in table[s][a])
-                for a in range(len(table[s]))
-            )
-    return values
-
-
-def test_frozen_lake_needs_no_state_more() -> None:
-    table = FrozenLakeEnv(is_slippery=True).P
-    mdp = FiniteMDP(outcomes=table, horizon=30)
-    assert (mdp.states, mdp.actions) == (16, 4)
-    np.testing.assert_allclose(mdp.optimal_values, optimum_of_table(table, 30), rtol=0, atol=1e-13)
-    assert mdp.optimal_value > 0.1  # the comparison is not one of zeros
-    assert mdp.known.transition_rewards is not None
-
-
-@pytest.mark.parametrize("slippery", [False, True])
-def test_cliff_walking_ends_in_a_state_of_its_own(slippery: bool) -> None:
-    table, horizon = CliffWalkingEnv(is_slippery=slippery).P, 40
-    mdp = FiniteMDP.from_outcomes(table, horizon=horizon, initial_state=36, reward_range=(-100.0, 0.0))
-    assert (mdp.states, mdp.actions) == (49, 4)
-    steps_left = np.arange(horizon, -1, -1.0)[:, np.newaxis]
-    original = 100.0 * (mdp.optimal_values - steps_left)  # undo r -> (r + 100) / 100, once for every step left
-    np.testing.assert_allclose(original[:, :48], optimum_of_table(table, horizon), rtol=0, atol=1e-9)
-    if not slippery:
-        assert original[0, 36] == pytest.approx(-13.0)  # up, eleven to the right, down
-        assert mdp.known.transition_rewards is None  # a single outcome everywhere
-
-
-def test_slippery_cliff_walking_has_two_rewards_for_one_next_state() -> None:
-    table = CliffWalkingEnv(is_slippery=True).P
-    mdp = FiniteMDP.from_outcomes(table, horizon=3, reward_range=(-100.0, 0.0))
-    rewards = mdp.known.transition_rewards
-    assert rewards is not None
-    twice = [
-        (start, end)
-        for start, end in zip(rewards.start[:-1], rewards.start[1:], strict=True)
-        if len(set(rewards.next_state[start:end])) < end - start
-    ]
-    assert twice
-    start, end = twice[0]
-    assert sorted(set(np.round(rewards.bonus[start:end], 12))) == [0.0, 0.99]
-
-
-def test_ignoring_the_flags_goes_on_after_the_end() -> None:
-    table = CliffWalkingEnv().P
-    assert FiniteMDP.from_outcomes(table, horizon=3, absorb=False, reward_range=(-100.0, 0.0)).states == 48
 
 
 def test_repeated_outcomes_are_added_and_different_rewards_kept_apart() -> None:

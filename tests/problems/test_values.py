@@ -45,6 +45,7 @@ def test_optimum_is_the_best_of_all_policies(per_step: bool, on_transitions: boo
             for policy in deterministic_policies(H, S, A)
         )
         assert mdp.optimal_values[0, first] == pytest.approx(best, abs=1e-12)
+    np.testing.assert_allclose(mdp.evaluate(mdp.optimal_policy), mdp.optimal_values, rtol=0, atol=1e-14)
 
 
 @KINDS
@@ -60,16 +61,8 @@ def test_evaluation_is_the_sum_over_trajectories(per_step: bool, on_transitions:
         assert mdp.evaluate(chosen)[0, first] == pytest.approx(expected, abs=1e-12)
 
 
-@KINDS
-def test_optimal_policy_attains_the_optimum_at_every_step(per_step: bool, on_transitions: bool) -> None:
-    mdp = build(*tiny(5, per_step, on_transitions))
-    np.testing.assert_allclose(mdp.evaluate(mdp.optimal_policy), mdp.optimal_values, rtol=0, atol=1e-14)
-
-
 def test_ties_go_to_the_smallest_action() -> None:
-    transition = np.zeros((1, 4, 1))
-    transition[...] = 1.0
-    mdp = FiniteMDP(transition=transition, reward=[[0.2, 0.7, 0.7, 0.1]], horizon=2)
+    mdp = FiniteMDP(transition=np.ones((1, 4, 1)), reward=[[0.2, 0.7, 0.7, 0.1]], horizon=2)
     assert mdp.optimal_policy.tolist() == [[1], [1]]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import occamrl as orl
-from occamrl.checks import check_selector, episode_by_episode
+from occamrl.checks import check_selector
 from occamrl.errors import InvalidInput
 from occamrl.learners.ucrl_vtr import CLASS
 from occamrl.problems.mixtures import SparseLadder
@@ -75,20 +75,14 @@ def test_facts_agree_with_all_rows() -> None:
             assert facts["separation"] > 0.0
 
 
-def chosen(agent: Any, problem: Any, episodes: int, **options: Any) -> list[int]:
-    found: list[int] = (
-        orl.run(agent, problem, episodes=episodes, progress=False, **options).phases["chosen"].to_pylist()
-    )
-    return found
+def phases(problem: Any, episodes: int, **options: Any) -> list[dict[str, Any]]:
+    agent = orl.ARLGen(**{"ladder": LADDER, **options})
+    rows: list[dict[str, Any]] = orl.run(agent, problem, episodes=episodes, progress=False).phases.to_pylist()
+    return rows
 
 
 def test_rare_tests_only_delay_the_choice() -> None:
-    often, rarely = (
-        orl.run(
-            orl.ARLGen(ladder=LADDER, test_growth=growth), PROBLEM, episodes=1022, progress=False
-        ).phases.to_pylist()
-        for growth in (0.0, 0.5)
-    )
+    often, rarely = (phases(PROBLEM, 1022, test_growth=growth) for growth in (0.0, 0.5))
     assert often[-1]["chosen"] == rarely[-1]["chosen"] == 2
     assert rarely[-1]["since"] <= 3 * often[-1]["since"]
 
@@ -106,7 +100,7 @@ def test_the_guard_plays_the_largest_class_on_squares() -> None:
 
 
 def test_starting_at_the_largest_class() -> None:
-    assert chosen(orl.ARLGen(ladder=LADDER, start_class=3), PROBLEM, 6) == [3, 1]
+    assert [row["chosen"] for row in phases(PROBLEM, 6, start_class=3)] == [3, 1]
 
 
 def test_a_truth_outside_the_ladder_is_reported() -> None:
@@ -115,9 +109,8 @@ def test_a_truth_outside_the_ladder_is_reported() -> None:
     mdp = orl.FiniteMDP(transition=truth, reward=[[1.0, 0.9], [0.0, 0.1], [0.5, 0.4]], horizon=5)
     for largest, outside in ((others, True), (np.concatenate([others, truth[None]]), False)):
         ladder = orl.Ladder([orl.FiniteFamily(others[:1]), orl.FiniteFamily(largest)])
-        phases = orl.run(orl.ARLGen(ladder=ladder), mdp, episodes=4094, progress=False).phases
-        assert phases["outside"].to_pylist()[-1] is outside
-        assert any(phases["outside"].to_pylist()) is outside
+        found = [row["outside"] for row in phases(mdp, 4094, ladder=ladder)]
+        assert found[-1] is any(found) is outside
 
 
 def test_what_no_kernel_allows_is_reported_as_outside() -> None:
@@ -130,8 +123,7 @@ def test_what_no_kernel_allows_is_reported_as_outside() -> None:
     for move, outside in ((1, False), (2, True)):
         truth[0, 1] = np.eye(3)[move]
         mdp = orl.FiniteMDP(transition=truth, reward=[[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]], horizon=4)
-        result = orl.run(orl.ARLGen(ladder=ladder), mdp, episodes=14, progress=False)
-        assert result.phases["outside"].to_pylist()[-1] is outside
+        assert phases(mdp, 14, ladder=ladder)[-1]["outside"] is outside
 
 
 @pytest.mark.parametrize(
@@ -165,13 +157,3 @@ def test_one_step_leaves_nothing_to_learn(weights: str) -> None:
     assert set(result.phases["chosen"].to_pylist()) == {1}
     assert not any(result.phases["outside"].to_pylist())
     assert result.total_regret == 0.0
-
-
-def test_one_loop_and_one_episode_at_a_time_make_the_same_phases() -> None:
-    agent = orl.ARLGen(ladder=LADDER, replan=0.3)
-    fused = orl.run(agent, PROBLEM, episodes=90, seed=4, progress=False)
-    walk = episode_by_episode(agent, PROBLEM.mdp, 90, 4)
-    for one, other in zip(fused.walk.rows, walk.rows, strict=True):
-        assert [one[name] for name in ("chosen", "statistics", "since")] == [
-            other[name] for name in ("chosen", "statistics", "since")
-        ]

@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 import occamrl as orl
 from occamrl.checks import check_selector
-from occamrl.errors import FamilyError, InvalidInput, NestingError, ShapeError
+from occamrl.errors import FamilyError, InvalidInput, ShapeError
 from occamrl.learners.rewards import reward_statistics
 from occamrl.problems.classic import RiverZones
 from occamrl.problems.mdp import BernoulliRewards
@@ -21,7 +21,7 @@ from tests.learners.test_coverage import near_truth
 
 SPARSE = SparseMixture(states=4, actions=2, horizon=4, dimension=4, nonzero=2, seed=0)
 SPARSE_FEATURES = orl.FeatureMap(SPARSE.phi)
-RIVER = RiverZones(states=6, horizon=12, zones=3, partitions=(1, 3, 6), left_reward=0.03, seed=4)
+RIVER = RiverZones(states=6, horizon=12, zones=3, left_reward=0.03, seed=4)
 WALK = MemoryWalk(places=3, actions=2, horizon=6, order=1, seed=1)
 CASE = mixture(4)
 WEIGHTS = np.array([[0.8, 0.2, 0.0], [0.2, 0.8, 0.0], [0.2, 0.8, 0.0], [0.8, 0.2, 0.0]])  # by step
@@ -194,14 +194,7 @@ def test_losses_are_those_of_least_squares() -> None:
     assert short.smallest_loss(1, gram.ravel(), xy) == pytest.approx(brute, rel=1e-2)
 
 
-def test_bad_linear_ladders_are_refused() -> None:
-    one = orl.LinearFamily(features=SPARSE_FEATURES, norm_bound=1.0, coordinates=[0, 1])
-    other = orl.LinearFamily(features=SPARSE_FEATURES, norm_bound=1.0, coordinates=[0, 2, 3])
-    with pytest.raises(NestingError, match="direction 1 of class 1") as caught:
-        orl.Ladder([one, other])
-    assert caught.value.rungs == (1, 2)
-    with pytest.raises(NestingError, match="norm bounds"):
-        orl.Ladder([one, orl.LinearFamily(features=SPARSE_FEATURES, norm_bound=0.5)])
+def test_bad_linear_classes_and_options_are_refused() -> None:
     with pytest.raises(ShapeError):
         orl.LinearFamily(features=SPARSE_FEATURES, norm_bound=1.0, basis=np.eye(3))
     with pytest.raises(FamilyError):

@@ -13,7 +13,6 @@ from occamrl.selectors.support_search import (
     beam,
     descend,
     detection_limits,
-    log_price,
     penalised_loss,
     sharp_support,
 )
@@ -140,13 +139,6 @@ def test_a_coordinate_is_taken_in_exactly_from_its_detection_limit_on() -> None:
         xy = np.array([50.0, factor * limits[1] * 20.0, 0.0])
         one, two = (penalised_loss(sigma, xy, s, regularization=1.0, unit=1.0) for s in ([0], [0, 1]))
         assert (two < one) == (expected == [0, 1])
-
-
-def test_prices_of_sets() -> None:
-    assert log_price(4, 2) == pytest.approx(np.log(5 * 6))
-    assert log_price(4, 4) == pytest.approx(np.log(2))
-    parts = sum(np.exp(-log_price(6, m)) * c for m, c in enumerate((1, 6, 15, 20, 15, 6)))
-    assert parts == pytest.approx(6 / 7)  # every size the same
 
 
 def test_with_several_steps_the_search_finds_the_best_set_for_all_of_them(test_seed: int) -> None:

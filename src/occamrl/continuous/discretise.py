@@ -29,10 +29,10 @@ gives p = 1. At one state its own order is taken if the last two differences hav
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -49,19 +49,11 @@ _TOGETHER = 64  # atoms gathered before they are added up
 _SUM = 1e-9  # how far the weights from a state may be from summing to one
 
 
-class Solution(NamedTuple):
-    """A value function on a grid."""
-
-    grid: Grid
-    values: Floats  # [S]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Refinement:
     """What refining showed; ``print`` it. Entries go from the coarsest grid to the finest."""
 
     points: tuple[tuple[int, ...], ...]
-    differences: tuple[float, ...]  # the largest, between one grid and the next
     order: float  # p, seen on the last three
     errors: tuple[float, ...]  # estimated, the largest over the states compared; NaN: no convergence seen
     at_start: tuple[float, ...]  # estimated at the first of the states compared, with its sign: grid less limit
@@ -78,24 +70,25 @@ class Refinement:
         return "\n".join(lines)
 
 
-def refinement(solutions: Sequence[Solution], states: ArrayLike | None = None) -> Refinement:
+def refinement(solutions: Sequence[tuple[Grid, Floats]], states: ArrayLike) -> Refinement:
     """Estimate the error of each of three or more solutions, each on a grid r times as fine as the one before.
 
     Parameters
     ----------
-    solutions : sequence of Solution
+    solutions : sequence of (grid, values [S])
         From coarse to fine.
-    states : array [N, n], optional
-        Where values are compared; the first may be that in which episodes begin. By default the coarsest vertices.
+    states : array [N, n]
+        Where values are compared; the first may be that in which episodes begin.
     """
     if len(solutions) < 3:
         raise ParameterError("solutions", got=len(solutions), expected="at least 3 grids")
-    ratios = [one.grid.spacing / two.grid.spacing for one, two in pairwise(solutions)]
+    grids = [grid for grid, _ in solutions]
+    ratios = [one.spacing / two.spacing for one, two in pairwise(grids)]
     if np.ptp(ratios) > 1e-6 or ratios[0][0] <= 1.0 + 1e-6:
         raise ParameterError("solutions", got=np.round(ratios, 3).tolist(), expected="one ratio > 1 of all spacings")
     ratio = float(ratios[0][0])
-    where = solutions[0].grid.vertices if states is None else solutions[0].grid.as_points(states)
-    found = np.stack([each.grid.interpolate(each.values, where) for each in solutions])
+    where = grids[0].as_points(states)
+    found = np.stack([grid.interpolate(values, where) for grid, values in solutions])
     steps = np.diff(found, axis=0)
     gaps = np.abs(steps).max(axis=1)
     order, factor = _order(gaps, ratio)
@@ -105,8 +98,7 @@ def refinement(solutions: Sequence[Solution], states: ArrayLike | None = None) -
     own = _order(np.abs(first), ratio)[1] if (np.sign(first[-2:]) == np.sign(first[-1])).all() else factor
     limit = found[-1, 0] + (factor if np.isnan(own) else own) * first[-1]
     return Refinement(
-        points=tuple(tuple(int(m) for m in each.grid.points) for each in solutions),
-        differences=tuple(gaps.tolist()),
+        points=tuple(tuple(int(m) for m in grid.points) for grid in grids),
         order=order,
         errors=(*map(float, tail), float(left)),
         at_start=tuple((found[:, 0] - limit).tolist()),
@@ -118,9 +110,7 @@ def _order(gaps: Floats, ratio: float) -> tuple[float, float]:
     """Return p and 1/(r^p - 1), from the last two differences."""
     if gaps[-1] == 0.0:
         return FASTEST, 0.0
-    if gaps[-2] == 0.0:
-        return 0.0, float("nan")
-    order = float(np.log(gaps[-2] / gaps[-1]) / np.log(ratio))
+    order = float(np.log(gaps[-2] / gaps[-1]) / np.log(ratio)) if gaps[-2] > 0.0 else 0.0
     used = min(order, FASTEST)
     return order, 1.0 / (ratio**used - 1.0) if used >= SLOWEST else float("nan")
 
@@ -141,10 +131,9 @@ def vertex_law(transition: Transition, grid: Grid, states: Floats, action: Float
     each. Next states that are not finite are refused.
     """
     count = len(states)
-    rows = np.repeat(np.arange(count), 2**grid.dimensions)
     total: Any = sp.csr_array((count, grid.size))
+    kept: list[tuple[Any, Any]] = []
     left, example = np.zeros(count, dtype=bool), np.zeros_like(states)
-    kept: list[Any] = []
     for points, weight in transition.atoms(states, action):
         require_inside(points, ~np.isfinite(points).all(axis=1), states, action, "finite numbers")
         if not (weight >= 0.0).all():
@@ -155,24 +144,27 @@ def vertex_law(transition: Transition, grid: Grid, states: Floats, action: Float
         vertex, share = grid.corners(grid.clip(points) if out.any() else points)
         kept.append((vertex.ravel(), (share * weight[:, None]).ravel()))
         if len(kept) == _TOGETHER:
-            total, kept = total + _added(kept, rows, total.shape), []
-    if kept:
-        total = total + _added(kept, rows, total.shape)
+            total, kept = _added(total, kept), []
+    total = _added(total, kept)
     mass = np.asarray(total.sum(axis=1)).ravel()
     bad = ~(np.abs(mass - 1.0) <= _SUM)
     if bad.any():
         s = int(bad.argmax())
         got = f"weights that sum to {mass[s]} from state {states[s].tolist()} under action {action.tolist()}"
         raise ProbabilityError("transition", index=(s,), got=got, expected="1")
-    return sp.csr_array(total), left, example
+    return total, left, example
 
 
-def _added(kept: Iterable[tuple[Any, Any]], rows: Any, shape: tuple[int, int]) -> Any:
-    vertices, weights = zip(*kept, strict=True)
-    index = np.tile(rows, len(vertices))
-    made: Any = sp.coo_array((np.concatenate(weights), (index, np.concatenate(vertices))), shape=shape).tocsr()
-    made.eliminate_zeros()
-    return made
+def _added(total: Any, kept: list[tuple[Any, Any]]) -> Any:
+    """Return the matrix with more weights [N * 2^n] at vertices [N * 2^n], given row by row."""
+    if not kept:
+        return total
+    vertices, weights = (np.stack(column) for column in zip(*kept, strict=True))
+    rows = np.repeat(np.arange(total.shape[0]), vertices.shape[1] // total.shape[0])
+    places = (np.tile(rows, len(kept)), vertices.ravel())
+    more: Any = sp.csr_array((weights.ravel(), places), shape=total.shape)
+    more.eliminate_zeros()
+    return total + more
 
 
 def discretise(
@@ -186,8 +178,8 @@ def discretise(
     grid : Grid
     actions : array [A, m] or [A]
     start : states [N, n], optional
-        Where episodes begin. The grid has to cover what can be reached from there: a vertex in reach with a next state
-        outside the box is refused, others are put on its edge. By default every vertex counts as in reach.
+        Where episodes begin; by default at any vertex. A vertex in reach of these with a next state outside the box is
+        refused; the next states of others are put on its edge.
     """
     if start is not None and not len(grid.corners(grid.as_points(start, "start")).vertex):  # outside: refused by these
         raise ShapeError("start", got="no states", expected="at least one")
@@ -196,12 +188,11 @@ def discretise(
     every: Any = sp.vstack([kernel for kernel, _, _ in found]).tocsr()  # row a*S + s
     order = np.arange(grid.size * len(acts)).reshape(len(acts), grid.size).T.ravel()
     kernel = sp.csr_array(every[order])
-    left = np.stack([out for _, out, _ in found], axis=1)
-    if left.any():
+    if any(out.any() for _, out, _ in found):
         reach = np.ones(grid.size, bool) if start is None else reachable(kernel, grid, start)
-        for a, (_, out, example) in enumerate(found):
-            expected = f"{grid.described}: a grid that covers the reachable states"
-            require_inside(example, out & reach, grid.vertices, acts[a], expected)
+        expected = f"{grid.described}: a grid that covers the reachable states"
+        for action, (_, out, example) in zip(acts, found, strict=True):
+            require_inside(example, out & reach, grid.vertices, action, expected)
     return kernel
 
 
@@ -210,14 +201,11 @@ def reachable(kernel: Any, grid: Grid, start: ArrayLike) -> Flags:
     vertex, weight = grid.corners(grid.as_points(start, "start"))
     seen = np.zeros(grid.size, dtype=bool)
     seen[vertex[weight > 0.0]] = True
-    actions = kernel.shape[0] // grid.size
-    frontier = np.flatnonzero(seen)
-    while frontier.size:
-        rows = (frontier[:, None] * actions + np.arange(actions)).ravel()
-        found = np.unique(kernel[rows].indices)
-        frontier = found[~seen[found]]
-        seen[frontier] = True
-    return seen
+    while True:
+        wider = seen | (kernel.T @ np.repeat(seen, kernel.shape[0] // grid.size) > 0.0)
+        if (wider == seen).all():
+            return seen
+        seen = wider
 
 
 def quadrature_error(transition: Transition, grid: Grid, actions: ArrayLike) -> float:

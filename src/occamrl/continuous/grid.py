@@ -41,18 +41,8 @@ class StateError(InvalidInput):
     ``state`` and ``action`` say where the trouble began, as numbers of the problem rather than indices.
     """
 
-    def __init__(
-        self,
-        field: str,
-        *,
-        got: object,
-        expected: object,
-        index: tuple[int, ...] | None = None,
-        state: Sequence[float] | None = None,
-        action: Sequence[float] | None = None,
-    ) -> None:
-        self.state, self.action = state, action
-        super().__init__(field, got=got, expected=expected, index=index)
+    state: Sequence[float] | None = None
+    action: Sequence[float] | None = None
 
 
 class Corners(NamedTuple):
@@ -95,10 +85,10 @@ class Grid:
             raise ShapeError("low", got=low.shape, expected="n numbers")
         if high.shape != low.shape:
             raise ShapeError("high", got=high.shape, expected=f"{n} numbers, as many as low")
-        for i, ends in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
-            half = 0.5 * ends[1] - 0.5 * ends[0]  # the width itself may be too large for a number
-            if not (ends[0] < ends[1] and np.isfinite(ends).all() and half < 0.5 * np.finfo(float).max):
-                raise ParameterError("low, high", index=(i,), got=ends, expected="finite numbers, low < high")
+        half = 0.5 * high - 0.5 * low  # the width itself may be too large for a number
+        for bad in np.flatnonzero(~(np.isfinite(low) & (low < high) & (half < 0.5 * np.finfo(float).max))):
+            ends = (float(low[bad]), float(high[bad]))
+            raise ParameterError("low, high", index=(int(bad),), got=ends, expected="finite numbers, low < high")
         if n > MOST_DIMENSIONS:
             raise ParameterError("low", got=f"{n} dimensions", expected=f"1 to {MOST_DIMENSIONS}")
         for name, least in (("points", n), ("periodic", 0)):
@@ -111,9 +101,8 @@ class Grid:
             raise ParameterError("points", got=f"{math.prod(self.points):,}", expected=f"at most {MOST_VERTICES:,}")
         for narrow in np.flatnonzero(~(self.spacing > _NARROWEST * np.maximum(np.abs(low), np.abs(high)))):
             got = f"neighbours {self.spacing[narrow]:g} apart at {high[narrow]:g}"
-            raise ParameterError(
-                "low, high", index=(int(narrow),), got=got, expected="vertices that differ: a wider box"
-            )
+            expected = "vertices that differ: a wider box"
+            raise ParameterError("low, high", index=(int(narrow),), got=got, expected=expected)
 
     @cached_property
     def _circle(self) -> tuple[bool, ...]:
@@ -154,19 +143,14 @@ class Grid:
         low, high = np.asarray(self.low), np.asarray(self.high)
         margin = _ROUNDING * (high - low)
         inside = np.isfinite(states) & (self._circle | ((states >= low - margin) & (states <= high + margin)))
-        result: Flags = ~inside.all(axis=1)
-        return result
+        return np.asarray(~inside.all(axis=1))
 
     def clip(self, states: Floats) -> Floats:
         """Return the nearest states of the box; angles stay as they are."""
-        clipped: Floats = np.where(self._circle, states, np.clip(states, self.low, self.high))
-        return clipped
+        return np.where(self._circle, states, np.clip(states, self.low, self.high))
 
     def corners(self, states: ArrayLike) -> Corners:
-        """Return the corners of each state's cell and the weights lambda of interpolation.
-
-        A state outside the box is refused.
-        """
+        """Return the corners of each state's cell and the weights lambda of interpolation; the box has to hold them."""
         points = self.as_points(states)
         bad = self.outside(points)
         if bad.any():

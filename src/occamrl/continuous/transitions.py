@@ -56,12 +56,12 @@ class Rule(NamedTuple):
 
 def require_rule(rule: Any) -> Rule:
     """Return the nodes and weights of a rule, or refuse what is no law of noise."""
+    expected = "nodes [Q, q] and weights [Q]"
     if not isinstance(rule, tuple) or len(rule) != 2:
-        raise ShapeError("rule", got=type(rule).__name__, expected="nodes [Q, q] and weights [Q]")
-    nodes, weights = (as_floats("rule", part, "nodes [Q, q] and weights [Q]") for part in rule)
+        raise ShapeError("rule", got=type(rule).__name__, expected=expected)
+    nodes, weights = (as_floats("rule", part, expected) for part in rule)
     if nodes.ndim != 2 or weights.shape != (len(nodes),) or not len(nodes):
-        got = f"nodes {nodes.shape} and weights {weights.shape}"
-        raise ShapeError("rule", got=got, expected="nodes [Q, q] and weights [Q]")
+        raise ShapeError("rule", got=f"nodes {nodes.shape} and weights {weights.shape}", expected=expected)
     if not np.isfinite(nodes).all():
         raise ParameterError("rule", got="nodes that are not finite", expected="finite numbers")
     if not ((weights >= 0.0).all() and abs(weights.sum() - 1.0) <= _SUM):
@@ -157,4 +157,6 @@ def require_inside(points: Floats, bad: Any, states: Floats, action: Floats, exp
         s = int(np.argmax(bad))
         start, act = states[s].tolist(), np.ravel(action).tolist()
         got = f"{points[s].tolist()} from state {start} under action {act}"
-        raise StateError("next state", index=(s,), got=got, expected=expected, state=start, action=act)
+        error = StateError("next state", index=(s,), got=got, expected=expected)
+        error.state, error.action = start, act
+        raise error

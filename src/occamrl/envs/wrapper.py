@@ -22,7 +22,6 @@ from occamrl.models.features import pair_of_outcome
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.problems.mdp import RewardMap as RewardMap
 from occamrl.problems.mdp import reward_map as reward_map
-from occamrl.problems.operations import Unit
 from occamrl.problems.tables import has_table, layers, name_of, require_harmless_wrappers, table_of
 from occamrl.protocols import Floats, Known, Outcomes
 
@@ -34,7 +33,7 @@ _ONE_MORE = "`known` with one state more, for the end of an episode"
 def rewards_of_problem(problem: object) -> RewardMap:
     """Return the map of a problem's own unit (money, minutes), if it has one, onto [0, 1]."""
     unit = getattr(problem, "unit", None)
-    return RewardMap(unit.low, unit.high) if isinstance(unit, Unit) else RewardMap()
+    return unit if isinstance(unit, RewardMap) else RewardMap()
 
 
 class Transition(NamedTuple):

@@ -28,7 +28,7 @@ from occamrl.models.finite import level, off_grid
 from occamrl.models.ladder import Ladder
 from occamrl.protocols import Floats, Ints, Known
 from occamrl.running.run import Progress
-from occamrl.selectors.arl_gen import RegressionEvidence, unexplained
+from occamrl.selectors.arl_gen import ARLGen, RegressionEvidence, unexplained
 
 DECIDED = "decided"  # every kernel that is left lies in the class chosen, and every smaller class is rejected
 AT_LEAST = "at least"  # every smaller class is rejected; larger ones are not excluded
@@ -322,18 +322,7 @@ def _misfit(entered: list[tuple[int, Cells]], least: float, reach: float, delta:
 
 def replay_linear(rows: Matched, ladder: Ladder, known: Known, delta: float, tell: Tell) -> Replay:
     """Test nested linear classes by the linear form of M15."""
-    test = RegressionEvidence(
-        ladder=ladder,
-        delta=delta,
-        weights="range",
-        scale=1.0,
-        replan=0.0,
-        test_growth=GROWTH,
-        start_class=1,
-        guard=False,
-        rewards="known",
-        kernel="stationary",
-    )
+    test = RegressionEvidence(ARLGen(ladder=ladder, delta=delta, replan=0.0, test_growth=GROWTH))
     memory = test.begin(known)
     rejected: list[int | None] = [None] * ladder.classes
     losses, allowed, outside = np.zeros(ladder.classes), np.full(ladder.classes, math.inf), False

@@ -28,6 +28,13 @@ _TOLERANCE = 1e-8  # for sums that should be one, as in FiniteMDP but for d-term
 _INFEASIBLE = 2  # linprog's status
 
 
+class PerProblem(weakref.WeakKeyDictionary[Known, Any]):
+    """What was computed for a problem, as long as that lives; a pickled copy is empty."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
+
+
 def running(sizes: Ints) -> Ints:
     """Return where each of consecutive pieces begins, and where the last ends."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -95,9 +102,8 @@ def outcomes_of(field: str, pair: Ints, next_state: Ints, pairs: int) -> Outcome
     """Return the outcomes listed by (s, a) index and next state, sorted by the first; every (s, a) needs one."""
     counts = np.bincount(pair, minlength=pairs)
     if not counts.all():
-        raise FeatureError(
-            field, index=(int(np.argmin(counts)),), got="no next state", expected="at least one for every s*A + a"
-        )
+        index, expected = (int(np.argmin(counts)),), "at least one for every s*A + a"
+        raise FeatureError(field, index=index, got="no next state", expected=expected)
     return Outcomes(running(counts), np.ascontiguousarray(next_state), np.zeros(next_state.size))
 
 
@@ -123,8 +129,8 @@ def shared_blocks(of: Ints, sizes: Ints | int) -> Blocks:
     return Blocks(of, size, running(size), running(size * size))
 
 
-def dense_layout(phi: Floats) -> tuple[Layout, int, int, int]:
-    """Return the layout of phi [S, A, S, d], and S, A, d; what is zero in all coordinates is no outcome."""
+def dense_layout(phi: Floats) -> tuple[Layout, int, int]:
+    """Return the layout of phi [S, A, S, d], and S and d; what is zero in all coordinates is no outcome."""
     if phi.ndim != 4 or phi.shape[0] != phi.shape[2] or 0 in phi.shape:
         raise ShapeError("phi", got=phi.shape, expected="[S, A, S, d], or a list of kernels [S, A, S]")
     bad = np.argwhere(~np.isfinite(phi))
@@ -136,7 +142,7 @@ def dense_layout(phi: Floats) -> tuple[Layout, int, int, int]:
     possible = (rows != 0.0).any(axis=2)
     pair, next_state = np.nonzero(possible)
     outcomes = outcomes_of("phi", pair, next_state, states * actions)
-    return DenseFeatures(outcomes, np.ascontiguousarray(rows[possible])), states, actions, dimension
+    return DenseFeatures(outcomes, np.ascontiguousarray(rows[possible])), states, dimension
 
 
 def sparse_layout(outcomes: Outcomes, matrix: Any) -> SparseFeatures:
@@ -147,42 +153,31 @@ def sparse_layout(outcomes: Outcomes, matrix: Any) -> SparseFeatures:
     return SparseFeatures(outcomes, start, place, matrix.indices.astype(np.int64), matrix.data)
 
 
-def require_some_kernel(outcomes: Outcomes, actions: int, entries: Any) -> None:
-    """Refuse features for which no theta makes a kernel: <phi_1(s, a), theta> = 1 and <phi, theta> >= 0.
-
-    ``entries`` is phi as a sparse matrix [O, d].
-    """
-    pair = pair_of_outcome(outcomes)
-    sums = (sp.csr_array((np.ones(pair.size), (pair, np.arange(pair.size)))) @ entries).toarray()
+def require_some_kernel(features: FeatureMap) -> None:
+    """Refuse features for which no theta makes a kernel: <phi_1(s, a), theta> = 1 and <phi, theta> >= 0."""
+    sums, entries = features.sums, features.matrix
     distinct = np.unique(np.round(sums, 12), axis=0)
     theta = np.linalg.lstsq(distinct, np.ones(len(distinct)), rcond=None)[0]
     gaps = np.abs(sums @ theta - 1.0)
     worst = int(np.argmax(gaps))
     if gaps[worst] > _TOLERANCE:
-        raise FeatureError(
-            "phi",
-            index=divmod(worst, actions),
-            got="features for which no theta makes the probabilities of every (s, a) sum to one",
-            expected="some theta with sum over s' of <phi(s, a, s'), theta> = 1 for all (s, a)",
-        )
+        got = "features for which no theta makes the probabilities of every (s, a) sum to one"
+        expected = "some theta with sum over s' of <phi(s, a, s'), theta> = 1 for all (s, a)"
+        raise FeatureError("phi", index=divmod(worst, features.actions), got=got, expected=expected)
     if (entries @ theta).min() >= -_TOLERANCE:  # the smallest theta that sums to one: nearly always a kernel
         return
+    if best_kernel(np.zeros(features.dimension), entries, distinct, _TOLERANCE).status == _INFEASIBLE:
+        expected = "some theta for which <phi(s, a, .), theta> is a distribution for all (s, a)"
+        raise FeatureError("phi", got="features for which no theta makes all probabilities >= 0", expected=expected)
+
+
+def best_kernel(costs: Floats, phi: Any, sums: Floats, slack: float = 0.0, bound: float | None = None) -> Any:
+    """Minimise <costs, theta> over phi theta >= -slack, sums theta = 1 and |theta_j| <= bound (a linear program)."""
     from scipy.optimize import linprog  # slow to import, and seldom needed
 
-    found: Any = linprog(
-        np.zeros(entries.shape[1]),
-        A_ub=-entries,
-        b_ub=np.full(entries.shape[0], _TOLERANCE),
-        A_eq=distinct,
-        b_eq=np.ones(len(distinct)),
-        bounds=(None, None),
-    )
-    if found.status == _INFEASIBLE:
-        raise FeatureError(
-            "phi",
-            got="features for which no theta makes all probabilities >= 0",
-            expected="some theta for which <phi(s, a, .), theta> is a distribution for all (s, a)",
-        )
+    bounds = (None, None) if bound is None else (-bound, bound)
+    least, one = np.full(phi.shape[0], slack), np.ones(len(sums))
+    return linprog(costs, A_ub=-phi, b_ub=least, A_eq=sums, b_eq=one, bounds=bounds)
 
 
 def with_bonus(outcomes: Outcomes, known: Known) -> Outcomes:
@@ -194,21 +189,15 @@ def with_bonus(outcomes: Outcomes, known: Known) -> Outcomes:
     theirs = pair_of_outcome(table) * known.states + table.next_state
     order = np.argsort(theirs, kind="stable")
     keys = theirs[order]
-    at = np.searchsorted(keys, ours)
-    found = at < keys.size
-    found[found] = keys[at[found]] == ours[found]
-    twice = found & (np.searchsorted(keys, ours, side="right") - at > 1)
-    for problem, what in ((~found, "no known reward"), (twice, "several rewards for one next state")):
+    first, last = np.searchsorted(keys, ours), np.searchsorted(keys, ours, side="right")
+    for problem, what in ((last == first, "no known reward"), (last > first + 1, "several rewards for one next state")):
         if problem.any():
             o = int(np.argmax(problem))
             pair, s2 = divmod(int(ours[o]), known.states)
-            raise FeatureError(
-                "features",
-                index=(*divmod(pair, known.actions), s2),
-                got=what,
-                expected="a reward fixed by (s, a, s') for every outcome of the features",
-            )
-    return outcomes._replace(bonus=table.bonus[order][at])
+            at = (*divmod(pair, known.actions), s2)
+            expected = "a reward fixed by (s, a, s') for every outcome of the features"
+            raise FeatureError("features", index=at, got=what, expected=expected)
+    return outcomes._replace(bonus=table.bonus[order][first])
 
 
 class FeatureMap:
@@ -230,30 +219,27 @@ class FeatureMap:
     def __init__(self, phi: ArrayLike | Sequence[Any]) -> None:
         if isinstance(phi, Sequence) and any_sparse(phi):
             outcomes, matrix, states = read_kernels("phi", phi)
-            actions = (outcomes.start.size - 1) // states
-            self._set(sparse_layout(outcomes, matrix), states, actions, len(phi))
+            self._set(sparse_layout(outcomes, matrix), states, len(phi))
         elif isinstance(phi, Sequence) and len(phi) and np.ndim(phi[0]) == 3:
             self._set(*dense_layout(stacked("phi", phi, axis=-1)))
         else:
             self._set(*dense_layout(np.asarray(phi, dtype=np.float64)))
-        require_some_kernel(self.layout.outcomes, self.actions, self.matrix)
+        require_some_kernel(self)
 
     def _set(
         self,
         layout: Layout,
         states: int,
-        actions: int,
         dimension: int,
         rewards: Floats | None = None,
         shared: Blocks | None = None,
     ) -> None:
-        self.states = states
-        self.actions = actions
+        self.states, self.actions = states, (layout.outcomes.start.size - 1) // states
         self.dimension = dimension
         self.layout = layout
         self.rewards = rewards  # [O] of each outcome, where the features fix them; None: the problem does
-        self._shared = shared  # the blocks of a one-hot map in which several (s, a) have the same coordinates
-        self._attached: weakref.WeakKeyDictionary[Known, Layout] = weakref.WeakKeyDictionary()
+        self.shared = shared  # the blocks of a one-hot map in which several (s, a) have the same coordinates
+        self._attached = PerProblem()
 
     @classmethod
     def _make(cls, *parts: Any) -> FeatureMap:
@@ -275,14 +261,12 @@ class FeatureMap:
         if possible.shape != shape:
             raise ShapeError("support", got=possible.shape, expected=shape)
         pair, next_state = np.nonzero(possible.reshape(states * actions, states))
-        outcomes = outcomes_of("support", pair, next_state, states * actions)
-        return cls._make(TabularFeatures(outcomes), states, actions, int(outcomes.start[-1]))
+        return cls.of_outcomes(outcomes_of("support", pair, next_state, states * actions), states)
 
     @classmethod
     def of_outcomes(cls, outcomes: Outcomes, states: int, rewards: Floats | None = None) -> FeatureMap:
         """Return the one-hot map over given outcomes of each (s, a)."""
-        actions = (outcomes.start.size - 1) // states
-        return cls._make(TabularFeatures(outcomes), states, actions, int(outcomes.start[-1]), rewards)
+        return cls._make(TabularFeatures(outcomes), states, int(outcomes.start[-1]), rewards)
 
     @classmethod
     def aggregated(cls, *, partition: ArrayLike, moves: ArrayLike) -> FeatureMap:
@@ -299,7 +283,7 @@ class FeatureMap:
         outcomes = outcomes_of("moves", pair, table.reshape(states * actions, -1)[possible], states * actions)
         of = (block[:, None] * actions + np.arange(actions)).ravel()
         shared = shared_blocks(of, possible.sum(axis=1))
-        return cls._make(TabularFeatures(outcomes), states, actions, int(shared.size.sum()), None, shared)
+        return cls._make(TabularFeatures(outcomes), states, int(shared.size.sum()), None, shared)
 
     @classmethod
     def of_simulators(cls, simulators: Sequence[FiniteMDP]) -> FeatureMap:
@@ -308,24 +292,18 @@ class FeatureMap:
         Needed where (s, a, s') does not fix the reward; P_theta is then a mixture of the problems' outcome tables.
         """
         outcomes, matrix, rewards = read_problems(simulators)
-        sizes = (simulators[0].states, simulators[0].actions, len(simulators))
-        return cls._make(sparse_layout(outcomes, matrix), *sizes, rewards)
+        return cls._make(sparse_layout(outcomes, matrix), simulators[0].states, len(simulators), rewards)
 
     @property
     def is_tabular(self) -> bool:
         """Whether the map is one-hot (blocks of coordinates, one per (s, a) or shared by several)."""
         return isinstance(self.layout, TabularFeatures)
 
-    @property
-    def shares_blocks(self) -> bool:
-        """Whether several (s, a) may use the same coordinates of a one-hot map."""
-        return self._shared is not None
-
     @cached_property
     def blocks(self) -> Blocks:
         """Where the coordinates of each (s, a) live."""
-        if self._shared is not None:
-            return self._shared
+        if self.shared is not None:
+            return self.shared
         pairs = self.states * self.actions
         if self.is_tabular:
             return shared_blocks(np.arange(pairs), np.diff(self.layout.outcomes.start))
@@ -350,6 +328,13 @@ class FeatureMap:
         row = np.repeat(layout.outcomes.start[:-1], np.diff(layout.start)) + layout.outcome
         return sp.csr_array((layout.entry, (row, layout.coordinate)), shape=shape)
 
+    @property
+    def sums(self) -> Floats:
+        """phi_1(s, a), the sum over the outcomes of (s, a) [S*A, d]: <phi_1, theta> = 1 for kernels."""
+        pair = pair_of_outcome(self.layout.outcomes)
+        add: Any = sp.csr_array((np.ones(pair.size), (pair, np.arange(pair.size))))
+        return np.asarray((add @ self.matrix).toarray())
+
     def restrict(self, coordinates: Sequence[int]) -> FeatureMap:
         """Return the map phi[..., D] on the coordinates D, in the order given (section 3)."""
         given = np.asarray(coordinates)
@@ -364,7 +349,7 @@ class FeatureMap:
             kept: Layout = self.layout._replace(phi=np.ascontiguousarray(self.layout.phi[:, chosen]))
         else:
             kept = sparse_layout(self.layout.outcomes, self.matrix[:, chosen])
-        return FeatureMap._make(kept, self.states, self.actions, int(chosen.size), self.rewards)
+        return FeatureMap._make(kept, self.states, int(chosen.size), self.rewards)
 
     def probabilities(self, theta: ArrayLike) -> Floats:
         """Return P_theta on the outcomes of the map, one number per outcome."""
@@ -384,37 +369,31 @@ class FeatureMap:
         """Return the layout with the bonus of each outcome filled in from the problem's known rewards (M20)."""
         if known not in self._attached:
             if (known.states, known.actions) != (self.states, self.actions):
-                raise ShapeError(
-                    "features",
-                    got=f"S={self.states}, A={self.actions}",
-                    expected=f"the problem's S={known.states}, A={known.actions}",
+                got, expected = (
+                    f"S={self.states}, A={self.actions}",
+                    f"the problem's S={known.states}, A={known.actions}",
                 )
+                raise ShapeError("features", got=got, expected=expected)
             outcomes = self.layout.outcomes
             if self.rewards is None or not known.rewards_known:
                 outcomes = with_bonus(outcomes, known)
             else:
                 outcomes = outcomes._replace(bonus=self.rewards - known.base_reward.ravel()[pair_of_outcome(outcomes)])
             self._attached[known] = self.layout._replace(outcomes=outcomes)
-        return self._attached[known]
+        attached: Layout = self._attached[known]
+        return attached
 
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the map's arrays: equal for equal maps, in any process."""
         digest = hashlib.sha256(repr(self).encode())
         entries: tuple[Any, ...] = tuple(self.layout)[1:]
-        shared = None if self._shared is None else self._shared.of
+        shared = None if self.shared is None else self.shared.of
         for array in (*self.layout.outcomes[:2], *entries, self.rewards, shared):
             digest.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_attached"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._attached = weakref.WeakKeyDictionary()
-
     def __repr__(self) -> str:
         kind = type(self.layout).__name__.removesuffix("Features").lower()
-        kind = kind if self._shared is None else "aggregated"
+        kind = kind if self.shared is None else "aggregated"
         return f"FeatureMap({kind}, S={self.states}, A={self.actions}, d={self.dimension})"

@@ -28,7 +28,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-import weakref
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -41,7 +40,7 @@ from occamrl._core.compile import compiled, hot
 from occamrl._core.features import TabularFeatures
 from occamrl.errors import FamilyError, ParameterError, ShapeError, require_number
 from occamrl.models.family import TOLERANCE, Family, kernel_matrix, member_losses, unpacked
-from occamrl.models.features import FeatureMap, any_sparse, outcomes_of, read_kernels, stacked
+from occamrl.models.features import FeatureMap, PerProblem, any_sparse, outcomes_of, read_kernels, stacked
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
 _SUM_TOLERANCE = 1e-8
@@ -119,7 +118,7 @@ class FiniteFamily(Family):
         self.features = features
         self.theta = theta  # [d, n]: one column per member
         self._whole = whole  # the family of which this one is the beginning, if any
-        self._values: weakref.WeakKeyDictionary[Known, Floats] = weakref.WeakKeyDictionary()
+        self._values = PerProblem()
 
     @classmethod
     def _make(cls, features: FeatureMap, theta: Floats, whole: FiniteFamily | None = None) -> FiniteFamily:
@@ -167,7 +166,8 @@ class FiniteFamily(Family):
                 kernels = np.ascontiguousarray(self.probabilities(part).T)
                 _solve_members(outcomes, kernels, base, solved[part])
             self._values[known] = solved
-        return self._values[known]
+        values: Floats = self._values[known]
+        return values
 
     def members(self, draw: np.random.Generator, count: int) -> Sequence[int]:
         """Return the numbers of some members."""
@@ -212,13 +212,6 @@ class FiniteFamily(Family):
         """A hash of the members: equal for equal families, in any process."""
         reach = f"reach {self.reach!r}" if self.reach else ""
         return hashlib.sha256((self.features.fingerprint + reach).encode() + self.theta.tobytes()).hexdigest()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_values"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._values = weakref.WeakKeyDictionary()
 
     def __len__(self) -> int:
         return self.size
@@ -289,19 +282,17 @@ class CoverFamily(FiniteFamily):
     step : number or sequence of numbers
         The distance of grid points in each parameter.
     reach : float, optional
-        How far, in the sense of ``alpha``, a kernel of the box may be from its nearest grid point. By default the
-        sum over the parameters of half the largest distance of neighbours along each, which is right for kernels that
-        are affine in each parameter between neighbours (others need a bound of their own). 0: the truth is a grid
+        How far, in sup over (s, a) of sum over s' |P - P'|, a kernel of the box may be from its nearest grid point. By
+        default the sum over the parameters of half the largest distance of neighbours along each: right for kernels
+        that are affine in each parameter between neighbours (others need a bound of their own). 0: the truth is a grid
         point, and the family a list like any other.
 
     Attributes
     ----------
     parameters : array [n, k]
         The grid points.
-    alpha : float
-        Half the largest distance, in sup over (s, a) of sum over s' |P - P'|, of neighbours on the grid.
     reach : float
-        As given; or the sum of such halves over the parameters, at most k alpha.
+        As given; or the sum of half distances over the parameters.
 
     Notes
     -----
@@ -311,7 +302,6 @@ class CoverFamily(FiniteFamily):
     """
 
     parameters: Floats
-    alpha: float
 
     def __init__(
         self,
@@ -342,20 +332,17 @@ class CoverFamily(FiniteFamily):
         axes = [np.arange(a, b + 1) * w for a, b, w in zip(first, last, width, strict=True)]
         self.parameters = np.array(list(itertools.product(*axes)))
         super().__init__([kernel(point) for point in self.parameters])
-        half = self._half_gaps(counts.astype(np.int64))
-        self.alpha = max(half)
-        self.reach = float(sum(half) if reach is None else reach)
+        self.reach = self._half_gaps(counts.astype(np.int64)) if reach is None else float(reach)
 
-    def _half_gaps(self, counts: ArrayLike) -> list[float]:
-        """Return, per parameter, half the largest distance of neighbours on the grid."""
+    def _half_gaps(self, counts: Ints) -> float:
+        """Return the sum over the parameters of half the largest distance of neighbours on the grid."""
         members, start = self.probabilities(), self.features.layout.outcomes.start
-        place = np.arange(self.size).reshape(np.asarray(counts))
-        half = []
+        place, total = np.arange(self.size).reshape(counts), 0.0
         for axis in range(place.ndim):
             one, other = np.delete(place, -1, axis).ravel(), np.delete(place, 0, axis).ravel()
             gaps = np.add.reduceat(np.abs(members[:, one] - members[:, other]), start[:-1])
-            half.append(0.5 * float(gaps.max(initial=0.0)))
-        return half
+            total += 0.5 * float(gaps.max(initial=0.0))
+        return total
 
     @classmethod
     def examples(cls) -> list[FiniteFamily]:

@@ -22,22 +22,21 @@ from occamrl.errors import FamilyError, NestingError, ParameterError, ShapeError
 from occamrl.models.family import TOLERANCE, Family, kernel_matrix, member_losses, packed, unpacked
 from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.models.finite import FiniteFamily
-from occamrl.models.linear import AggregationFamily, LinearFamily
+from occamrl.models.linear import AggregationFamily, LinearFamily, first_of
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Ints
 
 _SAME = 1e-9
-_NESTED = "every class to hold the one before it"
+
+
+def _refusal(
+    rungs: tuple[int, int], got: str, member: int | None = None, expected: str = "every class to hold the one before it"
+) -> NestingError:
+    return NestingError(rungs=rungs, member=member, got=got, expected=expected)
 
 
 def nest(rungs: Sequence[FiniteFamily]) -> tuple[FiniteFamily, Ints]:
-    """Return the largest family, sorted by the first rung that holds a member, and that rung (from 0) per member.
-
-    Raises
-    ------
-    NestingError
-        A member of a rung that the next one lacks, or a rung that adds no member.
-    """
+    """Return the largest family, sorted by the first rung that holds a member, and that rung (from 0) per member."""
     columns = comparable(rungs)
     level = np.full(rungs[-1].size, len(rungs) - 1, dtype=np.int64)
     place = np.arange(rungs[-1].size)  # where a member of rung m stands in the largest family
@@ -45,18 +44,12 @@ def nest(rungs: Sequence[FiniteFamily]) -> tuple[FiniteFamily, Ints]:
         found = match(columns[m], columns[m + 1])
         if (found < 0).any():
             member = int(np.argmax(found < 0))
-            raise NestingError(
-                rungs=(m + 1, m + 2),
-                member=member,
-                got=f"member {member} of class {m + 1} is not in class {m + 2}",
-                expected=_NESTED,
-            )
+            got = f"member {member} of class {m + 1} is not in class {m + 2}"
+            raise _refusal((m + 1, m + 2), got, member)
         place = place[found]
         level[place] = m
         if not (level == m + 1).any():
-            raise NestingError(
-                rungs=(m + 1, m + 2), member=None, got="two equal classes", expected="each class to add a member"
-            )
+            raise _refusal((m + 1, m + 2), "two equal classes", expected="each class to add a member")
     order = np.argsort(level, kind="stable")
     return rungs[-1].take(order), level[order]
 
@@ -105,17 +98,8 @@ def comparable(rungs: Sequence[FiniteFamily]) -> list[Floats]:
 def embed(small: Family, large: Family, rungs: tuple[int, int]) -> Any:
     """Return E [d of ``large``, own parameters of ``small``]; of a finite class, one column per member.
 
-    Parameters
-    ----------
-    small, large : Family
-        Two finite classes are compared, and the smaller one's own parameters returned.
-    rungs : pair of int
-        Their places in the ladder, for the error.
-
-    Raises
-    ------
-    NestingError
-        A kernel of the smaller class that the larger one lacks; or nesting that cannot be verified.
+    ``rungs`` are their places in the ladder, for the error: a kernel of the smaller class that the larger one lacks, or
+    nesting that cannot be verified. Two finite classes are compared, and the smaller one's own parameters returned.
     """
     if isinstance(small, FiniteFamily) and isinstance(large, FiniteFamily):
         nest([small, large])
@@ -132,8 +116,7 @@ def embed(small: Family, large: Family, rungs: tuple[int, int]) -> Any:
 
 
 def _unknown(small: Family, large: Family, rungs: tuple[int, int]) -> NestingError:
-    got = f"{small!r} and {large!r}, of which it cannot be verified that one holds the other"
-    return NestingError(rungs=rungs, member=None, got=got, expected=_NESTED)
+    return _refusal(rungs, f"{small!r} and {large!r}, of which it cannot be verified that one holds the other")
 
 
 def _members(small: FiniteFamily, large: LinearFamily | AggregationFamily, rungs: tuple[int, int]) -> Floats:
@@ -145,7 +128,7 @@ def _members(small: FiniteFamily, large: LinearFamily | AggregationFamily, rungs
             theta = large.member_of(small.kernel(member))
         if theta is None:
             got = f"member {member} of class {rungs[0]} is not in class {rungs[1]}"
-            raise NestingError(rungs=rungs, member=member, got=got, expected=_NESTED)
+            raise _refusal(rungs, got, member)
         columns.append(theta)
     return np.array(columns).T
 
@@ -170,32 +153,30 @@ def _into_linear(small: LinearFamily | AggregationFamily, large: LinearFamily, r
         if isinstance(small, AggregationFamily):
             raise _unknown(small, large, rungs)
         direction = int(np.argmax(outside))
-        got = f"direction {direction} of class {rungs[0]} is not in class {rungs[1]}"
-        raise NestingError(rungs=rungs, member=direction, got=got, expected=_NESTED)
+        raise _refusal(rungs, f"direction {direction} of class {rungs[0]} is not in class {rungs[1]}", direction)
     if isinstance(small, LinearFamily):
         stretch = float(np.linalg.norm(own, 2))
-        longest, expected = small.norm_bound * stretch, "bounds that do not fall"
+        longest = small.norm_bound * stretch
         factor = "" if abs(stretch - 1.0) < 1e-9 else f" (times {stretch:g} in its parameters)"
-        got = f"norm bounds {small.norm_bound:g}{factor} and {large.norm_bound:g}"
+        got = f"norm bounds {small.norm_bound:g}{factor} and {large.norm_bound:g}, which fall"
     else:  # the longest image of a member: at most the sum over blocks of the longest image of one of their moves
         longest = sum(float(np.linalg.norm(own[:, part], axis=0).max()) for part in small.parts())
         got = f"parameters as long as {longest:.6g} may be needed, the norm bound being {large.norm_bound:g}"
-        expected = _NESTED
     if longest > large.norm_bound * (1.0 + 1e-9):
-        raise NestingError(rungs=rungs, member=None, got=got, expected=expected)
+        raise _refusal(rungs, got)
     return np.asarray(large.basis @ own)
 
 
 def _aggregation(small: AggregationFamily, large: AggregationFamily, rungs: tuple[int, int]) -> Any:
     """Match moves: in every block of the finer partition, each move of the coarser class is one of its own."""
-    first = np.unique(large.partition, return_index=True)[1][large.partition]  # state of the same block of ``large``
+    first = first_of(large.partition)
     split = small.partition != small.partition[first]
     if split.any():
         block = large.partition[split].min()
         t = int(np.flatnonzero(split & (large.partition == block))[0])
         s = int(first[t])
         got = f"states {s} and {t} may differ in class {rungs[0]}, but share a block of class {rungs[1]}"
-        raise NestingError(rungs=rungs, member=s, got=got, expected="a finer partition in every class")
+        raise _refusal(rungs, got, s, "a finer partition in every class")
     ours, theirs = small.features.blocks, large.features.blocks
     row, column = [], []
     for block in range(large.blocks):
@@ -207,7 +188,7 @@ def _aggregation(small: AggregationFamily, large: AggregationFamily, rungs: tupl
                 same = (moves[1] == moves[0][:, move : move + 1]).all(axis=0)
                 if not same.any():
                     got = f"move {move} of action {a} in the states {states.tolist()} is not one of class {rungs[1]}"
-                    raise NestingError(rungs=rungs, member=int(states[0]), got=got, expected=_NESTED)
+                    raise _refusal(rungs, got, int(states[0]))
                 row.append(int(theirs.vector_start[theirs.of[pair]]) + int(np.argmax(same)))
                 column.append(int(ours.vector_start[ours.of[pair]]) + move)
     shape = (large.features.dimension, small.features.dimension)
@@ -218,7 +199,7 @@ def _into_tabular(small: LinearFamily, large: AggregationFamily, rungs: tuple[in
     """Write the features of a linear class as the probabilities of the moves of single states."""
     if large.blocks < large.features.states:
         raise _unknown(small, large, rungs)
-    matrix: Any = kernel_matrix(large.features)
+    matrix: Any = sp.csr_array(kernel_matrix(large.features))
     target: Any = sp.csr_array(kernel_matrix(small.features) @ small.basis)
     reach = np.asarray(matrix.sum(axis=1)).ravel() > 0
     lost = np.flatnonzero(~reach & (np.abs(target).max(axis=1).toarray().ravel() > TOLERANCE))
@@ -226,12 +207,10 @@ def _into_tabular(small: LinearFamily, large: AggregationFamily, rungs: tuple[in
         pair, s2 = divmod(int(lost[0]), small.features.states)
         s, a = divmod(pair, small.features.actions)
         got = f"class {rungs[0]} can go from state {s} by action {a} to {s2}, class {rungs[1]} cannot"
-        raise NestingError(rungs=rungs, member=s, got=got, expected=_NESTED)
-    first = sp.csr_array(matrix)  # of moves that lead to the same state, the first takes all
-    keep = first.indptr[:-1][np.diff(first.indptr) > 0]
-    cells = np.flatnonzero(np.diff(first.indptr) > 0)
-    pick = sp.csr_array((np.ones(cells.size), (first.indices[keep], cells)), shape=matrix.shape[::-1])
-    return pick @ target
+        raise _refusal(rungs, got, s)
+    cells = np.flatnonzero(reach)  # of moves that lead to the same state, the first takes all
+    pick = (np.ones(cells.size), (matrix.indices[matrix.indptr[cells]], cells))
+    return sp.csr_array(pick, shape=matrix.shape[::-1]) @ target
 
 
 class Ladder:
@@ -289,8 +268,7 @@ class Ladder:
             embed(one, other, (m, m + 1))
             about = [(type(each), each.size, each.extent, getattr(each, "norm_bound", None)) for each in (one, other)]
             if about[0] == about[1]:
-                got = "two equal classes"
-                raise NestingError(rungs=(m, m + 1), member=None, got=got, expected="each class to add a kernel")
+                raise _refusal((m, m + 1), "two equal classes", expected="each class to add a kernel")
         top = given[-1]
         self.finite, self._rungs = False, dict(enumerate(given, start=1))
         self.embeddings = [embed(rung, top, (m, len(given))) for m, rung in enumerate(given[:-1], start=1)]

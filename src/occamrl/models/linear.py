@@ -22,21 +22,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from occamrl._core.features import DenseFeatures
 from occamrl.errors import FamilyError, ParameterError, ShapeError
-from occamrl.models.family import (
-    TOLERANCE,
-    Family,
-    ball_least_squares,
-    kernel_matrix,
-    simplex_least_squares,
-)
-from occamrl.models.features import FeatureMap
+from occamrl.models.family import TOLERANCE, Family, ball_least_squares, kernel_matrix, simplex_least_squares
+from occamrl.models.features import FeatureMap, best_kernel
 from occamrl.protocols import Floats, Ints
 
 
@@ -81,17 +74,13 @@ class AggregationFamily(Family):
     def _check_blocks(self) -> None:
         """Refuse blocks whose states do not have the same moves."""
         there = self.moves >= 0
-        first = _first_of(self.partition)
+        first = first_of(self.partition)
         differs = (there != there[first]).any(axis=2)
         if differs.any():
             s, a = (int(i) for i in np.argwhere(differs)[0])
-            raise FamilyError(
-                "moves",
-                index=(s, a),
-                got=f"the moves {np.flatnonzero(there[s, a]).tolist()}",
-                expected=f"those of state {int(first[s])} of the same block, "
-                f"{np.flatnonzero(there[first[s], a]).tolist()}",
-            )
+            ours, theirs = (np.flatnonzero(there[state, a]).tolist() for state in (s, first[s]))
+            expected = f"those of state {int(first[s])} of the same block, {theirs}"
+            raise FamilyError("moves", index=(s, a), got=f"the moves {ours}", expected=expected)
 
     @classmethod
     def tabular(cls, *, states: int, actions: int, support: ArrayLike | None = None) -> AggregationFamily:
@@ -170,7 +159,7 @@ class AggregationFamily(Family):
         return f"AggregationFamily({self.blocks} blocks, {self.features!r})"
 
 
-def _first_of(partition: Ints) -> Ints:
+def first_of(partition: Ints) -> Ints:
     """Return, for every state, the first state of its block."""
     return np.asarray(np.unique(partition, return_index=True)[1][partition], dtype=np.int64)
 
@@ -252,27 +241,22 @@ class LinearFamily(Family):
 
     @property
     def size(self) -> int:
-        """The number of dimensions."""
-        return self.dimension
+        """The dimension r of the class."""
+        return int(self.basis.shape[1])
 
     @property
     def extent(self) -> str:
         """How many dimensions the subspace has."""
-        return f"{self.dimension} dimensions"
-
-    @property
-    def dimension(self) -> int:
-        """The dimension r of the class."""
-        return int(self.basis.shape[1])
+        return f"{self.size} dimensions"
 
     @cached_property
     def own_features(self) -> FeatureMap:
         """The features phi A of eta, over the outcomes of the whole map (M23 takes the range over those)."""
-        if self.dimension == self.features.dimension and (self.basis == np.eye(self.dimension)).all():
+        if self.size == self.features.dimension and (self.basis == np.eye(self.size)).all():
             return self.features
         phi = np.ascontiguousarray(self.features.matrix @ self.basis)
         own = DenseFeatures(self.features.layout.outcomes, phi)
-        return FeatureMap._make(own, self.features.states, self.features.actions, self.dimension, self.features.rewards)
+        return FeatureMap._make(own, self.features.states, self.size, self.features.rewards)
 
     def smallest_loss(self, gram: Floats, xy: Floats) -> float:
         """Return min over the class of L less sum y^2, without regularisation (M15), from the statistics of eta."""
@@ -291,7 +275,7 @@ class LinearFamily(Family):
         """Return r log(1 + 2 b L/alpha), ||P - P'|| <= L |theta - theta'| with L = max over (s, a) of sum_o |phi_o|."""
         if self.norm_bound * self.lipschitz <= alpha:
             return 0.0
-        return self.dimension * math.log1p(2.0 * self.norm_bound * self.lipschitz / alpha)
+        return self.size * math.log1p(2.0 * self.norm_bound * self.lipschitz / alpha)
 
     @property
     def lipschitz(self) -> float:
@@ -304,27 +288,17 @@ class LinearFamily(Family):
 
         Empty where none of the vertices found can be mixed into one that is short enough.
         """
-        from scipy.optimize import linprog  # slow to import, and seldom needed
-
         phi = np.asarray(self.features.matrix @ self.basis)
-        sums = np.add.reduceat(phi, self.features.layout.outcomes.start[:-1], axis=0)
-        sums = np.unique(np.round(sums, 12), axis=0)
+        sums = np.unique(np.round(self.features.sums @ self.basis, 12), axis=0)
         vertices = []
-        for _ in range(max(4, min(count, 2 * self.dimension))):
-            found: Any = linprog(
-                draw.normal(size=self.dimension),
-                A_ub=-phi,
-                b_ub=np.zeros(len(phi)),
-                A_eq=sums,
-                b_eq=np.ones(len(sums)),
-                bounds=(-self.norm_bound, self.norm_bound),
-            )
+        for _ in range(max(4, min(count, 2 * self.size))):
+            found = best_kernel(draw.normal(size=self.size), phi, sums, bound=self.norm_bound)
             if found.status == 0:
                 vertices.append(found.x)
         if not vertices:
             return []
         corners = np.array(vertices)
-        shortest = simplex_least_squares(corners.T, np.zeros(self.dimension)) @ corners
+        shortest = simplex_least_squares(corners.T, np.zeros(self.size)) @ corners
         if np.linalg.norm(shortest) > self.norm_bound:
             return []
         mixed = draw.dirichlet(np.full(len(corners), 0.5), size=count) @ corners
@@ -342,16 +316,15 @@ class LinearFamily(Family):
         ]
 
     def __repr__(self) -> str:
-        return f"LinearFamily({self.dimension} of {self.features.dimension} dimensions, norm <= {self.norm_bound:g})"
+        return f"LinearFamily({self.size} of {self.features.dimension} dimensions, norm <= {self.norm_bound:g})"
 
 
 def _within(inside: Floats, towards: Floats, radius: float) -> Floats:
     """Return the point nearest to ``towards`` on the way there from ``inside``, no longer than ``radius``."""
     if np.linalg.norm(towards) <= radius:
         return towards
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        short = np.linalg.norm(inside + middle * (towards - inside)) <= radius
-        low, high = (middle, high) if short else (low, middle)
-    return inside + low * (towards - inside)
+    way = towards - inside  # |inside + t way| = radius has one root t in [0, 1]
+    half, left = float(inside @ way), radius**2 - float(inside @ inside)
+    square = float(way @ way)
+    t = (math.sqrt(half**2 + square * left) - half) / square
+    return inside + (1.0 - 1e-12) * t * way

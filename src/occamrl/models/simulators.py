@@ -39,7 +39,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from occamrl.errors import FamilyError, ParameterError, ProbabilityError, ShapeError, require_integer, require_number
-from occamrl.models.features import FeatureMap
+from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.problems.tables import has_table, smallest_range, table_of
 from occamrl.protocols import Floats
@@ -75,8 +75,7 @@ def estimate_kernel(
             got = f"{type(error).__name__}: {error}"
             raise ProbabilityError("simulate", index=(s, a), got=got, expected="a next state") from error
         found = np.bincount([_next(each, s, a, states) for each in drawn], minlength=states)
-        for s2 in np.flatnonzero(found):
-            counts[pair, s2] = found[s2] / draws
+        counts[pair, found > 0] = found[found > 0] / draws
     return sp.csr_array(counts)
 
 
@@ -155,13 +154,10 @@ class Simulators:
             raise ShapeError("candidates", got=got, expected="one S and A, given by a kernel or by states and actions")
         self.states, self.actions = next(iter(sizes))
         self.estimated = tuple(j for j, kernel in enumerate(read) if kernel is None)
-        kernels: list[Any] = []
-        for j, kernel in enumerate(read):
-            if kernel is None:
-                size = {"states": self.states, "actions": self.actions}
-                kernel = estimate_kernel(given[j], **size, draws=self.draws, seed=seed, path=(j,))
-            kernels.append(kernel)
-        self._kernels = kernels
+        sizes_and_draws = {"states": self.states, "actions": self.actions, "draws": self.draws}
+        for j in self.estimated:
+            read[j] = estimate_kernel(given[j], **sizes_and_draws, seed=seed, path=(j,))
+        self._kernels = read
 
     @cached_property
     def features(self) -> FeatureMap:
@@ -208,9 +204,9 @@ class Simulators:
         return {**common, "delta": delta / 2.0, "scale": 1.0 / math.sqrt(c), "event": (regularization, slack)}
 
     def widen_ladder(self, ladder: Ladder, *, episodes: int, horizon: int, delta: float = 0.05) -> dict[str, Any]:
-        """Return arguments for :class:`ARLGen` (test at any time) or :class:`UCRLVTRNested`, likewise.
+        """Return arguments for :class:`ARLGen` on lists of kernels, likewise.
 
-        Both keep P while L(P) <= -(1/2) log sum w exp(-2L) + scale (1/2) log(1/delta). The first term is at least the
+        It keeps P while L(P) <= -(1/2) log sum w exp(-2L) + scale (1/2) log(1/delta). The first term is at least the
         smallest loss, so scale (1/2) log(1/delta) = (sqrt B + sqrt E)^2 with B = (1/2) log(1/(delta min w)) is enough.
         """
         error, rows = self.error(delta / 2.0), _rows(episodes, horizon)
@@ -221,15 +217,7 @@ class Simulators:
         return {"delta": delta / 2.0, "scale": 2.0 * (math.sqrt(exact) + error * math.sqrt(rows)) ** 2 / level}
 
     def ladder(self, *, most: int = 2, grid: int = 10) -> Ladder:
-        """Return the ladder whose class m holds the mixtures of at most m simulators, with weights that are multiples.
-
-        Parameters
-        ----------
-        most : int
-            The number of classes: the most simulators in a mixture.
-        grid : int
-            Weights are multiples of 1/grid.
-        """
+        """Return the ladder of ``most`` classes: class m mixes at most m simulators, in multiples of 1/``grid``."""
         d = len(self)
         require_integer("most", most, 1)
         require_integer("grid", grid, most)
@@ -269,9 +257,8 @@ def _read(j: int, candidate: Any, reward_range: tuple[float, float]) -> Any:
         return table_of(candidate, horizon=1, reward_range=reward_range).mdp
     if isinstance(candidate, FiniteMDP) or hasattr(candidate, "mdp"):
         return as_mdp(candidate)
-    sparse: Any = candidate if sp.issparse(candidate) else None
-    if sparse is not None:
-        return _require_kernel(j, sp.csr_array(sparse))
+    if hasattr(candidate, "tocsr"):
+        return _require_kernel(j, sp.csr_array(candidate.tocsr()))
     if callable(candidate):
         return None
     try:
@@ -289,14 +276,13 @@ def _require_kernel(j: int, kernel: Any) -> Any:
     rows, states = kernel.shape
     if states == 0 or rows == 0 or rows % states:
         raise ShapeError("candidates", index=(j,), got=f"shape {kernel.shape}", expected="(S*A, S)")
-    sums = np.asarray(kernel.sum(axis=1)).ravel()
-    for values, row in ((kernel.data, np.repeat(np.arange(rows), np.diff(kernel.indptr))), (sums - 1.0, None)):
-        fine = values >= -_ROUNDING if row is not None else np.abs(values) <= _ROUNDING  # false where not a number
-        if not fine.all():
-            worst = int(np.argmin(fine))
-            s, a = divmod(int(worst if row is None else row[worst]), rows // states)
-            got = f"a probability of {values[worst]:g}" if row is not None else f"a sum of {sums[worst]:g}"
-            raise ProbabilityError("candidates", index=(j, s, a), got=got, expected="numbers >= 0 that sum to 1")
+    sums, least = np.asarray(kernel.sum(axis=1)).ravel(), kernel.min(axis=1).toarray().ravel()
+    fine = (np.abs(sums - 1.0) <= _ROUNDING) & (least >= -_ROUNDING)  # false where not a number
+    if not fine.all():
+        pair = int(np.argmin(fine))
+        got = f"a probability of {least[pair]:g}" if least[pair] < -_ROUNDING else f"a sum of {sums[pair]:g}"
+        at = (j, *divmod(pair, rows // states))
+        raise ProbabilityError("candidates", index=at, got=got, expected="numbers >= 0 that sum to 1")
     return kernel
 
 
@@ -310,7 +296,6 @@ def _flat(kernel: Any) -> Any:
     """Return a kernel as a sparse matrix (S*A, S)."""
     if not isinstance(kernel, FiniteMDP):
         return kernel
-    truth = kernel.truth
-    rows = np.repeat(np.arange(truth.base_reward.size), np.diff(truth.outcomes.start))
-    shape = (truth.base_reward.size, kernel.states)
-    return sp.csr_array(sp.coo_array((truth.probability[0], (rows, truth.outcomes.next_state)), shape=shape))
+    outcomes, shape = kernel.truth.outcomes, (kernel.states * kernel.actions, kernel.states)
+    cells = (pair_of_outcome(outcomes), outcomes.next_state)
+    return sp.csr_array((kernel.truth.probability[0], cells), shape=shape)

@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 
 from occamrl.errors import ParameterError, require_number
-from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.paper.ucrl_vtr import UCRLVTR, dense_kernels, optimal_values
 from occamrl.protocols import Episode, EpisodeLearner, Ints, Known
@@ -54,12 +53,8 @@ class ARLGen(EpisodeLearner):
     delta: float = 0.05
 
     def __post_init__(self) -> None:
-        if not isinstance(self.ladder, Ladder):
-            raise ParameterError("ladder", got=type(self.ladder).__name__, expected="a Ladder of finite families")
-        for m in range(1, self.ladder.classes + 1):
-            if not isinstance(self.ladder.rung(m), FiniteFamily):
-                got = type(self.ladder.rung(m)).__name__
-                raise ParameterError("ladder", index=(m,), got=got, expected="a FiniteFamily in every class")
+        if not (isinstance(self.ladder, Ladder) and self.ladder.finite):
+            raise ParameterError("ladder", got=repr(self.ladder), expected="a Ladder of finite families")
         require_number("delta", self.delta, 0.0, 1.0, open_low=True)
 
     def begin(self, known: Known) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_choice, require_integer, require_number
+from occamrl.errors import ParameterError, require_choice, require_integer, require_number, require_numbers
 from occamrl.models.features import FeatureMap
 from occamrl.paper.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.protocols import Episode, EpisodeLearner, Ints, Known
@@ -70,8 +70,7 @@ class ARLLinDim(EpisodeLearner):
             raise ParameterError("features", got="a tabular map", expected=expected)
         require_choice("threshold_epoch", self.threshold_epoch, ("text", "box"))
         require_integer("initial_episodes", self.initial_episodes, 1)
-        for name in ("growth", "estimation_growth"):
-            require_number(name, getattr(self, name), 1.0, math.inf)
+        require_numbers(self, 1.0, math.inf, "growth", "estimation_growth")
         require_number("threshold", self.threshold, 0.0, 1.0, open_low=True)
         base_learner(self, None, 0)  # checks the other parameters
 

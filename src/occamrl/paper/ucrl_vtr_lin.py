@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_number
+from occamrl.errors import ParameterError, require_number, require_numbers
 from occamrl.models.features import FeatureMap
 from occamrl.paper.ucrl_vtr import require_setting
 from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known
@@ -64,9 +64,8 @@ class UCRLVTRLin(EpisodeLearner):
     def __post_init__(self) -> None:
         if not isinstance(self.features, FeatureMap):
             raise ParameterError("features", got=type(self.features).__name__, expected="a FeatureMap")
-        require_number("norm_bound", self.norm_bound, 0.0, math.inf, open_low=True)
+        require_numbers(self, 0.0, math.inf, "norm_bound", "paper_constant", open_low=True)
         require_number("delta", self.delta, 0.0, 1.0, open_low=True)
-        require_number("paper_constant", self.paper_constant, 0.0, math.inf, open_low=True)
 
     @cached_property
     def phi(self) -> Floats:
@@ -76,13 +75,8 @@ class UCRLVTRLin(EpisodeLearner):
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data: Sigma_0 = I."""
         require_setting(known, self.features.states, self.features.actions)
-        d = self.features.dimension
-        return {
-            "episodes": 0,
-            "sigma": np.eye(d),
-            "xy": np.zeros(d),
-            "values": np.zeros((known.horizon + 1, known.states)),
-        }
+        d, values = self.features.dimension, np.zeros((known.horizon + 1, known.states))
+        return {"episodes": 0, "sigma": np.eye(d), "xy": np.zeros(d), "values": values}
 
     def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
         """Return the greedy policy of the optimistic values, and V_1(start) (M9)."""
@@ -103,9 +97,10 @@ class UCRLVTRLin(EpisodeLearner):
 
     def beta(self, horizon: int, k: int) -> float:
         """Return the radius beta_k(delta) of M10."""
-        k, d = max(1, k), self.features.dimension
-        noise = horizon**2 * d * math.log(k * horizon) * math.log(k**2 * horizon / self.delta) ** 2
-        return self.paper_constant * (self.norm_bound**2 + noise)
+        d, b = self.features.dimension, self.norm_bound
+        return self.paper_constant * beta_linear(
+            horizon=horizon, episodes=k, delta=self.delta, dimension=d, norm_bound=b
+        )
 
     def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
         """Enter the rows of the episode into the regression (M8)."""
@@ -116,3 +111,9 @@ class UCRLVTRLin(EpisodeLearner):
             state["sigma"] += np.outer(x, x)
             state["xy"] += values[h + 1, following] * x
         state["episodes"] += 1
+
+
+def beta_linear(*, horizon: int, episodes: int, delta: float, dimension: int, norm_bound: float) -> float:
+    """Return beta_k(delta) of M10 with c = 1 after k ``episodes``; k = 0 counts as 1."""
+    k = max(1, episodes)
+    return norm_bound**2 + horizon**2 * dimension * math.log(k * horizon) * math.log(k**2 * horizon / delta) ** 2

@@ -14,13 +14,13 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.special import gammaincinv, ndtri
 
-from occamrl.continuous.discretise import Refinement, Solution, as_actions, discretise, quadrature_error, refinement
+from occamrl.continuous.discretise import Refinement, as_actions, discretise, quadrature_error, refinement
 from occamrl.continuous.grid import Grid
 from occamrl.continuous.transitions import Driven, Transition, normal_rule, quantile_rule
 from occamrl.errors import ParameterError, as_floats, require_integer, require_integers, require_numbers
-from occamrl.problems.mdp import FiniteMDP, HasExamples, Small
-from occamrl.problems.operations import Unit
+from occamrl.problems.mdp import FiniteMDP, HasExamples, RewardMap, Small
 from occamrl.protocols import Floats
 
 
@@ -45,6 +45,9 @@ class ContinuousProblem(HasExamples, ABC):
     mixture: tuple[tuple[int, float], ...]
     nodes: int = 5
 
+    candidates: ClassVar[Mapping[str, Any]]  # by name, what tells one model from the others: a law, an engine
+    start: ClassVar[Sequence[float]]  # where episodes begin
+
     def __post_init__(self) -> None:
         require_integers(self, resolution=2, horizon=1, nodes=1)
         members = [require_integer("mixture", j, 1) for j, _ in self.mixture]
@@ -56,11 +59,6 @@ class ContinuousProblem(HasExamples, ABC):
 
     @property
     @abstractmethod
-    def names(self) -> tuple[str, ...]:
-        """The candidates' names."""
-
-    @property
-    @abstractmethod
     def grid(self) -> Grid:
         """The grid at this resolution."""
 
@@ -69,18 +67,18 @@ class ContinuousProblem(HasExamples, ABC):
     def action_grid(self) -> Sequence[float]:
         """The actions, a finite grid of a Box."""
 
-    @property
     @abstractmethod
-    def start(self) -> Sequence[float]:
-        """Where episodes begin."""
-
-    @abstractmethod
-    def models(self) -> Sequence[Transition]:
-        """Return the candidates."""
+    def model(self, candidate: Any) -> Transition:
+        """Return the model with this one of the candidates' values."""
 
     @abstractmethod
     def reward(self, states: Floats, action: Floats) -> Floats:
-        """Return r(s, a) in [0, 1] of states [N, n] under one action [m]."""
+        """Return r(s, a) [N] in [0, 1] of states [N, n] under one action [m], or [N, S] by next vertex."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The candidates' names."""
+        return tuple(self.candidates)
 
     @property
     def theta(self) -> Floats:
@@ -97,7 +95,8 @@ class ContinuousProblem(HasExamples, ABC):
     def kernel_of(self, j: int) -> Any:
         """Return the sparse kernel (S*A, S) of candidate j, from 0; made when first asked for."""
         if j not in self._made:
-            self._made[j] = discretise(self.models()[j], self.grid, self.action_grid, start=[self.start])
+            model = self.model(self.candidates[self.names[j]])
+            self._made[j] = discretise(model, self.grid, self.action_grid, start=[self.start])
         return self._made[j]
 
     @property
@@ -114,12 +113,12 @@ class ContinuousProblem(HasExamples, ABC):
     def mdp(self) -> FiniteMDP:
         """The grid's problem; an episode that starts between vertices starts at one of the corners."""
         vertices, acts = self.grid.vertices, as_actions(self.action_grid)
-        reward = np.stack([self.reward(vertices, action) for action in acts], axis=1)
+        reward = np.stack([self.reward(vertices, action) for action in acts], axis=1)  # [S, A] or [S, A, S]
         corner, weight = self.grid.corners([self.start])
         initial = np.bincount(corner[0], weights=weight[0], minlength=self.grid.size)
         return FiniteMDP(transition=self.kernel, reward=reward, horizon=self.horizon, initial_state=initial)
 
-    def refined(self, times: int = 2) -> Self:
+    def refined(self, times: int) -> Self:
         """Return the problem on a grid with cells ``times`` narrower."""
         return replace(self, resolution=self.resolution * times)
 
@@ -127,11 +126,12 @@ class ContinuousProblem(HasExamples, ABC):
         """Solve this grid and those two and four times as fine, and estimate how far V*_1 is from that on the box."""
         solved = [self, self.refined(2), self.refined(4)]
         states = np.concatenate([[self.start], self.grid.vertices])
-        return refinement([Solution(each.grid, each.mdp.optimal_values[0]) for each in solved], states)
+        return refinement([(each.grid, each.mdp.optimal_values[0]) for each in solved], states)
 
     def quadrature_error(self) -> float:
         """Return the largest total variation error of a candidate's rows, against twice the nodes."""
-        return max(quadrature_error(model, self.grid, self.action_grid) for model in self.models())
+        models = map(self.model, self.candidates.values())
+        return max(quadrature_error(model, self.grid, self.action_grid) for model in models)
 
 
 CAPACITY = 10.0  # of the tank, in litres
@@ -141,30 +141,21 @@ GRAVITY_PENDULUM, MASS, LENGTH, TIME_STEP, TORQUE, SPEED_PENDULUM = 10.0, 1.0, 1
 _WORST = np.pi**2 + 0.1 * SPEED_PENDULUM**2 + 0.001 * TORQUE**2  # Pendulum-v1's largest cost
 _STICK = 0.2  # rad/s: dry friction turns over about this speed, smoothly
 
-Engine = Callable[[float, Floats], Floats]  # (push in [-1, 1], speed) -> acceleration, in units of FORCE
-Friction = Callable[[Floats, Floats], Floats]  # (angle, speed) -> deceleration, rad/s^2
+Engine = Callable[[float, Floats], Floats]
+Friction = Callable[[Floats, Floats], Floats]
 
 
-def _quantile(name: str, *parameters: float, **more: float) -> Callable[[Floats], Any]:
-    def quantile(u: Floats) -> Any:
-        from scipy import stats  # slow to import
-
-        return getattr(stats, name).ppf(u, *parameters, **more)
-
-    return quantile
-
-
-DEMANDS: dict[str, Callable[[Floats], Any]] = {  # litres a day
-    "uniform 0-4": _quantile("uniform", 0.0, 4.0),
-    "uniform 2-6": _quantile("uniform", 2.0, 4.0),
-    "uniform 4-8": _quantile("uniform", 4.0, 4.0),
-    "exponential 2": _quantile("expon", 0.0, 2.0),
-    "exponential 4": _quantile("expon", 0.0, 4.0),
-    "gamma 3, 1": _quantile("gamma", 3.0, scale=1.0),
-    "gamma 8, .5": _quantile("gamma", 8.0, scale=0.5),
-    "lognormal 2, .8": _quantile("lognorm", 0.8, scale=2.0),
-    "lognormal 4, .3": _quantile("lognorm", 0.3, scale=4.0),
-    "Pareto 1.5": _quantile("pareto", 1.5),
+DEMANDS: dict[str, Callable[[Floats], Any]] = {  # quantiles, litres a day
+    "uniform 0-4": lambda u: 4.0 * u,
+    "uniform 2-6": lambda u: 2.0 + 4.0 * u,
+    "uniform 4-8": lambda u: 4.0 + 4.0 * u,
+    "exponential 2": lambda u: -2.0 * np.log1p(-u),
+    "exponential 4": lambda u: -4.0 * np.log1p(-u),
+    "gamma 3, 1": lambda u: gammaincinv(3.0, u),
+    "gamma 8, .5": lambda u: 0.5 * gammaincinv(8.0, u),
+    "lognormal 2, .8": lambda u: 2.0 * np.exp(0.8 * ndtri(u)),
+    "lognormal 4, .3": lambda u: 4.0 * np.exp(0.3 * ndtri(u)),
+    "Pareto 1.5": lambda u: (1.0 - u) ** (-1.0 / 1.5),
 }
 
 
@@ -204,7 +195,7 @@ class ContinuousInventory(ContinuousProblem):
     holding: float = 0.5
     fixed: float = 3.0
 
-    names: ClassVar[tuple[str, ...]] = tuple(DEMANDS)
+    candidates: ClassVar[Mapping[str, Any]] = DEMANDS
     start: ClassVar[Sequence[float]] = (0.0,)  # an empty tank
     small: ClassVar[Small] = (
         {"resolution": 4, "horizon": 4, "nodes": 20},
@@ -226,31 +217,20 @@ class ContinuousInventory(ContinuousProblem):
         """The orders."""
         return tuple(np.linspace(0.0, 8.0, self.orders).tolist())
 
-    def models(self) -> Sequence[Transition]:
-        """Return one model for each law of the demand."""
-        return [Driven(step=sell, rule=partial(quantile_rule, law), nodes=self.nodes) for law in DEMANDS.values()]
+    def model(self, candidate: Any) -> Transition:
+        """Return the model with one law of the demand."""
+        return Driven(step=sell, rule=partial(quantile_rule, candidate), nodes=self.nodes)
 
     @property
-    def unit(self) -> Unit:
-        """What rewards of 0 and 1 are worth: the worst and the best that a day can bring."""
-        return Unit(name="EUR", low=-self.holding * CAPACITY - self.fixed, high=self.margin * CAPACITY)
+    def unit(self) -> RewardMap:
+        """What rewards of 0 and 1 are worth, in euro: the worst and the best that a day can bring."""
+        return RewardMap(low=-self.holding * CAPACITY - self.fixed, high=self.margin * CAPACITY)
 
     def reward(self, states: Floats, action: Floats) -> Floats:
-        """Return the part of the reward that (s, a) fixes: that of selling nothing."""
-        return np.asarray(self._account(states[:, 0], float(action[0]), np.minimum(states[:, 0] + action[0], CAPACITY)))
-
-    def _account(self, stock: Floats, order: float, left: Floats) -> Floats:
-        sold = np.minimum(stock + order, CAPACITY) - left
-        return self.unit.reward(self.margin * sold - self.holding * left - self.fixed * (order > 0.0))
-
-    @cached_property
-    def mdp(self) -> FiniteMDP:
-        """The grid's problem, with rewards on transitions; the entries of moves that cannot be are cut to [0, 1]."""
-        stock, states = self.grid.vertices[:, 0], self.grid.size
-        reward = np.zeros((states, self.orders, states))
-        for a, order in enumerate(self.action_grid):
-            reward[:, a] = np.clip(self._account(stock[:, None], order, stock[None]), 0.0, 1.0)
-        return FiniteMDP(transition=self.kernel, reward=reward, horizon=self.horizon, initial_state=0)
+        """Return the account of a day by the stock left; moves that cannot be are cut to [0, 1]."""
+        left, filled = self.grid.vertices[:, 0], np.minimum(states + action[0], CAPACITY)
+        account = self.margin * (filled - left) - self.holding * left - self.fixed * (action[0] > 0.0)
+        return np.asarray(np.clip(self.unit.to_unit(account), 0.0, 1.0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,48 +250,30 @@ class DisturbedProblem(ContinuousProblem):
     hold: int
     disturbance: float
 
+    step: ClassVar[Callable[..., Floats]]  # (candidate, hold, states, action, noise) -> next states
+
     def __post_init__(self) -> None:
         super().__post_init__()
         require_integers(self, hold=1)
         require_numbers(self, 0.0, np.inf, "disturbance")
 
-    def _driven(self, step: Callable[..., Floats], parts: Mapping[str, Any]) -> Sequence[Transition]:
-        """Return the models that ``step`` makes of each part: an engine, a friction."""
+    def model(self, candidate: Any) -> Transition:
+        """Return the model with one engine or friction."""
         rule = partial(normal_rule, (self.disturbance,))
-        return [Driven(step=partial(step, part, self.hold), rule=rule, nodes=self.nodes) for part in parts.values()]
+        return Driven(step=partial(self.step, candidate, self.hold), rule=rule, nodes=self.nodes)
 
 
-def plain(power: float, friction: float, push: float, speed: Floats) -> Floats:
-    """Proportional to the push, against a friction that is proportional to the speed."""
-    return power * push - friction * speed / SPEED
-
-
-def at_speed(still: float, fast: float, push: float, speed: Floats) -> Floats:
-    """Have a power that changes from standstill to the highest speed."""
-    return (still + (fast - still) * np.abs(speed) / SPEED) * push
-
-
-def lopsided(back: float, ahead: float, push: float, speed: Floats) -> Floats:
-    """Have a power for each direction."""
-    return (ahead if push > 0.0 else back) * push + 0.0 * speed
-
-
-def airy(drag: float, push: float, speed: Floats) -> Floats:
-    """Slowed by the air."""
-    return push - drag * speed * np.abs(speed) / SPEED**2
-
-
-ENGINES: dict[str, Engine] = {
-    "as built": partial(plain, 1.0, 0.0),
-    "weak": partial(plain, 0.7, 0.0),
-    "strong": partial(plain, 1.3, 0.0),
-    "rubbing": partial(plain, 1.0, 0.3),
-    "rubbing hard": partial(plain, 1.3, 0.8),
-    "cold": partial(at_speed, 0.5, 1.3),
-    "short of breath": partial(at_speed, 1.3, 0.5),
-    "weak ahead": partial(lopsided, 1.0, 0.5),
-    "weak back": partial(lopsided, 0.5, 1.0),
-    "airy": partial(airy, 0.6),
+ENGINES: dict[str, Engine] = {  # (push in [-1, 1], speed) -> acceleration, in units of FORCE
+    "as built": lambda push, speed: push + 0.0 * speed,
+    "weak": lambda push, speed: 0.7 * push + 0.0 * speed,
+    "strong": lambda push, speed: 1.3 * push + 0.0 * speed,
+    "rubbing": lambda push, speed: push - 0.3 * speed / SPEED,
+    "rubbing hard": lambda push, speed: 1.3 * push - 0.8 * speed / SPEED,
+    "cold": lambda push, speed: (0.5 + 0.8 * np.abs(speed) / SPEED) * push,
+    "short of breath": lambda push, speed: (1.3 - 0.8 * np.abs(speed) / SPEED) * push,
+    "weak ahead": lambda push, speed: (0.5 if push > 0.0 else 1.0) * push + 0.0 * speed,
+    "weak back": lambda push, speed: (1.0 if push > 0.0 else 0.5) * push + 0.0 * speed,
+    "airy": lambda push, speed: push - 0.6 * speed * np.abs(speed) / SPEED**2,
 }
 
 
@@ -354,7 +316,8 @@ class MountainCar(DisturbedProblem):
     hold: int = 8
     disturbance: float = 0.3
 
-    names: ClassVar[tuple[str, ...]] = tuple(ENGINES)
+    candidates: ClassVar[Mapping[str, Any]] = ENGINES
+    step: ClassVar[Callable[..., Floats]] = staticmethod(drive)
     start: ClassVar[Sequence[float]] = (-0.5, 0.0)  # at rest in the valley
     action_grid: ClassVar[Sequence[float]] = (-1.0, 0.0, 1.0)  # back, nothing, ahead
     small: ClassVar[Small] = ({"resolution": 4, "horizon": 4}, {"resolution": 3, "horizon": 3, "mixture": ((1, 1.0),)})
@@ -364,56 +327,22 @@ class MountainCar(DisturbedProblem):
         """The grid: the valley, and speeds up to 0.07 a step."""
         return Grid(low=(LEFT, -SPEED), high=(RIGHT, SPEED), points=(self.resolution + 1,) * 2)
 
-    def models(self) -> Sequence[Transition]:
-        """Return one model for each engine."""
-        return self._driven(drive, ENGINES)
-
     def reward(self, states: Floats, action: Floats) -> Floats:
         """Return 1 at the flag, falling to 0 at a distance of 0.3."""
         return np.clip(1.0 - (FLAG - states[:, 0]) / _NEAR, 0.0, 1.0)
 
 
-def viscous(c: float, angle: Floats, speed: Floats) -> Floats:
-    """Proportional to the speed."""
-    return c * speed
-
-
-def dry(c: float, angle: Floats, speed: Floats) -> Floats:
-    """Coulomb: of one size, against the motion."""
-    return c * np.tanh(speed / _STICK)
-
-
-def drag(c: float, angle: Floats, speed: Floats) -> Floats:
-    """Of the air: proportional to the speed squared."""
-    return c * speed * np.abs(speed)
-
-
-def stribeck(c: float, angle: Floats, speed: Floats) -> Floats:
-    """Dry, and larger at low speed."""
-    return c * (1.0 + 1.5 * np.exp(-(speed**2))) * np.tanh(speed / _STICK)
-
-
-def below(c: float, angle: Floats, speed: Floats) -> Floats:
-    """Viscous, where the pendulum hangs."""
-    return c * 0.5 * (1.0 - np.cos(angle)) * speed
-
-
-def one_way(c: float, angle: Floats, speed: Floats) -> Floats:
-    """Viscous in one direction of turning only."""
-    return c * np.maximum(speed, 0.0)
-
-
-FRICTIONS: dict[str, Friction] = {
-    "none": partial(viscous, 0.0),
-    "viscous .3": partial(viscous, 0.3),
-    "viscous .6": partial(viscous, 0.6),
-    "viscous 1.2": partial(viscous, 1.2),
-    "dry .8": partial(dry, 0.8),
-    "dry 2.4": partial(dry, 2.4),
-    "drag .15": partial(drag, 0.15),
-    "Stribeck .8": partial(stribeck, 0.8),
-    "below 1.5": partial(below, 1.5),
-    "one way 1.2": partial(one_way, 1.2),
+FRICTIONS: dict[str, Friction] = {  # (angle, speed) -> deceleration, in rad/s^2
+    "none": lambda angle, speed: 0.0 * speed,
+    "viscous .3": lambda angle, speed: 0.3 * speed,
+    "viscous .6": lambda angle, speed: 0.6 * speed,
+    "viscous 1.2": lambda angle, speed: 1.2 * speed,
+    "dry .8": lambda angle, speed: 0.8 * np.tanh(speed / _STICK),  # Coulomb: of one size, against the motion
+    "dry 2.4": lambda angle, speed: 2.4 * np.tanh(speed / _STICK),
+    "drag .15": lambda angle, speed: 0.15 * speed * np.abs(speed),
+    "Stribeck .8": lambda angle, speed: (0.8 + 1.2 * np.exp(-(speed**2))) * np.tanh(speed / _STICK),
+    "below 1.5": lambda angle, speed: 0.75 * (1.0 - np.cos(angle)) * speed,  # viscous, where the pendulum hangs
+    "one way 1.2": lambda angle, speed: 1.2 * np.maximum(speed, 0.0),
 }
 
 
@@ -454,7 +383,8 @@ class Pendulum(DisturbedProblem):
     hold: int = 4
     disturbance: float = 0.5
 
-    names: ClassVar[tuple[str, ...]] = tuple(FRICTIONS)
+    candidates: ClassVar[Mapping[str, Any]] = FRICTIONS
+    step: ClassVar[Callable[..., Floats]] = staticmethod(swing)
     start: ClassVar[Sequence[float]] = (-np.pi, 0.0)  # hanging, at rest
     small: ClassVar[Small] = (
         {"resolution": 4, "horizon": 4},
@@ -475,10 +405,6 @@ class Pendulum(DisturbedProblem):
     def action_grid(self) -> Sequence[float]:
         """The torques."""
         return tuple(np.linspace(-TORQUE, TORQUE, self.torques).tolist())
-
-    def models(self) -> Sequence[Transition]:
-        """Return one model for each friction."""
-        return self._driven(swing, FRICTIONS)
 
     def reward(self, states: Floats, action: Floats) -> Floats:
         """Return 1 less the cost of Pendulum-v1 over its largest value."""

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from occamrl.errors import ParameterError, require_choice, require_integer, require_integers, require_number
 from occamrl.problems.mdp import FiniteMDP, HasExamples, Small, read_only
@@ -126,8 +127,7 @@ class RandomMDP(HasExamples):
         The parameter of the symmetric Dirichlet distribution: small for nearly deterministic rows, large for nearly
         uniform ones.
     successors
-        If given, only that many next states, drawn without replacement, are possible at each (s, a), and the kernel is
-        kept sparse.
+        If given, only that many next states, drawn without replacement, are possible at each (s, a).
     seed
         Instances with equal parameters are equal.
     """
@@ -157,16 +157,13 @@ class RandomMDP(HasExamples):
         width = self.states if self.successors is None else self.successors
         pairs = self.states * self.actions
         rows = stream(self.seed, "random_mdp", "transition").dirichlet(np.full(width, self.concentration), pairs)
-        if self.successors is None:
-            transition = rows.reshape(self.states, self.actions, self.states)
-            return FiniteMDP(transition=transition, reward=reward, horizon=self.horizon)
-        from scipy.sparse import csr_array  # here, for SciPy takes long to import and the dense case has no need of it
-
-        draw = stream(self.seed, "random_mdp", "successors")
-        targets = np.array([draw.choice(self.states, width, replace=False, shuffle=False) for _ in range(pairs)])
+        targets = np.tile(np.arange(self.states), (pairs, 1))
+        if self.successors is not None:
+            draw = stream(self.seed, "random_mdp", "successors")
+            targets = np.array([draw.choice(self.states, width, replace=False, shuffle=False) for _ in range(pairs)])
         start = np.arange(pairs + 1) * width
-        sparse = csr_array((rows.ravel(), targets.ravel(), start), shape=(pairs, self.states))
-        return FiniteMDP(transition=sparse, reward=reward, horizon=self.horizon)
+        transition = sp.csr_array((rows.ravel(), targets.ravel(), start), shape=(pairs, self.states))
+        return FiniteMDP(transition=transition, reward=reward, horizon=self.horizon)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,8 +175,8 @@ class HardLinearMixture(HasExamples):
     instances of this kind.
 
     Actions are the 2^(d-1) vectors a in {-1, 1}^(d-1). From x_h (h <= H) an episode goes to x_{H+2} with probability
-    delta + <mu_h, a> and to x_{h+1} otherwise, delta = 1/H; x_{H+1} and x_{H+2} absorb; r = 1 in x_{H+2}, else 0. The
-    entries of mu_h are +gap or -gap, so the best action is their sign and each wrong sign costs 2 gap of probability.
+    delta + <mu, a> and to x_{h+1} otherwise, delta = 1/H; x_{H+1} and x_{H+2} absorb; r = 1 in x_{H+2}, else 0. The
+    entries of mu are +gap or -gap, so the best action is their sign and each wrong sign costs 2 gap of probability.
 
     As a linear mixture, with alpha = 1/sqrt(1 + (d-1) gap) and beta = sqrt(gap) alpha::
 
@@ -190,9 +187,8 @@ class HardLinearMixture(HasExamples):
 
     so that ||phi_V(s, a)|| <= 1 for every V with values in [0, 1] and ||theta|| = 1 + (d-1) gap.
 
-    The paper's kernel changes with the step, theta_h = (1/alpha, mu_h/beta). Here the kernel is stationary, which loses
-    nothing since x_h tells the step: either one mu serves all rungs (d coordinates), or each rung has its own and its
-    own coordinates (1 + H (d-1) of them, a in the h-th block; ||theta||^2 = (1 + (d-1) gap) (1 + H (d-1) gap)).
+    The paper's kernel changes with the step, theta_h = (1/alpha, mu_h/beta). Here one mu serves all rungs, and the
+    kernel is stationary.
 
     Parameters
     ----------
@@ -204,8 +200,6 @@ class HardLinearMixture(HasExamples):
         K, the number of episodes for which the instance is hardest: gap = sqrt(delta/K) / (4 sqrt 2).
     gap
         Delta of the paper, instead of the value that follows from ``episodes``; at most delta/(d-1).
-    shared
-        Whether one mu serves all rungs.
     seed
         Draws the signs of mu.
     """
@@ -214,10 +208,9 @@ class HardLinearMixture(HasExamples):
     horizon: int = 5
     episodes: int = 10_000
     gap: float | None = None
-    shared: bool = True
     seed: int = 0
 
-    small: ClassVar[Small] = ({}, {"dimension": 3, "horizon": 4, "gap": 0.1, "shared": False, "seed": 1})
+    small: ClassVar[Small] = ({}, {"dimension": 3, "horizon": 4, "gap": 0.1, "seed": 1})
 
     def __post_init__(self) -> None:
         require_integers(self, dimension=2, horizon=2, episodes=1, seed=0)
@@ -242,10 +235,8 @@ class HardLinearMixture(HasExamples):
 
     @cached_property
     def mu(self) -> Floats:
-        """The vectors mu_h [H, d-1]; all rows alike if ``shared``."""
-        rungs = 1 if self.shared else self.horizon
-        signs = stream(self.seed, "hard_linear_mixture").choice((-1.0, 1.0), (rungs, self.dimension - 1))
-        return read_only(np.broadcast_to(self._gap * signs, (self.horizon, self.dimension - 1)).copy())
+        """The vector mu [d-1]."""
+        return read_only(self._gap * stream(self.seed, "hard_linear_mixture").choice((-1.0, 1.0), self.dimension - 1))
 
     @property
     def _scales(self) -> tuple[float, float]:
@@ -255,27 +246,24 @@ class HardLinearMixture(HasExamples):
 
     @cached_property
     def phi(self) -> Floats:
-        """The features [S, A, S, d], or [S, A, S, 1 + H (d-1)] if each rung has its own coordinates."""
-        (alpha, beta), delta, width = self._scales, 1.0 / self.horizon, self.dimension - 1
+        """The features [S, A, S, d]."""
+        (alpha, beta), delta = self._scales, 1.0 / self.horizon
         vectors, paying = self.action_vectors, self.horizon + 1
-        blocks = 1 if self.shared else self.horizon
-        phi = np.zeros((self.horizon + 2, len(vectors), self.horizon + 2, 1 + blocks * width))
+        phi = np.zeros((self.horizon + 2, len(vectors), self.horizon + 2, self.dimension))
         for h in range(self.horizon):
-            block = slice(1, None) if self.shared else slice(1 + h * width, 1 + (h + 1) * width)
             phi[h, :, h + 1, 0] = alpha * (1.0 - delta)
-            phi[h, :, h + 1, block] = -beta * vectors
+            phi[h, :, h + 1, 1:] = -beta * vectors
             phi[h, :, paying, 0] = alpha * delta
-            phi[h, :, paying, block] = beta * vectors
+            phi[h, :, paying, 1:] = beta * vectors
         for s in (self.horizon, paying):
             phi[s, :, s, 0] = alpha
         return read_only(phi)
 
     @cached_property
     def theta(self) -> Floats:
-        """The parameter: (1/alpha, mu/beta), with the mu of all rungs one after the other unless ``shared``."""
+        """The parameter (1/alpha, mu/beta)."""
         alpha, beta = self._scales
-        mu = self.mu[:1] if self.shared else self.mu
-        return read_only(np.concatenate([[1.0 / alpha], mu.ravel() / beta]))
+        return read_only(np.concatenate([[1.0 / alpha], self.mu / beta]))
 
     @cached_property
     def mdp(self) -> FiniteMDP:
@@ -367,8 +355,6 @@ class RiverZones(HasExamples):
         S and H.
     zones : int
         Number of zones of equal length with a current of their own; divides S.
-    partitions : tuple of int
-        Numbers of zones of the classes of hypotheses; each divides the next, and the last S.
     left_reward
         What swimming left in the first state pays. With 0.005 swimming up is nearly optimal whatever the currents are;
         with 0.03 it is not, and it takes knowledge of the currents to turn home in time.
@@ -379,20 +365,16 @@ class RiverZones(HasExamples):
     states: int = 24
     horizon: int = 48
     zones: int = 8
-    partitions: tuple[int, ...] = (2, 4, 8, 24)
     left_reward: float = 0.005
     seed: int = 0
 
-    small: ClassVar[Small] = ({"states": 4, "horizon": 6, "zones": 2, "partitions": (1, 2, 4)},)
+    small: ClassVar[Small] = ({"states": 4, "horizon": 6, "zones": 2},)
 
     def __post_init__(self) -> None:
         require_integers(self, states=2, horizon=1, zones=1, seed=0)
         if self.states % self.zones:
             raise ParameterError("zones", got=self.zones, expected=f"a divisor of states = {self.states}")
         require_number("left_reward", self.left_reward, 0.0, 1.0)
-        parts = [require_integer("partitions", zones, 1) for zones in self.partitions]
-        if any(b % a for a, b in zip(parts, (*parts[1:], self.states), strict=True)):
-            raise ParameterError("partitions", got=self.partitions, expected="numbers that divide the next, up to S")
 
     @cached_property
     def phi(self) -> Floats:
@@ -404,15 +386,6 @@ class RiverZones(HasExamples):
                 phi[s, RIGHT, s2, j] += 1.0
                 phi[s, RIGHT, s, j] -= 1.0
         return read_only(phi)
-
-    def basis(self, zones: int) -> Floats:
-        """Return A [1 + 2S, 1 + 2 zones]: theta = A eta has equal currents inside each zone (a state aggregation)."""
-        zone = np.kron(np.eye(zones), np.ones((self.states // zones, 1)))
-        basis = np.zeros((1 + 2 * self.states, 1 + 2 * zones))
-        basis[0, 0] = 1.0
-        basis[1 : 1 + self.states, 1 : 1 + zones] = zone
-        basis[1 + self.states :, 1 + zones :] = zone
-        return basis
 
     @cached_property
     def moves(self) -> Ints:
@@ -431,7 +404,8 @@ class RiverZones(HasExamples):
         """theta* [1 + 2S]."""
         draw = stream(self.seed, "river_zones")
         up, down = draw.uniform(0.3, 0.75, self.zones), draw.uniform(0.02, 0.2, self.zones)
-        return read_only(self.basis(self.zones) @ np.concatenate([[1.0], up, down]))
+        length = self.states // self.zones
+        return read_only(np.concatenate([[1.0], np.repeat(up, length), np.repeat(down, length)]))
 
     @cached_property
     def mdp(self) -> FiniteMDP:

@@ -26,13 +26,11 @@ MAPS = {  # Gymnasium's
     "8x8": ("SFFFFFFF", "FFFFFFFF", "FFFHFFFF", "FFFFFHFF", "FFFHFFFF", "FHHFFFHF", "FHFFHFHF", "FFFHFFFG"),
 }
 STEPS = ((0, -1), (1, 0), (0, 1), (-1, 0))  # left, down, right, up, as Gymnasium has them; each to the left of the last
-
-
 SIDE = 8
 PARTS = 30  # slips of FrozenLake are multiples of 1/30
 MOST = 20  # l + r, so that one step in three goes where it was meant to, at the least
 _COLUMNS = (1, 2, 4, 8)  # parts of patchy ice: everywhere, halves, four strips, columns
-_HORIZONS = {"4x4": 30, "8x8": 60}
+_HORIZONS = {4: 30, 8: 60}  # by the side of a FrozenLake
 
 
 def walk(lake: Sequence[str], turn: int) -> Floats:
@@ -53,28 +51,43 @@ def walk(lake: Sequence[str], turn: int) -> Floats:
 class Lake(NestedClasses):
     """What lakes have in common: a map, and a kernel that is the walk without slipping plus what slips change."""
 
+    horizon: int | None
+
     @property
     @abstractmethod
     def lake(self) -> tuple[str, ...]:
         """The map, row by row."""
 
-    @property
     @abstractmethod
-    def phi(self) -> list[sp.csr_array]:
-        """Sparse kernels (S*A, S): the walk without slipping, and what each kind of slip changes."""
+    def changes(self, left: Floats, right: Floats) -> Sequence[Floats]:
+        """Return what each kind of slip changes, given what turning every step to the left or right does."""
 
     @property
     @abstractmethod
     def theta(self) -> Floats:
         """theta*: 1, and the probability of each kind of slip."""
 
-    def _sparse(self, *parts: Floats) -> list[sp.csr_array]:
+    @cached_property
+    def phi(self) -> list[sp.csr_array]:
+        """Sparse kernels (S*A, S): the walk without slipping, and what each kind of slip changes."""
+        ahead, left, right = (walk(self.lake, turn) for turn in (0, 1, -1))
+        parts = (ahead, *self.changes(left - ahead, right - ahead))
         return [sp.csr_array(part.reshape(-1, part.shape[-1])) for part in parts]
 
-    def _mdp(self, reward: Floats, horizon: int, start: int = 0) -> FiniteMDP:
+    @cached_property
+    def reward(self) -> Floats:
+        """r[s, a, s']: 1 for reaching the goal from where an episode goes on."""
+        tiles = np.array(list("".join(self.lake)))
+        pays = np.logical_and.outer(~np.isin(tiles, ("H", "G")), tiles == "G")
+        return read_only(np.repeat(pays[:, None].astype(np.float64), len(STEPS), axis=1))
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The problem; episodes start in the upper left corner."""
         kernel = np.stack([part.toarray() for part in self.phi], axis=-1) @ self.theta
-        transition = np.maximum(kernel, 0.0).reshape(reward.shape)
-        return FiniteMDP(transition=transition, reward=reward, horizon=horizon, initial_state=start)
+        transition = np.maximum(kernel, 0.0).reshape(self.reward.shape)
+        horizon = _HORIZONS[len(self.lake)] if self.horizon is None else self.horizon
+        return FiniteMDP(transition=transition, reward=self.reward, horizon=horizon)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,28 +129,14 @@ class PatchyIce(Lake):
             raise ParameterError("levels", got=self.levels, expected="different numbers")
 
     @property
-    def states(self) -> int:
-        """S."""
-        return self.rows * SIDE
-
-    @property
     def lake(self) -> tuple[str, ...]:
         """The map, row by row."""
         return MAPS["8x8"][SIDE - self.rows :]
 
-    @cached_property
-    def phi(self) -> list[sp.csr_array]:
-        """Nine sparse kernels (S*A, S): the walk without slipping, and what a slip in each column changes per q."""
-        ahead, left, right = (walk(self.lake, turn) for turn in (0, 1, -1))
-        slip, column = left + right - 2.0 * ahead, np.arange(self.states) % SIDE
-        return self._sparse(ahead, *(np.where((column == c)[:, None, None], slip, 0.0) for c in range(SIDE)))
-
-    @cached_property
-    def reward(self) -> Floats:
-        """r[s, a, s']: 1 for reaching the goal."""
-        reward = np.zeros((self.states, len(STEPS), self.states))
-        reward[:-1, :, -1] = 1.0
-        return read_only(reward)
+    def changes(self, left: Floats, right: Floats) -> Sequence[Floats]:
+        """Return what a slip in each column changes per q."""
+        column = np.arange(len(left)) % SIDE
+        return [np.where((column == c)[:, None, None], left + right, 0.0) for c in range(SIDE)]
 
     def classes(self) -> Sequence[Floats]:
         """Return theta = (1, q of each column) for 1, 2, 4 and 8 parts; with three levels 3, 9, 81 and 6,561 in all."""
@@ -151,11 +150,6 @@ class PatchyIce(Lake):
     def theta(self) -> Floats:
         """theta* [9]."""
         return np.concatenate([[1.0], np.repeat(self.slip, SIDE // len(self.slip))])
-
-    @cached_property
-    def mdp(self) -> FiniteMDP:
-        """The problem; episodes start in the upper left corner."""
-        return self._mdp(self.reward, self.horizon)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,11 +189,9 @@ class FrozenLake(Lake):
         """The map, row by row."""
         return MAPS[self.map_name]
 
-    @cached_property
-    def phi(self) -> list[sp.csr_array]:
-        """Three sparse kernels (S*A, S): the walk without slipping, and what a slip to each side changes."""
-        ahead, left, right = (walk(self.lake, turn) for turn in (0, 1, -1))
-        return self._sparse(ahead, left - ahead, right - ahead)
+    def changes(self, left: Floats, right: Floats) -> Sequence[Floats]:
+        """Return what a slip to each side changes."""
+        return left, right
 
     def classes(self) -> Sequence[Floats]:
         """Return theta = (1, l/30, r/30) for no slip, l = r, and all; 1, 11 and 231 in all."""
@@ -211,17 +203,3 @@ class FrozenLake(Lake):
     def theta(self) -> Floats:
         """theta* [3]."""
         return np.array([1.0, self.slip[0] / PARTS, self.slip[1] / PARTS])
-
-    @cached_property
-    def reward(self) -> Floats:
-        """r[s, a, s']: 1 for reaching the goal from elsewhere."""
-        tiles = "".join(self.lake)
-        reward = np.zeros((len(tiles), len(STEPS), len(tiles)))
-        reward[:, :, tiles.index("G")] = 1.0
-        reward[[s for s, tile in enumerate(tiles) if tile in "HG"]] = 0.0
-        return read_only(reward)
-
-    @cached_property
-    def mdp(self) -> FiniteMDP:
-        """The problem; episodes start at S."""
-        return self._mdp(self.reward, self.horizon or _HORIZONS[self.map_name], "".join(self.lake).index("S"))

@@ -30,7 +30,6 @@ from occamrl._core import bellman
 from occamrl._core.rng import Atoms, CoinFlips
 from occamrl.errors import (
     HorizonError,
-    InvalidInput,
     ParameterError,
     ProbabilityError,
     RewardError,
@@ -38,7 +37,6 @@ from occamrl.errors import (
     as_floats,
     require_choice,
     require_integer,
-    require_integers,
     require_number,
     require_range,
 )
@@ -48,7 +46,8 @@ TOLERANCE = 1e-9  # how far a row of probabilities may be from summing to one
 
 LARGEST_DENSE = 2**28  # entries of a kernel that will be written out: 2 GiB
 _LEAST_MEAN = 1e-200  # of a Beta distribution whose quantiles are numbers
-_MOST_ATOMS = 2**16
+_ATOMS = 64  # values of a Beta reward
+_CONCENTRATIONS = (1e-2, 1e6)
 
 Array = TypeVar("Array", bound=NDArray[np.generic])
 Reward = TypeVar("Reward", float, Floats)
@@ -57,14 +56,21 @@ Table = Mapping[int, Any] | Sequence[Any]  # table[s][a] = [(probability, next_s
 
 
 class RewardMap(NamedTuple):
-    """The affine map (r - low) / (high - low) of rewards in a unit of their own onto [0, 1]."""
+    """The affine map (r - low) / (high - low) of rewards in a unit of their own (money, minutes) onto [0, 1].
+
+    Examples
+    --------
+    >>> euro = RewardMap(low=-50.0, high=150.0)
+    >>> euro.to_unit(50.0), 0.25 * euro.scale, euro.total(6.0, steps=10)
+    (0.5, 50.0, 700.0)
+    """
 
     low: float = 0.0
     high: float = 1.0
 
     @property
     def scale(self) -> float:
-        """What a difference of 1 in the learner's unit is in the environment's own."""
+        """What a difference of 1 in the learner's unit is in the environment's own: regret times this is an amount."""
         return self.high - self.low
 
     def to_unit(self, reward: Reward) -> Reward:
@@ -91,6 +97,17 @@ class Listing(NamedTuple):
     next_state: Ints  # [N]
     probability: Floats  # [T, N]
     reward: Floats  # [N]
+
+
+class Statement(NamedTuple):
+    """What the user's arrays or table say; ``listed`` counts the states before one was added for an episode's end."""
+
+    states: int
+    actions: int
+    listed: int
+    listing: Listing
+    fields: tuple[str, str] = ("outcomes", "outcomes")  # the arguments that hold the probabilities and the rewards
+    reward_of_pair: bool = False  # whether rewards are indexed by (s, a) rather than (s, a, s')
 
 
 def read_only(array: Array) -> Array:
@@ -131,40 +148,29 @@ def absorb(listing: Listing, absorbing: Ints, states: int, actions: int) -> List
     )
 
 
-def validate(listing: Listing, states: int, actions: int, fields: tuple[str, str], reward_of_pair: bool) -> None:
-    """Refuse probabilities that are negative, not finite or do not sum to one, and rewards outside [0, 1].
+def validate(stated: Statement, listing: Listing) -> None:
+    """Refuse probabilities that are negative, not finite or do not sum to one, and rewards outside [0, 1]."""
+    pair, _, probability, reward = listing
+    steps, actions = len(probability), stated.actions
 
-    ``fields`` names the arguments that hold the probabilities and the rewards; ``reward_of_pair`` says that the latter
-    is indexed by (s, a) rather than (s, a, s').
-    """
-    probability, reward = listing.probability, listing.reward
-
-    def where(t: int, o: int) -> tuple[int, ...]:
-        step = (t,) if probability.shape[0] > 1 else ()
-        return (*step, *divmod(int(listing.pair[o]), actions), int(listing.next_state[o]))
+    def where(step: int, outcome: int) -> tuple[int, ...]:
+        at = (*divmod(int(pair[outcome]), actions), int(listing.next_state[outcome]))
+        return at if steps == 1 else (step, *at)
 
     for bad, expected in ((~np.isfinite(probability), "a finite number"), (probability < 0.0, "a number >= 0")):
-        if bad.any():
-            t, o = (int(i) for i in np.argwhere(bad)[0])
-            raise ProbabilityError(fields[0], got=float(probability[t, o]), expected=expected, index=where(t, o))
+        for t, o in np.argwhere(bad)[:1]:
+            value = float(probability[t, o])
+            raise ProbabilityError(stated.fields[0], got=value, expected=expected, index=where(int(t), o))
     for t, row in enumerate(probability):
-        total = np.bincount(listing.pair, weights=row, minlength=states * actions)
-        bad = np.abs(total - 1.0) > TOLERANCE
-        if bad.any():
-            index = divmod(int(bad.argmax()), actions)
-            raise ProbabilityError(
-                fields[0],
-                got=f"a row that sums to {total[bad.argmax()]:.12g}",
-                expected="probabilities that sum to 1",
-                index=(t, *index) if probability.shape[0] > 1 else index,
-            )
-    bad = ~((reward >= 0.0) & (reward <= 1.0))  # NaN is bad too
-    if bad.any():
-        o = int(bad.argmax())
-        at = (*divmod(int(listing.pair[o]), actions), int(listing.next_state[o]))
-        raise RewardError(
-            fields[1], got=float(reward[o]), expected="a reward in [0, 1]", index=at[:2] if reward_of_pair else at
-        )
+        total = np.bincount(pair, weights=row, minlength=stated.states * actions)
+        for sa in np.flatnonzero(np.abs(total - 1.0) > TOLERANCE)[:1]:
+            index = divmod(int(sa), actions) if steps == 1 else (t, *divmod(int(sa), actions))
+            got, expected = f"a row that sums to {total[sa]:.12g}", "probabilities that sum to 1"
+            raise ProbabilityError(stated.fields[0], got=got, expected=expected, index=index)
+    for o in np.flatnonzero(~((reward >= 0.0) & (reward <= 1.0)))[:1]:  # NaN is bad too
+        s, a, after = where(0, o)[-3:]
+        index = (s, a) if stated.reward_of_pair else (s, a, after)
+        raise RewardError(stated.fields[1], got=float(reward[o]), expected="a reward in [0, 1]", index=index)
 
 
 def starts(pair: Ints, pairs: int) -> Ints:
@@ -204,15 +210,6 @@ def running_sums(start: Ints, probability: Floats) -> Floats:
         sums = np.minimum(np.cumsum(part, axis=-1), 1.0)
         cumulative[:, at] = np.where(np.arange(size) >= last[..., np.newaxis], 1.0, sums)
     return cumulative
-
-
-class ReadTable(NamedTuple):
-    """A table as a listing; ``listed`` counts the states before one was added for the end of an episode."""
-
-    states: int
-    actions: int
-    listed: int
-    listing: Listing
 
 
 def _is_sparse(value: object) -> bool:
@@ -267,8 +264,8 @@ def _matrices(transition: Any, horizon: int) -> list[Any]:
     return matrices
 
 
-def read_arrays(transition: Any, reward: Any, horizon: int) -> tuple[ReadTable, bool]:
-    """Put rewards r[s, a], r[s, a, s'] or a sparse matrix (S*A, S) beside a kernel; say whether they are r[s, a].
+def read_arrays(transition: Any, reward: Any, horizon: int) -> Statement:
+    """Put rewards r[s, a], r[s, a, s'] or a sparse matrix (S*A, S) beside a kernel.
 
     The listing holds what the reward table defines: the whole of a dense r[s, a, s'], the stored entries of a sparse
     one together with all that the kernel can do (unstored entries are 0), and the latter alone for r[s, a].
@@ -295,7 +292,8 @@ def read_arrays(transition: Any, reward: Any, horizon: int) -> tuple[ReadTable, 
             expected = f"[S, A] = {(states, actions)} or [S, A, S] = {(states, actions, states)}"
             raise ShapeError("reward", got=f"shape {dense.shape}", expected=expected)
     probability = np.stack([_spread(cell, value, cells) for cell, value in entries])
-    return ReadTable(states, actions, states, Listing(cells // states, cells % states, probability, rewards)), of_pair
+    listing = Listing(cells // states, cells % states, probability, rewards)
+    return Statement(states, actions, states, listing, ("transition", "reward"), of_pair)
 
 
 def _rows(table: Any, index: tuple[int, ...], expected: int | None = None) -> list[Any]:
@@ -331,20 +329,12 @@ def _entry(entry: Any, index: tuple[int, ...], states: int) -> tuple[float, int,
     return probability, target, reward, terminated
 
 
-def read_table(table: Table, *, end_episodes: bool, reward_range: tuple[float, float] | None) -> ReadTable:
-    """Read a table of outcomes, as Gymnasium's ``env.unwrapped.P``.
+def read_table(table: Table, reward_range: Sequence[float] | None) -> Statement:
+    """Read a table of outcomes, as :class:`FiniteMDP` takes it.
 
-    For each state and action it holds a list of tuples ``(probability, next_state, reward)`` or ``(probability,
-    next_state, reward, terminated)``.
-
-    Parameters
-    ----------
-    end_episodes
-        Honour the flag ``terminated``: such an outcome leads to a state where nothing more is earned. Where its own
-        target is not of that kind (under every action it stays, with reward 0), a state S is added and led to.
-    reward_range
-        (low, high): replace each reward r by (r - low) / (high - low), and so the 0 earned after the end. Every policy
-        earns H steps' worth of rewards, so the order of policies is kept, and regret is divided by high - low.
+    An outcome flagged ``terminated`` leads to a state where nothing more is earned. Where its own target is not of that
+    kind (under every action it stays, with reward 0), a state S is added and led to. Every policy earns H steps' worth
+    of rewards, so mapping them onto [0, 1] keeps the order of policies and divides regret by high - low.
     """
     rewards = reward_map(reward_range)
     low, high = rewards
@@ -366,21 +356,32 @@ def read_table(table: Table, *, end_episodes: bool, reward_range: tuple[float, f
     columns = list(zip(*entries, strict=True))
     probability, reward = np.array(columns[0]), np.array(columns[2])
     next_state = np.array(columns[1], np.int64)
-    if end_episodes:
-        stirs = np.zeros(states, bool)
-        stirs[pair[(probability > 0.0) & ((next_state != pair // actions) | (reward != 0.0))] // actions] = True
-        ends = np.array(columns[3], bool) & stirs[next_state]
-        if ends.any():
-            if not low <= 0.0 <= high:
-                raise ParameterError("reward_range", got=reward_range, expected="0 in it, earned after the end")
-            next_state[ends] = states
-            pair = np.concatenate([pair, states * actions + np.arange(actions)])
-            next_state = np.concatenate([next_state, np.full(actions, states)])
-            probability = np.concatenate([probability, np.ones(actions)])
-            reward = np.concatenate([reward, np.zeros(actions)])
-            states += 1
+    stirs = np.zeros(states, bool)
+    stirs[pair[(probability > 0.0) & ((next_state != pair // actions) | (reward != 0.0))] // actions] = True
+    ends = np.array(columns[3], bool) & stirs[next_state]
+    if ends.any():
+        if not low <= 0.0 <= high:
+            raise ParameterError("reward_range", got=reward_range, expected="0 in it, earned after the end")
+        next_state[ends] = states
+        pair = np.concatenate([pair, states * actions + np.arange(actions)])
+        next_state = np.concatenate([next_state, np.full(actions, states)])
+        probability = np.concatenate([probability, np.ones(actions)])
+        reward = np.concatenate([reward, np.zeros(actions)])
+        states += 1
     listing = Listing(pair, next_state, probability[np.newaxis], rewards.to_unit(reward))
-    return ReadTable(states, actions, listed, merge(listing))
+    return Statement(states, actions, listed, merge(listing))
+
+
+def require_distributions(field: str, rows: Floats) -> None:
+    """Refuse rows [..., n] that are not distributions."""
+    for at in np.argwhere(~(np.isfinite(rows) & (rows >= 0.0)))[:1]:
+        index = tuple(int(i) for i in at)
+        raise ProbabilityError(field, got=float(rows[index]), expected="a probability >= 0", index=index)
+    total = rows.sum(axis=-1)
+    for at in np.argwhere(np.abs(total - 1.0) > TOLERANCE)[:1]:
+        index = tuple(int(i) for i in at)
+        got = f"a sum of {total[index]:.12g}"
+        raise ProbabilityError(field, got=got, expected="probabilities that sum to 1", index=index or None)
 
 
 def initial_distribution(initial_state: Any, listed: int, states: int) -> Floats:
@@ -395,13 +396,7 @@ def initial_distribution(initial_state: Any, listed: int, states: int) -> Floats
     given = as_floats("initial_state", initial_state)
     if given.shape != (listed,):
         raise ShapeError("initial_state", got=f"shape {given.shape}", expected=f"a state, or probabilities ({listed},)")
-    bad = ~(np.isfinite(given) & (given >= 0.0))
-    if bad.any():
-        s = int(bad.argmax())
-        raise ProbabilityError("initial_state", got=float(given[s]), expected="a probability >= 0", index=(s,))
-    total = float(given.sum())
-    if abs(total - 1.0) > TOLERANCE:
-        raise ProbabilityError("initial_state", got=f"a sum of {total:.12g}", expected="probabilities that sum to 1")
+    require_distributions("initial_state", given)
     distribution[:listed] = given
     return distribution
 
@@ -422,10 +417,7 @@ def mixed_policy(policy: Any, horizon: int, states: int, actions: int) -> Floats
         expected = f"integers {(horizon, states)} or probabilities {(horizon, states, actions)}"
         raise ShapeError("policy", got=got, expected=expected)
     mixed = as_floats("policy", raw)
-    wrong = np.argwhere(~((mixed >= 0.0).all(axis=2) & (np.abs(mixed.sum(axis=2) - 1.0) <= TOLERANCE)))
-    if wrong.size:
-        h, s = (int(i) for i in wrong[0])
-        raise ProbabilityError("policy", got=mixed[h, s], expected="a distribution over actions", index=(h, s))
+    require_distributions("policy", mixed)
     return mixed
 
 
@@ -446,39 +438,34 @@ class BernoulliRewards:
 class BetaRewards:
     """A reward follows a Beta distribution around its mean, Beta(c m, c (1 - m)), of variance m (1 - m)/(1 + c).
 
-    It is drawn from ``atoms`` equally likely values, the means of the distribution over slices of equal probability, so
-    that its mean is the one stated.
+    It is drawn from 64 equally likely values, the means of the distribution over slices of equal probability, so that
+    its mean is the one stated.
 
     Parameters
     ----------
     concentration : float
         c: the larger, the less noise.
-    atoms : int
     """
 
     concentration: float = 10.0
-    atoms: int = 64
 
     def __post_init__(self) -> None:
-        require_number("concentration", self.concentration, 1e-2, 1e6)
-        require_integers(self, atoms=1)
-        if self.atoms > _MOST_ATOMS:
-            raise ParameterError("atoms", got=self.atoms, expected=f"at most {_MOST_ATOMS:,}")
+        require_number("concentration", self.concentration, *_CONCENTRATIONS)
 
     def compiled(self, means: Floats) -> Atoms:
         """Return what the simulator draws with, for outcomes with these mean rewards."""
-        values = np.repeat(means[:, np.newaxis], self.atoms, axis=1)
+        values = np.repeat(means[:, np.newaxis], _ATOMS, axis=1)
         inside = (means > _LEAST_MEAN) & (means < 1.0)  # elsewhere the mean itself
         one, other = self.concentration * means[inside], self.concentration * (1.0 - means[inside])
-        cuts = betaincinv(one[:, np.newaxis], other[:, np.newaxis], np.linspace(0.0, 1.0, self.atoms + 1))
+        cuts = betaincinv(one[:, np.newaxis], other[:, np.newaxis], np.linspace(0.0, 1.0, _ATOMS + 1))
         # The mean over a slice is m times the share of Beta(c m + 1, c (1 - m)) in it, over that of Beta(c m, ...).
         slices = np.diff(betainc(one[:, np.newaxis] + 1.0, other[:, np.newaxis], cuts), axis=1)
-        values[inside] = _with_mean(np.clip(means[inside, np.newaxis] * slices * self.atoms, 0.0, 1.0), means[inside])
+        values[inside] = _with_mean(np.clip(means[inside, np.newaxis] * slices * _ATOMS, 0.0, 1.0), means[inside])
         return Atoms(values)
 
     def drawn(self, noise: Atoms, outcome: int, mean: float, uniform: float) -> float:
         """Return the reward that a number in [0, 1) decides."""
-        return float(noise.values[outcome, int(uniform * self.atoms)])
+        return float(noise.values[outcome, int(uniform * _ATOMS)])
 
 
 def _with_mean(values: Floats, means: Floats) -> Floats:
@@ -491,6 +478,18 @@ def _with_mean(values: Floats, means: Floats) -> Floats:
 
 
 RewardNoise = BernoulliRewards | BetaRewards
+
+
+def noise_of(value: Any) -> RewardNoise | None:
+    """Return the noise that ``"bernoulli"``, ``"beta"`` or ``{"beta": concentration}`` stands for."""
+    if value is None or isinstance(value, (BernoulliRewards, BetaRewards)):
+        return value
+    if isinstance(value, dict):
+        for key in value:
+            require_choice(f"reward_noise.{key}", key, ("beta",))
+        return BetaRewards(concentration=require_number("reward_noise.beta", value.get("beta"), *_CONCENTRATIONS))
+    require_choice("reward_noise", value if isinstance(value, str) else repr(value), ("bernoulli", "beta"))
+    return BernoulliRewards() if value == "bernoulli" else BetaRewards()
 
 
 class FiniteMDP:
@@ -508,7 +507,11 @@ class FiniteMDP:
         are 0.
     outcomes
         A table as Gymnasium's ``env.unwrapped.P``: ``outcomes[s][a]`` lists tuples (probability, next_state, reward)
-        or (probability, next_state, reward, terminated). Flags are honoured; see :meth:`from_outcomes`.
+        or (probability, next_state, reward, terminated). A flagged outcome leads to a state where every action stays
+        and earns 0; one such state, the last, is added if the table's own target is not of that kind.
+    reward_range
+        (low, high) if the rewards of ``outcomes`` are not in [0, 1]: each r, and the 0 earned after the end of an
+        episode, becomes (r - low) / (high - low). CliffWalking needs (-100, 0).
     horizon
         H, the number of steps of an episode.
     initial_state
@@ -516,8 +519,9 @@ class FiniteMDP:
     absorbing
         States to be made absorbing: under every action they stay, with reward 0, whatever the arrays say there.
     reward_noise
-        How rewards scatter around the means that ``reward`` states: ``BernoulliRewards()`` or ``BetaRewards()``. Values
-        and regret are those of the means, and an agent that knows the rewards knows the means.
+        How rewards scatter around the means that ``reward`` states: ``BernoulliRewards()`` or ``BetaRewards()``; or, as
+        in a TOML file, ``"bernoulli"``, ``"beta"``, ``{"beta": 50.0}`` with the concentration. Values and regret are
+        those of the means, and an agent that knows the rewards knows the means.
 
     Examples
     --------
@@ -540,79 +544,38 @@ class FiniteMDP:
         transition: ArrayLike | SparseMatrix | Sequence[SparseMatrix] | None = None,
         reward: ArrayLike | SparseMatrix | None = None,
         outcomes: Table | None = None,
+        reward_range: Sequence[float] | None = None,
         horizon: int,
         initial_state: int | ArrayLike = 0,
         absorbing: Sequence[int] | Ints = (),
-        reward_noise: RewardNoise | None = None,
+        reward_noise: RewardNoise | str | dict[str, float] | None = None,
     ) -> None:
-        _require_noise(reward_noise)
+        noise = noise_of(reward_noise)
         horizon = require_integer("horizon", horizon, 1, HorizonError)
         if outcomes is not None:
             if transition is not None or reward is not None:
                 raise ParameterError("outcomes", got="transition or reward as well", expected="outcomes alone")
-            read = read_table(outcomes, end_episodes=True, reward_range=None)
-            fields, reward_of_pair = ("outcomes", "outcomes"), False
+            stated = read_table(outcomes, reward_range)
         else:
             if transition is None or reward is None:
                 name = "transition" if transition is None else "reward"
                 raise ParameterError(name, got=None, expected="transition and reward, or outcomes")
-            read, reward_of_pair = read_arrays(transition, reward, horizon)
-            fields = ("transition", "reward")
-        self._build(read, horizon, initial_state, absorbing, fields, reward_of_pair, reward_noise)
-
-    def _build(
-        self,
-        read: ReadTable,
-        horizon: int,
-        initial_state: Any,
-        absorbing: Sequence[int] | Ints,
-        fields: tuple[str, str],
-        reward_of_pair: bool,
-        reward_noise: RewardNoise | None = None,
-    ) -> None:
-        states, actions, listed, listing = read
+            if reward_range is not None:
+                raise ParameterError("reward_range", got=reward_range, expected="None, unless with outcomes")
+            stated = read_arrays(transition, reward, horizon)
+        states, actions, listed = stated[:3]
         for s in absorbing:
             if require_integer("absorbing", s, 0) >= listed:
                 raise ParameterError("absorbing", got=s, expected=f"states in 0..{listed - 1}")
-        listing = absorb(listing, np.array(absorbing, np.int64), states, actions)
-        validate(listing, states, actions, fields, reward_of_pair)
+        listing = absorb(stated.listing, np.array(absorbing, np.int64), states, actions)
+        validate(stated, listing)
         initial = initial_distribution(initial_state, listed, states)
-        self.__setstate__((states, actions, horizon, initial, listing, reward_noise))
+        self.__setstate__((states, actions, horizon, initial, listing, noise))
 
-    @classmethod
-    def from_outcomes(
-        cls,
-        table: Table,
-        *,
-        horizon: int,
-        initial_state: int | ArrayLike = 0,
-        absorb: bool = True,
-        reward_range: tuple[float, float] | None = None,
-    ) -> Self:
-        """Build an MDP from a table of outcomes, as Gymnasium's ``env.unwrapped.P``.
-
-        Parameters
-        ----------
-        table, horizon, initial_state
-            As in the class.
-        absorb
-            An outcome flagged ``terminated`` leads to a state where every action stays and earns 0. One such state,
-            the last, is added if the table's own target is not of that kind. False ignores the flags.
-        reward_range
-            (low, high) if rewards are not in [0, 1]: each r, and the 0 earned after the end of an episode, becomes
-            (r - low) / (high - low). CliffWalking needs (-100, 0).
-        """
-        horizon = require_integer("horizon", horizon, 1, HorizonError)
-        read = read_table(table, end_episodes=absorb, reward_range=reward_range)
-        mdp = cls.__new__(cls)
-        mdp._build(read, horizon, initial_state, (), ("outcomes", "outcomes"), reward_of_pair=False)
-        return mdp
-
-    def with_reward_noise(self, reward_noise: RewardNoise | None) -> FiniteMDP:
+    def with_reward_noise(self, reward_noise: RewardNoise | str | dict[str, float] | None) -> FiniteMDP:
         """Return the same problem with rewards that scatter around their means; without noise for None."""
-        _require_noise(reward_noise)
         mdp = FiniteMDP.__new__(FiniteMDP)
-        mdp.__setstate__((*self.__getstate__()[:-1], reward_noise))
+        mdp.__setstate__((*self.__getstate__()[:-1], noise_of(reward_noise)))
         return mdp
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -736,11 +699,6 @@ class FiniteMDP:
         return dense.reshape(sizes if self.stationary else (steps, *sizes))
 
 
-def _require_noise(reward_noise: object) -> None:
-    if not (reward_noise is None or isinstance(reward_noise, (BernoulliRewards, BetaRewards))):
-        raise ParameterError("reward_noise", got=repr(reward_noise), expected="BernoulliRewards or BetaRewards")
-
-
 def as_mdp(problem: object) -> FiniteMDP:
     """Return a FiniteMDP, or that of a problem which has one."""
     found = problem if isinstance(problem, FiniteMDP) else getattr(problem, "mdp", None)
@@ -764,18 +722,9 @@ class HasExamples:
 
 
 class NoisyProblem:
-    """A problem with reward noise; whatever else is asked of it is the problem's own.
+    """A problem with reward noise (see :class:`FiniteMDP`); whatever else is asked of it is the problem's own."""
 
-    Parameters
-    ----------
-    problem
-        A problem.
-    reward_noise
-        BernoulliRewards or BetaRewards; or, as in a TOML file, ``"bernoulli"``, ``"beta"``, ``{"beta": 50.0}`` with the
-        concentration.
-    """
-
-    def __init__(self, problem: Any, reward_noise: RewardNoise | str | dict[str, Any]) -> None:
+    def __init__(self, problem: Any, reward_noise: RewardNoise | str | dict[str, float]) -> None:
         self.problem = problem
         self.reward_noise = noise_of(reward_noise)
 
@@ -791,22 +740,3 @@ class NoisyProblem:
 
     def __repr__(self) -> str:
         return f"NoisyProblem({self.problem!r}, reward_noise={self.reward_noise!r})"
-
-
-def noise_of(value: Any) -> RewardNoise:
-    """Return the noise that ``"bernoulli"``, ``"beta"`` or ``{"beta": concentration, "atoms": ...}`` stands for."""
-    if isinstance(value, (BernoulliRewards, BetaRewards)):
-        return value
-    if isinstance(value, dict):
-        for key in value:
-            require_choice(f"reward_noise.{key}", key, ("beta", "atoms"))
-        if "beta" not in value:
-            raise ParameterError("reward_noise", got=repr(value), expected="{ beta = concentration }")
-        atoms = {"atoms": value["atoms"]} if "atoms" in value else {}
-        try:
-            return BetaRewards(concentration=value["beta"], **atoms)
-        except InvalidInput as error:
-            name = "beta" if error.field == "concentration" else error.field
-            raise ParameterError(f"reward_noise.{name}", got=error.got, expected=error.expected) from error
-    require_choice("reward_noise", value, ("bernoulli", "beta"))
-    return BernoulliRewards() if value == "bernoulli" else BetaRewards()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -17,6 +18,7 @@ import numpy as np
 
 from occamrl.errors import ParameterError, require_integers, require_number
 from occamrl.problems.mdp import FiniteMDP, HasExamples, Small, read_only
+from occamrl.problems.operations import NestedClasses
 from occamrl.protocols import Floats, Ints
 from occamrl.seeding import stream
 
@@ -144,7 +146,7 @@ class SparseMixture(HasExamples):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparseLadder(HasExamples):
+class SparseLadder(NestedClasses):
     """theta = (1, eta) with eta in {0, +-gamma}^(d-1); class m has at most m - 1 non-zero entries of eta.
 
     Parameters
@@ -193,23 +195,18 @@ class SparseLadder(HasExamples):
         """The features [S, A, S, d]."""
         return self.mixture.phi
 
-    @cached_property
-    def hypotheses(self) -> Floats:
-        """All parameters [n, d], by the number of non-zero entries."""
-        rows = []
+    def classes(self) -> Sequence[Floats]:
+        """Return the parameters with 0, 1, ..., ``most`` non-zero entries."""
+        made = []
         for count in range(self.most + 1):
+            rows = []
             for support in itertools.combinations(range(1, self.dimension), count):
                 block = np.zeros((2**count, self.dimension))
                 block[:, 0] = 1.0
                 block[:, support] = list(itertools.product((-self.gamma, self.gamma), repeat=count))
                 rows.append(block)
-        return read_only(np.concatenate(rows))
-
-    @cached_property
-    def sizes(self) -> list[int]:
-        """|F_1|, ..., |F_M|."""
-        entries = (self.hypotheses[:, 1:] != 0.0).sum(axis=1)
-        return [int(size) for size in np.searchsorted(entries, np.arange(self.most + 1), side="right")]
+            made.append(np.concatenate(rows))
+        return made
 
     @cached_property
     def theta(self) -> Floats:
@@ -263,21 +260,16 @@ class MemoryWalk(HasExamples):
         if self.order not in (0, 1, 2):
             raise ParameterError("order", got=self.order, expected="0, 1 or 2")
 
-    @property
-    def states(self) -> int:
-        """S."""
-        return self.places**2
-
     @cached_property
     def moves(self) -> Ints:
         """Where a move leads [S, A, places]: move l from (before, now) to (now, l)."""
-        now = np.arange(self.states) % self.places
+        now = np.arange(self.places**2) % self.places
         after = now[:, None] * self.places + np.arange(self.places)
         return read_only(np.repeat(after[:, None], self.actions, axis=1))
 
     def partition(self, order: int) -> Ints:
         """Return the block of each state [S] if the last ``order`` places matter."""
-        return np.asarray(np.arange(self.states) % self.places**order, dtype=np.int64)
+        return np.asarray(np.arange(self.places**2) % self.places**order, dtype=np.int64)
 
     @cached_property
     def laws(self) -> Floats:
@@ -289,8 +281,9 @@ class MemoryWalk(HasExamples):
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem; episodes start in place 0, as if one had been there before."""
-        transition = np.zeros((self.states, self.actions, self.states))
+        states = self.places**2
+        transition = np.zeros((states, self.actions, states))
         np.put_along_axis(transition, self.moves, self.laws, axis=2)
         pay = stream(self.seed, "memory_walk", "reward").uniform(size=self.places)
-        reward = np.repeat(pay[np.arange(self.states) % self.places][:, None], self.actions, axis=1)
+        reward = np.repeat(pay[np.arange(states) % self.places][:, None], self.actions, axis=1)
         return FiniteMDP(transition=transition, reward=reward, horizon=self.horizon)

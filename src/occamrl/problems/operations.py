@@ -17,17 +17,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from scipy.special import betainc, pdtr
 
-from occamrl.errors import (
-    ParameterError,
-    require_choice,
-    require_integers,
-    require_number,
-    require_numbers,
-    require_range,
-)
-from occamrl.problems.mdp import FiniteMDP, HasExamples, Small, read_only
+from occamrl.errors import ParameterError, require_choice, require_integers, require_number, require_numbers
+from occamrl.problems.mdp import FiniteMDP, HasExamples, RewardMap, Small, read_only, reward_map
 from occamrl.protocols import Floats
 
 _DIGITS = 12  # parameters that agree to this many digits are one hypothesis
@@ -59,54 +52,7 @@ class NestedClasses(HasExamples, ABC):
         return self._ordered[1]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unit:
-    """The affine map between amounts of a unit and rewards: ``low`` is the reward 0 and ``high`` the reward 1.
-
-    Examples
-    --------
-    >>> euro = Unit(name="EUR", low=-50.0, high=150.0)
-    >>> float(euro.reward(50.0)), euro.lost(0.25), euro.earned(6.0, steps=10)
-    (0.5, 50.0, 700.0)
-    """
-
-    name: str
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        require_range("low, high", (self.low, self.high))
-
-    @classmethod
-    def spanning(cls, name: str, amounts: ArrayLike) -> Unit:
-        """Return the unit whose rewards 0 and 1 are the smallest and the largest of some amounts."""
-        return cls(name=name, low=float(np.min(amounts)), high=float(np.max(amounts)))
-
-    @property
-    def scale(self) -> float:
-        """What a reward of 1 is worth more than one of 0: regret times this is an amount."""
-        return self.high - self.low
-
-    def reward(self, amounts: ArrayLike) -> Floats:
-        """Return amounts of one step as rewards in [0, 1]."""
-        return np.asarray((np.asarray(amounts, dtype=np.float64) - self.low) / self.scale)
-
-    def lost(self, regret: float) -> float:
-        """Return regret, a difference of two values, as an amount."""
-        return regret * self.scale
-
-    def earned(self, value: float, steps: int) -> float:
-        """Return the value of an episode of ``steps`` steps as an amount."""
-        return value * self.scale + self.low * steps
-
-
-def _stats() -> Any:
-    from scipy import stats  # slow to import
-
-    return stats
-
-
-def seen(law: Callable[[Floats], Floats], shelf: int) -> Floats:
+def seen(law: Callable[[Floats], Any], shelf: int) -> Floats:
     """Return a day's demand as a shelf sees it: P(D = 0), ..., P(D = shelf - 1), P(D >= shelf), from P(D <= d)."""
     below = law(np.arange(shelf, dtype=np.float64))
     return np.diff(np.concatenate([[0.0], below, [1.0]]))
@@ -114,12 +60,12 @@ def seen(law: Callable[[Floats], Floats], shelf: int) -> Floats:
 
 def poisson(mean: float, shelf: int) -> Floats:
     """Return the Poisson law."""
-    return seen(_stats().poisson(mean).cdf, shelf)
+    return seen(lambda d: pdtr(d, mean), shelf)
 
 
 def negative_binomial(mean: float, size: float, shelf: int) -> Floats:
     """Return the negative binomial law with variance mean + mean^2/size; size = infinity would be Poisson."""
-    return seen(_stats().nbinom(size, size / (size + mean)).cdf, shelf)
+    return seen(lambda d: betainc(size, d + 1.0, size / (size + mean)), shelf)
 
 
 def two_kinds_of_day(quiet: float, busy: float, share: float, shelf: int) -> Floats:
@@ -151,24 +97,21 @@ class Entry(NamedTuple):
 class PracticalProblem(NestedClasses):
     """A problem from practice with its ladder of plausible models.
 
-    A subclass says what can happen (:meth:`entries`), which laws each class holds (:meth:`classes`), and which one is
-    true (:attr:`theta`). ``Ladder.of_problem`` makes the ladder.
+    A subclass says what can happen (:meth:`entries`), which laws each class holds (:meth:`classes`), which one is true
+    (:attr:`theta`), and in ``needing`` the parameters of one problem per class whose truth needs that class and none
+    below. ``Ladder.of_problem`` makes the ladder.
     """
 
     horizon: int
 
     unit_name: ClassVar[str] = "EUR"
     rung_names: ClassVar[tuple[str, ...]]
+    needing: ClassVar[Small]
 
     @property
-    @abstractmethod
-    def states(self) -> int:
-        """S."""
-
-    @property
-    @abstractmethod
-    def actions(self) -> int:
-        """A."""
+    def start(self) -> int:
+        """The state in which episodes begin."""
+        return 0
 
     @property
     @abstractmethod
@@ -177,46 +120,52 @@ class PracticalProblem(NestedClasses):
 
     @abstractmethod
     def entries(self) -> Iterable[Entry]:
-        """Return everything that can happen."""
+        """Return everything that can happen, at every state and action."""
 
     @classmethod
-    @abstractmethod
     def truths(cls) -> Sequence[Self]:
         """Return one problem per class whose truth needs that class and none below."""
+        return [cls(**parameters) for parameters in cls.needing]
 
     @cached_property
     def _columns(self) -> tuple[Any, ...]:
         return tuple(np.array(column) for column in zip(*self.entries(), strict=True))
 
     @cached_property
-    def phi(self) -> list[sp.csr_array]:
-        """One sparse matrix (S*A, S) per coordinate of theta."""
-        s, a, s2, j, weight, _ = self._columns
-        shape = (self.states * self.actions, self.states)
-        made = []
-        for each in range(self.theta.size):
-            mine = j == each
-            made.append(sp.csr_array((weight[mine], (s[mine] * self.actions + a[mine], s2[mine])), shape=shape))
-        return made
+    def _shape(self) -> tuple[int, int]:
+        """(S*A, S); every state and action has an entry."""
+        states, actions = (int(column.max()) + 1 for column in self._columns[:2])
+        return states * actions, states
+
+    def _sparse(self, values: Floats, chosen: Any = slice(None)) -> sp.csr_array:
+        """Return a matrix (S*A, S) of values at the chosen entries, added up where a move comes twice."""
+        s, a, s2 = (column[chosen] for column in self._columns[:3])
+        actions = self._shape[0] // self._shape[1]
+        return sp.csr_array((values, (s * actions + a, s2)), shape=self._shape)
 
     @cached_property
-    def unit(self) -> Unit:
-        """What rewards of 0 and 1 are worth: the smallest and the largest amount."""
-        return Unit.spanning(self.unit_name, self._columns[-1])
+    def phi(self) -> list[sp.csr_array]:
+        """One sparse matrix (S*A, S) per coordinate of theta."""
+        *_, j, weight, _ = self._columns
+        return [self._sparse(weight[j == each], j == each) for each in range(self.theta.size)]
+
+    @cached_property
+    def unit(self) -> RewardMap:
+        """What rewards of 0 and 1 are worth, in ``unit_name``: the smallest and the largest amount."""
+        amounts = self._columns[-1]
+        return reward_map((amounts.min(), amounts.max()))
 
     @cached_property
     def mdp(self) -> FiniteMDP:
-        """The problem; episodes start in state 0, and a reward is what the move earns, mapped onto [0, 1]."""
+        """The problem; a reward is what the move earns, mapped onto [0, 1]."""
         s, a, s2, j, weight, amount = self._columns
-        shape, pair = self.phi[0].shape, s * self.actions + a
-        kernel: Any = sp.csr_array((weight * self.theta[j], (pair, s2)), shape=shape)  # adds up what comes twice
+        kernel: Any = self._sparse(weight * self.theta[j])
         kernel.data = np.maximum(kernel.data, 0.0)  # 1 - 0.9 - 0.1
-        cell, first, inverse = np.unique(pair * self.states + s2, return_index=True, return_inverse=True)
-        if (amount != amount[first][inverse]).any():
+        _, first, move = np.unique(np.stack([s, a, s2]), axis=1, return_index=True, return_inverse=True)
+        if (amount != amount[first][move]).any():
             raise ParameterError("entries", got="two amounts for one move", expected="one per (s, a, s')")
-        place = (cell // self.states, cell % self.states)
-        reward = sp.csr_array((self.unit.reward(amount[first]), place), shape=shape)
-        return FiniteMDP(transition=kernel, reward=reward, horizon=self.horizon)
+        reward = self._sparse(self.unit.to_unit(amount[first]), first)
+        return FiniteMDP(transition=kernel, reward=reward, horizon=self.horizon, initial_state=self.start)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,14 +200,10 @@ class ShelfProblem(PracticalProblem):
             raise ParameterError("order_step", got=self.order_step, expected=f"at most the shelf, {self.shelf}")
         require_numbers(self, 0.0, np.inf, "margin", "holding", "fixed")
 
-    @property
-    def actions(self) -> int:
-        """Orders of 0, 1, ... steps up to the shelf."""
-        return self.shelf // self.order_step + 1
-
-    def filled(self, stock: int, order: int) -> int:
-        """Return the stock after the delivery of an order."""
-        return min(stock + order * self.order_step, self.shelf)
+    def orders(self) -> Iterable[tuple[int, int, int]]:
+        """Yield stock in the evening, order in steps, and stock after its delivery, for all stocks and orders."""
+        for stock, order in itertools.product(range(self.shelf + 1), range(self.shelf // self.order_step + 1)):
+            yield stock, order, min(stock + order * self.order_step, self.shelf)
 
     def earned(self, filled: int, left: int, order: int) -> float:
         """Return the account of a day that begins with ``filled`` units and ends with ``left``."""
@@ -299,6 +244,7 @@ class LostSales(ShelfProblem):
         {"shelf": 5, "horizon": 4},
         {"shelf": 5, "horizon": 3, "order_step": 2, "fixed": 0.5, "demand": "other"},
     )
+    needing: ClassVar[Small] = tuple({"demand": demand} for demand in DEMANDS)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -306,19 +252,12 @@ class LostSales(ShelfProblem):
         if self.shelf % 5:
             raise ParameterError("shelf", got=self.shelf, expected="a multiple of 5")
 
-    @property
-    def states(self) -> int:
-        """Stocks 0 ... shelf."""
-        return self.shelf + 1
-
     def entries(self) -> Iterable[Entry]:
         """Return what a demand of d units does; coordinate d of theta is its probability."""
-        for stock in range(self.states):
-            for order in range(self.actions):
-                filled = self.filled(stock, order)
-                for demand in range(self.shelf + 1):
-                    left = max(filled - demand, 0)
-                    yield Entry(stock, order, left, demand, 1.0, self.earned(filled, left, order))
+        for stock, order, filled in self.orders():
+            for demand in range(self.shelf + 1):
+                left = max(filled - demand, 0)
+                yield Entry(stock, order, left, demand, 1.0, self.earned(filled, left, order))
 
     def classes(self) -> Sequence[Floats]:
         """Return the laws of the demand that each class adds."""
@@ -344,11 +283,6 @@ class LostSales(ShelfProblem):
         law[[0, self.shelf // 5, 4 * self.shelf // 5]] = 0.25, 0.375, 0.375
         return law
 
-    @classmethod
-    def truths(cls) -> Sequence[Self]:
-        """Return one problem per class."""
-        return [cls(demand=demand) for demand in DEMANDS]
-
 
 DAYS = 7  # Monday is 0
 _PATTERNS = (  # by class: which of its means each day has
@@ -363,7 +297,7 @@ _PATTERNS = (  # by class: which of its means each day has
 class WeekdayInventory(ShelfProblem):
     """A shelf whose demand follows the week: Poisson with the mean of the day.
 
-    The state is (weekday, stock in the morning before the delivery).
+    The state is (weekday, stock in the morning before the delivery), numbered weekday * (shelf + 1) + stock.
 
     Parameters
     ----------
@@ -386,6 +320,12 @@ class WeekdayInventory(ShelfProblem):
 
     rung_names: ClassVar[tuple[str, ...]] = ("one mean", "weekend", "Saturday, Sunday", "Monday, Friday too")
     small: ClassVar[Small] = ({"means": (1.0,) * 7, "levels": (1.0, 2.0), "shelf": 2, "order_step": 1, "horizon": 4},)
+    needing: ClassVar[Small] = (
+        {},
+        {"means": (4.0, 4.0, 4.0, 4.0, 4.0, 9.0, 9.0)},
+        {"means": (4.0, 4.0, 4.0, 4.0, 4.0, 12.0, 2.0)},
+        {"means": (2.0, 4.0, 4.0, 4.0, 9.0, 12.0, 2.0)},
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -394,16 +334,10 @@ class WeekdayInventory(ShelfProblem):
         if len(self.means) != DAYS or not set(self.means) <= set(self.levels):
             raise ParameterError("means", got=self.means, expected=f"{DAYS} numbers out of {self.levels}")
 
-    @property
-    def states(self) -> int:
-        """Weekday times stock: state = weekday * (shelf + 1) + stock."""
-        return DAYS * (self.shelf + 1)
-
     def entries(self) -> Iterable[Entry]:
         """Return what each demand does; coordinate day * L + i of theta says that the day has the mean levels[i]."""
         size, laws = self.shelf + 1, [poisson(mean, self.shelf) for mean in self.levels]
-        for day, stock, order in itertools.product(range(DAYS), range(size), range(self.actions)):
-            filled = self.filled(stock, order)
+        for day, (stock, order, filled) in itertools.product(range(DAYS), self.orders()):
             for left in range(filled + 1):
                 amount = self.earned(filled, left, order)
                 after = (day + 1) % DAYS * size + left
@@ -428,17 +362,6 @@ class WeekdayInventory(ShelfProblem):
         """theta* [7 L]: ones at the true means."""
         return self.parameters(self.means)
 
-    @classmethod
-    def truths(cls) -> Sequence[Self]:
-        """Return one problem per class."""
-        weeks = (
-            (6.0,) * 7,
-            (4.0, 4.0, 4.0, 4.0, 4.0, 9.0, 9.0),
-            (4.0, 4.0, 4.0, 4.0, 4.0, 12.0, 2.0),
-            (2.0, 4.0, 4.0, 4.0, 9.0, 12.0, 2.0),
-        )
-        return [cls(means=week) for week in weeks]
-
 
 PHASES = 3
 CLOSED, OPEN = 0, 1
@@ -449,9 +372,9 @@ class QueueAdmission(PracticalProblem):
     """A help desk that may close its door; its phase - calm, busy, rush - is seen.
 
     Each minute the door is open or closed; at most one thing happens: a customer comes, or one is served.
-    The state is (phase, customers in the house). Phases follow each other in a circle. Who comes while the door is
-    closed is sent away and leaves no trace. The account of a minute is ``worth`` for a customer let in, less one minute
-    of waiting for everybody in the house: Naor's (1969) terms, with phases.
+    The state is (phase, customers in the house), numbered phase * (room + 1) + customers. Phases follow each other in a
+    circle. Who comes while the door is closed is sent away and leaves no trace. The account of a minute is ``worth``
+    for a customer let in, less one minute of waiting for everybody in the house: Naor's (1969) terms, with phases.
 
     Parameters
     ----------
@@ -478,10 +401,14 @@ class QueueAdmission(PracticalProblem):
     arrival_levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4)
     service_levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.5)
 
-    actions: ClassVar[int] = 2  # closed and open
     unit_name: ClassVar[str] = "minutes of waiting"
     rung_names: ClassVar[tuple[str, ...]] = ("the same in all phases", "arrivals by phase", "services by phase too")
     small: ClassVar[Small] = ({"room": 2, "horizon": 5},)
+    needing: ClassVar[Small] = (
+        {},
+        {"arrivals": (0.1, 0.2, 0.4)},
+        {"arrivals": (0.1, 0.2, 0.4), "services": (0.2, 0.3, 0.1)},
+    )
 
     def __post_init__(self) -> None:
         require_integers(self, room=1, horizon=1)
@@ -495,11 +422,6 @@ class QueueAdmission(PracticalProblem):
                 raise ParameterError(name, got=given, expected=f"{PHASES} numbers out of {levels}")
         if max(self.arrival_levels) + max(self.service_levels) > 1.0:
             raise ParameterError("service_levels", got=self.service_levels, expected="at most 1 with every arrival")
-
-    @property
-    def states(self) -> int:
-        """Phase times customers: state = phase * (room + 1) + customers."""
-        return PHASES * (self.room + 1)
 
     def entries(self) -> Iterable[Entry]:
         """Return what can happen; theta = (1, arrivals by phase, services by phase)."""
@@ -519,30 +441,19 @@ class QueueAdmission(PracticalProblem):
 
     def classes(self) -> Sequence[Floats]:
         """Return the rates that each class adds."""
-        alike = [np.tile(level, PHASES) for level in self.service_levels]
-        by_phase = list(itertools.product(self.service_levels, repeat=PHASES))
-        one_rate = [np.tile(level, PHASES) for level in self.arrival_levels]
-        rates = list(itertools.product(self.arrival_levels, repeat=PHASES))
-        pairs = (
-            itertools.product(one_rate, alike),
-            itertools.product(rates, alike),
-            itertools.product(rates, by_phase),
+        same_arrivals, same_services = (
+            [(level,) * PHASES for level in levels] for levels in (self.arrival_levels, self.service_levels)
         )
-        return [np.array([[1.0, *arrivals, *services] for arrivals, services in each]) for each in pairs]
+        arrivals, services = (
+            list(itertools.product(levels, repeat=PHASES)) for levels in (self.arrival_levels, self.service_levels)
+        )
+        pairs = ((same_arrivals, same_services), (arrivals, same_services), (arrivals, services))
+        return [np.array([[1.0, *a, *s] for a, s in itertools.product(*each)]) for each in pairs]
 
     @property
     def theta(self) -> Floats:
         """theta* [7]."""
         return np.array([1.0, *self.arrivals, *self.services])
-
-    @classmethod
-    def truths(cls) -> Sequence[Self]:
-        """Return one problem per class."""
-        return [
-            cls(),
-            cls(arrivals=(0.1, 0.2, 0.4)),
-            cls(arrivals=(0.1, 0.2, 0.4), services=(0.2, 0.3, 0.1)),
-        ]
 
 
 KEEP, REPLACE = 0, 1
@@ -581,28 +492,27 @@ class MachineReplacement(PracticalProblem):
     failure: float = 10000.0
     hazard: tuple[float, ...] = (0.1,) * 15
 
-    actions: ClassVar[int] = 2  # keep and replace
     rung_names: ClassVar[tuple[str, ...]] = ("constant", "linear", "monotone")
     small: ClassVar[Small] = ({"oldest": 2, "stretch": 1, "horizon": 6, "hazard": (0.1, 0.2, 0.4)},)
+    needing: ClassVar[Small] = (
+        {},
+        {"hazard": tuple(0.02 + 0.03 * np.arange(15))},
+        {"hazard": (0.02,) * 8 + (0.4,) * 7},
+    )
 
     def __post_init__(self) -> None:
         require_integers(self, oldest=1, stretch=1, horizon=1)
         if self.oldest % self.stretch:
             raise ParameterError("stretch", got=self.stretch, expected=f"a divisor of oldest = {self.oldest}")
         require_numbers(self, 0.0, np.inf, "planned", "failure", open_low=True)
-        if len(self.hazard) != self.states:
-            raise ParameterError("hazard", got=f"{len(self.hazard)} numbers", expected=self.states)
+        if len(self.hazard) != self.oldest + 1:
+            raise ParameterError("hazard", got=f"{len(self.hazard)} numbers", expected=self.oldest + 1)
         for p in self.hazard:
             require_number("hazard", p, 0.0, 1.0)
 
-    @property
-    def states(self) -> int:
-        """Ages 0 ... oldest."""
-        return self.oldest + 1
-
     def entries(self) -> Iterable[Entry]:
         """Return what can happen; theta = (1, hazards by age)."""
-        for age, action in itertools.product(range(self.states), (KEEP, REPLACE)):
+        for age, action in itertools.product(range(self.oldest + 1), (KEEP, REPLACE)):
             runs, paid = (age, 0.0) if action == KEEP else (0, self.planned)
             older = min(runs + 1, self.oldest)
             yield Entry(age, action, older, 0, 1.0, -paid)
@@ -611,8 +521,8 @@ class MachineReplacement(PracticalProblem):
 
     def classes(self) -> Sequence[Floats]:
         """Return the hazards that each class adds."""
-        age = np.arange(self.states)
-        constant = [np.full(self.states, p) for p in _FIRST]
+        age = np.arange(self.oldest + 1)
+        constant = [np.full(age.size, p) for p in _FIRST]
         linear = [np.minimum(p + slope * age, _LONGEST) for p in _FIRST for slope in _SLOPES]
         pieces = self.oldest // self.stretch
         rising = itertools.combinations_with_replacement(_LEVELS, pieces)
@@ -624,19 +534,12 @@ class MachineReplacement(PracticalProblem):
         """theta* [1 + S]."""
         return np.array([1.0, *self.hazard])
 
-    @classmethod
-    def truths(cls) -> Sequence[Self]:
-        """Return one problem per class."""
-        age = np.arange(15)
-        wears_out = np.where(age < 8, 0.02, 0.4)
-        return [cls(), cls(hazard=tuple(0.02 + 0.03 * age)), cls(hazard=tuple(wears_out))]
-
 
 LEVELS = (0.05, 0.3, 0.6, 0.9)  # the probabilities of a sale that curves are made of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pricing(NestedClasses):
+class Pricing(PracticalProblem):
     """Each step a price is asked, and one unit is sold at it with a probability that depends on the price alone.
 
     Classes of demand curves over the prices, all with values in LEVELS: exponential < logit < falling < any. The first
@@ -645,7 +548,8 @@ class Pricing(NestedClasses):
     Parameters
     ----------
     stock, prices, horizon
-        S = stock + 1, A, H. Prices are 1/A, 2/A, ..., 1; a sale earns the price.
+        S = stock + 1, A, H. Episodes start with the full stock; the state is what is left of it. Prices are 1/A, 2/A,
+        ..., 1; a sale earns the price.
     demand : tuple of A numbers
         The true curve, values in LEVELS. The default is falling but not logit: an exponential curve agrees with it at
         the prices that curve recommends, and earns 0.77 less per episode for ever.
@@ -656,7 +560,15 @@ class Pricing(NestedClasses):
     horizon: int = 20
     demand: tuple[float, ...] = (0.9, 0.9, 0.9, 0.9, 0.3, 0.3, 0.05, 0.05)
 
+    unit_name: ClassVar[str] = "highest prices"
+    rung_names: ClassVar[tuple[str, ...]] = ("exponential", "logit", "falling", "any")
     small: ClassVar[Small] = ({"stock": 2, "prices": 3, "horizon": 4, "demand": (0.9, 0.3, 0.3)},)
+    needing: ClassVar[Small] = (
+        {"demand": (0.9, 0.9, 0.6, 0.6, 0.6, 0.6, 0.3, 0.3)},
+        {"demand": (0.9, 0.9, 0.9, 0.9, 0.9, 0.6, 0.3, 0.3)},
+        {},
+        {"demand": (0.3, 0.9, 0.9, 0.9, 0.3, 0.3, 0.05, 0.05)},
+    )
 
     def __post_init__(self) -> None:
         require_integers(self, stock=1, prices=1, horizon=1)
@@ -664,25 +576,21 @@ class Pricing(NestedClasses):
             raise ParameterError("demand", got=self.demand, expected=f"{self.prices} numbers out of {LEVELS}")
 
     @property
-    def price(self) -> Floats:
-        """The prices [A]."""
-        return np.arange(1, self.prices + 1) / self.prices
+    def start(self) -> int:
+        """The full stock."""
+        return self.stock
 
-    @cached_property
-    def phi(self) -> Floats:
-        """The features [S, A, S, 1 + A]: nothing is sold; what a sale at each price changes."""
-        states = self.stock + 1
-        phi = np.zeros((states, self.prices, states, 1 + self.prices))
-        for s, a in itertools.product(range(states), range(self.prices)):
-            phi[s, a, s, 0] = 1.0
+    def entries(self) -> Iterable[Entry]:
+        """Return what can happen; theta = (1, probability of a sale at each price)."""
+        for s, a in itertools.product(range(self.stock + 1), range(self.prices)):
+            yield Entry(s, a, s, 0, 1.0, 0.0)
             if s > 0:
-                phi[s, a, s - 1, 1 + a] = 1.0
-                phi[s, a, s, 1 + a] = -1.0
-        return read_only(phi)
+                yield Entry(s, a, s, 1 + a, -1.0, 0.0)
+                yield Entry(s, a, s - 1, 1 + a, 1.0, (a + 1) / self.prices)
 
     def classes(self) -> Sequence[Floats]:
-        """Return the curves of each class, theta = (1, probability of a sale at each price)."""
-        price = self.price
+        """Return the curves that each class adds."""
+        price = np.arange(1, self.prices + 1) / self.prices
         grid = np.linspace(0.1, 12.0, 240)
         exponential = np.exp(-grid[:, None] * price)
         middle = np.linspace(-0.2, 1.4, 81)
@@ -696,17 +604,6 @@ class Pricing(NestedClasses):
     def theta(self) -> Floats:
         """theta* [1 + A]."""
         return np.concatenate([[1.0], self.demand])
-
-    @cached_property
-    def mdp(self) -> FiniteMDP:
-        """The problem; episodes start with the full stock, and a sale earns its price."""
-        states = self.stock + 1
-        reward = np.zeros((states, self.prices, states))
-        for s in range(1, states):
-            reward[s, :, s - 1] = self.price
-        return FiniteMDP(
-            transition=self.phi @ self.theta, reward=reward, horizon=self.horizon, initial_state=self.stock
-        )
 
 
 def _rounded(curves: Floats) -> Floats:

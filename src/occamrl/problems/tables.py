@@ -9,8 +9,7 @@ environment does (Taxi's fickle passenger); and a wrapper may change what the ag
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,13 +28,11 @@ HARMLESS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class EnvironmentTable:
-    """What an environment's table says, and how it is counted."""
+class EnvironmentTable(NamedTuple):
+    """What an environment's table says; there is one state more than it lists where an end had to be added."""
 
     mdp: FiniteMDP
     rewards: RewardMap
-    observations: int  # states of the environment itself; mdp.states is one more where an end had to be added
 
 
 def has_table(env: Any) -> bool:
@@ -66,10 +63,8 @@ def table_of(env: Any, *, horizon: int, reward_range: Sequence[float] | None = N
     rewards = reward_map(smallest_range([env]) if reward_range is None else reward_range)
     distribution = getattr(inner, "initial_state_distrib", None)
     start: int | Floats = 0 if distribution is None else np.asarray(distribution, dtype=np.float64)
-    mdp = FiniteMDP.from_outcomes(
-        inner.P, horizon=horizon, initial_state=start, reward_range=(rewards.low, rewards.high)
-    )
-    return EnvironmentTable(mdp=mdp, rewards=rewards, observations=len(inner.P))
+    mdp = FiniteMDP(outcomes=inner.P, horizon=horizon, initial_state=start, reward_range=rewards)
+    return EnvironmentTable(mdp, rewards)
 
 
 def require_whole_truth(env: Any) -> None:
@@ -98,8 +93,7 @@ def smallest_range(environments: Iterable[Any]) -> tuple[float, float]:
     """Return the smallest range of rewards that holds those of all tables, and the 0 earned after an episode's end."""
     low = high = 0.0
     for env in environments:
-        unwrapped: Any = env.unwrapped
-        table = unwrapped.P
+        table = env.unwrapped.P
         for row in table.values() if isinstance(table, dict) else table:
             for outcomes in row.values() if isinstance(row, dict) else row:
                 for entry in outcomes:

@@ -299,7 +299,7 @@ def _parameters(value: Any) -> tuple[Any, dict[str, Any]]:
     match value:
         case FeatureMap():
             names = ("layout", "states", "actions", "dimension", "rewards")
-            shared = value.blocks.of if value.shares_blocks else None
+            shared = None if value.shared is None else value.shared.of
             return FeatureMap, {**{name: getattr(value, name) for name in names}, "of": shared}
         case FiniteFamily():  # and a cover, once its kernels are computed
             return FiniteFamily, {"theta": value.theta, "features": value.features, "reach": value.reach}
@@ -332,8 +332,7 @@ def _made(name: str, parts: dict[str, Any]) -> Any:
         of, layout = parts["of"], parts["layout"]
         _require_sound_features(**parts)
         shared = None if of is None else shared_blocks(of, np.diff(layout.outcomes.start))
-        sizes = (parts["states"], parts["actions"], parts["dimension"])
-        return FeatureMap._make(layout, *sizes, parts["rewards"], shared)
+        return FeatureMap._make(layout, parts["states"], parts["dimension"], parts["rewards"], shared)
     if kind is FiniteFamily:
         listed = FiniteFamily(parameters=np.asarray(parts["theta"]).T, features=parts["features"])
         listed.reach = require_number("reach", parts["reach"], 0.0, math.inf)

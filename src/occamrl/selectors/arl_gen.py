@@ -48,7 +48,6 @@ from occamrl.learners.ucrl_vtr import (
     SUM_OF_SQUARES,
     TABLE_SUM,
     TABLE_VISITS,
-    UCRLVTR,
     USED,
     FiniteModel,
     FiniteState,
@@ -59,9 +58,10 @@ from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.models.family import unpacked
 from occamrl.models.finite import level, off_grid
 from occamrl.models.ladder import Ladder, dense
-from occamrl.protocols import Floats, Known, Learner, Phase, PhaseOutcome, Selector
+from occamrl.protocols import Floats, Ints, Known, Learner, Phase, PhaseOutcome, Selector
+from occamrl.selectors.references import on_class, own_parameters
 
-_LAMBDA = 1.0  # of all regressions
+_LAMBDA = 1.0  # of all regressions: the default of UCRLVTRLin
 _MOST_COORDINATES = 2000  # of the test for a truth outside F_M
 
 
@@ -141,24 +141,7 @@ class ARLGen(Selector):
 
     @cached_property
     def _evidence(self) -> MemberEvidence | RegressionEvidence:
-        common: dict[str, Any] = {
-            "ladder": self.ladder,
-            "delta": self.delta,
-            "weights": self.weights,
-            "scale": self.scale,
-            "test_growth": self.test_growth,
-            "start_class": self.start_class,
-            "guard": self.guard,
-            "rewards": self.rewards,
-            "kernel": self.kernel,
-        }
-        if self.ladder.finite:
-            replan = 0.0 if self.replan is None else self.replan
-            return MemberEvidence(NestedUCRLVTR(replan=replan, safe=self.safe, **common))
-        if self.safe:
-            expected = "False where the largest class is not a list; play F_M, or use the guard"
-            raise ParameterError("safe", got=True, expected=expected)
-        return RegressionEvidence(replan=0.2 if self.replan is None else self.replan, **common)
+        return MemberEvidence(self) if self.ladder.finite else RegressionEvidence(self)
 
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data."""
@@ -186,8 +169,8 @@ class ARLGen(Selector):
 class MemberEvidence:
     """Evidence on lists of kernels: the losses of all members, kept by one learner for the whole run."""
 
-    def __init__(self, learner: NestedUCRLVTR) -> None:
-        self.learner, self.ladder = learner, learner.ladder
+    def __init__(self, selector: ARLGen) -> None:
+        self.learner, self.ladder = NestedUCRLVTR(**own_parameters(selector, NestedUCRLVTR)), selector.ladder
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data."""
@@ -196,10 +179,8 @@ class MemberEvidence:
     def next(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Go on, for twice as many episodes as before."""
         i, state = memory["epoch"], memory.pop("state")
-        model = self.learner.model(known)
-        facts = self._counted(known, model, state) if model.counted else self._planned(known, model, state)
-        chosen = facts["chosen"]
-        return Phase(self.learner, state, 2**i, epoch=i, label=f"F_{chosen}", facts=facts)
+        facts = self._facts(known, self.learner.model(known), state)
+        return Phase(self.learner, state, 2**i, epoch=i, label=f"F_{facts['chosen']}", facts=facts)
 
     def finish(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
         """Keep the learner's state, the rows that wait entered."""
@@ -208,77 +189,61 @@ class MemberEvidence:
         if not isinstance(outcome.state, FiniteState):
             ucrl_vtr.enter_rows_planned(self.learner.model(known), outcome.state)
 
-    def _counted(self, known: Known, model: FiniteModel, state: FiniteState) -> dict[str, Any]:
-        """Test the classes and return the facts, where values are solved beforehand."""
+    def _facts(self, known: Known, model: FiniteModel, state: Any) -> dict[str, Any]:
+        """Return every T_m (M13), the threshold and what follows; losses are less the sum of y^2, ``squares``."""
+        counters, classes = field(state, COUNTERS), self.ladder.classes
+        total, since = int(counters[EPISODES]) * known.horizon, max(1, int(counters[CLASS_SINCE]))
+        statistics, threshold, margin, beta = [0.0] * classes, None, None, float(model.slack)
+        more: dict[str, Any] = {"separation": None, "misfit": None, "outside": bool(counters[IMPOSSIBLE] > 0)}
+        if total:
+            if model.counted:
+                least, bounds, more = self._counted(model, state, total)
+                beta = float(bounds[0] - least[-1, 0])
+            else:  # values are solved with each plan, and so are the classes tested
+                least = self._smallest(self.ladder.level, field(state, LOSS).T)
+                bounds = np.empty(least.shape[1])
+                ucrl_vtr.thresholds(model, state, bounds)
+            squares, scale = float(field(state, SUM_OF_SQUARES).sum()), 1.0 / total
+            statistics = [float(scale * (loss + squares)) for loss in least.sum(axis=1)]
+            threshold = _plain(scale * (bounds.sum() + squares))
+            margin = _plain((bounds - least[counters[CLASS]]).min())
+        return {
+            "chosen": int(counters[CLASS]) + 1,
+            "statistics": statistics,
+            "threshold": threshold,
+            "margin": margin,
+            **more,
+            "beta": _plain(beta),
+            "since": since,
+        }
+
+    def _smallest(self, first: Ints, losses: Floats) -> Floats:
+        """Return the smallest loss of every class [M, T], given those of some members [n, T] and their first class."""
+        least = np.full((self.ladder.classes, losses.shape[1]), np.inf)
+        np.minimum.at(least, first, losses)
+        return np.asarray(np.minimum.accumulate(least))
+
+    def _counted(self, model: FiniteModel, state: Any, total: int) -> tuple[Floats, Floats, dict[str, Any]]:
+        """Test the classes where values are solved beforehand; return losses, bounds and facts of such a test."""
         counters, ladder = field(state, COUNTERS), self.ladder
-        episodes, since = int(counters[EPISODES]), max(1, int(counters[CLASS_SINCE]))
-        if not episodes:
-            return self._facts(int(counters[CLASS]) + 1, None, np.zeros(ladder.classes), 0.0, float(model.slack), since)
         bound = float(ucrl_vtr.test_now(model, state))
-        n, losses = int(counters[ALIVE]), field(state, LOSS)[0]
-        members = field(state, MEMBERS)[:n]
-        best = np.array([members[np.argmin(losses[:n])]])
-        least = np.full(ladder.classes, np.inf)
-        np.minimum.at(least, ladder.level[members], losses[:n])
-        least = np.minimum.accumulate(least)
-        slack, chosen, total = bound - float(least[-1]), int(counters[CLASS]) + 1, episodes * known.horizon
+        losses = field(state, LOSS)[0, : counters[ALIVE]]
+        members = field(state, MEMBERS)[: counters[ALIVE]]
+        least, rejected = self._smallest(ladder.level[members], losses[:, None]), int(counters[CLASS])
         separation = None
-        if chosen > 1:  # the classes rejected have no kernel left that could tell
-            size = ladder.sizes[chosen - 2]
-            loss, distance, rejected = np.zeros(size), np.zeros(size), np.full(chosen - 1, np.inf)
+        if rejected:  # the classes rejected have no kernel left that could tell
+            size = ladder.sizes[rejected - 1]
+            loss, distance, best = np.zeros(size), np.zeros(size), members[[np.argmin(losses)]]
             ucrl_vtr.losses_of(model, state, np.arange(size), best, loss, distance)
-            np.minimum.at(rejected, ladder.level[:size], loss)
-            least[: chosen - 1] = np.minimum.accumulate(rejected)
+            least[:rejected] = self._smallest(ladder.level[:size], loss[:, None])[:rejected]
             separation = float(distance.min() / total)
         unit = model.unit if model.unit > 0.0 else 1.0  # without any range there are no rows
         used, delta = int(counters[USED]), self.learner.delta
         count, sums = field(state, TABLE_VISITS)[:used].astype(np.float64), field(state, TABLE_SUM)[:used] / unit
-        misfit = unexplained(count, sums, float(least[-1]) / unit**2, level(model.reach, delta))
+        misfit = unexplained(count, sums, float(least[-1, 0]) / unit**2, level(model.reach, delta))
         misfit -= off_grid(model.reach, float(field(state, ROWS)[0]), delta)
-        facts = self._facts(chosen, bound, least, float(field(state, SUM_OF_SQUARES)[0]), slack, since, total)
         outside = bool(misfit > 0.0) or bool(counters[IMPOSSIBLE] > 0)
-        return {**facts, "separation": separation, "misfit": misfit, "outside": outside}
-
-    def _planned(self, known: Known, model: FiniteModel, state: Any) -> dict[str, Any]:
-        """Return the facts where values are solved with each plan, and so are the classes tested."""
-        counters, losses, ladder = field(state, COUNTERS), field(state, LOSS), self.ladder
-        least = np.full((ladder.classes, losses.shape[0]), np.inf)
-        np.minimum.at(least, ladder.level, losses.T)
-        least = np.minimum.accumulate(least)
-        bounds = np.empty(losses.shape[0])
-        ucrl_vtr.thresholds(model, state, bounds)
-        chosen, since = int(counters[CLASS]) + 1, max(1, int(counters[CLASS_SINCE]))
-        total = int(counters[EPISODES]) * known.horizon
-        squares = float(field(state, SUM_OF_SQUARES).sum())
-        bound = float(bounds.sum()) if total else None
-        facts = self._facts(chosen, bound, least.sum(axis=1), squares, float(model.slack), since, total)
-        margin = float((bounds - least[chosen - 1]).min()) if total else None
-        return {**facts, "margin": margin, "outside": bool(counters[IMPOSSIBLE] > 0)}
-
-    def _facts(
-        self,
-        chosen: int,
-        bound: float | None,
-        least: Floats,
-        squares: float,
-        slack: float,
-        since: int,
-        total: int = 0,
-    ) -> dict[str, Any]:
-        """Return every T_m (M13), the threshold and what follows; losses are less the sum of y^2, ``squares``."""
-        scale = 1.0 / max(1, total)
-        tested = bound is not None and total > 0
-        return {
-            "chosen": chosen,
-            "statistics": [float(scale * (loss + squares)) if total else 0.0 for loss in least],
-            "threshold": _plain(scale * (bound + squares)) if tested and bound is not None else None,
-            "margin": _plain(bound - least[chosen - 1]) if tested and bound is not None else None,
-            "separation": None,
-            "misfit": None,
-            "outside": False,
-            "beta": _plain(slack),
-            "since": since,
-        }
+        return least, np.array([bound]), {"separation": separation, "misfit": misfit, "outside": outside}
 
 
 def unexplained(count: Floats, total: Floats, least: float, delta: float) -> float:
@@ -298,49 +263,21 @@ def _plain(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class RegressionEvidence:
     """Evidence where the largest class is linear or an aggregation: all rows in its coordinates."""
 
-    ladder: Ladder
-    delta: float
-    weights: str
-    scale: float
-    replan: float
-    test_growth: float
-    start_class: int
-    guard: bool
-    rewards: Rewards
-    kernel: str
-
-    def __post_init__(self) -> None:
-        if not (isinstance(self.test_growth, (int, float)) and 0.0 < self.test_growth < math.inf):
+    def __init__(self, selector: ARLGen) -> None:
+        self.selector, self.ladder = selector, selector.ladder
+        if selector.safe:
+            expected = "False where the largest class is not a list; play F_M, or use the guard"
+            raise ParameterError("safe", got=True, expected=expected)
+        if not (isinstance(selector.test_growth, (int, float)) and 0.0 < selector.test_growth < math.inf):
             expected = "a number > 0 where the largest class is not a list"
-            raise ParameterError("test_growth", got=self.test_growth, expected=expected)
-        for m in range(1, self.ladder.classes + 1):
-            self._learner(m)  # checks the other parameters
-
-    @cached_property
-    def _full(self) -> UCRLVTRLin:
-        """The learner of the largest class, in whose coordinates there are rows of every phase."""
-        full: UCRLVTRLin = self._learner(self.ladder.classes)
-        return full
-
-    def _learner(self, m: int) -> Any:
-        """Return the learner that plays class m and records its rows in the coordinates of the largest."""
-        rung, top = self.ladder.rung(m), self.ladder.rung(self.ladder.classes)
-        common: dict[str, Any] = {
-            "delta": self.delta,
-            "replan": self.replan,
-            "scale": self.scale,
-            "weights": self.weights,
-            "record": top.features,
-            "rewards": self.rewards,
-            "kernel": self.kernel,
-        }
-        if rung.finite:
-            return UCRLVTR(family=rung, **common)
-        return UCRLVTRLin(features=rung.own_features, norm_bound=rung.norm_bound, regularization=_LAMBDA, **common)
+            raise ParameterError("test_growth", got=selector.test_growth, expected=expected)
+        replan = 0.2 if selector.replan is None else selector.replan
+        shared = {"replan": replan, "record": self.ladder.features}  # every class records rows in those coordinates
+        self._learners: list[Any] = [on_class(selector, m, shared) for m in range(1, self.ladder.classes + 1)]
+        self._full: UCRLVTRLin = self._learners[-1]
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data: the rows of all phases in the largest class, step after step."""
@@ -360,13 +297,13 @@ class RegressionEvidence:
         chosen, facts = self._test(known, memory)
         if chosen != memory["chosen"]:
             memory["chosen"], memory["since"] = chosen, tau + 1
-        audit = self.guard and chosen < classes and math.isqrt(tau) > memory["audits"]
-        episodes, m = max(1, math.ceil(self.test_growth * tau)), chosen
+        audit = self.selector.guard and chosen < classes and math.isqrt(tau) > memory["audits"]
+        episodes, m = max(1, math.ceil(self.selector.test_growth * tau)), chosen
         if audit:
             episodes, m = math.isqrt(tau) - memory["audits"], classes
             memory["audits"] += episodes
         memory["audit"] = audit
-        learner = self._learner(m)
+        learner = self._learners[m - 1]
         found = {"chosen": chosen, **facts, "since": memory["since"]}
         label = f"F_{m}, audit" if audit else f"F_{m}"
         state = self._state(known, memory, m, learner)
@@ -412,7 +349,7 @@ class RegressionEvidence:
         if not memory["episodes"]:
             names = ("threshold", "margin", "separation", "misfit", "beta")
             nothing: dict[str, object] = dict.fromkeys(names)
-            return self.start_class, {"statistics": [0.0] * self.ladder.classes, **nothing, "outside": False}
+            return self.selector.start_class, {"statistics": [0.0] * self.ladder.classes, **nothing, "outside": False}
         total, unit = memory["episodes"] * known.horizon, float(self._full.model(known).unit)
         delta, rows = self._full.level(known), self._by_step(known, memory)
         losses = np.array([self.losses(row) for row in rows])  # [T, M]
@@ -456,7 +393,7 @@ class RegressionEvidence:
         sharp = fit + 0.25 * unit**2 * (logdet + noise)
         count = float(rows["pairs"][:, 0].sum())
         between = np.array([off_grid(reach, count, delta) for reach in self.ladder.reach])
-        return np.asarray(least + self.scale * (sharp - least) + self.scale * unit**2 * between)
+        return np.asarray(least + self.selector.scale * (sharp - least) + self.selector.scale * unit**2 * between)
 
     def misfit(self, rows: dict[str, Any], least: float, unit: float, delta: float) -> float | None:
         """Return by how much the best loss of F_M exceeds what noise explains; above 0: the truth is outside F_M.
@@ -498,7 +435,7 @@ class RegressionEvidence:
             return None
         logdet = self._solve(m, *self.ladder.statistics(m, rows["gram"], rows["xy"]))[1]
         noise = 0.25 * unit**2 * (logdet + 2.0 * math.log(1.0 / delta))
-        return float(self.scale**2 * (noise + _LAMBDA * rung.norm_bound**2))
+        return float(self.selector.scale**2 * (noise + _LAMBDA * rung.norm_bound**2))
 
 
 def _largest(numbers: Iterable[float | None]) -> float | None:

@@ -69,12 +69,13 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_number
+from occamrl.errors import ParameterError, require_integer, require_number, require_numbers
 from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width, farthest
 from occamrl.learners.rewards import Rewards
 from occamrl.learners.ucrl_vtr_lin import SMALLEST_LEVEL, LinearStatistics, UCRLVTRLin
 from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.protocols import Floats, Known, Phase, PhaseOutcome, Selector
+from occamrl.selectors.references import own_parameters
 from occamrl.selectors.support_search import detection_limits, log_price, sharp_support
 
 EXPLOITATION, ESTIMATION = "exploitation", "estimation"
@@ -102,6 +103,7 @@ class LinearSelector(Selector):
     kernel: str = "stationary"
     initial_episodes: int = 4
     growth: float = 2.0
+    finds_norm = False  # whether the norm of theta* is to be found out
 
     def __post_init__(self) -> None:
         if isinstance(self.features, FeatureMap) and self.features.is_tabular:  # no (s, a) shares anything with another
@@ -113,10 +115,8 @@ class LinearSelector(Selector):
                 expected = f"lambda = d/(4 norm_bound^2) in [{low:g}, {high:g}]"
                 raise ParameterError("norm_bound", got=self.norm_bound, expected=expected)
             raise ParameterError("regularization", got=lam, expected=f"a number in [{low:g}, {high:g}]")
-        first = self.initial_episodes
-        if isinstance(first, bool) or not isinstance(first, (int, np.integer)) or first < 1:
-            raise ParameterError("initial_episodes", got=first, expected="an integer >= 1")
-        _require_at_least_one(self, "growth")
+        require_integer("initial_episodes", self.initial_episodes, 1)
+        require_number("growth", self.growth, 1.0, math.inf)
 
     @property
     def lambda_rule(self) -> float | str:
@@ -125,16 +125,9 @@ class LinearSelector(Selector):
             return self.regularization
         return 1.0 if self.radius == "paper" or not self.finds_norm else "scaled"
 
-    @property
-    def finds_norm(self) -> bool:
-        """Whether the norm of theta* is to be found out."""
-        return False
-
     def base(self, **changes: Any) -> UCRLVTRLin:
         """Return UCRL-VTR-LIN with this selector's parameters, some of them changed."""
-        names = [field.name for field in dataclasses.fields(UCRLVTRLin) if hasattr(self, field.name)]
-        own = {name: getattr(self, name) for name in names}
-        return UCRLVTRLin(**{**own, "regularization": self.lambda_rule, **changes})
+        return UCRLVTRLin(**{**own_parameters(self, UCRLVTRLin), "regularization": self.lambda_rule, **changes})
 
     @abstractmethod
     def oracle(self, theta: Sequence[float] | Floats) -> UCRLVTRLin:
@@ -182,8 +175,7 @@ class ARLLinDim(LinearSelector):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require_at_least_one(self, "estimation_growth")
-        _require_at_least_one(self, "stretch")
+        require_numbers(self, 1.0, math.inf, "estimation_growth", "stretch")
 
     @property
     def support_lam(self) -> float:
@@ -211,9 +203,10 @@ class ARLLinDim(LinearSelector):
         epoch, label = memory["epoch"], memory["label"]
         if label == EXPLOITATION:
             self._choose_support(known, memory)
-            learner, episodes = self.exploiting(known, memory), self.exploitation_length(epoch)
+            learner = self.learner(known, memory, tuple(memory["active"]))
+            episodes = self.exploitation_length(epoch)
         else:
-            learner, episodes = self.estimating(known, memory), self.estimation_length(epoch, memory["stretched"])
+            learner, episodes = self.learner(known, memory), self.estimation_length(epoch, memory["stretched"])
         state, facts = learner.begin(known, memory["statistics"]), self.facts(known, memory, learner)
         return Phase(learner, state, episodes=episodes, epoch=epoch, label=label, facts=facts)
 
@@ -225,22 +218,18 @@ class ARLLinDim(LinearSelector):
         else:
             memory["label"], memory["epoch"] = EXPLOITATION, memory["epoch"] + 1
 
-    def exploiting(self, known: Known, memory: dict[str, Any]) -> UCRLVTRLin:
-        """Return the learner that plans with the active coordinates."""
-        active = tuple(memory["active"])
-        return self.base(active=active, delta=union_level(self.delta, self.features.dimension, len(active)))
-
-    def estimating(self, known: Known, memory: dict[str, Any]) -> UCRLVTRLin:
-        """Return the learner that plans with every coordinate."""
+    def learner(self, known: Known, memory: dict[str, Any], active: tuple[int, ...] | None = None) -> UCRLVTRLin:
+        """Return the learner that plans with the active coordinates, or with every one."""
         d = self.features.dimension
-        return self.base(delta=union_level(self.delta, d, d))
+        level = union_level(self.delta, d, d if active is None else len(active))
+        return self.base(active=active, delta=level)
 
     def _choose_support(self, known: Known, memory: dict[str, Any]) -> None:
         """Choose the active coordinates of an epoch; epoch 0 has no estimate and takes every one."""
         if memory["epoch"] == 0:
             return
         d, last, lam = self.features.dimension, memory["active"], self.support_lam
-        fit = regression(memory["statistics"], lam)
+        fit = Regression.on(memory["statistics"], lam)
         unit = target_range(self.base(), known)
         active = sharp_support(fit.sigma, fit.xy, regularization=lam, unit=unit, last=last)
         if 1e-3 * union_level(self.delta, d, len(active)) < SMALLEST_LEVEL:
@@ -254,7 +243,7 @@ class ARLLinDim(LinearSelector):
     def facts(self, known: Known, memory: dict[str, Any], learner: UCRLVTRLin) -> dict[str, Any]:
         """Return what was decided for a phase, and on what grounds."""
         d, active, lam = self.features.dimension, memory["active"], self.support_lam
-        fit = regression(memory["statistics"], lam)
+        fit = Regression.on(memory["statistics"], lam)
         limits = detection_limits(fit.sigma, active, regularization=lam, unit=target_range(self.base(), known))
         return {
             "active": list(range(d)) if memory["label"] == ESTIMATION else list(active),
@@ -302,11 +291,7 @@ class ARLLinNorm(LinearSelector):
     """
 
     initial_episodes: int = 16
-
-    @property
-    def finds_norm(self) -> bool:
-        """Whether the norm of theta* is to be found out."""
-        return True
+    finds_norm = True
 
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data: epoch 1, the bound that was given."""
@@ -317,7 +302,7 @@ class ARLLinNorm(LinearSelector):
         epoch, least, rows = memory["epoch"], memory["least"], memory["statistics"]
         learner, contradicted = refine(lambda_grid(self.base(), least), known, rows, memory["norm_bound"], least)
         memory["norm_bound"] = learner.norm_bound
-        fit = regression(rows, learner.lam)
+        fit = Regression.on(rows, learner.lam)
         facts = {
             "norm_bound": memory["norm_bound"],
             "estimate": fit.estimate.tolist(),
@@ -349,8 +334,7 @@ class ARLLin(ARLLinDim):
     """Adapt to the number of non-zero coordinates of theta* and to its norm.
 
     Parameters are those of :class:`~occamrl.selectors.arl_lin.ARLLinDim`; ``norm_bound`` may be far too large, and
-    ``regularization`` is "scaled" by default (1 with the paper's radius). ``support_regularization`` is the lambda of
-    the support rule, which does not depend on b.
+    ``regularization`` is "scaled" by default (1 with the paper's radius). The lambda of the support rule is 1.
 
     Notes
     -----
@@ -358,21 +342,12 @@ class ARLLin(ARLLinDim):
     coordinates; ``contradicted``, whether the rows leave no kernel within it, so that the one that was given is taken.
     """
 
-    support_regularization: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_number("support_regularization", self.support_regularization, 1e-12, 1e12)
-
-    @property
-    def finds_norm(self) -> bool:
-        """Whether the norm of theta* is to be found out."""
-        return True
+    finds_norm = True
 
     @property
     def support_lam(self) -> float:
-        """The lambda of the regression that the support is chosen from."""
-        return self.support_regularization
+        """The lambda of the regression that the support is chosen from: one that does not depend on b."""
+        return 1.0
 
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data."""
@@ -384,21 +359,18 @@ class ARLLin(ARLLinDim):
         memory["norm_bound"] = learner.norm_bound
         return super().next_phase(known, memory)
 
-    def _refined(self, known: Known, memory: dict[str, Any], active: Sequence[int] | None) -> Refinement:
+    def _refined(self, known: Known, memory: dict[str, Any], active: tuple[int, ...] | None) -> Refinement:
         """Return the learner with the smallest norm bound that the rows prove for some coordinates, or for all."""
-        d, least, rows = self.features.dimension, memory["least"], memory["statistics"]
-        level = union_level(self.delta, d, d if active is None else len(active))
-        learners = lambda_grid(self.base(active=active, delta=level), least)
+        least, rows = memory["least"], memory["statistics"]
+        learners = lambda_grid(super().learner(known, memory, active), least)
         return refine(learners, known, rows if active is None else rows.restrict(active), memory["norm_bound"], least)
 
-    def estimating(self, known: Known, memory: dict[str, Any]) -> UCRLVTRLin:
-        """Return the learner that plans with every coordinate and the refined bound."""
-        return self._refined(known, memory, None).learner
+    def learner(self, known: Known, memory: dict[str, Any], active: tuple[int, ...] | None = None) -> UCRLVTRLin:
+        """Return the learner that plans with the active coordinates, or with every one, and the smaller of the bounds.
 
-    def exploiting(self, known: Known, memory: dict[str, Any]) -> UCRLVTRLin:
-        """Return the learner that plans with the active coordinates and the smaller of the two bounds."""
-        learner, contradicted = self._refined(known, memory, tuple(memory["active"]))
-        # Rows that contradict D say that D is wrong; the bound that does not look at D stands.
+        Rows that contradict the active coordinates say that these are wrong: the bound that ignores them stands.
+        """
+        learner, contradicted = self._refined(known, memory, active)
         return dataclasses.replace(learner, norm_bound=memory["norm_bound"]) if contradicted else learner
 
     def facts(self, known: Known, memory: dict[str, Any], learner: UCRLVTRLin) -> dict[str, Any]:
@@ -418,6 +390,15 @@ class Regression(NamedTuple):
     xy: Floats  # [T, d]
     theta: Floats  # [T, d] the ridge estimate
     episodes: int
+
+    @classmethod
+    def on(cls, statistics: LinearStatistics, regularization: float) -> Regression:
+        """Return the ridge regression on all rows of the statistics (M8)."""
+        xy = statistics.xy.reshape(statistics.steps, -1)
+        d = xy.shape[1]
+        sigma = statistics.gram.reshape(-1, d, d) + regularization * np.eye(d)
+        theta = np.asarray(np.linalg.solve(sigma, xy[:, :, np.newaxis])[:, :, 0], dtype=np.float64)
+        return cls(sigma, xy, theta, statistics.episodes)
 
     @property
     def estimate(self) -> Floats:
@@ -442,14 +423,6 @@ class Regression(NamedTuple):
         return {"excitation": float(s[least, 0]) / rows, "weakest": weakest, "seen": self.episodes}
 
 
-def regression(statistics: LinearStatistics, regularization: float) -> Regression:
-    """Return the ridge regression on all rows of the statistics (M8)."""
-    steps, d = statistics.steps, statistics.xy.size // statistics.steps
-    sigma, xy = statistics.gram.reshape(steps, d, d) + regularization * np.eye(d), statistics.xy.reshape(steps, d)
-    theta = np.asarray(np.linalg.solve(sigma, xy[:, :, np.newaxis])[:, :, 0], dtype=np.float64)
-    return Regression(sigma, xy, theta, statistics.episodes)
-
-
 def union_level(delta: float, d: int, m: int) -> float:
     """Return the level of a set of m coordinates that the data chose (M17): delta / ((d + 1) C(d, m)), half if m = d.
 
@@ -470,9 +443,8 @@ def smallest_norm(features: FeatureMap) -> float:
 
     Zero, which bounds nothing, where no theta does that: coordinates of which every kernel needs others beside them.
     """
-    start = features.layout.outcomes.start[:-1]
-    sums = np.add.reduceat(features.matrix.toarray(), start, axis=0)
-    theta = np.linalg.lstsq(sums, np.ones(start.size), rcond=None)[0]
+    sums = features.sums
+    theta = np.linalg.lstsq(sums, np.ones(len(sums)), rcond=None)[0]
     return float(np.linalg.norm(theta)) if np.allclose(sums @ theta, 1.0, rtol=0.0, atol=_ROUNDING) else 0.0
 
 
@@ -504,7 +476,7 @@ def refine(
 
     With one kernel per step the bound is for all of them: the largest that any step allows.
     """
-    every = [_spectrum(each) for each in statistics.by_step()]
+    every = [_Spectrum.of(each) for each in statistics.by_step()]
     # The last step gives no rows without rewards on transitions, and no plan looks at its parameter: no norm to bound.
     steps = every[: max(1, learners[0].steps_with_rows(known))]
     lams = np.array([learner.lam for learner in learners])
@@ -546,6 +518,11 @@ class _Spectrum(NamedTuple):
     xy: Floats  # [d] along the axes
     episodes: int
 
+    @classmethod
+    def of(cls, statistics: LinearStatistics) -> _Spectrum:
+        eigenvalues, axes = np.linalg.eigh(statistics.gram.reshape(statistics.xy.size, -1))
+        return cls(np.maximum(eigenvalues, 0.0), axes.T @ statistics.xy, statistics.episodes)
+
     def center(self, lam: float) -> Floats:
         """Return the ridge estimate along the axes."""
         return self.xy / (self.eigenvalues + lam)
@@ -560,12 +537,6 @@ class _Spectrum(NamedTuple):
         return float(np.linalg.norm(center + farthest(self.eigenvalues + lam, center, beta)[0]))
 
 
-def _spectrum(statistics: LinearStatistics) -> _Spectrum:
-    d = statistics.xy.size
-    eigenvalues, axes = np.linalg.eigh(statistics.gram.reshape(d, d))
-    return _Spectrum(np.maximum(eigenvalues, 0.0), axes.T @ statistics.xy, statistics.episodes)
-
-
 def _squared_radii(
     learners: Sequence[UCRLVTRLin], known: Known, rows: _Spectrum, bound: float, *, playing: bool = False
 ) -> Floats:
@@ -578,20 +549,9 @@ def _squared_radii(
     if len(learners) == 1 or first.radius != "sharp":  # a learner's own event alone
         radii = np.full((len(learners), len(learners)), np.inf)
         for i, each in enumerate(learners):
-            width = ellipsoid_width(
-                ELLIPSOIDS[each.radius],
-                each.weights == "range",
-                unit,
-                known.horizon,
-                0,  # the first step has the widest ellipsoid
-                rows.episodes,
-                rows.xy.size,
-                rows.logdet(each.lam),
-                each.level(known),
-                each.lam,
-                float(bound),
-                float(each.paper_constant),
-            )
+            size = (known.horizon, 0, rows.episodes, rows.xy.size)  # the first step has the widest ellipsoid
+            rest = (rows.logdet(each.lam), each.level(known), each.lam, float(bound), float(each.paper_constant))
+            width = ellipsoid_width(ELLIPSOIDS[each.radius], each.weights == "range", unit, *size, *rest)
             radii[i, i] = float(width) ** 2
         return radii
     lams = np.array([each.lam for each in learners])
@@ -611,12 +571,6 @@ def _grown(first: float, growth: float, epoch: int) -> float:
 def _whole(episodes: float) -> int:
     """Return a number of episodes rounded up, errors of rounding aside."""
     return math.ceil(round(episodes, 6))
-
-
-def _require_at_least_one(selector: LinearSelector, name: str) -> None:
-    value = getattr(selector, name)
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 1.0 <= value < math.inf:
-        raise ParameterError(name, got=value, expected="a finite number >= 1")
 
 
 def _example_features(mdp: Any) -> FeatureMap:

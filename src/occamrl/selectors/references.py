@@ -13,8 +13,8 @@ from typing import Any
 from occamrl.errors import ParameterError
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.models.ladder import Ladder
 from occamrl.protocols import Floats
-from occamrl.selectors.arl_lin import LinearSelector
 
 Reference = UCRLVTR | UCRLVTRLin
 
@@ -37,41 +37,51 @@ def oracle(selector: Any, truth: int | Sequence[float] | Floats, **parameters: A
     ``oracle(ARLLinDim(features=features, norm_bound=b), theta)`` knows which coordinates matter, and
     ``oracle(ladder, 2, delta=0.1)`` plays the second class of a ladder.
     """
-    if isinstance(selector, LinearSelector):
-        return dataclasses.replace(selector.oracle(truth), **parameters)  # type: ignore[arg-type]  # not a class here
-    return _on_class(selector, truth, parameters)
+    if hasattr(selector, "oracle"):  # of theta
+        learner: Reference = dataclasses.replace(selector.oracle(truth), **parameters)
+        return learner
+    return on_class(selector, truth, parameters)
 
 
 def largest(selector: Any, **parameters: Any) -> Reference:
     """Return the learner that takes all that a selector could leave out: every coordinate, the norm bound, F_M."""
-    if isinstance(selector, LinearSelector):
-        return selector.base(**parameters)
-    return _on_class(selector, _ladder(selector).classes, parameters)
+    if hasattr(selector, "base"):  # of theta
+        learner: Reference = selector.base(**parameters)
+        return learner
+    return on_class(selector, _ladder(selector).classes, parameters)
 
 
 def smallest(selector: Any, **parameters: Any) -> Reference:
     """Return the learner on the smallest class of a ladder, right or wrong."""
-    return _on_class(selector, 1, parameters)
+    return on_class(selector, 1, parameters)
 
 
 REFERENCES = {"oracle": oracle, "largest": largest, "smallest": smallest}
 
 
-def _ladder(selector: Any) -> Any:
+def _ladder(selector: Any) -> Ladder:
     ladder = getattr(selector, "ladder", selector)
-    if not hasattr(ladder, "rung"):
+    if not isinstance(ladder, Ladder):
         raise ParameterError("selector", got=type(selector).__name__, expected="a selector or a Ladder")
     return ladder
 
 
-def _on_class(selector: Any, m: Any, parameters: dict[str, Any]) -> Reference:
+def on_class(selector: Any, m: Any, parameters: dict[str, Any]) -> Reference:
     """Return the learner on class m of a ladder, with the parameters that it shares with the selector."""
-    ladder = _ladder(selector)
-    family = ladder.rung(m)
-    names = [field.name for field in dataclasses.fields(UCRLVTR if family.finite else UCRLVTRLin)]
-    own = {} if selector is ladder else {name: getattr(selector, name, None) for name in names}
-    own = {name: value for name, value in own.items() if value is not None}
+    family = _ladder(selector).rung(m)
     if family.finite:
-        return UCRLVTR(**{**own, "family": family, **parameters})
+        return UCRLVTR(**{**own_parameters(selector, UCRLVTR), "family": family, **parameters})
     class_ = {"features": family.own_features, "norm_bound": family.norm_bound}
-    return UCRLVTRLin(**{**own, **class_, **parameters})
+    return UCRLVTRLin(**{**own_parameters(selector, UCRLVTRLin), **class_, **parameters})
+
+
+def own_parameters(selector: Any, learner: Any) -> dict[str, Any]:
+    """Return the parameters of a class of learners that a selector sets."""
+    if isinstance(selector, Ladder):
+        return {}
+    own = {
+        each.name: getattr(selector, each.name) for each in dataclasses.fields(learner) if hasattr(selector, each.name)
+    }
+    if own.get("replan", 0.0) is None:  # the learner's own default
+        del own["replan"]
+    return own

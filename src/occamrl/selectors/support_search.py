@@ -142,18 +142,14 @@ def beam(
 
     It ends when ``patience`` sizes had no better set. With ``width`` 1 and all sizes it is the forward path.
     """
-    d, quarter = xy.shape[-1], 0.25 * unit**2
-    price = _prices(d)
+    d, price = xy.shape[-1], _prices(xy.shape[-1], unit)
     tables, inside, values = _table(sigma, xy)[None], np.zeros((1, d), dtype=bool), np.zeros(1)
     best, chosen, waiting = math.inf, np.zeros(d, dtype=bool), 0
     for m in range(d):
-        left = np.maximum(np.diagonal(tables, axis1=2, axis2=3)[..., :d], regularization)  # [sets, T, d]
-        rest, grown = tables[..., :d, d], np.log(left / regularization).sum(axis=1)
-        gain = (rest**2 / left).sum(axis=1) - quarter * (grown + price[m + 1] - price[m])
-        after = values[:, None] - gain
+        after = values[:, None] + _additions(tables, regularization, unit) + price[m + 1] - price[m]
         after[inside] = math.inf
         parent, coordinate = _distinct(after, inside, width)
-        values, tables = after[parent, coordinate], _moved_in(tables[parent], coordinate)
+        values, tables = after[parent, coordinate], _swept(tables[parent], coordinate)
         inside = inside[parent]
         inside[np.arange(parent.size), coordinate] = True
         waiting += 1
@@ -179,15 +175,22 @@ def _distinct(after: Floats, inside: NDArray[np.bool_], width: int) -> tuple[Int
     return steps // d, steps % d
 
 
-def _moved_in(tables: Floats, coordinate: Ints) -> Floats:
-    """Move one coordinate into each of several regressions (:meth:`_Swept.toggle`)."""
+def _swept(tables: Floats, coordinate: Ints, sign: float = 1.0) -> Floats:
+    """Move one coordinate into each of several regressions [sets, T, d + 1, d + 1]; out of it with ``sign`` -1."""
     each = np.arange(coordinate.size)
     pivot, column = tables[each, :, coordinate, coordinate][..., None], tables[each, :, :, coordinate]
     scaled = column / pivot  # [sets, T, d + 1]
-    tables -= scaled[..., :, None] * column[..., None, :]
-    tables[each, :, :, coordinate], tables[each, :, coordinate, :] = scaled, scaled
+    tables = tables - scaled[..., :, None] * column[..., None, :]
+    tables[each, :, :, coordinate], tables[each, :, coordinate, :] = sign * scaled, sign * scaled
     tables[each, :, coordinate, coordinate] = -1.0 / pivot[..., 0]
     return tables
+
+
+def _additions(tables: Floats, regularization: float, unit: float) -> Floats:
+    """Return the change of J, prices aside, for each coordinate that could come in [sets, d]."""
+    left = np.maximum(np.diagonal(tables, axis1=2, axis2=3)[..., :-1], regularization)  # [sets, T, d]
+    changes = -(tables[..., :-1, -1] ** 2) / left + 0.25 * unit**2 * np.log(left / regularization)
+    return np.asarray(changes.sum(axis=1))
 
 
 def descend(sigma: Floats, xy: Floats, regularization: float, unit: float, start: Iterable[int]) -> list[int]:
@@ -223,8 +226,8 @@ def _table(sigma: Floats, xy: Floats) -> Floats:
     return table
 
 
-def _prices(d: int) -> Floats:
-    return 2.0 * np.array([log_price(d, m) for m in range(d + 1)])
+def _prices(d: int, unit: float) -> Floats:
+    return 0.5 * unit**2 * np.array([log_price(d, m) for m in range(d + 1)])
 
 
 class _Swept:
@@ -238,25 +241,20 @@ class _Swept:
     def __init__(
         self, sigma: Floats, xy: Floats, regularization: float, unit: float, start: Iterable[int] = ()
     ) -> None:
-        self.d, self.lam, self.quarter = xy.shape[-1], regularization, 0.25 * unit**2
-        self.table, self.price = _table(sigma, xy), _prices(self.d)
+        self.d, self.lam, self.unit = xy.shape[-1], regularization, unit
+        self.table, self.price = _table(sigma, xy), _prices(self.d, unit)
         self.inside = np.zeros(self.d, dtype=bool)
         for j in start:
             self.toggle(j)
 
     def toggle(self, k: int) -> None:
         """Move coordinate ``k`` in or out."""
-        table, sign = self.table, -1.0 if self.inside[k] else 1.0
-        pivot, column, row = table[:, k, k, None].copy(), table[:, :, k].copy(), table[:, k, :].copy()
-        table -= (column / pivot)[:, :, None] * row[:, None, :]
-        table[:, :, k], table[:, k, :], table[:, k, k] = sign * column / pivot, sign * row / pivot, -1.0 / pivot[:, 0]
+        self.table = _swept(self.table[None], np.array([k]), -1.0 if self.inside[k] else 1.0)[0]
         self.inside[k] = not self.inside[k]
 
     def additions(self, outside: Ints) -> Floats:
         """Return the change of J for each coordinate that could come in."""
-        left, rest = np.maximum(self.table[:, outside, outside], self.lam), self.table[:, outside, self.d]
-        changes: Floats = -(rest**2) / left + self.quarter * np.log(left / self.lam)
-        return np.asarray(changes.sum(axis=0) + self._price_of(1))
+        return np.asarray(_additions(self.table[None], self.lam, self.unit)[0, outside] + self._price_of(1))
 
     def removals(self, inside: Ints) -> Floats:
         """Return the change of J for each coordinate that could go."""
@@ -268,17 +266,17 @@ class _Swept:
         cross = self.table[:, outside[:, None], inside]  # [T, outside, inside]
         left = np.maximum(self.table[:, outside, outside][:, :, None] + cross**2 / spread, self.lam)
         rest = self.table[:, outside, self.d][:, :, None] + cross * (theta / spread)
-        changes: Floats = self._going(inside)[:, None] - rest**2 / left + self.quarter * np.log(left / self.lam)
+        changes: Floats = self._going(inside)[:, None] - rest**2 / left + 0.25 * self.unit**2 * np.log(left / self.lam)
         return np.asarray(changes.sum(axis=0))
 
     def _going(self, inside: Ints) -> Floats:
         """Return what each coordinate that goes adds to the loss and takes from the log-determinant [T, m]."""
         spread, theta = self._spread(inside), self.table[:, inside, self.d]
-        return np.asarray(theta**2 / spread + self.quarter * np.log(spread * self.lam))
+        return np.asarray(theta**2 / spread + 0.25 * self.unit**2 * np.log(spread * self.lam))
 
     def _spread(self, inside: Ints) -> Floats:
         return np.asarray(np.clip(-self.table[:, inside, inside], np.finfo(float).tiny, 1.0 / self.lam))
 
     def _price_of(self, more: int) -> float:
         m = int(self.inside.sum())
-        return self.quarter * float(self.price[m + more] - self.price[m])
+        return float(self.price[m + more] - self.price[m])
