@@ -50,13 +50,10 @@ def _imported(source: str) -> Iterator[str]:
         yield from (f"{prefix}{name}.py" for name in re.findall(r"\w+", names))
 
 
-def sources_hash(package: Path = PACKAGE, start: str | None = None) -> str:
-    """Return a hash of the sources below ``package``, names and contents, that can reach compiled code.
-
-    With ``start``, a path relative to the package: of that file and whatever it imports.
-    """
+def sources_hash(package: Path = PACKAGE) -> str:
+    """Return a hash of the names and contents of the sources below ``package`` that can reach compiled code."""
     sources = {path.relative_to(package).as_posix(): path.read_text("utf-8") for path in package.rglob("*.py")}
-    waiting = [start] if start else ["_core/compile.py", *(name for name, text in sources.items() if __name__ in text)]
+    waiting = ["_core/compile.py", *(name for name, text in sources.items() if __name__ in text)]
     reached: set[str] = set()
     while waiting:
         name = waiting.pop()
