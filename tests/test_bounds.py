@@ -24,12 +24,13 @@ import occamrl as orl
 from occamrl import registry
 from occamrl._core import compile as compiling
 from occamrl._core.loop import draw_first_state
+from occamrl.analysis.certificates import Player
 from occamrl.checks import check_learner, check_selector
 from occamrl.errors import ParameterError
 from occamrl.learners.radii import ELLIPSOIDS, FINITE_SETS
 from occamrl.learners.ucrl_vtr import NestedUCRLVTR
 from occamrl.problems.mdp import BernoulliRewards
-from tests.cases import Player, mixture
+from tests.cases import mixture
 
 EPISODES = 12
 CASE = mixture(0, states=3, dimension=3, horizon=3, full_support=True, initial_state=[0.5, 0.0, 0.5])

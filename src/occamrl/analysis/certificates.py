@@ -470,6 +470,35 @@ def pooled_rows(agent: Any, mdp: FiniteMDP, seed: int, episodes: int = EPISODES)
         walk.advance(plans, returns, regret)
 
 
+class _Letter(paper.UCRLVTR):
+    """The letter of UCRL-VTR, with a note whether member 0 was ever outside."""
+
+    def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
+        """Learn, and look."""
+        super().learn(known, state, episode)
+        state["left"] = int(state.get("left", 0) or not self.confidence_set(known, state)[0])
+
+
+class _SmallBall(_Letter):
+    """The same with a 10,000th of beta."""
+
+    def beta(self, horizon: int, k: int) -> float:
+        """Return too little."""
+        return 1e-4 * super().beta(horizon, k)
+
+
+@promise(COVERAGE, "M6, infinite; appendix A.1", Rate(), 300, 20, control="a 10,000th of beta")
+def coverage_infinite(broken: bool, seeds: range) -> Samples:
+    """Certify that P* stays in the paper's ball of an infinite class, with dyadic scales, with probability 1 - delta."""
+    kernels, reward = near_truth()
+    features = FeatureMap(np.moveaxis(kernels, 0, -1))
+    infinite = LinearFamily(features=features, norm_bound=1.0)  # mixtures of the kernels, which are its members listed
+    family, mdp = FiniteFamily(kernels), FiniteMDP(transition=kernels[0], reward=reward, horizon=6)
+    learner = (_SmallBall if broken else _Letter)(family=family, infinite_class=infinite, delta=FINITE_DELTA)
+    runs = (run(learner, mdp, episodes=EPISODES, seed=seed, progress=False) for seed in seeds)
+    return [(float(result.state["left"]), FINITE_DELTA) for result in runs]
+
+
 SMALL_MIXTURE = {"states": 5, "actions": 2, "horizon": 4, "dimension": 5, "nonzero": 2, "persistence": 0.5}
 
 
@@ -596,7 +625,7 @@ class _Widths(paper.UCRLVTR):
 
 @promise(POTENTIALS, "appendix A.1; Russo and Van Roy 2013", Most(), 20, 3, control="eluder dimension 0")
 def eluder_sum(broken: bool, seeds: range) -> Samples:
-    """Certify that the widths of the paper's sets along the rows add up to at most 1 + H^2 d + 4 sqrt(beta d K H), d exact."""
+    """Certify that the widths of the sets along the rows add up to at most 1 + H^2 d + 4 sqrt(beta d K H), d exact."""
     kernels = np.random.default_rng(5).dirichlet(np.ones(2), size=(3, 2, 2))
     mdp = FiniteMDP(transition=kernels[0], reward=np.array([[0.0, 0.1], [0.9, 1.0]]), horizon=3)
     family, episodes = FiniteFamily(kernels), 2_000
