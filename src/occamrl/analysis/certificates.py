@@ -489,7 +489,7 @@ class _SmallBall(_Letter):
 
 @promise(COVERAGE, "M6, infinite; appendix A.1", Rate(), 300, 20, control="a 10,000th of beta")
 def coverage_infinite(broken: bool, seeds: range) -> Samples:
-    """Certify that P* stays in the paper's ball of an infinite class, with dyadic scales, with probability 1 - delta."""
+    """Certify that P* stays in the paper's ball of an infinite class, dyadic scales, with probability 1 - delta."""
     kernels, reward = near_truth()
     features = FeatureMap(np.moveaxis(kernels, 0, -1))
     infinite = LinearFamily(features=features, norm_bound=1.0)  # mixtures of the kernels, which are its members listed
