@@ -141,7 +141,7 @@ def render_certificates(records: Sequence[Record]) -> str:
         rows = [_row(record) for record in records if record.certificate.section == section]
         main.append(
             f'<section id="s{i}"><h2>{html.escape(section)}</h2><div class="scroll"><table>'
-            f"<caption>{html.escape(section)}</caption><thead><tr>"
+            "<caption>Above what was measured, below its control; the marks are the bounds.</caption><thead><tr>"
             + "".join(f'<th scope="col"{kind}>{name}</th>' for name, kind in _COLUMNS)
             + f"</tr></thead><tbody>{''.join(rows)}</tbody></table></div></section>"
         )
@@ -204,7 +204,7 @@ def _picture(found: Finding, broken: Finding) -> str:
         marks.append(
             f'<g class="{kind}"><path class="line" d="M{at(each.low)} {y}H{at(each.high)}"/>'
             f'<circle class="mark" cx="{at(each.value)}" cy="{y}" r="4"/>'
-            f'<path class="axis" d="M{at(each.bound)} {y - 6}V{y + 6}"/></g>'
+            f'<g class="grey"><path class="line" d="M{at(each.bound)} {y - 5}V{y + 5}"/></g></g>'
         )
     label = f"{number(found.value)} against {number(found.bound)}; control {number(broken.value)}"
     return f'<svg role="img" aria-label="{html.escape(label)}" viewBox="0 0 144 25">{"".join(marks)}</svg>'
