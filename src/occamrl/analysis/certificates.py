@@ -447,15 +447,9 @@ def _coverage(name: str) -> Measure:
 
 
 for _name, _about in SETS.items():
+    _says = f"The truth stays in {_about.what} in all episodes with probability 1 - delta"
     promise(
-        COVERAGE,
-        _about.source,
-        Rate(),
-        4000,
-        300,
-        control=_about.control,
-        name=f"coverage-{_name}",
-        statement=f"The truth stays in {_about.what} in all episodes with probability 1 - delta",
+        COVERAGE, _about.source, Rate(), 4000, 300, control=_about.control, name=f"coverage-{_name}", statement=_says
     )(_coverage(_name))
 
 
@@ -570,6 +564,7 @@ def _optimism(names: Sequence[str]) -> Measure:
 
 
 for _name, (_source, _sets) in GROUPS.items():
+    _says = f"No plan is below the optimum while the set holds the truth ({_name})"
     promise(
         OPTIMISM,
         _source,
@@ -578,7 +573,7 @@ for _name, (_source, _sets) in GROUPS.items():
         25,
         control="the broken sets of the coverage controls, plans below the optimum in all",
         name=f"optimism-{_name}",
-        statement=f"No plan is below the optimum while the set holds the truth ({_name})",
+        statement=_says,
     )(_optimism(_sets))
 
 
@@ -794,6 +789,7 @@ def _slope(name: str) -> Measure:
 
 
 for _name, (_who, _source, _runs, _few) in THEOREMS.items():
+    _says = f"The regret of {_who} is at most the right side of its theorem"
     promise(
         REGRET,
         _source,
@@ -802,11 +798,12 @@ for _name, (_who, _source, _runs, _few) in THEOREMS.items():
         _few,
         control="uniformly random actions, 10^14 episodes (exact)",
         name=f"regret-{_name}",
-        statement=f"The regret of {_who} is at most the right side of its theorem",
+        statement=_says,
     )(_against_theorem(_name))
 for _name, (_who, _source, _runs, _few) in THEOREMS.items():
     if _name not in _LETTERS:
         _last = "10^6" if _name in ("finite", "infinite", "selection") else "10^7"
+        _says = f"The log-log slope of its regret over K = 10^3 to {_last} is at most the theorem's: {_who}"
         promise(
             REGRET,
             _source,
@@ -815,7 +812,7 @@ for _name, (_who, _source, _runs, _few) in THEOREMS.items():
             4,
             control="uniformly random actions",
             name=f"slope-{_name}",
-            statement=f"The log-log slope of its regret over K = 10^3 to {_last} is at most the theorem's: {_who}",
+            statement=_says,
         )(_slope(_name))
 
 
@@ -931,6 +928,7 @@ def _lock_in(letter: bool) -> Measure:
 
 
 for _letter, _runs, _few in ((True, 10, 2), (False, 100, 10)):
+    _says = f"ARL-GEN{', to the letter,' if _letter else ''} plays the true class from epoch i* on"
     promise(
         SELECTION,
         "lemma 1; M14 (b)" if _letter else "lemma 1; M15, M25",
@@ -939,7 +937,7 @@ for _letter, _runs, _few in ((True, 10, 2), (False, 100, 10)):
         _few,
         control="a ladder that is not separable",
         name="lock-in-letter" if _letter else "lock-in",
-        statement=f"ARL-GEN{', to the letter,' if _letter else ''} plays the true class from epoch i* on",
+        statement=_says,
     )(_lock_in(_letter))
 
 
@@ -960,6 +958,7 @@ def _cost(classes: int) -> Measure:
 
 
 for _classes in (2, 4, 8):
+    _says = f"Selection among M = {_classes} classes costs at most tau_(i*-1) H more than the oracle (K = 10^5)"
     promise(
         SELECTION,
         "theorem 1",
@@ -968,7 +967,7 @@ for _classes in (2, 4, 8):
         3,
         control="a test that never rejects",
         name=f"selection-cost-{_classes}",
-        statement=f"Selection among M = {_classes} classes costs at most tau_(i*-1) H more than the oracle (K = 10^5)",
+        statement=_says,
     )(_cost(_classes))
 
 
@@ -1064,6 +1063,7 @@ def _norm_rate(letter: bool) -> Measure:
 
 
 for _letter in (True, False):
+    _says = f"b^(i) - ||theta*|| falls like i^1.5 2^(-i/2), log2 per epoch{', to the letter' if _letter else ''}"
     promise(
         LINEAR,
         "lemma 6, corrected",
@@ -1072,7 +1072,7 @@ for _letter in (True, False):
         4,
         control="the paper's i^1.5 2^(-i)",
         name="norm-rate-letter" if _letter else "norm-rate",
-        statement=f"b^(i) - ||theta*|| falls like i^1.5 2^(-i/2), log2 per epoch{', to the letter' if _letter else ''}",
+        statement=_says,
     )(_norm_rate(_letter))
 
 
@@ -1106,6 +1106,7 @@ def _published(problem: Any, figure: float) -> Measure:
 
 
 for _name, (_problem, _figure, _label) in FIGURES.items():
+    _says = f"The realised regret of 10,000 episodes reported for {_label} is one of this learner's"
     promise(
         PUBLISHED,
         "Ayoub et al. 2020",
@@ -1114,7 +1115,7 @@ for _name, (_problem, _figure, _label) in FIGURES.items():
         5,
         control="the sharp learner",
         name=f"published-{_name}",
-        statement=f"The realised regret of 10,000 episodes reported for {_label} is one of this learner's",
+        statement=_says,
     )(_published(_problem, _figure))
 
 
