@@ -73,7 +73,7 @@ from occamrl.paper.ucrl_vtr import dense_kernels, optimal_values
 from occamrl.problems.classic import RiverSwim, WideTree
 from occamrl.problems.mdp import BernoulliRewards, FiniteMDP
 from occamrl.problems.mixtures import SparseMixture
-from occamrl.protocols import Episode, Floats, Known, Learner
+from occamrl.protocols import Episode, Floats, Ints, Known, Learner
 from occamrl.running.phases import PhaseWalk
 from occamrl.running.players import CompiledPlayer
 from occamrl.running.run import run
@@ -346,7 +346,7 @@ def near_truth() -> tuple[Floats, Floats]:
 def finite_case(members: Sequence[int] = (0,), **options: Any) -> Case:
     """Return UCRL-VTR on kernels that are hard to tell apart; several ``members`` are the true kernels of the steps."""
     kernels, reward = near_truth()
-    noise = {"reward_noise": BernoulliRewards()} if "rewards" in options or len(members) > 1 else {}
+    noise: dict[str, Any] = {"reward_noise": BernoulliRewards()} if "rewards" in options or len(members) > 1 else {}
     if len(members) > 1:
         options["kernel"] = "per_step"
     transition: Any = kernels[list(members)] if len(members) > 1 else kernels[members[0]]
@@ -392,7 +392,7 @@ class Covered(NamedTuple):
 
 
 UNWEIGHTED = {"radius": "unweighted", "weights": "none"}
-PAPER = {"radius": "paper", "weights": "none"}
+PAPER: dict[str, Any] = {"radius": "paper", "weights": "none"}
 SMALL = {"scale": 0.05}
 SETS = {
     "finite-paper": Covered(
@@ -493,7 +493,14 @@ def coverage_infinite(broken: bool, seeds: range) -> Samples:
     return [(float(result.state["left"]), FINITE_DELTA) for result in runs]
 
 
-SMALL_MIXTURE = {"states": 5, "actions": 2, "horizon": 4, "dimension": 5, "nonzero": 2, "persistence": 0.5}
+SMALL_MIXTURE: dict[str, Any] = {
+    "states": 5,
+    "actions": 2,
+    "horizon": 4,
+    "dimension": 5,
+    "nonzero": 2,
+    "persistence": 0.5,
+}
 
 
 @promise(COVERAGE, "M17", Rate(), 1500, 60, control="a twentieth of the radius")
@@ -765,7 +772,7 @@ def _against_theorem(name: str) -> Measure:
     return measure
 
 
-def slope(points: Floats, values: Floats) -> float:
+def slope(points: Ints, values: Floats) -> float:
     """Return the slope of log(values) over log(points), where values are positive."""
     kept = values > 0.0
     return float(np.polyfit(np.log(points[kept]), np.log(values[kept]), 1)[0]) if kept.sum() > 1 else 0.0
@@ -777,7 +784,7 @@ def _slope(name: str) -> Measure:
         points = np.geomspace(1e3, episodes, 13).astype(np.int64)
         promised = slope(points, np.array([bound(int(k)) for k in points]))
         if broken:
-            return [(slope(points, random_gap(mdp) * points), promised)] * 2
+            return [(slope(points, random_gap(mdp) * points.astype(np.float64)), promised)] * 2
         samples = []
         for seed in seeds:
             result = run(agent, mdp, episodes=episodes, seed=seed, progress=False)
@@ -1307,7 +1314,7 @@ _IGNORE_CTRL_C = (signal.SIGINT, signal.SIG_IGN)  # the parent hears it and ends
 
 def rows_of(records: Sequence[Record]) -> list[tuple[str, ...]]:
     """Return the table: name, statement, source, measured, interval, bound, verdict, control."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for record in records:
         about, found, broken = record.certificate, record.finding, record.control
         interval = f"{number(found.value)} [{number(found.low)}, {number(found.high)}]"
