@@ -3,15 +3,15 @@ r"""Certificates: what the theory promises, measured, each beside a version that
 A certificate plays runs with numbered seeds and keeps two numbers of each, a value and the bound that it is promised to
 respect. A claim turns these into a verdict:
 
-=============  ======================================================  ===============================================
-claim          promise                                                 interval, verdict
-=============  ======================================================  ===============================================
-:class:`Rate`  a run fails with probability at most delta              Clopper and Pearson; its lower end <= delta
-  :class:`Never` no plan, no run is ever on the wrong side               Clopper and Pearson; not one
-:class:`Most`  the value is at most the bound in every run             smallest and largest ratio; the largest <= 1
-:class:`Mean`  the mean is at most the bound                           Student's t; its lower end <= bound
-:class:`Near`  a published figure, known to 2 %, is one more run       Student's t, for one more run; it is inside
-=============  ======================================================  ===============================================
+==============  =====================================================  ===============================================
+claim           promise                                                interval, verdict
+==============  =====================================================  ===============================================
+:class:`Rate`   a run fails with probability at most delta             Clopper and Pearson; its lower end <= delta
+:class:`Never`  no plan and no run is ever on the wrong side           Clopper and Pearson; not one
+:class:`Most`   the value is at most the bound in every run            smallest and largest ratio; the largest <= 1
+:class:`Mean`   the mean is at most the bound                          Student's t; its lower end <= bound
+:class:`Near`   a published figure, known to 2 %, is one more run      Student's t, for one more run; it is inside
+==============  =====================================================  ===============================================
 
 All intervals have the level 1 - 2 * 0.001, so a promise that is kept is refuted by chance once in a thousand times at
 most. The *control* is judged by the same claim and must be refuted: otherwise the certificate would prove nothing.
@@ -482,7 +482,7 @@ class _SmallBall(_Letter):
         return 1e-6 * super().beta(horizon, k)
 
 
-@promise(COVERAGE, "M6, infinite; appendix A.1", Rate(), 300, 20, control="a millionth of beta")
+@promise(COVERAGE, "M6, infinite; appendix A.1", Rate(), 300, 40, control="a millionth of beta")
 def coverage_infinite(broken: bool, seeds: range) -> Samples:
     """Certify that P* stays in the paper's ball of an infinite class, dyadic scales, with probability 1 - delta."""
     kernels, reward = near_truth()
