@@ -115,7 +115,7 @@ def test_refuted_promises_and_idle_controls_are_said_and_fail(tmp_path: Path, mo
 
 
 def test_an_unknown_name_is_refused_before_anything_is_made(tmp_path: Path) -> None:
-    with pytest.raises(UnknownName, match="did you mean .coverage-"):
+    with pytest.raises(UnknownName, match="did you mean 'coverage-"):
         certify(tmp_path / "x", ["coverage"])
     assert CliRunner().invoke(app, ["certify", "coverage", "--out", str(tmp_path / "x")]).exit_code == 2
     assert not (tmp_path / "x").exists()
