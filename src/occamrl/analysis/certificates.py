@@ -1261,7 +1261,10 @@ def certify(
                 keep(measure(name, runs[name]))
         else:
             with _processes(count) as pool:
-                pending: set[Future[dict[str, Any]]] = {pool.submit(measure, name, runs[name]) for name in waiting}
+                longest_first = reversed(waiting)  # the short ones, at the head of the list, fill the gaps at the end
+                pending: set[Future[dict[str, Any]]] = {
+                    pool.submit(measure, name, runs[name]) for name in longest_first
+                }
                 while pending:
                     done, pending = wait(pending, return_when=FIRST_COMPLETED)
                     for future in done:
