@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -318,20 +318,9 @@ def in_ellipsoids(learner: UCRLVTRLin, mdp: FiniteMDP, thetas: Floats, player: P
             part = error[blocks.vector_start[b] : blocks.vector_start[b + 1]]
             distance += float(part @ matrix @ part)
             logdet += float(np.linalg.slogdet(matrix)[1])
-        width = ellipsoid_width(
-            ELLIPSOIDS[learner.radius],
-            learner.weights == "range",
-            model.unit,
-            mdp.horizon,
-            0,
-            k,
-            theta.size,
-            logdet,
-            learner.level(mdp.known),
-            learner.lam,
-            learner.norm_bound,
-            learner.paper_constant,
-        )
+        kind, weighted, level = ELLIPSOIDS[learner.radius], learner.weights == "range", learner.level(mdp.known)
+        target = (kind, weighted, model.unit, mdp.horizon, 0, k, theta.size, logdet, level)
+        width = ellipsoid_width(*target, learner.lam, learner.norm_bound, learner.paper_constant)
         if distance > float(learner.scale * width) ** 2:
             return False
     return True
@@ -439,19 +428,16 @@ def set_case(name: str, broken: bool) -> Case:
     return about.make(**{**about.options, **(about.broken if broken else {})})
 
 
-def _coverage(name: str) -> Measure:
-    def measure(broken: bool, seeds: range) -> Samples:
-        case = set_case(name, broken)
-        return [(float(case.play(seed).left), case.learner.delta) for seed in seeds]
-
-    return measure
+def _coverage(name: str, broken: bool, seeds: range) -> Samples:
+    case = set_case(name, broken)
+    return [(float(case.play(seed).left), case.learner.delta) for seed in seeds]
 
 
 for _name, _about in SETS.items():
     _says = f"The truth stays in {_about.what} in all episodes with probability 1 - delta"
     promise(
         COVERAGE, _about.source, Rate(), 4000, 300, control=_about.control, name=f"coverage-{_name}", statement=_says
-    )(_coverage(_name))
+    )(partial(_coverage, _name))
 
 
 def pooled_rows(agent: Any, mdp: FiniteMDP, seed: int, episodes: int = EPISODES) -> Iterator[LinearStatistics]:
@@ -559,16 +545,13 @@ GROUPS = {
 }
 
 
-def _optimism(names: Sequence[str]) -> Measure:
-    def measure(broken: bool, seeds: range) -> Samples:
-        samples = []
-        for case in [set_case(name, broken) for name in names]:
-            for seed in seeds:
-                run = case.play(seed)
-                samples.append((float(run.pessimistic if broken else run.pessimistic_when_covered), float(EPISODES)))
-        return samples
-
-    return measure
+def _optimism(names: Sequence[str], broken: bool, seeds: range) -> Samples:
+    samples = []
+    for case in [set_case(name, broken) for name in names]:
+        for seed in seeds:
+            played = case.play(seed)
+            samples.append((float(played.pessimistic if broken else played.pessimistic_when_covered), float(EPISODES)))
+    return samples
 
 
 for _name, (_source, _sets) in GROUPS.items():
@@ -579,10 +562,10 @@ for _name, (_source, _sets) in GROUPS.items():
         Never(),
         400,
         25,
-        control="the broken sets of the coverage controls, plans below the optimum in all",
+        control="the sets of the coverage controls",
         name=f"optimism-{_name}",
         statement=_says,
-    )(_optimism(_sets))
+    )(partial(_optimism, _sets))
 
 
 # --------------------------------------------------------------------------------------------------------- potentials
@@ -764,15 +747,12 @@ def random_gap(mdp: FiniteMDP) -> float:
     return float(run(UniformRandom(), mdp, episodes=1_000, seed=0, progress=False).total_regret) / 1_000.0
 
 
-def _against_theorem(name: str) -> Measure:
-    def measure(broken: bool, seeds: range) -> Samples:
-        agent, mdp, episodes, bound, _ = theorem(name)
-        if broken:  # exact, so that it need not be played
-            return [(random_gap(mdp) * 1e200, bound(10**200))]
-        regrets = [run(agent, mdp, episodes=episodes, seed=seed, progress=False).total_regret for seed in seeds]
-        return [(float(regret), bound(episodes)) for regret in regrets]
-
-    return measure
+def _against_theorem(name: str, broken: bool, seeds: range) -> Samples:
+    agent, mdp, episodes, bound, _ = theorem(name)
+    if broken:  # exact, so that it need not be played
+        return [(random_gap(mdp) * 1e200, bound(10**200))]
+    regrets = [run(agent, mdp, episodes=episodes, seed=seed, progress=False).total_regret for seed in seeds]
+    return [(float(regret), bound(episodes)) for regret in regrets]
 
 
 def slope(points: Ints, values: Floats) -> float:
@@ -781,21 +761,18 @@ def slope(points: Ints, values: Floats) -> float:
     return float(np.polyfit(np.log(points[kept]), np.log(values[kept]), 1)[0]) if kept.sum() > 1 else 0.0
 
 
-def _slope(name: str) -> Measure:
-    def measure(broken: bool, seeds: range) -> Samples:
-        agent, mdp, episodes, bound, rate = theorem(name)
-        points = np.geomspace(1e3, episodes, 13).astype(np.int64)
-        promised = slope(points, np.array([(rate or bound)(int(k)) for k in points]))
-        if broken:
-            return [(slope(points, random_gap(mdp) * points.astype(np.float64)), promised)] * 2
-        samples = []
-        for seed in seeds:
-            result = run(agent, mdp, episodes=episodes, seed=seed, progress=False)
-            at = np.searchsorted(result.episodes, points)
-            samples.append((slope(points, result.cumulative_regret[at]), promised))
-        return samples
-
-    return measure
+def _slope(name: str, broken: bool, seeds: range) -> Samples:
+    agent, mdp, episodes, bound, rate = theorem(name)
+    points = np.geomspace(1e3, episodes, 13).astype(np.int64)
+    promised = slope(points, np.array([(rate or bound)(int(k)) for k in points]))
+    if broken:
+        return [(slope(points, random_gap(mdp) * points.astype(np.float64)), promised)] * 2
+    samples = []
+    for seed in seeds:
+        result = run(agent, mdp, episodes=episodes, seed=seed, progress=False)
+        at = np.searchsorted(result.episodes, points)
+        samples.append((slope(points, result.cumulative_regret[at]), promised))
+    return samples
 
 
 for _name, (_who, _source, _runs, _few) in THEOREMS.items():
@@ -806,24 +783,17 @@ for _name, (_who, _source, _runs, _few) in THEOREMS.items():
         Most(),
         _runs,
         _few,
-        control="uniformly random actions, 10^200 episodes (exact)",
+        control="random actions, 10^200 episodes, exact",
         name=f"regret-{_name}",
         statement=_says,
-    )(_against_theorem(_name))
+    )(partial(_against_theorem, _name))
 for _name, (_who, _source, _runs, _few) in THEOREMS.items():
     if _name not in _LETTERS:
         _last = "10^6" if _name in ("finite", "infinite", "selection") else "10^7"
         _says = f"The log-log slope of its regret over K = 10^3 to {_last} is at most the theorem's: {_who}"
-        promise(
-            REGRET,
-            _source,
-            Mean(),
-            _runs,
-            4,
-            control="uniformly random actions",
-            name=f"slope-{_name}",
-            statement=_says,
-        )(_slope(_name))
+        promise(REGRET, _source, Mean(), _runs, 4, control="random actions", name=f"slope-{_name}", statement=_says)(
+            partial(_slope, _name)
+        )
 
 
 # ------------------------------------------------------------------------------------------------------------ ARL-GEN
@@ -917,24 +887,21 @@ def lock_in(classes: Sequence[int], right: int) -> int:
     return 1 + (wrong[-1] if wrong else 0)
 
 
-def _lock_in(letter: bool) -> Measure:
-    def measure(broken: bool, seeds: range) -> Samples:
-        ladder, mdp, separated = two_states(3)
-        bound = selection_epoch_generic(horizon=3, delta=0.05, separation=separated, entropy=math.log(ladder.sizes[-1]))
-        if broken:
-            ladder, mdp = blind()
-        agent: Any = paper.ARLGen(ladder=ladder) if letter else ARLGen(ladder=ladder)
-        samples = []
-        for seed in seeds:
-            if letter:
-                chosen = letter_classes(agent, mdp, bound + 1, seed)
-            else:
-                phases = run(agent, mdp, episodes=2 ** (bound + 2) - 2, seed=seed, progress=False).phases
-                chosen = phases["chosen"].to_pylist()
-            samples.append((float(lock_in(chosen, 2)), float(bound)))
-        return samples
-
-    return measure
+def _lock_in(letter: bool, broken: bool, seeds: range) -> Samples:
+    ladder, mdp, separated = two_states(3)
+    bound = selection_epoch_generic(horizon=3, delta=0.05, separation=separated, entropy=math.log(ladder.sizes[-1]))
+    if broken:
+        ladder, mdp = blind()
+    agent: Any = paper.ARLGen(ladder=ladder) if letter else ARLGen(ladder=ladder)
+    samples = []
+    for seed in seeds:
+        if letter:
+            chosen = letter_classes(agent, mdp, bound + 1, seed)
+        else:
+            phases = run(agent, mdp, episodes=2 ** (bound + 2) - 2, seed=seed, progress=False).phases
+            chosen = phases["chosen"].to_pylist()
+        samples.append((float(lock_in(chosen, 2)), float(bound)))
+    return samples
 
 
 for _letter, _runs, _few in ((True, 10, 2), (False, 100, 10)):
@@ -948,23 +915,20 @@ for _letter, _runs, _few in ((True, 10, 2), (False, 100, 10)):
         control="a ladder that is not separable",
         name="lock-in-letter" if _letter else "lock-in",
         statement=_says,
-    )(_lock_in(_letter))
+    )(partial(_lock_in, _letter))
 
 
-def _cost(classes: int) -> Measure:
-    def measure(broken: bool, seeds: range) -> Samples:
-        ladder, mdp, separated = two_states(classes)
-        first = selection_epoch_generic(horizon=3, delta=0.05, separation=separated, entropy=math.log(ladder.sizes[-1]))
-        agent, samples = ARLGen(ladder=ladder, scale=1e9 if broken else 1.0), []
-        for seed in seeds:
-            ours, known = (
-                run(each, mdp, episodes=10**5, seed=seed, progress=False).total_regret
-                for each in (agent, oracle(ARLGen(ladder=ladder), 2))
-            )
-            samples.append((float(ours - known), 3.0 * (2**first - 2)))
-        return samples
-
-    return measure
+def _cost(classes: int, broken: bool, seeds: range) -> Samples:
+    ladder, mdp, separated = two_states(classes)
+    first = selection_epoch_generic(horizon=3, delta=0.05, separation=separated, entropy=math.log(ladder.sizes[-1]))
+    agent, samples = ARLGen(ladder=ladder, scale=1e9 if broken else 1.0), []
+    for seed in seeds:
+        ours, known = (
+            run(each, mdp, episodes=10**5, seed=seed, progress=False).total_regret
+            for each in (agent, oracle(ARLGen(ladder=ladder), 2))
+        )
+        samples.append((float(ours - known), 3.0 * (2**first - 2)))
+    return samples
 
 
 for _classes in (2, 4, 8):
@@ -978,7 +942,7 @@ for _classes in (2, 4, 8):
         control="a test that never rejects",
         name=f"selection-cost-{_classes}",
         statement=_says,
-    )(_cost(_classes))
+    )(partial(_cost, _classes))
 
 
 # ------------------------------------------------------------------------------------------------------------ ARL-LIN
@@ -1059,17 +1023,14 @@ def norm_excess(seed: int, epochs: int, *, letter: bool) -> Floats:
     return np.array(found)
 
 
-def _norm_rate(letter: bool) -> Measure:
-    def measure(broken: bool, seeds: range) -> Samples:
-        epochs = np.arange(8, 16 if letter else 18)
-        promised = float(np.polyfit(epochs, 1.5 * np.log2(epochs) - epochs * (1.0 if broken else 0.5), 1)[0])
-        samples = []
-        for seed in seeds:
-            excess = norm_excess(seed, int(epochs[-1]), letter=letter)[epochs - 2]
-            samples.append((float(np.polyfit(epochs, np.log2(excess), 1)[0]), promised))
-        return samples
-
-    return measure
+def _norm_rate(letter: bool, broken: bool, seeds: range) -> Samples:
+    epochs = np.arange(8, 16 if letter else 18)
+    promised = float(np.polyfit(epochs, 1.5 * np.log2(epochs) - epochs * (1.0 if broken else 0.5), 1)[0])
+    samples = []
+    for seed in seeds:
+        excess = norm_excess(seed, int(epochs[-1]), letter=letter)[epochs - 2]
+        samples.append((float(np.polyfit(epochs, np.log2(excess), 1)[0]), promised))
+    return samples
 
 
 for _letter in (True, False):
@@ -1083,7 +1044,7 @@ for _letter in (True, False):
         control="the paper's i^1.5 2^(-i)",
         name="norm-rate-letter" if _letter else "norm-rate",
         statement=_says,
-    )(_norm_rate(_letter))
+    )(partial(_norm_rate, _letter))
 
 
 # -------------------------------------------------------------------------------------------------- published figures
@@ -1095,24 +1056,21 @@ FIGURES = {
 }
 
 
-def _published(problem: Any, figure: float) -> Measure:
-    def measure(broken: bool, seeds: range) -> Samples:
-        S, A, episodes = problem.mdp.states, problem.mdp.actions, 10_000
-        learner = UCRLVTRLin(
-            features=FeatureMap.tabular(states=S, actions=A),
-            norm_bound=math.sqrt(S * A),
-            delta=1.0 / episodes,
-            radius="sharp" if broken else "ayoub",
-            weights="range" if broken else "none",
-            replan=0.0,
-        )
-        samples = []
-        for seed in seeds:
-            result = run(learner, problem, episodes=episodes, seed=seed, progress=False)
-            samples.append((episodes * problem.mdp.optimal_value - result.total_return, figure))
-        return samples
-
-    return measure
+def _published(problem: Any, figure: float, broken: bool, seeds: range) -> Samples:
+    S, A, episodes = problem.mdp.states, problem.mdp.actions, 10_000
+    learner = UCRLVTRLin(
+        features=FeatureMap.tabular(states=S, actions=A),
+        norm_bound=math.sqrt(S * A),
+        delta=1.0 / episodes,
+        radius="sharp" if broken else "ayoub",
+        weights="range" if broken else "none",
+        replan=0.0,
+    )
+    samples = []
+    for seed in seeds:
+        result = run(learner, problem, episodes=episodes, seed=seed, progress=False)
+        samples.append((episodes * problem.mdp.optimal_value - result.total_return, figure))
+    return samples
 
 
 for _name, (_problem, _figure, _label) in FIGURES.items():
@@ -1126,7 +1084,7 @@ for _name, (_problem, _figure, _label) in FIGURES.items():
         control="the sharp learner",
         name=f"published-{_name}",
         statement=_says,
-    )(_published(_problem, _figure))
+    )(partial(_published, _problem, _figure))
 
 
 # ------------------------------------------------------------------------------------------- where an assumption fails
