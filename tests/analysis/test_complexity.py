@@ -76,8 +76,42 @@ def test_covering_numbers() -> None:
     stack[:, 0, 0, 0], stack[:, 0, 0, 1] = 1.0 - p, p
     stack[:, 1, 0, 1] = 1.0
     family = orl.FiniteFamily(stack)
-    for alpha, size in ((0.0, 5), (0.11, 3), (2.0, 1)):  # the distance is 2 |p - p'|
-        assert family.log_covering_number(alpha) == pytest.approx(math.log(size))
+    for alpha, size in ((0.0, 5), (0.11, 3), (0.91, 2), (0.99, 2), (1.0, 1)):  # the distance is 2 |p - p'|
+        assert family.log_covering_number(alpha) == pytest.approx(math.log(size))  # 1/2 is the best single centre
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_smallest_cover_of_few_members_is_found(seed: int) -> None:
+    kernels = np.random.default_rng(seed).dirichlet(np.full(3, 0.4), size=(8, 3, 2))
+    gaps = np.abs(kernels[:, None] - kernels[None]).sum(axis=-1).max(axis=(-2, -1))
+    for alpha in (0.5, 1.0, 1.5, 1.9):
+        sizes = [
+            len(c)
+            for n in range(1, 9)
+            for c in itertools.combinations(range(8), n)
+            if (gaps[list(c)].min(0) <= alpha).all()
+        ]
+        found = orl.FiniteFamily(kernels).log_covering_number(alpha)
+        assert found == pytest.approx(math.log(min(sizes)))
+        twice = orl.FiniteFamily(np.concatenate([kernels, kernels]))  # too many for the search
+        assert found <= twice.log_covering_number(alpha) + 1e-12
+
+
+def test_a_cover_of_a_box_covers_what_lies_between_its_points() -> None:
+    """Coins p in [1/4, 3/4]: an alpha-ball covers alpha of them, so that 1/(2 alpha) points are needed at least."""
+    box: dict[str, Any] = {"low": [0.25], "high": [0.75], "step": 0.125}
+
+    def coin(p: Any) -> np.ndarray:
+        return np.array([[[1.0 - p[0], p[0]]], [[1.0, 0.0]]])
+
+    family = orl.CoverFamily(coin, **box)
+    assert family.reach == 0.125
+    for j in range(1, 12):
+        assert math.log(2.0 ** (j - 1)) <= family.log_covering_number(0.5**j) <= math.log(2.0 ** max(j - 1, 2) + 1)
+    given = orl.CoverFamily(coin, **box, reach=0.125)  # perhaps not affine: nothing is known of finer grids
+    assert given.log_covering_number(0.05) == math.inf
+    assert given.log_covering_number(0.5) == family.log_covering_number(0.5)
+    assert orl.CoverFamily(coin, **box, reach=0.0).log_covering_number(0.05) == pytest.approx(math.log(5))
 
 
 def test_separation_by_hand() -> None:
@@ -129,7 +163,7 @@ def test_the_finite_and_the_infinite_bound_by_hand() -> None:
     widths = 0.0
     for k, level, j in ((4, 0.1 / 4, 3), (1, 0.1 / 8, 1)):  # 2^-j <= 1/(kH)
         level /= (j + 1) * (j + 2)
-        beta_k = 8 * 4 * (math.log1p(2 * 2**j) + math.log(2 / level))
+        beta_k = 8 * 4 * (j * math.log(2) + math.log(2 / level))  # 2^j intervals cover the coin
         beta_k += 4 * 4 * (2 + math.sqrt(2 * math.log(4 * 2 * k * (2 * k + 1) / level)))
         assert beta_infinite(coin, horizon=2, episodes=k, delta=0.1 / (8 / k if k == 1 else 4)) == pytest.approx(beta_k)
         widths += 1 + 4 * 2 + 4 * math.sqrt(beta_k * 2 * k * 2)

@@ -8,7 +8,7 @@ epochs from which a selector is right. Where the paper's own statement cannot be
 finite         :func:`regret_bound_finite`, :func:`selection_epoch_generic`        theorem 1, lemma 1
 infinite       :func:`regret_bound_infinite`, :func:`beta_infinite`                theorem 1, M6
 linear         :func:`regret_bound_linear`                                         Jia et al. 2020
-dimension      :func:`regret_bound_dimension`, :func:`selection_epoch_dimension`   theorem 2, lemmas 4 and 5
+dimension      :func:`regret_bound_dimension`, :func:`selection_epoch_dimension`   theorem 2, lemmas 3 to 5
 norm           :func:`regret_bound_norm`, :func:`selection_epoch_norm`             theorem 3, lemma 6
 =============  ==================================================================  ======================
 
@@ -233,7 +233,7 @@ def regret_bound_linear(
 def tau_min(
     *, horizon: int, episodes: int, delta: float, dimension: int, excitation: float, feature_bound: float = 1.0
 ) -> float:
-    """Return tau_min(delta) of lemma 2: (16/rho^2 + 8/(3 rho)) log(2 d K H/delta).
+    """Return tau_min(delta) of lemma 3: (16/rho^2 + 8/(3 rho)) log(2 d K H/delta).
 
     From this k to K, lambda_min(Sigma_k) >= 1 + rho k H/2 with probability 1 - delta. ``excitation`` is rho_min of
     assumption 2, which is for ||phi_V|| <= 1; other features enter as rho/g^2, g the ``feature_bound``.

@@ -5,9 +5,9 @@ the kernel alone and are solved once per problem.
 
 **What a truth between the points of a cover costs: the discretisation term of the radius (M15, M22).** Let the truth P*
 be a kernel of the box and P0 the point of the grid nearest to it, with :math:`\|P_0 - P^*\|_1 \le \epsilon` at every
-(s, a). Rows are range-weighted (M23), n of them; for plain rows all that follows is times U^2. Write e_t for the noise
-of y_t (range 1) and :math:`d_t = ((P_0 - P^*) V_t)(s_t, a_t)`, which is known before y_t. Targets lie within 1/2 of
-their mid-range, so :math:`|d_t| \le \epsilon/2`. Then
+(s, a). Rows are range-weighted (M23), n of them, the range being over every outcome of P*; for plain rows all that
+follows is times U^2. Write e_t for the noise of y_t (range 1) and :math:`d_t = ((P_0 - P^*) V_t)(s_t, a_t)`, which is
+known before y_t. Targets lie within 1/2 of their mid-range, so :math:`|d_t| \le \epsilon/2`. Then
 
 .. math:: L(P_0) - L(P^*) = \sum_t d_t^2 - 2 \sum_t e_t d_t .
 
@@ -19,7 +19,7 @@ supermartingale: by Ville's inequality, with probability 1 - delta/2, for all n 
 .. math:: L(P_0) - L(P^*) \le 2 \sum_t d_t^2 + \tfrac12 \log\tfrac2\delta
           \le \tfrac12 \epsilon^2 n + \tfrac12 \log\tfrac2\delta .
 
-M21 and M22 bound L(P*) for any true kernel, whether or not the family holds it. Taken at delta/2, with the smaller of
+M21 and M22 bound L(P*) for any such kernel, whether or not the family holds it. Taken at delta/2, with the smaller of
 both terms added, they bound L(P0): with probability 1 - delta the point nearest to the truth is never rejected.
 """
 
@@ -44,6 +44,7 @@ from occamrl.models.features import FeatureMap, PerProblem, any_sparse, outcomes
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
 _SUM_TOLERANCE = 1e-8
+_MOST_EXACT = 12  # members of which the smallest cover is searched for
 _SIGN_TOLERANCE = 1e-10
 _CHUNK = 4096  # members written out as kernels at a time
 _MOST_MEMBERS = 1_000_000  # of a cover
@@ -187,11 +188,23 @@ class FiniteFamily(Family):
         return float(member_losses(self.theta, unpacked(self.features.blocks, gram), xy).min())
 
     def log_covering_number(self, alpha: float) -> float:
-        """Return log of the size of an alpha-cover found greedily: an upper bound on log N(F, alpha)."""
+        """Return log of the size of an alpha-cover by members: the smallest of at most 12, else one found greedily.
+
+        What is within the ``reach`` of a member is covered too; at scales below the reach the members are no cover, and
+        the answer is infinite.
+        """
         if not alpha >= 0.0:
             raise ParameterError("alpha", got=alpha, expected="a number >= 0")
+        if alpha < self.reach:
+            return math.inf
+        alpha -= self.reach
         members, start = self.probabilities(), self.features.layout.outcomes.start
         left, count = np.arange(self.size), 0
+        if self.size <= _MOST_EXACT:
+            gaps = np.abs(members[:, :, None] - members[:, None])
+            near = np.add.reduceat(gaps, start[:-1]).max(axis=0) <= alpha
+            sets = (list(c) for n in left for c in itertools.combinations(left, int(n) + 1))
+            return math.log(next(len(c) for c in sets if near[c].any(axis=0).all()))
         while left.size:
             gap = np.abs(members[:, left] - members[:, left[:1]])
             left = left[np.add.reduceat(gap, start[:-1]).max(axis=0) > alpha]
@@ -284,8 +297,9 @@ class CoverFamily(FiniteFamily):
     reach : float, optional
         How far, in sup over (s, a) of sum over s' |P - P'|, a kernel of the box may be from its nearest grid point. By
         default the sum over the parameters of half the largest distance of neighbours along each: right for kernels
-        that are affine in each parameter between neighbours (others need a bound of their own). 0: the truth is a grid
-        point, and the family a list like any other.
+        that are affine in each parameter between neighbours. Others need a bound of their own; outcomes that they allow
+        in the middle of a cell of the grid then belong to the range of a target (M23), even if no grid point allows
+        them. 0: the truth is a grid point, and the family a list like any other.
 
     Attributes
     ----------
@@ -331,8 +345,23 @@ class CoverFamily(FiniteFamily):
             raise FamilyError("step", got=f"a grid of {counts.tolist()}", expected=f"at most {_MOST_MEMBERS:,} points")
         axes = [np.arange(a, b + 1) * w for a, b, w in zip(first, last, width, strict=True)]
         self.parameters = np.array(list(itertools.product(*axes)))
-        super().__init__([kernel(point) for point in self.parameters])
+        kernels = [kernel(point) for point in self.parameters]
+        super().__init__(kernels)
+        if reach:
+            middles = itertools.product(*(a if a.size == 1 else 0.5 * (a[1:] + a[:-1]) for a in axes))
+            features, theta = _one_hot([*kernels, *(kernel(np.array(point)) for point in middles)])
+            self._set(features, np.ascontiguousarray(theta[:, : len(kernels)]))
         self.reach = self._half_gaps(counts.astype(np.int64)) if reach is None else float(reach)
+        self._cells = counts - 1 if reach is None else None  # of a grid that may be refined
+
+    def log_covering_number(self, alpha: float) -> float:
+        """Return log of the size of an alpha-cover of the box; below the reach, of the grid with smaller steps.
+
+        With kernels that are affine between neighbours, steps smaller by a factor m divide the reach by m.
+        """
+        if not 0.0 < alpha < self.reach or self._cells is None:
+            return super().log_covering_number(alpha)
+        return float(np.log(self._cells * math.ceil(self.reach / alpha) + 1).sum())
 
     def _half_gaps(self, counts: Ints) -> float:
         """Return the sum over the parameters of half the largest distance of neighbours on the grid."""

@@ -16,8 +16,8 @@ with the radius M10, in which the paper leaves the constant c open,
 
 .. math:: \beta_k(\delta) = c\,\big(b^2 + H^2 d \log(kH) \log^2(k^2 H/\delta)\big).
 
-Deviations from the letter: values are cut at 0 as well as at H, since <x, theta> may be negative at an estimate; and
-beta_0, of which log 0 would be a part, takes k = 1.
+Deviation from the letter: beta_0, of which log 0 would be a part, takes k = 1. Any beta_0 >= b^2 is right, as
+Sigma_0 = I and theta_0 = 0. Values need no cut at 0: while the ellipsoid holds theta*, V_h >= V*_h >= 0.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class UCRLVTRLin(EpisodeLearner):
             norm = np.sqrt(np.maximum(((x @ inverse) * x).sum(axis=2), 0.0))
             q = known.base_reward + x @ theta + width * norm
             policy[h] = q.argmax(axis=1)
-            values[h] = np.clip(q.max(axis=1), 0.0, H)
+            values[h] = np.minimum(q.max(axis=1), H)
         return policy, float(values[0, start])
 
     def estimate(self, state: dict[str, Any]) -> Floats:
