@@ -189,15 +189,17 @@ def select(
     ladder: Annotated[str, typer.Option(metavar="SPEC", help="A TOML file of models, or a shipped ladder.")],
     delta: Annotated[float, typer.Option(help="Probability of rejecting the right class, at most.")] = 0.05,
     horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the spec's.")] = None,
+    evidence: Annotated[str | None, typer.Option(help="likelihood or value; by default what suits the ladder.")] = None,
+    checkpoint: Annotated[Path | None, typer.Option(help="File to save to, and to go on from.")] = None,
     as_json: Json = False,
 ) -> None:
     """Say how rich a model logged episodes ask for. Exit code 3: not enough data; 4: no class explains them."""
     with reported_errors(as_json):
         from occamrl.envs.ladder_file import read_ladder
-        from occamrl.logs.log import read_log
         from occamrl.logs.select import select as test
 
-        found = test(read_log(log), read_ladder(ladder, horizon=horizon), delta=delta)
+        models = read_ladder(ladder, horizon=horizon)
+        found = test(log, models, delta=delta, evidence=evidence, checkpoint=checkpoint)
         print_lines(found.as_data() if as_json else str(found).splitlines())
         if found.verdict in UNDECIDED:
             raise typer.Exit(UNDECIDED[found.verdict])

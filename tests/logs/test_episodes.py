@@ -14,10 +14,9 @@ from occamrl.logs.log import (
     COLUMNS,
     Log,
     LogError,
-    log_of_episodes,
+    episode_columns,
+    joined,
     read_log,
-    read_minari,
-    read_parquet,
     simulate_log,
     write_parquet,
 )
@@ -96,7 +95,7 @@ def test_parquet_keeps_every_bit_and_small_types_are_read(tmp_path: Path) -> Non
     assert all((again.columns()[name] == column).all() for name, column in log.columns().items())
     small = {name: column.astype(np.int8) if column.dtype == np.int64 else column for name, column in columns().items()}
     pq.write_table(pa.table(small | {"note": ["x"] * 5}), tmp_path / "small.parquet")
-    assert read_parquet(tmp_path / "small.parquet").next_state.tolist() == [1, 2, 0, 2, 2]
+    assert read_log(tmp_path / "small.parquet").next_state.tolist() == [1, 2, 0, 2, 2]
 
 
 def test_files_that_are_no_logs_are_refused_by_name(tmp_path: Path) -> None:
@@ -104,19 +103,19 @@ def test_files_that_are_no_logs_are_refused_by_name(tmp_path: Path) -> None:
     for content in (b"", b"PAR1 and then something else PAR1", b"\x80\x04pickle"):
         path.write_bytes(content)
         with pytest.raises(LogError, match="Parquet"):
-            read_parquet(path)
+            read_log(path)
     with pytest.raises(LogError, match="Parquet"):
-        read_parquet(tmp_path / "nowhere.parquet")
+        read_log(tmp_path / "nowhere.parquet")
     pq.write_table(pa.table({"episode": [0]}), path)
     with pytest.raises(LogError, match="step: got no such column"):
-        read_parquet(path)
+        read_log(path)
     names = [*columns(), "state"]
     pq.write_table(pa.table([pa.array(columns()[name]) for name in names], names=names), path)
     with pytest.raises(LogError, match="state: got 2 columns of that name"):
-        read_parquet(path)
+        read_log(path)
     pq.write_table(pa.table(columns() | {"reward": [0.0, None, 1.0, 0.0, 0.25]}), path)
     with pytest.raises(LogError, match=r"reward\[1\]: got null"):
-        read_parquet(path)
+        read_log(path)
 
 
 def test_a_whole_file_that_is_cut_anywhere_is_refused(tmp_path: Path) -> None:
@@ -125,7 +124,7 @@ def test_a_whole_file_that_is_cut_anywhere_is_refused(tmp_path: Path) -> None:
     for size in range(0, len(content), 97):
         (tmp_path / "cut.parquet").write_bytes(content[:size])
         with pytest.raises(LogError):
-            read_parquet(tmp_path / "cut.parquet")
+            read_log(tmp_path / "cut.parquet")
 
 
 def episode(states: Any, actions: Any, **about: Any) -> Any:
@@ -135,14 +134,15 @@ def episode(states: Any, actions: Any, **about: Any) -> Any:
 
 
 def test_minari_episodes_have_one_observation_more() -> None:
-    log = log_of_episodes([episode([5, 6, 7], [1, 2]), episode([5, 7], [2], terminations=[True])], 5, 1)
+    two = [episode([5, 6, 7], [1, 2]), episode([5, 7], [2], terminations=[True])]
+    log = Log.of_columns(joined(list(episode_columns(two, 5, 1))))
     assert log.state.tolist() == [0, 1, 0]
     assert log.next_state.tolist() == [1, 2, 2]
     assert log.action.tolist() == [0, 1, 1]
     assert log.terminated.tolist() == [False, False, True]
     for bad in ([episode([5, 6], [1, 2])], []):
         with pytest.raises(LogError):
-            log_of_episodes(bad)
+            joined(list(episode_columns(bad)))
 
 
 @pytest.mark.filterwarnings("ignore:`eval_env` is set to None")  # Minari's, on a dataset without an environment
@@ -166,9 +166,9 @@ def test_a_minari_dataset_is_read_from_its_files(tmp_path: Path, monkeypatch: py
     again = read_log("minari:toy/chain-v0")
     assert all((again.columns()[name] == column).all() for name, column in log.columns().items())
     with pytest.raises(InvalidInput, match="toy/none-v0"):
-        read_minari("toy/none-v0")
+        read_log("minari:toy/none-v0")
     box = spaces | {"observation_space": Box(0.0, 9.0, (1,))}
     wide = [collector.EpisodeBuffer(**vars(episode(np.array([[0.0], [1.0]], dtype=np.float32), np.array([0]))))]
     minari.create_dataset_from_buffers("toy/box-v0", wide, **box, **about)
     with pytest.raises(LogError, match="observation_space"):
-        read_minari("toy/box-v0")
+        read_log("minari:toy/box-v0")

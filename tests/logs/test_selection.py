@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from occamrl.analysis.supports import supports
 from occamrl.cli import app
-from occamrl.envs.ladder_file import ladder_of_environments, ladder_of_problem
+from occamrl.envs.ladder_file import LadderSpec, ladder_of_environments, ladder_of_problem
 from occamrl.envs.wrapper import RewardMap
 from occamrl.logs.log import Log, LogError, match_rows, simulate_log, write_parquet
 from occamrl.logs.select import (
@@ -20,10 +20,11 @@ from occamrl.logs.select import (
     DECIDED,
     NOT_ENOUGH,
     OUTSIDE,
+    VALUE,
+    Replay,
     mixture_statistics,
-    replay_finite,
     select,
-    stretches,
+    stretch_end,
 )
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
@@ -59,8 +60,10 @@ class Arrays(NamedTuple):
 def arrays_of(ladder: Ladder, mdp: FiniteMDP, episodes: int) -> Arrays:
     family = ladder.family
     kernels = np.array([family.kernel(i) for i in range(family.size)])
-    ends = np.array([last for _, last in stretches(episodes)])
-    return Arrays(family.optimal_values(mdp.known), kernels, ladder.level, ladder.prior, ends)
+    ends = [0]
+    while ends[-1] < episodes:
+        ends.append(min(stretch_end(ends[-1]), episodes))
+    return Arrays(family.optimal_values(mdp.known), kernels, ladder.level, ladder.prior, np.array(ends[1:]))
 
 
 @numba.njit
@@ -138,18 +141,14 @@ def test_losses_are_those_of_a_loop_over_rows(case: int, test_seed: int) -> None
     ladder, mdp = small(8 * test_seed + case)
     plain = arrays_of(ladder, mdp, 40)
     path, taken = learning_episodes(plain, np.random.default_rng([test_seed, case]).random((40, 11)))
-    rows = match_rows(log_of(path, taken, mdp), mdp.known, ladder.features.attach(mdp.known).outcomes, RewardMap())
-    found = replay_finite(rows, ladder, mdp.known, DELTA, lambda done: None)
+    replay = Replay(LadderSpec(ladder=ladder, known=mdp.known), DELTA, [VALUE])
+    replay.take(log_of(path, taken, mdp))
+    replay.answer("log")
+    found = replay.tests[0]
     loss, bound, alive = plain_replay(path, taken, plain, 1.0)
     assert found.loss == pytest.approx(loss, abs=1e-9)
     assert found.bound == pytest.approx(bound, abs=1e-9)
     assert (found.alive == alive).all()
-
-
-def test_stretches_cover_all_episodes_once() -> None:
-    for episodes in (1, 2, 17, 1_000):
-        pieces = list(stretches(episodes))
-        assert [k for first, last in pieces for k in range(first, last)] == list(range(episodes))
 
 
 def test_the_right_class_is_rejected_no_more_often_than_delta(test_seed: int) -> None:
@@ -176,8 +175,13 @@ def test_a_random_policy_finds_the_rung_and_a_few_episodes_do_not(
     assert early.more.half >= 1.0
     if rung == 1:
         assert early.verdict == NOT_ENOUGH
-        middle = select(log.head(300), spec, progress=False)
+        both = select(log.head(300), spec, progress=False)
+        assert (both.evidence, both.verdict) == ("likelihood", DECIDED)
+        middle = both.other
+        assert middle is not None
+        assert middle == select(log.head(300), spec, evidence="value", progress=False)
         assert middle.verdict == NOT_ENOUGH
+        assert f"By value: not enough data. {middle.why} Value rows see" in str(both)
         assert middle.more is not None
         assert 300 <= middle.more.all <= 10_000  # 3,000 were enough
     assert f"-> {rung}. {spec.names[rung - 1]}" in str(late)

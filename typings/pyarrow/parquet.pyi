@@ -1,5 +1,5 @@
 # What occamrl uses of pyarrow.parquet.
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import IO, Any
 
@@ -8,6 +8,8 @@ from pyarrow import Schema, Table
 class RowGroupMetaData:
     @property
     def total_byte_size(self) -> int: ...
+    @property
+    def num_rows(self) -> int: ...
 
 class FileMetaData:
     @property
@@ -23,6 +25,9 @@ class ParquetFile:
     @property
     def schema_arrow(self) -> Schema: ...
     def read(self, columns: Sequence[str] | None = None, use_threads: bool = True) -> Table: ...
+    def iter_batches(
+        self, batch_size: int, row_groups: Sequence[int] | None = None, columns: Sequence[str] | None = None
+    ) -> Iterator[Any]: ...
 
 def read_schema(where: str | PathLike[str]) -> Schema: ...
 def read_table(source: str | PathLike[str], *, columns: Sequence[str] | None = None) -> Table: ...

@@ -200,6 +200,7 @@ class LinearStatistics(NamedTuple):
     steps: int = 1  # T: 1, or H with one kernel per step
     rewards: RewardStatistics | None = None  # what was observed of rewards that are estimated
     additions: int | None = None  # of which the sums were made; None: at most one a row
+    seen: Ints | None = None  # [O] how often each outcome was seen, where that is counted
 
     def restrict(self, coordinates: Sequence[int]) -> LinearStatistics:
         """Return the [D, D] and [D] blocks of every step, for one dense block of coordinates."""

@@ -12,11 +12,17 @@ terminated, truncated                  bool
 Rows are in the order in which they were collected: episodes one after the other, the steps 0, 1, 2, ... of each in a
 row. The order matters: a policy that learned from earlier episodes has drawn on their outcomes, and the argument behind
 the test takes outcomes in the order in which they came.
+
+A log may be larger than memory: :func:`read_blocks` reads it in blocks of whole episodes. Where a block ends depends on
+the log alone, not on how it is stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +39,7 @@ from occamrl.protocols import Floats, Ints, Known, Outcomes
 from occamrl.seeding import stream
 
 MOST_ROWS = 100_000_000
+BLOCK = 2**17  # rows at least in a block, but the last
 _ROUNDING = 1e-6  # how far a reward may be from the known one, in the unit of [0, 1]
 _FLAGS = ("terminated", "truncated")
 _STORED = ("state", "action", "reward", "next_state", "terminated", "truncated")
@@ -61,6 +68,7 @@ class Log:
     truncated: Flags  # [n]
     begin: Ints  # [K + 1]
     source: str = "log"
+    first: int = 0  # the number of its first row, where this is a block of a longer log
 
     @property
     def episodes(self) -> int:
@@ -77,12 +85,31 @@ class Log:
         """The number of each step in its episode, from 0."""
         return np.arange(self.rows) - np.repeat(self.begin[:-1], np.diff(self.begin))
 
+    def part(self, first: int, last: int) -> Log:
+        """Return some episodes as a log."""
+        begin = self.begin[first : last + 1]
+        rows = slice(int(begin[0]), int(begin[-1]))
+        columns = {name: getattr(self, name)[rows] for name in _STORED}
+        return Log(**columns, begin=begin - begin[0], source=self.source, first=self.first + rows.start)
+
     def head(self, episodes: int) -> Log:
         """Return the first episodes."""
-        begin = self.begin[: episodes + 1]
-        part = slice(0, int(begin[-1]))
-        columns = {name: getattr(self, name)[part] for name in _STORED}
-        return Log(**columns, begin=begin, source=self.source)
+        return self.part(0, min(episodes, self.episodes))
+
+    def blocks(self, skip: int = 0) -> Iterator[Log]:
+        """Return the blocks of a log that is in memory, from row ``skip`` on, where one of them begins."""
+        first = int(np.searchsorted(self.begin, skip))
+        while first < self.episodes:
+            last = int(np.searchsorted(self.begin, self.begin[first] + BLOCK))
+            yield self.part(first, min(last, self.episodes))
+            first = last
+
+    def fingerprint(self) -> str:
+        """Return a hash of all rows."""
+        digest = hashlib.sha256()
+        for name in (*_STORED, "begin"):
+            digest.update(np.ascontiguousarray(getattr(self, name)).tobytes())
+        return digest.hexdigest()
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return the columns by name, as they are stored."""
@@ -90,9 +117,9 @@ class Log:
         return {"episode": episode, "step": self.step, **{name: getattr(self, name) for name in _STORED}}
 
     @classmethod
-    def of_columns(cls, columns: Mapping[str, Any], *, source: str = "log") -> Log:
+    def of_columns(cls, columns: Mapping[str, Any], *, source: str = "log", first: int = 0) -> Log:
         """Return the log of these columns (see :data:`COLUMNS`), or refuse the first row that is wrong (LogError)."""
-        arrays = {name: _array(columns, name) for name in COLUMNS}
+        arrays = {name: _array(columns, name, first) for name in COLUMNS}
         sizes = {array.size for array in arrays.values()}
         if len(sizes) != 1 or 0 in sizes:
             raise LogError("rows", got=f"columns of {sorted(sizes)} rows", expected="as many in each, at least one")
@@ -100,11 +127,11 @@ class Log:
             raise LogError("rows", got=f"{max(sizes):,}", expected=f"at most {MOST_ROWS:,}")
         new = np.concatenate([[True], np.diff(arrays["episode"]) != 0])
         begin = np.append(np.flatnonzero(new), new.size)
-        _require_order(arrays, new)
-        return cls(**{name: arrays[name] for name in _STORED}, begin=begin, source=source)
+        _require_order(arrays, new, first)
+        return cls(**{name: arrays[name] for name in _STORED}, begin=begin, source=source, first=first)
 
 
-def _array(columns: Mapping[str, Any], name: str) -> NDArray[Any]:
+def _array(columns: Mapping[str, Any], name: str, first: int) -> NDArray[Any]:
     """Return one column as integers, floats or flags."""
     if name not in columns:
         raise LogError(name, got="no such column", expected=f"the columns {', '.join(COLUMNS)}")
@@ -116,23 +143,24 @@ def _array(columns: Mapping[str, Any], name: str) -> NDArray[Any]:
         return array.astype(bool)
     if name == "reward":
         floats = array.astype(np.float64)
-        refuse_first(name, ~np.isfinite(floats), array, "a finite number")
+        refuse_first(name, ~np.isfinite(floats), array, "a finite number", first)
         return floats
     whole = array.astype(np.int64)
-    refuse_first(name, (whole < 0) | (whole > 2**62), array, "a whole number >= 0")
+    refuse_first(name, (whole < 0) | (whole > 2**62), array, "a whole number >= 0", first)
     return whole
 
 
-def refuse_first(name: str, bad: Flags, values: NDArray[Any], expected: str | Callable[[int], str]) -> None:
-    """Refuse the first row that is marked; ``expected`` may depend on the row."""
+def refuse_first(
+    name: str, bad: Flags, values: NDArray[Any], expected: str | Callable[[int], str], first: int = 0
+) -> None:
+    """Refuse the first row that is marked; ``expected`` may depend on the row, ``first`` is the number of the first."""
     if bad.any():
         row = int(np.argmax(bad))
-        raise LogError(
-            name, index=(row,), got=values[row], expected=expected if isinstance(expected, str) else expected(row)
-        )
+        due = expected if isinstance(expected, str) else expected(row)
+        raise LogError(name, index=(first + row,), got=values[row], expected=due)
 
 
-def _require_order(arrays: Mapping[str, NDArray[Any]], new: Flags) -> None:
+def _require_order(arrays: Mapping[str, NDArray[Any]], new: Flags, first: int) -> None:
     """Refuse episodes that come back, steps that do not count 0, 1, 2, ..., and steps that are not a chain."""
     before = {name: np.concatenate([arrays[name][:1], arrays[name][:-1]]) for name in COLUMNS}  # the row before
     due = np.where(new, 0, before["step"] + 1)
@@ -141,22 +169,23 @@ def _require_order(arrays: Mapping[str, NDArray[Any]], new: Flags) -> None:
         return f"episodes in the order in which they were collected, above {before['episode'][row]}"
 
     def joined(row: int) -> str:
-        return f"{before['next_state'][row]}, the next_state of row {row - 1}"
+        return f"{before['next_state'][row]}, the next_state of row {first + row - 1}"
 
-    refuse_first("episode", arrays["episode"] < before["episode"], arrays["episode"], later)
-    refuse_first("step", arrays["step"] != due, arrays["step"], lambda row: f"{due[row]}: steps count 0, 1, 2, ...")
-    refuse_first("state", ~new & (arrays["state"] != before["next_state"]), arrays["state"], joined)
+    refuse_first("episode", arrays["episode"] < before["episode"], arrays["episode"], later, first)
+    counted = arrays["step"] != due
+    refuse_first("step", counted, arrays["step"], lambda row: f"{due[row]}: steps count 0, 1, 2, ...", first)
+    refuse_first("state", ~new & (arrays["state"] != before["next_state"]), arrays["state"], joined, first)
     goes_on = np.append(~new[1:], False)
     for name in _FLAGS:
-        refuse_first(name, goes_on & arrays[name], arrays[name], "true on the last step of an episode only")
+        refuse_first(name, goes_on & arrays[name], arrays[name], "true on the last step of an episode only", first)
 
 
-def read_parquet(path: str | Path) -> Log:
-    """Return the log in a Parquet file."""
+@contextmanager
+def _parquet(path: Path) -> Iterator[Any]:
+    """Open a Parquet file with the columns of a log."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = Path(path)
     try:
         with path.open("rb") as stream:
             file = pq.ParquetFile(stream)
@@ -167,15 +196,60 @@ def read_parquet(path: str | Path) -> Log:
                 if count != 1:
                     got = f"{count} columns of that name" if count else "no such column"
                     raise LogError(name, got=got, expected=f"the columns {', '.join(COLUMNS)}")
-            table = file.read(columns=list(COLUMNS))
+            yield file
     except (OSError, pa.ArrowException, MemoryError) as error:
         reason = getattr(error, "strerror", None) or error
         raise LogError(str(path), got=reason, expected="a Parquet file") from error
-    for name in COLUMNS:
-        if table[name].null_count:
-            row = table[name].to_pylist().index(None)
-            raise LogError(name, index=(row,), got="null", expected="a value in every row")
-    return Log.of_columns({name: table[name].to_numpy() for name in COLUMNS}, source=str(path))
+
+
+def _parquet_batches(path: Path, skip: int) -> Iterator[dict[str, NDArray[Any]]]:
+    """Return the columns from row ``skip`` on, some rows at a time; row groups before it are not read."""
+    with _parquet(path) as file:
+        groups, first = list(range(file.metadata.num_row_groups)), 0
+        while groups and first + file.metadata.row_group(groups[0]).num_rows <= skip:
+            first += file.metadata.row_group(groups.pop(0)).num_rows
+        for batch in file.iter_batches(BLOCK, row_groups=groups, columns=list(COLUMNS)):
+            for name in COLUMNS:
+                if batch.column(name).null_count:
+                    row = first + batch.column(name).to_pylist().index(None)
+                    raise LogError(name, index=(row,), got="null", expected="a value in every row")
+            columns = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in COLUMNS}
+            cut = max(0, skip - first)
+            first += batch.num_rows
+            if cut < batch.num_rows:
+                yield {name: column[cut:] for name, column in columns.items()}
+
+
+def whole_episodes(batches: Iterable[Mapping[str, NDArray[Any]]], source: str, first: int = 0) -> Iterator[Log]:
+    """Return columns that come in pieces as blocks of whole episodes, checked; ``first`` is the number of a row."""
+    pieces: list[Mapping[str, NDArray[Any]]] = []
+    last = None  # the number of the last episode of the block before
+    for batch in itertools.chain(batches, [None]):
+        pieces += [] if batch is None else [batch]
+        if batch is not None and sum(piece["episode"].size for piece in pieces) <= BLOCK:
+            continue
+        left = joined(pieces)
+        while left["episode"].size:
+            new = np.flatnonzero(np.diff(left["episode"][BLOCK - 1 :]))  # rows before another episode begins
+            if not new.size and batch is not None:
+                break
+            cut = BLOCK + int(new[0]) if new.size else left["episode"].size
+            block = Log.of_columns({name: column[:cut] for name, column in left.items()}, source=source, first=first)
+            number = left["episode"][0]
+            if last is not None and number <= last:
+                expected = f"episodes in the order in which they were collected, above {last}"
+                raise LogError("episode", index=(first,), got=number, expected=expected)
+            yield block
+            last, first = left["episode"][cut - 1], first + cut
+            left = {name: column[cut:] for name, column in left.items()}
+        pieces = [left]
+
+
+def joined(pieces: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """Return columns that come in pieces as one each."""
+    if not pieces:
+        raise LogError("rows", got="no step", expected="at least one")
+    return {name: np.concatenate([piece[name] for piece in pieces]) for name in COLUMNS}
 
 
 def write_parquet(log: Log, path: str | Path) -> None:
@@ -192,12 +266,8 @@ def write_parquet(log: Log, path: str | Path) -> None:
         partial.unlink(missing_ok=True)
 
 
-def read_minari(name: str) -> Log:
-    """Return the log in a Minari dataset (https://minari.farama.org) that is on this machine, by its id.
-
-    It needs the extra ``occamrl[minari]``. Observations and actions must be Discrete; a start other than 0 is taken
-    off, so that both count from 0.
-    """
+def _minari(name: str) -> Any:
+    """Return a Minari dataset (https://minari.farama.org) on this machine; it needs the extra ``occamrl[minari]``."""
     try:
         import minari
     except ModuleNotFoundError as error:
@@ -208,17 +278,28 @@ def read_minari(name: str) -> Log:
         raise LogError("dataset", got=f"{name!r}: {error}", expected="the id of a local Minari dataset") from error
     if dataset.total_steps > MOST_ROWS:
         raise LogError("dataset", got=f"{dataset.total_steps:,} steps", expected=f"at most {MOST_ROWS:,}")
+    return dataset
+
+
+def _minari_batches(name: str, skip: int) -> Iterator[dict[str, NDArray[Any]]]:
+    """Return the columns of a Minari dataset, an episode at a time; a start other than 0 is taken off.
+
+    Observations and actions must be Discrete.
+    """
+    dataset = _minari(name)
     spaces = {"observation_space": dataset.observation_space, "action_space": dataset.action_space}
     for kind, space in spaces.items():
         if not isinstance(space, Discrete):
             raise LogError(kind, got=space, expected="a Discrete space")
     first = (int(space.start) for space in spaces.values())
-    return log_of_episodes(dataset.iterate_episodes(), *first, source=f"minari:{name}")
+    for columns in episode_columns(dataset.iterate_episodes(), *first):
+        skip -= columns["step"].size
+        if skip < 0:
+            yield columns
 
 
-def log_of_episodes(episodes: Any, first_state: int = 0, first_action: int = 0, *, source: str = "minari") -> Log:
-    """Return the log of Minari's episodes, each with T + 1 observations and T of everything else."""
-    parts: dict[str, list[Any]] = {}
+def episode_columns(episodes: Any, first_state: int = 0, first_action: int = 0) -> Iterator[dict[str, NDArray[Any]]]:
+    """Return the columns of Minari's episodes, each with T + 1 observations and T of everything else."""
     for k, episode in enumerate(episodes):
         seen, chosen = (np.asarray(each) for each in (episode.observations, episode.actions))
         steps = chosen.shape[0]
@@ -228,7 +309,7 @@ def log_of_episodes(episodes: Any, first_state: int = 0, first_action: int = 0, 
         if not steps:
             continue
         states = seen.astype(np.int64) - first_state
-        columns = {
+        yield {
             "episode": np.full(steps, k),
             "step": np.arange(steps),
             "state": states[:-1],
@@ -238,11 +319,13 @@ def log_of_episodes(episodes: Any, first_state: int = 0, first_action: int = 0, 
             "terminated": np.asarray(episode.terminations, dtype=bool),
             "truncated": np.asarray(episode.truncations, dtype=bool),
         }
-        for name, column in columns.items():
-            parts.setdefault(name, []).append(column)
-    if not parts:
-        raise LogError("episode", got="no step", expected="at least one")
-    return Log.of_columns({name: np.concatenate(column) for name, column in parts.items()}, source=source)
+
+
+def _batches(source: str, skip: int = 0) -> Iterator[dict[str, NDArray[Any]]]:
+    """Return the columns of a Parquet file or of ``minari:ID``, some rows at a time."""
+    if source.startswith("minari:"):
+        return _minari_batches(source.removeprefix("minari:"), skip)
+    return _parquet_batches(Path(source), skip)
 
 
 def read_log(source: str | Path) -> Log:
@@ -253,8 +336,33 @@ def read_log(source: str | Path) -> Log:
     LogError
         With the column and the first row that is wrong.
     """
-    text = str(source)
-    return read_minari(text.removeprefix("minari:")) if text.startswith("minari:") else read_parquet(text)
+    return Log.of_columns(joined(list(_batches(str(source)))), source=str(source))
+
+
+@dataclass(frozen=True)
+class StoredLog:
+    """A log that is read as it is needed; ``source`` as for :func:`read_log`."""
+
+    source: str
+
+    def blocks(self, skip: int = 0) -> Iterator[Log]:
+        """Return its blocks from row ``skip`` on, where one of them begins."""
+        return whole_episodes(_batches(self.source, skip), self.source, skip)
+
+    @property
+    def rows(self) -> int:
+        """The number of steps."""
+        if self.source.startswith("minari:"):
+            return int(_minari(self.source.removeprefix("minari:")).total_steps)
+        with _parquet(Path(self.source)) as file:
+            return int(file.metadata.num_rows)
+
+    def fingerprint(self) -> str:
+        """Return a hash of the file; of a dataset, its name."""
+        if self.source.startswith("minari:"):
+            return self.source
+        with Path(self.source).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Matched(NamedTuple):
@@ -279,7 +387,7 @@ def match_rows(log: Log, known: Known, outcomes: Outcomes, rewards: RewardMap) -
     """
     for name, limit in (("state", known.states), ("action", known.actions), ("next_state", known.states)):
         column = getattr(log, name)
-        refuse_first(name, column >= limit, column, f"one of 0..{limit - 1}, as in the models")
+        refuse_first(name, column >= limit, column, f"one of 0..{limit - 1}, as in the models", log.first)
     pair = log.state * known.actions + log.action
     target = _ends(log, known, outcomes)
     keys = pair_of_outcome(outcomes) * known.states + outcomes.next_state
@@ -300,7 +408,7 @@ def match_rows(log: Log, known: Known, outcomes: Outcomes, rewards: RewardMap) -
     def due(row: int) -> str:
         return f"{rewards.total(base[row] + outcomes.bonus[outcome[row]], 1):.6g}, which the models know"
 
-    refuse_first("reward", (outcome >= 0) & (miss > _ROUNDING), log.reward, due)
+    refuse_first("reward", (outcome >= 0) & (miss > _ROUNDING), log.reward, due, log.first)
     return Matched(log.step % known.horizon, pair, outcome, log.begin, log.state[log.begin[:-1]])
 
 
@@ -317,7 +425,7 @@ def _ends(log: Log, known: Known, outcomes: Outcomes) -> Ints:
     moved = log.terminated & stirs[log.next_state]
     if stirs[-1]:
         expected = "no termination where no model ends: truncated, or models with an end"
-        refuse_first("terminated", moved, log.terminated, expected)
+        refuse_first("terminated", moved, log.terminated, expected, log.first)
     return np.where(moved, known.states - 1, log.next_state)
 
 

@@ -1,45 +1,67 @@
 """``select``: how rich a model logged episodes ask for, and what would settle what they leave open.
 
-The test of ARL-GEN is applied to episodes that someone else collected. Before each stretch of episodes a value function
-is planned from the episodes before it, as ARL-GEN would: that of the most optimistic kernel of the smallest class not
-rejected so far. Its rows are (s, a, V, y) with the log's own s and a. So V, s and a are fixed before y,
-E[y | past] = (P* V)(s, a), and M22 (M15 for linear classes) holds for all times at once, whoever chose the actions.
-Stretches grow with the data, so that rows are counted, not kept; the classes are tested at their ends.
+The log is read in stretches of episodes that grow with the data, so that rows are counted, not kept, and a log may be
+larger than memory. The classes are tested at the end of each stretch, by one of two kinds of evidence.
+
+*Likelihood*, for lists of kernels one of which is the truth: the outcomes themselves. A kernel is alive while its
+likelihood is not much below that of a mixture of all kernels and of competitors that notice a truth elsewhere (L2).
+
+*Value*: the test of ARL-GEN. Before each stretch a value function is planned from the episodes before it, as ARL-GEN
+would: that of the most optimistic kernel of the smallest class not rejected so far. Its rows are (s, a, V, y) with the
+log's own s and a. So V, s and a are fixed before y, E[y | past] = (P* V)(s, a), and M22 (M15 for linear classes) holds
+for all times at once.
+
+Both hold whoever chose the actions.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from occamrl._core.loop import open_episode
 from occamrl.envs.ladder_file import LadderSpec
-from occamrl.errors import ParameterError, require_number
+from occamrl.errors import CheckpointError, Interrupted, ParameterError, require_choice, require_number
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
-from occamrl.logs.log import Log, Matched, match_rows
+from occamrl.logs.log import Log, Matched, StoredLog, match_rows
 from occamrl.models.family import sparse_rows
-from occamrl.models.features import FeatureMap
+from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.models.finite import level, off_grid
 from occamrl.models.ladder import Ladder
+from occamrl.models.likelihood import (
+    hull_fit,
+    hull_likelihood,
+    hull_maximum,
+    kt_evidence,
+    ladder_log_weights,
+    log_mixture,
+    member_likelihoods,
+)
 from occamrl.protocols import Floats, Ints, Known
-from occamrl.running.run import Progress
+from occamrl.running.run import Progress, ctrl_c
+from occamrl.running.storage import FORMAT, fingerprint, put_together, read_document, take_apart, write_document
 from occamrl.selectors.arl_gen import ARLGen, RegressionEvidence, unexplained
 
 DECIDED = "decided"  # every kernel that is left lies in the class chosen, and every smaller class is rejected
 AT_LEAST = "at least"  # every smaller class is rejected; larger ones are not excluded
 NOT_ENOUGH = "not enough data"  # nothing is rejected, nothing larger is excluded
 OUTSIDE = "outside"  # no class explains the data
+LIKELIHOOD, VALUE = EVIDENCE = ("likelihood", "value")
 
 GROWTH = 0.1  # of the data, after which a new value function is planned and the classes are tested
+LARGEST_HULL = 200  # members of a class whose mixtures compete (L5)
+SAVE_EVERY = 30.0  # seconds
 _NOTHING = 1e-9  # a squared distance that is none
 _MOST_NUMBERS = 2**22  # in memory at once, of predictions
-
-Tell = Callable[[int], None]  # called with the number of episodes that are done
+_MOST_KEPT = 2**25  # probabilities that are written out once
+_NO_CLASS = "No model of the ladder explains the data: it needs a class that it does not have."
 
 
 @dataclass(frozen=True)
@@ -58,7 +80,7 @@ class Rung:
 
     name: str
     size: int  # kernels; dimensions of a linear class
-    statistic: float  # T_m (M13) of range-weighted rows: smallest loss over the number of rows
+    statistic: float  # T_m: smallest loss of range-weighted rows (M13), or least - log likelihood, over their number
     rejected_after: int | None  # episodes; None: not rejected
     left: int | None  # kernels that the data have not rejected; None for a linear class
 
@@ -79,6 +101,9 @@ class Selection:
     pairs: int
     delta: float
     source: str
+    evidence: str = VALUE  # "likelihood" | "value"
+    other: Selection | None = None  # by the other evidence, where that was asked as well and says something else
+    difference: str = ""  # why the two say different things
 
     def as_data(self) -> dict[str, Any]:
         """Return plain data, as JSON takes it; infinite numbers become None."""
@@ -94,24 +119,29 @@ class Selection:
             left = "" if rung.left is None else f", {rung.left:,} of {rung.size:,} kernels left"
             mark = "->" if m == self.chosen and self.verdict != OUTSIDE else "  "
             lines.append(f"{mark} {m}. {rung.name:<{width}}  T = {rung.statistic:.5f}  {fate}{left}")
-        lines.append(f"   threshold {self.threshold:.5f}")
+        lines.append(f"   threshold {self.threshold:.5f}, by {self.evidence}")
         lines.append(f"Verdict: {self.verdict}. {self.why}")
+        if self.other is not None:
+            lines.append(f"By {self.other.evidence}: {self.other.verdict}. {self.other.why} {self.difference}")
         return "\n".join(lines)
 
 
 def select(
-    log: Log,
+    log: Log | str | Path,
     ladder: Ladder | LadderSpec,
     known: Known | None = None,
     *,
     delta: float = 0.05,
+    evidence: str | None = None,
+    checkpoint: str | Path | None = None,
     progress: bool | None = None,
 ) -> Selection:
-    """Apply the test of ARL-GEN to logged episodes.
+    """Say how rich a model logged episodes ask for.
 
     Parameters
     ----------
-    log : Log
+    log : Log or path
+        A path (see ``read_log``) is read in blocks: memory does not grow with the log.
     ladder : Ladder or LadderSpec
         A spec (``read_ladder``) has names, what is known, and the unit of the log's rewards.
     known : Known, optional
@@ -119,8 +149,19 @@ def select(
     delta : float
         The smallest class that holds the true kernel is rejected with probability at most delta, whatever policy made
         the log, as long as it looked at the past only; over all tests together.
+    evidence : "likelihood" | "value", optional
+        What classes are tested by. By default the likelihood where the classes are lists that are to hold the truth
+        itself, value rows for covers and linear classes; in the first case value rows are asked as well, and reported
+        if they say something else. Each of the two holds at level delta.
+    checkpoint : path, optional
+        Save there every 30 seconds, and on Ctrl-C; the same call goes on from there, with the same answer to the bit.
     progress : bool, optional
         Show progress on standard error; by default only when it takes longer than a second.
+
+    Raises
+    ------
+    Interrupted
+        Ctrl-C, between two blocks.
     """
     spec = ladder
     if isinstance(ladder, Ladder):
@@ -134,75 +175,88 @@ def select(
     if not spec.known.rewards_known:
         raise ParameterError("known", got="sizes alone", expected="rewards too: values are planned for them")
     require_number("delta", delta, 1e-300, 1.0)
-    ladder, known, names = spec.ladder, spec.known, spec.names
-    outcomes = ladder.features.attach(known).outcomes
-    rows = whole = match_rows(log, known, outcomes, spec.rewards)
-    impossible = np.flatnonzero(rows.outcome < 0)  # what no model allows
-    broken = int(impossible[0]) if impossible.size else None
-    if broken is not None:  # the episodes before it are tested
-        before = log.head(int(np.searchsorted(log.begin, broken, side="right")) - 1)
-        whole = match_rows(before, known, outcomes, spec.rewards)
-    bar = Progress("select", whole.start.size, progress)
+    exact = spec.ladder.finite and max(spec.ladder.reach) == 0.0
+    if evidence is not None:
+        require_choice("evidence", evidence, EVIDENCE if exact else (VALUE,))
+    kinds = [evidence] if evidence is not None else [LIKELIHOOD, VALUE] if exact else [VALUE]
+    stored: Log | StoredLog = log if isinstance(log, Log) else StoredLog(str(log))
+    under_way = Replay(spec, delta, kinds)
+    path = None if checkpoint is None else Path(checkpoint)
+    if path is not None:
+        under_way.identify(stored)
+        if path.exists():
+            under_way.resume(path)
+    bar = Progress("select", stored.rows, progress, unit="steps")
+    saved = time.monotonic()
     try:
-        replay = (replay_finite if ladder.finite else replay_linear)(whole, ladder, known, delta, bar.update)
+        with ctrl_c(may_raise=lambda: False) as pressed:
+            for block in stored.blocks(under_way.rows):
+                under_way.take(block)
+                bar.update(under_way.rows)
+                if path is not None and (pressed.is_set() or time.monotonic() - saved > SAVE_EVERY):
+                    under_way.save(path)
+                    saved = time.monotonic()
+                if pressed.is_set():
+                    raise Interrupted(f"stopped after step {under_way.rows:,}", None)
     finally:
         bar.close()
-    standing = [m for m, at in enumerate(replay.rejected_at, start=1) if at is None]
+    return under_way.answer(stored.source)
+
+
+def _selection(under_way: Replay, test: ClassTest, source: str) -> Selection:
+    """Return the answer by one kind of evidence."""
+    ladder, known, names = under_way.spec.ladder, under_way.spec.known, under_way.spec.names
+    standing = [m for m, at in enumerate(test.rejected, start=1) if at < 0]
     chosen, pairs = standing[0] if standing else ladder.classes, known.states * known.actions
     more = None
-    if broken is not None:
-        s, a, s2 = int(log.state[broken]), int(log.action[broken]), int(log.next_state[broken])
-        verdict, why = OUTSIDE, f"Row {broken} goes from state {s} by action {a} to {s2}, which no model allows."
-    elif replay.outside:
-        verdict, why = OUTSIDE, "No model of the ladder explains the data: it needs a class that it does not have."
+    if under_way.broken is not None:
+        row, s, a, s2 = under_way.broken
+        verdict, why = OUTSIDE, f"Row {row} goes from state {s} by action {a} to {s2}, which no model allows."
+    elif test.outside:
+        verdict, why = OUTSIDE, test.outside
     else:
-        more = more_data(replay, ladder, known, chosen, log.episodes) if ladder.finite else None
+        more = more_data(test, ladder, chosen, under_way.episodes) if ladder.finite else None
         verdict, why = judge(chosen, more, finite=ladder.finite, classes=ladder.classes, name=names[chosen - 1])
-    steps = max(1, whole.pair.size)
-    unvisited = int((np.bincount(rows.pair, minlength=pairs) == 0).sum())
+    steps = max(1, under_way.tested)
+    sizes = [rung.size if rung.finite else rung.own_features.dimension for rung in ladder.rungs]
+    left = [int(test.alive[:size].sum()) if ladder.finite else None for size in sizes]
+    statistics = [float(loss + test.squares) / steps for loss in test.losses]
+    rejected = [None if at < 0 else int(at) for at in test.rejected]
     return Selection(
-        rungs=_rungs(replay, ladder, names, steps),
-        threshold=(replay.bound + replay.squares) / steps,
+        rungs=tuple(Rung(*column) for column in zip(names, sizes, statistics, rejected, left, strict=True)),
+        threshold=(test.bound + test.squares) / steps,
         chosen=chosen,
         verdict=verdict,
         why=why,
         more=more,
-        episodes=log.episodes,
-        rows=log.rows,
-        unvisited=unvisited,
+        episodes=under_way.episodes,
+        rows=under_way.rows,
+        unvisited=int((under_way.visits == 0).sum()),
         pairs=pairs,
-        delta=delta,
-        source=log.source,
+        delta=under_way.delta,
+        source=source,
+        evidence=test.kind,
     )
 
 
-def _rungs(replay: Replay, ladder: Ladder, names: Sequence[str], steps: int) -> tuple[Rung, ...]:
-    sizes = [rung.size if rung.finite else rung.own_features.dimension for rung in ladder.rungs]
-    left = [int(replay.alive[:size].sum()) if ladder.finite else None for size in sizes]
-    statistics = [float(loss + replay.squares) / steps for loss in replay.losses]
-    columns = zip(names, sizes, statistics, replay.rejected_at, left, strict=True)
-    return tuple(Rung(*column) for column in columns)
-
-
-def more_data(replay: Replay, ladder: Ladder, known: Known, chosen: int, episodes: int) -> MoreData | None:
+def more_data(test: ClassTest, ladder: Ladder, chosen: int, episodes: int) -> MoreData | None:
     """Return what would settle the question between the class chosen and the kernels left outside it; None if none."""
     size = ladder.sizes[chosen - 1]
-    inside, outside = np.flatnonzero(replay.alive[:size]), size + np.flatnonzero(replay.alive[size:])
+    inside, outside = np.flatnonzero(test.alive[:size]), size + np.flatnonzero(test.alive[size:])
     if not outside.size or not inside.size:
         return None
-    best, rival = (int(kernels[np.argmin(replay.loss[kernels])]) for kernels in (inside, outside))
+    best, rival = (int(kernels[np.argmin(test.loss[kernels])]) for kernels in (inside, outside))
 
     def left(distance: float, reference: int) -> float:
         # If the reference is true, another kernel's loss exceeds its by the distance d on average, with a standard
-        # deviation of at most sqrt(d) (M21's noise of range 1): d - sqrt(d) >= allowance.
-        allowance = max(replay.bound - float(replay.loss[reference]), 0.0)
-        needed = ((1.0 + math.sqrt(1.0 + 4.0 * allowance)) / 2.0) ** 2
+        # deviation of at most noise * sqrt(d): d - noise sqrt(d) >= allowance.
+        allowance = max(test.bound - float(test.loss[reference]), 0.0)
+        needed = ((test.noise + math.sqrt(test.noise**2 + 4.0 * allowance)) / 2.0) ** 2
         return max(1.0, episodes * (needed / distance - 1.0)) if distance > _NOTHING else math.inf
 
-    gaps = distances(replay, ladder, known, outside, best)
-    times = np.array([left(float(gap), best) for gap in gaps])
+    times = np.array([left(float(gap), best) for gap in test.distances(outside, best)])
     seen = times[np.isfinite(times)]
-    back = float(distances(replay, ladder, known, inside, rival).min())
+    back = float(test.distances(inside, rival).min())
     return MoreData(
         half=float(np.median(times)),
         all=float(seen.max()) if seen.size else math.inf,
@@ -247,57 +301,354 @@ def _rounded(episodes: float) -> str:
     return f"{float(f'{episodes:.2g}'):,.0f}"
 
 
-@dataclass(frozen=True)
+def stretch_end(first: int) -> int:
+    """Return where the stretch ends that begins after ``first`` episodes: the data grow by 1 + GROWTH, or by one."""
+    return max(first + 1, math.ceil(first * (1.0 + GROWTH)))
+
+
+class Stretch(NamedTuple):
+    """The rows of some episodes, counted."""
+
+    key: Ints  # [c] h*O + outcome, increasing
+    times: Ints  # [c]
+
+
+NO_ROWS = Stretch(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+
+
+def stretch_of(rows: Matched, first: int, last: int, outcomes: int, before: Stretch = NO_ROWS) -> Stretch:
+    """Return the rows of some episodes, with those of ``before``; whole numbers, so that no order matters."""
+    part = slice(int(rows.begin[first]), int(rows.begin[last]))
+    key, count = np.unique(rows.h[part] * outcomes + rows.outcome[part], return_counts=True)
+    key, at = np.unique(np.concatenate([before.key, key]), return_inverse=True)
+    counts = np.zeros(key.size, dtype=np.int64)
+    np.add.at(counts, at, np.concatenate([before.times, count]))
+    return Stretch(key, counts)
+
+
 class Replay:
-    """What the rows of a log say about the classes of a ladder."""
+    """A log being read: what is counted, and the tests that are told of it."""
 
-    losses: Floats  # [M] the smallest loss of each class, less sum y^2
-    bound: float  # the loss above which a class is rejected, likewise
-    squares: float  # sum y^2
-    rejected_at: tuple[int | None, ...]  # [M] the episode after which a class was rejected
-    outside: bool  # the data show that no class holds the truth
-    loss: Floats = field(default_factory=lambda: np.zeros(0))  # [n] of every kernel (finite classes)
-    alive: Any = field(default_factory=lambda: np.zeros(0, bool))  # [n] never rejected (finite classes)
-    cells: list[tuple[int, Cells]] = field(default_factory=list)  # by the member whose values they have (likewise)
+    def __init__(self, spec: LadderSpec, delta: float, kinds: Sequence[str]) -> None:
+        self.spec, self.delta, self.log = spec, delta, ""
+        ladder, known = spec.ladder, spec.known
+        finite: dict[str, type[ClassTest]] = {LIKELIHOOD: LikelihoodTest, VALUE: ValueTest}
+        self.tests = [(finite[kind] if ladder.finite else LinearTest)(ladder, known, delta) for kind in kinds]
+        self.outcomes = ladder.features.attach(known).outcomes
+        self.rows = self.tested = 0  # steps read, and those of them that the tests are told of
+        self.episodes = self.told = 0  # likewise
+        self.begun = self.start = 0  # where the stretch that is open began, and the state in which it did
+        self.open = NO_ROWS
+        self.visits = np.zeros(known.states * known.actions, dtype=np.int64)
+        self.broken: tuple[int, ...] | None = None  # row, s, a and s' of the first transition that no model allows
+
+    def take(self, block: Log) -> None:
+        """Take in the next block."""
+        rows = match_rows(block, self.spec.known, self.outcomes, self.spec.rewards)
+        impossible = np.flatnonzero(rows.outcome < 0)
+        whole = rows.start.size  # episodes that the tests are told of: those before such a transition
+        if self.broken is not None:
+            whole = 0
+        elif impossible.size:
+            row = int(impossible[0])
+            whole = int(np.searchsorted(block.begin, row, side="right")) - 1
+            seen = (int(column[row]) for column in (block.state, block.action, block.next_state))
+            self.broken = (block.first + row, *seen)
+        first = 0
+        while first < whole:
+            if self.open.key.size == 0:
+                self.begun, self.start = self.told, int(rows.start[first])
+            last = min(whole, first + stretch_end(self.begun) - self.told)
+            self.open = stretch_of(rows, first, last, self.outcomes.next_state.size, self.open)
+            first, self.told = last, self.told + last - first
+            if self.told == stretch_end(self.begun):
+                self.close()
+        self.tested += int(rows.begin[whole])
+        self.episodes += block.episodes
+        self.rows += block.rows
+        self.visits += np.bincount(rows.pair, minlength=self.visits.size)
+
+    def close(self) -> None:
+        """Tell the tests of the stretch that is open."""
+        for test in self.tests:
+            test.enter(self.open, self.start, self.told)
+        self.open = NO_ROWS
+
+    def answer(self, source: str) -> Selection:
+        """End the last stretch, and return what the tests say."""
+        if self.open.key.size:
+            self.close()
+        found, *others = (_selection(self, test, source) for test in self.tests)
+        for other in others:
+            if (other.chosen, other.verdict) != (found.chosen, found.verdict):
+                return replace(found, other=other, difference=_difference(found, other, self.tests))
+        return found
+
+    def identify(self, log: Log | StoredLog) -> None:
+        """Say which log, ladder and level this is, for a checkpoint."""
+        parts = (self.spec.ladder, self.spec.known, self.delta, [test.kind for test in self.tests], GROWTH)
+        self.log = f"{log.fingerprint()} {fingerprint(parts)}"
+
+    _COUNTED = ("rows", "tested", "episodes", "told", "begun", "start", "open", "visits", "broken")
+
+    def save(self, path: Path) -> None:
+        """Write what is needed to go on."""
+        tree = {name: getattr(self, name) for name in self._COUNTED}
+        arrays: dict[str, Any] = {}
+        tests = [test.memory for test in self.tests]
+        document = {"format": FORMAT, "select": self.log, "tree": take_apart({**tree, "tests": tests}, arrays)}
+        write_document(path, document, arrays)
+
+    def resume(self, path: Path) -> None:
+        """Go on from a checkpoint of the same log, ladder and level."""
+        document, arrays = read_document(path)
+        if document.get("select") != self.log:
+            raise CheckpointError(str(path), got="one of another log, ladder or level", expected="one of this call")
+        tree = put_together(document["tree"], arrays)
+        tests = tree.pop("tests")
+        require_like(str(path), [getattr(self, name) for name in ("rows", "visits")], [tree["rows"], tree["visits"]])
+        require_like(str(path), [test.memory for test in self.tests], tests)
+        for name in self._COUNTED:
+            setattr(self, name, tree[name])
+        for test, memory in zip(self.tests, tests, strict=True):
+            test.memory = memory
 
 
-def stretches(episodes: int) -> Iterator[tuple[int, int]]:
-    """Return the stretches of episodes that share a plan: the data grow by the factor 1 + GROWTH, or by one."""
-    first = 0
-    while first < episodes:
-        last = min(episodes, max(first + 1, math.ceil(first * (1.0 + GROWTH))))
-        yield first, last
-        first = last
+def require_like(name: str, fresh: Any, found: Any) -> None:
+    """Refuse what a checkpoint holds where it has another shape than what a new test begins with."""
+    if isinstance(fresh, np.ndarray):
+        same = isinstance(found, np.ndarray) and (found.dtype, found.shape) == (fresh.dtype, fresh.shape)
+    elif isinstance(fresh, (list, dict)):
+        same = type(found) is type(fresh) and (len(found) == len(fresh) or not fresh)
+        keys = range(len(fresh)) if isinstance(fresh, list) else fresh
+        for key in keys if same else ():
+            require_like(name, fresh[key], found[key])
+    else:
+        same = isinstance(found, (int, float)) and not isinstance(found, bool)
+    if not same:
+        raise CheckpointError(name, got="other arrays", expected="those of this log and ladder")
 
 
-def replay_finite(rows: Matched, ladder: Ladder, known: Known, delta: float, tell: Tell) -> Replay:
-    """Test nested finite classes (M25): class m stands while one of its kernels has never been rejected."""
-    family, sizes = ladder.family, ladder.sizes
-    values, reach = family.optimal_values(known), family.reach
-    loss, alive, squares, bound = np.zeros(family.size), np.ones(family.size, dtype=bool), 0.0, math.inf
-    entered: list[tuple[int, Cells]] = []
-    rejected: list[int | None] = [None] * ladder.classes
-    for first, last in stretches(rows.start.size):
+class ClassTest:
+    """A test of the classes of a ladder; ``memory`` holds all that changes, plain data and arrays."""
+
+    kind: str  # "likelihood" | "value"
+    noise: float  # a kernel's loss exceeds that of the truth by d on average, with a deviation of noise * sqrt(d)
+
+    def __init__(self, ladder: Ladder, known: Known, delta: float) -> None:
+        self.ladder, self.known, self.delta = ladder, known, delta
+        n = ladder.family.size if ladder.finite else 0
+        self.memory: dict[str, Any] = {
+            "loss": np.zeros(n),  # of every kernel of a list, less a constant
+            "alive": np.ones(n, dtype=bool),  # never rejected
+            "rejected": np.full(ladder.classes, -1),  # [M] the episode after which a class was
+            "bound": math.inf,  # the loss above which a kernel is rejected
+            "squares": 0.0,  # the constant: sum y^2
+        }
+
+    loss = property(lambda self: self.memory["loss"])
+    alive = property(lambda self: self.memory["alive"])
+    rejected = property(lambda self: self.memory["rejected"])
+    bound = property(lambda self: self.memory["bound"])
+    squares = property(lambda self: self.memory["squares"])
+
+    @property
+    def losses(self) -> Floats:
+        """The smallest loss of each class."""
+        return np.array([float(self.loss[:size].min()) for size in self.ladder.sizes])
+
+    def enter(self, stretch: Stretch, start: int, last: int) -> None:
+        """Take in the stretch that begins in ``start`` and ends with episode ``last``, and test."""
+        raise NotImplementedError
+
+    @property
+    def outside(self) -> str:
+        """Why no class holds the truth; empty if one may."""
+        raise NotImplementedError
+
+    def distances(self, kernels: Ints, reference: int) -> Floats:
+        """Return by how much the losses of some kernels exceed that of the reference on average, if it is the truth."""
+        raise NotImplementedError
+
+    def reject(self, last: int) -> None:
+        """Strike off kernels, and classes none of whose kernels is left."""
+        self.memory["alive"] &= self.loss <= self.bound
+        for m, size in enumerate(self.ladder.sizes):
+            if self.rejected[m] < 0 and not self.alive[:size].any():
+                self.rejected[m] = last
+
+
+class ValueTest(ClassTest):
+    """Nested finite classes by value rows (M25): class m stands while one of its kernels has never been rejected."""
+
+    kind, noise = VALUE, 1.0  # M21's noise of range 1
+
+    def __init__(self, ladder: Ladder, known: Known, delta: float) -> None:
+        super().__init__(ladder, known, delta)
+        self.memory["cells"] = {}  # by member planned with: [2, H*S*A] rows, and the sum of their targets
+
+    def enter(self, stretch: Stretch, start: int, last: int) -> None:
+        """Plan with what is left, enter the rows of a stretch, and test."""
+        memory, family, alive = self.memory, self.ladder.family, self.alive
+        values, sizes = family.optimal_values(self.known), self.ladder.sizes
         if alive.any():
-            left = np.flatnonzero(alive[: sizes[int(ladder.level[np.argmax(alive)])]])
-            member = int(left[np.argmax(values[left, 0, rows.start[first]])])
+            left = np.flatnonzero(alive[: sizes[int(self.ladder.level[np.argmax(alive)])]])
+            member = int(left[np.argmax(values[left, 0, start])])
         else:
-            member = int(np.argmin(loss))
-        cells = cells_of(family.features, known, rows, first, last, values[member])
-        squares += cells.squares
-        entered.append((member, cells._replace(x=None)))  # which can be computed again
+            member = int(np.argmin(self.loss))
+        cells = cells_of(family.features, self.known, stretch, values[member])
+        memory["squares"] += cells.squares
+        memory["cells"].setdefault(str(member), np.zeros((2, cells.most)))[:, cells.key] += cells.visits, cells.total
         for part, z in _predictions(cells.x, family.theta):
-            loss += cells.visits[part] @ z**2 - 2.0 * (cells.total[part] @ z)
-        count = sum(float(each.visits.sum()) for _, each in entered)
-        bound = right_side(loss, ladder.prior, reach, count, delta)
-        alive &= loss <= bound
-        for m, size in enumerate(sizes):
-            if rejected[m] is None and not alive[:size].any():
-                rejected[m] = last
-        tell(last)
-    losses = np.minimum.accumulate([float(loss[:size].min()) for size in sizes])
-    outside = all(at is not None for at in rejected) or _misfit(entered, float(losses[-1]), reach, delta) > 0.0
-    return Replay(losses, bound, squares, tuple(rejected), outside, loss, alive, entered)
+            memory["loss"] += cells.visits[part] @ z**2 - 2.0 * (cells.total[part] @ z)
+        memory["bound"] = right_side(self.loss, self.ladder.prior, family.reach, self.count, self.delta)
+        self.reject(last)
+
+    @property
+    def count(self) -> float:
+        """The number of rows."""
+        return sum(float(table[0].sum()) for table in self.memory["cells"].values())
+
+    @property
+    def outside(self) -> str:
+        """Why no class holds the truth; empty if one may.
+
+        The best kernel's loss may exceed what noise explains: as for ARL-GEN, every cell (member, h, s, a) has a mean
+        of its own in the alternative.
+        """
+        reach, sums = self.ladder.family.reach, [np.zeros((2, 0)), *self.memory["cells"].values()]
+        count, total = np.concatenate(sums, axis=1)  # there may be no rows
+        misfit = unexplained(count, total, float(self.losses[-1]), level(reach, self.delta))
+        if (self.rejected >= 0).all() or misfit > off_grid(reach, float(count.sum()), self.delta):
+            return _NO_CLASS
+        return ""
+
+    def distances(self, kernels: Ints, reference: int) -> Floats:
+        """Return L(P, reference) of some kernels over all rows (M2)."""
+        family, pairs = self.ladder.family, self.known.states * self.known.actions
+        gaps, found = family.theta[:, kernels] - family.theta[:, [reference]], np.zeros(kernels.size)
+        for member, table in self.memory["cells"].items():
+            key = np.flatnonzero(table[0])
+            values = family.optimal_values(self.known)[int(member)]
+            x = sparse_rows(family.features, self.known, key % pairs, values[key // pairs + 1]).x
+            for part, z in _predictions(x, gaps):
+                found += table[0, key[part]] @ z**2
+        return found
+
+
+class LikelihoodTest(ClassTest):
+    """Nested finite classes by the likelihood of the outcomes (L2, with the competitors L4 and L5).
+
+    The loss of a kernel is - l(P), the bound log(1/delta) - Z.
+    """
+
+    kind, noise = LIKELIHOOD, math.sqrt(2.0)  # a log likelihood ratio of mean d has variance about 2 d
+
+    def __init__(self, ladder: Ladder, known: Known, delta: float) -> None:
+        super().__init__(ladder, known, delta)
+        self.outcomes = ladder.features.attach(known).outcomes
+        n, count = ladder.family.size, self.outcomes.next_state.size
+        self.kernels = ladder.family.probabilities() if n * count <= _MOST_KEPT else None
+        self.hulls = [size for size in ladder.sizes if 2 <= size <= LARGEST_HULL]
+        self.hull = np.ascontiguousarray(ladder.family.probabilities(slice(0, max(self.hulls, default=1))))
+        self.weights = ladder_log_weights(ladder.prior, ladder.classes, 1 + len(self.hulls))
+        self.memory["counts"] = np.zeros(count)
+        self.memory["mixed"] = [np.full(size, 1.0 / size) for size in self.hulls]  # the weights of each hull
+        self.memory["evidence"] = np.zeros(len(self.hulls))  # the log of what their predictions earned
+
+    def likelihoods(self, counts: Floats) -> Floats:
+        """Return l(P) of every member."""
+        if self.kernels is not None:
+            return member_likelihoods(counts, self.kernels)
+        family, step = self.ladder.family, max(1, _MOST_NUMBERS // counts.size)
+        parts = (family.probabilities(slice(first, first + step)) for first in range(0, family.size, step))
+        return np.concatenate([member_likelihoods(counts, part) for part in parts])
+
+    def enter(self, stretch: Stretch, start: int, last: int) -> None:
+        """Let the competitors predict the outcomes of a stretch, then learn from them; test the members."""
+        memory, size = self.memory, self.outcomes.next_state.size
+        new = np.bincount(stretch.key % size, stretch.times, size).astype(np.float64)
+        memory["counts"] += new
+        memory["loss"] -= self.likelihoods(new)
+        for e, weights in enumerate(memory["mixed"]):
+            scratch = np.zeros(weights.size)
+            memory["evidence"][e] += hull_likelihood(new, self.hull, weights, scratch)  # fitted to what came before
+            hull_fit(memory["counts"], self.hull, weights, 3, 1.0 / weights.size, scratch)
+        counted = kt_evidence(memory["counts"], self.outcomes.start)
+        mixture = log_mixture(self.weights, np.concatenate([-self.loss, [counted], memory["evidence"]]))
+        memory["bound"] = math.log(1.0 / self.delta) - mixture
+        self.reject(last)
+
+    @property
+    def outside(self) -> str:
+        """Why no class holds the truth; empty if one may."""
+        if (self.rejected < 0).any():
+            return ""
+        for size, weights in zip(self.hulls, self.memory["mixed"], strict=True):
+            mixed = weights.copy()
+            if hull_maximum(self.memory["counts"], self.hull, mixed, enough=-self.bound)[1] >= -self.bound:  # L6
+                m = self.ladder.sizes.index(size) + 1
+                return f"No kernel of the ladder explains the data, but mixtures of class {m} do: it lies between them."
+        return _NO_CLASS + (" No mixture of its kernels explains them either." if self.hulls else "")
+
+    def distances(self, kernels: Ints, reference: int) -> Floats:
+        """Return the sum over all rows of KL(reference, P) of some kernels."""
+        counts, start = self.memory["counts"], self.outcomes.start
+        own = np.maximum(self.ladder.family.probabilities(slice(reference, reference + 1))[:, 0], 0.0)
+        expected = np.repeat(np.add.reduceat(counts, start[:-1]), np.diff(start)) * own
+        found = self.likelihoods(expected)
+        return np.asarray(found[reference] - found[kernels])
+
+
+class LinearTest(ClassTest):
+    """Nested linear classes by value rows, in the linear form of M15."""
+
+    kind = VALUE
+
+    def __init__(self, ladder: Ladder, known: Known, delta: float) -> None:
+        super().__init__(ladder, known, delta)
+        self.test = RegressionEvidence(ARLGen(ladder=ladder, delta=delta, replan=0.0, test_growth=GROWTH))
+        losses, allowed = np.zeros(ladder.classes), np.full(ladder.classes, math.inf)
+        self.memory |= {**self.test.begin(known), "losses": losses, "allowed": allowed}
+        self.memory["misfits"] = 0  # tests by which the truth is in no class
+
+    @property
+    def losses(self) -> Floats:
+        """The smallest loss of each class."""
+        found: Floats = self.memory["losses"]
+        return found
+
+    def enter(self, stretch: Stretch, start: int, last: int) -> None:
+        """Plan with the smallest class that is accepted, enter the rows of a stretch, and test."""
+        memory, ladder = self.memory, self.ladder
+        accepted = memory["losses"] <= memory["allowed"]
+        m = 1 + int(np.argmax(accepted)) if accepted.any() else ladder.classes
+        values = _plan(ladder, m, self.known, memory, self.delta, start)
+        memory["squares"] += enter(ladder.features, self.known, stretch, values, memory)
+        memory["episodes"] = last
+        memory["losses"] = self.test.losses(memory)
+        memory["allowed"] = self.test.bound(memory, float(self.losses[-1]), 1.0, self.delta)
+        memory["bound"] = float(memory["allowed"][-1])
+        memory["rejected"][(self.rejected < 0) & (self.losses > memory["allowed"])] = last
+        memory["misfits"] += (self.test.misfit(memory, float(self.losses[-1]), 1.0, self.delta) or 0.0) > 0.0
+
+    @property
+    def outside(self) -> str:
+        """Why no class holds the truth; empty if one may."""
+        return _NO_CLASS if self.memory["misfits"] or (self.rejected >= 0).all() else ""
+
+
+def _difference(found: Selection, other: Selection, tests: Sequence[ClassTest]) -> str:
+    """Return why value rows say something else than the likelihood, in words."""
+    left = tests[1].alive
+    if left.any() and np.isinf(tests[0].loss[left]).all():
+        return (
+            "Every kernel that value rows leave gives probability 0 to a transition of the log. The likelihood rejects"
+            " such a kernel for ever, a value row weighs it like any other: if the zero may be wrong, believe these."
+        )
+    if found.verdict == OUTSIDE or (other.verdict != OUTSIDE and found.chosen >= other.chosen):
+        return "Value rows see outcomes only through the values planned with, and tell less apart with as many data."
+    return "Value rows weigh what the values planned with depend on; the likelihood spreads over all outcomes."
 
 
 def right_side(loss: Floats, prior: Floats, reach: float, rows: float, delta: float) -> float:
@@ -305,41 +656,6 @@ def right_side(loss: Floats, prior: Floats, reach: float, rows: float, delta: fl
     best = float(loss.min())
     mixture = best - 0.5 * math.log(float(prior @ np.exp(-2.0 * (loss - best))))
     return mixture + 0.5 * math.log(1.0 / level(reach, delta)) + off_grid(reach, rows, delta)
-
-
-def _misfit(entered: list[tuple[int, Cells]], least: float, reach: float, delta: float) -> float:
-    """Return by how much the best kernel's loss exceeds what noise explains; above 0: the truth is none of them.
-
-    As for ARL-GEN, every cell (member, h, s, a) has a mean of its own in the alternative.
-    """
-    sums: dict[int, Floats] = {}
-    for member, cells in entered:
-        table = sums.setdefault(member, np.zeros((2, cells.most)))
-        table[:, cells.key] += cells.visits, cells.total  # a key occurs once
-    count, total = np.concatenate([np.zeros((2, 0)), *sums.values()], axis=1)  # there may be no rows
-    return unexplained(count, total, least, level(reach, delta)) - off_grid(reach, float(count.sum()), delta)
-
-
-def replay_linear(rows: Matched, ladder: Ladder, known: Known, delta: float, tell: Tell) -> Replay:
-    """Test nested linear classes by the linear form of M15."""
-    test = RegressionEvidence(ARLGen(ladder=ladder, delta=delta, replan=0.0, test_growth=GROWTH))
-    memory = test.begin(known)
-    rejected: list[int | None] = [None] * ladder.classes
-    losses, allowed, outside = np.zeros(ladder.classes), np.full(ladder.classes, math.inf), False
-    for first, last in stretches(rows.start.size):
-        accepted = losses <= allowed
-        m = 1 + int(np.argmax(accepted)) if accepted.any() else ladder.classes
-        values = _plan(ladder, m, known, memory, delta, int(rows.start[first]))
-        memory["squares"] += enter(ladder.features, known, rows, first, last, values, memory)
-        memory["episodes"] = last
-        losses = test.losses(memory)
-        allowed = test.bound(memory, float(losses[-1]), 1.0, delta)
-        tests = zip(rejected, losses, allowed, strict=True)
-        rejected = [last if at is None and each > most else at for at, each, most in tests]
-        outside = outside or (test.misfit(memory, float(losses[-1]), 1.0, delta) or 0.0) > 0.0
-        tell(last)
-    outside = outside or all(at is not None for at in rejected)
-    return Replay(losses, float(allowed[-1]), memory["squares"], tuple(rejected), outside)
 
 
 def _plan(ladder: Ladder, m: int, known: Known, memory: dict[str, Any], delta: float, start: int) -> Floats:
@@ -362,17 +678,21 @@ def mixture_statistics(rows: Matched, features: FeatureMap, known: Known) -> tup
     For :func:`occamrl.supports`: which of the simulators matter, from a log.
     """
     learner, blocks = UCRLVTRLin(features=features, norm_bound=1.0, replan=0.0), features.blocks  # on the simplex
+    outcomes = features.attach(known).outcomes.next_state.size
     memory = {
         "gram": np.zeros(int(blocks.matrix_start[-1])),
         "xy": np.zeros(features.dimension),
         "pairs": np.zeros((known.states * known.actions, 2 + int(blocks.size.max()))),
     }
-    values = np.zeros((known.horizon + 1, known.states))
-    for first, last in stretches(rows.start.size):
+    values, first = np.zeros((known.horizon + 1, known.states)), 0
+    while first < rows.start.size:
+        last = min(stretch_end(first), rows.start.size)
         so_far = LinearStatistics(memory["gram"], memory["xy"], first)
         values = planned_values(learner, known, so_far, int(rows.start[first]))
-        enter(features, known, rows, first, last, values, memory)
-    return LinearStatistics(memory["gram"], memory["xy"], rows.start.size), values
+        enter(features, known, stretch_of(rows, first, last, outcomes), values, memory)
+        first = last
+    seen = np.bincount(rows.outcome, minlength=outcomes)
+    return LinearStatistics(memory["gram"], memory["xy"], rows.start.size, seen=seen), values
 
 
 def planned_values(learner: UCRLVTRLin, known: Known, statistics: LinearStatistics, start: int) -> Floats:
@@ -396,26 +716,25 @@ class Cells(NamedTuple):
     most: int  # H*S*A
 
 
-def cells_of(features: FeatureMap, known: Known, rows: Matched, first: int, last: int, values: Floats) -> Cells:
-    """Return the rows of some episodes with the targets W = bonus + V of ``values`` [H + 1, S]."""
-    part, pairs = slice(int(rows.begin[first]), int(rows.begin[last])), known.states * known.actions
-    outcomes, outcome = features.attach(known).outcomes, rows.outcome[part]
-    key, at = np.unique(rows.h[part] * pairs + rows.pair[part], return_inverse=True)
+def cells_of(features: FeatureMap, known: Known, stretch: Stretch, values: Floats) -> Cells:
+    """Return the rows of a stretch with the targets W = bonus + V of ``values`` [H + 1, S]."""
+    outcomes, pairs = features.attach(known).outcomes, known.states * known.actions
+    h, outcome = np.divmod(stretch.key, outcomes.next_state.size)
+    key, at = np.unique(h * pairs + pair_of_outcome(outcomes)[outcome], return_inverse=True)
     x, middle, spread = sparse_rows(features, known, key % pairs, values[key // pairs + 1])
-    target = outcomes.bonus[outcome] + values[rows.h[part] + 1, outcomes.next_state[outcome]]
+    target = outcomes.bonus[outcome] + values[h + 1, outcomes.next_state[outcome]]
     carries = spread > 0.0
     y = np.where(carries[at], target - middle[at], 0.0) / np.where(carries, spread, 1.0)[at]
-    visits = np.bincount(at, minlength=key.size).astype(np.float64)
-    total = np.bincount(at, y, key.size).astype(np.float64)
+    visits = np.bincount(at, stretch.times, key.size).astype(np.float64)
+    total = np.bincount(at, stretch.times * y, key.size).astype(np.float64)
     kept = np.flatnonzero(carries)
-    return Cells(key[kept], x[kept], visits[kept], total[kept], float(y @ y), known.horizon * pairs)
+    squares = float(stretch.times @ y**2)
+    return Cells(key[kept], x[kept], visits[kept], total[kept], squares, known.horizon * pairs)
 
 
-def enter(
-    features: FeatureMap, known: Known, rows: Matched, first: int, last: int, values: Floats, memory: dict[str, Any]
-) -> float:
+def enter(features: FeatureMap, known: Known, stretch: Stretch, values: Floats, memory: dict[str, Any]) -> float:
     """Add rows to sum x x^T in packed blocks, sum y x, and by (s, a) their number, sum y and sum x; return sum y^2."""
-    cells, blocks = cells_of(features, known, rows, first, last, values), features.blocks
+    cells, blocks = cells_of(features, known, stretch, values), features.blocks
     pair, x = cells.key % (known.states * known.actions), cells.x
     memory["xy"] += x.T @ cells.total
     gram: Any = (x.T @ x.multiply(cells.visits[:, None])).tocoo()
@@ -430,19 +749,6 @@ def enter(
     np.add.at(of[:, 1], pair, cells.total)
     np.add.at(of.reshape(-1), owner * of.shape[1] + 2 + local, cells.visits[entries.row] * entries.data)
     return cells.squares
-
-
-def distances(replay: Replay, ladder: Ladder, known: Known, kernels: Ints, reference: int) -> Floats:
-    """Return L(P, reference) of some kernels over the rows of finite classes (M2)."""
-    family, pairs = ladder.family, known.states * known.actions
-    gaps = family.theta[:, kernels] - family.theta[:, [reference]]
-    found = np.zeros(kernels.size)
-    for member, cells in replay.cells:
-        values = family.optimal_values(known)[member]
-        x = sparse_rows(family.features, known, cells.key % pairs, values[cells.key // pairs + 1]).x
-        for part, z in _predictions(x, gaps):
-            found += cells.visits[part] @ z**2
-    return found
 
 
 def _predictions(x: Any, theta: Floats) -> Iterator[tuple[slice, Floats]]:

@@ -1,4 +1,4 @@
-r"""Evidence by likelihood: what the outcomes themselves say of kernels, mixtures of kernels and sets of them (L1 to L8).
+r"""Evidence by likelihood: what the outcomes themselves say of kernels, their mixtures and sets of them (L1 to L8).
 
 Counts :math:`c_o` of the outcomes (s, a, s', reward) seen are all that is needed, with :math:`N = \sum_o c_o` and
 :math:`\ell(P) = \sum_o c_o \log P(o)`. Any predictor q_t that is fixed before o_t obeys, by Ville's inequality,
@@ -31,8 +31,8 @@ _SHORTEST = 1e-9
 def kt_evidence(counts: Floats, start: Ints) -> float:
     r"""Return log of the probability that Krichevsky and Trofimov's predictor gave to all outcomes (L4).
 
-    It predicts :math:`(c_o + 1/2)/(N_{sa} + k_{sa}/2)` among the k outcomes of (s, a). The product is the same for every
-    order of the outcomes: :math:`\prod_o \Gamma(c_o + 1/2)/\Gamma(1/2)` over
+    It predicts :math:`(c_o + 1/2)/(N_{sa} + k_{sa}/2)` among the k outcomes of (s, a). The product is the same for
+    every order of the outcomes: :math:`\prod_o \Gamma(c_o + 1/2)/\Gamma(1/2)` over
     :math:`\Gamma(N_{sa} + k/2)/\Gamma(k/2)`.
     """
     half, evidence = math.lgamma(0.5), 0.0
@@ -51,8 +51,8 @@ def kt_evidence(counts: Floats, start: Ints) -> float:
 def hull_likelihood(counts: Floats, kernels: Floats, weights: Floats, gradient: Floats) -> float:
     r"""Return :math:`\ell(w) = \sum_o c_o \log\langle w, P(o)\rangle`; write :math:`g_i = \partial\ell/\partial w_i`.
 
-    :math:`g_i = \sum_o c_o P_i(o)/\langle w, P(o)\rangle`, so that <g, w> = N. Outcomes that w makes impossible are left
-    out of g; the likelihood is then 0, its logarithm minus infinity.
+    :math:`g_i = \sum_o c_o P_i(o)/\langle w, P(o)\rangle`, so that <g, w> = N. Outcomes that w makes impossible are
+    left out of g; the likelihood is then 0, its logarithm minus infinity.
     """
     n, likelihood = weights.size, 0.0
     for i in range(n):
@@ -92,12 +92,12 @@ def hull_fit(counts: Floats, kernels: Floats, weights: Floats, steps: int, pseud
 @entry
 def hull_bound(counts: Floats, kernels: Floats, weights: Floats, gradient: Floats) -> float:
     r"""Return :math:`\ell(w) + \max_i g_i - N`, which no mixture of the members exceeds (L6)."""
-    n, total, impossible, hidden = weights.size, 0.0, False, False
+    n, total, impossible, hidden, most = weights.size, 0.0, False, False, 0.0
     likelihood = hull_likelihood(counts, kernels, weights, gradient)
     for o in range(counts.size):
         total += counts[o]
         if likelihood == -math.inf and counts[o] > 0.0:
-            mixed = most = 0.0
+            mixed, most = 0.0, 0.0
             for i in range(n):
                 mixed += weights[i] * kernels[o, i]
                 most = max(most, kernels[o, i])
@@ -107,19 +107,19 @@ def hull_bound(counts: Floats, kernels: Floats, weights: Floats, gradient: Float
         return -math.inf
     if hidden:  # a member with weight 0 allows it
         return math.inf
-    most = gradient[0]
-    for i in range(1, n):
+    most = 0.0
+    for i in range(n):
         most = max(most, gradient[i])
     return likelihood + most - total
 
 
 @entry
 def hull_evidence(counts: Floats, kernels: Floats, weights: Floats, gradient: Floats) -> float:
-    r"""Return a lower bound on :math:`\log\int e^{\ell(\theta)} d\theta`, theta uniform on the simplex of n weights (L8).
+    r"""Return a lower bound on :math:`\log\int e^{\ell(\theta)} d\theta`, theta uniform on the simplex (L8).
 
-    For any w and :math:`\epsilon` it is :math:`(n - 1)\log\epsilon + \frac1n\sum_i \ell((1 - \epsilon) w + \epsilon e_i)`,
-    here with the :math:`\epsilon` that is best up to second order; about :math:`\frac{n-1}2 \log N` below l(w) at the
-    best w.
+    For any w and :math:`\epsilon` it is
+    :math:`(n - 1)\log\epsilon + \frac1n\sum_i \ell((1 - \epsilon) w + \epsilon e_i)`, here with the
+    :math:`\epsilon` that is best up to second order; about :math:`\frac{n-1}2 \log N` below l(w) at the best w.
     """
     n, linear, square = weights.size, 0.0, 0.0
     likelihood = hull_likelihood(counts, kernels, weights, gradient)
@@ -165,14 +165,16 @@ def log_mixture(log_weights: Floats, evidence: Floats) -> float:
 def ladder_log_weights(prior: Floats, classes: int, competitors: int) -> Floats:
     """Return the logarithms of the weights of members, then competitors (L2): w0 = 1/(M + 1) goes to the latter."""
     share = 1.0 / (classes + 1.0)
-    return np.log(np.concatenate([(1.0 - share) * prior, np.full(competitors, share / max(1, competitors))]))
+    found: Floats = np.log(np.concatenate([(1.0 - share) * prior, np.full(competitors, share / max(1, competitors))]))
+    return found
 
 
 def member_likelihoods(counts: Floats, kernels: Floats) -> Floats:
     """Return l(P) of every column; minus infinity for members that make something seen impossible."""
     seen = np.flatnonzero(counts)
     with np.errstate(divide="ignore"):
-        return np.asarray(counts[seen] @ np.log(kernels[seen]))
+        found: Floats = counts[seen] @ np.log(np.maximum(kernels[seen], 0.0))  # rounding may be below 0
+    return found
 
 
 def hull_maximum(
@@ -180,9 +182,10 @@ def hull_maximum(
 ) -> tuple[float, float]:
     r"""Improve the weights in place by Newton's method; return l(w) and the upper bound of L6 on all mixtures.
 
-    It ends when these two are within ``tolerance``, or on one side of ``enough``, if that is a number. Each step maximises the second-order
-    expansion of l over the simplex, :math:`-\frac12\sum_o c_o (\langle q, P(o)\rangle/\langle w, P(o)\rangle - 2)^2`: least
-    squares over distributions. EM alone is slow where some weights are to become 0.
+    It ends when these two are within ``tolerance``, or on one side of ``enough``, if that is a number. Each step
+    maximises the second-order expansion of l over the simplex,
+    :math:`-\frac12\sum_o c_o (\langle q, P(o)\rangle/\langle w, P(o)\rangle - 2)^2`: least squares over
+    distributions. EM alone is slow where some weights are to become 0.
     """
     seen = np.flatnonzero(counts)
     counts, kernels, scratch = counts[seen], np.ascontiguousarray(kernels[seen, : weights.size]), np.zeros(weights.size)

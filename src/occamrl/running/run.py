@@ -78,9 +78,15 @@ class Progress:
     """
 
     def __init__(
-        self, label: str, total: int, show: bool | None, stream: TextIO | None = None, measure: str = "regret"
+        self,
+        label: str,
+        total: int,
+        show: bool | None,
+        stream: TextIO | None = None,
+        measure: str = "regret",
+        unit: str = "episodes",
     ) -> None:
-        self.label, self.total, self.show, self.measure = label, total, show, measure
+        self.label, self.total, self.show, self.measure, self.unit = label, total, show, measure, unit
         self.stream = stream if stream is not None else sys.stderr
         self.terminal = self.stream.isatty()
         self.began = time.perf_counter()
@@ -117,9 +123,10 @@ class Progress:
             return
         self.due = now + (TERMINAL_EVERY if self.terminal else PLAIN_EVERY)
         left = (self.total - done) / max(self.rate, 1e-9)
+        told = "" if value is None else f"{self.measure} {value:,.1f}, "
         self._write(
-            f"{self.label}: {done:,} of {self.total:,} episodes ({100 * done / self.total:.0f}%), "
-            f"{'' if value is None else f'{self.measure} {value:,.1f}, '}{self.rate:,.0f} episodes/s, {left:.0f} s left"
+            f"{self.label}: {done:,} of {self.total:,} {self.unit} ({100 * done / self.total:.0f}%), {told}"
+            f"{self.rate:,.0f} {self.unit}/s, {left:.0f} s left"
         )
 
     def close(self) -> None:
