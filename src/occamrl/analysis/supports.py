@@ -19,25 +19,30 @@ Estimated simulators. The rows are then biased, :math:`|\langle x_t, \theta^*\ra
 
 .. math:: t_c = -\tfrac1{2c} \log\sum_D w(D) e^{-2c A_D^{(c)}} + \tfrac1{2c}\log\tfrac1\delta + \frac{n e^2}{1-c}
 
-holds (section 3 of the mathematics, estimated kernels). The bias costs n e^2, not n e. Without it c = 1; with it the
-least t_c over a few c is taken, each at its share of delta.
+holds (section 3 of the mathematics, estimated kernels), by value rows only. The bias costs n e^2, not n e. Without it
+c = 1; with it the least t_c over a few c is taken, each at its share of delta.
 
-Exactness. The least loss over mixtures of D is attained on a subset E of D whose simulators are affinely independent
-(Caratheodory), inside its simplex, where it is the least loss over the plane of E. So solving every E once, in closed
-form, and passing the least one up from sets to supersets solves every D.
+Two kinds of evidence. The above is by *value* rows. By *likelihood*, D is compatible unless an upper bound on the best
+likelihood of its mixtures (L6) is below :math:`Z - \log 1/\delta`, Z a mixture over the sets of up to three
+simulators, the set of all, and counting (L8). It sees every outcome, not only what planned values depend on, and needs
+exact kernels.
+
+Exactness. By value, the least loss over mixtures of D is attained on a subset E of D whose simulators are affinely
+independent (Caratheodory), inside its simplex, where it is the least loss over the plane of E. So solving every E once,
+in closed form, and passing the least one up from sets to supersets solves every D.
 
 What is not told apart, and why. Weights that sum to one leave d - 1 directions. A direction is lost, in this order,
 when the kernels depend on each other exactly (no data can tell), when they differ but not in the mean of any target
 that plans ask for (blind by value), or when they differ only at state-action pairs that the data never met (never
 excited). What is left is weak while a unit step along it costs less loss than the allowance of the confidence set, and
-resolved after that.
+resolved after that. By likelihood nothing is blind, and half the Fisher information takes the place of the losses.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -48,9 +53,10 @@ from scipy.special import comb, logsumexp
 from occamrl._core.arena import field
 from occamrl._core.rows import VALUES
 from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
-from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl.learners.ucrl_vtr_lin import MOST_CANDIDATES, LinearStatistics, UCRLVTRLin
 from occamrl.models.family import weighted
 from occamrl.models.features import FeatureMap
+from occamrl.models.likelihood import hull_evidence, hull_fit, hull_maximum, kt_evidence, log_mixture
 from occamrl.models.simulators import Simulators
 from occamrl.protocols import Floats, Ints, Known
 from occamrl.running.result import Result
@@ -58,14 +64,17 @@ from occamrl.running.result import Result
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MOST_CANDIDATES = 20
+LIKELIHOOD, VALUE = EVIDENCE = ("likelihood", "value")
 MOST_SETS = 70_000  # solved at most: every set of 16 candidates, those of up to 6 out of 20
+MOST_LIKELY = 20_000  # looked at by likelihood, beside the simulators that are needed anyway
+_PRECISION = 1e-3  # of a log likelihood
 REGULARIZATION = 1.0  # lambda: the prior's standard deviation is 1/2, weights on a simplex lie within 1 of its middle
 TEMPERATURES = (0.5, 0.75, 0.9)  # c of t_c, where there is bias
 _FLAT = 1e-13  # of the largest eigenvalue: directions that are none
 _NEGATIVE = 1e-9  # a weight that is zero up to rounding
-_NOISE = 0.25  # at most, what a free direction lowers the loss of range-weighted rows by: the variance of a target
-_VISIBLE = 0.1 * _NOISE  # growth of the excess that is not mere noise
+_NOISE = {VALUE: 0.25, LIKELIHOOD: 0.5}  # what a free direction lowers the loss by: the variance of a target, at most
+_MOST_MIXED = 3  # simulators of the sets that predict, but the set of all (L8)
+_VISIBLE = 0.1  # of the noise: growth of the excess beyond it that is not mere noise
 _SHOWN = 12
 _SAME = 1e-9  # kernels that differ by less are the same
 _SAME_FIT = 1e-6  # mixtures, likewise: their weights are estimates
@@ -96,7 +105,7 @@ class SupportSet:
 
     members: tuple[str, ...]
     weights: tuple[float, ...]  # of the mixture with the least loss
-    excess: float  # of its loss over that of the best mixture of all
+    excess: float  # of its loss (- log likelihood, by likelihood) over that of the best mixture of all
     kernel: int  # sets with the same number fit with the very same kernel
     episodes_left: float  # until it is excluded at the present rate; infinite: no growth to be seen
 
@@ -116,6 +125,9 @@ class Supports:
     dependences: tuple[Dependence, ...]
     directions: Directions
     error: float  # of estimated simulators, in total variation, at most
+    evidence: str = VALUE  # "likelihood" | "value"
+    other: Supports | None = None  # by value rows, where these were asked as well and leave other sets
+    difference: str = ""  # why
 
     @property
     def complete(self) -> bool:
@@ -150,8 +162,8 @@ class Supports:
             lines.append(_line("estimated", f"rows are within {self.error:.3g} of the simulators' own"))
         if not self.sets:
             none = "no mixture of these simulators explains the data: the truth is none of them"
-            return "\n".join([*lines, _line("compatible", none), *_why(self)])
-        return "\n".join([*lines, *_which(self), *_why(self), _line("next", _next(self))])
+            return "\n".join([*lines, _line("compatible", none), *_why(self), *_otherwise(self)])
+        return "\n".join([*lines, *_which(self), *_why(self), _line("next", _next(self)), *_otherwise(self)])
 
 
 def supports(
@@ -160,6 +172,7 @@ def supports(
     *,
     delta: float = 0.05,
     weights: str = "simplex",
+    evidence: str | None = None,
     known: Known | None = None,
     values: Floats | None = None,
 ) -> Supports:
@@ -177,6 +190,10 @@ def supports(
         With probability 1 - delta, for reports at all times together, the true set contains one of the sets reported.
     weights : "simplex" | "free"
         Mixtures proper; or, of exact simulators, any weights that sum to one (the errors of estimates would add up).
+    evidence : "likelihood" | "value", optional
+        What sets are judged by. By default the likelihood where simulators are exact and mixtures proper, and value
+        rows otherwise; in the first case value rows are asked as well, and reported if they leave other sets. Each of
+        the two holds at level delta.
     known : Known, optional
     values : array [H + 1, S], optional
         With ``source`` as statistics: the problem, and value functions for which to say what could be told.
@@ -190,43 +207,93 @@ def supports(
     names = tuple(str(j + 1) for j in range(d)) if simulators is None else simulators.names
     if len(names) != d or statistics.gram.size != d * d:
         raise ParameterError("source", got=f"rows of {d} features", expected=f"one for each of {len(names)} simulators")
+    require_choice("weights", weights, ("simplex", "free"))
     level, error = delta, 0.0
     if simulators is not None and simulators.estimated:
         require_choice("weights", weights, ("simplex",))
         level = delta / 2.0
         error = simulators.error(level)
-    bias = statistics.episodes * known.horizon * error**2
-    evidence = Evidence(statistics.gram.reshape(d, d), statistics.xy, bias)
-    found = compatible_sets(evidence, delta=level, weights=weights)
-    matrix, possible = features.matrix, possible_rows(features, known, values)
+    exact = error == 0.0 and weights == "simplex" and statistics.seen is not None
+    if evidence is not None:
+        require_choice("evidence", evidence, EVIDENCE if exact else (VALUE,))
+    about = {"names": names, "episodes": statistics.episodes, "delta": delta, "weights": weights, "error": error}
+    matrix = features.matrix
     stack = matrix[np.diff(matrix.indptr) > 0].toarray()  # without outcomes that were never drawn
     rank, dependent = dependences(stack)
+    about |= {"rank": rank, "dependences": tuple(dependent)}
+    found = []
+    if exact and evidence != VALUE:
+        outcomes = Counts(np.asarray(statistics.seen, np.float64), features.layout.outcomes.start, matrix.toarray())
+        sets = likely_sets(outcomes, delta=level)
+        kinds = directions(outcomes.information(), rank, stack, sets.allowance)
+        found.append(_report(LIKELIHOOD, sets, outcomes.weights, stack, kinds, about))
+    if evidence != LIKELIHOOD:
+        bias = statistics.episodes * known.horizon * error**2
+        rows = Evidence(statistics.gram.reshape(d, d), statistics.xy, bias)
+        sets = compatible_sets(rows, delta=level, weights=weights)
+        kinds = directions(rows.gram, rank, possible_rows(features, known, values), sets.allowance)
+
+        def fit(members: tuple[int, ...]) -> Floats:
+            return fit_sets(rows, np.array([members]), positive=weights == "simplex")[3].ravel()
+
+        found.append(_report(VALUE, sets, fit, stack, kinds, about))
+    left = [{each.members for each in report.sets} for report in found]
+    if len(found) == 1 or left[0] == left[1]:
+        return found[0]
+    return replace(found[0], other=found[1], difference=_difference(*found))
+
+
+def _report(
+    kind: str,
+    found: CompatibleSets,
+    fit: Callable[[tuple[int, ...]], Floats],
+    stack: Floats,
+    kinds: Directions,
+    about: dict[str, Any],
+) -> Supports:
+    """Return the report by one kind of evidence."""
     sets: list[SupportSet] = []
     kernels: list[Floats] = []
     for members, excess in zip(found.minimal, found.excess, strict=True):
-        fit = fit_sets(evidence, np.array([members]), positive=weights == "simplex")[3].ravel()
-        kernel = stack[:, list(members)] @ fit
+        weights = fit(members)
+        kernel = stack[:, list(members)] @ weights
         same = (i for i, other in enumerate(kernels) if np.abs(other - kernel).max() <= _SAME_FIT)
         number = next(same, len(kernels))
         if number == len(kernels):
             kernels.append(kernel)
-        growing = excess - _NOISE * max(0, rank - len(members))
-        left = statistics.episodes * (found.allowance - excess) / growing if growing > _VISIBLE else math.inf
-        named = tuple(names[j] for j in members)
-        sets.append(SupportSet(named, tuple(fit.tolist()), excess, number + 1, max(left, 1.0)))
+        growing = excess - _NOISE[kind] * max(0, about["rank"] - len(members))
+        visible = growing > _VISIBLE * _NOISE[kind]
+        left = about["episodes"] * (found.allowance - excess) / growing if visible else math.inf
+        named = tuple(about["names"][j] for j in members)
+        sets.append(SupportSet(named, tuple(weights.tolist()), excess, number + 1, max(left, 1.0)))
     return Supports(
-        names=names,
-        episodes=statistics.episodes,
-        delta=delta,
-        weights=weights,
-        sets=tuple(sets),
-        allowance=found.allowance,
-        largest=found.largest,
-        rank=rank,
-        dependences=tuple(dependent),
-        directions=directions(evidence.gram, rank, possible, found.allowance),
-        error=error,
+        sets=tuple(sets), allowance=found.allowance, largest=found.largest, directions=kinds, evidence=kind, **about
     )
+
+
+def _difference(likely: Supports, valued: Supports) -> str:
+    """Return why value rows leave other sets than the likelihood."""
+    if not likely.sets and valued.sets:
+        return "they forgive a transition that mixtures make impossible or unlikely, as a wrong zero would"
+    least = [sum(1 for _ in report.smallest) for report in (likely, valued)]
+    if (
+        likely.sets
+        and valued.sets
+        and (len(likely.sets[0].members), -least[0]) < (len(valued.sets[0].members), -least[1])
+    ):
+        return "they weigh what planned values depend on; the likelihood spreads over all outcomes"
+    return "they see outcomes only through planned values, and tell less apart with as many data"
+
+
+def _otherwise(report: Supports) -> Iterator[str]:
+    """Return what value rows say, where it is something else."""
+    other = report.other
+    if other is not None:
+        sets = f"{len(other.smallest)} sets of {len(other.sets[0].members)}" if other.sets else "no set"
+        more = (
+            f" and {len(other.sets) - len(other.smallest)} larger ones" if len(other.sets) > len(other.smallest) else ""
+        )
+        yield _line("value rows", f"leave {sets}{more}: {report.difference}")
 
 
 def _line(label: str, text: str) -> str:
@@ -242,7 +309,8 @@ def _which(report: Supports) -> Iterator[str]:
     yield _line("compatible", count + (f", and {larger} larger ones that contain none of these" if larger else ""))
     for each in report.sets[:_SHOWN]:
         mixture = " + ".join(f"{w:.2f} of {name}" for w, name in zip(each.weights, each.members, strict=True))
-        yield _line("", f"{mixture}: loss {each.excess:.2f} above the least, {report.allowance:.2f} allowed")
+        how = "loss {:.2f} above the least" if report.evidence == VALUE else "log likelihood {:.2f} below the best"
+        yield _line("", f"{mixture}: {how.format(each.excess)}, {report.allowance:.2f} allowed")
     if len(report.sets) > _SHOWN:
         yield _line("", f"... and {len(report.sets) - _SHOWN} more (see table())")
     if not report.complete:
@@ -341,8 +409,7 @@ def compatible_sets(evidence: Evidence, *, delta: float = 0.05, weights: str = "
     require_number("delta", delta, 1e-300, 1.0)
     require_choice("weights", weights, ("simplex", "free"))
     d = evidence.xy.size
-    if not 1 <= d <= MOST_CANDIDATES:
-        raise ParameterError("simulators", got=d, expected=f"1 to {MOST_CANDIDATES}: the sets of more are too many")
+    _require_few(d)
     if evidence.gram.shape != (d, d):
         raise ShapeError("gram", got=evidence.gram.shape, expected=(d, d))
     fits = solve_sets(evidence, positive=weights == "simplex")
@@ -362,6 +429,94 @@ def compatible_sets(evidence: Evidence, *, delta: float = 0.05, weights: str = "
         allowance=bound - best,
         largest=fits.largest,
     )
+
+
+def _require_few(d: int) -> None:
+    if not 1 <= d <= MOST_CANDIDATES:
+        raise ParameterError("simulators", got=d, expected=f"1 to {MOST_CANDIDATES}: the sets of more are too many")
+
+
+class Counts:
+    """Outcomes seen, counted, and the d simulators' probabilities of them; the best mixture of each set is kept."""
+
+    def __init__(self, seen: Floats, start: Ints, kernels: Floats) -> None:
+        """Take counts [O + 1], the last of them of what no simulator allows, ``start`` [S*A + 1] and kernels [O, d]."""
+        self.counted = kt_evidence(seen[:-1].copy(), start)
+        self.outside = bool(seen[-1] > 0.0)
+        kept = np.flatnonzero(seen[:-1])
+        self.counts, self.kernels = seen[kept], np.maximum(kernels[kept], 0.0)
+        self._fits: dict[tuple[int, ...], tuple[float, float, Floats]] = {}
+
+    def fit(self, members: tuple[int, ...], enough: float = math.nan) -> tuple[float, float]:
+        """Return the best likelihood found of mixtures of a set, and a bound on all (L6), on one side of ``enough``."""
+        least, most, weights = self._fits.get(members, (-math.inf, math.inf, np.full(len(members), 1.0 / len(members))))
+        if most - least > _PRECISION and not (least >= enough or most < enough):
+            own, weights = np.ascontiguousarray(self.kernels[:, members]), weights.copy()
+            if members not in self._fits:
+                hull_fit(self.counts, own, weights, 3, 0.0, np.zeros(weights.size))
+            least, most = hull_maximum(self.counts, own, weights, tolerance=_PRECISION, enough=enough)
+            self._fits[members] = least, most, weights
+        return least, most
+
+    def weights(self, members: tuple[int, ...]) -> Floats:
+        """Return the weights of the best mixture of a set."""
+        self.fit(members)
+        return self._fits[members][2]
+
+    def evidence(self, members: tuple[int, ...]) -> float:
+        """Return at most the log of the mean likelihood of the mixtures of a set, all weights being as likely (L8)."""
+        own, weights = np.ascontiguousarray(self.kernels[:, members]), self.weights(members)
+        return hull_evidence(self.counts, own, weights, np.zeros(weights.size))
+
+    def information(self) -> Floats:
+        """Return half the Fisher information of the weights, at the best mixture of all simulators [d, d]."""
+        mixed = self.kernels @ self.weights(tuple(range(self.kernels.shape[1])))
+        rows = self.kernels[mixed > 0.0] / mixed[mixed > 0.0, None]
+        found: Floats = 0.5 * rows.T @ (self.counts[mixed > 0.0, None] * rows)
+        return found
+
+
+def likely_sets(counts: Counts, *, delta: float = 0.05) -> CompatibleSets:
+    """Return every minimal set of simulators that some mixture makes likely enough (L6, L8); see :func:`supports`.
+
+    A set that is compatible makes its supersets so, and one that is not its subsets. Simulators without which not even
+    all others will do are in every compatible set, so that only what is added to these is searched, by size.
+    """
+    require_number("delta", delta, 1e-300, 1.0)
+    d = counts.kernels.shape[1]
+    _require_few(d)
+    every = tuple(range(d))
+    if counts.outside:
+        return CompatibleSets([], [], 0.0, d)
+    sizes = sorted({*range(1, min(_MOST_MIXED, d) + 1), d})
+    mixed = [(members, len(sizes) * math.comb(d, m)) for m in sizes for members in combinations(every, m)]
+    share = 1.0 / (len(sizes) + 1.0)  # of counting, which notices a truth that is no mixture (L4)
+    log_weights = np.log(np.array([*((1.0 - share) / price for _, price in mixed), share]))
+    evidence = np.array([*(counts.evidence(members) for members, _ in mixed), counts.counted])
+    least = log_mixture(log_weights, evidence) - math.log(1.0 / delta)
+
+    def compatible(members: tuple[int, ...]) -> bool:
+        return counts.fit(members, least)[1] >= least
+
+    best = counts.fit(every)[0]
+    minimal: list[tuple[int, ...]] = []
+    largest, solved = d, 0  # if the set of all is not compatible, none is
+    if compatible(every):
+        without = (tuple(i for i in every if i != j) for j in every)
+        needed = {j for j, others in enumerate(without) if d > 1 and not compatible(others)}
+        optional = [j for j in every if j not in needed]
+        for m in range(0 if needed else 1, len(optional) + 1):
+            solved += math.comb(len(optional), m)
+            if solved > MOST_LIKELY:
+                break
+            largest = len(needed) + m if m < len(optional) else d
+            for added in combinations(optional, m):
+                members = tuple(sorted({*needed, *added}))
+                if not any(set(each) <= set(members) for each in minimal) and compatible(members):
+                    minimal.append(members)
+    fitted = {members: counts.fit(members)[0] for members in minimal}
+    minimal.sort(key=lambda members: (len(members), -fitted[members]))
+    return CompatibleSets(minimal, [best - fitted[members] for members in minimal], best - least, largest)
 
 
 def solve_sets(evidence: Evidence, *, positive: bool) -> Fits:

@@ -106,6 +106,7 @@ from occamrl.protocols import Floats, Ints, Known, Learner, Outcomes
 SMALLEST, LARGEST = 1e-100, 1e100  # parameters between these keep every formula finite
 SMALLEST_LEVEL = 1e-300  # of delta, which enters by its logarithm
 KERNELS = ("stationary", "per_step")
+MOST_CANDIDATES = 20  # simulators of which outcomes are counted: their sets can be told apart by likelihood (L8)
 
 # Fields of the model, after those of _core.rows
 (
@@ -133,7 +134,8 @@ CLEAN, NEW_ROWS, ANEW = range(3)  # values of DIRTY
     GROWTH,  # [T, 4] sum of ROW_NORM since rows were entered; total logdet then; at the last plan; largest raise
     ROW_NORM,  # [H, S] ||x||^2 in Sigma^-1 of the cells touched since rows were entered
     UPDATES,  # [T*B] int, rows that the factor of a block has taken in since it was made
-) = range(STATE_FIELDS, STATE_FIELDS + 8)
+    SEEN,  # [O + 1] int, how often each outcome of a few simulators was seen, and what is none; or empty
+) = range(STATE_FIELDS, STATE_FIELDS + 9)
 TRACE, LOGDET, LOGDET_AT_PLAN, RAISED = range(4)  # columns of GROWTH
 ADDED = PLAN_COUNTERS  # counter: additions to Sigma, at most
 
@@ -200,7 +202,7 @@ class LinearStatistics(NamedTuple):
     steps: int = 1  # T: 1, or H with one kernel per step
     rewards: RewardStatistics | None = None  # what was observed of rewards that are estimated
     additions: int | None = None  # of which the sums were made; None: at most one a row
-    seen: Ints | None = None  # [O] how often each outcome was seen, where that is counted
+    seen: Ints | None = None  # [O + 1] how often each outcome was seen, and what is none of them, where it is counted
 
     def restrict(self, coordinates: Sequence[int]) -> LinearStatistics:
         """Return the [D, D] and [D] blocks of every step, for one dense block of coordinates."""
@@ -388,6 +390,7 @@ class UCRLVTRLin(Learner):
             np.zeros((steps, 4)),
             np.zeros(table),
             np.zeros(blocks.size.size, dtype=np.int64),
+            np.zeros(self._counted, dtype=np.int64),
         ]
         state: LinearState = lay_out(LinearState, fields)
         if statistics is not None:
@@ -401,10 +404,19 @@ class UCRLVTRLin(Learner):
             field(state, COUNTERS)[EPISODES] = statistics.episodes
             field(state, COUNTERS)[ADDED] = rows if statistics.additions is None else statistics.additions
             continue_rewards(state, statistics.rewards)
+            if statistics.seen is not None and statistics.seen.shape == (self._counted,):
+                field(state, SEEN)[:] = statistics.seen
             refactor_all(self.model(known), state)
         else:  # Sigma = lambda I
             field(state, FACTOR)[:] = self._diagonal(stacked(self.planned.blocks, steps), 1.0 / math.sqrt(self.lam))
         return state
+
+    @property
+    def _counted(self) -> int:
+        """How many kinds of outcomes are counted; 0 where they say nothing beyond the rows."""
+        few = self.features.dimension <= MOST_CANDIDATES and not self.features.is_tabular
+        plain = self.active is None and self.kernel == "stationary" and isinstance(self.rewards, str)
+        return self.features.layout.outcomes.next_state.size + 1 if few and plain else 0
 
     def _ridge(self, steps: int) -> Floats:
         """Return Sigma before any data, lambda I, of all blocks."""
@@ -429,7 +441,8 @@ class UCRLVTRLin(Learner):
         steps = self.steps(known)
         gram = field(state, SIGMA) - self._ridge(steps)
         episodes, added = (int(field(state, COUNTERS)[which]) for which in (EPISODES, ADDED))
-        return LinearStatistics(gram, field(state, XY).copy(), episodes, steps, reward_statistics(state), added)
+        seen = field(state, SEEN).copy() if self._counted else None
+        return LinearStatistics(gram, field(state, XY).copy(), episodes, steps, reward_statistics(state), added, seen)
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
@@ -764,6 +777,18 @@ def row_norm(model: LinearModel, state: LinearState, h: int, s: int) -> float:
     return squared_norm(factor, x, fvec(model, WORK))
 
 
+@hot
+def count_outcomes(outcomes: Outcomes, actions: int, path: Path, steps: int, seen: Ints) -> None:
+    """Count which outcome each transition was: its next state, and the reward where that leaves several."""
+    for h in range(steps):
+        sa, found, gap = path.states[h] * actions + path.actions[h], seen.size - 1, np.inf
+        for o in range(outcomes.start[sa], outcomes.start[sa + 1]):
+            miss = abs(outcomes.bonus[o] - path.bonus[h])
+            if outcomes.next_state[o] == path.states[h + 1] and miss < gap:
+                found, gap = o, miss
+        seen[found] += 1
+
+
 @implements(learn, LinearState, argument=1)
 def learn_linear(model: LinearModel, state: LinearState, path: Path, steps: int) -> None:
     """Count the rows of an episode, and how much they may have added to the log-determinants."""
@@ -771,6 +796,8 @@ def learn_linear(model: LinearModel, state: LinearState, path: Path, steps: int)
     before, rows = counters[TOUCHED], min(steps, model.rows)
     observe_rewards(model.rewards, state, path, steps, model.actions, 1.0 + model.replan)
     count_rows(state, path, rows, model.known_rewards, fvec(state, GRAM).size > 0)
+    if ivec(state, SEEN).size > 0:
+        count_outcomes(features_of(model, FEATURES).outcomes, model.actions, path, steps, ivec(state, SEEN))
     if model.replan > 0.0:
         norms, growth, cells = fmat(state, ROW_NORM), fmat(state, GROWTH), ivec(state, CELLS)
         for i in range(before, counters[TOUCHED]):

@@ -319,7 +319,8 @@ NO_ROWS = Stretch(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 def stretch_of(rows: Matched, first: int, last: int, outcomes: int, before: Stretch = NO_ROWS) -> Stretch:
     """Return the rows of some episodes, with those of ``before``; whole numbers, so that no order matters."""
     part = slice(int(rows.begin[first]), int(rows.begin[last]))
-    key, count = np.unique(rows.h[part] * outcomes + rows.outcome[part], return_counts=True)
+    kept = rows.outcome[part] >= 0
+    key, count = np.unique((rows.h[part] * outcomes + rows.outcome[part])[kept], return_counts=True)
     key, at = np.unique(np.concatenate([before.key, key]), return_inverse=True)
     counts = np.zeros(key.size, dtype=np.int64)
     np.add.at(counts, at, np.concatenate([before.times, count]))
@@ -691,7 +692,7 @@ def mixture_statistics(rows: Matched, features: FeatureMap, known: Known) -> tup
         values = planned_values(learner, known, so_far, int(rows.start[first]))
         enter(features, known, stretch_of(rows, first, last, outcomes), values, memory)
         first = last
-    seen = np.bincount(rows.outcome, minlength=outcomes)
+    seen = np.bincount(np.where(rows.outcome < 0, outcomes, rows.outcome), minlength=outcomes + 1)
     return LinearStatistics(memory["gram"], memory["xy"], rows.start.size, seen=seen), values
 
 
