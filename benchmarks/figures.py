@@ -48,6 +48,8 @@ PAGES: dict[str, tuple[str, ...]] = {
         "study_ladders:pricing",
     ),
     "learners": ("study_linear:lazy",),
+    "simulators": ("study_simulators:evidence",),
+    "logged-data": ("study_logs:evidence",),
     "problems/pricing": ("study_ladders:pricing",),
     "problems/patchy-ice": ("study_ladders:ice",),
 }

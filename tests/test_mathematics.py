@@ -14,11 +14,12 @@ SOURCE = ROOT / "src" / "occamrl"
 PAGE = (ROOT / "docs" / "mathematics.md").read_text()
 CITED = sorted(
     {
-        (int(number), path.relative_to(SOURCE).as_posix())
+        (statement, path.relative_to(SOURCE).as_posix())
         for path in SOURCE.rglob("*.py")
-        for number in re.findall(r"\bM(\d{1,2})\b", path.read_text())
+        for statement in re.findall(r"\b(?:M\d{1,2}|L[1-9])\b", path.read_text())
     }
 )
+DEFINED = re.findall(r"\*\*([ML]\d+)\b", PAGE)
 NAMED = sorted(set(re.findall(r"`([a-z_/]+\.py): ([\w.]+)`", PAGE)))
 STATEMENTS = re.findall(r"\| `(paper/\w+\.py): ([\w.]+)` \| `(.+)` \|$", PAGE, re.MULTILINE)
 
@@ -40,13 +41,13 @@ def definitions(path: str) -> dict[str, str]:
 
 
 def test_every_statement_is_defined_once_and_in_bold() -> None:
-    defined = [int(number) for number in re.findall(r"\*\*M(\d+)\b", PAGE)]
-    assert sorted(defined) == list(range(1, 27))
+    assert len(DEFINED) == len(set(DEFINED))
+    assert {f"M{number}" for number in range(1, 27)} <= set(DEFINED)
 
 
 def test_every_citation_in_the_code_is_defined_on_the_page() -> None:
     assert CITED
-    assert {number for number, _ in CITED} <= set(range(1, 27))
+    assert {statement for statement, _ in CITED} <= set(DEFINED)
 
 
 @pytest.mark.parametrize(("path", "name"), NAMED)

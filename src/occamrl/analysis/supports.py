@@ -215,7 +215,12 @@ def supports(
         error = simulators.error(level)
     exact = error == 0.0 and weights == "simplex" and statistics.seen is not None
     if evidence is not None:
-        require_choice("evidence", evidence, EVIDENCE if exact else (VALUE,))
+        require_choice("evidence", evidence, EVIDENCE)
+    if evidence == LIKELIHOOD and not exact:
+        expected = (
+            '"value": the likelihood needs exact simulators, weights on the simplex, and outcomes that were counted'
+        )
+        raise ParameterError("evidence", got=repr(evidence), expected=expected)
     about = {"names": names, "episodes": statistics.episodes, "delta": delta, "weights": weights, "error": error}
     matrix = features.matrix
     stack = matrix[np.diff(matrix.indptr) > 0].toarray()  # without outcomes that were never drawn
@@ -225,7 +230,7 @@ def supports(
     if exact and evidence != VALUE:
         outcomes = Counts(np.asarray(statistics.seen, np.float64), features.layout.outcomes.start, matrix.toarray())
         sets = likely_sets(outcomes, delta=level)
-        kinds = directions(outcomes.information(), rank, stack, sets.allowance)
+        kinds = directions(outcomes.information(), rank, None, sets.allowance)
         found.append(_report(LIKELIHOOD, sets, outcomes.weights, stack, kinds, about))
     if evidence != LIKELIHOOD:
         bias = statistics.episodes * known.horizon * error**2
@@ -498,7 +503,6 @@ def likely_sets(counts: Counts, *, delta: float = 0.05) -> CompatibleSets:
     def compatible(members: tuple[int, ...]) -> bool:
         return counts.fit(members, least)[1] >= least
 
-    best = counts.fit(every)[0]
     minimal: list[tuple[int, ...]] = []
     largest, solved = d, 0  # if the set of all is not compatible, none is
     if compatible(every):
@@ -516,6 +520,7 @@ def likely_sets(counts: Counts, *, delta: float = 0.05) -> CompatibleSets:
                     minimal.append(members)
     fitted = {members: counts.fit(members)[0] for members in minimal}
     minimal.sort(key=lambda members: (len(members), -fitted[members]))
+    best = max([counts.fit(every)[0], *fitted.values()])
     return CompatibleSets(minimal, [best - fitted[members] for members in minimal], best - least, largest)
 
 
@@ -606,13 +611,15 @@ def possible_rows(features: FeatureMap, known: Known, values: Floats) -> Floats:
     return np.concatenate([x[spread > 0.0] for x, _, spread in found])
 
 
-def directions(gram: Floats, rank: int, possible: Floats, allowance: float) -> Directions:
-    """Sort the directions by what becomes of them; ``possible`` are the rows that could be met."""
+def directions(gram: Floats, rank: int, possible: Floats | None, allowance: float) -> Directions:
+    """Sort the directions by what becomes of them; ``possible`` are the rows that could be met, None: any outcome."""
     d = gram.shape[0]
     basis = helmert(d).T
     eigen = np.linalg.eigvalsh(basis.T @ gram @ basis)
     seen = int((eigen > _UNSEEN * max(1.0, float(eigen.max(initial=0.0)))).sum())
-    told = int(np.linalg.matrix_rank(possible @ basis, tol=1e-7)) if d > 1 and len(possible) else 0
+    told = rank - 1
+    if possible is not None:
+        told = int(np.linalg.matrix_rank(possible @ basis, tol=1e-7)) if d > 1 and len(possible) else 0
     reachable = min(max(told, seen), rank - 1)
     excited = min(seen, reachable)
     resolved = min(int((eigen >= allowance).sum()), excited)

@@ -177,7 +177,10 @@ def select(
     require_number("delta", delta, 1e-300, 1.0)
     exact = spec.ladder.finite and max(spec.ladder.reach) == 0.0
     if evidence is not None:
-        require_choice("evidence", evidence, EVIDENCE if exact else (VALUE,))
+        require_choice("evidence", evidence, EVIDENCE)
+    if evidence == LIKELIHOOD and not exact:
+        expected = '"value": the truth is no member of a cover, and linear classes are no lists'
+        raise ParameterError("evidence", got=repr(evidence), expected=expected)
     kinds = [evidence] if evidence is not None else [LIKELIHOOD, VALUE] if exact else [VALUE]
     stored: Log | StoredLog = log if isinstance(log, Log) else StoredLog(str(log))
     under_way = Replay(spec, delta, kinds)
@@ -425,7 +428,7 @@ def require_like(name: str, fresh: Any, found: Any) -> None:
         for key in keys if same else ():
             require_like(name, fresh[key], found[key])
     else:
-        same = isinstance(found, (int, float)) and not isinstance(found, bool)
+        same = type(found) is type(fresh)
     if not same:
         raise CheckpointError(name, got="other arrays", expected="those of this log and ladder")
 
