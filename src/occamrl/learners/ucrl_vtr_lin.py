@@ -777,16 +777,27 @@ def row_norm(model: LinearModel, state: LinearState, h: int, s: int) -> float:
     return squared_norm(factor, x, fvec(model, WORK))
 
 
-@hot
-def count_outcomes(outcomes: Outcomes, actions: int, path: Path, steps: int, seen: Ints) -> None:
-    """Count which outcome each transition was: its next state, and the reward where that leaves several."""
+@hot_inline
+def count_outcomes(model: LinearModel, path: Path, steps: int, seen: Ints) -> None:
+    """Count which outcome each transition was: its next state, and the reward where that leaves several (in order)."""
+    start, following, bonus = ivec(model, FEATURES + START), ivec(model, FEATURES + NEXT), fvec(model, FEATURES + BONUS)
+    s = np.uint64(path.states[0])  # unsigned: no test for indices that count from the end
     for h in range(steps):
-        sa, found, gap = path.states[h] * actions + path.actions[h], seen.size - 1, np.inf
-        for o in range(outcomes.start[sa], outcomes.start[sa + 1]):
-            miss = abs(outcomes.bonus[o] - path.bonus[h])
-            if outcomes.next_state[o] == path.states[h + 1] and miss < gap:
-                found, gap = o, miss
-        seen[found] += 1
+        after = path.states[h + 1]
+        pair = s * np.uint64(model.actions) + np.uint64(path.actions[h])
+        o, end = np.uint64(start[pair]), np.uint64(start[pair + np.uint64(1)])
+        while o < end and following[o] != after:
+            o += np.uint64(1)
+        if o == end:
+            o = np.uint64(seen.size - 1)  # none of them
+        elif bonus[o] != path.bonus[h]:
+            other = o + np.uint64(1)
+            while other < end and following[other] == after:
+                if abs(bonus[other] - path.bonus[h]) < abs(bonus[o] - path.bonus[h]):
+                    o = other
+                other += np.uint64(1)
+        seen[o] += 1
+        s = np.uint64(after)
 
 
 @implements(learn, LinearState, argument=1)
@@ -797,7 +808,7 @@ def learn_linear(model: LinearModel, state: LinearState, path: Path, steps: int)
     observe_rewards(model.rewards, state, path, steps, model.actions, 1.0 + model.replan)
     count_rows(state, path, rows, model.known_rewards, fvec(state, GRAM).size > 0)
     if ivec(state, SEEN).size > 0:
-        count_outcomes(features_of(model, FEATURES).outcomes, model.actions, path, steps, ivec(state, SEEN))
+        count_outcomes(model, path, steps, ivec(state, SEEN))
     if model.replan > 0.0:
         norms, growth, cells = fmat(state, ROW_NORM), fmat(state, GROWTH), ivec(state, CELLS)
         for i in range(before, counters[TOUCHED]):
