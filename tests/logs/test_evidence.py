@@ -113,9 +113,8 @@ def test_rows_of_later_blocks_are_named_by_their_number(tmp_path: Path, monkeypa
             select(tmp_path / "bad.parquet", models, mdp.known, progress=False)
         assert (caught.value.field, caught.value.index) == (name, (row,))
     columns = simulate_log(mdp, episodes=20, seed=1).columns()
-    table = pa.table(columns)
-    gaps = pa.array([None if row == 70 else int(a) for row, a in enumerate(columns["action"])])
-    pq.write_table(table.set_column(table.column_names.index("action"), "action", gaps), tmp_path / "bad.parquet")
+    gaps = [None if row == 70 else int(a) for row, a in enumerate(columns["action"])]
+    pq.write_table(pa.table({**columns, "action": gaps}), tmp_path / "bad.parquet")
     with pytest.raises(LogError) as caught:
         select(tmp_path / "bad.parquet", models, mdp.known, progress=False)
     assert (caught.value.field, caught.value.index) == ("action", (70,))
