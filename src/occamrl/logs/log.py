@@ -228,7 +228,7 @@ def whole_episodes(batches: Iterable[Mapping[str, NDArray[Any]]], source: str, f
         pieces += [] if batch is None else [batch]
         if batch is not None and sum(piece["episode"].size for piece in pieces) <= BLOCK:
             continue
-        left = joined(pieces)
+        left = joined(pieces) if pieces or not first else {"episode": np.zeros(0)}  # nothing is left after a resume
         while left["episode"].size:
             new = np.flatnonzero(np.diff(left["episode"][BLOCK - 1 :]))  # rows before another episode begins
             if not new.size and batch is not None:

@@ -182,14 +182,17 @@ def select(
         expected = '"value": the truth is no member of a cover, and linear classes are no lists'
         raise ParameterError("evidence", got=repr(evidence), expected=expected)
     kinds = [evidence] if evidence is not None else [LIKELIHOOD, VALUE] if exact else [VALUE]
+    if not isinstance(log, (Log, str, Path)):
+        raise ParameterError("log", got=type(log).__name__, expected="a Log, or the path of one")
     stored: Log | StoredLog = log if isinstance(log, Log) else StoredLog(str(log))
+    rows = stored.rows  # a file that is none is refused here
     under_way = Replay(spec, delta, kinds)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None:
         under_way.identify(stored)
         if path.exists():
             under_way.resume(path)
-    bar = Progress("select", stored.rows, progress, unit="steps")
+    bar = Progress("select", rows, progress, unit="steps")
     saved = time.monotonic()
     try:
         with ctrl_c(may_raise=lambda: False) as pressed:
