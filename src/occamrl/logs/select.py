@@ -387,13 +387,14 @@ class Replay:
             self.close()
         found, *others = (_selection(self, test, source) for test in self.tests)
         for other in others:
-            if (other.chosen, other.verdict) != (found.chosen, found.verdict):
+            if self.broken is None and (other.chosen, other.verdict) != (found.chosen, found.verdict):
                 return replace(found, other=other, difference=_difference(found, other, self.tests))
         return found
 
     def identify(self, log: Log | StoredLog) -> None:
         """Say which log, ladder and level this is, for a checkpoint."""
-        parts = (self.spec.ladder, self.spec.known, self.delta, [test.kind for test in self.tests], GROWTH)
+        kinds = [test.kind for test in self.tests]
+        parts = (self.spec.ladder, self.spec.known, self.spec.rewards, self.delta, kinds, GROWTH)
         self.log = f"{log.fingerprint()} {fingerprint(parts)}"
 
     _COUNTED = ("rows", "tested", "episodes", "told", "begun", "start", "open", "visits", "broken")
