@@ -126,6 +126,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from occamrl._core.compile import implements
 from occamrl._core.loop import CHANGED, PLANNED, follows_policy, learn, plan, planned_value
+from occamrl.protocols import Field
 
 class Model(NamedTuple):
     number: int
@@ -138,7 +139,8 @@ follows_policy(State)
 class Constant:
     """Always the same action."""
     def model(self, known): return Model(0)
-    def begin(self, known): return State(np.zeros((known.horizon, known.states), dtype=np.int64))
+    def fields(self, known, state=None): return [Field("policy", (known.horizon, known.states), 0, known.actions - 1)]
+    def begin(self, known): return State(*(each.make() for each in self.fields(known)))
     def reserve(self, state, episodes): return state
 
 @implements(plan, State, argument=1)

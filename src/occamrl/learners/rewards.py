@@ -35,6 +35,7 @@ from occamrl._core.rows import (
     HEARD_AT_PLAN,
     HEARD_SQUARES,
     HEARD_TOTAL,
+    MOST_ROWS,
     PSI,
     REWARD,
     REWARD_WORK,
@@ -42,7 +43,7 @@ from occamrl._core.rows import (
 )
 from occamrl.errors import InvalidInput, ParameterError, ShapeError, UnknownName, require_choice, require_number
 from occamrl.learners.radii import SHARP, bernstein_width, ellipsoid_width, hoeffding_width
-from occamrl.protocols import Floats, Ints, Known
+from occamrl.protocols import Field, Floats, Ints, Known
 
 HOEFFDING, BERNSTEIN, LINEAR = range(3)
 BOUNDS = {"hoeffding": HOEFFDING, "bernstein": BERNSTEIN}
@@ -316,13 +317,22 @@ def reward_statistics(state: Any) -> RewardStatistics | None:
     return RewardStatistics(*(field(state, number).copy() for number in (HEARD, HEARD_TOTAL, HEARD_SQUARES)))
 
 
+def require_observed(observed: Any, shape: tuple[int, ...]) -> None:
+    """Refuse rewards that cannot have been observed [R, S*A]."""
+    if not isinstance(observed, RewardStatistics):
+        raise ParameterError("statistics.rewards", got=type(observed).__name__, expected="RewardStatistics")
+    Field("visits", shape, 0, MOST_ROWS).require(observed.visits, "statistics.rewards")
+    for name in ("total", "squares"):
+        most = observed.visits * (1.0 + 1e-9)  # rewards are in [0, 1]
+        Field(name, shape, 0.0, most).require(getattr(observed, name), "statistics.rewards")
+
+
 def continue_rewards(state: Any, observed: RewardStatistics | None, *, due: bool = False) -> None:
     """Go on from rewards that were observed elsewhere; ``due``: the next episode begins with a plan."""
     if observed is None or not field(state, HEARD).size:
         return
+    require_observed(observed, field(state, HEARD).shape)
     for number, array in zip((HEARD, HEARD_TOTAL, HEARD_SQUARES), observed, strict=True):
-        if array.shape != field(state, number).shape:
-            raise ShapeError("statistics", got=f"rewards {array.shape}", expected=field(state, number).shape)
         field(state, number)[:] = array
     if due:
         field(state, COUNTERS)[REWARDS_DUE] = 1

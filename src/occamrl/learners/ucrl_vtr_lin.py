@@ -53,7 +53,8 @@ from occamrl._core.rows import (
     FIRST,
     GRAM,
     MODEL_FIELDS,
-    PLAN_COUNTERS,
+    MOST,
+    MOST_ROWS,
     PLANS,
     POLICY,
     RECORD,
@@ -74,13 +75,14 @@ from occamrl._core.rows import (
     features_of,
     model_fields,
     plan_fields,
+    record_fields,
     record_rows,
-    record_state,
+    require_rows,
     row_of,
     take_cell,
     weigh,
 )
-from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
+from occamrl.errors import ParameterError, ShapeError, require_choice, require_integer, require_number
 from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width
 from occamrl.learners.rewards import (
     Rewards,
@@ -89,6 +91,7 @@ from occamrl.learners.rewards import (
     kernel_share,
     observe_rewards,
     optimistic_rewards,
+    require_observed,
     require_rewards,
     reward_rows,
     reward_statistics,
@@ -96,7 +99,7 @@ from occamrl.learners.rewards import (
     seen_by,
 )
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import Floats, Ints, Known, Learner, Outcomes
+from occamrl.protocols import Field, Floats, Ints, Known, Learner, Outcomes
 
 SMALLEST, LARGEST = 1e-100, 1e100  # parameters between these keep every formula finite
 SMALLEST_LEVEL = 1e-300  # of delta, which enters by its logarithm
@@ -360,38 +363,73 @@ class UCRLVTRLin(Learner):
         )
         return made
 
+    def fields(self, known: Known, state: Any = None) -> list[Field]:
+        """Return what the arrays of a state hold."""
+        steps, table = self.steps(known), (known.horizon, known.states)
+        every, planned = stacked(self.features.blocks, steps), stacked(self.planned.blocks, steps)
+        sizes = {
+            "sigma": (int(every.matrix_start[-1]),),
+            "xy": (int(every.vector_start[-1]),),
+            "factor": (int(planned.matrix_start[-1]),),
+            "theta": (int(planned.vector_start[-1]),),
+            "logdets": (planned.size.size,),
+            "growth": (steps, 3),
+        }
+        return [
+            *plan_fields(known, reward_rows(self.rewards, known)),
+            *record_fields(self.record, steps, known.states * known.actions),
+            *(Field(name, shape, -MOST, MOST) for name, shape in sizes.items()),
+            Field("row_norm", table, 0.0, MOST),
+        ]
+
     def begin(self, known: Known, statistics: LinearStatistics | None = None) -> LinearState:
         """Return a fresh state, or one that continues from statistics gathered elsewhere."""
-        steps, pairs = self.steps(known), known.states * known.actions
-        blocks = stacked(self.features.blocks, steps)
-        d = int(blocks.vector_start[-1]) // steps
-        planned = d if self.active is None else len(self.active)
-        table = (known.horizon, known.states)
-        fields = [
-            *plan_fields(*table, PLAN_COUNTERS, reward_rows(self.rewards, known), pairs),
-            *record_state(self.record, steps, pairs),
-            self._ridge(steps),
-            np.zeros(steps * d),
-            np.zeros(int(blocks.matrix_start[-1]) if self.active is None else steps * planned * planned),
-            np.zeros(steps * planned),
-            np.zeros(blocks.size.size),
-            np.zeros((steps, 3)),
-            np.zeros(table),
-        ]
-        state: LinearState = lay_out(LinearState, fields)
+        steps = self.steps(known)
+        state: LinearState = lay_out(LinearState, [each.make() for each in self.fields(known)])
+        field(state, SIGMA)[:] = self._ridge(steps)
         if statistics is not None:
-            sigma, xy = field(state, SIGMA), field(state, XY)
-            if statistics.gram.size != sigma.size or statistics.xy.size != xy.size:
-                got, expected = (f"{one.size} and {other.size} entries" for one, other in (statistics[:2], (sigma, xy)))
-                raise ShapeError("statistics", got=got, expected=expected)
-            sigma += statistics.gram
-            xy[:] = statistics.xy
+            self.require_statistics(known, statistics)
+            field(state, SIGMA)[:] += statistics.gram
+            field(state, XY)[:] = statistics.xy
             field(state, COUNTERS)[EPISODES] = statistics.episodes
             continue_rewards(state, statistics.rewards)
-            refactor_all(self.model(known), state)
+            refactor_blocks(self.model(known), state, np.arange(field(state, LOGDETS).size))
         else:  # Sigma = lambda I
             field(state, FACTOR)[:] = self._diagonal(stacked(self.planned.blocks, steps), 1.0 / math.sqrt(self.lam))
         return state
+
+    def require_statistics(self, known: Known, statistics: Any) -> None:
+        """Refuse statistics of other features, and such as no rows have."""
+        if not isinstance(statistics, LinearStatistics):
+            raise ParameterError("statistics", got=type(statistics).__name__, expected="LinearStatistics")
+        steps, rewards = self.steps(known), reward_rows(self.rewards, known)
+        blocks = stacked(self.features.blocks, steps)
+        Field("gram", (int(blocks.matrix_start[-1]),), -MOST, MOST).require(statistics.gram, "statistics")
+        Field("xy", (int(blocks.vector_start[-1]),), -MOST, MOST).require(statistics.xy, "statistics")
+        if require_integer("statistics.episodes", statistics.episodes, 0) > MOST_ROWS:
+            raise ParameterError("statistics.episodes", got=statistics.episodes, expected=f"at most {MOST_ROWS}")
+        if statistics.steps != steps:
+            raise ParameterError("statistics.steps", got=statistics.steps, expected=steps)
+        require_gram("statistics.gram", blocks, statistics.gram)
+        if rewards and statistics.rewards is not None:
+            require_observed(statistics.rewards, (rewards, known.states * known.actions))
+
+    def resume(self, model: LinearModel, fresh: LinearState, state: LinearState) -> None:
+        """Refuse a state whose fields contradict each other; factors and estimates follow from the statistics.
+
+        A block of the fresh state that has the same statistics may have its factor without a factorisation.
+        """
+        require_rows(state)
+        steps, blocks = model.steps, stacked(self.features.blocks, model.steps)
+        require_gram("state.sigma", blocks, field(state, SIGMA), self.lam)
+        planned = stacked(self.planned.blocks, steps)
+        ends = (blocks.matrix_start, blocks.vector_start, planned.matrix_start, planned.vector_start)
+        other = np.zeros(planned.size.size, dtype=bool)
+        for number, start in zip((SIGMA, XY, FACTOR, THETA), ends, strict=True):
+            other |= np.logical_or.reduceat(field(state, number) != field(fresh, number), start[:-1])
+        for number in (FACTOR, THETA, LOGDETS):
+            field(state, number)[:] = field(fresh, number)
+        refactor_blocks(model, state, np.flatnonzero(other))
 
     def _ridge(self, steps: int) -> Floats:
         """Return Sigma before any data, lambda I, of all blocks."""
@@ -428,6 +466,21 @@ class UCRLVTRLin(Learner):
             cls(features=features, norm_bound=bound, radius="ayoub", weights="none", replan=0.0),
             cls(features=features, norm_bound=bound, radius="paper", weights="none", replan=0.0, clip="horizon"),
         ]
+
+
+def require_gram(name: str, blocks: Blocks, gram: Floats, least: float = 0.0) -> None:
+    """Refuse packed matrices that no rows have: lambda I + sum x x^T is symmetric, with eigenvalues of at least lambda.
+
+    ``least`` is lambda; rounding is forgiven.
+    """
+    for n in np.unique(blocks.size):
+        begins = blocks.matrix_start[:-1][blocks.size == n]
+        each = gram[begins[:, None] + np.arange(n * n)].reshape(-1, n, n)
+        lost = 1e-7 * np.abs(each).max(axis=(1, 2))
+        uneven = np.abs(each - each.transpose(0, 2, 1)).max(axis=(1, 2)) > lost
+        if uneven.any() or (np.linalg.eigvalsh(each)[:, 0] < least - lost).any():
+            expected = f"a symmetric one with eigenvalues of at least {least:g}"
+            raise ParameterError(name, got="another matrix", expected=expected)
 
 
 def _batch_of(features: FeatureMap, outcomes: Outcomes) -> tuple[Any, Floats, Floats]:
@@ -483,9 +536,9 @@ def sum_logdets(steps: int, logdets: Floats, growth: Floats) -> None:
 
 
 @entry
-def refactor_all(model: LinearModel, state: LinearState) -> None:
-    """Factorise every block, as after the statistics were given from elsewhere."""
-    for b in range(ivec(model, VECTOR).size - 1):
+def refactor_blocks(model: LinearModel, state: LinearState, blocks: Ints) -> None:
+    """Factorise blocks, as after the statistics were given from elsewhere."""
+    for b in blocks:
         refactor_block(model, state, b)
     sum_logdets(model.steps, fvec(state, LOGDETS), fmat(state, GROWTH))
 

@@ -33,14 +33,14 @@ from typing import Any
 import numpy as np
 
 from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures
-from occamrl.errors import CheckpointError, RecordError, StorageError, require_integer, require_number
+from occamrl.errors import CheckpointError, RecordError, StorageError, require_number
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
 from occamrl.models.features import FeatureMap, shared_blocks
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.models.linear import AggregationFamily, LinearFamily
 from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import Agent, EpisodeLearner, Ints, Known, Learner, Outcomes, Problem, Selector
+from occamrl.protocols import Agent, EpisodeLearner, Ints, Known, Learner, Problem, Selector, require_outcomes
 from occamrl.registry import satisfies
 from occamrl.running.phases import PhaseWalk, Recorder
 from occamrl.running.result import EnvironmentInfo, Result
@@ -259,9 +259,9 @@ def put_together(skeleton: Any, arrays: Arrays) -> Any:
     """Return the tree of a skeleton. NamedTuple classes are looked up by name and must be what they claim to be."""
     match skeleton:
         case {"array": str(name), "scalar": True}:
-            return arrays[name][()]
+            return arrays.pop(name)[()]
         case {"array": str(name)}:
-            return arrays[name]
+            return arrays.pop(name)  # no two parts share their memory
         case {"named": str(name), "parts": list(parts)}:
             kind = _found(name)
             if not (isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")):
@@ -326,8 +326,6 @@ def _is_algorithm(kind: Any) -> bool:
 def _made(name: str, parts: dict[str, Any]) -> Any:
     """Return the algorithm, or the part of one, that is made of these parts, checked."""
     kind = _found(name)
-    if kind is Known:
-        _require_sound_known(**parts)
     if kind is FeatureMap:
         of, layout = parts["of"], parts["layout"]
         _require_sound_features(**parts)
@@ -357,26 +355,13 @@ def _ladder(family: FiniteFamily, level: Any, reach: Any) -> Ladder:
     return Ladder.of_levels(family, level, checked)
 
 
-def _require_sound_known(
-    states: int, actions: int, horizon: int, base_reward: Any, transition_rewards: Any, rewards_known: Any
-) -> None:
-    """Refuse sizes and rewards that do not fit together."""
-    require_integer("horizon", horizon, 1, CheckpointError)
-    if not _floats(base_reward, (states, actions)):
-        got = f"rewards {base_reward.dtype}{list(base_reward.shape)}"
-        raise CheckpointError("known", got=got, expected=f"finite numbers [{states}, {actions}]")
-    if transition_rewards is not None and not _outcomes(transition_rewards, states, actions):
-        raise CheckpointError("known", got="rewards that do not fit together", expected="a table of rewards")
-    if not isinstance(rewards_known, bool):
-        raise CheckpointError("known", got=f"rewards_known {rewards_known!r}", expected="true or false")
-
-
 def _require_sound_features(layout: Any, states: int, actions: int, dimension: int, rewards: Any, of: Any) -> None:
     """Refuse arrays that compiled code would read beyond their ends."""
     try:
         outcomes = layout.outcomes
         size, sizes = outcomes.next_state.size, np.diff(outcomes.start)
-        fine = _outcomes(outcomes, states, actions) and bool((sizes > 0).all())
+        require_outcomes("outcomes", outcomes, states, actions)
+        fine = bool((sizes > 0).all())
         fine = fine and (rewards is None or _floats(rewards, (size,))) and _sound_layout(layout, sizes, dimension, of)
     except (AttributeError, TypeError, ValueError):
         fine = False
@@ -403,12 +388,6 @@ def _sound_layout(layout: Any, sizes: Ints, dimension: int, of: Any) -> bool:
             blocks = shared_blocks(of, sizes).size
             return bool((blocks[of] == sizes).all()) and dimension == int(blocks.sum())
     return False
-
-
-def _outcomes(outcomes: Any, states: int, actions: int) -> bool:
-    size = outcomes.next_state.size
-    fine = isinstance(outcomes, Outcomes) and _starts(outcomes.start, states * actions, size)
-    return fine and _indices(outcomes.next_state, size, states) and _floats(outcomes.bonus, (size,))
 
 
 def _starts(array: Ints, count: int, end: int) -> bool:

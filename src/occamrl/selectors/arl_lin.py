@@ -69,13 +69,14 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from occamrl._core.rows import MOST, MOST_ROWS
 from occamrl.errors import ParameterError, require_integer, require_number, require_numbers
 from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width, farthest
 from occamrl.learners.rewards import Rewards
-from occamrl.learners.ucrl_vtr_lin import SMALLEST_LEVEL, LinearStatistics, UCRLVTRLin
+from occamrl.learners.ucrl_vtr_lin import SMALLEST, SMALLEST_LEVEL, LinearStatistics, UCRLVTRLin
 from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.protocols import Floats, Known, Phase, PhaseOutcome, Selector
-from occamrl.selectors.references import own_parameters
+from occamrl.selectors.references import own_parameters, require_memory
 from occamrl.selectors.support_search import detection_limits, log_price, sharp_support
 
 EXPLOITATION, ESTIMATION = "exploitation", "estimation"
@@ -143,6 +144,16 @@ class LinearSelector(Selector):
         rows = LinearStatistics(np.zeros(steps * d * d), np.zeros(steps * d), 0, steps)
         return {"epoch": 0, "least": least, "statistics": rows}
 
+    def fields(self, known: Known) -> dict[str, Any]:
+        """Return what the memory holds: of each number (low, high), of the rest what is possible."""
+        highest = (1.0 + _ROUNDING) * self.norm_bound
+        return {"epoch": (0, MOST_ROWS), "least": (0.0, highest), "statistics": LinearStatistics}
+
+    def resume(self, known: Known, memory: dict[str, Any]) -> None:
+        """Refuse a memory, as from a file, that no run could have left."""
+        require_memory(memory, self.fields(known))
+        self.base().require_statistics(known, memory["statistics"])
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ARLLinDim(LinearSelector):
@@ -197,6 +208,18 @@ class ARLLinDim(LinearSelector):
         """Return the memory before any data: epoch 0, every coordinate active."""
         every = list(range(self.features.dimension))
         return {**super().start(known), "label": EXPLOITATION, "active": every, "stretched": 1.0}
+
+    def fields(self, known: Known) -> dict[str, Any]:
+        """Return what the memory holds."""
+        labels = {EXPLOITATION, ESTIMATION}
+        return {**super().fields(known), "label": labels, "active": list, "stretched": (1.0, MOST)}
+
+    def resume(self, known: Known, memory: dict[str, Any]) -> None:
+        """Refuse a memory, as from a file, that no run could have left."""
+        super().resume(known, memory)
+        active, d = memory["active"], self.features.dimension
+        if not active or any(type(j) is not int or not 0 <= j < d for j in active) or sorted(set(active)) != active:
+            raise ParameterError("memory.active", got=active, expected=f"increasing integers in [0, {d})")
 
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Choose the support and exploit it, or estimate in full dimension."""
@@ -297,6 +320,11 @@ class ARLLinNorm(LinearSelector):
         """Return the memory before any data: epoch 1, the bound that was given."""
         return {**super().start(known), "epoch": 1, "norm_bound": float(self.norm_bound)}
 
+    def fields(self, known: Known) -> dict[str, Any]:
+        """Return what the memory holds."""
+        more = {"epoch": (1, MOST_ROWS), "norm_bound": (SMALLEST, (1.0 + _ROUNDING) * self.norm_bound)}
+        return {**super().fields(known), **more}
+
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Take the largest norm that is still possible as the bound, and play an epoch with it."""
         epoch, least, rows = memory["epoch"], memory["least"], memory["statistics"]
@@ -352,6 +380,11 @@ class ARLLin(ARLLinDim):
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data."""
         return {**super().start(known), "norm_bound": float(self.norm_bound), "contradicted": False}
+
+    def fields(self, known: Known) -> dict[str, Any]:
+        """Return what the memory holds."""
+        more = {"norm_bound": (SMALLEST, (1.0 + _ROUNDING) * self.norm_bound), "contradicted": {False, True}}
+        return {**super().fields(known), **more}
 
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Refine the norm bound on all coordinates, then go on as ARL-LIN(dim)."""
