@@ -17,6 +17,7 @@ import pytest
 import occamrl
 from benchmarks.faults.sitecustomize import environment
 from occamrl.errors import FolderInUse, ParameterError, RecordError, Stopped
+from occamrl.experiments import execution
 from occamrl.experiments.execution import RETRIES, Experiment, LocalPool, Options, Stop, execute, play_cell
 from occamrl.experiments.records import Folder, FolderLock, load, status, verify
 from tests.experiments.common import (
@@ -127,7 +128,32 @@ def test_a_checkpoint_of_another_cell_is_not_used(tmp_path: Path) -> None:
     assert heard[0]["event"] == "warning"
     assert "checkpoint.npz" in heard[0]["text"]
     assert heard[1]["episodes"] == 1
-    assert (folder.cell(other.id) / "checkpoint.npz.unused").exists()  # nothing that could not be read is deleted
+    aside = folder.cell(other.id) / "checkpoint.npz.001.unused"
+    assert aside.exists()  # nothing that could not be read is deleted
+
+
+def test_a_checkpoint_of_other_versions_is_kept_and_used_when_they_are_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two versions take turns on a cell; each goes on where it was, and the result is that of the first alone."""
+    spec, folder = write(tmp_path, slow(5_000)), Folder(tmp_path / "out")
+    whole, first = play(Experiment.from_toml(spec), tmp_path / "whole"), settled(folder, spec).cells[0]
+    here, reached = execution.versions(), []
+    for release, chunks in (("1", 3), ("2", 2), ("1", None)):
+        monkeypatch.setattr(execution, "versions", lambda release=release: {**here, "numpy": release})
+        heard: list[Event] = []
+        if chunks is None:
+            play_cell(folder, first, heard.append, Stop(), QUICK)
+        else:
+            with pytest.raises(Stopped, match="stopped"):
+                play_cell(folder, first, heard.append, after(chunks), QUICK)
+        reached.append([news["text"] for news in heard if news["event"] == "warning"])
+    assert not reached[0]
+    assert "kept as checkpoint.npz.001.unused" in reached[1][0]
+    assert "kept as checkpoint.npz.002.unused" in reached[2][0]
+    assert "goes on from checkpoint.npz.001.unused" in reached[2][1]
+    one, other = (place.cell(first.id) / "curve.parquet" for place in (folder, whole))
+    assert one.read_bytes() == other.read_bytes()
 
 
 def test_verify_puts_damaged_cells_aside_and_they_can_be_run_again(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from scipy.optimize import brentq
 
 from occamrl._core.bellman import optimal_policy, optimal_values
 from occamrl._core.compile import compiled
-from occamrl.errors import ParameterError, require_integer
+from occamrl.errors import ParameterError, require_integer, require_number
 from occamrl.models.family import packed, sparse_rows
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import level
@@ -155,6 +155,12 @@ def preflight(
         Of these draws.
     """
     require_integer("episodes", episodes, 1)
+    require_number("delta", delta, 1e-300, 1.0)
+    if require_integer("start", start, 0) >= known.states:
+        raise ParameterError("start", got=start, expected=f"a state in [0, {known.states})")
+    for name, count in (("truths", truths), ("members", members)):
+        if count is not None:
+            require_integer(name, count, 1)
     if not isinstance(ladder, Ladder):
         raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder")
     if not known.rewards_known:

@@ -11,6 +11,7 @@ Results are the same bytes for any number of workers, any order, either executor
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -162,24 +163,35 @@ def play_cell(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_
 
 
 def _resume(folder: Folder, cell: Cell, problem: Any, agent: Agent, say: Listener) -> Result | None:
-    """Return the result up to the checkpoint, if there is one that can be used; put one that cannot aside."""
+    """Return the result up to a checkpoint that can be used, if there is one; others are put aside, never deleted.
+
+    One that was put aside is looked at again: by the versions that wrote it, it can be used.
+    """
     path = folder.cell(cell.id) / "checkpoint.npz"
-    if not there(path):
-        return None
-    try:
-        result = load_result(path, agent, problem, tag=_tag(cell))
-        if result.seed != cell.seed or result.total_episodes > cell.episodes:
-            raise CheckpointError(str(path), got="a checkpoint of another run", expected=f"one of cell {cell.id}")
-    except (CheckpointError, FileNotFoundError) as error:
-        aside = path.with_name(f"{path.name}.unused")
+    for each in [path, *sorted(path.parent.glob(f"{path.name}.*.unused"))]:
+        if not there(each):
+            continue
         try:
-            path.replace(aside)
-        except OSError as failure:
-            raise StorageError(aside, failure) from failure
-        text = f"{error}; the cell starts anew, and the checkpoint is kept as {aside.name}"
-        say({"event": "warning", "cell": cell.id, "text": text})
-        return None
-    return result
+            result = load_result(each, agent, problem, tag=_tag(cell))
+            if result.seed != cell.seed or result.total_episodes > cell.episodes:
+                raise CheckpointError(str(each), got="a checkpoint of another run", expected=f"one of cell {cell.id}")
+        except (CheckpointError, FileNotFoundError) as error:
+            if each != path:
+                continue
+            names = (path.with_name(f"{path.name}.{number:03}.unused") for number in itertools.count(1))
+            aside = next(name for name in names if not there(name))
+            try:
+                path.replace(aside)
+            except OSError as failure:
+                raise StorageError(aside, failure) from failure
+            text = f"{error}; the checkpoint is kept as {aside.name}"
+            say({"event": "warning", "cell": cell.id, "text": text})
+            continue
+        if each != path:
+            text = f"the cell goes on from {each.name}, at episode {result.total_episodes:,}"
+            say({"event": "warning", "cell": cell.id, "text": text})
+        return result
+    return None
 
 
 def _tag(cell: Cell) -> str:

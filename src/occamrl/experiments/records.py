@@ -449,21 +449,34 @@ def read_table(folder: Folder, manifest: Mapping[str, Any], name: str) -> pa.Tab
         raise RecordError(path, got=f"SHA-256 {found[:12]}...", expected=says)
     schema = SCHEMAS[name]
     try:
-        file = pq.ParquetFile(io.BytesIO(content))
-        about = file.metadata
-        if about.num_rows > MOST_ROWS[name] or not file.schema_arrow.equals(schema):
-            got = f"{about.num_rows:,} rows of {', '.join(file.schema_arrow.names)[:200]}"
+        texts = [each.name for each in schema if each.type == pa.string()]
+        file = pq.ParquetFile(io.BytesIO(content), read_dictionary=texts)  # a text that is repeated is held once
+        about, found_names = file.metadata, file.schema_arrow.names
+        kinds = {
+            each.name: pa.dictionary(pa.int32(), each.type) if each.name in texts else each.type for each in schema
+        }
+        if about.num_rows > MOST_ROWS[name] or not file.schema_arrow.equals(pa.schema(kinds)):
+            got = f"{about.num_rows:,} rows of {', '.join(found_names)[:200]}"
             raise RecordError(path, got=got, expected=f"at most {MOST_ROWS[name]:,} of {', '.join(schema.names)}")
         size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+        if size <= MOST_BYTES:
+            packed = file.read(use_threads=False)  # many small files: a thread pool costs more than it gives
+            size = packed.nbytes + sum(_expanded(chunk) for text in texts for chunk in packed.column(text).chunks)
         if size > MOST_BYTES:
             raise RecordError(path, got=f"{size:,} bytes when decompressed", expected=f"at most {MOST_BYTES:,}")
-        table = file.read(use_threads=False)  # many small files: a thread pool costs more than it gives
+        table = packed.cast(schema)
     except RecordError:
         raise
     except Exception as error:  # pyarrow raises errors of many kinds on damaged files
         raise RecordError(path, got=f"{type(error).__name__}: {error}", expected="a Parquet file") from error
     _require_rows(table, name, manifest, path)
     return table
+
+
+def _expanded(texts: pa.DictionaryArray) -> int:
+    """Return how many bytes texts have, each as often as it is repeated."""
+    often = np.bincount(texts.indices.to_numpy(zero_copy_only=False), minlength=len(texts.dictionary))
+    return int(often @ np.array([len(text) for text in texts.dictionary.to_pylist()], dtype=np.int64))
 
 
 def _require_rows(table: pa.Table, name: str, manifest: Mapping[str, Any], path: Path) -> None:

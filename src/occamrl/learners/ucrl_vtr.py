@@ -408,7 +408,8 @@ class UCRLVTR(Learner):
 
     def begin(self, known: Known) -> FiniteState | PlannedState:
         """Return a fresh state."""
-        return _fresh(self, known)
+        state: FiniteState | PlannedState = _fresh(self, known)
+        return state
 
     def reserve(self, state: Any, episodes: int) -> Any:
         """Return a state whose table of rows has room for ``episodes`` more episodes."""
@@ -546,7 +547,7 @@ class NestedUCRLVTR(Learner):
 
     def begin(self, known: Known) -> FiniteState | PlannedState:
         """Return a fresh state."""
-        state = _fresh(self, known)
+        state: FiniteState | PlannedState = _fresh(self, known)
         if self.base.counted:
             counters = field(state, COUNTERS)
             counters[[CLASS, NEXT_TEST]] = self.start_class - 1, 1 if self.start_class == 1 else 2

@@ -33,6 +33,7 @@ from occamrl.protocols import Floats, Ints, Known, Outcomes
 from occamrl.seeding import stream
 
 MOST_ROWS = 100_000_000
+_ROWS_A_BYTE = 1000  # more than any log compresses to
 _ROUNDING = 1e-6  # how far a reward may be from the known one, in the unit of [0, 1]
 _FLAGS = ("terminated", "truncated")
 _STORED = ("state", "action", "reward", "next_state", "terminated", "truncated")
@@ -157,16 +158,22 @@ def read_parquet(path: str | Path) -> Log:
     import pyarrow.parquet as pq
 
     path = Path(path)
+    if path.exists() and not path.is_file():
+        raise LogError(str(path), got="no regular file", expected="a Parquet file")
     try:
         with path.open("rb") as stream:
             file = pq.ParquetFile(stream)
-            if file.metadata.num_rows > MOST_ROWS:
-                raise LogError(str(path), got=f"{file.metadata.num_rows:,} rows", expected=f"at most {MOST_ROWS:,}")
+            most = min(MOST_ROWS, _ROWS_A_BYTE * (1000 + path.stat().st_size))
+            if file.metadata.num_rows > most:
+                raise LogError(str(path), got=f"{file.metadata.num_rows:,} rows", expected=f"at most {most:,}")
             for name in COLUMNS:
                 count = file.schema_arrow.names.count(name)
                 if count != 1:
                     got = f"{count} columns of that name" if count else "no such column"
                     raise LogError(name, got=got, expected=f"the columns {', '.join(COLUMNS)}")
+                kind = str(file.schema_arrow.field(name).type)
+                if not kind.removeprefix("u").startswith(("int", "float", "double", "halffloat", "bool")):
+                    raise LogError(name, got=kind[:80], expected="numbers, or true and false")
             table = file.read(columns=list(COLUMNS))
     except (OSError, pa.ArrowException, MemoryError) as error:
         reason = getattr(error, "strerror", None) or error

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures
 from occamrl._core.regression import Blocks
-from occamrl.errors import FeatureError, ShapeError
+from occamrl.errors import FeatureError, ShapeError, as_floats
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
@@ -223,7 +223,7 @@ class FeatureMap:
         elif isinstance(phi, Sequence) and len(phi) and np.ndim(phi[0]) == 3:
             self._set(*dense_layout(stacked("phi", phi, axis=-1)))
         else:
-            self._set(*dense_layout(np.asarray(phi, dtype=np.float64)))
+            self._set(*dense_layout(as_floats("phi", phi)))
         require_some_kernel(self)
 
     def _set(

@@ -38,7 +38,7 @@ from numpy.typing import ArrayLike
 from occamrl._core.bellman import solve_optimal
 from occamrl._core.compile import compiled, hot
 from occamrl._core.features import TabularFeatures
-from occamrl.errors import FamilyError, ParameterError, ShapeError, require_number
+from occamrl.errors import FamilyError, ParameterError, ShapeError, as_floats, require_number
 from occamrl.models.family import TOLERANCE, Family, kernel_matrix, member_losses, unpacked
 from occamrl.models.features import FeatureMap, PerProblem, any_sparse, outcomes_of, read_kernels, stacked
 from occamrl.protocols import Floats, Ints, Known, Outcomes
@@ -106,7 +106,7 @@ class FiniteFamily(Family):
         elif not isinstance(features, FeatureMap):
             raise FamilyError("features", got=type(features).__name__, expected="a FeatureMap")
         else:
-            theta = np.array(np.asarray(parameters, dtype=np.float64).T, order="C")  # a copy, whatever was given
+            theta = np.array(as_floats("parameters", parameters).T, order="C")
             if theta.ndim != 2 or theta.shape[0] != features.dimension:
                 raise ShapeError("parameters", got=theta.T.shape, expected=f"[n, {features.dimension}]")
         if theta.shape[1] == 0:

@@ -218,7 +218,16 @@ def _is_sparse(value: object) -> bool:
 
 def _entries(field: str, matrix: Any, states: int, *, keep_zeros: bool) -> tuple[Ints, Floats]:
     """Return the cells and values of a sparse matrix (S*A, S), duplicates added up."""
-    csr = matrix.tocsr(copy=True)
+    checked: Any = matrix.copy()
+    try:  # SciPy's compiled code trusts indices
+        if hasattr(checked, "check_format"):
+            checked.check_format(full_check=True)
+        for at, size in zip((checked.row, checked.col), checked.shape, strict=True) if checked.format == "coo" else ():
+            if at.size and not 0 <= at.min() <= at.max() < size:
+                raise ValueError("indices outside of it")
+    except ValueError as error:
+        raise ShapeError(field, got=f"a sparse matrix with {error}", expected="indices in range") from error
+    csr = checked.tocsr()
     if csr.dtype.kind not in "biuf":
         raise ShapeError(field, got=f"dtype {csr.dtype}", expected="a sparse matrix of real numbers")
     csr.sum_duplicates()

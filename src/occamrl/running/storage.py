@@ -50,7 +50,7 @@ _PARTIAL = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.partial")  # as write_whole makes
 LARGEST_JSON = 64 * 2**20
 DEEPEST_JSON = 64
 LARGEST_NUMBER = 1e300  # sums of larger ones overflow
-_NO_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[^\[\]{}]', re.DOTALL)  # a string, or any other character
+_NO_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"?|[^\[\]{}]', re.DOTALL)  # a string, or any other character
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
@@ -332,7 +332,9 @@ def _made(name: str, parts: dict[str, Any]) -> Any:
         shared = None if of is None else shared_blocks(of, np.diff(layout.outcomes.start))
         return FeatureMap._make(layout, parts["states"], parts["dimension"], parts["rewards"], shared)
     if kind is FiniteFamily:
-        listed = FiniteFamily(parameters=np.asarray(parts["theta"]).T, features=parts["features"])
+        if not _floats(parts["theta"], np.shape(parts["theta"])):
+            raise CheckpointError("theta", got="other numbers", expected="finite ones of 64 bits")
+        listed = FiniteFamily(parameters=parts["theta"].T, features=parts["features"])
         listed.reach = require_number("reach", parts["reach"], 0.0, math.inf)
         return listed
     if kind is Ladder and "family" in parts:
@@ -341,7 +343,10 @@ def _made(name: str, parts: dict[str, Any]) -> Any:
         raise CheckpointError("algorithm", got=name, expected="the name of a learner or selector")
     made = kind(**parts)
     if kind is LinearFamily:
-        made.basis = parts["basis"]  # it was orthonormal already: to the bit
+        basis = parts["basis"]
+        if not _floats(basis, made.basis.shape) or not np.allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-9):
+            raise CheckpointError("basis", got="other numbers", expected="orthonormal columns")
+        made.basis = np.ascontiguousarray(basis)  # it was orthonormal already: to the bit
     return made
 
 
@@ -401,14 +406,17 @@ def _indices(array: Ints, size: int, bound: int | Ints) -> bool:
 
 
 def _floats(array: Any, shape: tuple[int, ...]) -> bool:
-    return array.dtype == np.float64 and array.shape == shape and bool(np.isfinite(array).all())
+    fine = isinstance(array, np.ndarray) and array.dtype == np.float64 and array.shape == shape
+    return fine and bool(np.isfinite(array).all())
 
 
 FORMAT = 4
+_SMALL = 2**20  # numbers that are made without a second thought
 LARGEST = 16 * 2**30
 _DOCUMENT = "document"
 _BAD_ZIP = (zipfile.BadZipFile, zipfile.LargeZipFile)
 _DAMAGE = (OSError, ValueError, EOFError, LookupError, MemoryError, RuntimeError, SyntaxError, *_BAD_ZIP)
+_TOO_MUCH = (RecursionError, MemoryError)
 _SCALARS: dict[str, type[Any]] = {
     "label": str,
     "problem": str,
@@ -478,7 +486,11 @@ def load(
             got = f"a {document['label']} with parameters that no file can hold"
             raise CheckpointError(str(path), got=got, expected="the same algorithm, given to load")
         algorithm = put_together(document["algorithm"], arrays) if agent is None else agent
+        given = sum(array.size for array in arrays.values())
         known = put_together(document["known"], arrays) if problem is None else problem.known
+        if problem is None and known.horizon * known.states > max(_SMALL, given):  # a state is at least that large
+            got = f"{known.horizon:,} steps of {known.states:,} states"
+            raise CheckpointError(f"{path}: known", got=got, expected=f"no more than {given:,} numbers have room for")
         tree = put_together(document["tree"], arrays)
         info = document["environment"]
         return Result(
@@ -489,7 +501,7 @@ def load(
             walk=PhaseWalk.from_tree(algorithm, known, tree["walk"]),
             recorder=Recorder.from_tree(tree["recorder"]),
         )
-    except (LookupError, TypeError, ValueError, AttributeError, ImportError, RecursionError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ImportError, ArithmeticError, *_TOO_MUCH) as error:
         if isinstance(error, CheckpointError) and str(path) in str(error):
             raise
         raise CheckpointError(str(path), got=f"{type(error).__name__}: {error}", expected="what save wrote") from error
