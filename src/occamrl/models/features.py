@@ -19,12 +19,13 @@ from numpy.typing import ArrayLike
 from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures
 from occamrl._core.regression import Blocks
 from occamrl.errors import FeatureError, ShapeError, as_floats
-from occamrl.problems.mdp import FiniteMDP
+from occamrl.problems.mdp import FiniteMDP, sound_sparse
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
 Layout = DenseFeatures | SparseFeatures | TabularFeatures
 
 _TOLERANCE = 1e-8  # for sums that should be one, as in FiniteMDP but for d-term sums
+LARGEST_FEATURE = 1e100  # its square is a number
 _INFEASIBLE = 2  # linprog's status
 
 
@@ -53,15 +54,19 @@ def read_kernels(field: str, kernels: Sequence[Any]) -> tuple[Outcomes, Any, int
     parts: list[tuple[Ints, Ints, Floats]] = []  # cell, kernel and value of each entry
     shape: tuple[int, int] | None = None
     for j, kernel in enumerate(kernels):
-        flat: Any = kernel if sp.issparse(kernel) else np.reshape(kernel, (-1, np.shape(kernel)[-1]))
+        flat: Any = (
+            sound_sparse(field, kernel) if sp.issparse(kernel) else np.reshape(kernel, (-1, np.shape(kernel)[-1]))
+        )
         matrix: Any = sp.coo_array(flat)
         two_axes = matrix.ndim == 2 and 0 not in matrix.shape and matrix.shape[0] % matrix.shape[1] == 0
         if not two_axes or shape not in (None, matrix.shape):
             raise ShapeError(field, index=(j,), got=matrix.shape, expected=shape or "(S*A, S)")
         shape = matrix.shape
         matrix.sum_duplicates()
-        if not np.isfinite(matrix.data).all():
-            raise FeatureError(field, index=(j,), got="a value that is not finite", expected="finite numbers")
+        if not (np.abs(matrix.data) <= LARGEST_FEATURE).all():
+            raise FeatureError(
+                field, index=(j,), got="a value that is not finite", expected=f"numbers of at most {LARGEST_FEATURE:g}"
+            )
         kept = matrix.data != 0.0
         row, column = (each[kept].astype(np.int64) for each in matrix.coords)
         parts.append((row * shape[1] + column, np.full(row.size, j), matrix.data[kept].astype(np.float64)))
@@ -133,10 +138,10 @@ def dense_layout(phi: Floats) -> tuple[Layout, int, int]:
     """Return the layout of phi [S, A, S, d], and S and d; what is zero in all coordinates is no outcome."""
     if phi.ndim != 4 or phi.shape[0] != phi.shape[2] or 0 in phi.shape:
         raise ShapeError("phi", got=phi.shape, expected="[S, A, S, d], or a list of kernels [S, A, S]")
-    bad = np.argwhere(~np.isfinite(phi))
+    bad = np.argwhere(~(np.abs(phi) <= LARGEST_FEATURE))
     if bad.size:
         at = tuple(int(i) for i in bad[0])
-        raise FeatureError("phi", index=at, got=phi[at], expected="a finite number")
+        raise FeatureError("phi", index=at, got=phi[at], expected=f"a number of at most {LARGEST_FEATURE:g}")
     states, actions, _, dimension = phi.shape
     rows = phi.reshape(states * actions, states, dimension)
     possible = (rows != 0.0).any(axis=2)

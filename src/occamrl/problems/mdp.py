@@ -216,10 +216,10 @@ def _is_sparse(value: object) -> bool:
     return bool(sp.issparse(value))  # a plain bool: its type guard knows no shapes
 
 
-def _entries(field: str, matrix: Any, states: int, *, keep_zeros: bool) -> tuple[Ints, Floats]:
-    """Return the cells and values of a sparse matrix (S*A, S), duplicates added up."""
+def sound_sparse(field: str, matrix: Any) -> Any:
+    """Return a copy of a sparse matrix whose indices are in range: SciPy's compiled code trusts them."""
     checked: Any = matrix.copy()
-    try:  # SciPy's compiled code trusts indices
+    try:
         if hasattr(checked, "check_format"):
             checked.check_format(full_check=True)
         for at, size in zip((checked.row, checked.col), checked.shape, strict=True) if checked.format == "coo" else ():
@@ -227,7 +227,12 @@ def _entries(field: str, matrix: Any, states: int, *, keep_zeros: bool) -> tuple
                 raise ValueError("indices outside of it")
     except ValueError as error:
         raise ShapeError(field, got=f"a sparse matrix with {error}", expected="indices in range") from error
-    csr = checked.tocsr()
+    return checked
+
+
+def _entries(field: str, matrix: Any, states: int, *, keep_zeros: bool) -> tuple[Ints, Floats]:
+    """Return the cells and values of a sparse matrix (S*A, S), duplicates added up."""
+    csr = sound_sparse(field, matrix).tocsr()
     if csr.dtype.kind not in "biuf":
         raise ShapeError(field, got=f"dtype {csr.dtype}", expected="a sparse matrix of real numbers")
     csr.sum_duplicates()

@@ -104,6 +104,8 @@ class Recorder:
         Field("curves", (3, numbers.size), 0.0, 0.0).require_kind(np.ascontiguousarray(curves), "recorder")
         if numbers.ndim != 1 or (np.diff(numbers) <= 0).any():
             raise CheckpointError("recorder.numbers", got="another order", expected="increasing numbers of episodes")
+        if not all(np.isfinite(curve).all() or np.isnan(curve).all() for curve in curves):  # where no truth is known
+            raise CheckpointError("recorder.curves", got="numbers that are not finite", expected="finite ones")
         made = cls(tree["keep_all_until"])
         made.episodes, made._last = tree["episodes"], (tree["last"][0], tree["last"][1])
         made.total_regret, made.total_return = tree["total_regret"], tree["total_return"]
@@ -116,8 +118,8 @@ def _require_rows(rows: Any) -> None:
     for i, row in enumerate(rows if isinstance(rows, list) and rows else [None]):
         for name, start in _MEASURED.items():
             value = row.get(name) if isinstance(row, dict) else None
-            if type(value) is not type(start) or (isinstance(value, int) and value < 0):
-                raise CheckpointError(f"rows[{i}].{name}", got=value, expected=f"one like {start}")
+            if type(value) is not type(start) or abs(value) > 2**53 or (type(start) is int and value < 0):
+                raise CheckpointError(f"rows[{i}].{name}", got=str(value)[:80], expected=f"a number like {start}")
 
 
 _MEASURED: dict[str, Any] = {"episodes": 0, "regret": 0.0, "plans": 0, "realised_return": 0.0}

@@ -35,7 +35,7 @@ import numpy as np
 from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures
 from occamrl.errors import CheckpointError, RecordError, StorageError, require_number
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
-from occamrl.models.features import FeatureMap, shared_blocks
+from occamrl.models.features import LARGEST_FEATURE, FeatureMap, shared_blocks
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.models.linear import AggregationFamily, LinearFamily
@@ -407,7 +407,7 @@ def _indices(array: Ints, size: int, bound: int | Ints) -> bool:
 
 def _floats(array: Any, shape: tuple[int, ...]) -> bool:
     fine = isinstance(array, np.ndarray) and array.dtype == np.float64 and array.shape == shape
-    return fine and bool(np.isfinite(array).all())
+    return fine and bool((np.abs(array) <= LARGEST_FEATURE).all())
 
 
 FORMAT = 4
@@ -492,7 +492,9 @@ def load(
             got = f"{known.horizon:,} steps of {known.states:,} states"
             raise CheckpointError(f"{path}: known", got=got, expected=f"no more than {given:,} numbers have room for")
         tree = put_together(document["tree"], arrays)
-        info = document["environment"]
+        info, played = document["environment"], sum(row["episodes"] for row in tree["walk"]["rows"])
+        if tree["recorder"]["episodes"] != played:
+            raise CheckpointError(f"{path}: recorder.episodes", got=tree["recorder"]["episodes"], expected=played)
         return Result(
             **{name: kind(document[name]) for name, kind in _SCALARS.items()},
             cut_short=tuple(int(episode) for episode in document["cut_short"]),
