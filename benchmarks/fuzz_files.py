@@ -29,7 +29,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import occamrl as orl
-from occamrl.errors import CheckpointError
+from occamrl.errors import InvalidInput
 from occamrl.learners.ucrl_vtr import NestedUCRLVTR
 from occamrl.running.storage import load, read_document, save, write_document
 
@@ -225,7 +225,7 @@ def guarded(work: Callable[[], str]) -> str:
     before = guards()
     try:
         found = work()
-    except CheckpointError as error:
+    except InvalidInput as error:
         found = f"{REFUSED}: {error}"
     return found if all((array == 0x5A).all() for array in (*before, *guards())) else "foreign bytes changed"
 

@@ -59,8 +59,8 @@ def require_outcomes(field: str, outcomes: Any, states: int, actions: int) -> No
         raise ParameterError(f"{field}.start", got="other numbers", expected=f"increasing ones from 0 to {after.size}")
     if after.size and not 0 <= after.min() <= after.max() < states:
         raise ParameterError(f"{field}.next_state", got="other numbers", expected=f"states in [0, {states})")
-    if not np.isfinite(outcomes.bonus).all():
-        raise ParameterError(f"{field}.bonus", got="numbers that are not finite", expected="finite ones")
+    if not (np.abs(outcomes.bonus) <= 1.0 + 1e-6).all():
+        raise ParameterError(f"{field}.bonus", got="other numbers", expected="rewards in [-1, 1]")
 
 
 @dataclass(frozen=True, eq=False)  # compared by identity, so that solved families can be remembered by it
@@ -86,8 +86,8 @@ class Known:
         if not isinstance(base, np.ndarray) or base.dtype != np.float64 or base.shape != sizes:
             got = f"{getattr(base, 'dtype', type(base).__name__)}{list(np.shape(base))}"
             raise ShapeError("base_reward", got=got, expected=f"float64{list(sizes)}")
-        if not np.isfinite(base).all():
-            raise ParameterError("base_reward", got="numbers that are not finite", expected="finite ones")
+        if not (np.abs(base - 0.5) <= 0.5 + 1e-6).all():
+            raise ParameterError("base_reward", got="other numbers", expected="rewards in [0, 1]")
         if self.transition_rewards is not None:
             require_outcomes("transition_rewards", self.transition_rewards, *sizes)
         if not isinstance(self.rewards_known, bool):

@@ -41,7 +41,7 @@ def test_no_variant_of_a_file_hurts(case: str, test_seed: int) -> None:
     assert found[fuzz_files.REFUSED] > 0.3 * found.total() > 1
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", sorted(set(CASES) - {"optimal", "uniform"}))
 def test_the_table_of_fields_has_the_names_and_order_of_their_numbers(case: str) -> None:
     agent, mdp = CASES[case]
     learner = PhaseWalk(agent, mdp.known).phase.learner

@@ -117,7 +117,7 @@ def _require_rows(rows: Any) -> None:
     """Refuse a table of phases that no walk has."""
     for i, row in enumerate(rows if isinstance(rows, list) and rows else [None]):
         for name, start in _MEASURED.items():
-            value = row.get(name) if isinstance(row, dict) else None
+            value: Any = row.get(name) if isinstance(row, dict) else None
             if type(value) is not type(start) or abs(value) > 2**53 or (type(start) is int and value < 0):
                 raise CheckpointError(f"rows[{i}].{name}", got=str(value)[:80], expected=f"a number like {start}")
 
