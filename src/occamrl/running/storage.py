@@ -495,10 +495,14 @@ def load(
         info, played = document["environment"], sum(row["episodes"] for row in tree["walk"]["rows"])
         if tree["recorder"]["episodes"] != played:
             raise CheckpointError(f"{path}: recorder.episodes", got=tree["recorder"]["episodes"], expected=played)
+        about = None if info is None else EnvironmentInfo.from_plain(info)
+        if about is not None and (about.observation.size > known.states or about.action.size < known.actions):
+            got = f"{about.observation.size:,} observations, {about.action.size:,} actions"
+            raise CheckpointError(f"{path}: environment", got=got, expected="those of the problem that is known")
         return Result(
             **{name: kind(document[name]) for name, kind in _SCALARS.items()},
             cut_short=tuple(int(episode) for episode in document["cut_short"]),
-            environment=None if info is None else EnvironmentInfo.from_plain(info),
+            environment=about,
             agent=algorithm,
             walk=PhaseWalk.from_tree(algorithm, known, tree["walk"]),
             recorder=Recorder.from_tree(tree["recorder"]),
