@@ -173,6 +173,7 @@ def test_what_an_agent_knows_is_checked() -> None:
 def test_a_state_that_a_selector_hands_out_is_checked() -> None:
     learner, known = AGENT, MDP.known
     changes: list[Any] = [
+        lambda state: (1, 2),
         lambda state: state._replace(ints=state.ints[:-1]),
         lambda state: state._replace(floats=state.floats.astype(np.float32)),
         lambda state: state.policy.__setitem__((0, 0), 7),

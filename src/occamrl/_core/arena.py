@@ -64,8 +64,8 @@ def field(arena: Any, number: int) -> Any:
 def require_fields(state: Any, fields: Sequence[Field]) -> None:
     """Refuse a state that has other fields than these, or a number that a field may not hold."""
     if not isinstance(state, Arena):
-        if len(state) != len(fields):
-            raise ShapeError("state", got=f"{len(state)} arrays", expected=f"{len(fields)}")
+        if not isinstance(state, tuple) or len(state) != len(fields):
+            raise ShapeError("state", got=type(state).__name__, expected=f"a NamedTuple of {len(fields)} arrays")
         for array, each in zip(state, fields, strict=True):
             each.require(array)
         return

@@ -581,9 +581,10 @@ def _fresh(learner: UCRLVTR | NestedUCRLVTR, known: Known) -> Any:
 
 def _slots_of(state: Any) -> int:
     """Return the size of a state's table of rows, which is refused unless it can be that of one."""
-    head, ints = 4 * TABLE_SLOT + 2, state.ints
-    slots = int(ints[head]) if isinstance(ints, np.ndarray) and ints.ndim == 1 and ints.size > head else 0
-    if not _LEAST_SLOTS <= slots <= ints.size or slots & (slots - 1):
+    head, ints = 4 * TABLE_SLOT + 2, getattr(state, "ints", None)
+    sound = isinstance(ints, np.ndarray) and ints.dtype == np.int64 and ints.ndim == 1 and ints.size > head
+    slots = int(ints[head]) if sound else 0
+    if not sound or not _LEAST_SLOTS <= slots <= ints.size or slots & (slots - 1):
         raise ParameterError(
             "state.table_slot", got=f"{slots} slots", expected=f"a power of two from {_LEAST_SLOTS} on"
         )
