@@ -581,7 +581,8 @@ def _fresh(learner: UCRLVTR | NestedUCRLVTR, known: Known) -> Any:
 
 def _slots_of(state: Any) -> int:
     """Return the size of a state's table of rows, which is refused unless it can be that of one."""
-    head, ints = 4 * TABLE_SLOT + 2, getattr(state, "ints", None)
+    head = 4 * TABLE_SLOT + 2
+    ints: Any = getattr(state, "ints", None)
     sound = isinstance(ints, np.ndarray) and ints.dtype == np.int64 and ints.ndim == 1 and ints.size > head
     slots = int(ints[head]) if sound else 0
     if not sound or not _LEAST_SLOTS <= slots <= ints.size or slots & (slots - 1):
