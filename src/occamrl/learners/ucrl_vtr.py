@@ -208,11 +208,10 @@ class FiniteState(PlanState):
     table_sum = named(TABLE_SUM)
 
     def arrays(self) -> list[Any]:
-        """Return all that counts: not what depends on how a run was cut into pieces, the table's room and columns."""
+        """Return all that counts: not the spare room of the table, which depends on how a run was cut into pieces."""
         parts, used = fields(self, FINITE_FIELDS), int(self.counters[USED])
-        parts[COUNTERS] = np.delete(parts[COUNTERS], COLUMNS)
-        table, spare = (TABLE_KEY, TABLE_VISITS, TABLE_SUM), (TABLE_SLOT, SLOT, COLUMN)
-        return [part[:used] if i in table else part for i, part in enumerate(parts) if i not in spare]
+        table = (TABLE_KEY, TABLE_VISITS, TABLE_SUM)
+        return [part[:used] if i in table else part for i, part in enumerate(parts) if i != TABLE_SLOT]
 
 
 class PlannedState(PlanState):
@@ -429,7 +428,7 @@ class UCRLVTR(Learner):
         alive, current, used, pending = (int(counters[i]) for i in (ALIVE, CURRENT, USED, PENDING))
         loss, members, best = field(state, LOSS)[0], field(state, MEMBERS), int(counters[BEST])
         at, cells, keys = field(state, PENDING_AT), field(state, PENDING_CELL), field(state, TABLE_KEY)
-        sums = [field(state, i) for i in (TABLE_VISITS, TABLE_SUM)]
+        sums, slots = [field(state, i) for i in (TABLE_VISITS, TABLE_SUM)], field(state, SLOT)
         begun, ball = bool(counters[EPISODES]), field(state, DISTANCE).size > 0
         inside = field(state, INSIDE)[0, :current] == 1 if ball and begun else loss[:current] < np.inf
         mine = (counters[MEMBER] * at.shape[0] + np.arange(at.shape[0])[:, None]) * at.shape[1] + np.arange(at.shape[1])
@@ -440,6 +439,7 @@ class UCRLVTR(Learner):
             "members": np.unique(members[:alive]).size < alive or (not self.counted and alive < members.size),
             "inside" if ball and begun else "loss": not inside.any(),
             "distance": ball and field(state, DISTANCE)[best] != 0.0,
+            "slot": not np.array_equal(np.sort(slots[slots >= 0]), np.arange(counters[COLUMNS])),
             "table_key": np.unique(keys[:used]).size < used,
             "table_visits": (sums[0][:used] < 1).any() or sums[0][used:].any(),
             "table_sum": sums[1][used:].any(),
@@ -452,13 +452,13 @@ class UCRLVTR(Learner):
             if fault:
                 raise ParameterError(f"state.{name}", got="what contradicts other fields", expected="what agrees")
         if self.counted:
-            counters[COLUMNS], field(state, SLOT)[:] = 0, -1
             field(state, TABLE_SLOT)[:] = EMPTY
             rehash(field(state, TABLE_SLOT), keys, used)
             if begun:
-                places = at.copy()
-                take_up(model, state)
-                at[:] = places
+                places, columns = (at.copy(), slots.copy()), counters[COLUMNS]
+                take_up(model, state, slots.copy())
+                at[:], slots[:] = places
+                counters[COLUMNS] = columns
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
@@ -1067,9 +1067,16 @@ def put_into_play(model: FiniteModel, state: FiniteState) -> None:
 
 
 @entry
-def take_up(model: FiniteModel, state: FiniteState) -> None:
-    """Take the values and the policy of the member in play, as after its state was given from elsewhere."""
+def take_up(model: FiniteModel, state: FiniteState, slots: Ints) -> None:
+    """Take the values and the policy of the member in play, and its columns, as after a state came from elsewhere."""
     put_into_play(model, state)
+    values, policy, columns = fmat(state, VALUES), imat(state, POLICY), fmat(state, COLUMN)
+    features, members, n = features_of(model, FEATURES), ivec(state, MEMBERS), ivec(state, COUNTERS)[CURRENT]
+    for h in range(policy.shape[0]):
+        for s in range(policy.shape[1]):
+            if slots[h, s] >= 0:
+                sa, column = s * model.actions + policy[h, s], columns[slots[h, s]]
+                expected_targets(model, features, values[h + 1], sa, members, n, column)
 
 
 @hot_inline
