@@ -33,6 +33,9 @@ from occamrl._core.compile import compiled, entry, hot, hot_inline, implements, 
 from occamrl._core.features import BONUS, NEXT, START, DenseFeatures, TabularFeatures, fill_target
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
 from occamrl._core.regression import (
+    CARE,
+    FEW_ROWS,
+    LARGE_BLOCK,
     MOST_COORDINATES,
     Blocks,
     add_row,
@@ -40,10 +43,12 @@ from occamrl._core.regression import (
     predict_shared,
     predict_tabular,
     refactor,
+    solve,
     squared_norm,
     stacked,
     sum_of,
     turn_blocks,
+    update_factor,
 )
 from occamrl._core.rows import (
     CELLS,
@@ -112,13 +117,14 @@ KERNELS = ("stationary", "per_step")
     PAIRS,  # [6, S*A] <x, theta>, ||x||^2 in Sigma^-1, c, R, Q, and a sum
     TURNED,  # [n*d or n*n, S*A] phi, or the factors of a tabular map, transposed; empty without a batch
     TURNED_X,  # [d or n, S*A] the rows x, or theta of a tabular map, transposed
-    DIRTY,  # [T*B] int, whether a block has new rows
+    DIRTY,  # [T*B] int, NEW_ROWS where the factor has taken in all rows of a block, ANEW where it has not
     OF,  # [S*A] int, the block of (s, a)
     VECTOR,  # [T*B + 1] int, where the vectors of the blocks that plan begin
     MATRIX,  # [T*B + 1] int, where their matrices begin
     ACTIVE,  # [|D|] int, the coordinates that plan; empty: every one
 ) = range(MODEL_FIELDS, MODEL_FIELDS + 10)
 MEAN, NORM, MIDDLE, SPREAD, Q, SUM = range(6)  # rows of PAIRS
+CLEAN, NEW_ROWS, ANEW = range(3)  # values of DIRTY
 
 # Fields of the state, after those of _core.rows
 (
@@ -126,11 +132,13 @@ MEAN, NORM, MIDDLE, SPREAD, Q, SUM = range(6)  # rows of PAIRS
     XY,  # [T*d] sum y x, of all coordinates
     FACTOR,  # [T * blocks' matrices] W with Sigma^-1 = W W^T, of the coordinates that plan
     THETA,  # [T*d] Sigma^-1 xy, of the coordinates that plan
-    LOGDETS,  # [T*B] logdet(Sigma_b / lambda)
-    GROWTH,  # [T, 3] sum of ROW_NORM since rows were entered; total logdet then; at the last plan
+    LOGDETS,  # [2, T*B] logdet(Sigma_b / lambda), and by how much lambda had to be raised
+    GROWTH,  # [T, 4] sum of ROW_NORM since rows were entered; total logdet then; at the last plan; largest raise
     ROW_NORM,  # [H, S] ||x||^2 in Sigma^-1 of the cells touched since rows were entered
-) = range(STATE_FIELDS, STATE_FIELDS + 7)
-TRACE, LOGDET, LOGDET_AT_PLAN = range(3)  # columns of GROWTH
+    UPDATES,  # [T*B] int, rows that the factor of a block has taken in since it was made
+) = range(STATE_FIELDS, STATE_FIELDS + 8)
+TRACE, LOGDET, LOGDET_AT_PLAN, RAISED = range(4)  # columns of GROWTH
+ADDED = PLAN_COUNTERS  # counter: additions to Sigma, at most
 
 
 class NoBatch(NamedTuple):
@@ -194,6 +202,7 @@ class LinearStatistics(NamedTuple):
     episodes: int
     steps: int = 1  # T: 1, or H with one kernel per step
     rewards: RewardStatistics | None = None  # what was observed of rewards that are estimated
+    additions: int | None = None  # of which the sums were made; None: at most one a row
 
     def restrict(self, coordinates: Sequence[int]) -> LinearStatistics:
         """Return the [D, D] and [D] blocks of every step, for one dense block of coordinates."""
@@ -372,14 +381,15 @@ class UCRLVTRLin(Learner):
             "xy": (int(every.vector_start[-1]),),
             "factor": (int(planned.matrix_start[-1]),),
             "theta": (int(planned.vector_start[-1]),),
-            "logdets": (planned.size.size,),
-            "growth": (steps, 3),
+            "logdets": (2, planned.size.size),
+            "growth": (steps, 4),
         }
         return [
-            *plan_fields(known, reward_rows(self.rewards, known)),
+            *plan_fields(known, reward_rows(self.rewards, known), {"added": (0, 2**62, 0)}),
             *record_fields(self.record, steps, known.states * known.actions),
             *(Field(name, shape, -MOST, MOST) for name, shape in sizes.items()),
             Field("row_norm", table, 0.0, MOST),
+            Field("updates", (planned.size.size,), 0, MOST_ROWS),
         ]
 
     def begin(self, known: Known, statistics: LinearStatistics | None = None) -> LinearState:
@@ -391,9 +401,11 @@ class UCRLVTRLin(Learner):
             self.require_statistics(known, statistics)
             field(state, SIGMA)[:] += statistics.gram
             field(state, XY)[:] = statistics.xy
+            rows = statistics.episodes * known.horizon
             field(state, COUNTERS)[EPISODES] = statistics.episodes
+            field(state, COUNTERS)[ADDED] = rows if statistics.additions is None else statistics.additions
             continue_rewards(state, statistics.rewards)
-            refactor_blocks(self.model(known), state, np.arange(field(state, LOGDETS).size))
+            refactor_all(self.model(known), state)
         else:  # Sigma = lambda I
             field(state, FACTOR)[:] = self._diagonal(stacked(self.planned.blocks, steps), 1.0 / math.sqrt(self.lam))
         return state
@@ -408,6 +420,8 @@ class UCRLVTRLin(Learner):
         Field("xy", (int(blocks.vector_start[-1]),), -MOST, MOST).require(statistics.xy, "statistics")
         if require_integer("statistics.episodes", statistics.episodes, 0) > MOST_ROWS:
             raise ParameterError("statistics.episodes", got=statistics.episodes, expected=f"at most {MOST_ROWS}")
+        if statistics.additions is not None:
+            require_integer("statistics.additions", statistics.additions, 0)
         if statistics.steps != steps:
             raise ParameterError("statistics.steps", got=statistics.steps, expected=steps)
         require_gram("statistics.gram", blocks, statistics.gram)
@@ -415,21 +429,9 @@ class UCRLVTRLin(Learner):
             require_observed(statistics.rewards, (rewards, known.states * known.actions))
 
     def resume(self, model: LinearModel, fresh: LinearState, state: LinearState) -> None:
-        """Refuse a state whose fields contradict each other; factors and estimates follow from the statistics.
-
-        A block of the fresh state that has the same statistics may have its factor without a factorisation.
-        """
+        """Refuse a state whose fields contradict each other."""
         require_rows(state)
-        steps, blocks = model.steps, stacked(self.features.blocks, model.steps)
-        require_gram("state.sigma", blocks, field(state, SIGMA), self.lam)
-        planned = stacked(self.planned.blocks, steps)
-        ends = (blocks.matrix_start, blocks.vector_start, planned.matrix_start, planned.vector_start)
-        other = np.zeros(planned.size.size, dtype=bool)
-        for number, start in zip((SIGMA, XY, FACTOR, THETA), ends, strict=True):
-            other |= np.logical_or.reduceat(field(state, number) != field(fresh, number), start[:-1])
-        for number in (FACTOR, THETA, LOGDETS):
-            field(state, number)[:] = field(fresh, number)
-        refactor_blocks(model, state, np.flatnonzero(other))
+        require_gram("state.sigma", stacked(self.features.blocks, model.steps), field(state, SIGMA), self.lam)
 
     def _ridge(self, steps: int) -> Floats:
         """Return Sigma before any data, lambda I, of all blocks."""
@@ -453,8 +455,8 @@ class UCRLVTRLin(Learner):
         enter_rows(self.model(known), state)
         steps = self.steps(known)
         gram = field(state, SIGMA) - self._ridge(steps)
-        episodes = int(field(state, COUNTERS)[EPISODES])
-        return LinearStatistics(gram, field(state, XY).copy(), episodes, steps, reward_statistics(state))
+        episodes, added = (int(field(state, COUNTERS)[which]) for which in (EPISODES, ADDED))
+        return LinearStatistics(gram, field(state, XY).copy(), episodes, steps, reward_statistics(state), added)
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
@@ -524,28 +526,36 @@ def refactor_block(model: LinearModel, state: LinearState, b: int) -> None:
             for j in range(n):
                 matrix[i, j] = sigma[b * d * d + active[i] * d + active[j]]
     factor, theta = square(fvec(state, FACTOR), matrices[b], n), part(fvec(state, THETA), vectors[b], n)
-    fvec(state, LOGDETS)[b] = refactor(matrix, right, factor, theta, fvec(model, WORK), model.regularization)
+    work, logdets, added = fvec(model, WORK), fmat(state, LOGDETS), ivec(state, COUNTERS)[ADDED]
+    logdets[0, b], logdets[1, b] = refactor(matrix, right, factor, theta, work, model.regularization, added)
+    ivec(state, UPDATES)[b] = 0
 
 
 @hot
 def sum_logdets(steps: int, logdets: Floats, growth: Floats) -> None:
-    """Take note of logdet(Sigma / lambda) of every step."""
-    blocks = logdets.size // steps
+    """Take note of logdet(Sigma / lambda) of every step, and by how much lambda was raised."""
+    blocks = logdets.shape[1] // steps
     for t in range(steps):
-        growth[t, LOGDET] = sum_of(part(logdets, t * blocks, blocks))
+        growth[t, LOGDET] = sum_of(part(logdets[0], t * blocks, blocks))
+        growth[t, RAISED] = 0.0
+        for b in range(t * blocks, (t + 1) * blocks):
+            growth[t, RAISED] = max(growth[t, RAISED], logdets[1, b])
 
 
 @entry
-def refactor_blocks(model: LinearModel, state: LinearState, blocks: Ints) -> None:
-    """Factorise blocks, as after the statistics were given from elsewhere."""
-    for b in blocks:
+def refactor_all(model: LinearModel, state: LinearState) -> None:
+    """Factorise every block, as after the statistics were given from elsewhere."""
+    for b in range(ivec(model, VECTOR).size - 1):
         refactor_block(model, state, b)
-    sum_logdets(model.steps, fvec(state, LOGDETS), fmat(state, GROWTH))
+    sum_logdets(model.steps, fmat(state, LOGDETS), fmat(state, GROWTH))
 
 
 @hot
 def absorb(model: LinearModel, state: LinearState) -> None:
-    """Enter the rows seen since the last plan into Sigma and xy, and factorise what they changed."""
+    """Enter the rows seen since the last plan into Sigma and xy, and factorise what they changed.
+
+    A few rows in a large block update its factor (O(n^2) each), at most n of them before it is made anew (O(n^3)).
+    """
     counters, policy, values = ivec(state, COUNTERS), imat(state, POLICY), fmat(state, VALUES)
     dirty, of, cells = ivec(model, DIRTY), ivec(model, OF), ivec(state, CELLS)
     vectors, matrices, sigma = ivec(model, VECTOR), ivec(model, MATRIX), fvec(state, SIGMA)
@@ -555,6 +565,8 @@ def absorb(model: LinearModel, state: LinearState) -> None:
     visits, firsts = imat(state, VISITS), fmat(state, FIRST)
     totals, sums = fmat(state, TOTAL), fmat(state, SQUARES)
     features = features_of(model, RECORD if restricted else FEATURES)
+    factors, logdets, updates, work = fvec(state, FACTOR), fmat(state, LOGDETS), ivec(state, UPDATES), fvec(model, WORK)
+    few = 0 if restricted else FEW_ROWS * counters[TOUCHED]
     for i in range(counters[TOUCHED]):
         h, s, count, total, squares = take_cell(visits, totals, sums, cells[i])
         first, sa = firsts[h, s], s * model.actions + policy[h, s]
@@ -572,18 +584,28 @@ def absorb(model: LinearModel, state: LinearState) -> None:
         add_row(matrix, count, x)
         for j in range(right.size):
             right[j] += y * x[j]
-        dirty[b] = 1
+        if 0 < few <= n and n > LARGE_BLOCK and updates[b] < n and dirty[b] != ANEW:
+            logdets[0, b] += update_factor(square(factors, matrices[b], n), count, x, work)
+            updates[b] += 1
+            dirty[b] = NEW_ROWS
+        else:
+            dirty[b] = ANEW
+    counters[ADDED] += counters[TOUCHED]
     for i in range(counters[TOUCHED]):
         h, s = divmod(cells[i], policy.shape[1])
         b = (h % model.steps) * per_step + of[s * model.actions + policy[h, s]]
-        if dirty[b]:
-            dirty[b] = 0
+        if dirty[b] == ANEW:
             refactor_block(model, state, b)
+        elif dirty[b] == NEW_ROWS:
+            n = vectors[b + 1] - vectors[b]
+            theta = part(fvec(state, THETA), vectors[b], n)
+            solve(square(factors, matrices[b], n), part(xy, vectors[b], n), theta, work)
+        dirty[b] = CLEAN
     counters[TOUCHED] = 0
     growth = fmat(state, GROWTH)
     for t in range(model.steps):
         growth[t, TRACE] = 0.0
-    sum_logdets(model.steps, fvec(state, LOGDETS), growth)
+    sum_logdets(model.steps, fmat(state, LOGDETS), growth)
 
 
 @compiled
@@ -681,6 +703,7 @@ def optimistic_values(model: LinearModel, state: LinearState) -> bool:
         if h == horizon - 1 or model.steps > 1:
             theta = part(thetas, t * of_vectors, of_vectors)
             bias = model.estimate_weight * dot(theta, theta, of_vectors)
+            bias += growth[t, RAISED] * model.norm_bound**2
             prepare(model.batch, model, state, t)
         width = ellipsoid_width(
             model.radius,
@@ -697,6 +720,7 @@ def optimistic_values(model: LinearModel, state: LinearState) -> bool:
             model.paper_constant,
         )
         width = model.scale * (width if bias == 0.0 else math.sqrt(width * width + bias))
+        width = width * CARE if growth[t, RAISED] > 0.0 else width
         ceiling = float(horizon) if model.clip_at_horizon else float(horizon - h)
         predict(model.batch, model, state, t, values[h + 1])
         counted_on = reward[h % reward.shape[0]]

@@ -291,7 +291,9 @@ class Ladder:
         return cls.__new__(cls)._of_members(family, level, reach)
 
     @classmethod
-    def of_prefixes(cls, parameters: ArrayLike, features: FeatureMap, sizes: Sequence[int]) -> Ladder:
+    def of_prefixes(
+        cls, parameters: ArrayLike, features: FeatureMap, sizes: Sequence[int], reach: list[float] | None = None
+    ) -> Ladder:
         """Return the ladder whose class m is the first ``sizes[m - 1]`` of a list of parameters; nested as it stands.
 
         For long lists: members are neither compared nor stored twice.
@@ -300,7 +302,7 @@ class Ladder:
         ends = [0, *(int(size) for size in sizes)]
         if len(ends) < 2 or min(np.diff(ends)) < 1 or ends[-1] != family.size:
             raise ParameterError("sizes", got=list(sizes), expected=f"increasing numbers that end at {family.size}")
-        return cls.of_levels(family, np.repeat(np.arange(len(ends) - 1), np.diff(ends)))
+        return cls.of_levels(family, np.repeat(np.arange(len(ends) - 1), np.diff(ends)), reach)
 
     @classmethod
     def of_problem(cls, problem: Any) -> Ladder:
