@@ -60,6 +60,7 @@ from occamrl._core.rows import (
     MODEL_FIELDS,
     MOST,
     MOST_ROWS,
+    PLAN_COUNTERS,
     PLANS,
     POLICY,
     RECORD,
