@@ -13,8 +13,7 @@ from occamrl._core import rng
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.problems.mdp import FiniteMDP
-from occamrl.protocols import Agent, Floats, Learner
-from occamrl.running.players import CompiledPlayer
+from occamrl.protocols import Agent, Floats
 from occamrl.running.result import Result
 from occamrl.running.run import run
 
@@ -122,30 +121,6 @@ def one_by_one(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> list[R
     while len(results) < episodes:
         results.append(run(agent, mdp, episodes=1, progress=False, continue_from=results[-1]))
     return results
-
-
-class Played(NamedTuple):
-    """What the loop reports."""
-
-    plans: int
-    pessimistic: int
-    regret: Floats
-    returns: Floats
-
-
-class Player(CompiledPlayer):
-    """The fused loop on a state at hand, a few episodes at a time, without the cost of ``run``."""
-
-    def __init__(self, learner: Learner, mdp: FiniteMDP, seed: int, state: Any = None) -> None:
-        super().__init__(learner, mdp.known, learner.begin(mdp.known) if state is None else state)
-        self.truth, self.episode = mdp.truth, 0
-        self.keys = (seeding.key(seed, "environment"), seeding.key(seed, "agent"))
-
-    def play(self, episodes: int = 1) -> Played:
-        regret, returns = np.empty(episodes), np.empty(episodes)
-        plans, pessimistic = self.simulate(self.truth, self.keys, self.episode, regret, returns)
-        self.episode += episodes
-        return Played(plans, pessimistic, regret, returns)
 
 
 def corridor(first: float, second: float) -> Floats:

@@ -1,12 +1,10 @@
-"""States of learners: compared bit by bit, and what a state of UCRL-VTR says of its confidence set."""
+"""States of learners, compared bit by bit, and the member in play."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from occamrl.learners.ucrl_vtr import ALIVE, MEMBER, FiniteState
+from occamrl.learners.ucrl_vtr import MEMBER, FiniteState
 from occamrl.running.storage import take_apart
 
 
@@ -23,11 +21,3 @@ def bits(state: Any) -> dict[str, bytes]:
 def member_in_play(state: Any) -> int:
     """Return the member that the plan in play is the optimum of."""
     return int(state.counters[MEMBER])
-
-
-def losses_inside(state: Any) -> dict[int, float]:
-    """Return the loss of every member in the confidence set of the plan in play, up to a common constant."""
-    left = int(state.counters[ALIVE])
-    inside = state.inside[0, :left] == 1 if state.inside.size else np.isfinite(state.loss[0, :left])
-    pairs = zip(state.members[:left], state.loss[0, :left], inside, strict=True)
-    return {int(member): float(loss) for member, loss, holds in pairs if holds}

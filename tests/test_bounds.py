@@ -26,12 +26,13 @@ from occamrl import registry
 from occamrl._core import compile as compiling
 from occamrl._core.arena import Arena, fmat, fvec, ivec, lay_out, part, square
 from occamrl._core.compile import compiled, entry, hot, hot_inline
+from occamrl.analysis.certificates import Player
 from occamrl.checks import check_learner, check_selector
 from occamrl.errors import ParameterError
 from occamrl.learners.radii import ELLIPSOIDS, FINITE_SETS
 from occamrl.learners.ucrl_vtr import NestedUCRLVTR
 from occamrl.problems.mdp import BernoulliRewards
-from tests.cases import Player, mixture
+from tests.cases import mixture
 
 EPISODES = 12
 CASE = mixture(0, states=3, dimension=3, horizon=3, full_support=True, initial_state=[0.5, 0.0, 0.5])

@@ -229,6 +229,39 @@ def watch(
 
 
 @app.command()
+def certify(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Some certificates; by default all.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs: two minutes instead of twenty.")] = False,
+    out: Annotated[Path, typer.Option(help="Directory of measurements; those found there are kept.")] = Path(
+        "certificates"
+    ),
+    workers: Workers = None,
+    write: Annotated[Path | None, typer.Option(help="Also write the table as Markdown, to this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure what the theory promises, beside controls that must fail. Exit code 1: a promise is refuted."""
+    with reported_errors(as_json):
+        from occamrl.analysis import certificates
+        from occamrl.report.page import write_certificates
+        from occamrl.running.storage import write_whole
+
+        try:
+            records = certificates.certify(out, names or (), quick=quick, workers=workers, say=tell)
+        except KeyboardInterrupt:
+            tell("Stopped. The same command goes on with what is left.")
+            raise
+        page = write_certificates(records, out / "certificates.html")
+        if write is not None:
+            write_whole(write, certificates.markdown(records).encode())
+        print_lines(certificates.as_data(records) if as_json else certificates.lines(records))
+        tell(f"The page: {page}")
+        if not all(record.good for record in records):
+            raise typer.Exit(FAILED)
+
+
+@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Directory for the figure.")] = Path("demo"),
 ) -> None:

@@ -13,13 +13,13 @@ from scipy.stats import binom
 
 import occamrl as orl
 from occamrl._core.arena import field
+from occamrl.analysis.certificates import losses_inside
 from occamrl.learners import ucrl_vtr
 from occamrl.learners.ucrl_vtr import ROWS
 from occamrl.models.finite import CoverFamily, off_grid
 from occamrl.problems.mdp import BernoulliRewards
 from occamrl.protocols import Floats
 from occamrl.running.storage import put_together, take_apart
-from tests.states import losses_inside
 
 DELTA, RUNS, EPISODES, HORIZON = 0.1, 120, 510, 10
 

@@ -9,13 +9,14 @@ import pytest
 import scipy.sparse as sp
 
 from benchmarks import oracle
+from occamrl.analysis.certificates import losses_inside
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.protocols import Floats
 from occamrl.running.result import Result
 from tests.cases import Stack, environment_uniforms, one_by_one, stack
-from tests.states import losses_inside, member_in_play
+from tests.states import member_in_play
 
 EPISODES, SEED = 60, 2
 RADII = ("sharp", "unweighted", "paper")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import occamrl as orl
+from occamrl.analysis.certificates import Player
 from occamrl.errors import ParameterError
 from occamrl.learners.rewards import RewardsPerPair
 from occamrl.learners.ucrl_vtr import UCRLVTR, NestedUCRLVTR
@@ -17,7 +18,7 @@ from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import BernoulliRewards, FiniteMDP
 from occamrl.protocols import Floats
 from occamrl.selectors.arl_gen import ARLGen
-from tests.cases import Player, stack
+from tests.cases import stack
 from tests.learners import extended_reference as reference
 from tests.states import bits
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import occamrl as orl
+from occamrl.analysis.certificates import Player
 from occamrl.checks import check_learner
 from occamrl.errors import InvalidInput, ParameterError
 from occamrl.learners import rewards as rewards_module
@@ -19,7 +20,7 @@ from occamrl.models.features import FeatureMap
 from occamrl.problems.mdp import BernoulliRewards, FiniteMDP
 from occamrl.protocols import Floats, Ints, Known
 from occamrl.running.phases import PhaseWalk
-from tests.cases import Mixture, Player, from_python, mixture
+from tests.cases import Mixture, from_python, mixture
 from tests.learners import extended_reference as reference
 
 CASE = mixture(4)

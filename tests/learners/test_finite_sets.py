@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 from benchmarks import oracle
+from occamrl.analysis.certificates import losses_inside
 from occamrl.learners.ucrl_vtr import BEST, FIRST_LOOK, UCRLVTR, USED
 from occamrl.protocols import Floats
 from occamrl.running.result import Result
 from occamrl.running.run import run
 from tests.cases import Stack, environment_uniforms, one_by_one, stack
-from tests.states import losses_inside, member_in_play
+from tests.states import member_in_play
 
 DELTA = 0.3
 

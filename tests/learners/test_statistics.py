@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from benchmarks import oracle
+from occamrl.analysis.certificates import Player
 from occamrl.errors import ShapeError
 from occamrl.learners.ucrl_vtr_lin import LOGDET, LinearStatistics, UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import Floats
 from occamrl.running.result import Result
-from tests.cases import Mixture, Player, environment_uniforms, mixture, one_by_one
+from tests.cases import Mixture, environment_uniforms, mixture, one_by_one
 from tests.states import bits
 
 EPISODES = 25

@@ -14,6 +14,7 @@ import pytest
 from gymnasium.envs.toy_text.cliffwalking import CliffWalkingEnv
 
 from benchmarks.oracle import estimate
+from occamrl.analysis.certificates import losses_inside
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
@@ -22,7 +23,7 @@ from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Ints
 from occamrl.running.run import run
 from tests.cases import drawn, environment_uniforms, one_by_one
-from tests.states import losses_inside, member_in_play
+from tests.states import member_in_play
 
 S, A, H = 3, 2, 3
 Outcome = tuple[int, float]  # next state, whole reward

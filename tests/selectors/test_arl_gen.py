@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import occamrl as orl
+from occamrl.analysis.certificates import losses_inside
 from occamrl.checks import check_selector
 from occamrl.errors import InvalidInput
 from occamrl.learners.ucrl_vtr import CLASS, NestedUCRLVTR
 from occamrl.problems.mixtures import SparseLadder
 from tests.cases import drawn, environment_uniforms
-from tests.states import losses_inside, member_in_play
+from tests.states import member_in_play
 from tests.stepping import Steps
 
 PROBLEM = SparseLadder(states=6, actions=2, horizon=4, dimension=5, most=2, nonzero=1, persistence=0.0, seed=3)

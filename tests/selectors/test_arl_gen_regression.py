@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import binom
 
 import occamrl as orl
+from occamrl.analysis.certificates import near_truth
 from occamrl.checks import check_selector
 from occamrl.errors import FamilyError, InvalidInput, ShapeError
 from occamrl.learners.rewards import reward_statistics
@@ -18,7 +19,6 @@ from occamrl.problems.mdp import BernoulliRewards
 from occamrl.problems.mixtures import MemoryWalk, SparseMixture
 from occamrl.selectors.arl_gen import RegressionEvidence
 from tests.cases import mixture, stack
-from tests.learners.test_coverage import near_truth
 from tests.stepping import Steps
 
 SPARSE = SparseMixture(states=4, actions=2, horizon=4, dimension=4, nonzero=2, seed=0)
@@ -322,13 +322,13 @@ def p_value(kind: str, seed: int, runs: int, **variant: Any) -> float:
     elif kind == "linear":
         classes, mdp = mixture_ladder(), changing(WEIGHTS)
     else:
-        case = near_truth()
+        kernels, reward = near_truth()
         members: list[list[int]] = [[7], [7, 0, 3], list(range(8))]
-        classes = orl.Ladder([orl.FiniteFamily(case.kernels[each]) for each in members])
-        transition, noise = case.kernels[[0, 3, 0, 3, 0, 3]], BernoulliRewards()
-        mdp = orl.FiniteMDP(transition=transition, reward=case.reward, horizon=6, reward_noise=noise)
+        classes = orl.Ladder([orl.FiniteFamily(kernels[each]) for each in members])
+        transition, noise = kernels[[0, 3, 0, 3, 0, 3]], BernoulliRewards()
+        mdp = orl.FiniteMDP(transition=transition, reward=reward, horizon=6, reward_noise=noise)
         if kind == "list, plain":
-            mdp, options = case.mdp, {}
+            mdp, options = orl.FiniteMDP(transition=kernels[0], reward=reward, horizon=6), {}
     agent = orl.ARLGen(ladder=classes, delta=DELTA, **options, **variant)
     rejected = 0
     for i in range(runs):
