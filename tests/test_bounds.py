@@ -13,7 +13,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ import scipy.sparse as sp
 
 import occamrl as orl
 from occamrl import registry
-from occamrl._core import compile as compiling
 from occamrl._core.loop import draw_first_state
 from occamrl.checks import check_learner, check_selector
 from occamrl.errors import ParameterError
@@ -121,8 +119,7 @@ def play_everything() -> int:
 
 
 def test_no_index_is_out_of_bounds() -> None:
-    cache = Path(compiling.cache_folder()).parent.with_suffix(".bounds")
-    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "OCCAMRL_CACHE_DIR": str(cache)}
+    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1"}
     answer = subprocess.run(
         [sys.executable, "-m", "tests.test_bounds"], capture_output=True, text=True, env=environment
     )
