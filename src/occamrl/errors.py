@@ -20,6 +20,8 @@ from typing import Any, SupportsIndex, cast
 import numpy as np
 from numpy.typing import NDArray
 
+_SINGLE_PRECISION = 1e-5  # how far the sum of some hundred numbers of 32 bits may be from one
+
 
 class OccamRLError(Exception):
     """Base of every error raised on purpose by this package."""
@@ -258,6 +260,28 @@ def require_range(field: str, ends: Any) -> tuple[float, float]:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ParameterError(field, got=ends, expected="(low, high), finite numbers with low < high")
     return low, high
+
+
+def sum_to_one(total: float) -> str:
+    """Return what is expected of probabilities with this sum; where 32 bits explain it, also what to do."""
+    rounded = 0.0 < abs(total - 1.0) < _SINGLE_PRECISION
+    return "probabilities >= 0 that sum to 1" + "; divide each row by its sum in double precision" * rounded
+
+
+def as_indices(field: str, value: Any, size: int, *, least: int = 0) -> NDArray[np.int64]:
+    """Return different integers in [0, size) as an array, at least ``least`` of them."""
+    expected = f"different integers in [0, {size})" + f", at least {least}" * bool(least)
+    try:
+        array = np.asarray(value)
+        chosen = array.astype(np.int64)
+        fine = array.ndim == 1 and array.size >= least and (array.dtype.kind in "iu" or array.size == 0)
+    except (TypeError, ValueError, OverflowError):
+        fine = False
+    if fine and chosen.size:
+        fine = chosen.min() >= 0 and chosen.max() < size and np.unique(chosen).size == chosen.size
+    if not fine:
+        raise ShapeError(field, got=f"{value!r:.200}", expected=expected)
+    return chosen
 
 
 def as_floats(field: str, value: Any, expected: object = "an array of real numbers") -> NDArray[np.float64]:

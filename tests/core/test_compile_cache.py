@@ -189,7 +189,7 @@ def test_two_classes_of_one_name_and_shape_have_code_of_their_own(folder: Path) 
     def first(pair: Any) -> float:
         return float(pair[0])
 
-    kinds = [namedtuple("Pair", "x y"), namedtuple("Pair", "x y")]
+    kinds: list[Any] = [namedtuple("Pair", "x y"), namedtuple("Pair", "x y")]
     for number, kind in enumerate(kinds):
         kind.__module__ = f"module_{number}"
         function: Any = compiling.compiled(first)

@@ -182,7 +182,9 @@ _HOT: Any = {
 _SHORT: Any = {**_HOT, "forceinline": True}
 
 
-_types: Any = numba.types
+_types: Any = numba.types  # Numba has no types
+_dumps: Any = serialize.dumps
+_Code: Any = compiler.CompileResult
 _IMPLEMENTED: dict[Any, set[type]] = {}  # by generic function: the kinds that have a version of it
 _OUTSIDE: dict[Any, dict[str, bytes]] = {}  # by NamedTuple: the files outside this package that implement it
 
@@ -219,8 +221,8 @@ class _Cache:
         names = [f"{kind.__module__}:{kind.__qualname__}" for kind in classes]
         files = sorted({*self._files.items(), *(item for kind in classes for item in _OUTSIDE.get(kind, {}).items())})
         closure = [cell.cell_contents for cell in function.__closure__ or ()]
-        about = [function.__module__, function.__qualname__, function.__code__.co_code, serialize.dumps(closure)]
-        about += [str(signature), names, files, sys.version, target.magic_tuple(), numba.config.BOUNDSCHECK]
+        about = [function.__module__, function.__qualname__, function.__code__.co_code, _dumps(closure)]
+        about += [str(signature), names, files, sys.version, target.magic_tuple(), vars(numba.config)["BOUNDSCHECK"]]
         digest = hashlib.sha256(repr(about).encode()).hexdigest()
         return cast(Path, _CACHE) / f"{function.__name__}-{digest[:32]}.code"
 
@@ -231,7 +233,7 @@ class _Cache:
             content = self._path(signature, context.codegen()).read_bytes()
             if hashlib.sha256(content[32:]).digest() == content[:32]:
                 reduced = pickle.loads(content[32:])  # noqa: S301  # only this user and root could write it
-                return compiler.CompileResult._rebuild(context, *reduced)
+                return _Code._rebuild(context, *reduced)
         return None
 
     def save_overload(self, signature: Any, code: Any) -> None:
@@ -239,7 +241,7 @@ class _Cache:
         if code.lifted or code.library.has_dynamic_globals:  # it holds addresses of this process
             return
         with suppress(Exception):  # a full disk, say
-            content = serialize.dumps(code._reduce())
+            content = _dumps(code._reduce())
             path = self._path(signature, code.codegen)
             partial = path.with_suffix(f".{uuid.uuid4().hex[:16]}.partial")
             try:

@@ -413,6 +413,11 @@ class Variant(_Strict):
     parameters: dict[str, Any]
 
 
+def id_of(content: dict[str, Any]) -> str:
+    """Return the id of a cell with this content."""
+    return sha256(canonical(content).encode())[:16]
+
+
 class Cell(BaseModel):
     """What is run, in plain data."""
 
@@ -432,7 +437,7 @@ class Cell(BaseModel):
     @cached_property
     def id(self) -> str:
         """Sixteen hexadecimal digits."""
-        return sha256(canonical(self.content).encode())[:16]
+        return id_of(self.content)
 
     @property
     def names(self) -> dict[str, Any]:

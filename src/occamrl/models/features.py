@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures
 from occamrl._core.regression import Blocks
-from occamrl.errors import FeatureError, ShapeError
+from occamrl.errors import FeatureError, ShapeError, as_indices
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
@@ -337,12 +337,7 @@ class FeatureMap:
 
     def restrict(self, coordinates: Sequence[int]) -> FeatureMap:
         """Return the map phi[..., D] on the coordinates D, in the order given (section 3)."""
-        given = np.asarray(coordinates)
-        chosen = given.astype(np.int64)
-        inside = chosen.size == 0 or (chosen.min() >= 0 and chosen.max() < self.dimension)
-        if not inside or (chosen != given).any() or np.unique(chosen).size < chosen.size:
-            expected = f"different integers in [0, {self.dimension})"
-            raise ShapeError("coordinates", got=list(coordinates), expected=expected)
+        chosen = as_indices("coordinates", coordinates, self.dimension, least=1)
         if self.is_tabular:
             raise FeatureError("coordinates", got="a tabular map", expected="a dense or sparse one to restrict")
         if isinstance(self.layout, DenseFeatures):

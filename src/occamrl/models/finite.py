@@ -38,7 +38,7 @@ from numpy.typing import ArrayLike
 from occamrl._core.bellman import solve_optimal
 from occamrl._core.compile import compiled, hot
 from occamrl._core.features import TabularFeatures
-from occamrl.errors import FamilyError, ParameterError, ShapeError, require_number
+from occamrl.errors import FamilyError, ParameterError, ShapeError, require_number, sum_to_one
 from occamrl.models.family import TOLERANCE, Family, kernel_matrix, member_losses, unpacked
 from occamrl.models.features import FeatureMap, PerProblem, any_sparse, outcomes_of, read_kernels, stacked
 from occamrl.protocols import Floats, Ints, Known, Outcomes
@@ -257,7 +257,7 @@ def _check_members(family: FiniteFamily, field: str) -> None:
         else:
             got = f"a probability of {least_there:.6g}"
         at = (first + member, *divmod(pair, family.features.actions))
-        raise FamilyError(field, index=at, got=got, expected="probabilities >= 0 that sum to 1")
+        raise FamilyError(field, index=at, got=got, expected=sum_to_one(sum_there))
 
 
 @compiled

@@ -38,7 +38,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from occamrl.errors import FamilyError, ParameterError, ProbabilityError, ShapeError, require_integer, require_number
+from occamrl.errors import (
+    FamilyError,
+    ParameterError,
+    ProbabilityError,
+    ShapeError,
+    require_integer,
+    require_number,
+    sum_to_one,
+)
 from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.problems.tables import has_table, smallest_range, table_of
@@ -282,7 +290,7 @@ def _require_kernel(j: int, kernel: Any) -> Any:
         pair = int(np.argmin(fine))
         got = f"a probability of {least[pair]:g}" if least[pair] < -_ROUNDING else f"a sum of {sums[pair]:g}"
         at = (j, *divmod(pair, rows // states))
-        raise ProbabilityError("candidates", index=at, got=got, expected="numbers >= 0 that sum to 1")
+        raise ProbabilityError("candidates", index=at, got=got, expected=sum_to_one(sums[pair]))
     return kernel
 
 

@@ -39,6 +39,7 @@ from occamrl.errors import (
     require_integer,
     require_number,
     require_range,
+    sum_to_one,
 )
 from occamrl.protocols import Floats, Ints, Known, NoNoise, Outcomes, Truth
 
@@ -165,8 +166,8 @@ def validate(stated: Statement, listing: Listing) -> None:
         total = np.bincount(pair, weights=row, minlength=stated.states * actions)
         for sa in np.flatnonzero(np.abs(total - 1.0) > TOLERANCE)[:1]:
             index = divmod(int(sa), actions) if steps == 1 else (t, *divmod(int(sa), actions))
-            got, expected = f"a row that sums to {total[sa]:.12g}", "probabilities that sum to 1"
-            raise ProbabilityError(stated.fields[0], got=got, expected=expected, index=index)
+            got = f"a row that sums to {total[sa]:.12g}"
+            raise ProbabilityError(stated.fields[0], got=got, expected=sum_to_one(total[sa]), index=index)
     for o in np.flatnonzero(~((reward >= 0.0) & (reward <= 1.0)))[:1]:  # NaN is bad too
         s, a, after = where(0, o)[-3:]
         index = (s, a) if stated.reward_of_pair else (s, a, after)

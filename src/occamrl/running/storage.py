@@ -50,7 +50,7 @@ _PARTIAL = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.partial")  # as write_whole makes
 LARGEST_JSON = 64 * 2**20
 DEEPEST_JSON = 64
 LARGEST_NUMBER = 1e300  # sums of larger ones overflow
-_NO_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[^\[\]{}]', re.DOTALL)  # a string, or any other character
+_ESCAPED, _STRING, _BRACKET = re.compile(r"\\.", re.DOTALL), re.compile(r'"[^"]*"'), re.compile(r"[\[\]{}]")
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
@@ -64,6 +64,8 @@ def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
     A StorageError names the file and the system's reason; a file that was there before is as it was. What has the name
     and is no file (a pipe, a device, a folder) is left alone.
     """
+    if not path.name:  # /, or .
+        raise StorageError(path, IsADirectoryError(errno.EISDIR, "a folder, and no name for a file in it"))
     partial = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}{PARTIAL}")
     try:
         try:
@@ -152,10 +154,11 @@ def parse_json(content: bytes, path: str | Path) -> Any:
     """Return the data of a JSON text of bounded depth."""
     try:
         text = content.decode("utf-8")
-        brackets = _NO_BRACKET.sub("", text)
-        deepest = max(itertools.accumulate(1 if mark in "[{" else -1 for mark in brackets), default=0)
-        if deepest > DEEPEST_JSON:
-            raise RecordError(path, got=f"JSON nested {deepest} deep", expected=f"at most {DEEPEST_JSON}")
+        if text.count("[") + text.count("{") > DEEPEST_JSON:
+            brackets = _BRACKET.findall(_STRING.sub("", _ESCAPED.sub("", text)))
+            deepest = max(itertools.accumulate(1 if mark in "[{" else -1 for mark in brackets), default=0)
+            if deepest > DEEPEST_JSON:
+                raise RecordError(path, got=f"JSON nested {deepest} deep", expected=f"at most {DEEPEST_JSON}")
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         if isinstance(error, RecordError):
@@ -175,9 +178,7 @@ def canonical(data: Any) -> str:
 
 def seal(document: dict[str, Any]) -> bytes:
     """Return a JSON document as a file's content, with a digest of itself."""
-    digest = hashlib.sha256(canonical(document).encode()).hexdigest()
-    text = json.dumps({**document, "digest": digest}, sort_keys=True, indent=1, allow_nan=False)
-    return text.encode() + b"\n"
+    return canonical({**document, "digest": sha256(canonical(document).encode())}).encode() + b"\n"
 
 
 def read_sealed(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
@@ -188,7 +189,10 @@ def read_sealed(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
         raise RecordError(path, got=type(document).__name__, expected="a JSON object")
     digest = document.pop("digest", None)
     try:
-        whole = seal(document) == content
+        whole = content == seal(document)
+        if not whole and content.startswith(b"{\n"):  # as earlier versions wrote it
+            text = json.dumps({**document, "digest": sha256(canonical(document).encode())}, sort_keys=True, indent=1)
+            whole = content == text.encode() + b"\n"
     except (ValueError, TypeError, RecursionError):
         whole = False
     if not whole:
