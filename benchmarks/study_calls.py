@@ -6,7 +6,8 @@ its own, forked from a warm one, with a limit of time and memory::
 
     python -m benchmarks.study_calls --calls 5000 --seed 0
 
-*Refused*: an error of this package, which names an argument. *Raw*: any other error. *Hung*: no answer in time.
+*Refused*: an error of this package, which names an argument. *Raw*: any other error. *Long*: no answer in time, but
+one to Ctrl-C. *Hung*: none to that either.
 """
 
 from __future__ import annotations
@@ -268,6 +269,8 @@ def outcome(function: Callable[..., Any], arguments: dict[str, Any]) -> tuple[st
             function(**arguments)
     except orl.OccamRLError as error:
         return "refused", f"{type(error).__name__}: {error}"
+    except KeyboardInterrupt:
+        return "long", "stopped by Ctrl-C"
     except BaseException as error:
         import traceback
 
@@ -295,6 +298,9 @@ def apart(function: Callable[..., Any], arguments: dict[str, Any], seconds: floa
         os._exit(0)
     os.close(writing)
     ready, _, _ = select.select([reading], [], [], seconds)
+    if not ready:  # a long run that stops when it is asked to is not hung
+        os.kill(child, signal.SIGINT)
+        ready, _, _ = select.select([reading], [], [], seconds)
     if not ready:
         os.kill(child, signal.SIGKILL)
     content = os.read(reading, 65536) if ready else b""
@@ -328,11 +334,11 @@ def main() -> None:
             name, arguments, changed = random_call(known, 10**6 * options.seed + number)
             what, error = apart(known[name][0], arguments, options.seconds)
             counts[what] += 1
-            if what in ("raw", "hung"):
+            if what in ("long", "raw", "hung"):
                 shown = ", ".join(f"{each}={arguments[each]!r:.60}".replace("\n", " ") for each in changed)
                 sys.stdout.write(f"{what}\t{name}({shown})\t{error}\n")
                 sys.stdout.flush()
-    words = ", ".join(f"{counts[each]} {each}" for each in ("refused", "accepted", "raw", "hung"))
+    words = ", ".join(f"{counts[each]} {each}" for each in ("refused", "accepted", "long", "raw", "hung"))
     sys.stdout.write(f"{options.calls} calls (seed {options.seed}): {words}; {time.perf_counter() - began:.0f} s\n")
 
 

@@ -39,7 +39,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
-from occamrl.errors import CheckpointError, FolderInUse, OccamRLError, RecordError, StorageError
+from occamrl.errors import (
+    CheckpointError,
+    FolderInUse,
+    OccamRLError,
+    RecordError,
+    StorageError,
+    as_path,
+)
 from occamrl.experiments.spec import FORMAT, Cell, fault_of_form, id_of
 from occamrl.running.result import Result, thin
 from occamrl.running.storage import (
@@ -235,7 +242,7 @@ class Folder:
     """An experiment's directory."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = as_path("folder", path)
         self.experiment_file = self.path / "experiment.json"
         self.spec_file = self.path / "spec.toml"
         self.lock_file = self.path / "lock"

@@ -53,6 +53,7 @@ from occamrl.errors import (
     RecordError,
     SpecError,
     UnknownName,
+    as_path,
     require_choice,
 )
 from occamrl.learners.rewards import rewards_of
@@ -331,7 +332,7 @@ def read_source(spec: str | Path) -> tuple[str, bytes]:
     if str(spec) in names:
         found = resources.files("occamrl").joinpath("specs", f"{spec}.toml")
         return str(found), found.read_bytes()
-    path = Path(spec)
+    path = as_path("spec", spec)
     if not os.path.isfile(path):  # noqa: PTH113  # a name too long is not there, either
         near = UnknownName("spec", got=spec, known=names).suggestion
         hint = f"; did you mean {near!r}?" if near else ""

@@ -26,7 +26,13 @@ from gymnasium.spaces import Discrete
 from numpy.typing import ArrayLike, NDArray
 
 from occamrl.envs.wrapper import RewardMap
-from occamrl.errors import InvalidInput, OccamRLError, ShapeError, require_integer
+from occamrl.errors import (
+    InvalidInput,
+    OccamRLError,
+    ShapeError,
+    as_path,
+    require_integer,
+)
 from occamrl.models.features import pair_of_outcome
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Floats, Ints, Known, Outcomes
@@ -106,7 +112,7 @@ class Log:
 
 def _array(columns: Mapping[str, Any], name: str) -> NDArray[Any]:
     """Return one column as integers, floats or flags."""
-    if name not in columns:
+    if not isinstance(columns, Mapping) or name not in columns:
         raise LogError(name, got="no such column", expected=f"the columns {', '.join(COLUMNS)}")
     array = np.asarray(columns[name])
     kinds, expected = _KINDS.get(name, ("iu", "whole numbers"))
@@ -156,7 +162,7 @@ def read_parquet(path: str | Path) -> Log:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = Path(path)
+    path = as_path("log", path)
     try:
         with path.open("rb") as stream:
             file = pq.ParquetFile(stream)

@@ -18,7 +18,16 @@ from numpy.typing import ArrayLike
 
 from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures
 from occamrl._core.regression import Blocks
-from occamrl.errors import FeatureError, ShapeError, as_indices
+from occamrl.errors import (
+    FeatureError,
+    ShapeError,
+    as_floats,
+    as_indices,
+    as_integers,
+    require_integer,
+    require_kind,
+    require_memory,
+)
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
@@ -75,8 +84,10 @@ def read_kernels(field: str, kernels: Sequence[Any]) -> tuple[Outcomes, Any, int
 
 def read_problems(simulators: Sequence[FiniteMDP]) -> tuple[Outcomes, Any, Floats]:
     """Return the union of the outcomes (s', reward) of some problems, their probabilities [O, n], and the rewards."""
-    if not simulators:
-        raise FeatureError("simulators", got="an empty list", expected="at least one problem")
+    if not isinstance(simulators, (list, tuple)) or not simulators:
+        raise FeatureError("simulators", got=f"{simulators!r:.100}", expected="a list of at least one problem")
+    for mdp in simulators:
+        require_kind("simulators", mdp, FiniteMDP)
     states, actions = simulators[0].states, simulators[0].actions
     rows: list[Floats] = []
     for j, mdp in enumerate(simulators):
@@ -115,8 +126,9 @@ def pair_of_outcome(outcomes: Outcomes) -> Ints:
 def stacked(field: str, kernels: Any, axis: int = 0) -> Floats:
     """Return dense kernels of one shape as one array; an array is taken as it is."""
     if isinstance(kernels, np.ndarray) or not isinstance(kernels, Sequence):
-        return np.asarray(kernels, dtype=np.float64)
+        return as_floats(field, kernels)
     for j, kernel in enumerate(kernels):
+        as_floats(field, kernel)
         if np.shape(kernel) != np.shape(kernels[0]):
             raise ShapeError(field, index=(j,), got=np.shape(kernel), expected=np.shape(kernels[0]))
     return np.stack([np.asarray(kernel, dtype=np.float64) for kernel in kernels], axis) if kernels else np.zeros(0)
@@ -223,7 +235,7 @@ class FeatureMap:
         elif isinstance(phi, Sequence) and len(phi) and np.ndim(phi[0]) == 3:
             self._set(*dense_layout(stacked("phi", phi, axis=-1)))
         else:
-            self._set(*dense_layout(np.asarray(phi, dtype=np.float64)))
+            self._set(*dense_layout(as_floats("phi", phi, "[S, A, S, d], or a list of kernels [S, A, S]")))
         require_some_kernel(self)
 
     def _set(
@@ -254,10 +266,13 @@ class FeatureMap:
 
         ``support`` [S, A, S] (bool) limits it to transitions known to be possible; by default every one is.
         """
-        if states < 1 or actions < 1:
-            raise ShapeError("states, actions", got=(states, actions), expected="both at least 1")
-        shape = (states, actions, states)
-        possible = np.ones(shape, dtype=bool) if support is None else np.asarray(support, dtype=bool)
+        shape = (
+            require_integer("states", states, 1, ShapeError),
+            require_integer("actions", actions, 1, ShapeError),
+            states,
+        )
+        require_memory("states", states, *shape)
+        possible = np.ones(shape, dtype=bool) if support is None else as_floats("support", support, shape) != 0.0
         if possible.shape != shape:
             raise ShapeError("support", got=possible.shape, expected=shape)
         pair, next_state = np.nonzero(possible.reshape(states * actions, states))
@@ -276,7 +291,12 @@ class FeatureMap:
         the moves per block of the partition and action: P(s'|s, a) = sum of theta[block(s), a, l] over the moves l that
         lead to s'. See :class:`occamrl.models.linear.AggregationFamily`, which checks its arguments.
         """
-        block, table = np.asarray(partition, dtype=np.int64), np.asarray(moves, dtype=np.int64)
+        block, table = as_integers("partition", partition), as_integers("moves", moves)
+        if table.ndim != 3 or 0 in table.shape or block.shape != table.shape[:1] or block.min() < 0:
+            got = f"partition {block.shape}, moves {table.shape}"
+            raise ShapeError("partition, moves", got=got, expected="numbers >= 0 [S], and integers [S, A, L]")
+        if block.max() >= block.size or table.max() >= block.size or table.min() < -1:
+            raise ShapeError("partition, moves", got="numbers out of range", expected=f"below S = {block.size}")
         states, actions, _ = table.shape
         possible = table.reshape(states * actions, -1) >= 0
         pair = np.nonzero(possible)[0]
@@ -348,7 +368,7 @@ class FeatureMap:
 
     def probabilities(self, theta: ArrayLike) -> Floats:
         """Return P_theta on the outcomes of the map, one number per outcome."""
-        vector = np.ascontiguousarray(theta, dtype=np.float64)
+        vector = as_floats("theta", theta)
         if vector.shape != (self.dimension,):
             raise ShapeError("theta", got=vector.shape, expected=(self.dimension,))
         return np.asarray(self.matrix @ vector)

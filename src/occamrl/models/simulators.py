@@ -145,9 +145,11 @@ class Simulators:
         draws: int = 10_000,
         seed: int = 0,
     ) -> None:
-        given = list(candidates) if isinstance(candidates, Iterable) else []
+        given = list(candidates) if isinstance(candidates, Iterable) and np.ndim(candidates) else []
         if not given:
             raise FamilyError("candidates", got=repr(candidates), expected="a list of at least one simulator")
+        if names is not None and not isinstance(names, (list, tuple)):
+            raise FamilyError("names", got=f"{names!r:.100}", expected=f"a list of {len(given)} names")
         self.names = tuple(str(j + 1) for j in range(len(given))) if names is None else tuple(map(str, names))
         if len(self.names) != len(given) or len(set(self.names)) != len(given):
             raise FamilyError("names", got=list(self.names), expected=f"{len(given)} different names")
@@ -200,6 +202,9 @@ class Simulators:
         --------
         ``UCRLVTRLin(features=sims.features, **sims.widen_mixture(episodes=1000, horizon=20))``
         """
+        require_number("delta", delta, 0.0, 1.0, open_low=True)
+        require_number("norm_bound", norm_bound, 1e-100, 1e100)
+        require_number("regularization", regularization, 1e-100, 1e100)
         common = {"norm_bound": norm_bound, "regularization": regularization}
         error, rows = self.error(delta / 2.0), _rows(episodes, horizon)
         if error == 0.0:
@@ -217,6 +222,7 @@ class Simulators:
         It keeps P while L(P) <= -(1/2) log sum w exp(-2L) + scale (1/2) log(1/delta). The first term is at least the
         smallest loss, so scale (1/2) log(1/delta) = (sqrt B + sqrt E)^2 with B = (1/2) log(1/(delta min w)) is enough.
         """
+        require_number("delta", delta, 0.0, 1.0, open_low=True)
         error, rows = self.error(delta / 2.0), _rows(episodes, horizon)
         if error == 0.0:
             return {"delta": delta}
@@ -232,7 +238,7 @@ class Simulators:
         if most > d:
             raise ParameterError("most", got=most, expected=f"at most {d}, the number of simulators")
         added = [math.comb(d, m) * math.comb(grid - 1, m - 1) for m in range(1, most + 1)]
-        if sum(added) > _MOST_MIXTURES:
+        if sum(added) > _MOST_MIXTURES or grid > _MOST_MIXTURES:
             raise ParameterError("grid", got=f"{sum(added):,} mixtures", expected=f"at most {_MOST_MIXTURES:,}")
         rows = [row for m in range(1, most + 1) for row in _mixtures(d, m, grid)]
         from occamrl.models.ladder import Ladder  # which imports this module
@@ -281,7 +287,7 @@ def _read(j: int, candidate: Any, reward_range: tuple[float, float]) -> Any:
 
 def _require_kernel(j: int, kernel: Any) -> Any:
     """Refuse what is no kernel (S*A, S): an estimate or a mixture of it would be none either."""
-    rows, states = kernel.shape
+    rows, states = kernel.shape if kernel.ndim == 2 else (0, 0)
     if states == 0 or rows == 0 or rows % states:
         raise ShapeError("candidates", index=(j,), got=f"shape {kernel.shape}", expected="(S*A, S)")
     sums, least = np.asarray(kernel.sum(axis=1)).ravel(), kernel.min(axis=1).toarray().ravel()

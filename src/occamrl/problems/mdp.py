@@ -35,8 +35,10 @@ from occamrl.errors import (
     RewardError,
     ShapeError,
     as_floats,
+    as_integers,
     require_choice,
     require_integer,
+    require_memory,
     require_number,
     require_range,
     sum_to_one,
@@ -565,10 +567,11 @@ class FiniteMDP:
                 raise ParameterError("reward_range", got=reward_range, expected="None, unless with outcomes")
             stated = read_arrays(transition, reward, horizon)
         states, actions, listed = stated[:3]
-        for s in absorbing:
-            if require_integer("absorbing", s, 0) >= listed:
-                raise ParameterError("absorbing", got=s, expected=f"states in 0..{listed - 1}")
-        listing = absorb(stated.listing, np.array(absorbing, np.int64), states, actions)
+        require_memory("horizon", horizon, horizon, states)
+        ends = as_integers("absorbing", absorbing).ravel()
+        for s in ends[(ends < 0) | (ends >= listed)].tolist():
+            raise ParameterError("absorbing", got=s, expected=f"states in 0..{listed - 1}")
+        listing = absorb(stated.listing, ends, states, actions)
         validate(stated, listing)
         initial = initial_distribution(initial_state, listed, states)
         self.__setstate__((states, actions, horizon, initial, listing, noise))
