@@ -69,13 +69,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from occamrl.errors import (
-    ParameterError,
-    as_floats,
-    require_integer,
-    require_number,
-    require_numbers,
-)
+from occamrl.errors import ParameterError, as_floats, require_choice, require_integer, require_number, require_numbers
 from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width, farthest
 from occamrl.learners.rewards import Rewards
 from occamrl.learners.ucrl_vtr_lin import SMALLEST_LEVEL, LinearStatistics, UCRLVTRLin
