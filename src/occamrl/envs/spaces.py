@@ -258,7 +258,7 @@ class Discretiser:
     shape: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.edges, (list, tuple)) and getattr(self.edges, "ndim", 0) != 2:
+        if not isinstance(self.edges, (list, tuple, np.ndarray)) or getattr(self.edges, "ndim", 2) != 2:
             raise ParameterError("edges", got=f"{self.edges!r:.80}", expected="a list of edges for each dimension")
         shape = () if self.shape is None else as_integers("shape", self.shape)
         if len(self.edges) == 0 or (self.shape is not None and int(np.prod(shape)) != len(self.edges)):

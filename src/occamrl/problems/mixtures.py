@@ -82,13 +82,13 @@ class SparseMixture(HasExamples):
         require_memory("states", self.states, self.states, self.actions, self.states, self.dimension)
         if self.nonzero > self.dimension:
             raise ParameterError("nonzero", got=self.nonzero, expected=f"at most dimension = {self.dimension}")
-        require_number("gamma", self.gamma, 0.0, math.inf, open_low=True)
+        require_number("gamma", self.gamma, 0.0, 1e100, open_low=True)
         require_number("contrast", self.contrast, 0.0, 1.0, open_low=True)
         if require_number("persistence", self.persistence, 0.0, 1.0) == 1.0:
             raise ParameterError("persistence", got=self.persistence, expected="below 1, or no state could change half")
         if self.norm is None:
             return
-        norm, free = require_number("norm", self.norm, 0.0, math.inf, open_low=True), self.nonzero - 1
+        norm, free = require_number("norm", self.norm, 0.0, 1e100, open_low=True), self.nonzero - 1
         least = math.sqrt(1.0 + free * self.gamma**2)
         if free <= 1 and not math.isclose(norm, least, rel_tol=1e-12):
             raise ParameterError("norm", got=norm, expected=f"{least!r}: with nonzero = {self.nonzero}, gamma fixes it")
