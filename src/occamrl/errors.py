@@ -89,6 +89,13 @@ class CheckpointError(InvalidInput):
     """A checkpoint is damaged, belongs to another problem or agent, or cannot be written."""
 
 
+class MissingCheckpoint(CheckpointError, FileNotFoundError):
+    """There is no such file."""
+
+    def __str__(self) -> str:  # OSError would print its own arguments
+        return str(self.args[0])
+
+
 class UnknownName(InvalidInput):
     """A name that no registry or option list knows; the nearest valid one is suggested."""
 

@@ -259,7 +259,7 @@ def read_log(source: str | Path) -> Log:
     LogError
         With the column and the first row that is wrong.
     """
-    text = str(source)
+    text = str(as_path("log", source))
     return read_minari(text.removeprefix("minari:")) if text.startswith("minari:") else read_parquet(text)
 
 

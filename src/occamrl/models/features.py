@@ -382,6 +382,7 @@ class FeatureMap:
 
     def attach(self, known: Known) -> Layout:
         """Return the layout with the bonus of each outcome filled in from the problem's known rewards (M20)."""
+        require_kind("known", known, Known)
         if known not in self._attached:
             if (known.states, known.actions) != (self.states, self.actions):
                 got, expected = (

@@ -45,6 +45,7 @@ from occamrl.errors import (
     as_floats,
     as_integers,
     require_integer,
+    require_kind,
     require_number,
     sum_to_one,
 )
@@ -170,6 +171,7 @@ class FiniteFamily(Family):
 
     def optimal_values(self, known: Known) -> Floats:
         """Return V*_{P,h} for every member P, [n, H + 1, S]; solved once per problem."""
+        require_kind("known", known, Known)
         if known not in self._values and self._whole is not None:
             self._values[known] = self._whole.optimal_values(known)[: self.size]
         elif known not in self._values:

@@ -33,7 +33,15 @@ from typing import Any
 import numpy as np
 
 from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures
-from occamrl.errors import CheckpointError, RecordError, StorageError, require_integer, require_number
+from occamrl.errors import (
+    CheckpointError,
+    MissingCheckpoint,
+    RecordError,
+    StorageError,
+    as_path,
+    require_integer,
+    require_number,
+)
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
 from occamrl.models.features import FeatureMap, shared_blocks
 from occamrl.models.finite import FiniteFamily
@@ -177,8 +185,9 @@ def canonical(data: Any) -> str:
 
 
 def seal(document: dict[str, Any]) -> bytes:
-    """Return a JSON document as a file's content, with a digest of itself."""
-    return canonical({**document, "digest": sha256(canonical(document).encode())}).encode() + b"\n"
+    """Return a JSON document as a file's content: the SHA-256 of its canonical text, then that text."""
+    text = canonical(document).encode()
+    return b'{"digest":"%s",%s\n' % (sha256(text).encode(), text[1:])
 
 
 def read_sealed(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
@@ -187,16 +196,17 @@ def read_sealed(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
     document = parse_json(content, path)
     if not isinstance(document, dict):
         raise RecordError(path, got=type(document).__name__, expected="a JSON object")
-    digest = document.pop("digest", None)
-    try:
-        whole = content == seal(document)
-        if not whole and content.startswith(b"{\n"):  # as earlier versions wrote it
-            text = json.dumps({**document, "digest": sha256(canonical(document).encode())}, sort_keys=True, indent=1)
-            whole = content == text.encode() + b"\n"
-    except (ValueError, TypeError, RecursionError):
-        whole = False
+    digest = str(document.pop("digest", None))
+    head = f'{{"digest":"{digest}",'.encode()
+    whole = content.startswith(head) and sha256(b"{" + content[len(head) : -1]) == digest and content[-1:] == b"\n"
+    if not whole and content.startswith(b"{\n"):  # as earlier versions wrote it
+        try:
+            told = {**document, "digest": sha256(canonical(document).encode())}
+            whole = content == json.dumps(told, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
+        except (ValueError, TypeError, RecursionError):
+            whole = False
     if not whole:
-        got = f"content that does not match its digest {str(digest)[:12]!r}"
+        got = f"content that does not match its digest {digest[:12]!r}"
         raise RecordError(path, got=got, expected="a file as it was written")
     return document
 
@@ -489,7 +499,7 @@ def load(
         Naming the file: truncated, changed, pickled, or of another agent, problem or tag. Nothing in it is executed.
     FileNotFoundError
     """
-    path, problem = Path(path), None if mdp is None else as_mdp(mdp)
+    path, problem = as_path("path", path), None if mdp is None else as_mdp(mdp)
     try:
         document, arrays = read_document(path)
         if problem is not None and document["problem"] != problem.fingerprint:
@@ -552,7 +562,7 @@ def read_arrays(path: Path) -> Arrays:
     Sizes are compared with the file's own before anything is allocated, and no object is ever unpickled.
     """
     if not path.exists():
-        raise FileNotFoundError(f"{path}: no such checkpoint")
+        raise MissingCheckpoint(str(path), got="no such file", expected="a checkpoint")
     try:
         content = read_plain(path, LARGEST)
         if hashlib.sha256(content[:-_DIGEST]).hexdigest().encode() != content[-_DIGEST:]:
