@@ -180,7 +180,13 @@ ONE = slow(10 * LONG).replace("seeds = 2", "seeds = 1").replace('[[agent]]\nname
 
 
 def test_a_killed_worker_costs_its_cell_a_retry_from_the_checkpoint(tmp_path: Path) -> None:
-    heard, folder = watched(tmp_path, Killer(LONG), ONE)
+    killer = Killer(LONG)
+
+    def act(event: Event) -> None:
+        if list((tmp_path / "out").glob("cells/*/checkpoint.npz")):
+            killer(event)
+
+    heard, folder = watched(tmp_path, act, ONE)
     (retry,) = (event for event in heard if event["event"] == "retry")
     assert "SIGKILL" in retry["text"]
     later = heard[heard.index(retry) :]
