@@ -218,7 +218,7 @@ def require_choice(field: str, value: object, choices: Iterable[str]) -> None:
     """Refuse a value that is not one of ``choices``, suggesting the nearest."""
     names = tuple(choices)
     if not isinstance(value, str) or value not in names:
-        raise UnknownName(field, got=value if isinstance(value, str) else f"{value!r:.100}", known=names)
+        raise UnknownName(field, got=value, known=names)
 
 
 def require_number(field: str, value: object, low: float, high: float, *, open_low: bool = False) -> float:
@@ -355,6 +355,14 @@ def _array(field: str, value: Any, expected: object) -> NDArray[Any]:
         raise ShapeError(field, got="rows of different lengths", expected=expected) from None
     require_memory(field, array.shape, *array.shape)
     return array
+
+
+def as_flags(field: str, value: Any, expected: object) -> NDArray[np.bool_]:
+    """Return an array of true and false; numbers are true where they are not zero."""
+    array = _array(field, value, expected)
+    if array.dtype.kind not in "biuf":
+        raise ShapeError(field, got=f"dtype {array.dtype}", expected=expected)
+    return array.astype(np.bool_)
 
 
 def as_path(field: str, value: Any) -> Path:

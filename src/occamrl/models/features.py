@@ -21,6 +21,7 @@ from occamrl._core.regression import Blocks
 from occamrl.errors import (
     FeatureError,
     ShapeError,
+    as_flags,
     as_floats,
     as_indices,
     as_integers,
@@ -125,13 +126,15 @@ def pair_of_outcome(outcomes: Outcomes) -> Ints:
 
 def stacked(field: str, kernels: Any, axis: int = 0) -> Floats:
     """Return dense kernels of one shape as one array; an array is taken as it is."""
+    if isinstance(kernels, np.ndarray) and kernels.dtype == np.float64:
+        return kernels
     if isinstance(kernels, np.ndarray) or not isinstance(kernels, Sequence):
         return as_floats(field, kernels)
-    for j, kernel in enumerate(kernels):
-        as_floats(field, kernel)
-        if np.shape(kernel) != np.shape(kernels[0]):
-            raise ShapeError(field, index=(j,), got=np.shape(kernel), expected=np.shape(kernels[0]))
-    return np.stack([np.asarray(kernel, dtype=np.float64) for kernel in kernels], axis) if kernels else np.zeros(0)
+    arrays = [as_floats(field, kernel) for kernel in kernels]
+    for j, array in enumerate(arrays):
+        if array.shape != arrays[0].shape:
+            raise ShapeError(field, index=(j,), got=array.shape, expected=arrays[0].shape)
+    return np.stack(arrays, axis) if arrays else np.zeros(0)
 
 
 def shared_blocks(of: Ints, sizes: Ints | int) -> Blocks:
@@ -272,7 +275,7 @@ class FeatureMap:
             states,
         )
         require_memory("states", states, *shape)
-        possible = np.ones(shape, dtype=bool) if support is None else as_floats("support", support, shape) != 0.0
+        possible = np.ones(shape, dtype=bool) if support is None else as_flags("support", support, shape)
         if possible.shape != shape:
             raise ShapeError("support", got=possible.shape, expected=shape)
         pair, next_state = np.nonzero(possible.reshape(states * actions, states))

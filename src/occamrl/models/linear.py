@@ -30,6 +30,7 @@ from occamrl._core.features import DenseFeatures
 from occamrl.errors import (
     FamilyError,
     ShapeError,
+    as_flags,
     as_floats,
     as_integers,
     require_integer,
@@ -106,7 +107,7 @@ class AggregationFamily(Family):
         require_memory("states", states, *shape)
         moves = np.broadcast_to(np.arange(states), shape)
         if support is not None:
-            possible = as_floats("support", support, f"an array {shape} of true and false") != 0.0
+            possible = as_flags("support", support, shape)
             if possible.shape != shape:
                 raise ShapeError("support", got=possible.shape, expected=shape)
             moves = np.where(possible, moves, -1)
