@@ -314,7 +314,7 @@ def require_range(field: str, ends: Any) -> tuple[float, float]:
 
 def sum_to_one(total: float) -> str:
     """Return what is expected of probabilities with this sum; where 32 bits explain it, also what to do."""
-    rounded = 0.0 < abs(total - 1.0) < _SINGLE_PRECISION
+    rounded = bool(0.0 < abs(total - 1.0) < _SINGLE_PRECISION)
     return "probabilities >= 0 that sum to 1" + "; divide each row by its sum in double precision" * rounded
 
 
