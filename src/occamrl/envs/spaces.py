@@ -16,13 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from gymnasium import spaces
 
-from occamrl.errors import (
-    ParameterError,
-    SpaceError,
-    as_floats,
-    as_integers,
-    require_integer,
-)
+from occamrl.errors import InvalidInput, ParameterError, SpaceError, as_floats, as_integers, require_integer
 from occamrl.protocols import Floats
 
 LARGEST = 2**31  # states or actions
@@ -234,6 +228,14 @@ def _integers(values: Sequence[Any]) -> bool:
     return all(isinstance(value, int) and not isinstance(value, bool) for value in values)
 
 
+def _floats(values: Any) -> Floats:
+    """Return numbers as an array, an empty one for what is none."""
+    try:
+        return as_floats("values", values)
+    except InvalidInput:
+        return np.zeros(0)
+
+
 def _outside(value: Any, expected: str) -> SpaceError:
     return SpaceError("observation", got=repr(value)[:80], expected=expected)
 
@@ -264,7 +266,7 @@ class Discretiser:
         if len(self.edges) == 0 or (self.shape is not None and int(np.prod(shape)) != len(self.edges)):
             raise ParameterError("edges", got=f"{len(self.edges)} dimensions", expected=f"those of shape {self.shape}")
         for i, row in enumerate(self.edges):
-            array = as_floats("edges", row, "two or more increasing numbers")
+            array = _floats(row)
             if array.ndim != 1 or array.size < 2 or not (np.diff(array) > 0.0).all():  # false where not a number
                 raise ParameterError("edges", index=(i,), got=row, expected="two or more increasing numbers")
 
@@ -311,7 +313,7 @@ class Discretiser:
 
     def encode(self, value: Any) -> int:
         """Return the cell of a point."""
-        point = as_floats("observation", value).ravel()
+        point = _floats(value).ravel()
         if point.size != len(self.edges):
             raise SpaceError("observation", got=repr(value)[:80], expected=f"{len(self.edges)} numbers")
         cells = []
