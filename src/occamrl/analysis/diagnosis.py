@@ -16,10 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.errors import (
-    ParameterError,
-    require_kind,
-)
+from occamrl.errors import ParameterError, require_kind
 from occamrl.running.result import Result
 from occamrl.selectors.arl_lin import EXPLOITATION, LinearSelector, target_range
 

@@ -32,12 +32,7 @@ from scipy.optimize import brentq
 
 from occamrl._core.bellman import optimal_policy, optimal_values
 from occamrl._core.compile import compiled
-from occamrl.errors import (
-    ParameterError,
-    require_integer,
-    require_kind,
-    require_number,
-)
+from occamrl.errors import ParameterError, require_integer, require_kind, require_number
 from occamrl.models.family import packed, sparse_rows
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import level
@@ -160,8 +155,7 @@ def preflight(
         Of these draws.
     """
     require_integer("episodes", episodes, 1)
-    if not isinstance(ladder, Ladder):
-        raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder")
+    require_kind("ladder", ladder, Ladder)
     require_kind("known", known, Known)
     if not known.rewards_known:
         raise ParameterError("known", got="sizes alone", expected="rewards too: policies are compared by them")

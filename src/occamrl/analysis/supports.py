@@ -53,13 +53,7 @@ from scipy.special import comb, logsumexp
 
 from occamrl._core.arena import field
 from occamrl._core.rows import VALUES
-from occamrl.errors import (
-    ParameterError,
-    ShapeError,
-    require_choice,
-    require_kind,
-    require_number,
-)
+from occamrl.errors import ParameterError, ShapeError, require_choice, require_kind, require_number
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.models.family import weighted
 from occamrl.models.features import FeatureMap

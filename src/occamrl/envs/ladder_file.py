@@ -49,13 +49,7 @@ import gymnasium as gym
 import numpy as np
 
 from occamrl.envs.wrapper import rewards_of_problem
-from occamrl.errors import (
-    InvalidInput,
-    ParameterError,
-    as_path,
-    require_choice,
-    require_integer,
-)
+from occamrl.errors import InvalidInput, ParameterError, as_path, require_choice, require_integer
 from occamrl.learners.rewards import Rewards, require_rewards, rewards_of
 from occamrl.learners.ucrl_vtr_lin import KERNELS
 from occamrl.models.features import FeatureMap, read_problems

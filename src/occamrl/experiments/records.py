@@ -39,14 +39,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
-from occamrl.errors import (
-    CheckpointError,
-    FolderInUse,
-    OccamRLError,
-    RecordError,
-    StorageError,
-    as_path,
-)
+from occamrl.errors import CheckpointError, FolderInUse, OccamRLError, RecordError, StorageError, as_path
 from occamrl.experiments.spec import FORMAT, Cell, fault_of_form, id_of
 from occamrl.running.result import Result, thin
 from occamrl.running.storage import (

@@ -84,14 +84,7 @@ from occamrl._core.rows import (
     row_of,
     take_cell,
 )
-from occamrl.errors import (
-    CheckpointError,
-    ParameterError,
-    ShapeError,
-    as_floats,
-    require_choice,
-    require_number,
-)
+from occamrl.errors import CheckpointError, ParameterError, ShapeError, as_floats, require_choice, require_number
 from occamrl.learners.radii import FINITE_SETS, squared_distance_radius
 from occamrl.learners.rewards import (
     Rewards,

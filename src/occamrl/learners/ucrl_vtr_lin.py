@@ -80,14 +80,7 @@ from occamrl._core.rows import (
     take_cell,
     weigh,
 )
-from occamrl.errors import (
-    ParameterError,
-    ShapeError,
-    as_indices,
-    require_choice,
-    require_number,
-    require_sequences,
-)
+from occamrl.errors import ParameterError, ShapeError, as_indices, require_choice, require_number, require_sequences
 from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width
 from occamrl.learners.rewards import (
     Rewards,

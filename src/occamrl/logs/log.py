@@ -26,13 +26,7 @@ from gymnasium.spaces import Discrete
 from numpy.typing import ArrayLike, NDArray
 
 from occamrl.envs.wrapper import RewardMap
-from occamrl.errors import (
-    InvalidInput,
-    OccamRLError,
-    ShapeError,
-    as_path,
-    require_integer,
-)
+from occamrl.errors import InvalidInput, OccamRLError, ShapeError, as_path, require_integer
 from occamrl.models.features import pair_of_outcome
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Floats, Ints, Known, Outcomes

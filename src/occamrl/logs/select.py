@@ -19,11 +19,7 @@ import numpy as np
 
 from occamrl._core.loop import open_episode
 from occamrl.envs.ladder_file import LadderSpec
-from occamrl.errors import (
-    ParameterError,
-    require_kind,
-    require_number,
-)
+from occamrl.errors import ParameterError, require_kind, require_number
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.logs.log import Log, Matched, match_rows
 from occamrl.models.family import sparse_rows

@@ -18,11 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from occamrl._core.regression import Blocks
-from occamrl.errors import (
-    FamilyError,
-    ShapeError,
-    as_floats,
-)
+from occamrl.errors import FamilyError, ShapeError, as_floats
 from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.protocols import Floats, Ints, Known
 
