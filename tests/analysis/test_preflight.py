@@ -66,3 +66,13 @@ def test_the_preflight_judges_the_grid() -> None:
         orl.preflight(ladder, known, episodes=0)
     with pytest.raises(ParameterError):
         orl.preflight("ladder", known, episodes=10)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_a_class_is_given_no_less_time_than_its_rejection_may_take() -> None:
+    """One row an episode, at distance .3^2: by M21 rejection is sure from min over c of (1/c + 1/2)/(1 - c/2) on."""
+    mdp = orl.FiniteMDP(transition=coin(0.5), reward=[[0.0], [1.0]], horizon=2)
+    ladder = orl.Ladder([orl.FiniteFamily([coin(0.2)]), orl.FiniteFamily([coin(0.2), coin(0.5)])])
+    c = np.linspace(0.5, 1.2, 100_001)
+    sure = float(((1 / c + 0.5) / (1 - c / 2)).min()) * math.log(2 / 0.05)
+    report = orl.preflight(ladder, mdp.known, episodes=10, delta=0.05)
+    assert report.rejection[0] * 0.3**2 == pytest.approx(sure, rel=1e-9)

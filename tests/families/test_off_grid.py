@@ -161,3 +161,20 @@ def test_with_options_a_truth_between_grid_points_keeps_its_class(kernel: str) -
         rejections(orl.ARLGen(ladder=ladder(reach), **options), noisy, runs, episodes) for reach in (None, 0.0)
     )
     assert kept <= binom.ppf(1 - 1e-5, runs, DELTA) < lost
+
+
+def rare(p: Any) -> Floats:
+    """Between its points 0 and 1 state 0 may lead to state 2, as it does at neither of them."""
+    often = 0.08 * p[0] * (1 - p[0])
+    row = [0.5 + 0.1 * p[0] - often / 2, 0.5 - 0.1 * p[0] - often / 2, often]
+    return np.array([[row], [[0.0, 1.0, 0.0]], [[0.0, 0.0, 1.0]]])
+
+
+def test_outcomes_that_no_point_of_the_grid_allows_belong_to_the_range() -> None:
+    """Targets (0, .01, 1) with a range of .01 would reach 99.5: each such row drives the nearest point from the set."""
+    family = CoverFamily(rare, low=[0.0], high=[1.0], step=1.0, reach=0.1)
+    mdp = orl.FiniteMDP(transition=rare([0.8]), reward=[[0.0], [0.01], [1.0]], horizon=2)
+    learner = orl.UCRLVTR(family=family, delta=DELTA)
+    result = orl.run(learner, mdp, episodes=2000, seed=0, progress=False)
+    assert np.abs(rare([0.8]) - family.kernel(1)).sum(axis=2).max() < 0.1  # the nearest point is within reach
+    assert 1 in losses_inside(result.state)

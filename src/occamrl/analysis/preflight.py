@@ -8,15 +8,17 @@ kernels that are left, with the prior (the safe variant of M25); where the large
 Kernels P of each class are tried against kernels Q outside it. After how many episodes of P's policy under Q is the
 class rejected?
 
-*Finite classes.* Once the nearest kernel of the class is 2.91 log(\|F_M\|/delta) away (M15). The distance grows in an
-episode by the expected sum of ((P - Q) V)^2 / R^2 over its rows (M2, M23). On a cover with the term E of
-:mod:`occamrl.models.finite`: by M21, (1 - c/2) L(P*, P) > (1/c + 1/2) log(2\|F_M\|/delta) + 2 E with c = 0.83, where
-(1/c + 1/2)/(1 - c/2) = 2.91.
+*Finite classes.* Once the nearest kernel of the class is (3/2 + sqrt 2) log(\|F_M\|/delta) away (M15). The distance
+grows in an episode by the expected sum of ((P - Q) V)^2 / R^2 over its rows (M2, M23). On a cover with the term E of
+:mod:`occamrl.models.finite`: by M21, (1 - c/2) L(P*, P) > (1/c + 1/2) log(2\|F_M\|/delta) + 2 E with c = 2 sqrt 2 - 2,
+where (1/c + 1/2)/(1 - c/2) = 3/2 + sqrt 2.
 
 *A linear class or an aggregation on top.* The expected rows of an episode have the Gram matrix G = E sum x x^T in the
 largest class. The distance of class m from Q is then a least-squares problem, min over F_m of
 (theta - theta_Q)^T G (theta - theta_Q), and class m is rejected after about n episodes where n times this distance
 passes (1/4)(logdet(I + n G) + 2 log(1/delta)) (M15 with lambda = 1).
+
+These are estimates: what is summed up differs from its expectation, and a test may reject before it must.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ from occamrl.seeding import stream
 from occamrl.selectors.arl_gen import ARLGen
 
 _SHARE = 0.01  # of what is at stake: losing less is not much
-_REJECTION = 2.91
-_OFF_GRID = 2.0 / (1.0 - 0.83 / 2.0)
+_REJECTION = 1.5 + math.sqrt(2.0)
+_OFF_GRID = 2.0 + math.sqrt(2.0)  # 2/(1 - c/2)
 _REMEDIES = {
     "safe": "optimism over all kernels that are left (safe=True)",
     "guard": "play the largest class in about sqrt(k) of k episodes (guard=True)",

@@ -63,8 +63,8 @@ from occamrl.protocols import Floats
 # :math:`\mu > 1/s_{\min}`: the minimum lies at the end of the interval, and the maximiser moves along that
 # eigenspace, in either direction, until it meets the boundary.
 #
-# The paper writes :math:`\|\hat\theta\| + \sqrt{\beta/s_{\min}}`, an upper bound that is attained only when the
-# estimate lies in that eigenspace.
+# The paper writes :math:`\|\hat\theta\| + \sqrt{\beta/(1 + \rho_{\min}kH/2)}`, with a lower bound in place of
+# :math:`s_{\min}`; even with that itself it is attained only when the estimate lies in that eigenspace.
 
 
 class LargestNorm(NamedTuple):

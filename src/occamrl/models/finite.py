@@ -5,9 +5,9 @@ the kernel alone and are solved once per problem.
 
 **What a truth between the points of a cover costs: the discretisation term of the radius (M15, M22).** Let the truth P*
 be a kernel of the box and P0 the point of the grid nearest to it, with :math:`\|P_0 - P^*\|_1 \le \epsilon` at every
-(s, a). Rows are range-weighted (M23), n of them; for plain rows all that follows is times U^2. Write e_t for the noise
-of y_t (range 1) and :math:`d_t = ((P_0 - P^*) V_t)(s_t, a_t)`, which is known before y_t. Targets lie within 1/2 of
-their mid-range, so :math:`|d_t| \le \epsilon/2`. Then
+(s, a). Rows are range-weighted (M23), n of them, the range being over every outcome of P*; for plain rows all that
+follows is times U^2. Write e_t for the noise of y_t (range 1) and :math:`d_t = ((P_0 - P^*) V_t)(s_t, a_t)`, which is
+known before y_t. Targets lie within 1/2 of their mid-range, so :math:`|d_t| \le \epsilon/2`. Then
 
 .. math:: L(P_0) - L(P^*) = \sum_t d_t^2 - 2 \sum_t e_t d_t .
 
@@ -19,7 +19,7 @@ supermartingale: by Ville's inequality, with probability 1 - delta/2, for all n 
 .. math:: L(P_0) - L(P^*) \le 2 \sum_t d_t^2 + \tfrac12 \log\tfrac2\delta
           \le \tfrac12 \epsilon^2 n + \tfrac12 \log\tfrac2\delta .
 
-M21 and M22 bound L(P*) for any true kernel, whether or not the family holds it. Taken at delta/2, with the smaller of
+M21 and M22 bound L(P*) for any such kernel, whether or not the family holds it. Taken at delta/2, with the smaller of
 both terms added, they bound L(P0): with probability 1 - delta the point nearest to the truth is never rejected.
 """
 
@@ -299,8 +299,9 @@ class CoverFamily(FiniteFamily):
     reach : float, optional
         How far, in sup over (s, a) of sum over s' |P - P'|, a kernel of the box may be from its nearest grid point. By
         default the sum over the parameters of half the largest distance of neighbours along each: right for kernels
-        that are affine in each parameter between neighbours (others need a bound of their own). 0: the truth is a grid
-        point, and the family a list like any other.
+        that are affine in each parameter between neighbours. Others need a bound of their own; outcomes that they allow
+        in the middle of a cell of the grid then belong to the range of a target (M23), even if no grid point allows
+        them. 0: the truth is a grid point, and the family a list like any other.
 
     Attributes
     ----------
@@ -350,7 +351,12 @@ class CoverFamily(FiniteFamily):
             raise FamilyError("step", got=f"a grid of {counts.tolist()}", expected=f"at most {_MOST_MEMBERS:,} points")
         axes = [np.arange(a, b + 1) * w for a, b, w in zip(first, last, width, strict=True)]
         self.parameters = np.array(list(itertools.product(*axes)))
-        super().__init__([kernel(point) for point in self.parameters])
+        kernels = [kernel(point) for point in self.parameters]
+        super().__init__(kernels)
+        if reach:
+            middles = itertools.product(*(a if a.size == 1 else 0.5 * (a[1:] + a[:-1]) for a in axes))
+            features, theta = _one_hot([*kernels, *(kernel(np.array(point)) for point in middles)])
+            self._set(features, np.ascontiguousarray(theta[:, : len(kernels)]))
         self.reach = self._half_gaps(counts.astype(np.int64)) if reach is None else float(reach)
 
     def _half_gaps(self, counts: Ints) -> float:

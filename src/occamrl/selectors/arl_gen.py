@@ -103,7 +103,7 @@ class ARLGen(Selector):
     ``separation`` (the mean squared distance, over all rows and steps, between the best kernel and the nearest one of
     the largest class rejected), the slack ``beta`` of the confidence set, the ``misfit`` (by how much the best loss of
     F_M exceeds what noise explains, with confidence 1 - delta), and whether the data show that the truth is ``outside``
-    F_M: a positive misfit, or an outcome that no kernel of it allows.
+    F_M: a positive misfit or, on lists of kernels, a target beyond the range that its kernels allow (M23).
 
     Examples
     --------
@@ -399,7 +399,8 @@ class RegressionEvidence:
         """Return by how much the best loss of F_M exceeds what noise explains; above 0: the truth is outside F_M.
 
         F_M is tested like any class below it (M15), against itself with a mean added for every (s, a). With probability
-        1 - delta at all times, L(P*) is at most the right side for that larger class, whatever the true kernel P* is.
+        1 - delta at all times, L(P*) is at most the right side for that larger class, be P* in F_M or any other kernel
+        whose outcomes F_M allows.
         """
         features, (pairs, width) = self.ladder.features, rows["pairs"].shape
         d, of = features.dimension, features.blocks.of
