@@ -378,11 +378,11 @@ def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytes
 
 
 EARLY = """
-import os, signal, sys, threading
-sys.argv = ["occamrl", "list"]
-signal.setitimer(signal.ITIMER_REAL, {seconds})
-signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+import signal, sys
 from occamrl.__main__ import main
+sys.argv = ["occamrl", "list"]
+signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+signal.setitimer(signal.ITIMER_REAL, {seconds})
 main()
 """
 
