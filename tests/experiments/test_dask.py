@@ -135,7 +135,7 @@ def test_a_scheduler_that_is_not_there_is_one_line(tmp_path: Path, address: str)
     assert (answer.exit_code, len(answer.stderr.splitlines())) == (2, 1)
     assert "scheduler: got" in answer.stderr
     assert time.monotonic() - began < 30
-    assert not (tmp_path / "out" / "lock").exists()
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.filterwarnings("ignore")

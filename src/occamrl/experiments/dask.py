@@ -40,7 +40,7 @@ def play_remotely(path: str, content: dict[str, Any], token: str, checkpoint_sec
     return answer(folder, cell, lambda news: None, Stop(revoked), checkpoint_seconds)
 
 
-def _require_listening(address: str) -> None:
+def require_listening(address: str) -> None:
     """Refuse an address that is none, or where nobody listens; Dask itself would try for long, and log."""
     expected = "the address of a running Dask scheduler, such as tcp://host:8786"
     found = re.fullmatch(r"(?:\w+://)?(\[[0-9a-fA-F:.%\w]+\]|[\w.-]+):(\d{1,5})/?", address)
@@ -63,7 +63,6 @@ class DaskExecutor:
         lock: FolderLock,
         silence: float = SILENCE_SECONDS,
     ) -> None:
-        _require_listening(address)
         try:
             from distributed import Client
         except ImportError as error:

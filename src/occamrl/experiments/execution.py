@@ -607,6 +607,10 @@ class Experiment:
 
 def execute(folder: Folder, options: Options, listen: Listener, experiment: Experiment | None = None) -> Tally:
     """Run an experiment's unfinished cells; without ``experiment``, those of the directory (``resume``)."""
+    if options.scheduler is not None:
+        from occamrl.experiments.dask import require_listening
+
+        require_listening(options.scheduler)
     if experiment is None:
         folder.experiment()
     else:
