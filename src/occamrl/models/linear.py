@@ -78,11 +78,12 @@ class AggregationFamily(Family):
         labels = as_integers("partition", partition, "integers [S]")
         if labels.ndim != 1 or labels.size == 0:
             raise ShapeError("partition", got=f"{labels.dtype} {labels.shape}", expected="integers [S]")
-        if actions is not None or moves is None:
-            actions = require_integer("actions", actions, 1, FamilyError)
+        if actions is not None:
+            require_integer("actions", actions, 1, FamilyError)
         if moves is None:
-            require_memory("actions", actions, labels.size, actions or 1, labels.size)
-            moves = np.broadcast_to(np.arange(labels.size), (labels.size, actions, labels.size))
+            shape = labels.size, require_integer("actions", actions, 1, FamilyError), labels.size
+            require_memory("actions", actions, *shape)
+            moves = np.broadcast_to(np.arange(labels.size), shape)
         self.partition: Ints = np.unique(labels, return_inverse=True)[1].ravel().astype(np.int64)
         self.moves: Ints = _read_moves(moves, labels.size, actions)
         self._check_blocks()
