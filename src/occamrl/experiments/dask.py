@@ -24,6 +24,7 @@ _CONNECT_SECONDS = 5
 _PATIENCE_SECONDS = 5.0  # without workers, until it is said
 _POLL_SECONDS = 0.1
 _PROGRESS_SECONDS = 1.0
+_GONE = "the Dask scheduler is gone; finished cells and checkpoints are in the folder"
 
 
 def play_remotely(path: str, content: dict[str, Any], token: str, checkpoint_seconds: float) -> Event:
@@ -90,21 +91,21 @@ class DaskExecutor:
             while waiting:
                 time.sleep(_POLL_SECONDS)
                 if self.client.status != "running":
-                    raise OccamRLError("the Dask scheduler is gone; finished cells and checkpoints are in the folder")
+                    raise OccamRLError(_GONE)
                 if time.monotonic() > look:
                     for event in self._progress(waiting.values(), reported):
                         heard = time.monotonic()
                         yield event
                     look = time.monotonic() + _PROGRESS_SECONDS
                     quiet = time.monotonic() - heard
-                    workers = len(self.client.scheduler_info(n_workers=-1)["workers"])
+                    workers = self._workers() if quiet > min(_PATIENCE_SECONDS, self.silence) else 1
                     if self._stopping is None and quiet > self.silence:
                         text = f"nothing heard for {quiet:.0f} s of the {workers} worker(s) of the Dask scheduler at "
                         raise OccamRLError(f"{text}{self.address}; finished cells and checkpoints are in the folder")
-                    if not workers and quiet > _PATIENCE_SECONDS and not told:
+                    if not workers and not told:
                         text = f"waiting for a worker: the Dask scheduler at {self.address} has none"
                         yield {"event": "warning", "text": f"{text}; this ends after {self.silence:.0f} s (--silence)"}
-                    told = not workers and quiet > _PATIENCE_SECONDS
+                    told = not workers
                 if self._stopping is not None:
                     yield from self._let_go(waiting, since=self._stopping)
                 for future in [future for future in waiting if future.done()]:
@@ -115,6 +116,13 @@ class DaskExecutor:
                     yield event
         finally:
             self.client.close()
+
+    def _workers(self) -> int:
+        """Return how many workers there are."""
+        try:
+            return len(self.client.nthreads())
+        except OSError as error:
+            raise OccamRLError(_GONE) from error
 
     def stop(self) -> None:
         """Take the tasks' permission away: those that run stop at an episode boundary. Asked again: wait for none."""
