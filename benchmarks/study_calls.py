@@ -162,14 +162,10 @@ def calls(scratch: Path) -> dict[str, Call]:
         "Simulators": (orl.Simulators, {"candidates": list(kernels), "names": None, "seed": 0}),
         "Simulators functions": (orl.Simulators, {"candidates": [simulate], "states": 3, "actions": 2, "draws": 20}),
         "Simulators.error": (simulators.error, {"delta": 0.1}),
-        "Simulators.ladder": (simulators.ladder, {"most": 2, "grid": 4}),
+        "Simulators.ladder": (simulators.ladder, {"most": 2, "grid": 4, "delta": 0.05, "reach": None}),
         "Simulators.widen_mixture": (
             simulators.widen_mixture,
             {"episodes": 100, "horizon": 3, "delta": 0.05, "norm_bound": 1.0, "regularization": 1.0},
-        ),
-        "Simulators.widen_ladder": (
-            simulators.widen_ladder,
-            {"ladder": simulators.ladder(), "episodes": 100, "horizon": 3, "delta": 0.05},
         ),
         "RewardsPerPair": (orl.RewardsPerPair, {"bound": "bernstein", "share": 0.5, "per_step": False, "scale": 1.0}),
         "RewardsLinear": (

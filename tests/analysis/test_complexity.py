@@ -11,12 +11,22 @@ import pytest
 
 import occamrl as orl
 from occamrl.analysis.complexity import (
+    beta_infinite,
     eluder_dimension,
     linear_eluder_bound,
+    norm_bounds,
     predictions,
-    regret_bound,
-    selection_epoch,
+    regret_bound_dimension,
+    regret_bound_finite,
+    regret_bound_infinite,
+    regret_bound_linear,
+    regret_bound_norm,
+    regret_bound_vtr,
+    selection_epoch_dimension,
+    selection_epoch_generic,
+    selection_epoch_norm,
     separation,
+    tau_min,
 )
 from occamrl.errors import ParameterError
 from occamrl.models.linear import AggregationFamily
@@ -66,8 +76,42 @@ def test_covering_numbers() -> None:
     stack[:, 0, 0, 0], stack[:, 0, 0, 1] = 1.0 - p, p
     stack[:, 1, 0, 1] = 1.0
     family = orl.FiniteFamily(stack)
-    for alpha, size in ((0.0, 5), (0.11, 3), (2.0, 1)):  # the distance is 2 |p - p'|
-        assert family.log_covering_number(alpha) == pytest.approx(math.log(size))
+    for alpha, size in ((0.0, 5), (0.11, 3), (0.91, 2), (0.99, 2), (1.0, 1)):  # the distance is 2 |p - p'|
+        assert family.log_covering_number(alpha) == pytest.approx(math.log(size))  # 1/2 is the best single centre
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_smallest_cover_of_few_members_is_found(seed: int) -> None:
+    kernels = np.random.default_rng(seed).dirichlet(np.full(3, 0.4), size=(8, 3, 2))
+    gaps = np.abs(kernels[:, None] - kernels[None]).sum(axis=-1).max(axis=(-2, -1))
+    for alpha in (0.5, 1.0, 1.5, 1.9):
+        sizes = [
+            len(c)
+            for n in range(1, 9)
+            for c in itertools.combinations(range(8), n)
+            if (gaps[list(c)].min(0) <= alpha).all()
+        ]
+        found = orl.FiniteFamily(kernels).log_covering_number(alpha)
+        assert found == pytest.approx(math.log(min(sizes)))
+        twice = orl.FiniteFamily(np.concatenate([kernels, kernels]))  # too many for the search
+        assert found <= twice.log_covering_number(alpha) + 1e-12
+
+
+def test_a_cover_of_a_box_covers_what_lies_between_its_points() -> None:
+    """Coins p in [1/4, 3/4]: an alpha-ball covers alpha of them, so that 1/(2 alpha) points are needed at least."""
+    box: dict[str, Any] = {"low": [0.25], "high": [0.75], "step": 0.125}
+
+    def coin(p: Any) -> np.ndarray:
+        return np.array([[[1.0 - p[0], p[0]]], [[1.0, 0.0]]])
+
+    family = orl.CoverFamily(coin, **box)
+    assert family.reach == 0.125
+    for j in range(1, 12):
+        assert math.log(2.0 ** (j - 1)) <= family.log_covering_number(0.5**j) <= math.log(2.0 ** max(j - 1, 2) + 1)
+    given = orl.CoverFamily(coin, **box, reach=0.125)  # perhaps not affine: nothing is known of finer grids
+    assert given.log_covering_number(0.05) == math.inf
+    assert given.log_covering_number(0.5) == family.log_covering_number(0.5)
+    assert orl.CoverFamily(coin, **box, reach=0.0).log_covering_number(0.05) == pytest.approx(math.log(5))
 
 
 def test_separation_by_hand() -> None:
@@ -83,17 +127,201 @@ def test_separation_by_hand() -> None:
     assert predictions(ladder.family, known).shape[0] == ladder.family.size
 
 
-def test_promises_as_written() -> None:
-    assert selection_epoch(horizon=1, episodes=3, delta=0.5, separation=1.0, size=100) == math.ceil(
-        math.log2(4 * math.log(200))
+@pytest.mark.parametrize("seed", range(6))
+def test_the_widths_of_confidence_sets_add_up_to_no_more_than_the_eluder_bound(seed: int) -> None:
+    """Section 10: for any centres, any radius and any points, those of the largest width included."""
+    rng, H, episodes = np.random.default_rng(seed), 3, 40
+    functions = rng.uniform(0.0, H, size=(6, 7)) * (rng.uniform(size=(6, 7)) < 0.5)
+    for beta in (1e-3, 0.5, 20.0):
+        d = eluder_dimension(functions, 1.0 / (episodes * H))
+        rows: list[int] = []
+        total = 0.0
+        for _ in range(episodes):
+            centre = functions[rng.integers(6)]
+            inside = ((functions - centre)[:, rows] ** 2).sum(axis=1) <= beta
+            widths = np.ptp(functions[inside], axis=0)
+            points = [int(widths.argmax())] * H if rng.uniform() < 0.7 else rng.integers(7, size=H).tolist()
+            total += float(widths[points].sum())
+            rows += points
+        bound = regret_bound_vtr(horizon=H, episodes=episodes, delta=0.5, radius=beta, eluder=d)
+        assert total <= bound["eluder"] == 1 + H**2 * d + 4 * math.sqrt(beta * d * episodes * H)
+
+
+def test_the_finite_and_the_infinite_bound_by_hand() -> None:
+    """K = 7: epoch 1 of 2 episodes is lost to the selection, epoch 2 has 4 and the last one is cut to 1."""
+    shared: dict[str, Any] = {"horizon": 2, "episodes": 7, "delta": 0.1, "eluder": 2.0, "first_epoch": 2}
+    finite = regret_bound_finite(size=3, **shared)
+    beta = [8 * 4 * math.log(3 * 4 / 0.1), 8 * 4 * math.log(3 * 8 / 0.1)]
+    assert finite["selection"] == 4.0
+    assert finite["eluder"] == pytest.approx(
+        2 * (1 + 4 * 2) + sum(4 * math.sqrt(b * 2 * k * 2) for b, k in zip(beta, (4, 1), strict=True))
     )
-    terms = regret_bound(horizon=2, episodes=6, delta=0.1, size=3, eluder=2.0, first_epoch=2)
-    beta = 8 * 4 * math.log(3 * 4 / 0.1)
-    assert terms["selection"] == 4.0
-    assert terms["eluder"] == 1 + 4 * 2
-    assert terms["width"] == pytest.approx(4 * math.sqrt(beta * 2 * 4 * 2))
-    assert terms["noise"] == pytest.approx(2 * math.sqrt(2 * 4 * 2 * math.log(40)))
-    assert terms["total"] == pytest.approx(sum(v for k, v in terms.items() if k != "total"))
+    assert finite["noise"] == pytest.approx(2 * math.sqrt(2 * 8 * math.log(40)) + 2 * math.sqrt(2 * 2 * math.log(80)))
+    assert finite["total"] == pytest.approx(sum(v for k, v in finite.items() if k != "total"))
+    coin = AggregationFamily(partition=[0, 1], moves=[[[0, 1]], [[0, -1]]])
+    infinite = regret_bound_infinite(family=coin, **shared)
+    widths = 0.0
+    for k, level, j in ((4, 0.1 / 4, 3), (1, 0.1 / 8, 1)):  # 2^-j <= 1/(kH)
+        level /= (j + 1) * (j + 2)
+        beta_k = 8 * 4 * (j * math.log(2) + math.log(2 / level))  # 2^j intervals cover the coin
+        beta_k += 4 * 4 * (2 + math.sqrt(2 * math.log(4 * 2 * k * (2 * k + 1) / level)))
+        assert beta_infinite(coin, horizon=2, episodes=k, delta=0.1 / (8 / k if k == 1 else 4)) == pytest.approx(beta_k)
+        widths += 1 + 4 * 2 + 4 * math.sqrt(beta_k * 2 * k * 2)
+    assert infinite["eluder"] == pytest.approx(widths)
+    assert regret_bound_finite(size=3, **{**shared, "first_epoch": 9})["total"] == 14.0  # H in every episode
+
+
+@pytest.mark.parametrize(
+    ("delta", "gap", "size", "error"), [(0.1, 0.5, 7, 0.0), (0.01, 0.03, 577, 0.0), (0.1, 0.2, 9, 1.0)]
+)
+def test_the_epoch_of_the_generic_selection_by_trying_all(delta: float, gap: float, size: int, error: float) -> None:
+    """M14 a and b in every later epoch, and not in the one before."""
+    for H in (2, 5):
+        found = selection_epoch_generic(
+            horizon=H, delta=delta, separation=gap, entropy=math.log(size), cover_error=error
+        )
+        fine = []
+        for i in range(2, 60):
+            rows, square, log_size = (2**i - 2) * H, (H - 1) ** 2, math.log(size / delta)
+            kept = math.sqrt(i / 2**i) >= square * (log_size / 2 + error) / rows
+            left = gap / 2 - square * (log_size + 1.5 * error) / rows > math.sqrt(i / 2**i)
+            fine.append(kept and left)
+        assert all(fine[found - 2 :])
+        assert not fine[found - 3]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_potential_of_rows_that_are_learned_after_each_episode(seed: int) -> None:
+    """The sum of ||x||^2 in the inverse of last episode's Sigma; one episode of equal rows attains the bound."""
+    rng, H, K, g = np.random.default_rng(seed), 4, 50, 1.7
+    for d in (1, 3):
+        sigma, total = np.eye(d), 0.0
+        for _ in range(K):
+            x = rng.normal(size=(H, d))
+            x *= g / np.linalg.norm(x, axis=1, keepdims=True)
+            total += float(np.einsum("hi,ij,hj", x, np.linalg.inv(sigma), x))
+            sigma += x.T @ x
+        U = H * g**2
+        assert total <= U / math.log1p(U) * np.linalg.slogdet(sigma)[1] <= U / math.log1p(U) * d * math.log1p(K * U / d)
+    bound = regret_bound_linear(horizon=H, episodes=1, delta=0.1, dimension=1, norm_bound=2.0, feature_bound=g)
+    beta = 4.0 + H**2 * math.log(H) * math.log(H / 0.1) ** 2
+    assert bound["width"] == pytest.approx(2 * math.sqrt(beta) * H * g)  # H rows of norm g and Sigma_0 = 1
+    assert bound["noise"] == pytest.approx(H * math.sqrt(2 * H * math.log(10)))
+
+
+def test_tau_min_is_where_the_matrix_freedman_inequality_reaches_its_level() -> None:
+    """2 d exp(-(u^2/2)/(w^2 + R u/3)) = delta/(KH) at k = tau_min, with R = 2, w^2 = 2 k, u = rho k/2."""
+    for rho in (0.03, 0.4):
+        k = tau_min(horizon=5, episodes=1000, delta=0.05, dimension=7, excitation=rho)
+        u = rho * k / 2
+        assert 2 * 7 * math.exp(-0.5 * u**2 / (2 * k + 2 * u / 3)) == pytest.approx(0.05 / 5000)
+        scaled = tau_min(horizon=5, episodes=1000, delta=0.05, dimension=7, excitation=9 * rho, feature_bound=3.0)
+        assert scaled == pytest.approx(k)  # phi and Sigma in other units
+
+
+def radius(H: int, k: int, delta: float, d: int, b: float) -> float:
+    return float(b**2 + H**2 * d * np.log(k * H) * np.log(k**2 * H / delta) ** 2)
+
+
+def test_the_epoch_of_the_support_by_trying_all() -> None:
+    H, K, delta, d, b, rho = 3, 10**9, 0.05, 4, 1.2, 0.5
+    for k0, gamma in ((16, 0.4), (400, 0.3), (10**6, 0.01)):
+        found = selection_epoch_dimension(
+            horizon=H, episodes=K, delta=delta, dimension=d, norm_bound=b, smallest=gamma, excitation=rho,
+            initial_episodes=k0,
+        )  # fmt: skip
+        enough = tau_min(horizon=H, episodes=K, delta=delta, dimension=d, excitation=rho)
+        fine = []
+        for i in range(1, 14):
+            tau = sum(6**j for j in range(i)) * math.ceil(math.sqrt(k0))
+            if tau > K:
+                break
+            error = math.sqrt(radius(H, tau, delta, d, b) / (1 + rho * H * tau / 2))
+            fine.append(tau >= enough and error < 0.5**i and gamma - error >= 0.5**i)
+        assert all(fine[found - 1 :])
+        assert not any(fine[found - 2 : found - 1])
+    nothing = selection_epoch_dimension(
+        horizon=H, episodes=100, delta=delta, dimension=d, norm_bound=b, smallest=0.4, excitation=rho,
+        initial_episodes=16,
+    )  # fmt: skip
+    assert nothing == 3  # tau_2 = 28 is within 100 episodes, tau_3 = 172 is not
+
+
+def test_the_papers_initial_length_locks_the_support_at_ten() -> None:
+    """Lemma 5: sqrt(k_0) = tau_min + 2 C b^2 H d log(KH) log^2(K^2 H/delta)/(rho 0.25), C = 2; i 4^i <= (6^i - 1)/5."""
+    assert [i for i in range(1, 40) if 5 * i * 4**i > 6**i - 1] == list(range(1, 10))
+    H, K, delta, d, b, rho = 3, 10**40, 0.05, 4, 1.2, 0.5
+    shared: dict[str, Any] = {"horizon": H, "episodes": K, "delta": delta, "dimension": d, "excitation": rho}
+    root = tau_min(**shared) + 4 * b**2 * H * d * math.log(K * H) * math.log(K**2 * H / delta) ** 2 / (rho * 0.25)
+    for gamma in (0.4, 2.0**-12, 2.0**-20):
+        found = selection_epoch_dimension(**shared, norm_bound=b, smallest=gamma, initial_episodes=math.ceil(root) ** 2)
+        assert found <= max(10, math.ceil(math.log2(2 / gamma)))
+        assert found > math.log2(1 / gamma)  # the paper's epoch is too early
+
+
+def test_the_bound_of_the_dimension_by_hand() -> None:
+    """k_0 = 3, growth 4 and 2: 3 + 2, 12 + 4, 48 + 8 episodes; the last estimation is cut to 5."""
+    shared: dict[str, Any] = {"horizon": 2, "norm_bound": 1.5}
+    found = regret_bound_dimension(
+        **shared, episodes=74, delta=0.1, dimension=6, sparsity=2, initial_episodes=3, first_epoch=1, growth=4.0,
+        estimation_growth=2.0,
+    )  # fmt: skip
+    assert found["selection"] == 6.0
+    phases = [regret_bound_linear(**shared, episodes=k, delta=0.1 / 2**i, dimension=2) for i, k in ((1, 12), (2, 48))]
+    assert found["exploitation"] == pytest.approx(sum(phase["total"] for phase in phases))
+    full = regret_bound_linear(**shared, episodes=2 + 4 + 5, delta=0.1, dimension=6)
+    assert found["estimation"] == pytest.approx(full["total"])
+    assert found["total"] == pytest.approx(6.0 + found["exploitation"] + found["estimation"])
+
+
+def test_the_norm_from_epoch_to_epoch_by_hand() -> None:
+    H, delta, d, rho = 4, 0.05, 3, 0.6
+    shared: dict[str, Any] = {
+        "horizon": H, "episodes": 7 * 10**5, "delta": delta, "dimension": d, "norm_bound": 50.0, "true_norm": 1.2,
+        "excitation": rho, "initial_episodes": 100_000,
+    }  # fmt: skip
+    bounds = [50.0]
+    for i in range(2):
+        k, level = 2**i * 100_000, delta / 2**i
+        beta = radius(H, k, level, d, bounds[-1])
+        bounds.append(1.2 + 2 * math.sqrt(beta / (1 + rho * H * k / 2)))
+    assert norm_bounds(**shared) == pytest.approx(bounds)
+    terms = [
+        regret_bound_linear(horizon=H, episodes=2**i * 100_000, delta=delta / 2**i, dimension=d, norm_bound=bound)
+        for i, bound in enumerate(bounds)
+    ]
+    assert regret_bound_norm(**shared)["total"] == pytest.approx(sum(term["total"] for term in terms))
+    assert selection_epoch_norm(excess=50.0, **shared) == 1
+    assert selection_epoch_norm(excess=bounds[1] - 1.2, **shared) == 2
+    assert selection_epoch_norm(excess=0.1, **shared) == 4
+    early = norm_bounds(**{**shared, "initial_episodes": 10, "episodes": 25})  # before tau_min Sigma >= I is all
+    assert early[1] == pytest.approx(1.2 + 2 * math.sqrt(radius(H, 10, delta, d, 50.0)))
+
+
+def test_the_excess_of_the_norm_falls_by_the_root_of_two_not_by_two() -> None:
+    """The recursion of lemma 6 gives i^1.5/2^(i/2); the paper writes i^1.5/2^i."""
+    bounds = norm_bounds(
+        horizon=4, episodes=2**60, delta=0.05, dimension=3, norm_bound=50.0, true_norm=1.2, excitation=0.6,
+        initial_episodes=100_000,
+    )  # fmt: skip
+    excess, i = np.array(bounds) - 1.2, np.arange(20, len(bounds) - 1)
+    ratio = math.sqrt(2.0) * excess[i + 1] / excess[i]
+    assert (ratio > 1.0).all()  # slower than 2^(-i/2) by powers of i alone
+    assert (ratio < (1 + 1 / i) ** 1.5).all()
+
+
+def test_bad_arguments_of_the_bounds_are_refused_by_name() -> None:
+    linear: dict[str, Any] = {"horizon": 3, "episodes": 10, "delta": 0.1, "dimension": 2, "norm_bound": 1.0}
+    bad: list[tuple[str, Any]] = [
+        ("delta", lambda: regret_bound_linear(**{**linear, "delta": 0.0})),
+        ("episodes", lambda: regret_bound_linear(**{**linear, "episodes": 0})),
+        ("excitation", lambda: tau_min(horizon=3, episodes=9, delta=0.1, dimension=2, excitation=0.0)),
+        ("separation", lambda: selection_epoch_generic(horizon=3, delta=0.1, separation=0.0, entropy=1.0)),
+        ("smallest", lambda: selection_epoch_dimension(**linear, smallest=0.0, excitation=1.0, initial_episodes=4)),
+    ]
+    for name, call in bad:
+        with pytest.raises(ParameterError, match=name):
+            call()
 
 
 def test_the_preflight_finds_blind_pairs_where_there_are_some() -> None:

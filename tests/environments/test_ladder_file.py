@@ -90,6 +90,8 @@ def test_mixtures_lie_between_environments(folder: Path) -> None:
         round(float((members[i] - members[0])[0, 0].max() / (members[1] - members[0])[0, 0].max()), 9) for i in range(5)
     }
     assert weights == {0.0, 0.25, 0.5, 0.75, 1.0}
+    apart = np.abs(members[1] - members[0]).sum(axis=2).max()
+    assert spec.ladder.reach == pytest.approx([0.0, apart / 8])  # half a step of 1/4: a truth between two of them
 
 
 BAD = [

@@ -80,7 +80,6 @@ def test_the_ladder_holds_mixtures_of_one_then_two_simulators() -> None:
     assert ladder.sizes == [3, 3 + 3 * 3, 3 + 9 + 3]  # pairs in quarters; 2 + 1 + 1 quarters in three orders
     assert {tuple(sorted(column)) for column in ladder.family.theta.T[12:]} == {(0.25, 0.25, 0.5)}
     assert ladder.family.theta.sum(axis=0) == pytest.approx(np.ones(15))
-    assert sims.widen_ladder(ladder, episodes=10, horizon=3) == {"delta": 0.05}
 
 
 @pytest.mark.parametrize(
@@ -101,6 +100,8 @@ def test_the_ladder_holds_mixtures_of_one_then_two_simulators() -> None:
         ([lambda s, a, rng: 1 // 0], {"states": 2, "actions": 1, "draws": 2}),
         ([sp.csr_array(np.eye(3)[:2])], {}),
         ([np.full((2, 2, 2), np.nan)], {}),
+        ([lambda s, a, rng: 0], {"states": 2, "actions": 1, "draws": 2, "support": np.ones((2, 2))}),
+        ([lambda s, a, rng: 0], {"states": 5_000, "actions": 1, "draws": 2}),  # 25 million transitions
     ],
 )
 def test_bad_candidates_are_refused(candidates: list[Any], options: dict[str, Any]) -> None:
@@ -108,8 +109,10 @@ def test_bad_candidates_are_refused(candidates: list[Any], options: dict[str, An
         Simulators(candidates, **options)
 
 
-@pytest.mark.parametrize("options", [{"most": 4}, {"most": 0}, {"most": 3, "grid": 2}, {"most": 3, "grid": 2_000}])
-def test_ladders_that_cannot_be_are_refused(options: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "options", [{"most": 4}, {"most": 0}, {"most": 3, "grid": 2}, {"most": 3, "grid": 2_000}, {"reach": -0.1}]
+)
+def test_ladders_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         Simulators(kernels()).ladder(**options)
 

@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from occamrl import seeding
 from occamrl._core import regression
 from occamrl._core.arena import field
 from occamrl._core.rows import CELLS, FIRST, TOUCHED
-from occamrl.learners.ucrl_vtr_lin import LOGDET, UCRLVTRLin, enter_rows
+from occamrl.learners.ucrl_vtr_lin import LOGDET, UPDATES, UCRLVTRLin, enter_rows, refactor_all
 from occamrl.models.features import FeatureMap
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats
+from occamrl.registry import make_problem
+from occamrl.running.players import CompiledPlayer
 from occamrl.running.run import run
 from tests.cases import from_python, mixture
 from tests.stepping import Steps
@@ -191,3 +194,49 @@ def test_targets_close_together_are_summed_exactly(units: int) -> None:
     x = [Fraction(low - middle) / Fraction(spread), Fraction(high - middle) / Fraction(spread)]
     y = sum(count * part for count, part in zip(seen, x, strict=True))
     np.testing.assert_allclose(xy, [float(y * part) for part in x], rtol=1e-9)
+
+
+update_factor = from_python(regression.update_factor)
+
+
+@pytest.mark.parametrize("size", [1, 2, 33, 80])
+def test_as_many_updates_as_coordinates_leave_the_factor_that_is_made_anew(size: int) -> None:
+    """W W^T Sigma = I and logdet, after rows of very different weight and length."""
+    rng = np.random.default_rng(size)
+    sigma, factor, work = np.eye(size), np.eye(size), np.zeros(max(3 * size, size * size))
+    logdet = 0.0
+    for _ in range(size):
+        x, weight = rng.normal(size=size) * 10.0 ** rng.uniform(-3, 1), float(rng.integers(1, 1000))
+        sigma += weight * np.outer(x, x)
+        logdet += update_factor(factor, weight, x, work)
+    assert np.array_equal(factor, np.triu(factor))
+    inverse, rounding = np.linalg.inv(sigma), 2.0**-52 * size * np.linalg.cond(sigma)
+    assert rounding < 1e-5
+    np.testing.assert_allclose(factor @ factor.T, inverse, rtol=0, atol=rounding * np.abs(inverse).max())
+    assert logdet == pytest.approx(np.linalg.slogdet(sigma)[1], abs=1e-9)
+
+
+def test_a_learner_of_many_coordinates_updates_its_factor() -> None:
+    """Forty coordinates and five rows an episode: the factor is that of Sigma, the regret that of factors made anew."""
+    problem = make_problem("sparse-mixture", dimension=40, nonzero=3, seed=1)
+    learner = UCRLVTRLin(features=FeatureMap(problem.phi), norm_bound=2.0, replan=0.0)
+    result = run(learner, problem, episodes=150)
+    state = result.walk.player.state
+    assert 0 < field(state, UPDATES)[0] < 40
+    factor, sigma = state.factor.reshape(40, 40), state.sigma.reshape(40, 40)
+    np.testing.assert_allclose(factor @ factor.T @ sigma, np.eye(40), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(state.theta, np.linalg.solve(sigma, state.xy), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(result.regret, run_anew(learner, problem, 150), rtol=0, atol=1e-9)
+
+
+def run_anew(learner: UCRLVTRLin, problem: Any, episodes: int) -> Any:
+    """Return the regret of episodes played one by one, the factor made anew from Sigma before each."""
+    known, truth = problem.mdp.known, problem.mdp.truth
+    state, regret = learner.begin(known), np.zeros(episodes)
+    model = learner.model(known)
+    for k in range(episodes):
+        enter_rows(model, state)
+        refactor_all(model, state)
+        one = CompiledPlayer(learner, known, state)
+        one.simulate(truth, (seeding.key(0, "environment"), seeding.key(0, "agent")), k, regret[k : k + 1], np.zeros(1))
+    return regret

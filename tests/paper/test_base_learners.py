@@ -14,9 +14,10 @@ from benchmarks.oracle import cumulative_kernel
 from occamrl.errors import InvalidInput
 from occamrl.paper import UCRLVTR, UCRLVTRLin
 from occamrl.paper.ucrl_vtr import optimal_values
-from occamrl.protocols import Episode, EpisodeLearner, Floats
+from occamrl.protocols import Episode, Floats
 from tests.cases import Stack, mixture, stack
-from tests.paper.loop import PaperRun, play
+from tests.paper.compiled import FINITE, LINEAR
+from tests.paper.loop import compare, play
 
 DRAW = np.random.default_rng(0)
 
@@ -61,35 +62,31 @@ def far_apart(seed: int, *, members: int) -> Stack:
     return Stack(kernels, reward, mdp)
 
 
-def compare(paper: EpisodeLearner, compiled: Any, mdp: orl.FiniteMDP, episodes: int, seed: int) -> PaperRun:
-    """Play both with the same draws; regret and planned values must agree episode by episode."""
-    expected = orl.run(compiled, mdp, episodes=episodes, seed=seed, progress=False)
-    found = play(paper, mdp, episodes, seed)
-    np.testing.assert_allclose(found.regret, expected.regret, rtol=0, atol=1e-9)
-    best = mdp.optimal_values[0]
-    pessimistic = int((found.planned < best.min() - 1e-9 * mdp.horizon).sum())
-    assert pessimistic <= expected.pessimistic_episodes <= episodes
-    return found
-
-
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(5))
 def test_ucrl_vtr_is_the_compiled_one_set_to_the_paper(seed: int) -> None:
     case = far_apart(seed, members=12)
     learner = UCRLVTR(family=case.family, delta=0.1)
-    compiled = orl.UCRLVTR(family=case.family, delta=0.1, radius="paper", weights="none", replan=0)
+    compiled = orl.UCRLVTR(family=case.family, delta=0.1, **FINITE)
     found = compare(learner, compiled, case.mdp, 3000, seed)
     assert not learner.confidence_set(case.mdp.known, found.state).all()  # the data have excluded somebody
     assert len({entry["member"] for entry in found.history}) > 1
 
 
-@pytest.mark.parametrize(("seed", "constant"), [(0, 1.0), (1, 1e-3), (2, 1e-5)])
+@pytest.mark.parametrize(("seed", "constant"), [(0, 1.0), (1, 1e-3), (2, 1e-5), (3, 1e-4), (4, 1.0)])
 def test_ucrl_vtr_lin_is_the_compiled_one_set_to_the_paper(seed: int, constant: float) -> None:
     case = mixture(seed, initial_state=[0.4, 0.3, 0.2, 0.1])
     shared: dict[str, Any] = {
         "features": case.features, "norm_bound": 1.3, "delta": 0.1, "paper_constant": constant,
     }  # fmt: skip
-    compiled = orl.UCRLVTRLin(**shared, radius="paper", weights="none", replan=0, clip="horizon", regularization=1.0)
-    compare(UCRLVTRLin(**shared), compiled, case.mdp, 300, seed)
+    compare(UCRLVTRLin(**shared), orl.UCRLVTRLin(**shared, **LINEAR), case.mdp, 300, seed)
+
+
+def test_another_clip_is_told_apart_from_the_papers() -> None:
+    """Negative control: the comparison above is able to fail."""
+    case = mixture(1)
+    shared: dict[str, Any] = {"features": case.features, "norm_bound": 1.3, "paper_constant": 1e-3}
+    with pytest.raises(AssertionError):
+        compare(UCRLVTRLin(**shared), orl.UCRLVTRLin(**shared, **{**LINEAR, "clip": "step"}), case.mdp, 300, 1)
 
 
 def test_confidence_sets_from_rows_by_loops() -> None:
@@ -150,12 +147,15 @@ def test_the_estimate_is_least_squares_on_the_stacked_rows() -> None:
     assert promised == pytest.approx(V[0], abs=1e-9)
 
 
-def test_values_are_cut_at_the_horizon() -> None:
+def test_values_are_cut_at_the_horizon_alone() -> None:
     case = mixture(4)
     learner = UCRLVTRLin(features=case.features, norm_bound=1.3, paper_constant=100.0)
     state = learner.begin(case.mdp.known)
     learner.plan(case.mdp.known, state, 0, DRAW)
     assert np.array_equal(state["values"][:3].max(axis=1), [4.0, 4.0, 4.0])  # H at every step but the last
+    state["xy"] = np.full(3, -50.0)  # an estimate of (-50, -50, -50), which no kernel has
+    UCRLVTRLin(features=case.features, norm_bound=1e-3, paper_constant=1e-9).plan(case.mdp.known, state, 0, DRAW)
+    assert state["values"].min() < 0.0
 
 
 def test_plans_are_optimistic_while_the_truth_is_covered() -> None:

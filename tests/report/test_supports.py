@@ -63,6 +63,8 @@ def test_the_estimated_error_widens_what_is_compatible() -> None:
     assert carried.allowance > ignored.allowance + 2.0 * 500 * 32 * carried.error**2
     assert any(set(each.members) <= set(TRUE) for each in carried.sets)
     assert "estimated" in str(carried)
+    with pytest.raises(InvalidInput, match="weights"):  # weights below 0 would add the errors up
+        supports(result, sims, weights="free")
 
 
 def test_directions_are_counted_by_fate() -> None:

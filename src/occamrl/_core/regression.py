@@ -5,7 +5,8 @@ A block of n coordinates has its matrix at ``matrix_start[b]`` (row-major, n*n n
 d = S^2 A never becomes a d-by-d matrix.
 
 Sigma itself is the state: rows are added to it and it is factorised afresh when a plan is due, so rounding errors do
-not travel from one factorisation to the next. Sums run in a fixed order over independent lanes (no reassociation),
+not travel from one factorisation to the next. Only where few rows meet a large block do they update its factor, and no
+more than n of them before it is made afresh. Sums run in a fixed order over independent lanes (no reassociation),
 which keeps them vectorised and equal to the bit wherever the function is inlined.
 
 With few coordinates the loops over them are too short for vector instructions. Where every (s, a) has the same
@@ -20,12 +21,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from occamrl._core.arena import square
+from occamrl._core.arena import part, square
 from occamrl._core.compile import hot, hot_inline
 from occamrl.protocols import Floats, Ints
 
 _EPSILON = 2.0**-52
-MOST_COORDINATES = 32  # beyond this the loops over coordinates are long enough by themselves
+MOST_COORDINATES = 512  # of a batch, whose transposed arrays are as large as phi itself
+LARGE_BLOCK = 32  # coordinates of a block whose factor may be updated,
+FEW_ROWS = 8  # namely where there are at least that many coordinates to a row
 
 
 class Blocks(NamedTuple):
@@ -118,6 +121,33 @@ def invert_factor(matrix: Floats, out: Floats, work: Floats) -> float:
             for j in range(k + 1, n):
                 out[i, j] -= w * work[k, j]
     return logdet
+
+
+@hot
+def update_factor(factor: Floats, weight: float, x: Floats, work: Floats) -> float:
+    """Turn W of Sigma into that of Sigma + weight x x^T; return by how much logdet grows.
+
+    It takes O(n^2) operations instead of O(n^3). With z = W^T x, Sigma + c x x^T = U^T (I + c z z^T) U, and I + c z z^T
+    has a Cholesky factor in closed form: with s_j = 1 + c (z_0^2 + ... + z_j^2) and s_{-1} = 1, the new W is
+
+        W'_ij = ( W_ij - c z_j (sum over k < j of W_ik z_k) / s_{j-1} ) sqrt(s_{j-1} / s_j).
+    """
+    n = factor.shape[0]
+    transform(factor, x, work)
+    z, shrink, share = part(work, 0, n), part(work, n, n), part(work, 2 * n, n)
+    before = 1.0
+    for j in range(n):
+        after = before + weight * z[j] * z[j]
+        shrink[j] = math.sqrt(before / after)
+        share[j] = weight * z[j] / before
+        before = after
+    for i in range(n):
+        total = 0.0
+        for j in range(i, n):
+            w = factor[i, j]
+            factor[i, j] = (w - share[j] * total) * shrink[j]
+            total += w * z[j]
+    return math.log(before)
 
 
 @hot

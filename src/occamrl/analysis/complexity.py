@@ -1,16 +1,35 @@
-"""Complexity measures and promises as code (section 7 of the mathematics), every constant written out."""
+r"""Complexity measures and the theorems' right-hand sides, every constant written out.
+
+The paper states its regret theorems and selection lemmas up to constants. Section 10 of ``docs/mathematics.md`` follows
+its proofs with the constants kept, and these functions are the results: bounds on the regret, term by term, and the
+epochs from which a selector is right. Where the paper's own statement cannot be proved they say what holds instead.
+
+=============  ==================================================================  ======================
+finite         :func:`regret_bound_finite`, :func:`selection_epoch_generic`        theorem 1, lemma 1
+infinite       :func:`regret_bound_infinite`, :func:`beta_infinite`                theorem 1, M6
+linear         :func:`regret_bound_linear`                                         Jia et al. 2020
+dimension      :func:`regret_bound_dimension`, :func:`selection_epoch_dimension`   theorem 2, lemmas 3 to 5
+norm           :func:`regret_bound_norm`, :func:`selection_epoch_norm`             theorem 3, lemma 6
+=============  ==================================================================  ======================
+
+Covering numbers are the families' own: ``family.log_covering_number(alpha)``.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from occamrl.errors import ParameterError
+from occamrl.errors import ParameterError, require_integer, require_number
 from occamrl.models.family import Family
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.models.linear import AggregationFamily, LinearFamily
+from occamrl.paper.ucrl_vtr import beta_infinite as beta_infinite  # M6; the letter uses it
+from occamrl.paper.ucrl_vtr_lin import beta_linear
 from occamrl.protocols import Floats, Known, Outcomes
 
 _MOST_POINTS = 20  # for the exact search
@@ -82,33 +101,306 @@ def separation(ladder: Ladder, known: Known, truth: int) -> tuple[float, float]:
     return float(squares.min()), float(squares.mean(axis=(0, 1)).min())
 
 
-def selection_epoch(
-    *, horizon: int, episodes: int, delta: float, separation: float, size: int, constant: float = 1.0
-) -> int:
-    """Return i* of the paper's lemma 1: 2^i >= C max(2 H^3 log K log(2/delta)/Delta^2, 4 H log(|F_M|/delta))."""
-    noise = 2.0 * horizon**3 * math.log(episodes) * math.log(2.0 / delta) / separation**2
-    needed = constant * max(noise, 4.0 * horizon * math.log(size / delta))
-    return max(1, math.ceil(math.log2(needed)))
+def regret_bound_vtr(*, horizon: int, episodes: int, delta: float, radius: float, eluder: float) -> dict[str, float]:
+    """Return the bound on the regret of UCRL-VTR in ``episodes`` K, which holds with probability 1 - 2 delta.
+
+    1 + H^2 d + 4 sqrt(beta d K H) + H sqrt(2 K H log(1/delta)): ``eluder``, the sum of the widths, and ``noise``.
+
+    Parameters
+    ----------
+    horizon, episodes, delta
+        H, K and the level of the confidence sets; the noise takes delta once more.
+    radius : float
+        beta_K of M4; the radius may not fall with k.
+    eluder : float
+        d, the eluder dimension of (P V)(s, a) at scale 1/(KH).
+    """
+    H, K = horizon, episodes
+    widths = 1.0 + H**2 * eluder + 4.0 * math.sqrt(radius * eluder * K * H)
+    return _with_total({"eluder": widths, "noise": _noise(H, K, delta)})
 
 
-def regret_bound(
+def regret_bound_finite(
     *, horizon: int, episodes: int, delta: float, size: int, eluder: float, first_epoch: int
 ) -> dict[str, float]:
-    """Return the right side of the paper's theorem 1 for a finite class, term by term, before the O(.).
+    """Return the right side of theorem 1 for finite classes.
 
-    tau_{i*-1} H + sum over epochs i >= i* of 1 + H^2 d + 4 sqrt(beta_i d k_i H) + H sqrt(2 k_i H log(1/delta_i)), with
-    k_i = 2^i, delta_i = delta/2^i, beta_i = 8 H^2 log(|F_m*|/delta_i) and d the eluder dimension at 1/(k_i H).
+    tau_{i*-1} H (``selection``) and :func:`regret_bound_vtr` for each epoch i >= i* of 2^i episodes at level delta/2^i
+    on F_m*, with beta = 8 H^2 log(|F_m*|/delta_i). The last epoch ends with episode K. It holds with probability
+    1 - 2 delta beside that of the selection.
+
+    Parameters
+    ----------
+    size : int
+        |F_m*|.
+    eluder : float
+        The eluder dimension of F_m* at scale 1/(KH).
+    first_epoch : int
+        i*, for instance :func:`selection_epoch_generic`. 1 for a learner that knows the class.
     """
-    last = max(1, math.ceil(math.log2(episodes + 2)) - 1)
-    terms = {"selection": min(episodes, 2**first_epoch - 2) * float(horizon), "eluder": 0.0, "width": 0.0, "noise": 0.0}
-    for i in range(first_epoch, last + 1):
-        k, level = 2**i, math.log(2**i / delta)
-        beta = 8.0 * horizon**2 * (math.log(size) + level)
-        terms["eluder"] += 1.0 + horizon**2 * eluder
-        terms["width"] += 4.0 * math.sqrt(beta * eluder * k * horizon)
-        terms["noise"] += horizon * math.sqrt(2.0 * k * horizon * level)
-    terms["total"] = sum(terms.values())
-    return terms
+    return _epochs(horizon, episodes, delta, eluder, first_epoch, lambda _, d: 8.0 * horizon**2 * math.log(size / d))
+
+
+def regret_bound_infinite(
+    *, horizon: int, episodes: int, delta: float, family: Family, eluder: float, first_epoch: int
+) -> dict[str, float]:
+    """Return the right side of theorem 1 for infinite classes: :func:`regret_bound_finite` with beta of M6.
+
+    ``family`` is F_m*, whose covering numbers enter at dyadic scales.
+    """
+
+    def radius(k: int, level: float) -> float:
+        return beta_infinite(family, horizon=horizon, episodes=k, delta=level)
+
+    return _epochs(horizon, episodes, delta, eluder, first_epoch, radius)
+
+
+def _epochs(
+    horizon: int, episodes: int, delta: float, eluder: float, first_epoch: int, radius: Callable[[int, float], float]
+) -> dict[str, float]:
+    """Add up the epochs of ARL-GEN from ``first_epoch`` on; radius(k, level)."""
+    require_number("delta", delta, 0.0, 1.0, open_low=True)
+    played, i = min(episodes, 2**first_epoch - 2), first_epoch
+    terms = {"selection": float(played * horizon), "eluder": 0.0, "noise": 0.0}
+    while played < episodes:
+        k, level = min(2**i, episodes - played), delta / 2**i
+        base = regret_bound_vtr(horizon=horizon, episodes=k, delta=level, radius=radius(k, level), eluder=eluder)
+        terms["eluder"] += base["eluder"]
+        terms["noise"] += base["noise"]
+        played, i = played + k, i + 1
+    return _with_total(terms)
+
+
+def selection_epoch_generic(
+    *, horizon: int, delta: float, separation: float, entropy: float, cover_error: float = 0.0
+) -> int:
+    """Return i* of lemma 1: from this epoch on M14 chooses the right class, with probability 1 - 2 delta.
+
+    The paper has 2^i >= C max(H^3 log K log(1/delta)/Delta^2, H (log |F_M| + log(1/delta))) with a C that its proof
+    does not give, and no 1/Delta in the second term, which cannot be. What M21 proves (M14 a and b), with g = sqrt(i)/
+    2^(i/2), tau = 2^i - 2 and R = H - 1: the first i from which
+
+        R^2 (l/2 + e)/(tau H) <= g,    Delta > 2 g + R^2 (2 l + 3 e)/(tau H),    l = log(|F_M|/delta).
+
+    Parameters
+    ----------
+    separation : float
+        Delta: a lower bound on L(P*, P)/(tau H) over the rows seen, for all P in the classes without the truth.
+    entropy : float
+        log |F_M|, or log N(F_M, alpha) for an infinite class.
+    cover_error : float
+        e = alpha T: 0 for finite classes, 1 for covers at the paper's scale 1/T (then for the epochs within T steps).
+    """
+    require_number("separation", separation, 0.0, math.inf, open_low=True)
+    require_number("delta", delta, 0.0, 1.0, open_low=True)
+    range_squared, log_size, i = (horizon - 1) ** 2 / horizon, entropy + math.log(1.0 / delta), 2
+    while True:  # both conditions are monotone from i = 2 on
+        slack, tau = math.sqrt(i) / 2 ** (i / 2), 2**i - 2
+        kept = range_squared * (0.5 * log_size + cover_error) / tau <= slack
+        if kept and separation > 2.0 * slack + range_squared * (2.0 * log_size + 3.0 * cover_error) / tau:
+            return i
+        i += 1
+
+
+def regret_bound_linear(
+    *,
+    horizon: int,
+    episodes: int,
+    delta: float,
+    dimension: int,
+    norm_bound: float,
+    feature_bound: float = 1.0,
+) -> dict[str, float]:
+    """Return the bound on the regret of UCRL-VTR-LIN with the radius M10, c = 1, for ``episodes`` K.
+
+    2 sqrt(beta_K K H (U/log(1 + U)) d log(1 + KHg^2/d)) with U = H g^2 (``width``), and H sqrt(2 K H log(1/delta))
+    (``noise``): the O(b d H^2 sqrt(K) log(KH) log(K^2 H/delta)) of Jia et al. 2020. With probability 1 - 2 delta.
+
+    Parameters
+    ----------
+    dimension, norm_bound
+        d and b.
+    feature_bound : float
+        g >= ||phi_V(s, a)|| for all V in [0, H]; the paper assumes 1, for which c = 1 is proved (M10).
+    """
+    H, K, d, U = horizon, episodes, dimension, horizon * feature_bound**2
+    noise = _noise(H, K, delta)  # checks them
+    beta = beta_linear(horizon=H, episodes=K, delta=delta, dimension=d, norm_bound=norm_bound)
+    potential = U / math.log1p(U) * d * math.log1p(K * U / d)
+    return _with_total({"width": 2.0 * math.sqrt(beta * K * H * potential), "noise": noise})
+
+
+def tau_min(
+    *, horizon: int, episodes: int, delta: float, dimension: int, excitation: float, feature_bound: float = 1.0
+) -> float:
+    """Return tau_min(delta) of lemma 3: (16/rho^2 + 8/(3 rho)) log(2 d K H/delta).
+
+    From this k to K, lambda_min(Sigma_k) >= 1 + rho k H/2 with probability 1 - delta. ``excitation`` is rho_min of
+    assumption 2, which is for ||phi_V|| <= 1; other features enter as rho/g^2, g the ``feature_bound``.
+    """
+    require_number("excitation", excitation, 0.0, math.inf, open_low=True)
+    require_number("delta", delta, 0.0, 1.0, open_low=True)
+    rho = excitation / feature_bound**2
+    return (16.0 / rho**2 + 8.0 / (3.0 * rho)) * math.log(2.0 * dimension * episodes * horizon / delta)
+
+
+def selection_epoch_dimension(
+    *,
+    horizon: int,
+    episodes: int,
+    delta: float,
+    dimension: int,
+    norm_bound: float,
+    smallest: float,
+    excitation: float,
+    initial_episodes: int,
+    estimation_growth: float = 6.0,
+    threshold: float = 0.5,
+    feature_bound: float = 1.0,
+) -> int:
+    """Return i* of ARL-LIN(dim): from this epoch on the support is exact (M16), with probability 1 - 2 delta.
+
+    After tau episodes of estimation, tau >= tau_min(delta), the error is at most e = sqrt(beta_tau/(1 + rho H tau/2)).
+    All zeros are left out if e < 0.5^i, and all others kept if e + 0.5^i <= gamma: the first i from which both hold.
+    With the paper's k_0 that is max(10, log2(2/gamma)) at the latest; the paper has log2(1/gamma). If no epoch within K
+    ``episodes`` is promised, the number is one more than that of the last.
+
+    Parameters
+    ----------
+    smallest : float
+        gamma, the smallest non-zero |theta*_j|.
+    excitation, feature_bound
+        Of :func:`tau_min`.
+    initial_episodes : int
+        k_0; estimation takes ceil(6^j ceil(sqrt(k_0))) episodes in epoch j.
+    """
+    require_number("smallest", smallest, 0.0, math.inf, open_low=True)
+    H, d, b = horizon, dimension, norm_bound
+    enough = tau_min(
+        horizon=H, episodes=episodes, delta=delta, dimension=d, excitation=excitation, feature_bound=feature_bound
+    )
+    tau, first, i = 0, 0, 0
+    while tau <= episodes:
+        beta = beta_linear(horizon=H, episodes=tau, delta=delta, dimension=d, norm_bound=b)
+        error = math.sqrt(beta / (1.0 + 0.5 * excitation * H * tau)) if tau >= enough else math.inf
+        if not (error < threshold**i and error + threshold**i <= smallest):
+            first = i + 1
+        tau, i = tau + math.ceil(estimation_growth**i * _root(initial_episodes)), i + 1
+    return first
+
+
+def regret_bound_dimension(
+    *,
+    horizon: int,
+    episodes: int,
+    delta: float,
+    dimension: int,
+    sparsity: int,
+    norm_bound: float,
+    initial_episodes: int,
+    first_epoch: int,
+    growth: float = 36.0,
+    estimation_growth: float = 6.0,
+    feature_bound: float = 1.0,
+) -> dict[str, float]:
+    """Return the right side of theorem 2, with every phase as long as it is within K ``episodes``.
+
+    H for every episode of exploitation before epoch i* (``selection``), :func:`regret_bound_linear` in d* dimensions at
+    level delta/2^i for each exploitation after it (``exploitation``), and once in d dimensions at level delta for all
+    episodes of estimation (``estimation``). With probability 1 - 5 delta beside the 1 - 2 delta of the selection.
+    """
+    linear: dict[str, Any] = {"horizon": horizon, "norm_bound": norm_bound, "feature_bound": feature_bound}
+    terms = {"selection": 0.0, "exploitation": 0.0, "estimation": 0.0}
+    left, estimation, i = episodes, 0, 0
+    while left:
+        exploit = min(left, math.ceil(growth**i * initial_episodes))
+        estimate = min(left - exploit, math.ceil(estimation_growth**i * _root(initial_episodes)))
+        if i < first_epoch:
+            terms["selection"] += horizon * exploit
+        else:
+            phase = regret_bound_linear(episodes=exploit, delta=delta / 2**i, dimension=sparsity, **linear)
+            terms["exploitation"] += phase["total"]
+        left, estimation, i = left - exploit - estimate, estimation + estimate, i + 1
+    if estimation:
+        phase = regret_bound_linear(episodes=estimation, delta=delta, dimension=dimension, **linear)
+        terms["estimation"] = phase["total"]
+    return _with_total(terms)
+
+
+def norm_bounds(
+    *,
+    horizon: int,
+    episodes: int,
+    delta: float,
+    dimension: int,
+    norm_bound: float,
+    true_norm: float,
+    excitation: float,
+    initial_episodes: int,
+    growth: float = 2.0,
+    feature_bound: float = 1.0,
+) -> list[float]:
+    """Return upper bounds on b^(1), b^(2), ... of ARL-LIN(norm) for the epochs within K ``episodes``.
+
+    b^(i+1) <= ||theta*|| + 2 sqrt(beta_{k_i}(delta_i; b^(i))/lambda), lambda = 1 + rho H k_i/2 from tau_min(delta_i) on
+    and 1 before: the recursion of lemma 6 without its C_1, C_2, p and q. All hold with probability 1 - 4 delta.
+    """
+    bounds, k, played = [norm_bound], initial_episodes, initial_episodes
+    while played < episodes:
+        level = delta / 2 ** (len(bounds) - 1)
+        beta = beta_linear(horizon=horizon, episodes=k, delta=level, dimension=dimension, norm_bound=bounds[-1])
+        enough = tau_min(
+            horizon=horizon, episodes=episodes, delta=level, dimension=dimension, excitation=excitation,
+            feature_bound=feature_bound,
+        )  # fmt: skip
+        least = 1.0 + 0.5 * excitation * horizon * k if k >= enough else 1.0
+        bounds.append(true_norm + 2.0 * math.sqrt(beta / least))
+        k = math.ceil(growth ** (len(bounds) - 1) * initial_episodes)
+        played += k
+    return bounds
+
+
+def selection_epoch_norm(*, excess: float, **parameters: Any) -> int:
+    """Return the first epoch from which b^(i) <= ||theta*|| + ``excess``, one more than the last within K if none.
+
+    ``parameters`` are those of :func:`norm_bounds`. The paper's b^(i) <= c_1 ||theta*|| + c_2 leaves both constants
+    open; the excess falls like i^1.5/2^(i/2), not like i^1.5/2^i as lemma 6 has it.
+    """
+    bounds = norm_bounds(**parameters)
+    return 1 + max((i for i, b in enumerate(bounds, start=1) if b > parameters["true_norm"] + excess), default=0)
+
+
+def regret_bound_norm(**parameters: Any) -> dict[str, float]:
+    """Return the right side of theorem 3, whose ``parameters`` are those of :func:`norm_bounds`.
+
+    The sum over epochs of :func:`regret_bound_linear` with the bound b^(i) of :func:`norm_bounds` at level
+    delta/2^(i-1); the last epoch ends with episode K. With probability 1 - 6 delta, as in the paper.
+    """
+    common = {name: parameters[name] for name in ("horizon", "dimension")}
+    growth, feature_bound = parameters.get("growth", 2.0), parameters.get("feature_bound", 1.0)
+    terms, left = {"width": 0.0, "noise": 0.0}, parameters["episodes"]
+    for i, bound in enumerate(norm_bounds(**parameters)):
+        k = min(left, math.ceil(growth**i * parameters["initial_episodes"]))
+        level = parameters["delta"] / 2**i
+        epoch = regret_bound_linear(episodes=k, delta=level, norm_bound=bound, feature_bound=feature_bound, **common)
+        terms, left = {name: terms[name] + epoch[name] for name in terms}, left - k
+    return _with_total(terms)
+
+
+def _noise(horizon: int, episodes: int, delta: float) -> float:
+    """Return H sqrt(2 K H log(1/delta)), a bound on the martingale part of the regret with probability 1 - delta."""
+    require_number("delta", delta, 0.0, 1.0, open_low=True)
+    require_integer("episodes", episodes, 1)
+    return horizon * math.sqrt(2.0 * episodes * horizon * math.log(1.0 / delta))
+
+
+def _root(episodes: int) -> int:
+    """Return ceil(sqrt(k_0))."""
+    return math.isqrt(episodes - 1) + 1
+
+
+def _with_total(terms: dict[str, float]) -> dict[str, float]:
+    return {**terms, "total": sum(terms.values())}
 
 
 def _gaps(functions: Floats) -> Floats:

@@ -14,18 +14,12 @@ its directions; differences of simulators, never the simulators themselves). The
 the price of a pair is one logarithm, not d of them. With probability 1 - delta, at all times together, L(theta*) <= t,
 so the true set is compatible, and contains one of the *minimal* compatible sets.
 
-Estimated simulators. Let the features be wrong by a bias, :math:`|\langle x_t, \theta^*\rangle - E[y_t]| \le e_t`,
-e_t known before y_t. Write n_t = y_t - E[y_t] (range 1), d for the gap between a prediction and the true mean, d* for
-that of theta*. For c in (0, 1), Hoeffding's lemma gives
+Estimated simulators. The rows are then biased, :math:`|\langle x_t, \theta^*\rangle - E[y_t]| \le e` for weights >= 0
+(:mod:`occamrl.models.simulators`), and for any c in (0, 1), n rows and A^(c) with 1/(4c) before its log-determinant
 
-.. math:: E\, e^{2c (L_t(\theta^*) - L_t(\theta))} = E\, e^{2c(2 n_t (d - d^*) - d^2 + d^{*2})}
-          \le e^{2c^2 (d - d^*)^2 - 2c d^2 + 2c d^{*2}} \le e^{2c\, d^{*2}/(1-c)},
+.. math:: t_c = -\tfrac1{2c} \log\sum_D w(D) e^{-2c A_D^{(c)}} + \tfrac1{2c}\log\tfrac1\delta + \frac{n e^2}{1-c}
 
-the last step at the worst d. So exp(2c (L(theta*) - L(theta)) - 2c sum e_t^2 / (1 - c)) is a supermartingale, and
-
-.. math:: t_c = -\tfrac1{2c} \log\sum_D w(D) e^{-2c A_D^{(c)}} + \tfrac1{2c}\log\tfrac1\delta + \frac{\sum_t e_t^2}{1-c}
-
-holds, A^(c) with 1/(4c) before its log-determinant. The bias costs n e^2, not n e. Without bias c = 1; with it the
+holds (section 3 of the mathematics, estimated kernels). The bias costs n e^2, not n e. Without it c = 1; with it the
 least t_c over a few c is taken, each at its share of delta.
 
 Exactness. The least loss over mixtures of D is attained on a subset E of D whose simulators are affinely independent
@@ -182,7 +176,7 @@ def supports(
     delta : float
         With probability 1 - delta, for reports at all times together, the true set contains one of the sets reported.
     weights : "simplex" | "free"
-        Mixtures proper, or any weights that sum to one.
+        Mixtures proper; or, of exact simulators, any weights that sum to one (the errors of estimates would add up).
     known : Known, optional
     values : array [H + 1, S], optional
         With ``source`` as statistics: the problem, and value functions for which to say what could be told.
@@ -198,12 +192,14 @@ def supports(
         raise ParameterError("source", got=f"rows of {d} features", expected=f"one for each of {len(names)} simulators")
     level, error = delta, 0.0
     if simulators is not None and simulators.estimated:
+        require_choice("weights", weights, ("simplex",))
         level = delta / 2.0
         error = simulators.error(level)
     bias = statistics.episodes * known.horizon * error**2
     evidence = Evidence(statistics.gram.reshape(d, d), statistics.xy, bias)
     found = compatible_sets(evidence, delta=level, weights=weights)
-    stack, possible = features.matrix.toarray(), possible_rows(features, known, values)
+    matrix, possible = features.matrix, possible_rows(features, known, values)
+    stack = matrix[np.diff(matrix.indptr) > 0].toarray()  # without outcomes that were never drawn
     rank, dependent = dependences(stack)
     sets: list[SupportSet] = []
     kernels: list[Floats] = []

@@ -55,6 +55,7 @@ from occamrl.learners.ucrl_vtr_lin import KERNELS
 from occamrl.models.features import FeatureMap, read_problems
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
+from occamrl.models.simulators import grid_reach
 from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp, reward_map
 from occamrl.problems.tables import require_whole_truth, smallest_range, table_of
 from occamrl.protocols import Floats, Known
@@ -120,11 +121,13 @@ def ladder_of_environments(
     names: Sequence[str] = (),
     reward_range: Sequence[float] | None = None,
     weights: Sequence[Sequence[float]] | None = None,
+    grids: Sequence[tuple[int, int]] = (),
 ) -> LadderSpec:
     """Return the ladder whose class m consists of the tables of the first ``sizes[m - 1]`` environments.
 
-    With ``weights``, a list of vectors over the environments, of the first ``sizes[m - 1]`` of these mixtures. Rewards
-    may depend on more than (s, a, s'): members are compared over outcomes (s', reward) (M20).
+    With ``weights``, a list of vectors over the environments, of the first ``sizes[m - 1]`` of these mixtures; with
+    ``grids``, class m stands for all mixtures of the first n, by weights that are multiples of 1/g, (n, g) =
+    ``grids[m - 1]``. Members are compared over outcomes (s', reward) (M20): rewards may depend on more than (s, a, s').
     """
     for env in environments:
         require_whole_truth(env)
@@ -134,7 +137,8 @@ def ladder_of_environments(
     vectors = np.eye(len(tables))
     if weights is not None:
         vectors = np.array([[*weight, *[0.0] * (len(tables) - len(weight))] for weight in weights])
-    ladder = Ladder.of_prefixes(vectors, features, sizes)
+    reach = [grid_reach(features.restrict(range(n)), n, grid) for n, grid in grids]
+    ladder = Ladder.of_prefixes(vectors, features, sizes, np.maximum.accumulate(reach).tolist() or None)
     known = known_of_several([table.mdp for table in tables])
     return LadderSpec(ladder=ladder, names=tuple(names), known=known, rewards=reward_map(chosen))
 
@@ -262,10 +266,12 @@ def _of_environments(
         raise LadderSpecError(f"{path}: reward", got="a value", expected="none: environments have their own")
     environments: list[gym.Env[Any, Any]] = []
     weights: list[tuple[float, ...]] = []
-    sizes = []
+    sizes, grids = [], []
     for m, rung in enumerate(rungs, start=1):
+        grids.append((1, 1))
         if "mixtures" in rung:
             parts = require_integer(f"{path}: rungs[{m}].mixtures", rung["mixtures"], 1)
+            grids[-1] = (len(environments), parts)
             weights.extend(_mixtures(f"{path}: rungs[{m}].mixtures", parts, len(environments), weights))
         entries = rung.get("environments", [])
         for i, entry in enumerate(entries if isinstance(entries, list) else [entries]):
@@ -274,7 +280,7 @@ def _of_environments(
         sizes.append(len(weights))
     chosen = data.get("reward_range")
     return ladder_of_environments(
-        environments, sizes, horizon=horizon, names=names, reward_range=chosen, weights=weights
+        environments, sizes, horizon=horizon, names=names, reward_range=chosen, weights=weights, grids=grids
     )
 
 

@@ -33,6 +33,8 @@ from occamrl._core.compile import compiled, entry, hot, hot_inline, implements, 
 from occamrl._core.features import BONUS, NEXT, START, DenseFeatures, TabularFeatures, fill_target
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
 from occamrl._core.regression import (
+    FEW_ROWS,
+    LARGE_BLOCK,
     MOST_COORDINATES,
     Blocks,
     add_row,
@@ -40,10 +42,12 @@ from occamrl._core.regression import (
     predict_shared,
     predict_tabular,
     refactor,
+    solve,
     squared_norm,
     stacked,
     sum_of,
     turn_blocks,
+    update_factor,
 )
 from occamrl._core.rows import (
     CELLS,
@@ -109,13 +113,14 @@ KERNELS = ("stationary", "per_step")
     PAIRS,  # [6, S*A] <x, theta>, ||x||^2 in Sigma^-1, c, R, Q, and a sum
     TURNED,  # [n*d or n*n, S*A] phi, or the factors of a tabular map, transposed; empty without a batch
     TURNED_X,  # [d or n, S*A] the rows x, or theta of a tabular map, transposed
-    DIRTY,  # [T*B] int, whether a block has new rows
+    DIRTY,  # [T*B] int, NEW_ROWS where the factor has taken in all rows of a block, ANEW where it has not
     OF,  # [S*A] int, the block of (s, a)
     VECTOR,  # [T*B + 1] int, where the vectors of the blocks that plan begin
     MATRIX,  # [T*B + 1] int, where their matrices begin
     ACTIVE,  # [|D|] int, the coordinates that plan; empty: every one
 ) = range(MODEL_FIELDS, MODEL_FIELDS + 10)
 MEAN, NORM, MIDDLE, SPREAD, Q, SUM = range(6)  # rows of PAIRS
+CLEAN, NEW_ROWS, ANEW = range(3)  # values of DIRTY
 
 # Fields of the state, after those of _core.rows
 (
@@ -126,7 +131,8 @@ MEAN, NORM, MIDDLE, SPREAD, Q, SUM = range(6)  # rows of PAIRS
     LOGDETS,  # [T*B] logdet(Sigma_b / lambda)
     GROWTH,  # [T, 3] sum of ROW_NORM since rows were entered; total logdet then; at the last plan
     ROW_NORM,  # [H, S] ||x||^2 in Sigma^-1 of the cells touched since rows were entered
-) = range(STATE_FIELDS, STATE_FIELDS + 7)
+    UPDATES,  # [T*B] int, rows that the factor of a block has taken in since it was made
+) = range(STATE_FIELDS, STATE_FIELDS + 8)
 TRACE, LOGDET, LOGDET_AT_PLAN = range(3)  # columns of GROWTH
 
 
@@ -379,6 +385,7 @@ class UCRLVTRLin(Learner):
             np.zeros(blocks.size.size),
             np.zeros((steps, 3)),
             np.zeros(table),
+            np.zeros(blocks.size.size, dtype=np.int64),
         ]
         state: LinearState = lay_out(LinearState, fields)
         if statistics is not None:
@@ -474,6 +481,7 @@ def refactor_block(model: LinearModel, state: LinearState, b: int) -> None:
                 matrix[i, j] = sigma[b * d * d + active[i] * d + active[j]]
     factor, theta = square(fvec(state, FACTOR), matrices[b], n), part(fvec(state, THETA), vectors[b], n)
     fvec(state, LOGDETS)[b] = refactor(matrix, right, factor, theta, fvec(model, WORK), model.regularization)
+    ivec(state, UPDATES)[b] = 0
 
 
 @hot
@@ -494,7 +502,10 @@ def refactor_all(model: LinearModel, state: LinearState) -> None:
 
 @hot
 def absorb(model: LinearModel, state: LinearState) -> None:
-    """Enter the rows seen since the last plan into Sigma and xy, and factorise what they changed."""
+    """Enter the rows seen since the last plan into Sigma and xy, and factorise what they changed.
+
+    A few rows in a large block update its factor (O(n^2) each), at most n of them before it is made anew (O(n^3)).
+    """
     counters, policy, values = ivec(state, COUNTERS), imat(state, POLICY), fmat(state, VALUES)
     dirty, of, cells = ivec(model, DIRTY), ivec(model, OF), ivec(state, CELLS)
     vectors, matrices, sigma = ivec(model, VECTOR), ivec(model, MATRIX), fvec(state, SIGMA)
@@ -504,6 +515,8 @@ def absorb(model: LinearModel, state: LinearState) -> None:
     visits, firsts = imat(state, VISITS), fmat(state, FIRST)
     totals, sums = fmat(state, TOTAL), fmat(state, SQUARES)
     features = features_of(model, RECORD if restricted else FEATURES)
+    factors, logdets, updates, work = fvec(state, FACTOR), fvec(state, LOGDETS), ivec(state, UPDATES), fvec(model, WORK)
+    few = 0 if restricted else FEW_ROWS * counters[TOUCHED]
     for i in range(counters[TOUCHED]):
         h, s, count, total, squares = take_cell(visits, totals, sums, cells[i])
         first, sa = firsts[h, s], s * model.actions + policy[h, s]
@@ -521,13 +534,22 @@ def absorb(model: LinearModel, state: LinearState) -> None:
         add_row(matrix, count, x)
         for j in range(right.size):
             right[j] += y * x[j]
-        dirty[b] = 1
+        if 0 < few <= n and n > LARGE_BLOCK and updates[b] < n and dirty[b] != ANEW:
+            logdets[b] += update_factor(square(factors, matrices[b], n), count, x, work)
+            updates[b] += 1
+            dirty[b] = NEW_ROWS
+        else:
+            dirty[b] = ANEW
     for i in range(counters[TOUCHED]):
         h, s = divmod(cells[i], policy.shape[1])
         b = (h % model.steps) * per_step + of[s * model.actions + policy[h, s]]
-        if dirty[b]:
-            dirty[b] = 0
+        if dirty[b] == ANEW:
             refactor_block(model, state, b)
+        elif dirty[b] == NEW_ROWS:
+            n = vectors[b + 1] - vectors[b]
+            theta = part(fvec(state, THETA), vectors[b], n)
+            solve(square(factors, matrices[b], n), part(xy, vectors[b], n), theta, work)
+        dirty[b] = CLEAN
     counters[TOUCHED] = 0
     growth = fmat(state, GROWTH)
     for t in range(model.steps):

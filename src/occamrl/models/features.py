@@ -55,10 +55,11 @@ def any_sparse(kernels: Any) -> bool:
     return isinstance(kernels, Sequence) and any(sp.issparse(kernel) for kernel in kernels)
 
 
-def read_kernels(field: str, kernels: Sequence[Any]) -> tuple[Outcomes, Any, int]:
+def read_kernels(field: str, kernels: Sequence[Any], support: ArrayLike = ()) -> tuple[Outcomes, Any, int]:
     """Return the union of the outcomes of some kernels, their probabilities as a sparse matrix [O, n], and S.
 
-    Each kernel is dense [S, A, S] or scipy.sparse of shape (S*A, S).
+    Each kernel is dense [S, A, S] or scipy.sparse of shape (S*A, S). What is true in ``support`` (S*A, S) is an outcome
+    as well, even if it has probability 0 in all of them.
     """
     parts: list[tuple[Ints, Ints, Floats]] = []  # cell, kernel and value of each entry
     shape: tuple[int, int] | None = None
@@ -78,9 +79,10 @@ def read_kernels(field: str, kernels: Sequence[Any]) -> tuple[Outcomes, Any, int
     if shape is None:
         raise FeatureError(field, got="an empty list", expected="at least one kernel")
     cell, owner, value = (np.concatenate(column) for column in zip(*parts, strict=True))
-    distinct, outcome = np.unique(cell, return_inverse=True)
+    distinct = np.union1d(cell, np.flatnonzero(support))
     outcomes = outcomes_of(field, distinct // shape[1], distinct % shape[1], shape[0])
-    return outcomes, sp.csr_array((value, (outcome, owner)), shape=(distinct.size, len(parts))), shape[1]
+    places = (np.searchsorted(distinct, cell), owner)
+    return outcomes, sp.csr_array((value, places), shape=(distinct.size, len(parts))), shape[1]
 
 
 def read_problems(simulators: Sequence[FiniteMDP]) -> tuple[Outcomes, Any, Floats]:

@@ -54,6 +54,7 @@ from occamrl.models.features import FeatureMap, PerProblem, any_sparse, outcomes
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
 _SUM_TOLERANCE = 1e-8
+_MOST_EXACT = 12  # members of which the smallest cover is searched for
 _SIGN_TOLERANCE = 1e-10
 _CHUNK = 4096  # members written out as kernels at a time
 _MOST_MEMBERS = 1_000_000  # of a cover
@@ -203,10 +204,22 @@ class FiniteFamily(Family):
         return float(member_losses(self.theta, unpacked(self.features.blocks, gram), xy).min())
 
     def log_covering_number(self, alpha: float) -> float:
-        """Return log of the size of an alpha-cover found greedily: an upper bound on log N(F, alpha)."""
+        """Return log of the size of an alpha-cover by members: the smallest of at most 12, else one found greedily.
+
+        What is within the ``reach`` of a member is covered too; at scales below the reach the members are no cover, and
+        the answer is infinite.
+        """
         require_number("alpha", alpha, 0.0, math.inf)
+        if alpha < self.reach:
+            return math.inf
+        alpha -= self.reach
         members, start = self.probabilities(), self.features.layout.outcomes.start
         left, count = np.arange(self.size), 0
+        if self.size <= _MOST_EXACT:
+            gaps = np.abs(members[:, :, None] - members[:, None])
+            near = np.add.reduceat(gaps, start[:-1]).max(axis=0) <= alpha
+            sets = (list(c) for n in left for c in itertools.combinations(left, int(n) + 1))
+            return math.log(next(len(c) for c in sets if near[c].any(axis=0).all()))
         while left.size:
             gap = np.abs(members[:, left] - members[:, left[:1]])
             left = left[np.add.reduceat(gap, start[:-1]).max(axis=0) > alpha]
@@ -358,6 +371,16 @@ class CoverFamily(FiniteFamily):
             features, theta = _one_hot([*kernels, *(kernel(np.array(point)) for point in middles)])
             self._set(features, np.ascontiguousarray(theta[:, : len(kernels)]))
         self.reach = self._half_gaps(counts.astype(np.int64)) if reach is None else float(reach)
+        self._cells = counts - 1 if reach is None else None  # of a grid that may be refined
+
+    def log_covering_number(self, alpha: float) -> float:
+        """Return log of the size of an alpha-cover of the box; below the reach, of the grid with smaller steps.
+
+        With kernels that are affine between neighbours, steps smaller by a factor m divide the reach by m.
+        """
+        if not 0.0 < alpha < self.reach or self._cells is None:
+            return super().log_covering_number(alpha)
+        return float(np.log(self._cells * math.ceil(self.reach / alpha) + 1).sum())
 
     def _half_gaps(self, counts: Ints) -> float:
         """Return the sum over the parameters of half the largest distance of neighbours on the grid."""

@@ -308,7 +308,9 @@ class Ladder:
         return cls.__new__(cls)._of_members(family, levels, reach)
 
     @classmethod
-    def of_prefixes(cls, parameters: ArrayLike, features: FeatureMap, sizes: Sequence[int]) -> Ladder:
+    def of_prefixes(
+        cls, parameters: ArrayLike, features: FeatureMap, sizes: Sequence[int], reach: list[float] | None = None
+    ) -> Ladder:
         """Return the ladder whose class m is the first ``sizes[m - 1]`` of a list of parameters; nested as it stands.
 
         For long lists: members are neither compared nor stored twice.
@@ -316,10 +318,9 @@ class Ladder:
         family = FiniteFamily(parameters=parameters, features=features)
         ends = [0, *as_integers("sizes", sizes, "increasing integers").ravel().tolist()]
         if len(ends) < 2 or min(np.diff(ends)) < 1 or ends[-1] != family.size:
-            raise ParameterError(
-                "sizes", got=f"{sizes!r:.100}", expected=f"increasing numbers that end at {family.size}"
-            )
-        return cls.of_levels(family, np.repeat(np.arange(len(ends) - 1), np.diff(ends)))
+            expected = f"increasing numbers that end at {family.size}"
+            raise ParameterError("sizes", got=f"{sizes!r:.100}", expected=expected)
+        return cls.of_levels(family, np.repeat(np.arange(len(ends) - 1), np.diff(ends)), reach)
 
     @classmethod
     def of_problem(cls, problem: Any) -> Ladder:

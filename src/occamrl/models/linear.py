@@ -158,11 +158,14 @@ class AggregationFamily(Family):
         """Return the sum of (n - 1) log(1 + 2 r/alpha) over distributions of n moves, r = 2 (1 - 1/n) their radius.
 
         Around the uniform distribution, the distributions lie in a ball of radius r of the norm sum |.| in n - 1
-        dimensions. Covers of the blocks are combined; one point is enough where alpha >= r.
+        dimensions. Covers of the blocks are combined; one point is enough where alpha >= r. Two moves are an interval,
+        for which log ceil(1/alpha) is exact.
         """
         sizes = self.features.blocks.size.astype(np.float64)
         radius = 2.0 * (1.0 - 1.0 / sizes)
-        return float(np.where(alpha >= radius, 0.0, (sizes - 1.0) * np.log1p(2.0 * radius / alpha)).sum())
+        ball = (sizes - 1.0) * np.log1p(2.0 * radius / alpha)
+        interval = math.log(math.ceil(1.0 / alpha))
+        return float(np.where(alpha >= radius, 0.0, np.where(sizes == 2.0, interval, ball)).sum())
 
     @classmethod
     def examples(cls) -> list[AggregationFamily]:

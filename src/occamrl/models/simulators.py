@@ -3,28 +3,21 @@ r"""Candidate simulators of one system: read in any form, used as a mixture or a
 A simulator is a kernel (dense or sparse), a problem, a Gymnasium environment with a table, or a function
 ``simulate(s, a, rng) -> s'`` whose kernel is estimated by Monte Carlo.
 
-**How wrong an estimate can be.** With N draws at (s, a) and the frequencies :math:`\hat p`, the total variation
-distance to the true law is, with probability 1 - delta,
+**Estimates** (section 3 of the mathematics). With N draws at (s, a) and the frequencies :math:`\hat p`, the total
+variation distance to the true law is, with probability 1 - delta,
 
-.. math:: \sup_B |\hat p(B) - p(B)| \le \sum_{s'} \sqrt{\hat p(s')/N} + 3\sqrt{\log(2/\delta)/(2N)}
+.. math:: \sup_B |\hat p(B) - p(B)| \le e = \sum_{s'} \sqrt{\hat p(s')/N} + 3\sqrt{\log(2/\delta)/(2N)}
 
-(Cohen, Kontorovich and Wolfer, "Learning discrete distributions with infinite support", NeurIPS 2020): the first term
-is twice the empirical Rademacher complexity of all events, :math:`\frac1{N}\sum_{s'} E|\sum_{i: s_i = s'} \sigma_i|`,
-at most its standard deviation form; the second is McDiarmid's inequality, twice. It holds for all events at once,
-which is what is needed: value functions are planned with the estimate, so they are not independent of it. It does not
-need to know how many states can follow, and is small where few do. A range-weighted target (W - c)/R lies in
-[-1/2, 1/2], so its mean under the estimate is wrong by at most that distance.
+(Cohen, Kontorovich and Wolfer, "Learning discrete distributions with infinite support", NeurIPS 2020). It holds for all
+events at once, which is what is needed: value functions are planned with the estimate, so they are not independent of
+it. A target (W - c)/R lies in [-1/2, 1/2] *if its range R is taken over every state that may follow*, drawn or not; its
+mean under the estimate is then wrong by at most e. So the outcomes of the features are all that ``support`` allows.
+With B the slack of the exact case and E = n e^2 over the n rows to come, the slack becomes
+:math:`(\sqrt B + \sqrt E)^2` (``widen_mixture``), and plans are optimistic up to e times the range of the value at each
+step, at most e H^2/2 an episode: the price of planning with an estimate, whoever plans.
 
-**Carrying the error of an estimate.** Let e bound the total variation error of every row of every estimate, with
-probability 1 - delta/2. On range-weighted rows the mean is then off by at most e, and
-:mod:`occamrl.analysis.supports` derives, for any c in (0, 1) and with probability 1 - delta/2,
-
-.. math:: L(\theta^*) \le \tfrac1{c}\,(\text{slack of the exact case}) + \min\{\ldots\} + \frac{n e^2}{1 - c}.
-
-With B the slack of the exact case and E = n e^2 over the n rows to come, the best c is
-:math:`\sqrt B/(\sqrt B + \sqrt E)` and the slack becomes :math:`(\sqrt B + \sqrt E)^2`. The methods ``widen_mixture``
-and ``widen_ladder`` turn this into the arguments of the learners. Plans are then optimistic up to e times the range of
-the value at each step, at most e H^2/2 an episode: the price of planning with an estimate, whoever plans.
+**Ladders** have a grid of weights besides, and the truth may lie between its points. Both errors are the reach of a
+cover (:mod:`occamrl.models.finite`): the nearest member is within :func:`grid_reach` + 2e of the truth.
 """
 
 from __future__ import annotations
@@ -33,33 +26,35 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
 
+from occamrl._core.features import DenseFeatures
 from occamrl.errors import (
     FamilyError,
     ParameterError,
     ProbabilityError,
     ShapeError,
+    as_flags,
     require_integer,
     require_number,
     sum_to_one,
 )
-from occamrl.models.features import FeatureMap, pair_of_outcome
+from occamrl.models.features import FeatureMap, pair_of_outcome, read_kernels, sparse_layout
+from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.problems.tables import has_table, smallest_range, table_of
 from occamrl.protocols import Floats
 from occamrl.seeding import Step, stream
 
-if TYPE_CHECKING:
-    from occamrl.models.ladder import Ladder
-
 Simulate = Callable[[int, int, np.random.Generator], int]  # simulate(s, a, rng) -> s'
 
 _MOST_DRAWS = 10**9
 _MOST_MIXTURES = 200_000
+_MOST_TRANSITIONS = 2 * 10**7  # that may happen, unless told which
 _ROUNDING = 1e-6  # of probabilities
 
 
@@ -112,6 +107,20 @@ def variation_errors(estimate: Any, draws: int, delta: float) -> Floats:
     return np.minimum(bound, 1.0)
 
 
+def grid_reach(features: FeatureMap, most: int, grid: int) -> float:
+    r"""Return how far a mixture of up to m = ``most`` kernels may be from one with weights in multiples of 1/``grid``.
+
+    Scale weights w to w grid, keep the whole parts, and round the r largest of the m fractions up, r being their sum.
+    What is rounded up and what is rounded down is the same, at most (m - r) r/m, since those rounded down have a mean
+    fraction of at most r/m. Weight moved from one kernel to another changes P by at most the distance D of the two
+    farthest kernels, in sup over (s, a) of the sum over s' of abs(P_i - P_j). So the reach is
+    :math:`D \max_r r (m - r)/(m\, grid)`.
+    """
+    kernels, start = features.matrix.toarray(), features.layout.outcomes.start[:-1]
+    apart = (np.add.reduceat(np.abs(kernels[:, j + 1 :] - kernels[:, [j]]), start) for j in range(kernels.shape[1] - 1))
+    return (most // 2) * (most - most // 2) / (most * grid) * max((float(gaps.max()) for gaps in apart), default=0.0)
+
+
 class Simulators:
     """Candidate models of the same system, with names.
 
@@ -128,6 +137,9 @@ class Simulators:
         Calls of a function per (s, a).
     seed : int
         Of these calls.
+    support : array [S, A, S] of bool, optional
+        The transitions that such functions may make; by default every one. What is not drawn may still happen, and
+        targets are weighed by their range over all of them (M23): the fewer, the sharper.
 
     Attributes
     ----------
@@ -144,6 +156,7 @@ class Simulators:
         actions: int | None = None,
         draws: int = 10_000,
         seed: int = 0,
+        support: ArrayLike | None = None,
     ) -> None:
         given = list(candidates) if isinstance(candidates, Iterable) and np.ndim(candidates) else []
         if not given:
@@ -164,10 +177,27 @@ class Simulators:
             raise ShapeError("candidates", got=got, expected="one S and A, given by a kernel or by states and actions")
         self.states, self.actions = next(iter(sizes))
         self.estimated = tuple(j for j, kernel in enumerate(read) if kernel is None)
-        sizes_and_draws = {"states": self.states, "actions": self.actions, "draws": self.draws}
+        self._support = self._possible(support) if self.estimated else np.zeros((0, 0), dtype=bool)
         for j in self.estimated:
-            read[j] = estimate_kernel(given[j], **sizes_and_draws, seed=seed, path=(j,))
+            size = {"states": self.states, "actions": self.actions}
+            read[j] = estimate_kernel(given[j], **size, draws=self.draws, seed=seed, path=(j,))
+            pair, after = read[j].nonzero()
+            beyond = np.flatnonzero(~self._support[pair, after])
+            if beyond.size:
+                at, expected = divmod(int(pair[beyond[0]]), self.actions), "one that the support allows"
+                raise ProbabilityError("simulate", index=at, got=f"next state {after[beyond[0]]}", expected=expected)
         self._kernels = read
+
+    def _possible(self, support: ArrayLike | None) -> NDArray[np.bool_]:
+        """Return which transitions (S*A, S) may happen."""
+        shape = (self.states, self.actions, self.states)
+        if support is None and math.prod(shape) > _MOST_TRANSITIONS:
+            got = f"{math.prod(shape):,} transitions of functions"
+            raise ParameterError("support", got=got, expected=f"the possible ones, where above {_MOST_TRANSITIONS:,}")
+        possible = np.ones(shape, dtype=bool) if support is None else as_flags("support", support, shape)
+        if possible.shape != shape:
+            raise ShapeError("support", got=possible.shape, expected=shape)
+        return possible.reshape(-1, self.states)
 
     @cached_property
     def features(self) -> FeatureMap:
@@ -175,10 +205,10 @@ class Simulators:
         problems = [kernel for kernel in self._kernels if isinstance(kernel, FiniteMDP)]
         if len(problems) == len(self) and any(mdp.known.transition_rewards is not None for mdp in problems):
             return FeatureMap.of_simulators(problems)
-        flat = [_flat(kernel) for kernel in self._kernels]
-        dense = self.states * self.actions * self.states * len(flat) <= 2**20
-        shape = (self.states, self.actions, self.states)
-        return FeatureMap([kernel.toarray().reshape(shape) for kernel in flat] if dense else flat)
+        outcomes, matrix, _ = read_kernels("candidates", [_flat(kernel) for kernel in self._kernels], self._support)
+        dense = self.states * self.actions * self.states * len(self) <= 2**20
+        layout = DenseFeatures(outcomes, matrix.toarray()) if dense else sparse_layout(outcomes, matrix)
+        return FeatureMap._make(layout, self.states, len(self))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -196,7 +226,8 @@ class Simulators:
     ) -> dict[str, Any]:
         """Return arguments for :class:`UCRLVTRLin` that carry the estimates' error over that many episodes.
 
-        The sharp radius becomes (1/c)((1/4)(logdet(Sigma/lambda) + 2 log(1/delta)) + lambda b^2) + n e^2/(1 - c).
+        The sharp radius becomes (1/c)((1/4)(logdet(Sigma/lambda) + 2 log(1/delta)) + lambda b^2) + n e^2/(1 - c). For a
+        truth that is a mixture: with weights below 0, errors add up to more than e.
 
         Examples
         --------
@@ -216,22 +247,24 @@ class Simulators:
         slack = 4.0 * c * rows * error**2 / (1.0 - c)
         return {**common, "delta": delta / 2.0, "scale": 1.0 / math.sqrt(c), "event": (regularization, slack)}
 
-    def widen_ladder(self, ladder: Ladder, *, episodes: int, horizon: int, delta: float = 0.05) -> dict[str, Any]:
-        """Return arguments for :class:`ARLGen` on lists of kernels, likewise.
+    def ladder(self, *, most: int = 2, grid: int = 10, delta: float = 0.025, reach: float | None = None) -> Ladder:
+        """Return the ladder whose class m holds the mixtures of at most m simulators, with weights that are multiples.
 
-        It keeps P while L(P) <= -(1/2) log sum w exp(-2L) + scale (1/2) log(1/delta). The first term is at least the
-        smallest loss, so scale (1/2) log(1/delta) = (sqrt B + sqrt E)^2 with B = (1/2) log(1/(delta min w)) is enough.
+        The truth may be any such mixture: how far it may be from the nearest member is the reach of each class, which
+        learners and tests take into account. The price is that kernels nearer to each other than that are not told
+        apart; for any weights without a price, learn the mixture itself (:class:`UCRLVTRLin`, :func:`supports`).
+
+        Parameters
+        ----------
+        most : int
+            The number of classes: the most simulators in a mixture.
+        grid : int
+            Weights are multiples of 1/grid.
+        delta : float
+            Of estimated simulators: the reach holds with probability 1 - delta, beside the level of the learner.
+        reach : float, optional
+            Of all classes, instead. 0: the truth is a member, its weights on the grid and no simulator an estimate.
         """
-        require_number("delta", delta, 0.0, 1.0, open_low=True)
-        error, rows = self.error(delta / 2.0), _rows(episodes, horizon)
-        if error == 0.0:
-            return {"delta": delta}
-        level = math.log(2.0 / delta)
-        exact = 0.5 * (level + math.log(1.0 / float(ladder.prior.min())))
-        return {"delta": delta / 2.0, "scale": 2.0 * (math.sqrt(exact) + error * math.sqrt(rows)) ** 2 / level}
-
-    def ladder(self, *, most: int = 2, grid: int = 10) -> Ladder:
-        """Return the ladder of ``most`` classes: class m mixes at most m simulators, in multiples of 1/``grid``."""
         d = len(self)
         require_integer("most", most, 1)
         require_integer("grid", grid, most)
@@ -241,9 +274,11 @@ class Simulators:
         if sum(added) > _MOST_MIXTURES or grid > _MOST_MIXTURES:
             raise ParameterError("grid", got=f"{sum(added):,} mixtures", expected=f"at most {_MOST_MIXTURES:,}")
         rows = [row for m in range(1, most + 1) for row in _mixtures(d, m, grid)]
-        from occamrl.models.ladder import Ladder  # which imports this module
-
-        return Ladder.of_prefixes(np.array(rows), self.features, np.cumsum(added).tolist())
+        bound = 2.0 * self.error(delta)
+        reaches = [bound + grid_reach(self.features, m, grid) for m in range(1, most + 1)]
+        if reach is not None:
+            reaches = [require_number("reach", reach, 0.0, 2.0)] * most
+        return Ladder.of_prefixes(np.array(rows), self.features, np.cumsum(added).tolist(), reaches)
 
     def __repr__(self) -> str:
         about = f", {len(self.estimated)} estimated from {self.draws:,} draws" if self.estimated else ""

@@ -16,8 +16,8 @@ with the radius M6,
 A row depends on the member in play, the step and the state alone, so rows are kept by (member, h, s), and distances are
 summed anew only when the estimate changes.
 
-Deviations from the letter: the logarithms of the infinite form take max(1, k) for k; minimum and maximum over an
-infinite family run over the finite list of members that is given.
+Deviation from the letter: minimum and maximum over an infinite family run over the finite list of members that is
+given. The logarithms of the infinite form take k = 1 for k = 0, which changes nothing: without rows B_0 = F.
 """
 
 from __future__ import annotations
@@ -108,14 +108,9 @@ class UCRLVTR(EpisodeLearner):
         """Return the radius beta_k(delta) of M6."""
         if self.infinite_class is None:
             return 8 * horizon**2 * math.log(self.family.size / self.delta)
-        rows = max(1, k) * horizon  # kH
-        scale, delta = 1 / rows, self.delta
-        if self.cover_scales == "dyadic":
-            j = math.ceil(math.log2(rows))
-            scale, delta = 0.5**j, self.delta / ((j + 1) * (j + 2))
-        entropy = self.infinite_class.log_covering_number(scale)
-        discretisation = 2 + math.sqrt(2 * math.log(4 * rows * (rows + 1) / delta))
-        return 8 * horizon**2 * (entropy + math.log(2 / delta)) + 4 * horizon**2 * discretisation
+        return beta_infinite(
+            self.infinite_class, horizon=horizon, episodes=k, delta=self.delta, cover_scales=self.cover_scales
+        )
 
     def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
         """Enter the rows of the episode; their value functions are those of the member in play."""
@@ -134,6 +129,18 @@ class UCRLVTR(EpisodeLearner):
             state["losses"] += (values[h + 1, following] - z) ** 2  # M1
             state["distances"] += (z - z[state["estimate"]]) ** 2
         state["episodes"] += 1
+
+
+def beta_infinite(family: Family, *, horizon: int, episodes: int, delta: float, cover_scales: str = "dyadic") -> float:
+    """Return beta_k(delta) of M6 for an infinite class after k ``episodes``; k = 0 counts as 1."""
+    rows = max(1, episodes) * horizon  # kH
+    scale, level = 1 / rows, delta
+    if cover_scales == "dyadic":
+        j = (rows - 1).bit_length()  # 2^-j is the largest power that does not exceed 1/(kH)
+        scale, level = 0.5**j, delta / ((j + 1) * (j + 2))
+    discretisation = 2 + math.sqrt(2 * math.log(4 * rows * (rows + 1) / level))
+    entropy = family.log_covering_number(scale)
+    return 8 * horizon**2 * (entropy + math.log(2 / level)) + 4 * horizon**2 * discretisation
 
 
 @lru_cache(maxsize=16)

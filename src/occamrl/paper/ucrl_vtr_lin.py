@@ -16,8 +16,8 @@ with the radius M10, in which the paper leaves the constant c open,
 
 .. math:: \beta_k(\delta) = c\,\big(b^2 + H^2 d \log(kH) \log^2(k^2 H/\delta)\big).
 
-Deviations from the letter: values are cut at 0 as well as at H, since <x, theta> may be negative at an estimate; and
-beta_0, of which log 0 would be a part, takes k = 1.
+Deviation from the letter: beta_0, of which log 0 would be a part, takes k = 1. Any beta_0 >= b^2 is right, as
+Sigma_0 = I and theta_0 = 0. Values need no cut at 0: while the ellipsoid holds theta*, V_h >= V*_h >= 0.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class UCRLVTRLin(EpisodeLearner):
             norm = np.sqrt(np.maximum(((x @ inverse) * x).sum(axis=2), 0.0))
             q = known.base_reward + x @ theta + width * norm
             policy[h] = q.argmax(axis=1)
-            values[h] = np.clip(q.max(axis=1), 0.0, H)
+            values[h] = np.minimum(q.max(axis=1), H)
         return policy, float(values[0, start])
 
     def estimate(self, state: dict[str, Any]) -> Floats:
@@ -97,9 +97,10 @@ class UCRLVTRLin(EpisodeLearner):
 
     def beta(self, horizon: int, k: int) -> float:
         """Return the radius beta_k(delta) of M10."""
-        k, d = max(1, k), self.features.dimension
-        noise = horizon**2 * d * math.log(k * horizon) * math.log(k**2 * horizon / self.delta) ** 2
-        return self.paper_constant * (self.norm_bound**2 + noise)
+        d, b = self.features.dimension, self.norm_bound
+        return self.paper_constant * beta_linear(
+            horizon=horizon, episodes=k, delta=self.delta, dimension=d, norm_bound=b
+        )
 
     def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
         """Enter the rows of the episode into the regression (M8)."""
@@ -110,3 +111,9 @@ class UCRLVTRLin(EpisodeLearner):
             state["sigma"] += np.outer(x, x)
             state["xy"] += values[h + 1, following] * x
         state["episodes"] += 1
+
+
+def beta_linear(*, horizon: int, episodes: int, delta: float, dimension: int, norm_bound: float) -> float:
+    """Return beta_k(delta) of M10 with c = 1 after k ``episodes``; k = 0 counts as 1."""
+    k = max(1, episodes)
+    return norm_bound**2 + horizon**2 * dimension * math.log(k * horizon) * math.log(k**2 * horizon / delta) ** 2
