@@ -321,7 +321,7 @@ def sum_to_one(total: float) -> str:
 def as_indices(field: str, value: Any, size: int, *, least: int = 0) -> NDArray[np.int64]:
     """Return different integers in [0, size) as an array, at least ``least`` of them."""
     expected = f"different integers in [0, {size})" + f", at least {least}" * bool(least)
-    array = _array(field, value, expected)
+    array = as_array(field, value, expected)
     fine = array.ndim == 1 and array.size >= least and (array.dtype.kind in "iu" or array.size == 0)
     chosen = array.astype(np.int64) if fine else np.zeros(0, dtype=np.int64)
     if chosen.size:
@@ -333,7 +333,7 @@ def as_indices(field: str, value: Any, size: int, *, least: int = 0) -> NDArray[
 
 def as_floats(field: str, value: Any, expected: object = "an array of real numbers") -> NDArray[np.float64]:
     """Return a new array of floats, or refuse what is ragged or not made of real numbers."""
-    array = _array(field, value, expected)
+    array = as_array(field, value, expected)
     if array.dtype.kind not in "biuf":
         raise ShapeError(field, got=f"dtype {array.dtype}", expected=expected)
     return array.astype(np.float64)
@@ -341,13 +341,13 @@ def as_floats(field: str, value: Any, expected: object = "an array of real numbe
 
 def as_integers(field: str, value: Any, expected: object = "an array of integers") -> NDArray[np.int64]:
     """Return a new array of integers, or refuse what is ragged or not made of integers."""
-    array = _array(field, value, expected)
+    array = as_array(field, value, expected)
     if array.size and (array.dtype.kind not in "iu" or array.max() > _LARGEST_INTEGER):
         raise ShapeError(field, got=f"{array.dtype} {array.shape}", expected=expected)
     return array.astype(np.int64)
 
 
-def _array(field: str, value: Any, expected: object) -> NDArray[Any]:
+def as_array(field: str, value: Any, expected: object = "an array") -> NDArray[Any]:
     """Return an array of which there can be a copy."""
     try:
         array = np.asarray(value)
@@ -359,7 +359,7 @@ def _array(field: str, value: Any, expected: object) -> NDArray[Any]:
 
 def as_flags(field: str, value: Any, expected: object) -> NDArray[np.bool_]:
     """Return an array of true and false; numbers are true where they are not zero."""
-    array = _array(field, value, expected)
+    array = as_array(field, value, expected)
     if array.dtype.kind not in "biuf":
         raise ShapeError(field, got=f"dtype {array.dtype}", expected=expected)
     return array.astype(np.bool_)

@@ -34,6 +34,7 @@ from occamrl.errors import (
     ProbabilityError,
     RewardError,
     ShapeError,
+    as_array,
     as_floats,
     as_integers,
     require_choice,
@@ -390,7 +391,7 @@ def require_distributions(field: str, rows: Floats) -> None:
 def initial_distribution(initial_state: Any, listed: int, states: int) -> Floats:
     """Return the distribution of s_1 over all states, given a state or a distribution over the first ``listed``."""
     distribution = np.zeros(states)
-    if np.ndim(initial_state) == 0:
+    if as_array("initial_state", initial_state).ndim == 0:
         s = require_integer("initial_state", initial_state, 0)
         if s >= listed:
             raise ParameterError("initial_state", got=s, expected=f"a state in 0..{listed - 1}")
@@ -406,7 +407,7 @@ def initial_distribution(initial_state: Any, listed: int, states: int) -> Floats
 
 def mixed_policy(policy: Any, horizon: int, states: int, actions: int) -> Floats:
     """Return probabilities of actions [H, S, A], given those or the actions themselves [H, S]."""
-    raw = np.asarray(policy)
+    raw = as_array("policy", policy)
     if raw.shape == (horizon, states) and raw.dtype.kind in "iu":
         wrong = np.argwhere((raw < 0) | (raw >= actions))
         if wrong.size:
