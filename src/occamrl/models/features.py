@@ -21,6 +21,7 @@ from occamrl._core.regression import Blocks
 from occamrl.errors import (
     FeatureError,
     ShapeError,
+    as_array,
     as_flags,
     as_floats,
     as_indices,
@@ -64,7 +65,10 @@ def read_kernels(field: str, kernels: Sequence[Any], support: ArrayLike = ()) ->
     parts: list[tuple[Ints, Ints, Floats]] = []  # cell, kernel and value of each entry
     shape: tuple[int, int] | None = None
     for j, kernel in enumerate(kernels):
-        flat: Any = kernel if sp.issparse(kernel) else np.reshape(kernel, (-1, np.shape(kernel)[-1]))
+        flat: Any = kernel
+        if not sp.issparse(kernel):
+            dense = as_floats(field, kernel)
+            flat = dense.reshape(-1, max(dense.shape[-1:], default=1) or 1)
         matrix: Any = sp.coo_array(flat)
         two_axes = matrix.ndim == 2 and 0 not in matrix.shape and matrix.shape[0] % matrix.shape[1] == 0
         if not two_axes or shape not in (None, matrix.shape):
@@ -237,7 +241,7 @@ class FeatureMap:
         if isinstance(phi, Sequence) and any_sparse(phi):
             outcomes, matrix, states = read_kernels("phi", phi)
             self._set(sparse_layout(outcomes, matrix), states, len(phi))
-        elif isinstance(phi, Sequence) and len(phi) and np.ndim(phi[0]) == 3:
+        elif isinstance(phi, Sequence) and len(phi) and as_array("phi", phi[0]).ndim == 3:
             self._set(*dense_layout(stacked("phi", phi, axis=-1)))
         else:
             self._set(*dense_layout(as_floats("phi", phi, "[S, A, S, d], or a list of kernels [S, A, S]")))
