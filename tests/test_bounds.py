@@ -12,7 +12,8 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ import scipy.sparse as sp
 
 import occamrl as orl
 from occamrl import registry
-from occamrl._core.loop import draw_first_state
+from occamrl._core.arena import Arena, fmat, fvec, ivec, lay_out, part, square
+from occamrl._core.compile import compiled, entry, hot, hot_inline
 from occamrl.checks import check_learner, check_selector
 from occamrl.errors import ParameterError
 from occamrl.learners.radii import ELLIPSOIDS, FINITE_SETS
@@ -90,9 +92,37 @@ def agents() -> Iterator[Any]:
         orl.Ladder([cover(1.0), tabular]),
     ]
     ladders = ladders if WHOLE else [ladders[0], ladders[5]]
-    switches: dict[str, list[Any]] = {"safe": [False, True], "guard": [False, True]}
+    switches: dict[str, list[Any]] = {"safe": [False, True], "guard": [False, True], "weights": ["range", "none"]}
     for scale in (1.0, 0.01):  # classes are left
         yield from every(orl.ARLGen, ladder=ladders, scale=[scale], **switches, **STEPS)
+
+
+def read_outside() -> Iterator[Callable[[], object]]:
+    """Yield calls that read outside an array in every way in which compiled code looks at one."""
+    arena = lay_out(Arena, [np.zeros(1, dtype=np.int64), np.zeros(2)])
+    after = lay_out(Arena, [np.zeros(1, dtype=np.int64), np.zeros((2, 2))])._replace(floats=np.zeros(3))
+
+    @hot
+    def read(numbers: Any, i: int) -> float:
+        return float(numbers[i])
+
+    @hot_inline
+    def read_inline(numbers: Any, i: int) -> float:
+        return float(numbers[i])
+
+    @hot
+    def read_deeper(numbers: Any, i: int) -> float:
+        return read(numbers, i) + 1.0
+
+    for reader in (read, read_inline, read_deeper):
+        for link in (entry, compiled):
+            yield partial(link(lambda numbers, i, reader=reader: reader(numbers, i)), np.zeros(3), 3)
+    yield partial(entry(lambda a, i: read(fvec(a, 1), i)), arena, 2)
+    yield partial(entry(lambda a, i: fmat(a, i)[0, 0]), after, 1)
+    yield partial(entry(lambda a, i: ivec(a, i)[0]), arena, 1)  # a field of numbers
+    yield partial(entry(lambda a, i: part(a, i, 2)[0]), np.zeros(3), 2)
+    yield partial(entry(lambda a, i: part(a, i, 2)[1]), np.zeros(3), -1)
+    yield partial(entry(lambda a, i: square(a, 0, i)[0, 0]), np.zeros(3), 2)
 
 
 def play_everything() -> int:
@@ -129,6 +159,7 @@ def test_no_index_is_out_of_bounds() -> None:
 
 
 if __name__ == "__main__":
-    with pytest.raises(IndexError):  # every index is looked at
-        draw_first_state(np.ones((1, 1)), np.uint64(0), 0, np.zeros(0))
+    for look in read_outside():
+        with pytest.raises(IndexError):
+            look()
     print(play_everything(), "configurations")

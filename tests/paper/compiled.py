@@ -23,7 +23,8 @@ def estimate(learner: orl.UCRLVTRLin, known: Known, state: Any) -> tuple[Floats,
     """Return theta and Sigma."""
     rows = learner.statistics(known, state)
     sigma = np.eye(rows.xy.size) + rows.gram.reshape(rows.xy.size, -1)
-    return np.linalg.solve(sigma, rows.xy), sigma
+    theta: Floats = np.linalg.solve(sigma, rows.xy).astype(np.float64)
+    return theta, sigma
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from occamrl.errors import ParameterError
+from occamrl.models.ladder import Ladder
 from occamrl.problems.classic import DeepSea, HardLinearMixture, RandomMDP, RiverSwim, WideTree
-from occamrl.problems.mixtures import SparseMixture
+from occamrl.problems.mixtures import ReferenceLadder, ReferenceMixture, SparseLadder, SparseMixture
+from occamrl.registry import make_problem
 
 
 @pytest.mark.parametrize(("states", "optimum"), [(3, 5.719919), (5, 5.585129)])
@@ -196,3 +199,37 @@ def test_sparse_mixture_remembers_its_half_when_told_to() -> None:
         values = SparseMixture(persistence=persistence).mdp.optimal_values[0]
         spread.append(values[:6].mean() - values[6:].mean())
     assert spread[1] > 2.0 * spread[0]
+
+
+def test_the_reference_mixture_is_a_sparse_mixture_of_the_documented_size() -> None:
+    """The stored kernel is that of the stored features, and both are of the form that SparseMixture documents."""
+    problem = make_problem("reference-mixture")
+    assert isinstance(problem, ReferenceMixture)
+    mdp, theta, phi = problem.mdp, problem.theta, problem.phi
+    assert (mdp.states, mdp.actions, mdp.horizon, len(theta)) == (12, 4, 6, 16)
+    assert {int(j): theta[j] for j in np.flatnonzero(theta)} == {0: 1.0, 8: -0.5, 13: -0.5}
+    np.testing.assert_allclose(phi @ theta, mdp.kernel(), rtol=0, atol=1e-16)
+    np.testing.assert_allclose(phi[..., 0], 1 / 12, rtol=1e-15)
+    direction = np.where(np.arange(12) < 6, 1.0, -1.0)[:, None]  # of good and bad states
+    np.testing.assert_array_equal(phi[..., 1:], phi[:, :, :1, 1:] * direction)
+    np.testing.assert_allclose(np.abs(phi[..., 1:]), 0.9 / 12, rtol=1e-13)
+    assert mdp.known.base_reward[:6].min() >= 0.6 > 0.4 >= mdp.known.base_reward[6:].max()
+    with pytest.raises(ValueError, match="read-only"):
+        phi[0, 0, 0, 0] = 1.0
+
+
+@pytest.mark.parametrize("nonzero", range(4))
+def test_the_reference_ladder_has_the_hypotheses_of_a_sparse_ladder(nonzero: int) -> None:
+    problem = make_problem("reference-ladder", nonzero=nonzero)
+    mdp = problem.mdp
+    assert (mdp.states, mdp.actions, mdp.horizon, problem.sizes) == (12, 3, 10, [1, 17, 129, 577])
+    np.testing.assert_array_equal(problem.hypotheses, SparseLadder().hypotheses)
+    assert (problem.theta != 0.0).sum() == nonzero + 1
+    assert Ladder.of_problem(problem).class_of(mdp) == nonzero + 1
+    np.testing.assert_allclose(np.abs(problem.phi[..., 1:]), 0.96 / 12 / 1.5, rtol=1e-13)
+    assert mdp.known.base_reward[:6].min() >= 0.8 > 0.2 >= mdp.known.base_reward[6:].max()
+
+
+def test_the_reference_ladder_has_four_classes() -> None:
+    with pytest.raises(ParameterError, match="nonzero"):
+        ReferenceLadder(nonzero=4)

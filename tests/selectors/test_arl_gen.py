@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import occamrl as orl
 from occamrl.checks import check_selector
 from occamrl.errors import InvalidInput
-from occamrl.learners.ucrl_vtr import CLASS
+from occamrl.learners.ucrl_vtr import CLASS, NestedUCRLVTR
 from occamrl.problems.mixtures import SparseLadder
 from tests.cases import drawn, environment_uniforms
 from tests.states import losses_inside, member_in_play
@@ -97,6 +98,48 @@ def test_the_guard_plays_the_largest_class_on_squares() -> None:
     top = int(np.argmax(LADDER.family.optimal_values(PROBLEM.mdp.known)[:, 0, 0]))
     assert [record[k]["member"] for k in (0, 3)] == [top, top]
     assert record[1]["member"] < LADDER.sizes[0]
+
+
+def wide_below_narrow() -> tuple[orl.Ladder, orl.FiniteMDP]:
+    """Return a class under which values differ by a reward alone, below one under which states 1 and 2 are for ever."""
+    alike, for_ever = np.full((3, 1, 3), 1.0 / 3.0), np.zeros((3, 1, 3))
+    for_ever[0, 0, 1:], for_ever[1, 0, 1], for_ever[2, 0, 2] = (0.5, 0.5), 1.0, 1.0
+    truth = 0.5 * alike + 0.5 * for_ever
+    ladder = orl.Ladder([orl.FiniteFamily([alike]), orl.FiniteFamily([alike, for_ever, truth])])
+    return ladder, orl.FiniteMDP(transition=truth, reward=[[0.0], [1.0], [0.0]], horizon=6)
+
+
+def test_plain_rows_have_the_range_of_every_value_function_that_was_used() -> None:
+    """All rows test all classes, so R is that of every V in play, not of the values of the class that is tested.
+
+    What M22 needs of R is checked exactly, row by row: E exp((2/R^2) ((y - P* V)^2 - (y - P V)^2)) <= 1 for all P*, P
+    of the ladder and every V that was in play. The control is the R of class 1 alone, with which it is not true.
+    """
+    ladder, mdp = wide_below_narrow()
+    agent = orl.ARLGen(ladder=ladder, weights="none", guard=True)
+    steps, used = Steps(agent, mdp.known), set()
+    values, kernels = ladder.family.optimal_values(mdp.known), [ladder.family.kernel(i)[:, 0] for i in range(3)]
+    for k in range(60):
+        steps.begin(k % 3)
+        used.add(member_in_play(steps.walk.state))
+        for _ in range(mdp.horizon):
+            steps.record(k % 3)
+    assert used > {0}  # the guard plays others than the member of class 1
+    played = [values[i, h] for i in used for h in range(1, mdp.horizon)]
+    unit = NestedUCRLVTR(ladder=ladder, weights="none").model(mdp.known).unit
+    own = max(float(np.ptp(v)) for v in values[0, 1:])
+    assert (own, unit) == (1.0, max(float(np.ptp(v)) for v in values[:, 1:].reshape(-1, 3)))
+
+    def largest_mean(r: float) -> float:
+        """Return the largest of these expectations, with R = r."""
+        worst = 0.0
+        for v, right, wrong in itertools.product(played, kernels, kernels):
+            gap = (v - (right @ v)[:, None]) ** 2 - (v - (wrong @ v)[:, None]) ** 2  # [s, s']
+            worst = max(worst, float((right * np.exp(2.0 / r**2 * gap)).sum(axis=1).max()))
+        return worst
+
+    assert largest_mean(unit) <= 1.0 + 1e-12
+    assert largest_mean(own) > 2.0
 
 
 def test_starting_at_the_largest_class() -> None:

@@ -16,8 +16,10 @@ from occamrl.learners.rewards import reward_statistics
 from occamrl.problems.classic import RiverZones
 from occamrl.problems.mdp import BernoulliRewards
 from occamrl.problems.mixtures import MemoryWalk, SparseMixture
+from occamrl.selectors.arl_gen import RegressionEvidence
 from tests.cases import mixture, stack
 from tests.learners.test_coverage import near_truth
+from tests.stepping import Steps
 
 SPARSE = SparseMixture(states=4, actions=2, horizon=4, dimension=4, nonzero=2, seed=0)
 SPARSE_FEATURES = orl.FeatureMap(SPARSE.phi)
@@ -91,6 +93,45 @@ def test_the_right_partition_is_found(guard: bool) -> None:
     assert not any(row["outside"] for row in phases)
     audits = sum(row["episodes"] for row in phases if "audit" in row["label"])
     assert 0 < audits <= np.sqrt(3000) if guard else audits == 0
+
+
+def test_audits_are_no_epochs() -> None:
+    """An epoch ends with a phase of the class chosen: with a guard none begins on fewer data, and delta is the same.
+
+    The control counts the audits: epochs then run ahead of the data.
+    """
+    plain, guarded = (
+        phases_of(orl.ARLGen(ladder=coordinate_ladder(), guard=guard), SPARSE, 2000) for guard in (False, True)
+    )
+    audits = np.cumsum([0] + ["audit" in row["label"] for row in guarded])[:-1]
+    begins = [0, *np.cumsum([row["episodes"] for row in guarded])]
+    assert audits[-1] > 10
+    assert [row["epoch"] for row in guarded] == [1 + i - audit for i, audit in enumerate(audits)]
+    data = dict(zip((row["epoch"] for row in plain), [0, *np.cumsum([row["episodes"] for row in plain])], strict=False))
+    assert all(begin >= data[row["epoch"]] for row, begin in zip(guarded, begins, strict=False))
+    counted = [row["epoch"] + audit for row, audit in zip(guarded, audits, strict=True)]
+    assert any(begin < data[epoch] for epoch, begin in zip(counted, begins, strict=False) if epoch in data)
+    evidence = orl.ARLGen(ladder=coordinate_ladder(), guard=True)._evidence
+    assert isinstance(evidence, RegressionEvidence)
+    assert {learner.delta for learner in evidence._learners} == {0.05}
+
+
+@pytest.mark.parametrize("ladder", [coordinate_ladder, kernels_below_mixtures])
+def test_plain_rows_have_the_range_of_every_value_function_that_was_used(ladder: Any) -> None:
+    """R of the test covers every V of the run: those of classes played in turn, and of audits."""
+    problem = SPARSE.mdp if ladder is coordinate_ladder else CASE.mdp
+    agent = orl.ARLGen(ladder=ladder(), weights="none", guard=True)
+    evidence, steps = agent._evidence, Steps(agent, problem.known)
+    ranges: dict[str, float] = {}
+    assert isinstance(evidence, RegressionEvidence)
+    for k in range(80):
+        steps.begin(0)
+        label = steps.walk.rows[-1]["label"]
+        ranges[label] = max(ranges.get(label, 0.0), float(np.ptp(steps.walk.state.values[1:], axis=1).max()))
+        for h in range(problem.horizon):
+            steps.record((k + h) % problem.states)
+    assert len(ranges) > 1
+    assert 0.0 < max(ranges.values()) <= evidence._full.model(problem.known).unit
 
 
 def test_the_order_of_memory_is_found() -> None:

@@ -69,6 +69,13 @@ def fields(arena: Any, count: int) -> list[Any]:
     return [field(arena, number) for number in range(count)]
 
 
+def _check(context: Any, builder: Any, offset: Any, count: Any, size: Any) -> None:
+    """Raise IndexError where a view of ``count`` numbers leaves its array, in code that checks indices."""
+    if context.enable_boundscheck:
+        for end in (offset, builder.add(offset, count)):
+            _code.do_boundscheck(context, builder, end, builder.add(size, size.type(1)))
+
+
 def _viewer(whole: bool, dimensions: int) -> Any:
     """Return the function of compiled code that takes a view of a field."""
     part = 1 if whole else 0
@@ -81,10 +88,14 @@ def _viewer(whole: bool, dimensions: int) -> Any:
         source = _numba.make_array(kinds[part])(context, builder, value=builder.extract_value(arena, part))
         number = context.cast(builder, number, signature.args[1], types.intp)
         begin = builder.mul(number, number.type(_HEAD))
-        head = [builder.load(builder.gep(ints.data, [builder.add(begin, begin.type(i))])) for i in range(3)]
+        _check(context, builder, begin, begin.type(_HEAD), ints.nitems)
+        head = [builder.load(builder.gep(ints.data, [builder.add(begin, begin.type(i))])) for i in range(_HEAD)]
         for load in head:  # what stands at the head never changes: loads can leave the loops that they are in
             load.set_metadata("invariant.load", builder.module.add_metadata([]))
-        offset, rows, columns = head
+        offset, rows, columns, kind = head
+        _check(context, builder, offset, builder.mul(rows, columns), source.nitems)
+        other = builder.xor(builder.lshr(kind, kind.type(1)), kind.type(int(whole)))
+        _check(context, builder, other, other.type(0), other.type(0))  # a field of the other array
         item = context.get_constant(types.intp, 8)
         made = _numba.make_array(array)(context, builder)
         stride = builder.mul(columns, item)
@@ -111,7 +122,7 @@ imat: Any = _viewer(True, 2)  # integers as a matrix
 
 
 def _piece(dimensions: int) -> Any:
-    """Return the function of compiled code that takes a view inside a flat array, without a copy or a check."""
+    """Return the function of compiled code that takes a view inside a flat array, without a copy."""
     array = types.Array(types.float64, dimensions, "C")
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -119,6 +130,7 @@ def _piece(dimensions: int) -> Any:
         source = _numba.make_array(signature.args[0])(context, builder, value=flat)
         offset = context.cast(builder, offset, signature.args[1], types.intp)
         n = context.cast(builder, n, signature.args[2], types.intp)
+        _check(context, builder, offset, builder.mul(n, n) if dimensions == 2 else n, source.nitems)
         item = context.get_constant(types.intp, 8)
         made = _numba.make_array(array)(context, builder)
         _numba.populate_array(

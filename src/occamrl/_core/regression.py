@@ -25,7 +25,9 @@ from occamrl._core.arena import part, square
 from occamrl._core.compile import hot, hot_inline
 from occamrl.protocols import Floats, Ints
 
-_EPSILON = 2.0**-52
+_ROUNDING = 2.0**-53
+ROUNDED = 2.0**-6  # the part of Sigma that rounding may be, in any direction
+CARE = 1.0 + 2.0**-3  # more than that does to a width, once lambda was raised
 MOST_COORDINATES = 512  # of a batch, whose transposed arrays are as large as phi itself
 LARGE_BLOCK = 32  # coordinates of a block whose factor may be updated,
 FEW_ROWS = 8  # namely where there are at least that many coordinates to a row
@@ -84,24 +86,22 @@ def add_row(matrix: Floats, weight: float, x: Floats) -> None:
 
 
 @hot
-def invert_factor(matrix: Floats, out: Floats, work: Floats) -> float:
-    """Write W = U^{-1} (upper triangular), where Sigma = U^T U, to ``out``; return logdet Sigma.
+def invert_factor(matrix: Floats, raised: float, out: Floats, work: Floats) -> float:
+    """Write W = U^{-1} (upper triangular), where Sigma + raised diag(Sigma) = U^T U, to ``out``; return its logdet.
 
-    Then Sigma^{-1} = W W^T. ``work`` has the shape of the block. Pivots are at least the rounding of the
-    diagonal: a lambda that is lost beside the rest of Sigma (a tiny one, for a generous norm bound) leaves a direction
-    as unknown as numbers can say.
+    Then W W^T is the inverse. ``work`` has the shape of the block. Pivots are at least the rounding of their own
+    diagonal entry, so that the factor exists where rounding has taken all that was left.
     """
     n = matrix.shape[0]
-    least = 0.0
     for i in range(n):
-        least = max(least, n * _EPSILON * matrix[i, i])
         for j in range(n):
             work[i, j] = matrix[i, j]
+        work[i, i] += raised * matrix[i, i]
     logdet = 0.0
     for k in range(n):  # right-looking Cholesky: row k of U, then its outer product leaves the rest
         if math.isnan(work[k, k]):
             raise ValueError("the regression matrix holds a value that is not a number")
-        pivot = max(work[k, k], least)
+        pivot = max(work[k, k], _ROUNDING * matrix[k, k])
         work[k, k] = pivot
         logdet += math.log(pivot)
         root = 1.0 / math.sqrt(pivot)
@@ -182,12 +182,32 @@ def squared_norm(factor: Floats, x: Floats, work: Floats) -> float:
 
 
 @hot
-def refactor(sigma: Floats, xy: Floats, factor: Floats, theta: Floats, work: Floats, regularization: float) -> float:
-    """Factorise Sigma afresh; its inverse factor and the estimate follow (M8); return logdet(Sigma / lambda)."""
-    n = sigma.shape[0]
-    logdet = invert_factor(sigma, factor, square(work, 0, n))
+def refactor(
+    sigma: Floats, xy: Floats, factor: Floats, theta: Floats, work: Floats, regularization: float, additions: int
+) -> tuple[float, float]:
+    """Factorise Sigma afresh; its inverse factor and the estimate follow (M8).
+
+    Return logdet(Sigma / lambda), and by how much lambda was raised, at most: a width sqrt(beta) then becomes
+    ``CARE`` sqrt(beta + raised b^2).
+
+    After N additions the matrix in use is Sigma + E with |v^T E v| <= e v^T D v, D = diag(Sigma), e = n (N + 2n) 2^-53:
+    at most the part e tr(D Sigma^-1) of it in any direction, while the estimate moves by the root of that times
+    e theta^T D theta. Where these are not small, lambda is lost beside the features, and a direction of which nothing
+    is known may look known. The diagonal is then raised by 2^6 e of itself: E is at most 2^-6 of that. Proof: M11.
+    """
+    n, raised, known, moved, largest = sigma.shape[0], 0.0, 0.0, 0.0, 0.0
+    error = n * (additions + 2.0 * n) * _ROUNDING
+    logdet = invert_factor(sigma, 0.0, factor, square(work, 0, n))
     solve(factor, xy, theta, work)
-    return float(logdet - n * math.log(regularization))
+    for i in range(n):
+        known += error * sigma[i, i] * dot(factor[i], factor[i], n)
+        moved += error * sigma[i, i] * theta[i] * theta[i]
+        largest = max(largest, sigma[i, i])
+    if not known * (1.0 + moved) < ROUNDED:
+        raised = error / ROUNDED
+        logdet = invert_factor(sigma, raised, factor, square(work, 0, n))
+        solve(factor, xy, theta, work)
+    return logdet - n * math.log(regularization), raised * largest
 
 
 @hot

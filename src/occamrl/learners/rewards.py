@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 from occamrl._core.arena import field, fmat, fvec, imat, ivec, part, square
 from occamrl._core.compile import hot, implements
 from occamrl._core.loop import Path
-from occamrl._core.regression import add_row, dot, invert_factor, solve, squared_norm
+from occamrl._core.regression import CARE, add_row, dot, refactor, squared_norm
 from occamrl._core.rows import (
     COUNTERS,
     HEARD,
@@ -56,8 +56,6 @@ HOEFFDING, BERNSTEIN, LINEAR = range(3)
 BOUNDS = {"hoeffding": HOEFFDING, "bernstein": BERNSTEIN}
 _LARGEST_FEATURE = 1e50  # its square times that of a norm bound is a number
 _LEAST_LEVEL = 1e-300  # delta enters by its logarithm
-_LOST = 2.0**-40  # of the largest diagonal entry: four thousand times what a sum next to it is rounded by
-_CARE = 1.0 + 2.0**-8  # more than that rounding then does to a norm
 
 
 # Compiled -------------------------------------------------------------------------------------------------------------
@@ -148,12 +146,7 @@ def pair_rewards(rewards: EstimatedRewards, heard: Ints, total: Floats, squares:
 def linear_rewards(
     rewards: EstimatedRewards, psi: Floats, heard: Ints, total: Floats, out: Floats, work: Floats
 ) -> None:
-    """Write <psi, omega> + sqrt(beta) ||psi|| of every (s, a), cut to [0, 1] (M8, M11 for targets of range 1).
-
-    Beside features of very different sizes lambda would be lost to rounding, and with it what is not known of their
-    difference. Then it is raised to what numbers can hold: by any amount, chosen after the data, since the noise event
-    bounds L(omega*) by min { L(omega) + lambda ||omega||^2 }, which only grows, and the amount times b^2 joins beta.
-    """
+    """Write <psi, omega> + sqrt(beta) ||psi|| of every (s, a), cut to [0, 1] (M8, M11 for targets of range 1)."""
     p = psi.shape[1]
     sigma, factor = square(work, 0, p), square(work, p * p, p)
     xy, theta, rest = part(work, 2 * p * p, p), part(work, 2 * p * p + p, p), part(work, 2 * p * p + 2 * p, p * p)
@@ -166,18 +159,12 @@ def linear_rewards(
             add_row(sigma, heard[sa], psi[sa])
             for j in range(p):
                 xy[j] += total[sa] * psi[sa, j]
-    lost = 0.0
-    for i in range(p):
-        lost = max(lost, p * _LOST * sigma[i, i] - rewards.regularization)
-    for i in range(p):
-        sigma[i, i] += lost
-    logdet = invert_factor(sigma, factor, square(rest, 0, p)) - p * math.log(rewards.regularization)
-    solve(factor, xy, theta, rest)
-    held = rewards.regularization + lost
+    lam = rewards.regularization
+    logdet, raised = refactor(sigma, xy, factor, theta, rest, lam, psi.shape[0])
     width = rewards.scale * ellipsoid_width(
-        SHARP, True, 1.0, 1, 0, 0, p, logdet, rewards.delta, held, rewards.norm_bound, 1.0
+        SHARP, True, 1.0, 1, 0, 0, p, logdet, rewards.delta, lam + raised, rewards.norm_bound, 1.0
     )
-    width = width * _CARE if lost > 0.0 else width
+    width = width * CARE if raised > 0.0 else width
     for sa in range(psi.shape[0]):
         mean = dot(psi[sa], theta, p)
         bound = mean + width * math.sqrt(squared_norm(factor, psi[sa], rest))

@@ -33,6 +33,7 @@ from occamrl._core.compile import compiled, entry, hot, hot_inline, implements, 
 from occamrl._core.features import BONUS, NEXT, START, DenseFeatures, TabularFeatures, fill_target
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
 from occamrl._core.regression import (
+    CARE,
     FEW_ROWS,
     LARGE_BLOCK,
     MOST_COORDINATES,
@@ -128,12 +129,13 @@ CLEAN, NEW_ROWS, ANEW = range(3)  # values of DIRTY
     XY,  # [T*d] sum y x, of all coordinates
     FACTOR,  # [T * blocks' matrices] W with Sigma^-1 = W W^T, of the coordinates that plan
     THETA,  # [T*d] Sigma^-1 xy, of the coordinates that plan
-    LOGDETS,  # [T*B] logdet(Sigma_b / lambda)
-    GROWTH,  # [T, 3] sum of ROW_NORM since rows were entered; total logdet then; at the last plan
+    LOGDETS,  # [2, T*B] logdet(Sigma_b / lambda), and by how much lambda had to be raised
+    GROWTH,  # [T, 4] sum of ROW_NORM since rows were entered; total logdet then; at the last plan; largest raise
     ROW_NORM,  # [H, S] ||x||^2 in Sigma^-1 of the cells touched since rows were entered
     UPDATES,  # [T*B] int, rows that the factor of a block has taken in since it was made
 ) = range(STATE_FIELDS, STATE_FIELDS + 8)
-TRACE, LOGDET, LOGDET_AT_PLAN = range(3)  # columns of GROWTH
+TRACE, LOGDET, LOGDET_AT_PLAN, RAISED = range(4)  # columns of GROWTH
+ADDED = PLAN_COUNTERS  # counter: additions to Sigma, at most
 
 
 class NoBatch(NamedTuple):
@@ -197,6 +199,7 @@ class LinearStatistics(NamedTuple):
     episodes: int
     steps: int = 1  # T: 1, or H with one kernel per step
     rewards: RewardStatistics | None = None  # what was observed of rewards that are estimated
+    additions: int | None = None  # of which the sums were made; None: at most one a row
 
     def restrict(self, coordinates: Sequence[int]) -> LinearStatistics:
         """Return the [D, D] and [D] blocks of every step, for one dense block of coordinates."""
@@ -376,14 +379,14 @@ class UCRLVTRLin(Learner):
         planned = d if self.active is None else len(self.active)
         table = (known.horizon, known.states)
         fields = [
-            *plan_fields(*table, PLAN_COUNTERS, reward_rows(self.rewards, known), pairs),
+            *plan_fields(*table, PLAN_COUNTERS + 1, reward_rows(self.rewards, known), pairs),
             *record_state(self.record, steps, pairs),
             self._ridge(steps),
             np.zeros(steps * d),
             np.zeros(int(blocks.matrix_start[-1]) if self.active is None else steps * planned * planned),
             np.zeros(steps * planned),
-            np.zeros(blocks.size.size),
-            np.zeros((steps, 3)),
+            np.zeros((2, blocks.size.size)),
+            np.zeros((steps, 4)),
             np.zeros(table),
             np.zeros(blocks.size.size, dtype=np.int64),
         ]
@@ -395,7 +398,9 @@ class UCRLVTRLin(Learner):
                 raise ShapeError("statistics", got=got, expected=expected)
             sigma += statistics.gram
             xy[:] = statistics.xy
+            rows = statistics.episodes * known.horizon
             field(state, COUNTERS)[EPISODES] = statistics.episodes
+            field(state, COUNTERS)[ADDED] = rows if statistics.additions is None else statistics.additions
             continue_rewards(state, statistics.rewards)
             refactor_all(self.model(known), state)
         else:  # Sigma = lambda I
@@ -424,8 +429,8 @@ class UCRLVTRLin(Learner):
         enter_rows(self.model(known), state)
         steps = self.steps(known)
         gram = field(state, SIGMA) - self._ridge(steps)
-        episodes = int(field(state, COUNTERS)[EPISODES])
-        return LinearStatistics(gram, field(state, XY).copy(), episodes, steps, reward_statistics(state))
+        episodes, added = (int(field(state, COUNTERS)[which]) for which in (EPISODES, ADDED))
+        return LinearStatistics(gram, field(state, XY).copy(), episodes, steps, reward_statistics(state), added)
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
@@ -480,16 +485,20 @@ def refactor_block(model: LinearModel, state: LinearState, b: int) -> None:
             for j in range(n):
                 matrix[i, j] = sigma[b * d * d + active[i] * d + active[j]]
     factor, theta = square(fvec(state, FACTOR), matrices[b], n), part(fvec(state, THETA), vectors[b], n)
-    fvec(state, LOGDETS)[b] = refactor(matrix, right, factor, theta, fvec(model, WORK), model.regularization)
+    work, logdets, added = fvec(model, WORK), fmat(state, LOGDETS), ivec(state, COUNTERS)[ADDED]
+    logdets[0, b], logdets[1, b] = refactor(matrix, right, factor, theta, work, model.regularization, added)
     ivec(state, UPDATES)[b] = 0
 
 
 @hot
 def sum_logdets(steps: int, logdets: Floats, growth: Floats) -> None:
-    """Take note of logdet(Sigma / lambda) of every step."""
-    blocks = logdets.size // steps
+    """Take note of logdet(Sigma / lambda) of every step, and by how much lambda was raised."""
+    blocks = logdets.shape[1] // steps
     for t in range(steps):
-        growth[t, LOGDET] = sum_of(part(logdets, t * blocks, blocks))
+        growth[t, LOGDET] = sum_of(part(logdets[0], t * blocks, blocks))
+        growth[t, RAISED] = 0.0
+        for b in range(t * blocks, (t + 1) * blocks):
+            growth[t, RAISED] = max(growth[t, RAISED], logdets[1, b])
 
 
 @entry
@@ -497,7 +506,7 @@ def refactor_all(model: LinearModel, state: LinearState) -> None:
     """Factorise every block, as after the statistics were given from elsewhere."""
     for b in range(ivec(model, VECTOR).size - 1):
         refactor_block(model, state, b)
-    sum_logdets(model.steps, fvec(state, LOGDETS), fmat(state, GROWTH))
+    sum_logdets(model.steps, fmat(state, LOGDETS), fmat(state, GROWTH))
 
 
 @hot
@@ -515,7 +524,7 @@ def absorb(model: LinearModel, state: LinearState) -> None:
     visits, firsts = imat(state, VISITS), fmat(state, FIRST)
     totals, sums = fmat(state, TOTAL), fmat(state, SQUARES)
     features = features_of(model, RECORD if restricted else FEATURES)
-    factors, logdets, updates, work = fvec(state, FACTOR), fvec(state, LOGDETS), ivec(state, UPDATES), fvec(model, WORK)
+    factors, logdets, updates, work = fvec(state, FACTOR), fmat(state, LOGDETS), ivec(state, UPDATES), fvec(model, WORK)
     few = 0 if restricted else FEW_ROWS * counters[TOUCHED]
     for i in range(counters[TOUCHED]):
         h, s, count, total, squares = take_cell(visits, totals, sums, cells[i])
@@ -535,11 +544,12 @@ def absorb(model: LinearModel, state: LinearState) -> None:
         for j in range(right.size):
             right[j] += y * x[j]
         if 0 < few <= n and n > LARGE_BLOCK and updates[b] < n and dirty[b] != ANEW:
-            logdets[b] += update_factor(square(factors, matrices[b], n), count, x, work)
+            logdets[0, b] += update_factor(square(factors, matrices[b], n), count, x, work)
             updates[b] += 1
             dirty[b] = NEW_ROWS
         else:
             dirty[b] = ANEW
+    counters[ADDED] += counters[TOUCHED]
     for i in range(counters[TOUCHED]):
         h, s = divmod(cells[i], policy.shape[1])
         b = (h % model.steps) * per_step + of[s * model.actions + policy[h, s]]
@@ -554,7 +564,7 @@ def absorb(model: LinearModel, state: LinearState) -> None:
     growth = fmat(state, GROWTH)
     for t in range(model.steps):
         growth[t, TRACE] = 0.0
-    sum_logdets(model.steps, fvec(state, LOGDETS), growth)
+    sum_logdets(model.steps, fmat(state, LOGDETS), growth)
 
 
 @compiled
@@ -652,6 +662,7 @@ def optimistic_values(model: LinearModel, state: LinearState) -> bool:
         if h == horizon - 1 or model.steps > 1:
             theta = part(thetas, t * of_vectors, of_vectors)
             bias = model.estimate_weight * dot(theta, theta, of_vectors)
+            bias += growth[t, RAISED] * model.norm_bound**2
             prepare(model.batch, model, state, t)
         width = ellipsoid_width(
             model.radius,
@@ -668,6 +679,7 @@ def optimistic_values(model: LinearModel, state: LinearState) -> bool:
             model.paper_constant,
         )
         width = model.scale * (width if bias == 0.0 else math.sqrt(width * width + bias))
+        width = width * CARE if growth[t, RAISED] > 0.0 else width
         ceiling = float(horizon) if model.clip_at_horizon else float(horizon - h)
         predict(model.batch, model, state, t, values[h + 1])
         counted_on = reward[h % reward.shape[0]]

@@ -158,7 +158,7 @@ class Simulators:
         seed: int = 0,
         support: ArrayLike | None = None,
     ) -> None:
-        given = list(candidates) if isinstance(candidates, Iterable) and getattr(candidates, "ndim", 1) else []
+        given = list(candidates) if isinstance(candidates, Iterable) and getattr(candidates, "ndim", 1) != 0 else []
         if not given:
             raise FamilyError("candidates", got=repr(candidates), expected="a list of at least one simulator")
         if names is not None and not isinstance(names, (list, tuple)):

@@ -2,7 +2,8 @@
 
 Selection by dimension and by norm is shown on :class:`SparseMixture`: the number of non-zero coordinates, the smallest
 of them and the norm of theta* are parameters. :class:`SparseLadder` lists the sparse parameters as nested finite
-classes of known sizes; :class:`MemoryWalk` has nested state aggregations.
+classes of known sizes; :class:`ReferenceMixture` and :class:`ReferenceLadder` are an instance of each as stored arrays,
+behind the figures of the pages on selection. :class:`MemoryWalk` has nested state aggregations.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.resources import files
 from typing import ClassVar
 
 import numpy as np
@@ -224,6 +226,97 @@ class SparseLadder(NestedClasses):
         """The problem; episodes start in state 0."""
         transition = np.maximum(self.phi @ self.theta, 0.0)
         return FiniteMDP(transition=transition, reward=self.mixture.mdp.known.base_reward, horizon=self.horizon)
+
+
+def _stored(name: str) -> dict[str, Floats]:
+    """Return the arrays of a file beside this module."""
+    with (files("occamrl.problems") / f"{name}.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return {key: read_only(arrays[key]) for key in arrays}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceMixture(HasExamples):
+    """A sparse linear mixture that does not depend on any generator: its arrays are part of the package.
+
+    S = 12, A = 4, H = 6, d = 16. Three coordinates of theta* are not zero: 1, -0.5, -0.5 (0, 8 and 13 from zero), with
+    norm 1.22. Built like :class:`SparseMixture` without persistence, at contrast 0.9, from other draws.
+    """
+
+    small: ClassVar[Small] = ({},)
+
+    @cached_property
+    def _arrays(self) -> dict[str, Floats]:
+        return _stored("reference_mixture")
+
+    @property
+    def phi(self) -> Floats:
+        """The features [S, A, S, d]."""
+        return self._arrays["phi"]
+
+    @property
+    def theta(self) -> Floats:
+        """theta* [d]."""
+        return self._arrays["theta"]
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The problem; episodes start in state 0."""
+        transition, reward = self._arrays["transition"], self._arrays["reward"]
+        return FiniteMDP(transition=transition, reward=reward, horizon=int(self._arrays["horizon"].item()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceLadder(HasExamples):
+    """Sparse hypotheses that do not depend on any generator: the arrays are part of the package.
+
+    S = 12, A = 3, H = 10, d = 9 and classes of 1, 17, 129 and 577 parameters as in :class:`SparseLadder`. The features
+    are without persistence and at contrast 0.96; good states pay 0.8 to 1, bad ones 0 to 0.2.
+
+    Parameters
+    ----------
+    nonzero : int
+        Non-zero entries of the truth besides the first, 0 ... 3, so that m* = nonzero + 1.
+    """
+
+    nonzero: int = 2
+
+    small: ClassVar[Small] = ({"nonzero": 0}, {"nonzero": 3})
+
+    def __post_init__(self) -> None:
+        require_integers(self, nonzero=0)
+        if self.nonzero >= len(self.sizes):
+            raise ParameterError("nonzero", got=self.nonzero, expected=f"at most {len(self.sizes) - 1}")
+
+    @cached_property
+    def _arrays(self) -> dict[str, Floats]:
+        return _stored("reference_ladder")
+
+    @property
+    def phi(self) -> Floats:
+        """The features [S, A, S, d]."""
+        return self._arrays["phi"]
+
+    @property
+    def hypotheses(self) -> Floats:
+        """All parameters [n, d], by the number of non-zero entries."""
+        return self._arrays["thetas"]
+
+    @property
+    def sizes(self) -> list[int]:
+        """|F_1|, ..., |F_M|."""
+        return [int(size) for size in self._arrays["sizes"]]
+
+    @property
+    def theta(self) -> Floats:
+        """theta* [d]."""
+        truth: Floats = self.hypotheses[int(self._arrays["truths"][self.nonzero])]
+        return truth
+
+    @cached_property
+    def mdp(self) -> FiniteMDP:
+        """The problem; episodes start in state 0."""
+        reward, horizon = self._arrays["reward"], int(self._arrays["horizon"].item())
+        return FiniteMDP(transition=self.phi @ self.theta, reward=reward, horizon=horizon)
 
 
 @dataclass(frozen=True, kw_only=True)
