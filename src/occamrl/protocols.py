@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from occamrl.errors import ParameterError, ShapeError, require_integer
+from occamrl.errors import ParameterError, ShapeError, require_integer, require_memory
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -97,7 +97,8 @@ class Known:
     def of_sizes(cls, *, states: int, actions: int, horizon: int) -> Known:
         """Return what is known of a problem whose rewards are not."""
         for name, size in (("states", states), ("actions", actions), ("horizon", horizon)):
-            require_integer(name, size, 1)  # before there is an array of that size
+            require_integer(name, size, 1)
+        require_memory("actions", actions, states, actions)
         return cls(states, actions, horizon, np.zeros((states, actions)), rewards_known=False)
 
     @cached_property

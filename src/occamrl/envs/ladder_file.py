@@ -49,7 +49,7 @@ import gymnasium as gym
 import numpy as np
 
 from occamrl.envs.wrapper import rewards_of_problem
-from occamrl.errors import InvalidInput, ParameterError, require_choice, require_integer
+from occamrl.errors import InvalidInput, ParameterError, as_path, require_choice, require_integer
 from occamrl.learners.rewards import Rewards, require_rewards, rewards_of
 from occamrl.learners.ucrl_vtr_lin import KERNELS
 from occamrl.models.features import FeatureMap, read_problems
@@ -165,8 +165,9 @@ def read_ladder(
     LadderSpecError
         What is wrong with the file, and where.
     """
+    path = as_path("ladder", path)
     ours = str(path) in shipped_ladders()
-    path = LADDERS / f"{path}.toml" if ours else Path(path)
+    path = LADDERS / f"{path}.toml" if ours else path
     try:
         if not path.is_file():
             path.lstat()  # raises where there is nothing

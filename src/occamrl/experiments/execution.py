@@ -38,6 +38,7 @@ import numpy as np
 from occamrl.errors import (
     CheckpointError,
     Interrupted,
+    ParameterError,
     RecordError,
     Stopped,
     StorageError,
@@ -83,6 +84,7 @@ _PROGRESS_SECONDS = 1.0
 RETRIES = 3
 SILENCE_SECONDS = 600.0  # a worker that says nothing for so long is taken to hang; compiling is silent too
 GRACE_SECONDS = 30.0  # seconds between the request to stop and the end of patience
+_LONGEST_REASON = 4000  # characters of a failure that are kept
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
@@ -224,7 +226,8 @@ def _record(folder: Folder, cell: Cell, result: Result) -> dict[str, Any]:
 
 def record_failure(folder: Folder, cell: Cell, reason: str) -> dict[str, Any]:
     """Write down that a cell failed, and why; its checkpoint stays, for another try."""
-    manifest = {**_about(cell), "status": "failed", "files": {}, "reason": reason[:4000]}
+    reason = reason if len(reason) <= _LONGEST_REASON else "... " + reason[4 - _LONGEST_REASON :]  # the error is last
+    manifest = {**_about(cell), "status": "failed", "files": {}, "reason": reason}
     path = folder.open_cell(cell.id)
     write_whole(path / "manifest.json", seal(manifest))
     (path / "progress.json").unlink(missing_ok=True)
@@ -307,17 +310,32 @@ def environment() -> dict[str, str]:
     return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
-def lost(counts: Counter[str], cell: Cell, why: str, *, stopping: bool) -> Event:
-    """Return what becomes of a cell whose worker is lost: retry, failed, or stopped if that was asked for.
+class Losses:
+    """How often each cell has lost its worker since its last checkpoint; after :data:`RETRIES` it is given up."""
 
-    ``counts`` says how often each cell has lost its worker; after :data:`RETRIES` retries it is given up.
-    """
-    if stopping:
-        return {"event": "stopped", "cell": cell.id, "text": why}
-    counts[cell.id] += 1
-    if counts[cell.id] > RETRIES:
-        return {"event": "failed", "cell": cell.id, "text": f"{why}; given up after {RETRIES} retries"}
-    return {"event": "retry", "cell": cell.id, "text": why, "try": counts[cell.id]}
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._counts: Counter[str] = Counter()
+        self._checkpoints: dict[str, int] = {}  # by cell: the time of the one it had when its worker was lost
+
+    def count(self, cell: Cell, why: str, *, stopping: bool, workers: int = 1) -> Event:
+        """Return what becomes of a cell that lost its worker: retry, failed, or stopped if that was asked for.
+
+        ``workers``: how many it lost, if somebody else has tried again.
+        """
+        if stopping:
+            return {"event": "stopped", "cell": cell.id, "text": why}
+        try:
+            checkpoint = (self._folder.cells / cell.id / "checkpoint.npz").stat().st_mtime_ns
+        except OSError:
+            checkpoint = 0
+        if checkpoint > self._checkpoints.get(cell.id, 0):
+            del self._counts[cell.id]
+        self._checkpoints[cell.id] = checkpoint
+        self._counts[cell.id] += workers
+        if self._counts[cell.id] > RETRIES:
+            return {"event": "failed", "cell": cell.id, "text": f"{why}; given up after {RETRIES} retries"}
+        return {"event": "retry", "cell": cell.id, "text": why, "try": self._counts[cell.id]}
 
 
 @dataclass(eq=False)
@@ -371,7 +389,7 @@ class LocalPool:
         self.silence = silence
         self._workers: set[_Worker] = set()
         self._news: queue.SimpleQueue[tuple[_Worker, bytes | None]] = queue.SimpleQueue()
-        self._losses: Counter[str] = Counter()
+        self._losses = Losses(folder)
         self._stopping: float | None = None
 
     def play(self, cells: Sequence[Cell]) -> Iterator[Event]:
@@ -465,7 +483,7 @@ class LocalPool:
             worker.hang_up()
             if worker.cell is None:
                 return None
-            return lost(self._losses, worker.cell, worker.why_it_ended(code), stopping=self._stopping is not None)
+            return self._losses.count(worker.cell, worker.why_it_ended(code), stopping=self._stopping is not None)
         try:
             event: Event = json.loads(line)
         except ValueError:  # the last line of a worker that was killed while it spoke
@@ -503,7 +521,8 @@ class Options:
     """How to run; none of this changes a result.
 
     ``workers`` None: one for each processor that this process may use. ``scheduler``: the address of a Dask scheduler,
-    whose workers see the same directory.
+    whose workers, as many as it has, see the same directory. ``silence_seconds``: a worker without news for so long is
+    ended; a scheduler whose workers are all without news is left.
     """
 
     workers: int | None = None
@@ -514,6 +533,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.workers is not None:
             require_integer("workers", self.workers, 1)
+            if self.scheduler is not None:
+                raise ParameterError("workers", got=self.workers, expected="none: the Dask scheduler has its own")
         for name in ("checkpoint_seconds", "silence_seconds"):
             require_number(name, getattr(self, name), 0.0, math.inf, open_low=True)
 
@@ -522,7 +543,7 @@ class Options:
         if self.scheduler is not None:
             from occamrl.experiments.dask import DaskExecutor
 
-            return DaskExecutor(folder, self.scheduler, self.checkpoint_seconds, lock)
+            return DaskExecutor(folder, self.scheduler, self.checkpoint_seconds, lock, self.silence_seconds)
         available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return LocalPool(folder, self.workers or available, self.checkpoint_seconds, lock.handle, self.silence_seconds)
 
@@ -598,6 +619,10 @@ class Experiment:
 
 def execute(folder: Folder, options: Options, listen: Listener, experiment: Experiment | None = None) -> Tally:
     """Run an experiment's unfinished cells; without ``experiment``, those of the directory (``resume``)."""
+    if options.scheduler is not None:
+        from occamrl.experiments.dask import require_listening
+
+        require_listening(options.scheduler)
     if experiment is None:
         folder.experiment()
     else:

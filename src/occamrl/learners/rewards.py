@@ -41,7 +41,15 @@ from occamrl._core.rows import (
     REWARD_WORK,
     REWARDS_DUE,
 )
-from occamrl.errors import InvalidInput, ParameterError, ShapeError, UnknownName, require_choice, require_number
+from occamrl.errors import (
+    InvalidInput,
+    ParameterError,
+    ShapeError,
+    UnknownName,
+    as_floats,
+    require_choice,
+    require_number,
+)
 from occamrl.learners.radii import SHARP, bernstein_width, ellipsoid_width, hoeffding_width
 from occamrl.protocols import Field, Floats, Ints, Known
 
@@ -224,7 +232,7 @@ class RewardsLinear:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        psi = np.array(self.features, dtype=np.float64)
+        psi = as_floats("features", self.features, "[S, A, p]")
         if psi.ndim != 3 or psi.size == 0:
             raise ShapeError("features", got=psi.shape, expected="[S, A, p]")
         bad = ~(np.abs(psi) <= _LARGEST_FEATURE)

@@ -87,7 +87,7 @@ from occamrl._core.rows import (
     row_of,
     take_cell,
 )
-from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
+from occamrl.errors import ParameterError, ShapeError, as_floats, require_choice, require_number
 from occamrl.learners.radii import FINITE_SETS, squared_distance_radius
 from occamrl.learners.rewards import (
     Rewards,
@@ -278,7 +278,7 @@ class UCRLVTR(Learner):
         require_number("replan", self.replan, 0.0, 1e100)
         require_number("scale", self.scale, 0.0, 1e100)
         if self.prior is not None:
-            weights = np.asarray(self.prior, dtype=np.float64)
+            weights = as_floats("prior", self.prior)
             if weights.shape != (self.family.size,):
                 raise ShapeError("prior", got=weights.shape, expected=(self.family.size,))
             if not (weights > 0.0).all() or weights.sum() > 1.0 + 1e-9:
@@ -511,6 +511,8 @@ class NestedUCRLVTR(Learner):
 
     def __post_init__(self) -> None:
         require_number("test_growth", self.test_growth, 0.0, 1e100)
+        if not getattr(self.ladder, "finite", False):
+            raise ParameterError("ladder", got=f"{self.ladder!r:.100}", expected="a Ladder of lists of kernels")
         _ = self.base  # checks the other parameters
         if not self.base.counted and self.start_class != 1:
             expected = "1 with unknown rewards or one kernel per step"

@@ -88,7 +88,15 @@ from occamrl._core.rows import (
     take_cell,
     weigh,
 )
-from occamrl.errors import ParameterError, ShapeError, require_choice, require_integer, require_number
+from occamrl.errors import (
+    ParameterError,
+    ShapeError,
+    as_indices,
+    require_choice,
+    require_integer,
+    require_number,
+    require_sequences,
+)
 from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width
 from occamrl.learners.rewards import (
     Rewards,
@@ -287,7 +295,9 @@ class UCRLVTRLin(Learner):
         require_linear_parameters(self)
         if self.active is not None:
             _require_active(self.features, self.active)
-        if self.event is not None and (self.radius != "sharp" or not self.event[0] >= self.lam):
+        if self.event is not None:
+            require_sequences(self, 0.0, math.inf, "event")
+        if self.event is not None and (self.radius != "sharp" or len(self.event) != 2 or self.event[0] < self.lam):
             raise ParameterError("event", got=self.event, expected="the sharp radius, and a lambda' >= lambda")
 
     @cached_property
@@ -839,8 +849,7 @@ def _require_active(features: FeatureMap, active: Sequence[int]) -> None:
     """Refuse an empty list of coordinates, repeated ones, and a map that has no coordinates to choose from."""
     if features.is_tabular:
         raise ParameterError("active", got="a tabular map", expected="a dense or sparse one to restrict")
-    if len(active) == 0 or len(set(active)) != len(active) or not all(0 <= j < features.dimension for j in active):
-        raise ParameterError("active", got=list(active), expected=f"distinct integers in [0, {features.dimension})")
+    as_indices("active", active, features.dimension, least=1)
 
 
 def require_linear_parameters(learner: Any) -> None:

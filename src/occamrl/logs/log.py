@@ -26,7 +26,7 @@ from gymnasium.spaces import Discrete
 from numpy.typing import ArrayLike, NDArray
 
 from occamrl.envs.wrapper import RewardMap
-from occamrl.errors import InvalidInput, OccamRLError, ShapeError, require_integer
+from occamrl.errors import InvalidInput, OccamRLError, ShapeError, as_path, require_integer
 from occamrl.models.features import pair_of_outcome
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Floats, Ints, Known, Outcomes
@@ -107,7 +107,7 @@ class Log:
 
 def _array(columns: Mapping[str, Any], name: str) -> NDArray[Any]:
     """Return one column as integers, floats or flags."""
-    if name not in columns:
+    if not isinstance(columns, Mapping) or name not in columns:
         raise LogError(name, got="no such column", expected=f"the columns {', '.join(COLUMNS)}")
     array = np.asarray(columns[name])
     kinds, expected = _KINDS.get(name, ("iu", "whole numbers"))
@@ -157,7 +157,7 @@ def read_parquet(path: str | Path) -> Log:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = Path(path)
+    path = as_path("log", path)
     if path.exists() and not path.is_file():
         raise LogError(str(path), got="no regular file", expected="a Parquet file")
     try:
@@ -260,7 +260,7 @@ def read_log(source: str | Path) -> Log:
     LogError
         With the column and the first row that is wrong.
     """
-    text = str(source)
+    text = str(as_path("log", source))
     return read_minari(text.removeprefix("minari:")) if text.startswith("minari:") else read_parquet(text)
 
 

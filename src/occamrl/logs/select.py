@@ -19,7 +19,7 @@ import numpy as np
 
 from occamrl._core.loop import open_episode
 from occamrl.envs.ladder_file import LadderSpec
-from occamrl.errors import ParameterError, require_number
+from occamrl.errors import ParameterError, require_kind, require_number
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.logs.log import Log, Matched, match_rows
 from occamrl.models.family import sparse_rows
@@ -122,10 +122,12 @@ def select(
     progress : bool, optional
         Show progress on standard error; by default only when it takes longer than a second.
     """
+    require_kind("log", log, Log)
     spec = ladder
     if isinstance(ladder, Ladder):
         if known is None:
             raise ParameterError("known", got=None, expected="mdp.known: sizes, horizon and rewards")
+        require_kind("known", known, Known)
         spec = LadderSpec(ladder=ladder, known=known)
     if not isinstance(spec, LadderSpec):
         raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder or LadderSpec")

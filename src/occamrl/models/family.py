@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from occamrl._core.regression import Blocks
-from occamrl.errors import FamilyError
+from occamrl.errors import FamilyError, ShapeError, as_floats
 from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.protocols import Floats, Ints, Known
 
@@ -61,6 +61,14 @@ def kernel_matrix(features: FeatureMap) -> Any:
     cell = pair_of_outcome(outcomes) * features.states + outcomes.next_state
     shape = (features.states**2 * features.actions, cell.size)
     return sp.csr_array((np.ones(cell.size), (cell, np.arange(cell.size))), shape=shape) @ features.matrix
+
+
+def as_kernel(kernel: Any, features: FeatureMap) -> Floats:
+    """Return the entries of a kernel [S, A, S] of the sizes of a feature map."""
+    found, shape = as_floats("kernel", kernel), (features.states, features.actions, features.states)
+    if found.shape != shape:
+        raise ShapeError("kernel", got=found.shape, expected=shape)
+    return found.ravel()
 
 
 def simplex_least_squares(x: Floats, y: Floats) -> Floats:

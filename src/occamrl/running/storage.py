@@ -33,7 +33,14 @@ from typing import Any
 import numpy as np
 
 from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures
-from occamrl.errors import CheckpointError, RecordError, StorageError, require_number
+from occamrl.errors import (
+    CheckpointError,
+    MissingCheckpoint,
+    RecordError,
+    StorageError,
+    as_path,
+    require_number,
+)
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
 from occamrl.models.features import LARGEST_FEATURE, FeatureMap, shared_blocks
 from occamrl.models.finite import FiniteFamily
@@ -50,7 +57,7 @@ _PARTIAL = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.partial")  # as write_whole makes
 LARGEST_JSON = 64 * 2**20
 DEEPEST_JSON = 64
 LARGEST_NUMBER = 1e300  # sums of larger ones overflow
-_NO_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"?|[^\[\]{}]', re.DOTALL)  # a string, or any other character
+_ESCAPED, _STRING, _BRACKET = re.compile(r"\\.", re.DOTALL), re.compile(r'"[^"]*"'), re.compile(r"[\[\]{}]")
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
@@ -64,6 +71,8 @@ def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
     A StorageError names the file and the system's reason; a file that was there before is as it was. What has the name
     and is no file (a pipe, a device, a folder) is left alone.
     """
+    if not path.name:  # /, or .
+        raise StorageError(path, IsADirectoryError(errno.EISDIR, "a folder, and no name for a file in it"))
     partial = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}{PARTIAL}")
     try:
         try:
@@ -152,10 +161,11 @@ def parse_json(content: bytes, path: str | Path) -> Any:
     """Return the data of a JSON text of bounded depth."""
     try:
         text = content.decode("utf-8")
-        brackets = _NO_BRACKET.sub("", text)
-        deepest = max(itertools.accumulate(1 if mark in "[{" else -1 for mark in brackets), default=0)
-        if deepest > DEEPEST_JSON:
-            raise RecordError(path, got=f"JSON nested {deepest} deep", expected=f"at most {DEEPEST_JSON}")
+        if text.count("[") + text.count("{") > DEEPEST_JSON:
+            brackets = _BRACKET.findall(_STRING.sub("", _ESCAPED.sub("", text)))
+            deepest = max(itertools.accumulate(1 if mark in "[{" else -1 for mark in brackets), default=0)
+            if deepest > DEEPEST_JSON:
+                raise RecordError(path, got=f"JSON nested {deepest} deep", expected=f"at most {DEEPEST_JSON}")
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         if isinstance(error, RecordError):
@@ -174,10 +184,9 @@ def canonical(data: Any) -> str:
 
 
 def seal(document: dict[str, Any]) -> bytes:
-    """Return a JSON document as a file's content, with a digest of itself."""
-    digest = hashlib.sha256(canonical(document).encode()).hexdigest()
-    text = json.dumps({**document, "digest": digest}, sort_keys=True, indent=1, allow_nan=False)
-    return text.encode() + b"\n"
+    """Return a JSON document as a file's content: the SHA-256 of its canonical text, then that text."""
+    text = canonical(document).encode()
+    return b'{"digest":"%s",%s\n' % (sha256(text).encode(), text[1:])
 
 
 def read_sealed(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
@@ -186,13 +195,17 @@ def read_sealed(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
     document = parse_json(content, path)
     if not isinstance(document, dict):
         raise RecordError(path, got=type(document).__name__, expected="a JSON object")
-    digest = document.pop("digest", None)
-    try:
-        whole = seal(document) == content
-    except (ValueError, TypeError, RecursionError):
-        whole = False
+    digest = str(document.pop("digest", None))
+    head = f'{{"digest":"{digest}",'.encode()
+    whole = content.startswith(head) and sha256(b"{" + content[len(head) : -1]) == digest and content[-1:] == b"\n"
+    if not whole and content.startswith(b"{\n"):  # as earlier versions wrote it
+        try:
+            told = {**document, "digest": sha256(canonical(document).encode())}
+            whole = content == json.dumps(told, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
+        except (ValueError, TypeError, RecursionError):
+            whole = False
     if not whole:
-        got = f"content that does not match its digest {str(digest)[:12]!r}"
+        got = f"content that does not match its digest {digest[:12]!r}"
         raise RecordError(path, got=got, expected="a file as it was written")
     return document
 
@@ -472,7 +485,7 @@ def load(
         Naming the file: truncated, changed, pickled, or of another agent, problem or tag. Nothing in it is executed.
     FileNotFoundError
     """
-    path, problem = Path(path), None if mdp is None else as_mdp(mdp)
+    path, problem = as_path("path", path), None if mdp is None else as_mdp(mdp)
     try:
         document, arrays = read_document(path)
         if problem is not None and document["problem"] != problem.fingerprint:
@@ -545,7 +558,7 @@ def read_arrays(path: Path) -> Arrays:
     Sizes are compared with the file's own before anything is allocated, and no object is ever unpickled.
     """
     if not path.exists():
-        raise FileNotFoundError(f"{path}: no such checkpoint")
+        raise MissingCheckpoint(str(path), got="no such file", expected="a checkpoint")
     try:
         content = read_plain(path, LARGEST)
         if hashlib.sha256(content[:-_DIGEST]).hexdigest().encode() != content[-_DIGEST:]:

@@ -70,7 +70,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from occamrl._core.rows import MOST, MOST_ROWS
-from occamrl.errors import ParameterError, require_integer, require_number, require_numbers
+from occamrl.errors import ParameterError, as_floats, require_choice, require_integer, require_number, require_numbers
 from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width, farthest
 from occamrl.learners.rewards import Rewards
 from occamrl.learners.ucrl_vtr_lin import SMALLEST, SMALLEST_LEVEL, LinearStatistics, UCRLVTRLin
@@ -107,6 +107,7 @@ class LinearSelector(Selector):
     finds_norm = False  # whether the norm of theta* is to be found out
 
     def __post_init__(self) -> None:
+        require_choice("radius", self.radius, ELLIPSOIDS)
         if isinstance(self.features, FeatureMap) and self.features.is_tabular:  # no (s, a) shares anything with another
             expected = "a dense or sparse one, with shared coordinates"
             raise ParameterError("features", got="a tabular map", expected=expected)
@@ -280,7 +281,7 @@ class ARLLinDim(LinearSelector):
 
     def oracle(self, theta: Sequence[float] | Floats) -> UCRLVTRLin:
         """Return the learner that knows the support of theta*."""
-        return self.base(features=self.features.restrict(np.flatnonzero(theta).tolist()))
+        return self.base(features=self.features.restrict(np.flatnonzero(as_floats("theta", theta)).tolist()))
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Selector]:
