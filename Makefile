@@ -31,7 +31,7 @@ demo: $(CORE)  ## Show what the library does: a table and a figure
 
 test: lint  ## Check style, types and layers, then run every test
 	@echo "pytest"
-	@$(TEST_ENV) $(PY) -m pytest -n $(WORKERS) --dist loadscope $(ARGS)
+	@$(TEST_ENV) $(PY) -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(ARGS)
 
 lint: $(DEV)  ## Check style, types and layers only
 	@echo "ruff check" && $(BIN)/ruff check --quiet .

@@ -44,7 +44,8 @@ def test_the_command_lists_its_pages_and_prints_one(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     main([])
-    assert all(page in capsys.readouterr().out for page in PAGES)
+    listed = capsys.readouterr().out
+    assert all(page in listed for page in PAGES)
     main(["learners", "--tiny"])
     assert "| 0.2 (default) |" in capsys.readouterr().out
     page = tmp_path / "learners.md"

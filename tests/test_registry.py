@@ -27,7 +27,7 @@ def test_every_problem_keeps_the_contract(name: str) -> None:
         assert problem.mdp.optimal_value > 0.0
         assert problem.mdp.states <= 50
         with pytest.raises(dataclasses.FrozenInstanceError):
-            setattr(problem, dataclasses.fields(problem)[0].name, 1)
+            setattr(problem, *("mdp", None))
         assert dataclasses.replace(problem) == problem
 
 

@@ -55,4 +55,5 @@ def test_a_set_that_is_too_small_does_not_cover(name: str, test_seed: int) -> No
     chance, broken, pessimistic = tally(case, test_seed)
     assert chance < LEVEL
     assert broken == 0
-    assert pessimistic > 0 or "finite" in name or "set" in name
+    # members of a set are optimistic by themselves, and optimistic rewards may make up for a kernel that is not
+    assert pessimistic > 0 or "finite" in name or "set" in name or "unknown rewards" in name
