@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import marshal
 import os
 import pickle
 import re
@@ -212,8 +213,8 @@ class _Cache:
     all processes, which can lose each other's entries, and its errors are everybody's.)
     """
 
-    def __init__(self, function: Any) -> None:
-        self._function, self._files = function, _file_outside(function)
+    def __init__(self, function: Any, options: dict[str, Any]) -> None:
+        self._function, self._options, self._files = function, options, _file_outside(function)
 
     def _path(self, signature: Any, target: Any) -> Path:
         """Return where the code for a signature lies."""
@@ -221,7 +222,8 @@ class _Cache:
         names = [f"{kind.__module__}:{kind.__qualname__}" for kind in classes]
         files = sorted({*self._files.items(), *(item for kind in classes for item in _OUTSIDE.get(kind, {}).items())})
         closure = [cell.cell_contents for cell in function.__closure__ or ()]
-        about = [function.__module__, function.__qualname__, function.__code__.co_code, _dumps(closure)]
+        about = [function.__module__, function.__qualname__, marshal.dumps(function.__code__), _dumps(closure)]
+        about += [sorted(self._options.items())]
         about += [str(signature), names, files, sys.version, target.magic_tuple(), vars(numba.config)["BOUNDSCHECK"]]
         digest = hashlib.sha256(repr(about).encode()).hexdigest()
         return cast(Path, _CACHE) / f"{function.__name__}-{digest[:32]}.code"
@@ -272,7 +274,7 @@ def _compile(function: Function, **options: Any) -> Function:
         made.__class__ = _Internal
     if hasattr(made, "enable_caching"):  # not with NUMBA_DISABLE_JIT
         if "pipeline_class" not in options and _CACHE is not None:
-            made._cache = _Cache(function)
+            made._cache = _Cache(function, options)
         choose = made.get_call_template
 
         def without_literals(args: Any, kws: Any) -> Any:

@@ -265,7 +265,8 @@ def record_fields(features: Any, steps: int, pairs: int) -> list[Field]:
         shapes = [(steps * int(blocks.matrix_start[-1]),), (steps * features.dimension,), (1,)]
         shapes += [(steps * pairs, 2 + int(blocks.size.max()))]
     names = ("gram", "gram_xy", "gram_squares", "gram_pairs")
-    return [Field(name, shape, -MOST, MOST) for name, shape in zip(names, shapes, strict=True)]
+    most = MOST**0.5  # products of these sums are formed
+    return [Field(name, shape, -most, most) for name, shape in zip(names, shapes, strict=True)]
 
 
 def record_rows(

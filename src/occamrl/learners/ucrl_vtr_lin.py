@@ -296,7 +296,7 @@ class UCRLVTRLin(Learner):
         if self.active is not None:
             _require_active(self.features, self.active)
         if self.event is not None:
-            require_sequences(self, 0.0, math.inf, "event")
+            require_sequences(self, -math.inf, math.inf, "event")
         if self.event is not None and (self.radius != "sharp" or len(self.event) != 2 or self.event[0] < self.lam):
             raise ParameterError("event", got=self.event, expected="the sharp radius, and a lambda' >= lambda")
 
@@ -484,15 +484,16 @@ class UCRLVTRLin(Learner):
 def require_gram(name: str, blocks: Blocks, gram: Floats, least: float = 0.0) -> None:
     """Refuse packed matrices that no rows have: lambda I + sum x x^T is symmetric, with eigenvalues of at least lambda.
 
-    ``least`` is lambda; rounding is forgiven.
+    ``least`` is lambda; rounding is forgiven. Without it the matrix is a difference, whose rounding is that of a lambda
+    that is not known here, and only its symmetry is looked at.
     """
     for n in np.unique(blocks.size):
         begins = blocks.matrix_start[:-1][blocks.size == n]
         each = gram[begins[:, None] + np.arange(n * n)].reshape(-1, n, n)
         lost = 1e-7 * np.abs(each).max(axis=(1, 2))
         uneven = np.abs(each - each.transpose(0, 2, 1)).max(axis=(1, 2)) > lost
-        if uneven.any() or (np.linalg.eigvalsh(each)[:, 0] < least - lost).any():
-            expected = f"a symmetric one with eigenvalues of at least {least:g}"
+        if uneven.any() or (least > 0.0 and (np.linalg.eigvalsh(each)[:, 0] < least - lost).any()):
+            expected = "a symmetric one" + f" with eigenvalues of at least {least:g}" * (least > 0.0)
             raise ParameterError(name, got="another matrix", expected=expected)
 
 

@@ -122,7 +122,6 @@ def select(
     progress : bool, optional
         Show progress on standard error; by default only when it takes longer than a second.
     """
-    require_kind("log", log, Log)
     spec = ladder
     if isinstance(ladder, Ladder):
         if known is None:
@@ -135,6 +134,7 @@ def select(
         raise ParameterError("kernel", got=repr(spec.kernel), expected='"stationary": a log is tested for one')
     if not spec.known.rewards_known:
         raise ParameterError("known", got="sizes alone", expected="rewards too: values are planned for them")
+    require_kind("log", log, Log)
     require_number("delta", delta, 1e-300, 1.0)
     ladder, known, names = spec.ladder, spec.known, spec.names
     outcomes = ladder.features.attach(known).outcomes

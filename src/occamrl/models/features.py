@@ -161,7 +161,7 @@ def dense_layout(phi: Floats) -> tuple[Layout, int, int]:
     bad = np.argwhere(~(np.abs(phi) <= LARGEST_FEATURE))
     if bad.size:
         at = tuple(int(i) for i in bad[0])
-        raise FeatureError("phi", index=at, got=phi[at], expected=f"a number of at most {LARGEST_FEATURE:g}")
+        raise FeatureError("phi", index=at, got=phi[at], expected=f"a finite number of at most {LARGEST_FEATURE:g}")
     states, actions, _, dimension = phi.shape
     rows = phi.reshape(states * actions, states, dimension)
     possible = (rows != 0.0).any(axis=2)

@@ -39,9 +39,9 @@ class CompiledPlayer:
     """A learner of compiled functions."""
 
     def __init__(self, learner: Learner, known: Known, state: Any) -> None:
-        require_fields(state, learner.fields(known, state))
         self.learner, self.state = learner, state
         self.model = learner.model(known)
+        require_fields(state, learner.fields(known, state))
         self._uniforms, self._achieved = scratch(known)
 
     def reserve(self, episodes: int) -> None:
