@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.figures import DOCS, PAGES, Size, main, measure, place
 
-PARTS = [(page, part) for page, parts in PAGES.items() for part in parts]
+PARTS = [(page, next(iter(parts))) for page, parts in PAGES.items()]  # the first of each page: they take seconds
 
 
 def header(text: str) -> str:
