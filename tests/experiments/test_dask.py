@@ -100,7 +100,6 @@ def interrupted(out: Path, spec: Path, address: str, ready: Callable[[], bool]) 
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        time.sleep(1.0)  # the futures are submitted
         process.send_signal(signal.SIGINT)
         said, _ = process.communicate(timeout=60)
     return process.returncode, said

@@ -517,6 +517,22 @@ def test_no_cell_is_begun_after_the_request_to_stop(tmp_path: Path) -> None:
     assert events.count("stopped") == len(experiment.cells)
 
 
+def test_ctrl_c_before_there_is_an_executor_is_not_lost(tmp_path: Path) -> None:
+    """It was an exception wherever the signal came, also inside Dask, which may drop it."""
+
+    def press(event: Event) -> None:
+        events.append(event["event"])
+        if event["event"] == "plan":
+            signal.raise_signal(signal.SIGINT)
+
+    events: list[str] = []
+    experiment = Experiment.from_toml(write(tmp_path, slow(100_000_000)))
+    tally = execute(Folder(tmp_path / "out"), Options(workers=2), press, experiment)
+    assert tally.stopped
+    assert events == ["plan"] + ["stopped"] * len(experiment.cells)
+    assert not (tmp_path / "out" / "lock").exists()
+
+
 def test_a_run_that_finished_all_the_same_was_not_stopped(tmp_path: Path) -> None:
     """Ctrl-C when nothing is left to stop."""
 

@@ -628,7 +628,7 @@ def execute(folder: Folder, options: Options, listen: Listener, experiment: Expe
     else:
         make_folder(folder.path)
         folder.require_unclaimed(experiment.source)
-    with FolderLock(folder.lock_file) as lock:
+    with _interruptions() as stops, FolderLock(folder.lock_file) as lock:
         if lock.recovered is not None:
             text = f"the lock of {describe_holder(lock.recovered)} was left behind; recovered"
             listen({"event": "warning", "text": text})
@@ -641,8 +641,8 @@ def execute(folder: Folder, options: Options, listen: Listener, experiment: Expe
         if not todo:
             return Tally(done=0, earlier=finished, failed=(), stopped=False)
         executor = options.executor(folder, lock)
-        with _interruptions(executor):
-            return _follow(folder, executor, todo, finished, listen)
+        stops(executor)
+        return _follow(folder, executor, todo, finished, listen)
 
 
 def _follow(folder: Folder, executor: Any, todo: list[Cell], finished: int, listen: Listener) -> Tally:
@@ -675,15 +675,31 @@ def _follow(folder: Folder, executor: Any, todo: list[Cell], finished: int, list
 
 
 @contextmanager
-def _interruptions(executor: Any) -> Iterator[None]:
-    """Turn Ctrl-C and SIGTERM into a request to stop (in the main thread, the only one that gets signals)."""
+def _interruptions() -> Iterator[Callable[[Any], None]]:
+    """Turn Ctrl-C and SIGTERM into a request to stop (in the main thread, the only one that gets signals).
+
+    What is yielded takes the executor, once there is one; a request that came before is passed on to it then.
+    """
+    executors: list[Any] = []
+    requests: list[int] = []
+
+    def request(number: int, _: object) -> None:
+        requests.append(number)
+        for executor in executors:
+            executor.stop()
+
+    def stops(executor: Any) -> None:
+        executors.append(executor)
+        if requests:
+            executor.stop()
+
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield stops
         return
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, lambda *_: executor.stop()) for number in numbers]
+    before = [signal.signal(number, request) for number in numbers]
     try:
-        yield
+        yield stops
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
