@@ -8,7 +8,6 @@ single integers, numbers, choices and arrays; what is particular to a class is c
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import math
 import numbers
@@ -237,16 +236,18 @@ def require_integer(
     least: int,
     error: type[InvalidInput] = ParameterError,
     index: tuple[int, ...] | None = None,
+    most: int = _LARGEST_INTEGER,
 ) -> int:
-    """Return ``value`` as an int, or refuse what is not an integer (a bool is not) or is below ``least``."""
+    """Return ``value`` as an int in [least, most], or refuse it; a bool is no integer."""
     try:
         number = None if isinstance(value, (bool, np.bool_)) else operator.index(cast(SupportsIndex, value))
     except TypeError:
         number = None
-    if number is None or not least <= number <= _LARGEST_INTEGER:
+    if number is None or not least <= number <= most:
         got = repr(value) if number is None else number
-        upper = " and below 2^62" * (number is not None and number > least)
-        raise error(field, got=got, expected=f"an integer >= {least}{upper}", index=index)
+        whole = most == _LARGEST_INTEGER and (number is None or number < least)
+        expected = f"an integer >= {least}" if whole else f"an integer in [{least}, {most}]"
+        raise error(field, got=got, expected=expected, index=index)
     return int(number)
 
 
@@ -280,16 +281,15 @@ def require_kind(field: str, value: object, kind: type[Any]) -> None:
 
 def memory() -> int:
     """Return the bytes that this process may use: those of the machine, or those that it is limited to."""
-    found = [2**34]
-    if hasattr(os, "sysconf"):
-        found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    with contextlib.suppress(ImportError, OSError, ValueError):  # no such limits on Windows
+    try:
         import resource
-
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        found += [] if limit == resource.RLIM_INFINITY else [limit - used]
-    return min(found)
+    except ImportError:  # Windows
+        return 2**34
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    all_of_it = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if limit == resource.RLIM_INFINITY or not (used := Path("/proc/self/statm")).exists():
+        return all_of_it
+    return min(all_of_it, limit - int(used.read_text().split()[0]) * resource.getpagesize())
 
 
 def require_memory(field: str, value: object, *sizes: int) -> None:
@@ -318,51 +318,46 @@ def sum_to_one(total: float) -> str:
     return "probabilities >= 0 that sum to 1" + "; divide each row by its sum in double precision" * rounded
 
 
-def as_indices(field: str, value: Any, size: int, *, least: int = 0) -> NDArray[np.int64]:
-    """Return different integers in [0, size) as an array, at least ``least`` of them."""
-    expected = f"different integers in [0, {size})" + f", at least {least}" * bool(least)
-    array = as_array(field, value, expected)
-    fine = array.ndim == 1 and array.size >= least and (array.dtype.kind in "iu" or array.size == 0)
-    chosen = array.astype(np.int64) if fine else np.zeros(0, dtype=np.int64)
-    if chosen.size:
-        fine = chosen.min() >= 0 and chosen.max() < size and np.unique(chosen).size == chosen.size
-    if not fine:
-        raise ShapeError(field, got=f"{value!r:.200}", expected=expected)
-    return chosen
-
-
-def as_floats(field: str, value: Any, expected: object = "an array of real numbers") -> NDArray[np.float64]:
-    """Return a new array of floats, or refuse what is ragged or not made of real numbers."""
-    array = as_array(field, value, expected)
-    if array.dtype.kind not in "biuf":
-        raise ShapeError(field, got=f"dtype {array.dtype}", expected=expected)
-    return array.astype(np.float64)
-
-
-def as_integers(field: str, value: Any, expected: object = "an array of integers") -> NDArray[np.int64]:
-    """Return a new array of integers, or refuse what is ragged or not made of integers."""
-    array = as_array(field, value, expected)
-    if array.size and (array.dtype.kind not in "iu" or array.max() > _LARGEST_INTEGER):
-        raise ShapeError(field, got=f"{array.dtype} {array.shape}", expected=expected)
-    return array.astype(np.int64)
-
-
-def as_array(field: str, value: Any, expected: object = "an array") -> NDArray[Any]:
-    """Return an array of which there can be a copy."""
+def as_array(field: str, value: Any, expected: object = "an array", kinds: str = "") -> NDArray[Any]:
+    """Return an array of which there can be a copy, of these kinds of numbers, and of the shape ``expected`` if one."""
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, OverflowError):
         raise ShapeError(field, got="rows of different lengths", expected=expected) from None
+    if kinds and array.size and array.dtype.kind not in kinds:
+        raise ShapeError(field, got=f"dtype {array.dtype}", expected=expected)
+    if isinstance(expected, tuple) and array.shape != expected:
+        raise ShapeError(field, got=array.shape, expected=expected)
     require_memory(field, array.shape, *array.shape)
     return array
 
 
+def as_floats(field: str, value: Any, expected: object = "an array of real numbers") -> NDArray[np.float64]:
+    """Return a new array of floats, or refuse what is ragged or not made of real numbers."""
+    return as_array(field, value, expected, "biuf").astype(np.float64)
+
+
 def as_flags(field: str, value: Any, expected: object) -> NDArray[np.bool_]:
     """Return an array of true and false; numbers are true where they are not zero."""
-    array = as_array(field, value, expected)
-    if array.dtype.kind not in "biuf":
-        raise ShapeError(field, got=f"dtype {array.dtype}", expected=expected)
-    return array.astype(np.bool_)
+    return as_array(field, value, expected, "biuf").astype(np.bool_)
+
+
+def as_integers(field: str, value: Any, expected: object = "an array of integers") -> NDArray[np.int64]:
+    """Return a new array of integers, or refuse what is ragged or not made of integers."""
+    array = as_array(field, value, expected, "iu")
+    if array.size and array.max() > _LARGEST_INTEGER:
+        raise ShapeError(field, got=array.max(), expected=expected)
+    return array.astype(np.int64)
+
+
+def as_indices(field: str, value: Any, size: int) -> NDArray[np.int64]:
+    """Return different integers in [0, size) as an array, at least one."""
+    expected = f"different integers in [0, {size}), at least one"
+    chosen = as_integers(field, value, expected)
+    inside = chosen.ndim == 1 and chosen.size and chosen.min() >= 0 and chosen.max() < size
+    if not inside or np.unique(chosen).size < chosen.size:
+        raise ShapeError(field, got=f"{value!r:.200}", expected=expected)
+    return chosen
 
 
 def as_path(field: str, value: Any) -> Path:

@@ -162,8 +162,7 @@ def preflight(
     if not known.rewards_known:
         raise ParameterError("known", got="sizes alone", expected="rewards too: policies are compared by them")
     require_number("delta", delta, 1e-100, 1.0)
-    if require_integer("start", start, 0) >= known.states:
-        raise ParameterError("start", got=start, expected=f"a state in 0..{known.states - 1}")
+    require_integer("start", start, 0, most=known.states - 1)
     for name, count in (("truths", truths), ("members", members)):
         if count is not None:
             require_integer(name, count, 1)

@@ -325,8 +325,7 @@ class Discretiser:
 
     def decode(self, index: int) -> Any:
         """Return the middle of a cell (its finite edge, where the other is infinite)."""
-        if require_integer("index", index, 0) >= self.size:
-            raise ParameterError("index", got=index, expected=f"an integer in [0, {self.size})")
+        require_integer("index", index, 0, most=self.size - 1)
         middle = []
         for row, cell in zip(self.edges, _digits(index, self.counts), strict=True):
             low, high = float(row[cell]), float(row[cell + 1])

@@ -87,7 +87,7 @@ from occamrl._core.rows import (
     row_of,
     take_cell,
 )
-from occamrl.errors import ParameterError, ShapeError, as_floats, require_choice, require_number
+from occamrl.errors import ParameterError, as_floats, require_choice, require_number
 from occamrl.learners.radii import FINITE_SETS, squared_distance_radius
 from occamrl.learners.rewards import (
     Rewards,
@@ -278,9 +278,7 @@ class UCRLVTR(Learner):
         require_number("replan", self.replan, 0.0, 1e100)
         require_number("scale", self.scale, 0.0, 1e100)
         if self.prior is not None:
-            weights = as_floats("prior", self.prior)
-            if weights.shape != (self.family.size,):
-                raise ShapeError("prior", got=weights.shape, expected=(self.family.size,))
+            weights = as_floats("prior", self.prior, (self.family.size,))
             if not (weights > 0.0).all() or weights.sum() > 1.0 + 1e-9:
                 raise ParameterError("prior", got="weights", expected="positive numbers with a sum of at most 1")
 

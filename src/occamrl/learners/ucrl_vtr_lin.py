@@ -429,8 +429,7 @@ class UCRLVTRLin(Learner):
         blocks = stacked(self.features.blocks, steps)
         Field("gram", (int(blocks.matrix_start[-1]),), -MOST, MOST).require(statistics.gram, "statistics")
         Field("xy", (int(blocks.vector_start[-1]),), -MOST, MOST).require(statistics.xy, "statistics")
-        if require_integer("statistics.episodes", statistics.episodes, 0) > MOST_ROWS:
-            raise ParameterError("statistics.episodes", got=statistics.episodes, expected=f"at most {MOST_ROWS}")
+        require_integer("statistics.episodes", statistics.episodes, 0, most=MOST_ROWS)
         if statistics.additions is not None:
             require_integer("statistics.additions", statistics.additions, 0)
         if statistics.steps != steps:
@@ -850,7 +849,7 @@ def _require_active(features: FeatureMap, active: Sequence[int]) -> None:
     """Refuse an empty list of coordinates, repeated ones, and a map that has no coordinates to choose from."""
     if features.is_tabular:
         raise ParameterError("active", got="a tabular map", expected="a dense or sparse one to restrict")
-    as_indices("active", active, features.dimension, least=1)
+    as_indices("active", active, features.dimension)
 
 
 def require_linear_parameters(learner: Any) -> None:

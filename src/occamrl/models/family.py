@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from occamrl._core.regression import Blocks
-from occamrl.errors import FamilyError, ShapeError, as_floats
+from occamrl.errors import FamilyError, as_floats
 from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.protocols import Floats, Ints, Known
 
@@ -61,14 +61,6 @@ def kernel_matrix(features: FeatureMap) -> Any:
     cell = pair_of_outcome(outcomes) * features.states + outcomes.next_state
     shape = (features.states**2 * features.actions, cell.size)
     return sp.csr_array((np.ones(cell.size), (cell, np.arange(cell.size))), shape=shape) @ features.matrix
-
-
-def as_kernel(kernel: Any, features: FeatureMap) -> Floats:
-    """Return the entries of a kernel [S, A, S] of the sizes of a feature map."""
-    found, shape = as_floats("kernel", kernel), (features.states, features.actions, features.states)
-    if found.shape != shape:
-        raise ShapeError("kernel", got=found.shape, expected=shape)
-    return found.ravel()
 
 
 def simplex_least_squares(x: Floats, y: Floats) -> Floats:
@@ -190,10 +182,7 @@ class Family(ABC):
 
     def member_of(self, kernel: Floats) -> Any | None:
         """Return the member that equals a kernel [S, A, S], up to rounding; None if none does."""
-        given = np.asarray(kernel, dtype=np.float64)
-        shape = (self.features.states, self.features.actions, self.features.states)
-        if given.shape != shape:
-            raise FamilyError("kernel", got=given.shape, expected=shape)
+        given = as_floats("kernel", kernel, self.features.shape)
         return self.find(given) if np.isfinite(given).all() else None
 
     def contains(self, kernel: Floats) -> bool:

@@ -260,6 +260,7 @@ class FeatureMap:
         shared: Blocks | None = None,
     ) -> None:
         self.states, self.actions = states, (layout.outcomes.start.size - 1) // states
+        self.shape = (states, self.actions, states)
         self.dimension = dimension
         self.layout = layout
         self.rewards = rewards  # [O] of each outcome, where the features fix them; None: the problem does
@@ -279,15 +280,9 @@ class FeatureMap:
 
         ``support`` [S, A, S] (bool) limits it to transitions known to be possible; by default every one is.
         """
-        shape = (
-            require_integer("states", states, 1, ShapeError),
-            require_integer("actions", actions, 1, ShapeError),
-            states,
-        )
+        shape = require_integer("states", states, 1), require_integer("actions", actions, 1), states
         require_memory("states", states, *shape)
         possible = np.ones(shape, dtype=bool) if support is None else as_flags("support", support, shape)
-        if possible.shape != shape:
-            raise ShapeError("support", got=possible.shape, expected=shape)
         pair, next_state = np.nonzero(possible.reshape(states * actions, states))
         return cls.of_outcomes(outcomes_of("support", pair, next_state, states * actions), states)
 
@@ -370,7 +365,7 @@ class FeatureMap:
 
     def restrict(self, coordinates: Sequence[int]) -> FeatureMap:
         """Return the map phi[..., D] on the coordinates D, in the order given (section 3)."""
-        chosen = as_indices("coordinates", coordinates, self.dimension, least=1)
+        chosen = as_indices("coordinates", coordinates, self.dimension)
         if self.is_tabular:
             raise FeatureError("coordinates", got="a tabular map", expected="a dense or sparse one to restrict")
         if isinstance(self.layout, DenseFeatures):
@@ -381,17 +376,14 @@ class FeatureMap:
 
     def probabilities(self, theta: ArrayLike) -> Floats:
         """Return P_theta on the outcomes of the map, one number per outcome."""
-        vector = as_floats("theta", theta)
-        if vector.shape != (self.dimension,):
-            raise ShapeError("theta", got=vector.shape, expected=(self.dimension,))
-        return np.asarray(self.matrix @ vector)
+        return np.asarray(self.matrix @ as_floats("theta", theta, (self.dimension,)))
 
     def kernel(self, theta: ArrayLike) -> Floats:
         """Return P_theta as a dense array [S, A, S]."""
         outcomes = self.layout.outcomes
         dense = np.zeros((self.states * self.actions, self.states))
         np.add.at(dense, (pair_of_outcome(outcomes), outcomes.next_state), self.probabilities(theta))
-        return dense.reshape(self.states, self.actions, self.states)
+        return dense.reshape(self.shape)
 
     def attach(self, known: Known) -> Layout:
         """Return the layout with the bonus of each outcome filled in from the problem's known rewards (M20)."""

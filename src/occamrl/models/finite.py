@@ -49,7 +49,7 @@ from occamrl.errors import (
     require_number,
     sum_to_one,
 )
-from occamrl.models.family import TOLERANCE, Family, as_kernel, kernel_matrix, member_losses, unpacked
+from occamrl.models.family import TOLERANCE, Family, kernel_matrix, member_losses, unpacked
 from occamrl.models.features import FeatureMap, PerProblem, any_sparse, outcomes_of, read_kernels, stacked
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
@@ -147,8 +147,7 @@ class FiniteFamily(Family):
 
     def prefix(self, size: int) -> FiniteFamily:
         """Return the family of the first members; value functions are solved once for both."""
-        if require_integer("size", size, 1, FamilyError) > self.size:
-            raise FamilyError("size", got=size, expected=f"an integer in [1, {self.size}]")
+        require_integer("size", size, 1, FamilyError, most=self.size)
         return FiniteFamily._make(self.features, self.theta[:, :size], self)
 
     @property
@@ -158,8 +157,7 @@ class FiniteFamily(Family):
 
     def parameters_of(self, member: int) -> Floats:
         """Return theta of a member [d]."""
-        if require_integer("member", member, 0) >= self.size:
-            raise ParameterError("member", got=member, expected=f"an integer in [0, {self.size})")
+        require_integer("member", member, 0, most=self.size - 1)
         return self.theta[:, member]
 
     def probabilities(self, members: slice = slice(None)) -> Floats:
@@ -192,7 +190,7 @@ class FiniteFamily(Family):
 
     def find(self, kernel: Floats) -> int | None:
         """Return the number of the first member that equals a kernel, None if none does."""
-        target, matrix = as_kernel(kernel, self.features), kernel_matrix(self.features)
+        target, matrix = as_floats("kernel", kernel, self.features.shape).ravel(), kernel_matrix(self.features)
         for first in range(0, self.size, _CHUNK):
             gap = np.abs(matrix @ self.theta[:, first : first + _CHUNK] - target[:, None]).max(axis=0)
             if (gap <= TOLERANCE).any():

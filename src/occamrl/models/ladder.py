@@ -355,8 +355,7 @@ class Ladder:
 
     def rung(self, m: int) -> Any:
         """Return F_m, m = 1 ... M."""
-        if require_integer("m", m, 1) > self.classes:
-            raise ParameterError("m", got=m, expected=f"a class in 1 ... {self.classes}")
+        require_integer("m", m, 1, most=self.classes)
         if m not in self._rungs:
             self._rungs[m] = self.family if m == self.classes else self.family.prefix(self.sizes[m - 1])
             self._rungs[m].reach = self.reach[m - 1]

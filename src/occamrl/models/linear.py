@@ -41,7 +41,6 @@ from occamrl.errors import (
 from occamrl.models.family import (
     TOLERANCE,
     Family,
-    as_kernel,
     ball_least_squares,
     kernel_matrix,
     simplex_least_squares,
@@ -108,10 +107,7 @@ class AggregationFamily(Family):
         require_memory("states", states, *shape)
         moves = np.broadcast_to(np.arange(states), shape)
         if support is not None:
-            possible = as_flags("support", support, shape)
-            if possible.shape != shape:
-                raise ShapeError("support", got=possible.shape, expected=shape)
-            moves = np.where(possible, moves, -1)
+            moves = np.where(as_flags("support", support, shape), moves, -1)
         return cls(partition=np.arange(states), moves=moves)
 
     @property
@@ -138,7 +134,7 @@ class AggregationFamily(Family):
         """Return theta of a kernel with one law per block, None for any other."""
         from scipy.optimize import nnls  # slow to import, and seldom needed
 
-        target, matrix = as_kernel(kernel, self.features), kernel_matrix(self.features)
+        target, matrix = as_floats("kernel", kernel, self.features.shape).ravel(), kernel_matrix(self.features)
         theta = np.zeros(self.features.dimension)
         for part in self.parts():
             columns = matrix[:, part]
@@ -290,7 +286,8 @@ class LinearFamily(Family):
 
     def find(self, kernel: Floats) -> Floats | None:
         """Return the shortest theta of a kernel of the class, None for any other."""
-        target, matrix = as_kernel(kernel, self.features), np.asarray(kernel_matrix(self.features) @ self.basis)
+        target = as_floats("kernel", kernel, self.features.shape).ravel()
+        matrix = np.asarray(kernel_matrix(self.features) @ self.basis)
         eta = np.linalg.lstsq(matrix, target, rcond=None)[0]
         fits = bool((np.abs(matrix @ eta - target) <= TOLERANCE).all())
         return self.basis @ eta if fits and np.linalg.norm(eta) <= self.norm_bound * (1.0 + 1e-9) else None

@@ -195,8 +195,6 @@ class Simulators:
             got = f"{math.prod(shape):,} transitions of functions"
             raise ParameterError("support", got=got, expected=f"the possible ones, where above {_MOST_TRANSITIONS:,}")
         possible = np.ones(shape, dtype=bool) if support is None else as_flags("support", support, shape)
-        if possible.shape != shape:
-            raise ShapeError("support", got=possible.shape, expected=shape)
         return possible.reshape(-1, self.states)
 
     @cached_property

@@ -403,14 +403,9 @@ def initial_distribution(initial_state: Any, listed: int, states: int) -> Floats
     """Return the distribution of s_1 over all states, given a state or a distribution over the first ``listed``."""
     distribution = np.zeros(states)
     if as_array("initial_state", initial_state).ndim == 0:
-        s = require_integer("initial_state", initial_state, 0)
-        if s >= listed:
-            raise ParameterError("initial_state", got=s, expected=f"a state in 0..{listed - 1}")
-        distribution[s] = 1.0
+        distribution[require_integer("initial_state", initial_state, 0, most=listed - 1)] = 1.0
         return distribution
-    given = as_floats("initial_state", initial_state)
-    if given.shape != (listed,):
-        raise ShapeError("initial_state", got=f"shape {given.shape}", expected=f"a state, or probabilities ({listed},)")
+    given = as_floats("initial_state", initial_state, (listed,))
     require_distributions("initial_state", given)
     distribution[:listed] = given
     return distribution

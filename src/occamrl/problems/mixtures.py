@@ -351,8 +351,7 @@ class MemoryWalk(HasExamples):
     def __post_init__(self) -> None:
         require_integers(self, places=2, actions=1, horizon=1, seed=0)
         require_number("spread", self.spread, 0.0, 1e6, open_low=True)
-        if require_integer("order", self.order, 0) > 2:
-            raise ParameterError("order", got=self.order, expected="0, 1 or 2")
+        require_integer("order", self.order, 0, most=2)
         require_memory("places", self.places, self.places**2, self.actions, self.places**2)
 
     @cached_property
