@@ -14,6 +14,7 @@ index out of bounds in compiled code into an error, with a cache of its own (``O
 from __future__ import annotations
 
 import argparse
+import copy
 import os
 import resource
 import signal
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -236,8 +237,8 @@ def outcome(result: Any) -> bytes:
     return b"".join((result.regret.tobytes(), result.returns.tobytes(), repr(result.phases.to_pylist()).encode()))
 
 
-def in_child(work: Callable[[], str]) -> str:
-    """Return what ``work`` says in a process of its own, or how that ended."""
+def in_child(work: Callable[[], Iterable[str]]) -> list[str]:
+    """Return the texts of ``work`` in a process of its own; where that was ended, the last one says how."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -247,24 +248,28 @@ def in_child(work: Callable[[], str]) -> str:
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         try:
-            text = work()
+            for text in work():
+                os.write(writing, text.encode()[:2000] + b"\0")
+                signal.alarm(SECONDS)
         except BaseException as error:  # whatever it is, it is the finding
-            text = f"raw {type(error).__name__}: {error}"
-        os.write(writing, text.encode()[:4000])
+            os.write(writing, f"raw {type(error).__name__}: {error}".encode()[:2000] + b"\0")
         os._exit(0)
     os.close(writing)
-    parts = b""
-    while part := os.read(reading, 4096):
-        parts += part
-    os.close(reading)
+    with os.fdopen(reading, "rb") as pipe:
+        texts = pipe.read().decode(errors="replace").split("\0")[:-1]
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
-        return "hang" if os.WTERMSIG(status) == signal.SIGALRM else f"signal {os.WTERMSIG(status)}"
-    return parts.decode()
+        texts.append("hang" if os.WTERMSIG(status) == signal.SIGALRM else f"signal {os.WTERMSIG(status)}")
+    return texts
 
 
-def fuzz(case: str, every: int = 1, seed: int = 0) -> tuple[dict[str, Counter[str]], list[str]]:
-    """Return the outcomes of all variants of a case, or of one in ``every``, by field, and those that may not be."""
+def fuzz(
+    case: str, every: int = 1, seed: int = 0, some: int | None = None
+) -> tuple[dict[str, Counter[str]], list[str]]:
+    """Return the outcomes of all variants of a case, or of one in ``every``, by field, and those that may not be.
+
+    ``some``: about so many variants, which share a process until one ends it; by default each has one of its own.
+    """
     agent, mdp = cases()[case]
     table: dict[str, Counter[str]] = {}
     bad: list[str] = []
@@ -274,28 +279,41 @@ def fuzz(case: str, every: int = 1, seed: int = 0) -> tuple[dict[str, Counter[st
         save(result, path)
         expected = outcome(orl.run(agent, mdp, episodes=MORE, progress=False, continue_from=result))
         document, arrays = read_document(path)
-        whole = document["algorithm"] is not None
+        owns = (False, True) if document["algorithm"] is not None else (False,)  # that of the file as well
 
         def attempt(own: bool) -> str:
-            return in_child(lambda: guarded(lambda: ask(path) if own else play_on(path, agent, mdp, expected)))
+            return guarded(lambda: ask(path) if own else play_on(path, agent, mdp, expected))
 
-        for own in (False, True) if whole else (False,):
-            found = attempt(own)
-            if found != (ANOTHER if own else SAME):
-                bad.append(f"{case}: of the true file {found}")
-        every_one = altered(document, arrays, tables_of(agent, mdp, result), np.random.default_rng(seed))
-        for number, (field, changed) in enumerate(every_one):
-            if (number + seed) % every:
-                continue
-            write_document(path, document, dict(changed))
-            for own in (False, True) if whole else (False,):  # with the algorithm given, and with that of the file
-                if not own and not field.startswith("tree"):
-                    continue
-                found = attempt(own)
+        for own in owns:  # in this process, which then has loaded all code
+            if attempt(own) != (ANOTHER if own else SAME):
+                bad.append(f"{case}: the true file is another run's")
+
+        def every_one() -> Iterator[tuple[str, Arrays]]:
+            return altered(document, arrays, tables_of(agent, mdp, result), np.random.default_rng(seed))
+
+        if some is not None:
+            every = max(1, sum(1 for _ in every_one()) // some)
+        waiting = [
+            (field, own, copy.deepcopy(document), changed)
+            for number, (field, changed) in enumerate(every_one())
+            if (number + seed) % every == 0
+            for own in owns
+            if own or field.startswith("tree")
+        ]
+
+        def several() -> Iterator[str]:
+            for _, own, changed, parts in waiting[: 1 if some is None else None]:
+                write_document(path, changed, dict(parts))
+                yield attempt(own)
+
+        while waiting:
+            ended = in_child(several)
+            for (field, *_), found in zip(waiting, ended, strict=False):
                 kind = found.partition(":")[0]
                 table.setdefault(field, Counter())[kind] += 1
                 if kind not in (REFUSED, SAME, ANOTHER):
                     bad.append(f"{case}, {field}: {found[:300]}")
+            del waiting[: len(ended)]
     return table, bad
 
 

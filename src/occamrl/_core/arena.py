@@ -9,7 +9,6 @@ takes the same view by :func:`field`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -36,22 +35,22 @@ class Arena(NamedTuple):
 
 def lay_out(kind: type[Any], fields: Sequence[Any], **others: Any) -> Any:
     """Return a ``kind`` whose arena holds copies of the arrays ``fields``; ``others`` are its other parts."""
-    head = _head([(array.shape, array.dtype == np.int64) for array in fields])
+    head, _ = _head([(array.shape, array.dtype == np.int64) for array in fields])
     parts: dict[bool, list[Any]] = {False: [np.zeros(0)], True: [head]}
     for array in fields:
         parts[bool(array.dtype == np.int64)].append(array.reshape(-1))
     return kind(np.concatenate(parts[False]), np.concatenate(parts[True]), **others)
 
 
-def _head(layout: Sequence[tuple[tuple[int, ...], bool]]) -> Ints:
-    """Return where fields of these shapes lie, given whether each holds integers."""
+def _head(layout: Sequence[tuple[tuple[int, ...], bool]]) -> tuple[Ints, dict[bool, int]]:
+    """Return where fields of these shapes lie, given whether each holds integers; and the sizes of both arrays."""
     head = np.zeros((len(layout), _HEAD), dtype=np.int64)
     size = {False: 0, True: head.size}
     for number, (shape, whole) in enumerate(layout):
         rows, columns = shape if len(shape) == 2 else (1, *shape)
         head[number] = size[bool(whole)], rows, columns, 2 * whole + len(shape) - 1
         size[bool(whole)] += rows * columns
-    return head.reshape(-1)
+    return head.reshape(-1), size
 
 
 def field(arena: Any, number: int) -> Any:
@@ -69,9 +68,7 @@ def require_fields(state: Any, fields: Sequence[Field]) -> None:
         for array, each in zip(state, fields, strict=True):
             each.require(array)
         return
-    head, size = _head([(each.shape, each.whole) for each in fields]), {False: 0, True: _HEAD * len(fields)}
-    for each in fields:
-        size[each.whole] += math.prod(each.shape)
+    head, size = _head([(each.shape, each.whole) for each in fields])
     Field("floats", (size[False],), 0.0, 0.0).require_kind(state.floats)
     Field("ints", (size[True],), 0, 0).require_kind(state.ints)
     if not np.array_equal(state.ints[: head.size], head):

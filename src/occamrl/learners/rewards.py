@@ -48,6 +48,7 @@ from occamrl.errors import (
     UnknownName,
     as_floats,
     require_choice,
+    require_kind,
     require_number,
 )
 from occamrl.learners.radii import SHARP, bernstein_width, ellipsoid_width, hoeffding_width
@@ -314,8 +315,7 @@ def reward_statistics(state: Any) -> RewardStatistics | None:
 
 def require_observed(observed: Any, shape: tuple[int, ...]) -> None:
     """Refuse rewards that cannot have been observed [R, S*A]."""
-    if not isinstance(observed, RewardStatistics):
-        raise ParameterError("statistics.rewards", got=type(observed).__name__, expected="RewardStatistics")
+    require_kind("statistics.rewards", observed, RewardStatistics)
     Field("visits", shape, 0, MOST_ROWS).require(observed.visits, "statistics.rewards")
     for name in ("total", "squares"):
         most = observed.visits * (1.0 + 1e-9)  # rewards are in [0, 1]

@@ -87,7 +87,7 @@ from occamrl._core.rows import (
     row_of,
     take_cell,
 )
-from occamrl.errors import ParameterError, as_floats, require_choice, require_number
+from occamrl.errors import ParameterError, as_floats, require_choice, require_kind, require_number
 from occamrl.learners.radii import FINITE_SETS, squared_distance_radius
 from occamrl.learners.rewards import (
     Rewards,
@@ -272,8 +272,7 @@ class UCRLVTR(Learner):
             raise ParameterError("radius", got=got, expected='"sharp"')
         require_choice("radius", self.radius, FINITE_SETS)
         require_choice("weights", self.weights, ("range", "none"))
-        if not isinstance(self.family, FiniteFamily):
-            raise ParameterError("family", got=type(self.family).__name__, expected="a FiniteFamily")
+        require_kind("family", self.family, FiniteFamily)
         require_number("delta", self.delta, 1e-100, 1.0)
         require_number("replan", self.replan, 0.0, 1e100)
         require_number("scale", self.scale, 0.0, 1e100)

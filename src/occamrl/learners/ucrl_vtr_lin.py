@@ -94,6 +94,7 @@ from occamrl.errors import (
     as_indices,
     require_choice,
     require_integer,
+    require_kind,
     require_number,
     require_sequences,
 )
@@ -416,15 +417,17 @@ class UCRLVTRLin(Learner):
             field(state, COUNTERS)[EPISODES] = statistics.episodes
             field(state, COUNTERS)[ADDED] = rows if statistics.additions is None else statistics.additions
             continue_rewards(state, statistics.rewards)
-            refactor_all(self.model(known), state)
+            try:
+                refactor_all(self.model(known), state)
+            except ValueError as error:
+                raise ParameterError("statistics.gram", got=str(error), expected="a sum of x x^T") from error
         else:  # Sigma = lambda I
             field(state, FACTOR)[:] = self._diagonal(stacked(self.planned.blocks, steps), 1.0 / math.sqrt(self.lam))
         return state
 
     def require_statistics(self, known: Known, statistics: Any) -> None:
         """Refuse statistics of other features, and such as no rows have."""
-        if not isinstance(statistics, LinearStatistics):
-            raise ParameterError("statistics", got=type(statistics).__name__, expected="LinearStatistics")
+        require_kind("statistics", statistics, LinearStatistics)
         steps, rewards = self.steps(known), reward_rows(self.rewards, known)
         blocks = stacked(self.features.blocks, steps)
         Field("gram", (int(blocks.matrix_start[-1]),), -MOST, MOST).require(statistics.gram, "statistics")
@@ -860,8 +863,7 @@ def require_linear_parameters(learner: Any) -> None:
     require_rewards(learner.rewards)
     if learner.clip is not None:
         require_choice("clip", learner.clip, ("step", "horizon"))
-    if not isinstance(learner.features, FeatureMap):
-        raise ParameterError("features", got=type(learner.features).__name__, expected="a FeatureMap")
+    require_kind("features", learner.features, FeatureMap)
     require_number("delta", learner.delta, SMALLEST_LEVEL, 1.0)
     if isinstance(learner.regularization, str):
         require_choice("regularization", learner.regularization, ("scaled",))

@@ -45,7 +45,7 @@ from occamrl._core.rows import (
     MOST_ROWS,
     PlanState,
 )
-from occamrl.errors import ParameterError, require_choice
+from occamrl.errors import ParameterError, require_choice, require_kind
 from occamrl.learners import ucrl_vtr, ucrl_vtr_lin
 from occamrl.learners.rewards import (
     Rewards,
@@ -149,8 +149,7 @@ class ARLGen(Selector):
     def __post_init__(self) -> None:
         require_rewards(self.rewards)
         require_choice("kernel", self.kernel, ("stationary", "per_step"))
-        if not isinstance(self.ladder, Ladder):
-            raise ParameterError("ladder", got=type(self.ladder).__name__, expected="a Ladder")
+        require_kind("ladder", self.ladder, Ladder)
         for name in ("safe", "guard"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise ParameterError(name, got=getattr(self, name), expected="True or False")
