@@ -185,6 +185,20 @@ def test_a_full_disk_and_a_file_that_cannot_be_read_are_misses(folder: Path, mon
     assert (hits_of_a_new_process(), hits_of_a_new_process()) == (0, 0)
 
 
+def with_a_constant(x: float) -> bool:
+    return x in (0.125, 8.5, 77.25)
+
+
+def test_code_is_found_again_whatever_else_refers_to_its_constants(folder: Path) -> None:
+    """As compiling does: their number of references was in the name of the file, which was then never found."""
+    target = compiling.numba.core.registry.cpu_target.target_context.codegen()  # type: ignore[attr-defined]  # no types
+    cache = compiling._Cache(with_a_constant, {})
+    before = cache._path((), target)
+    references = [*with_a_constant.__code__.co_consts]
+    assert cache._path((), target) == before
+    assert references
+
+
 def test_two_classes_of_one_name_and_shape_have_code_of_their_own(folder: Path) -> None:
     def first(pair: Any) -> float:
         return float(pair[0])

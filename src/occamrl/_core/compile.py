@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import marshal
 import os
 import pickle
 import re
@@ -222,7 +221,8 @@ class _Cache:
         names = [f"{kind.__module__}:{kind.__qualname__}" for kind in classes]
         files = sorted({*self._files.items(), *(item for kind in classes for item in _OUTSIDE.get(kind, {}).items())})
         closure = [cell.cell_contents for cell in function.__closure__ or ()]
-        about = [function.__module__, function.__qualname__, marshal.dumps(function.__code__), _dumps(closure)]
+        code = function.__code__  # marshal.dumps of it is not always the same: it tells how often parts are referred to
+        about = [function.__module__, function.__qualname__, code.co_firstlineno, code.co_code, _dumps(closure)]
         about += [sorted(self._options.items())]
         about += [str(signature), names, files, sys.version, target.magic_tuple(), vars(numba.config)["BOUNDSCHECK"]]
         digest = hashlib.sha256(repr(about).encode()).hexdigest()
