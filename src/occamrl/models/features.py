@@ -280,7 +280,11 @@ class FeatureMap:
 
         ``support`` [S, A, S] (bool) limits it to transitions known to be possible; by default every one is.
         """
-        shape = require_integer("states", states, 1), require_integer("actions", actions, 1), states
+        shape = (
+            require_integer("states", states, 1, ShapeError),
+            require_integer("actions", actions, 1, ShapeError),
+            states,
+        )
         require_memory("states", states, *shape)
         possible = np.ones(shape, dtype=bool) if support is None else as_flags("support", support, shape)
         pair, next_state = np.nonzero(possible.reshape(states * actions, states))
