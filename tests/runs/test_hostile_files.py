@@ -33,7 +33,8 @@ CASES = fuzz_files.cases()
 AGENT, MDP = CASES["linear"]
 
 
-@pytest.mark.parametrize("case", CASES)
+# The command fuzzes all; those left out here have the fields of another, and code of their own to compile.
+@pytest.mark.parametrize("case", sorted(set(CASES) - {"greedy", "linear tabular", "finite rewards"}))
 def test_no_variant_of_a_file_hurts(case: str, test_seed: int) -> None:
     """A few variants in one process; ``python -m benchmarks.fuzz_files`` tries all, each in one of its own."""
     table, bad = fuzz_files.fuzz(case, seed=test_seed, some=20)
