@@ -18,16 +18,16 @@ from occamrl.paper import UCRLVTR, ARLGen, ARLLinDim, ARLLinNorm, UCRLVTRLin
 from occamrl.paper.arl_lin_norm import largest_norm
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Episode, EpisodeLearner, Floats
-from tests.cases import mixture, stack
-from tests.paper.compiled import Dimension, Generic, Norm
-from tests.paper.loop import compare, play
+from tests.cases import mixture
+from tests.paper.loop import play
 
 
 def ladder(seed: int) -> tuple[orl.Ladder, list[Floats], FiniteMDP]:
-    """Return three classes, the truth in the last only."""
-    case = stack(seed, members=9, horizon=5)
-    classes = [case.kernels[3:4], case.kernels[1:6], case.kernels]
-    return orl.Ladder([orl.FiniteFamily(kernels) for kernels in classes]), classes, case.mdp
+    """Return three classes of kernels that differ much: even the paper's threshold leaves the first before long."""
+    kernels = np.random.default_rng(seed).dirichlet(np.full(4, 0.15), size=(9, 4, 2))
+    mdp = FiniteMDP(transition=kernels[8], reward=np.arange(8.0).reshape(4, 2) / 7, horizon=6)
+    classes = [kernels[:n] for n in (1, 4, 9)]
+    return orl.Ladder([orl.FiniteFamily(each) for each in classes]), classes, mdp
 
 
 def episodes_of(learner: EpisodeLearner, mdp: FiniteMDP, state: dict[str, Any], uniforms: Floats) -> Iterator[Episode]:
@@ -78,50 +78,7 @@ def test_arl_gen_from_its_definition(seed: int) -> None:
         at += 2**i
     np.testing.assert_allclose(found.planned, regret, rtol=0, atol=1e-12)
     assert found.history[0]["chosen"] == 1  # no data in epoch 1
-
-
-def spread_ladder(seed: int) -> tuple[orl.Ladder, FiniteMDP]:
-    """Return three classes of kernels that differ much; even the paper's threshold leaves the first before long."""
-    kernels = np.random.default_rng(seed).dirichlet(np.full(4, 0.15), size=(9, 4, 2))
-    mdp = FiniteMDP(transition=kernels[8], reward=np.arange(8.0).reshape(4, 2) / 7, horizon=6)
-    return orl.Ladder([orl.FiniteFamily(kernels[:n]) for n in (1, 4, 9)]), mdp
-
-
-def test_arl_gen_is_the_compiled_learner_in_the_papers_phases() -> None:
-    """Five instances, episode by episode; in some of them the class changes."""
-    classes = set()
-    for seed in range(5):
-        rungs, mdp = spread_ladder(seed)
-        found = compare(ARLGen(ladder=rungs, delta=0.1), Generic(ladder=rungs, delta=0.1), mdp, 2**9 - 2, seed)
-        classes |= {entry["chosen"] for entry in found.history}
-    assert len(classes) > 1
-
-
-@pytest.mark.parametrize("rule", ["text", "box"])
-def test_arl_lin_dim_is_the_compiled_learner_in_the_papers_phases(rule: str) -> None:
-    """Five instances, episode by episode; in some of them the support changes."""
-    shift, moved = int(rule == "box"), 0
-    for seed in range(5):
-        case = mixture(seed, dimension=4, states=5, horizon=5)
-        options: dict[str, Any] = {"norm_bound": 1.3, "paper_constant": 1e-4, "delta": 0.1}
-        letter = ARLLinDim(
-            features=case.features, initial_episodes=5, growth=4, estimation_growth=2, threshold=0.6,
-            threshold_epoch=rule, **options,
-        )  # fmt: skip
-        phases = Dimension(
-            features=case.features, options=options, first=5, growth=4, estimation_growth=2, threshold=0.6, shift=shift
-        )
-        found = compare(letter, phases, case.mdp, 450, seed)
-        moved += found.state["active"].size < 4
-    assert moved
-
-
-def test_arl_lin_norm_is_the_compiled_learner_in_the_papers_phases() -> None:
-    for seed in range(5):
-        case = mixture(seed)
-        shared: dict[str, Any] = {"features": case.features, "norm_bound": 5.0, "delta": 0.1, "paper_constant": 1e-4}
-        found = compare(ARLLinNorm(**shared, initial_episodes=7), Norm(**shared, first=7), case.mdp, 7 * 31, seed)
-        assert found.state["norm_bound"] < 5.0
+    assert {entry["chosen"] for entry in found.history} > {1}  # and the class is left
 
 
 def test_arl_gen_rejects_a_wrong_class() -> None:
@@ -291,25 +248,6 @@ def test_a_run_plays_the_letter_like_any_other_agent(name: str) -> None:
     assert result.pessimistic_episodes == (expected.planned < best - 1e-9 * mdp.horizon).sum()
 
 
-def test_bad_parameters_are_refused_by_name() -> None:
-    case, (rungs, _, _) = mixture(0), ladder(0)
-    options: dict[str, Any] = {"features": case.features, "norm_bound": 1.3}
-    tabular = orl.FeatureMap.tabular(states=4, actions=2)
-    linear = orl.Ladder([orl.LinearFamily(features=case.features, norm_bound=1.0)])
-    bad: list[tuple[str, Callable[[], object]]] = [
-        ("ladder", lambda: ARLGen(ladder=[])),  # type: ignore[arg-type]
-        ("ladder", lambda: ARLGen(ladder=linear)),
-        ("delta", lambda: ARLGen(ladder=rungs, delta=2.0)),
-        ("features", lambda: ARLLinDim(features=tabular, norm_bound=1.0)),
-        ("threshold_epoch", lambda: ARLLinDim(**options, threshold_epoch="both")),
-        ("initial_episodes", lambda: ARLLinDim(**options, initial_episodes=0)),
-        ("growth", lambda: ARLLinDim(**options, growth=0.5)),
-        ("threshold", lambda: ARLLinDim(**options, threshold=0.0)),
-        ("delta", lambda: ARLLinDim(**options, delta=0.0)),
-        ("norm_estimate", lambda: ARLLinNorm(**options, norm_estimate="max")),
-        ("norm_bound", lambda: ARLLinNorm(features=case.features, norm_bound=0.0)),
-        ("S=3, A=2", lambda: ARLGen(ladder=rungs).begin(case.mdp.known)),
-    ]
-    for name, make in bad:
-        with pytest.raises(InvalidInput, match=name):
-            make()
+def test_a_ladder_of_other_sizes_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="S=4, A=2"):
+        ARLGen(ladder=ladder(0)[0]).begin(mixture(0, states=3).mdp.known)

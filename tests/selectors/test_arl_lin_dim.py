@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from occamrl.errors import OccamRLError
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.problems.mixtures import SparseMixture
@@ -161,21 +160,3 @@ def test_pooled_phases_play_at_those_levels() -> None:
     for row in rows:
         assert row["level"] == pytest.approx(union_level(0.02, d, len(row["active"])))
     assert union_level(0.02, d, d) == pytest.approx(0.01)  # the whole set is one event in either kind of phase
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"initial_episodes": 0},
-        {"initial_episodes": 2.5},
-        {"growth": 0.5},
-        {"estimation_growth": 0.5},
-        {"delta": 0.0},
-        {"norm_bound": -1.0},
-        {"stretch": float("nan")},
-        {"features": FeatureMap.tabular(states=2, actions=2)},
-    ],
-)
-def test_bad_parameters_are_named(bad: dict[str, Any]) -> None:
-    with pytest.raises(OccamRLError, match=next(iter(bad))):
-        ARLLinDim(**{"features": FEATURES, "norm_bound": BOUND, **bad})

@@ -95,11 +95,6 @@ def test_both_at_once(test_seed: int) -> None:
     assert result.total_regret < 0.5 * full.total_regret
 
 
-def test_an_event_needs_a_larger_regularization() -> None:
-    with pytest.raises(OccamRLError, match="event"):
-        UCRLVTRLin(features=FEATURES, norm_bound=1.0, event=(0.5, 0.0))
-
-
 def test_diagnosis_reads_a_run() -> None:
     result = run(ARLLinDim(features=FEATURES, norm_bound=NORM), PROBLEM.mdp, episodes=5_000, seed=0)
     about = diagnose(result)

@@ -176,15 +176,3 @@ def test_extreme_parameters_are_played(kind: Any, changes: dict[str, Any]) -> No
     result = run(kind(**{"features": FEATURES, "norm_bound": 2.0, **changes}), PROBLEM.mdp, episodes=60, seed=0)
     assert np.isfinite(result.regret).all()
     assert np.isfinite(result.phases["norm_bound"].to_pylist()).all()
-
-
-@pytest.mark.parametrize("kind", SELECTORS)
-@pytest.mark.parametrize("bound", [0.0, -1.0, np.inf, np.nan, "2"])
-def test_bounds_that_are_no_bounds_are_named(kind: Any, bound: Any) -> None:
-    with pytest.raises(ParameterError, match="norm_bound"):
-        kind(features=FEATURES, norm_bound=bound)
-    with pytest.raises(ParameterError, match="regularization"):
-        kind(features=FEATURES, norm_bound=2.0, regularization=1e-60)
-    if kind is not ARLLinDim:
-        with pytest.raises(ParameterError, match="norm_bound"):  # lambda = d/(4 b^2) would vanish beside any row
-            kind(features=FEATURES, norm_bound=1e60)
