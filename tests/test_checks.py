@@ -19,12 +19,16 @@ from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.problems.mdp import FiniteMDP
+from occamrl.problems.mixtures import SparseMixture
 from occamrl.protocols import Floats, Known, Phase, PhaseOutcome, Selector
+from occamrl.selectors.arl_lin import ARLLin, ARLLinDim, ARLLinNorm
+from occamrl.selectors.references import largest, oracle
 from tests.cases import stack
 from tests.turning_learner import Turning
 
 RANDOM_START = stack(0, initial_state=[0.2, 0.5, 0.3]).mdp
 ON_TRANSITIONS = FiniteMDP(transition=stack(1).kernels[0], reward=np.random.default_rng(1).random((3, 2, 3)), horizon=4)
+SMALL = SparseMixture(states=5, actions=2, horizon=4, dimension=6, nonzero=3, gamma=0.5, seed=1)
 PROBLEMS = {"random initial state": RANDOM_START, "rewards on transitions": ON_TRANSITIONS}
 
 
@@ -36,6 +40,15 @@ def test_every_learner_keeps_the_contract(name: str, problem: str) -> None:
     assert examples
     for learner in examples:
         check_learner(learner, mdp, episodes=40)
+
+
+@pytest.mark.parametrize("kind", [ARLLin, ARLLinDim, ARLLinNorm])
+def test_linear_selectors_keep_the_contract_and_their_references_are_learners(kind: Any) -> None:
+    for selector in kind.examples(SMALL.mdp):
+        check_selector(selector, SMALL.mdp, episodes=120)
+    selector = kind(features=FeatureMap(SMALL.phi), norm_bound=2.0)
+    check_learner(oracle(selector, SMALL.theta), SMALL.mdp)
+    check_learner(largest(selector), SMALL.mdp)
 
 
 NOTHING_TO_LEARN = {"Optimal": "is told the problem", "UniformRandom": "looks at nothing"}
@@ -67,6 +80,7 @@ def without_options(registered: dict[str, Any]) -> list[str]:
 def test_every_learner_and_selector_that_learns_offers_both_options_and_so_is_checked_with_them() -> None:
     """A new one without them fails here: give it the fields ``rewards`` and ``kernel``, or a reason above."""
     everyone = registry.learners() | registry.selectors()
+    assert set(registry.selectors()) == {"ARLGen", "ARLLin", "ARLLinDim", "ARLLinNorm"}  # no base class
     assert without_options(everyone) == list(NOTHING_TO_LEARN)
     assert without_options({"Plain": Plain}) == ["Plain"]  # a learner without them
 
