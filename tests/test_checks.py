@@ -18,6 +18,7 @@ from occamrl.learners.rewards import RewardsPerPair
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
+from occamrl.models.linear import AggregationFamily, LinearFamily
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.problems.mixtures import SparseMixture
 from occamrl.protocols import Floats, Known, Phase, PhaseOutcome, Selector
@@ -250,6 +251,24 @@ def test_a_broken_family_is_caught(kind: type[FiniteFamily], clause: str) -> Non
     case = stack(0)
     with pytest.raises(ContractError, match=clause):
         check_family(kind(case.kernels), case.mdp)
+
+
+BROKEN_METHODS: dict[str, tuple[type[Any], str, Callable[..., Any], str]] = {
+    "a loss that is too large": (AggregationFamily, "smallest_loss", lambda self, gram, xy: 1e3, "smaller loss"),
+    "a loss that is too small": (LinearFamily, "smallest_loss", lambda self, gram, xy: -1e3, "least squares"),
+    "a growing covering number": (AggregationFamily, "log_covering_number", lambda self, alpha: alpha, "covering"),
+    "members elsewhere": (AggregationFamily, "contains", lambda self, kernel: False, "is contained"),
+    "members that are no kernels": (LinearFamily, "members", lambda self, draw, n: [np.full(3, 5.0)], "is a kernel"),
+    "no members": (LinearFamily, "members", lambda self, draw, n: [], "is a kernel"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_METHODS)
+def test_a_family_with_a_broken_method_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, method, wrong, clause = BROKEN_METHODS[name]
+    monkeypatch.setattr(kind, method, wrong)
+    with pytest.raises(ContractError, match=clause):
+        check_family(kind.examples()[0])
 
 
 class Phases(Selector):

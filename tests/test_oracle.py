@@ -11,30 +11,18 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks import oracle
+from tests.cases import mixture, stack
 
 Floats = NDArray[np.float64]
 STATES, ACTIONS, DIMENSION = 3, 2, 2
 
 
-def mixture(
-    seed: int, states: int = STATES, actions: int = ACTIONS, dimension: int = DIMENSION
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return phi (kernels as features, some next states impossible), theta on the simplex, its kernel and rewards."""
-    rng = np.random.default_rng(seed)
-    kernels = rng.dirichlet(np.ones(states), size=(dimension, states, actions))
-    kernels[:, 0, 0] = np.eye(states)[0]  # (0, 0) stays for sure: a row with range 0
-    kernels[:, 1, 0, 2] = 0.0
-    kernels /= kernels.sum(axis=-1, keepdims=True)
-    phi = np.ascontiguousarray(np.moveaxis(kernels, 0, -1))
-    theta = rng.dirichlet(np.ones(dimension))
-    return phi, theta, phi @ theta, rng.random((states, actions))
-
-
 def run_linear(seed: int, *, horizon: int, episodes: int, uniforms: Floats, **options: Any) -> dict[str, Any]:
-    """Run UCRL-VTR-LIN on ``mixture(seed)`` from state 1."""
-    phi, _, transition, reward = mixture(seed)
+    """Run UCRL-VTR-LIN on a mixture from state 1."""
+    case = mixture(seed, states=STATES, dimension=DIMENSION)
     settings: dict[str, Any] = {"norm_bound": 1.0, "delta": 0.05} | options
-    return oracle.ucrl_vtr_lin(phi, reward, transition, horizon, 1, episodes=episodes, uniforms=uniforms, **settings)
+    problem = (case.phi, case.reward, case.transition, horizon, 1)
+    return oracle.ucrl_vtr_lin(*problem, episodes=episodes, uniforms=uniforms, **settings)
 
 
 def row(phi: Floats, state: int, action: int, values: Floats, following: int, weights: str) -> tuple[Floats, float]:
@@ -74,7 +62,7 @@ def test_the_numbers_are_those_of_the_published_generator() -> None:
 
 
 def test_optimal_values_are_the_best_over_all_policies() -> None:
-    _, _, transition, reward = mixture(0)
+    _, _, transition, reward, _ = mixture(0, states=STATES)
     horizon = 2
     best = max(
         oracle.policy_values(transition, reward, np.array(actions).reshape(horizon, STATES))[1]
@@ -84,7 +72,7 @@ def test_optimal_values_are_the_best_over_all_policies() -> None:
 
 
 def test_policy_value_is_the_expected_return_over_all_paths() -> None:
-    _, _, transition, reward = mixture(3)
+    _, _, transition, reward, _ = mixture(3, states=STATES)
     policy = np.array([[0, 1, 1], [1, 0, 1], [0, 0, 1]])
     expected = 0.0
     for second, third in itertools.product(range(STATES), repeat=2):
@@ -113,7 +101,7 @@ def test_a_uniform_on_a_boundary_belongs_to_the_next_state(uniform: float, follo
 @pytest.mark.parametrize("weights", ["range", "none"])
 def test_horizon_two_by_hand(weights: Literal["range", "none"]) -> None:
     """Two steps from state 1: V_2 = max_a r, so that the first episode's plan and row are plain arithmetic."""
-    phi, _, transition, reward = mixture(5)
+    phi, _, transition, reward, _ = mixture(5, states=STATES, dimension=DIMENSION)
     uniforms = np.array([[0.4, 0.0]])
     result = run_linear(5, horizon=2, episodes=1, uniforms=uniforms, weights=weights)
     v2 = reward.max(axis=1)
@@ -146,7 +134,7 @@ def test_horizon_two_by_hand(weights: Literal["range", "none"]) -> None:
 @pytest.mark.parametrize("replan", [0.0, 0.3, 1e9])
 def test_the_estimate_is_least_squares_on_the_stacked_rows(weights: str, replan: float) -> None:
     """Rows are rebuilt episode by episode from the plan that a run cut there reports; lambda enters as d more rows."""
-    phi, _, transition, _ = mixture(7)
+    phi, _, transition, *_ = mixture(7, states=STATES, dimension=DIMENSION)
     horizon, episodes, lam = 4, 12, 0.7
     uniforms = np.random.default_rng(1).random((episodes, horizon))
     options: dict[str, Any] = {"weights": weights, "replan": replan, "lam": lam}
@@ -181,12 +169,6 @@ def test_lazy_planning_waits_for_the_determinant() -> None:
     assert 1 < expected < episodes
 
 
-def family(seed: int, members: int) -> tuple[Floats, Floats]:
-    """Return random kernels [n, s, a, s'] and rewards; member 0 is the truth."""
-    rng = np.random.default_rng(seed)
-    return rng.dirichlet(np.ones(STATES), size=(members, STATES, ACTIONS)), rng.random((STATES, ACTIONS))
-
-
 def run_family(kernels: Floats, reward: Floats, *, horizon: int, episodes: int, **options: Any) -> dict[str, Any]:
     """Run UCRL-VTR on a family whose member 0 is the truth, from state 1."""
     uniforms = np.random.default_rng(11).random((episodes, horizon))
@@ -200,7 +182,7 @@ def run_family(kernels: Floats, reward: Floats, *, horizon: int, episodes: int, 
 def test_confidence_sets_from_rows_by_loops(radius: str, weights: str, replan: float) -> None:
     """Replay a run row by row and rebuild every loss, distance and set from its definition (M1 to M7, M22 to M24)."""
     members, horizon, episodes, delta, scale = 5, 3, 30, 0.05, 0.3
-    kernels, reward = family(4, members)
+    kernels, reward, _ = stack(4, members=members)
     options: dict[str, Any] = {"radius": radius, "weights": weights, "replan": replan, "scale": scale}
     result = run_family(kernels, reward, horizon=horizon, episodes=episodes, **options)
     uniforms = np.random.default_rng(11).random((episodes, horizon))

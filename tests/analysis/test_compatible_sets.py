@@ -12,14 +12,7 @@ from scipy.integrate import quad
 from scipy.optimize import minimize
 from scipy.stats import binom
 
-from occamrl.analysis.supports import (
-    REGULARIZATION,
-    Evidence,
-    compatible_sets,
-    fit_sets,
-    solve_sets,
-    threshold,
-)
+from occamrl.analysis.supports import REGULARIZATION, Evidence, compatible_sets, fit_sets, solve_sets, threshold
 from occamrl.errors import InvalidInput
 from occamrl.protocols import Floats
 

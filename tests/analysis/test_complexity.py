@@ -13,6 +13,7 @@ import occamrl as orl
 from occamrl.analysis.complexity import (
     beta_infinite,
     eluder_dimension,
+    family_eluder_bound,
     linear_eluder_bound,
     norm_bounds,
     predictions,
@@ -28,7 +29,7 @@ from occamrl.analysis.complexity import (
     separation,
     tau_min,
 )
-from occamrl.errors import ParameterError
+from occamrl.errors import FamilyError, ParameterError
 from occamrl.models.linear import AggregationFamily
 from occamrl.problems.classic import RiverZones
 from occamrl.problems.mixtures import SparseLadder
@@ -70,16 +71,6 @@ def test_indicators_have_the_eluder_dimension_of_their_number() -> None:
         eluder_dimension(np.random.default_rng(0).uniform(size=(3, 30)), 0.1)
 
 
-def test_covering_numbers() -> None:
-    p = np.array([0.0, 0.05, 0.5, 0.55, 1.0])
-    stack = np.zeros((5, 2, 1, 2))
-    stack[:, 0, 0, 0], stack[:, 0, 0, 1] = 1.0 - p, p
-    stack[:, 1, 0, 1] = 1.0
-    family = orl.FiniteFamily(stack)
-    for alpha, size in ((0.0, 5), (0.11, 3), (0.91, 2), (0.99, 2), (1.0, 1)):  # the distance is 2 |p - p'|
-        assert family.log_covering_number(alpha) == pytest.approx(math.log(size))  # 1/2 is the best single centre
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_the_smallest_cover_of_few_members_is_found(seed: int) -> None:
     kernels = np.random.default_rng(seed).dirichlet(np.full(3, 0.4), size=(8, 3, 2))
@@ -97,21 +88,65 @@ def test_the_smallest_cover_of_few_members_is_found(seed: int) -> None:
         assert found <= twice.log_covering_number(alpha) + 1e-12
 
 
+def coin(p: float) -> np.ndarray:
+    return np.array([[[1.0 - p, p]], [[1.0, 0.0]]])
+
+
+def one_coin(p: Any) -> np.ndarray:
+    return coin(p[0])
+
+
+def test_a_linear_class_without_a_kernel_says_so() -> None:
+    kernels = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 3, 2))
+    features = orl.FeatureMap([kernels[0], kernels[1] - kernels[0]])
+    with pytest.raises(FamilyError, match="no kernel"):
+        orl.LinearFamily(features=features, norm_bound=1.0, coordinates=[1]).check(np.random.default_rng(0))
+
+
+def test_covering_numbers_are_no_smaller_than_the_smallest_cover() -> None:
+    # One coin: sum |P - P'| = 2 |p - p'|, so an alpha-ball covers alpha of [0, 1] and ceil(1/alpha) are needed.
+    family = orl.AggregationFamily(partition=[0, 1], moves=[[[0, 1]], [[0, -1]]])
+    for alpha in (0.05, 0.3, 0.5, 0.9):
+        assert family.log_covering_number(alpha) >= math.log(math.ceil(1.0 / alpha - 1e-9))
+    assert family.log_covering_number(1.0) == 0.0  # p = 1/2 is enough
+    two = orl.AggregationFamily(partition=[0, 1], actions=1)
+    assert two.log_covering_number(0.1) == pytest.approx(2.0 * family.log_covering_number(0.1))
+    # theta = (1, t) with |theta| <= b over "heads never" and "what p changes".
+    linear = orl.LinearFamily(features=orl.FeatureMap([coin(0.0), coin(1.0) - coin(0.0)]), norm_bound=math.sqrt(2.0))
+    for alpha in (0.05, 0.3, 0.5):
+        assert linear.log_covering_number(alpha) >= math.log(math.ceil(1.0 / alpha - 1e-9))
+        # |phi| of (0, 0): sqrt(2), of (0, 1): 1; two dimensions
+        lipschitz = 1.0 + math.sqrt(2.0)
+        assert linear.log_covering_number(alpha) == pytest.approx(
+            2 * math.log1p(2 * math.sqrt(2.0) * lipschitz / alpha)
+        )
+
+
+def test_eluder_bounds_hold_for_small_families() -> None:
+    kernels = np.random.default_rng(1).dirichlet(np.ones(2), size=(4, 2, 1))
+    family = orl.FiniteFamily(kernels)
+    mdp = orl.FiniteMDP(transition=kernels[0], reward=[[0.0], [1.0]], horizon=3)
+    functions = predictions(family, mdp.known)[:, :12]
+    assert 1 <= eluder_dimension(functions, 0.01) <= family_eluder_bound(family, 0.01) == 6.0
+    # Independent points of indicators: the tabular class of S*A distributions over two states has dimension >= S*A.
+    assert family_eluder_bound(orl.AggregationFamily.tabular(states=2, actions=1), 0.1) >= 2
+    assert family_eluder_bound(orl.LinearFamily.examples()[0], 0.1) >= 3
+    with pytest.raises(ParameterError):
+        family_eluder_bound("family", 0.1)  # type: ignore[arg-type]  # wrong on purpose
+
+
 def test_a_cover_of_a_box_covers_what_lies_between_its_points() -> None:
     """Coins p in [1/4, 3/4]: an alpha-ball covers alpha of them, so that 1/(2 alpha) points are needed at least."""
     box: dict[str, Any] = {"low": [0.25], "high": [0.75], "step": 0.125}
 
-    def coin(p: Any) -> np.ndarray:
-        return np.array([[[1.0 - p[0], p[0]]], [[1.0, 0.0]]])
-
-    family = orl.CoverFamily(coin, **box)
+    family = orl.CoverFamily(one_coin, **box)
     assert family.reach == 0.125
     for j in range(1, 12):
         assert math.log(2.0 ** (j - 1)) <= family.log_covering_number(0.5**j) <= math.log(2.0 ** max(j - 1, 2) + 1)
-    given = orl.CoverFamily(coin, **box, reach=0.125)  # perhaps not affine: nothing is known of finer grids
+    given = orl.CoverFamily(one_coin, **box, reach=0.125)  # perhaps not affine: nothing is known of finer grids
     assert given.log_covering_number(0.05) == math.inf
     assert given.log_covering_number(0.5) == family.log_covering_number(0.5)
-    assert orl.CoverFamily(coin, **box, reach=0.0).log_covering_number(0.05) == pytest.approx(math.log(5))
+    assert orl.CoverFamily(one_coin, **box, reach=0.0).log_covering_number(0.05) == pytest.approx(math.log(5))
 
 
 def test_separation_by_hand() -> None:

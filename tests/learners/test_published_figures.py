@@ -35,9 +35,7 @@ def mean_regret(problem: Any, **options: Any) -> float:
 
 @pytest.mark.parametrize(("states", "low", "high"), [(3, 9_000.0, 11_000.0), (5, 43_000.0, 45_000.0)])
 def test_river_swim(states: int, low: float, high: float) -> None:
-    problem = RiverSwim(states=states, variant="ayoub")
-    assert problem.mdp.optimal_value == pytest.approx({3: 5.719919, 5: 5.585129}[states], abs=5e-7)
-    assert low <= mean_regret(problem) <= high
+    assert low <= mean_regret(RiverSwim(states=states, variant="ayoub")) <= high
 
 
 def test_wide_tree() -> None:
@@ -47,11 +45,3 @@ def test_wide_tree() -> None:
 def test_the_figures_tell_forms_of_the_algorithm_apart() -> None:
     """Negative control: with the clip at H - h + 1 the same learner is outside the band of the published figure."""
     assert not 9_000.0 <= mean_regret(RiverSwim(states=3, variant="ayoub"), clip="step") <= 11_000.0
-
-
-def test_the_sharp_form_costs_a_fraction_of_it() -> None:
-    problem = RiverSwim(states=3, variant="ayoub")
-    learner = UCRLVTRLin(features=FeatureMap.tabular(states=3, actions=2), norm_bound=float(np.sqrt(6.0)), replan=0.0)
-    results = [run(learner, problem, episodes=EPISODES, seed=seed, progress=False) for seed in range(3)]
-    assert np.mean([result.total_regret for result in results]) < 9_000.0
-    assert all(result.pessimistic_episodes == 0 for result in results)

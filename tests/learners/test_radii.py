@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import oracle
-from occamrl.learners.radii import ELLIPSOIDS, FINITE_SETS, ellipsoid_width, squared_distance_radius
+from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width, squared_distance_radius
 
 positive = st.floats(1e-3, 1e3)
 SETTINGS = st.fixed_dictionaries(
@@ -30,22 +30,9 @@ SETTINGS = st.fixed_dictionaries(
 
 
 def width(kind: str, h: int, *, weighted: bool, horizon: int, growth: float, **rest: Any) -> float:
-    return float(
-        ellipsoid_width(
-            ELLIPSOIDS[kind],
-            weighted,
-            1.0 if weighted else horizon - 1.0,
-            horizon,
-            h,
-            rest["episodes"],
-            rest["dimension"],
-            growth,
-            rest["delta"],
-            rest["regularization"],
-            rest["norm_bound"],
-            rest["paper_constant"],
-        )
-    )
+    unit, counted = 1.0 if weighted else horizon - 1.0, (rest["episodes"], rest["dimension"], growth)
+    given = [rest[name] for name in ("delta", "regularization", "norm_bound", "paper_constant")]
+    return float(ellipsoid_width(ELLIPSOIDS[kind], weighted, unit, horizon, h, *counted, *given))
 
 
 @pytest.mark.parametrize("kind", ELLIPSOIDS)
@@ -99,8 +86,3 @@ def test_balls_of_finite_families(size: int, delta: float, horizon: int, unit: f
     assert squared_distance_radius("unweighted", unit=unit, weighted=False, **settings) == pytest.approx(
         2 * unit**2 * level
     )
-
-
-def test_the_names_of_the_sets() -> None:
-    assert set(ELLIPSOIDS) == {"sharp", "unweighted", "paper", "ayoub"}
-    assert set(FINITE_SETS) == {"sharp", "unweighted", "paper"}

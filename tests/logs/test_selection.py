@@ -230,11 +230,7 @@ def test_an_end_in_a_state_that_goes_on_is_the_end_of_the_models() -> None:
 
 @pytest.mark.parametrize(
     ("column", "row", "value", "field"),
-    [
-        ("action", 2, 7, "action"),
-        ("reward", 3, 0.123, "reward"),
-        ("terminated", 4, True, "terminated"),
-    ],
+    [("action", 2, 7, "action"), ("reward", 3, 0.123, "reward"), ("terminated", 4, True, "terminated")],
 )
 def test_rows_that_contradict_what_is_known_are_named(column: str, row: int, value: Any, field: str) -> None:
     ladder, mdp = small()

@@ -178,12 +178,7 @@ def test_common_random_numbers_sharpen_a_difference(test_seed: int) -> None:
     assert 20.0 * (found["interval"][1] - found["interval"][0]) < alone[1] - alone[0]
 
 
-@given(
-    power=st.floats(0.1, 1.0),
-    scale=st.floats(1e-3, 1e3),
-    last=st.integers(200, 10**7),
-    points=st.integers(12, 400),
-)
+@given(power=st.floats(0.1, 1.0), scale=st.floats(1e-3, 1e3), last=st.integers(200, 10**7), points=st.integers(12, 400))
 def test_slope_of_a_power_is_the_power_however_the_curve_was_thinned(
     power: float, scale: float, last: int, points: int
 ) -> None:
@@ -247,10 +242,7 @@ def test_agents_without_decisions_have_none() -> None:
 
 
 def test_shares_are_over_the_seeds_that_reached_the_epoch() -> None:
-    runs = [
-        cell({"chosen": 1}, {"chosen": 2}, {"chosen": 2}, seed=0),
-        cell({"chosen": 1}, {"chosen": 1}, seed=1),
-    ]
+    runs = [cell({"chosen": 1}, {"chosen": 2}, {"chosen": 2}, seed=0), cell({"chosen": 1}, {"chosen": 1}, seed=1)]
     found = decisions(Group("p", "a", runs))
     assert found is not None
     assert found["rows"] == [1, 2]

@@ -64,25 +64,6 @@ def test_a_recorder_is_the_same_to_the_bit_however_it_is_fed(regret: list[float]
     assert whole.total_regret == np.cumsum(data)[-1]
 
 
-def test_ten_million_episodes_are_counted_exactly_and_kept_sparsely() -> None:
-    """Regret in eighths is exact in floating point, so the total can be compared with integers."""
-    recorder, exact, chunk = Recorder(keep_all_until=1_000), 0, 2**16
-    rng = np.random.default_rng(0)
-    eighths = rng.integers(0, 80, size=chunk)
-    played = 0
-    while played < 10**7:
-        size = min(chunk, 10**7 - played)
-        recorder.add(eighths[:size] / 8.0, eighths[:size] / 16.0)
-        exact += int(eighths[:size].sum())
-        played += size
-    numbers, regret, cumulative, _ = recorder.curves()
-    assert recorder.episodes == numbers[-1] == 10**7
-    assert recorder.total_regret == exact / 8.0 == cumulative[-1]
-    assert recorder.total_return == exact / 16.0
-    assert numbers.size < 1_000 + 4 * POINTS_PER_DECADE + 3
-    np.testing.assert_array_equal(regret, eighths[(numbers - 1) % chunk] / 8.0)
-
-
 def test_a_long_run_keeps_all_of_its_first_episodes_and_few_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = RiverSwim(states=2, horizon=1)
     every = run(UniformRandom(), problem, episodes=5_000, progress=False)

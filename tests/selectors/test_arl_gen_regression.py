@@ -202,18 +202,6 @@ def test_the_contract_is_kept(name: str) -> None:
         assert {"F_1", "F_2"} <= {row["label"] for row in phases_of(agent, mdp, 120)}
 
 
-@pytest.mark.parametrize("guard", [False, True])
-def test_continuing_after_any_episode_gives_the_same_bits(guard: bool) -> None:
-    agent = orl.ARLGen(ladder=coordinate_ladder(), guard=guard)
-    whole = orl.run(agent, SPARSE, episodes=24, seed=5, progress=False)
-    for k in (1, 2, 9, 10, 17, 23):
-        first = orl.run(agent, SPARSE, episodes=k, seed=5, progress=False)
-        rest = orl.run(agent, SPARSE, episodes=24 - k, progress=False, continue_from=first)
-        assert whole.regret.tobytes() == rest.regret.tobytes()
-        for fact in ("chosen", "statistics", "threshold", "episodes"):
-            assert whole.phases[fact].to_pylist() == rest.phases[fact].to_pylist()
-
-
 def test_one_step_leaves_nothing_to_learn() -> None:
     mdp = orl.FiniteMDP(transition=SPARSE.mdp.kernel(), reward=np.arange(8.0).reshape(4, 2) / 8, horizon=1)
     agent = orl.ARLGen(ladder=coordinate_ladder(), weights="none")
