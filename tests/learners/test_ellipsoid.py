@@ -84,21 +84,6 @@ def test_the_dual_certifies_it_and_random_search_does_not_beat_it(
     assert answer.norm <= np.linalg.norm(center) + np.sqrt(beta / smallest) * (1.0 + slack)  # the paper's bound
 
 
-def test_ascent_on_the_boundary_ends_there(test_seed: int) -> None:
-    """A fixed-point ascent (theta <- the farthest point of the linearised problem) finds no more, from many starts."""
-    draw = np.random.default_rng(test_seed)
-    center, sigma, beta = random_case(draw, 20, 1e3, degenerate=False)
-    inverse = np.linalg.inv(sigma)
-    best = 0.0
-    for _ in range(30):
-        theta = center + draw.normal(size=20)
-        for _ in range(3000):
-            step = inverse @ theta
-            theta = center + step * np.sqrt(beta / (theta @ step))
-        best = max(best, float(np.linalg.norm(theta)))
-    assert best == pytest.approx(largest_norm(center, sigma, beta).norm, rel=1e-8)
-
-
 @pytest.mark.parametrize(("sigma", "beta"), [(np.diag([1.0, 0.0]), 1.0), (np.eye(2), -1.0), (np.eye(2), np.nan)])
 def test_what_is_no_ellipsoid_is_refused(sigma: Floats, beta: float) -> None:
     with pytest.raises(ParameterError):

@@ -73,14 +73,3 @@ def test_greedy_is_the_learner_without_a_bonus(weights: Any) -> None:
     )  # fmt: skip
     np.testing.assert_allclose(greedy.regret, expected["regret"], rtol=0, atol=1e-9)
     assert greedy.pessimistic_episodes > 0  # no guarantee
-
-
-def test_where_exploration_must_be_deep_greedy_never_finds_the_reward_and_optimism_does() -> None:
-    """Without a bonus nothing is expected upstream; the small reward of staying is enough for ever."""
-    problem, one_hot = RiverSwim(states=3), FeatureMap.tabular(states=3, actions=2)
-    bound = float(np.linalg.norm(problem.mdp.kernel()))
-    lazy = run(Greedy(features=one_hot, weights="none"), problem, episodes=5_000, progress=False)
-    keen = run(UCRLVTRLin(features=one_hot, norm_bound=bound), problem, episodes=5_000, progress=False)
-    assert lazy.regret[-500:].mean() > 0.9 * problem.mdp.optimal_value
-    assert keen.regret[-500:].mean() < 0.1 * problem.mdp.optimal_value
-    assert keen.pessimistic_episodes == 0
