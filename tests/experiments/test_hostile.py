@@ -1,4 +1,4 @@
-"""A directory from somebody who means harm: refused, nothing executed, nothing written outside."""
+"""A directory from somebody who means harm is refused; kills, damage and storage that fails, on a small scale."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks import study_robustness as study
 from occamrl.errors import CheckpointError, RecordError, StorageError
 from occamrl.experiments.display import lines
 from occamrl.experiments.execution import Experiment
@@ -349,3 +350,16 @@ def test_what_to_do_about_damage_is_said(folder: Folder) -> None:
     folder.experiment_file.write_text("{}")
     with pytest.raises(RecordError, match="run the spec again: finished cells stay"):
         status(folder.path)
+
+
+def test_killed_runs_end_in_the_same_bytes(tmp_path: Path) -> None:
+    facts = study.kill_study(tmp_path, 4, episodes=40_000, seeds=1)
+    assert facts["kills"] >= 4
+
+
+def test_every_damaged_byte_is_noticed_by_the_name_of_its_file(tmp_path: Path) -> None:
+    assert study.damage_study(tmp_path, 180)["noticed"] == 180
+
+
+def test_storage_that_fails_is_reported_and_fixed(tmp_path: Path) -> None:
+    assert study.storage_study(tmp_path, points=("write", "rename"))["cases"] == 36

@@ -10,7 +10,6 @@ import pytest
 from benchmarks import oracle
 from occamrl.learners.baselines import Greedy, Optimal, UniformRandom
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.models.features import FeatureMap
 from occamrl.problems.classic import RiverSwim
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.running.run import run
