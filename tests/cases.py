@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
+from benchmarks import oracle
 from occamrl import seeding
 from occamrl._core import rng
 from occamrl.models.features import FeatureMap
@@ -66,6 +67,15 @@ class Mixture(NamedTuple):
     @property
     def norm(self) -> float:
         return float(np.linalg.norm(self.theta))
+
+    def oracle(self, episodes: int, seed: int, **options: Any) -> dict[str, Any]:
+        """Run UCRL-VTR-LIN in plain NumPy with the numbers of the simulator."""
+        horizon = self.mdp.horizon
+        shared: dict[str, Any] = {
+            "episodes": episodes,
+            "uniforms": environment_uniforms(seed, episodes, horizon)[:, 1:],
+        }
+        return oracle.ucrl_vtr_lin(self.phi, self.reward, self.transition, horizon, 0, **shared, **options)
 
 
 def mixture(

@@ -14,8 +14,7 @@ from occamrl.experiments.records import Records
 from occamrl.report.page import write_report
 from occamrl.report.watch import Server, Source
 from tests.report.browsing import Watched, browser
-from tests.report.hostile import FORMULA, MARKUP, NAMES, hostile
-from tests.report.synthetic import KINDS, records
+from tests.report.synthetic import FORMULA, KINDS, MARKUP, NAMES, hostile, records
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

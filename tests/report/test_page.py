@@ -20,8 +20,7 @@ from matplotlib.image import imread
 from occamrl.report import page
 from occamrl.report.data import build
 from occamrl.report.figures import _STYLE, COLOURS, FORMATS, plates, write_figures
-from tests.report.hostile import MARKUP, hostile
-from tests.report.synthetic import KINDS, Kind, records
+from tests.report.synthetic import KINDS, MARKUP, Kind, hostile, records
 
 
 def embedded(text: str) -> Any:
