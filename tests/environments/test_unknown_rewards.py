@@ -16,9 +16,8 @@ from occamrl.envs.wrapper import FiniteEnvironment
 from occamrl.errors import EnvironmentReward, ParameterError, TableError
 from occamrl.problems.mdp import BernoulliRewards, BetaRewards
 from occamrl.protocols import Agent, Known
-from tests.cases import mixture
+from tests.cases import bits, mixture
 from tests.environments.misbehaving import Scripted
-from tests.states import bits
 
 CASE = mixture(4)
 THETAS = np.random.default_rng(1).dirichlet(np.ones(3), size=4)

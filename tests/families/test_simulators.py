@@ -32,6 +32,12 @@ def kernels(count: int = 3, states: int = 4) -> Any:
     return np.random.default_rng(2).dirichlet(np.ones(states), size=(count, states, 2))
 
 
+def drawing(kernel: Floats) -> Any:
+    """Return a simulator of a kernel that can only be called."""
+    ends = kernel.cumsum(axis=2)
+    return lambda s, a, rng: int(np.searchsorted(ends[s, a][:-1], rng.random(), side="right"))
+
+
 def test_a_kernel_is_the_same_however_it_is_given() -> None:
     first, second, third = kernels()
     problem = FiniteMDP(transition=third, reward=np.full((4, 2), 0.5), horizon=3)
@@ -54,11 +60,7 @@ def test_environments_with_tables_are_read_with_their_rewards() -> None:
 
 def test_a_function_is_estimated_and_its_error_shrinks_with_draws() -> None:
     exact = kernels(1)[0]
-
-    def simulate(s: int, a: int, rng: np.random.Generator) -> int:
-        return int(rng.choice(4, p=exact[s, a]))
-
-    few, many = (Simulators([exact, simulate], draws=draws, seed=3) for draws in (100, 1_600))
+    few, many = (Simulators([exact, drawing(exact)], draws=draws, seed=3) for draws in (100, 1_600))
     assert few.estimated == (1,)
     distances = [0.5 * np.abs(sims.features.kernel([0.0, 1.0]) - exact).sum(axis=2).max() for sims in (few, many)]
     errors = [sims.error(0.01) for sims in (few, many)]
@@ -68,12 +70,7 @@ def test_a_function_is_estimated_and_its_error_shrinks_with_draws() -> None:
 
 def test_the_widened_radius_is_the_formula() -> None:
     problem = cases.mixture(0, dimension=2)
-    kernel = problem.transition
-
-    def simulate(s: int, a: int, rng: np.random.Generator) -> int:
-        return int(rng.choice(4, p=kernel[s, a]))
-
-    sims = Simulators([kernel, simulate], draws=200)
+    sims = Simulators([problem.transition, drawing(problem.transition)], draws=200)
     episodes, horizon, delta = 50, problem.mdp.horizon, 0.1
     learner = UCRLVTRLin(features=sims.features, **sims.widen_mixture(episodes=episodes, horizon=horizon, delta=delta))
     assert learner.event is not None
@@ -196,12 +193,6 @@ def test_more_draws_than_a_life_has_are_refused() -> None:
 
 DELTA, RUNS, EPISODES, HORIZON = 0.05, 20, 1_000, 20
 RARE, GAP, DRAWS = 2e-4, 1e-6, 500  # not drawn for nine estimates of ten, met in six runs of seven
-
-
-def drawing(kernel: Floats) -> Any:
-    """Return a simulator of a kernel that can only be called."""
-    ends = kernel.cumsum(axis=2)
-    return lambda s, a, rng: int(np.searchsorted(ends[s, a][:-1], rng.random(), side="right"))
 
 
 def only_drawn(sims: Simulators) -> Simulators:

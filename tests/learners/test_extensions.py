@@ -25,9 +25,8 @@ from occamrl.problems.mdp import BernoulliRewards, FiniteMDP
 from occamrl.protocols import Floats, Ints, Known
 from occamrl.running.phases import PhaseWalk
 from occamrl.selectors.arl_gen import ARLGen
-from tests.cases import Mixture, from_python, mixture, stack
+from tests.cases import Mixture, bits, from_python, mixture, stack
 from tests.learners import extended_reference as reference
-from tests.states import bits
 
 CASE = mixture(4)
 NOISY = FiniteMDP(transition=CASE.transition, reward=CASE.reward, horizon=4, reward_noise=BernoulliRewards())

@@ -18,8 +18,7 @@ from occamrl.models.finite import FiniteFamily
 from occamrl.protocols import Floats
 from occamrl.running.result import Result
 from occamrl.running.run import run
-from tests.cases import Stack, environment_uniforms, one_by_one, stack
-from tests.states import member_in_play
+from tests.cases import Stack, environment_uniforms, member_in_play, one_by_one, stack
 
 EPISODES, SEED = 60, 2
 RADII = ("sharp", "unweighted", "paper")

@@ -22,8 +22,7 @@ from occamrl.models.finite import FiniteFamily
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Ints
 from occamrl.running.run import run
-from tests.cases import drawn, environment_uniforms, one_by_one
-from tests.states import member_in_play
+from tests.cases import drawn, environment_uniforms, member_in_play, one_by_one
 
 S, A, H = 3, 2, 3
 Outcome = tuple[int, float]  # next state, whole reward

@@ -18,9 +18,8 @@ from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Known, Phase, PhaseOutcome, Selector
 from occamrl.running.result import Result
 from occamrl.running.run import run
-from tests.cases import stack
+from tests.cases import bits, stack
 from tests.runs.selectors import Leader, Widening
-from tests.states import bits
 
 CASE = stack(2, states=3, initial_state=[0.5, 0.25, 0.25])
 MDP = CASE.mdp

@@ -13,9 +13,7 @@ from occamrl.analysis.certificates import losses_inside
 from occamrl.checks import check_selector
 from occamrl.learners.ucrl_vtr import CLASS, NestedUCRLVTR
 from occamrl.problems.mixtures import SparseLadder
-from tests.cases import drawn, environment_uniforms
-from tests.states import member_in_play
-from tests.stepping import Steps
+from tests.cases import Steps, drawn, environment_uniforms, member_in_play
 
 PROBLEM = SparseLadder(states=6, actions=2, horizon=4, dimension=5, most=2, nonzero=1, persistence=0.0, seed=3)
 LADDER = orl.Ladder.of_problem(PROBLEM)

@@ -18,8 +18,7 @@ from occamrl.problems.classic import RiverZones
 from occamrl.problems.mdp import BernoulliRewards
 from occamrl.problems.mixtures import MemoryWalk, SparseMixture
 from occamrl.selectors.arl_gen import RegressionEvidence
-from tests.cases import mixture, stack
-from tests.stepping import Steps
+from tests.cases import Steps, mixture, stack
 
 SPARSE = SparseMixture(states=4, actions=2, horizon=4, dimension=4, nonzero=2, seed=0)
 SPARSE_FEATURES = orl.FeatureMap(SPARSE.phi)
