@@ -227,9 +227,9 @@ def test_exact_regret_is_that_of_the_means() -> None:
 
 def test_noise_around_one_of_two_means_is_for_those_who_estimate() -> None:
     """Two outcomes lead to the same state with other rewards: a random reward does not tell which it was."""
-    table = [[[(0.5, 1, 0.2), (0.5, 1, 0.8)]], [[(1.0, 1, 0.0)]]]
+    table = [[[(0.5, 1, 0.2), (0.5, 1, 0.8)]], [[(1.0, 0, 0.0)]]]
     mdp = orl.FiniteMDP(outcomes=table, horizon=2, reward_noise=BernoulliRewards())
-    features = orl.FeatureMap(np.eye(2)[1].reshape(1, 1, 2, 1).repeat(2, axis=0))
+    features = orl.FeatureMap(np.eye(2)[::-1].reshape(2, 1, 2, 1))
     agent = orl.UCRLVTRLin(features=features, norm_bound=2.0, rewards=orl.RewardsPerPair())
     with pytest.raises(TableError, match=r"means \[0.2, 0.8\] of \(0, 0, 1\)"):
         orl.learn(agent, ProblemEnv(mdp), episodes=3)
