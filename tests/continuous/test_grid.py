@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -147,10 +148,11 @@ def exact(x: Floats, first: int = 0) -> Floats:
     return np.asarray(0.5 * (HORIZON - first + (np.exp(-0.5 * k * SIGMA**2) * np.cos(x + k * TURN)).sum(axis=0)))
 
 
-def solve(grid: Grid, transition: Transition) -> Floats:
-    reward = 0.5 * (1.0 + np.cos(grid.vertices))
-    kernel = discretise(transition, grid, [1.0])
-    return np.asarray(FiniteMDP(transition=kernel, reward=reward, horizon=HORIZON).optimal_values[0])
+@cache
+def solved(points: int) -> tuple[Grid, Floats]:
+    grid = circle(points)
+    reward, kernel = 0.5 * (1.0 + np.cos(grid.vertices)), discretise(finely(), grid, [1.0])
+    return grid, np.asarray(FiniteMDP(transition=kernel, reward=reward, horizon=HORIZON).optimal_values[0])
 
 
 @pytest.mark.parametrize("make", [driven, finely])
@@ -169,8 +171,7 @@ def test_rows_are_the_integrals_of_hats(make: Any) -> None:
 def test_values_are_within_the_bound_and_converge_at_order_two() -> None:
     errors = []
     for points in (16, 32, 64):
-        grid = circle(points)
-        found = solve(grid, finely())
+        grid, found = solved(points)
         gap = float(np.abs(found - exact(grid.vertices[:, 0])).max())
         # |V_h''| <= 1/2 sum_k exp(-k sigma^2/2): the smooth bound, once for every step
         bends = [0.5 * sum(math.exp(-0.5 * k * SIGMA**2) for k in range(HORIZON - h)) for h in range(HORIZON)]
@@ -181,11 +182,11 @@ def test_values_are_within_the_bound_and_converge_at_order_two() -> None:
 
 
 def test_the_estimated_error_is_the_true_one() -> None:
-    grids = [circle(points) for points in (16, 32, 64)]
-    report = refinement([(grid, solve(grid, finely())) for grid in grids], states=grids[0].vertices)
+    solutions, states = [solved(points) for points in (16, 32, 64)], circle(16).vertices
+    report = refinement(solutions, states=states)
     assert report.order == pytest.approx(2.0, abs=0.1)
-    for grid, estimate, start in zip(grids, report.errors, report.at_start, strict=True):
-        gap = grid.interpolate(solve(grid, finely()), grids[0].vertices) - exact(grids[0].vertices[:, 0])
+    for (grid, found), estimate, start in zip(solutions, report.errors, report.at_start, strict=True):
+        gap = grid.interpolate(found, states) - exact(states[:, 0])
         assert estimate == pytest.approx(np.abs(gap).max(), rel=0.1)
         assert start == pytest.approx(gap[0], rel=0.1)
     assert "16 vertices: error about" in str(report)

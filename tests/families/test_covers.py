@@ -117,10 +117,10 @@ def test_the_smaller_of_both_bounds_is_taken() -> None:
 
 def test_a_truth_between_grid_points_loses_its_class_in_at_most_delta_of_runs() -> None:
     """And in more without the term, or with a tiny radius: the negative controls."""
-    limit = binom.ppf(1 - 1e-5, RUNS, DELTA)
+    limit, of_few = (binom.ppf(1 - 1e-5, runs, DELTA) for runs in (RUNS, 40))
     assert rejections(orl.ARLGen(ladder=ladder(), delta=DELTA)) <= limit
-    assert rejections(orl.ARLGen(ladder=ladder(reach=0.0), delta=DELTA)) > limit
-    assert rejections(orl.ARLGen(ladder=ladder(), delta=DELTA, scale=0.05)) > limit
+    assert rejections(orl.ARLGen(ladder=ladder(reach=0.0), delta=DELTA), runs=40) > of_few
+    assert rejections(orl.ARLGen(ladder=ladder(), delta=DELTA, scale=0.05), runs=40) > of_few
 
 
 def test_what_lies_farther_than_the_grid_is_rejected_all_the_same() -> None:
