@@ -198,7 +198,9 @@ def test_facts_from_strangers(folder: Folder, tmp_path: Path) -> None:
     ]
     for cell, facts in zip(folder.experiment().cells, strange, strict=False):
         replace_facts(folder.cell(cell) / "manifest.json", facts)
-    assert command("report", folder.path, "--figures", tmp_path / "figures").exit_code == 0
+    figures = tmp_path / "figures"
+    assert command("report", folder.path, "--figures", figures).exit_code == 0
+    assert {path.name for path in figures.glob("*decisions.svg")} == {"01-riverswim-01-uniformrandom-decisions.svg"}
 
 
 @pytest.mark.parametrize("name", ["experiment.json", "manifest.json", "curve.parquet", "cells", "cell"])
