@@ -13,7 +13,8 @@ BIN  := $(VENV)/bin
 PY   := $(BIN)/python
 CORE := $(VENV)/.installed
 DEV  := $(VENV)/.installed-dev
-PIP  := $(PY) -m pip install -qq --disable-pip-version-check --constraint constraints.txt
+# Modules become bytecode when they are first imported: most of what is installed never is.
+PIP  := $(PY) -m pip install -qq --no-compile --disable-pip-version-check --constraint constraints.txt
 
 # Each test process uses one thread for linear algebra; code compiled during tests is cached inside the working copy.
 TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OCCAMRL_CACHE_DIR="$${OCCAMRL_CACHE_DIR:-$(CURDIR)/.cache/numba}"
