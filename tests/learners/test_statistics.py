@@ -14,8 +14,7 @@ from occamrl.learners.ucrl_vtr_lin import LOGDET, LinearStatistics, UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import Floats
 from occamrl.running.result import Result
-from tests.cases import Mixture, environment_uniforms, mixture, one_by_one
-from tests.states import bits
+from tests.cases import Mixture, bits, environment_uniforms, mixture, one_by_one
 
 EPISODES = 25
 
