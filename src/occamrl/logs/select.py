@@ -28,7 +28,7 @@ import numpy as np
 
 from occamrl._core.loop import open_episode
 from occamrl.envs.ladder_file import LadderSpec
-from occamrl.errors import CheckpointError, Interrupted, ParameterError, require_choice, require_number
+from occamrl.errors import CheckpointError, Interrupted, ParameterError, require_choice, require_kind, require_number
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.logs.log import Log, Matched, StoredLog, match_rows
 from occamrl.models.family import sparse_rows
@@ -167,6 +167,7 @@ def select(
     if isinstance(ladder, Ladder):
         if known is None:
             raise ParameterError("known", got=None, expected="mdp.known: sizes, horizon and rewards")
+        require_kind("known", known, Known)
         spec = LadderSpec(ladder=ladder, known=known)
     if not isinstance(spec, LadderSpec):
         raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder or LadderSpec")

@@ -1,26 +1,205 @@
+"""Which sets of simulators explain the data: the sets against an optimiser, their promise, and the report."""
+
 from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.optimize import minimize
+from scipy.stats import binom
 
 from benchmarks.simulator_cases import PAIR, currents, river, uniform_currents
 from occamrl.analysis.supports import (
     LIKELIHOOD,
+    REGULARIZATION,
     VALUE,
     Counts,
+    Evidence,
     Supports,
+    compatible_sets,
     dependences,
     directions,
+    fit_sets,
     likely_sets,
     possible_rows,
+    solve_sets,
     supports,
+    threshold,
 )
 from occamrl.errors import InvalidInput
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.models.simulators import Simulators
 from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Floats
 from occamrl.running.run import run
 from tests import cases
+
+DELTA = 0.1
+
+
+def members_of(mask: int) -> tuple[int, ...]:
+    return tuple(j for j in range(mask.bit_length()) if mask >> j & 1)
+
+
+def rows(rng: np.random.Generator, n: int, d: int, theta: Floats) -> tuple[Floats, Floats]:
+    """Predictions of d simulators in [-1/2, 1/2], nearly collinear, and targets +-1/2 with the mixture's mean."""
+    x = np.clip(rng.uniform(-0.3, 0.3, (n, 1)) + rng.uniform(-0.2, 0.2, (n, d)), -0.5, 0.5)
+    return x, np.where(rng.random(n) < x @ theta + 0.5, 0.5, -0.5)
+
+
+def evidence_of(x: Floats, y: Floats, bias: float = 0.0) -> Evidence:
+    return Evidence(x.T @ x, x.T @ y, bias)
+
+
+def least_on_simplex(x: Floats, y: Floats) -> float:
+    """The smallest loss (less sum y^2) over mixtures, by a general optimiser from every corner and the middle."""
+    d = x.shape[1]
+
+    def loss(theta: Floats) -> float:
+        return float(((y - x @ theta) ** 2).sum() - (y**2).sum())
+
+    one: Any = {"type": "eq", "fun": lambda theta: theta.sum() - 1.0, "jac": lambda theta: np.ones(theta.size)}
+    about: dict[str, Any] = {"bounds": [(0.0, 1.0)] * d, "constraints": one, "method": "SLSQP"}
+    about |= {"jac": lambda theta: -2.0 * x.T @ (y - x @ theta), "options": {"ftol": 1e-12, "maxiter": 500}}
+    found = [minimize(loss, start, **about).fun for start in (*np.eye(d), np.full(d, 1.0 / d))]
+    return float(min(found))
+
+
+@given(st.integers(0, 10_000), st.integers(1, 4), st.booleans())
+def test_every_set_has_the_loss_that_an_optimiser_finds(seed: int, d: int, repeated: bool) -> None:
+    rng = np.random.default_rng(seed)
+    x, y = rows(rng, 40, d, rng.dirichlet(np.ones(d)))
+    if repeated and d > 1:
+        x[:, -1] = 0.5 * x[:, 0] + 0.5 * x[:, d // 2]  # an exact dependence
+    fits = solve_sets(evidence_of(x, y), positive=True)
+    for mask in range(1, 2**d):
+        members = list(members_of(mask))
+        assert fits.least[mask] == pytest.approx(least_on_simplex(x[:, members], y), abs=1e-6)
+
+
+def test_free_weights_are_a_least_squares_problem_on_a_plane() -> None:
+    rng = np.random.default_rng(3)
+    x, y = rows(rng, 50, 4, np.array([0.7, 0.3, 0.0, 0.0]))
+    fits = solve_sets(evidence_of(x, y), positive=False)
+    for members in combinations(range(4), 3):
+        first, others = members[0], list(members[1:])
+        gaps = x[:, others] - x[:, [first]]  # y = x_1 + sum eta_j (x_j - x_1): weights that sum to one
+        eta = np.linalg.lstsq(gaps, y - x[:, first], rcond=None)[0]
+        loss = ((y - x[:, first] - gaps @ eta) ** 2).sum() - (y**2).sum()
+        assert fits.least[sum(1 << j for j in members)] == pytest.approx(loss, abs=1e-9)
+
+
+def test_the_threshold_is_the_mixture_of_m22_by_numerical_integration() -> None:
+    rng = np.random.default_rng(4)
+    x, y = rows(rng, 30, 2, np.array([0.6, 0.4]))
+    evidence = evidence_of(x, y)
+
+    def loss(theta: Floats) -> float:
+        return float(((y - x @ theta) ** 2).sum() - (y**2).sum())
+
+    # one half for the size 1, shared by two simulators; one half for the pair, a Gaussian of variance 1/(4 lambda)
+    # along (1, -1)/sqrt(2) around the middle
+    def density(eta: float) -> float:
+        prior = math.sqrt(2.0 * REGULARIZATION / math.pi) * math.exp(-2.0 * REGULARIZATION * eta**2)
+        return prior * math.exp(-2.0 * loss(0.5 + np.array([1.0, -1.0]) * eta / math.sqrt(2.0)))
+
+    pair = quad(density, -8.0, 8.0, limit=200)[0]
+    mixture = 0.25 * math.exp(-2.0 * loss(np.array([1.0, 0.0]))) + 0.25 * math.exp(-2.0 * loss(np.array([0.0, 1.0])))
+    expected = -0.5 * math.log(mixture + 0.5 * pair) + 0.5 * math.log(1.0 / DELTA)
+    assert threshold(solve_sets(evidence, positive=True), 2, DELTA) == pytest.approx(expected, abs=1e-6)
+
+
+def test_one_simulator_leaves_half_a_logarithm() -> None:
+    evidence = Evidence(np.array([[3.0]]), np.array([1.0]))
+    bound = threshold(solve_sets(evidence, positive=True), 1, DELTA)
+    assert bound == pytest.approx(3.0 - 2.0 + 0.5 * math.log(1.0 / DELTA))
+
+
+def excluded(runs: int, seed: int, share: float) -> int:
+    """Runs in which the true pair is ever above a share of what is allowed, looking after 100, 200, 300, 400 rows."""
+    theta, count = np.array([0.6, 0.0, 0.4, 0.0]), 0
+    for number in range(runs):
+        x, y = rows(np.random.default_rng([seed, number]), 400, 4, theta)
+        ever = False
+        for n in range(100, 401, 100):
+            fits = solve_sets(evidence_of(x[:n], y[:n]), positive=True)
+            best = float(fits.least.min())
+            ever |= float(fits.least[0b101]) > best + share * (threshold(fits, 4, DELTA) - best)
+        count += ever
+    return count
+
+
+def test_the_true_pair_stays_compatible_and_a_tenth_of_the_allowance_fails(test_seed: int) -> None:
+    runs = 200
+    most = int(binom.isf(1e-5, runs, DELTA))  # a right threshold passes this but once in 100,000
+    assert excluded(runs, test_seed, 1.0) <= most
+    assert excluded(runs, test_seed, 0.1) > most
+
+
+def test_bias_is_carried_and_without_it_the_truth_is_lost(test_seed: int) -> None:
+    lost = {0.0: 0, 1.0: 0}
+    runs, n, error, theta = 100, 6_000, 0.04, np.array([0.5, 0.5, 0.0])
+    for number in range(runs):
+        rng = np.random.default_rng([test_seed, number, 5])
+        x, y = rows(rng, n, 3, theta)
+        wrong = x + error * np.where(x[:, [2]] > x[:, [0]], 1.0, -1.0)  # the estimates lean towards the third
+        for part in lost:
+            fits = solve_sets(evidence_of(wrong, y), positive=True)
+            bound = threshold(fits, 3, DELTA, part * n * error**2)
+            loss = float(fit_sets(evidence_of(wrong, y), np.array([[0, 1]]), positive=False)[0][0])
+            lost[part] += min(loss, float(fits.least[0b011])) > bound
+    most = int(binom.isf(1e-5, runs, DELTA))
+    assert lost[1.0] <= most
+    assert lost[0.0] > most
+
+
+def test_minimal_sets_are_those_without_compatible_subsets() -> None:
+    rng = np.random.default_rng(8)
+    x, y = rows(rng, 3_000, 6, np.array([0.0, 0.6, 0.0, 0.0, 0.4, 0.0]))
+    evidence = evidence_of(x, y)
+    found = compatible_sets(evidence, delta=DELTA)
+    fits = solve_sets(evidence, positive=True)
+    bound = threshold(fits, 6, DELTA)
+    by_hand = {
+        members_of(mask)
+        for mask in range(1, 64)
+        if fits.least[mask] <= bound
+        and not any(other != mask and other & mask == other and fits.least[other] <= bound for other in range(1, 64))
+    }
+    assert set(found.minimal) == by_hand
+    assert [members for members in found.minimal if len(members) <= 2] == [(1, 4)]
+    assert found.largest == 6
+    weights = fit_sets(evidence, np.array([(1, 4)]), positive=True)[3].ravel()
+    assert weights == pytest.approx([0.6, 0.4], abs=0.1)
+
+
+def test_a_search_that_was_cut_says_so() -> None:
+    rng = np.random.default_rng(9)
+    x, y = rows(rng, 2_000, 20, np.eye(20)[2])
+    found = compatible_sets(evidence_of(x, y))
+    assert found.largest == 6  # of 20 there are 60,459 sets of up to 6, and 77,520 more of 7
+    assert (2,) in found.minimal
+
+
+@pytest.mark.parametrize(
+    ("evidence", "options"),
+    [
+        (Evidence(np.eye(21), np.zeros(21)), {}),
+        (Evidence(np.eye(3), np.zeros(2)), {}),
+        (Evidence(np.eye(2), np.zeros(2)), {"delta": 0.0}),
+        (Evidence(np.eye(2), np.zeros(2)), {"weights": "positive"}),
+    ],
+)
+def test_bad_input_is_refused(evidence: Evidence, options: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput):
+        compatible_sets(evidence, **options)  # type: ignore[arg-type]  # options of all types
+
 
 TRUE = tuple(str(j + 1) for j in PAIR)
 
