@@ -23,7 +23,7 @@ from occamrl.envs.ladder_file import LadderSpecError
 from occamrl.errors import CheckpointError, InvalidInput, ParameterError, RecordError, ShapeError
 from occamrl.learners import ucrl_vtr, ucrl_vtr_lin
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics
-from occamrl.logs.log import COLUMNS, LogError, read_parquet
+from occamrl.logs.log import COLUMNS, LogError, read_log
 from occamrl.protocols import Outcomes, Phase
 from occamrl.running.phases import PhaseWalk
 from occamrl.running.players import player
@@ -119,10 +119,10 @@ def test_a_log_is_bounded_before_it_is_read(tmp_path: Path) -> None:
     text = pa.array(["x" * 10_000] * 1000)
     pq.write_table(pa.table({**dict.fromkeys(COLUMNS, text)}), tmp_path / "texts.parquet", compression="zstd")
     with pytest.raises(LogError, match="got string"):
-        read_parquet(tmp_path / "texts.parquet")
+        read_log(tmp_path / "texts.parquet")
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(LogError, match="no regular file"):
-        read_parquet(tmp_path / "pipe")
+        read_log(tmp_path / "pipe")
 
 
 def test_a_ladder_reads_files_beside_it_only_and_no_large_ones(tmp_path: Path) -> None:
