@@ -6,10 +6,9 @@ member l(P) = sum_o c_o log P(o).
 **Evidence** (L2). Z = log[(1 - w0) sum_P w(P) e^l(P) + (w0/E) sum_e e^Q_e], w0 = 1/(M + 1), over the members of a ladder
 with the prior of M25 and E *rivals*: Krichevsky and Trofimov's counts (L4), and the hull of every class of 2 to 200
 members, whose weights are fitted to the past by EM and kept until the data have grown by 2 % (L5). P is alive while
-l(P) >= Z - log(1/delta). Leaving terms out lowers Z, so the truth stays alive: between two tests the sum runs over the
-members of the class in play alone, and members that have died are not kept current. They are looked at again at
-doubling times, pair by pair: sum_o c_o log(P(o) N/c_o) <= 0 for every (s, a), so a member is put aside as soon as a
-partial sum is too small.
+l(P) >= Z - log(1/delta). Leaving terms out lowers Z, so the truth stays alive: members that have died are left out of
+the sum and not kept current. They are looked at again at doubling times, pair by pair: for every (s, a)
+sum_o c_o log(P(o) N/c_o) <= 0, so a member is put aside again as soon as a partial sum is too small.
 
 **Acting.** By optimism: the member with the largest value at the start, among those alive in the smallest class that
 has one, or among all (M5). By sampling: a member, a hull or the tabular class is drawn by its weight in Z, and a kernel
@@ -35,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from occamrl._core.arena import field, fmat, fvec, imat, ivec, lay_out, named, part
+from occamrl._core.arena import fmat, fvec, imat, ivec, lay_out, named, part
 from occamrl._core.compile import entry, hot, implements
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
 from occamrl._core.rng import fill_uniforms, next_gamma
@@ -71,7 +70,6 @@ from occamrl.protocols import Floats, Ints, Known, Learner, Outcomes
 
 MOST_IN_HULL = 200  # members of a class whose hull is a rival
 _GROWTH = 1.02  # of the data until a hull is fitted again
-_TEST_GROWTH = 1.0  # of the data until all members are brought up to date
 _FIRST_LOOK = 64  # episodes before members that died are looked at again for the first time
 _FIT_STEPS, _DRAW_STEPS = 3, 20  # of EM
 _MOST_UNLISTED = 1024  # outcomes that no member allows
@@ -81,22 +79,20 @@ NOBODY, TABULAR = -1, -2  # in play: nothing yet; a draw from the tabular class;
 # Counters, after those of _core.rows
 (
     ALIVE,  # members that are left
-    CURRENT,  # of these the first, whose likelihoods are up to date: those of the class in play
+    CURRENT,  # of these the first that may be played: those of the class in play, or all
     CLASS,  # in play, from 0
     CLASS_SINCE,
     PLAYED,  # the member in play, or what a kernel was drawn from
     LAST_START,
     EPISODES_AT_PLAN,
-    NEXT_TEST,
     NEXT_LOOK,
-    SEEN_SIZE,
     TOUCHED_SIZE,
     UNLISTED_SIZE,
     UNLISTED_ROWS,
     OUTSIDE,  # whether nobody is alive
     OUTSIDE_SINCE,
-) = range(PLAN_COUNTERS, PLAN_COUNTERS + 15)
-_COUNTERS = PLAN_COUNTERS + 15
+) = range(PLAN_COUNTERS, PLAN_COUNTERS + 13)
+_COUNTERS = PLAN_COUNTERS + 13
 
 # Fields of the model, after REWARD, PSI and REWARD_WORK
 (
@@ -127,9 +123,7 @@ _COUNTERS = PLAN_COUNTERS + 15
     WITHIN,  # [T, n] for covers: the largest l within reach of P; else [T, 0]
     INSIDE,  # [T, n] int, who is alive at each step; [1, 0] where the dead are put aside
     COUNT,  # [T, O] int, outcomes
-    ENTERED,  # [T, O] int, those in the likelihoods of the first counters[CURRENT] members
-    LAGGED,  # [T, O] int, those in the likelihoods of the others
-    SEEN,  # [T*O] int, outcomes that were seen
+    ENTERED,  # [T, O] int, those in the likelihoods
     TOUCHED,  # [T*O] int, outcomes to be entered
     PAIRS,  # [T, S*A] int, rows by (s, a)
     KT,  # [T] log of the probability that L4 gave to all rows
@@ -144,7 +138,7 @@ _COUNTERS = PLAN_COUNTERS + 15
     FIRST_VALUES,  # [n, S] V_1 of the members alive, by position, where rewards are estimated; else [0, S]
     EVIDENCE,  # [T] Z, when it was last computed
     LEFT,  # [T] int, what kernels are drawn from where nobody is alive: TABULAR, or -3 - c for hull c
-) = range(PLAN_FIELDS, PLAN_FIELDS + 22)
+) = range(PLAN_FIELDS, PLAN_FIELDS + 20)
 
 
 class PosteriorModel(NamedTuple):
@@ -277,7 +271,7 @@ class LikelihoodLearner(Learner):
         counters = np.zeros(_COUNTERS, whole)
         counters[[ALIVE, CURRENT]] = n, self.ladder.sizes[0] if self.scope == "smallest" and steps == 1 else n
         counters[[PLAYED, LAST_START]] = NOBODY
-        counters[[NEXT_TEST, NEXT_LOOK]] = 1, _FIRST_LOOK
+        counters[NEXT_LOOK] = _FIRST_LOOK
         plain = plan_fields(known.horizon, known.states, _COUNTERS, reward_rows(self.rewards, known), pairs)
         plain[COUNTERS] = counters
         weights = np.zeros((steps * len(hulls), widest))
@@ -290,8 +284,8 @@ class LikelihoodLearner(Learner):
             np.zeros((steps, n)),
             np.zeros((steps, n if self.ladder.family.reach > 0.0 else 0)),
             np.ones((steps, n if steps > 1 else 0), whole),
-            *(np.zeros((steps, count), whole) for _ in range(3)),
-            *(np.zeros(steps * count, whole) for _ in range(2)),
+            *(np.zeros((steps, count), whole) for _ in range(2)),
+            np.zeros(steps * count, whole),
             np.zeros((steps, pairs), whole),
             np.zeros(steps),
             weights,
@@ -467,8 +461,7 @@ def learn_outcomes(model: PosteriorModel, state: PosteriorState, path: Path, ste
     """Count the outcomes and the rewards of an episode; score KT's prediction of each (L4)."""
     observe_rewards(model.rewards, state, path, steps, model.actions, 1.0 + model.replan)
     counters, count, entered = ivec(state, COUNTERS), imat(state, COUNT), imat(state, ENTERED)
-    seen, touched, pairs, kt = ivec(state, SEEN), ivec(state, TOUCHED), imat(state, PAIRS), fvec(state, KT)
-    start = ivec(model, START)
+    touched, pairs, kt, start = ivec(state, TOUCHED), imat(state, PAIRS), fvec(state, KT), ivec(model, START)
     for h in range(min(steps, model.rows)):
         t, sa = h % count.shape[0], path.states[h] * model.actions + path.actions[h]
         bonus = path.bonus[h] if model.known_rewards else 0.0
@@ -477,9 +470,6 @@ def learn_outcomes(model: PosteriorModel, state: PosteriorState, path: Path, ste
             count_unlisted(state, t, sa, path.states[h + 1], bonus)
             continue
         kt[t] += math.log((count[t, o] + 0.5) / (pairs[t, sa] + 0.5 * (start[sa + 1] - start[sa])))
-        if count[t, o] == 0:
-            seen[counters[SEEN_SIZE]] = t * count.shape[1] + o
-            counters[SEEN_SIZE] += 1
         if count[t, o] == entered[t, o]:
             touched[counters[TOUCHED_SIZE]] = t * count.shape[1] + o
             counters[TOUCHED_SIZE] += 1
@@ -498,34 +488,21 @@ def probability(model: PosteriorModel, o: int, member: int) -> float:
 
 
 @hot
-def add_likelihoods(
-    model: PosteriorModel, state: PosteriorState, t: int, o: int, count: int, first: int, last: int
-) -> None:
-    """Add ``count`` log P(o) to the likelihoods of the members at positions ``first`` to ``last``."""
+def add_likelihoods(model: PosteriorModel, state: PosteriorState, t: int, o: int, count: int) -> None:
+    """Add ``count`` log P(o) to the likelihoods of the members alive."""
     members, likelihood, within = ivec(state, MEMBERS), fmat(state, LIKELIHOOD)[t], fmat(state, WITHIN)[t]
     row, coordinate, entries = ivec(model, ROW), ivec(model, COORDINATE), fvec(model, ENTRY)
+    n = ivec(state, COUNTERS)[ALIVE]
     if row[o + 1] - row[o] == 1 and model.reach <= 0.0:
         theta, scale = model.theta[coordinate[row[o]]], entries[row[o]]
-        for i in range(first, last):
+        for i in range(n):
             likelihood[i] += count * math.log(max(scale * theta[np.uint64(members[i])], 0.0))
         return
-    for i in range(first, last):
+    for i in range(n):
         p = probability(model, o, members[i])
         likelihood[i] += count * math.log(p)
         if model.reach > 0.0:
             within[i] += count * math.log(min(1.0, p + 0.5 * model.reach))
-
-
-@hot
-def catch_up(model: PosteriorModel, state: PosteriorState) -> None:
-    """Bring the likelihoods of larger classes up to date with those of the class in play."""
-    counters, entered, lagged = ivec(state, COUNTERS), imat(state, ENTERED), imat(state, LAGGED)
-    seen, first, last, size = ivec(state, SEEN), counters[CURRENT], counters[ALIVE], entered.shape[1]
-    for i in range(counters[SEEN_SIZE]):
-        t, o = divmod(seen[i], size)
-        if entered[t, o] > lagged[t, o]:
-            add_likelihoods(model, state, t, o, entered[t, o] - lagged[t, o], first, last)
-            lagged[t, o] = entered[t, o]
 
 
 @hot
@@ -618,28 +595,24 @@ def is_alive(model: PosteriorModel, state: PosteriorState, t: int, i: int, bound
 
 
 @hot
-def drop(model: PosteriorModel, state: PosteriorState, n: int) -> None:
-    """Put those of the first ``n`` positions aside that are not alive, and close the gaps they leave."""
+def drop(model: PosteriorModel, state: PosteriorState) -> None:
+    """Put those aside that are not alive, and close the gaps they leave."""
     counters, members, likelihood = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LIKELIHOOD)[0]
-    within, bound, kept = fmat(state, WITHIN)[0], log_evidence(model, state, 0, n) - model.slack, 0
-    current = counters[CURRENT]
-    for i in range(counters[ALIVE]):
-        if i == current:
-            counters[CURRENT] = kept
-        if i >= n or is_alive(model, state, 0, i, bound):
+    within, n, kept = fmat(state, WITHIN)[0], counters[ALIVE], 0
+    bound = log_evidence(model, state, 0, n) - model.slack
+    for i in range(n):
+        if is_alive(model, state, 0, i, bound):
             members[kept] = members[i]
             likelihood[kept] = likelihood[i]
             if model.reach > 0.0:
                 within[kept] = within[i]
             kept += 1
-    if current >= counters[ALIVE]:
-        counters[CURRENT] = kept
     counters[ALIVE] = kept
 
 
 @hot
 def choose_class(model: PosteriorModel, state: PosteriorState) -> None:
-    """Put the smallest class into play that has a member alive; all members must be up to date."""
+    """Put the smallest class into play that has a member alive."""
     counters, members, level = ivec(state, COUNTERS), ivec(state, MEMBERS), ivec(model, LEVEL)
     n = counters[ALIVE]
     note_outside(state, n == 0)
@@ -664,14 +637,6 @@ def note_outside(state: PosteriorState, outside: bool) -> None:
 
 
 @hot
-def test_classes(model: PosteriorModel, state: PosteriorState) -> None:
-    """Bring all members up to date, put aside those that are not alive, and choose the class."""
-    catch_up(model, state)
-    drop(model, state, ivec(state, COUNTERS)[ALIVE])
-    choose_class(model, state)
-
-
-@hot
 def pair_excess(model: PosteriorModel, state: PosteriorState, sa: int, member: int) -> float:
     """Return sum_o c_o log(P(o) N/c_o) over the outcomes of (s, a), which is never positive."""
     start, count, rows = ivec(model, START), imat(state, ENTERED)[0], 0
@@ -686,7 +651,7 @@ def pair_excess(model: PosteriorModel, state: PosteriorState, sa: int, member: i
 
 @hot
 def look_again(model: PosteriorModel, state: PosteriorState) -> None:
-    """Let members back in whose likelihood of all outcomes is large enough. All must be up to date."""
+    """Let members back in whose likelihood of all outcomes is large enough."""
     counters, members, likelihood = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LIKELIHOOD)[0]
     count, pairs, start = imat(state, ENTERED)[0], imat(state, PAIRS)[0], ivec(model, START)
     candidates, sums, alive, size = ivec(model, CANDIDATES), fvec(model, SUMS), counters[ALIVE], 0
@@ -731,7 +696,6 @@ def look_again(model: PosteriorModel, state: PosteriorState) -> None:
             likelihood[k] = sums[j] + best
             j -= 1
     counters[ALIVE] = alive + size
-    choose_class(model, state)
 
 
 @hot
@@ -757,13 +721,13 @@ def update_steps(model: PosteriorModel, state: PosteriorState) -> None:
 
 @hot
 def update(model: PosteriorModel, state: PosteriorState) -> None:
-    """Enter the outcomes that wait; put members aside, test the classes and look at the dead when it is time."""
+    """Enter the outcomes that wait; put members aside, look at the dead when it is time, and choose the class."""
     counters, count, entered = ivec(state, COUNTERS), imat(state, COUNT), imat(state, ENTERED)
     touched, episodes, hulls = ivec(state, TOUCHED), counters[EPISODES_AT_PLAN], ivec(model, HULL_SIZE).size
     for i in range(counters[TOUCHED_SIZE]):
         t, o = divmod(touched[i], count.shape[1])
         more = count[t, o] - entered[t, o]
-        add_likelihoods(model, state, t, o, more, 0, counters[CURRENT])
+        add_likelihoods(model, state, t, o, more)
         for c in range(hulls):
             score_hull(model, state, t, c, o, more)
         entered[t, o] = count[t, o]
@@ -771,16 +735,12 @@ def update(model: PosteriorModel, state: PosteriorState) -> None:
     if count.shape[0] > 1:
         update_steps(model, state)
     else:
-        look = episodes >= counters[NEXT_LOOK] and model.reach <= 0.0 and counters[UNLISTED_ROWS] == 0
-        test = episodes >= counters[NEXT_TEST] or look
-        if not test:
-            drop(model, state, counters[CURRENT])
-        if test or counters[CURRENT] == 0:
-            counters[NEXT_TEST] = max(episodes + 1, int(math.ceil(episodes * _TEST_GROWTH)))
-            test_classes(model, state)
-        if look:
+        drop(model, state)
+        if episodes >= counters[NEXT_LOOK]:
             counters[NEXT_LOOK] = max(2 * episodes, _FIRST_LOOK)
-            look_again(model, state)
+            if model.reach <= 0.0 and counters[UNLISTED_ROWS] == 0:
+                look_again(model, state)
+        choose_class(model, state)
     fit_hulls(model, state)
     for t in range(count.shape[0]):
         if model.sampling:
@@ -1056,10 +1016,9 @@ def planned_value_posterior(model: PosteriorModel, state: PosteriorState, s: int
 
 @entry
 def enter_outcomes(model: PosteriorModel, state: PosteriorState) -> None:
-    """Enter the outcomes that wait and test the classes, between phases."""
+    """Enter the outcomes that wait, between phases."""
     counters = ivec(state, COUNTERS)
     counters[EPISODES_AT_PLAN] = counters[EPISODES]
-    counters[NEXT_TEST] = 0
     update(model, state)
     counters[PLAYED] = NOBODY if not model.solved else counters[PLAYED]
 
