@@ -48,6 +48,14 @@ PAGES: dict[str, tuple[str, ...]] = {
         "study_ladders:pricing",
     ),
     "learners": ("study_linear:lazy",),
+    "occam": (
+        "study_occam:held",
+        "study_occam:cliff",
+        "study_occam:blind",
+        "study_occam:outside",
+        "study_occam:coverage",
+        "study_occam:speed",
+    ),
     "problems/pricing": ("study_ladders:pricing",),
     "problems/patchy-ice": ("study_ladders:ice",),
 }

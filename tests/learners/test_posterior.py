@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -224,6 +224,6 @@ def test_bad_parameters_are_named() -> None:
     rungs = ladder(kernels(9))
     for name, value in (("acting", "boldly"), ("scope", "some"), ("delta", 2.0), ("replan", -1.0), ("ladder", 3)):
         with pytest.raises(orl.OccamRLError, match=name):
-            orl.Occam(**{"ladder": rungs, name: value})
+            orl.Occam(**cast(Any, {"ladder": rungs, name: value}))
     with pytest.raises(orl.OccamRLError, match="family"):
         orl.PSRL(family=3)  # type: ignore[arg-type]  # wrong on purpose

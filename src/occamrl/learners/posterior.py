@@ -579,7 +579,7 @@ def rival_evidence(model: PosteriorModel, state: PosteriorState, t: int, e: int)
     evidence = fmat(state, HULL_EVIDENCE)
     if ivec(state, COUNTERS)[UNLISTED_ROWS] > 0 and e < evidence.shape[1]:
         return -math.inf
-    return evidence[t, e] if e < evidence.shape[1] else fvec(state, KT)[t]
+    return float(evidence[t, e] if e < evidence.shape[1] else fvec(state, KT)[t])
 
 
 @hot
