@@ -96,7 +96,7 @@ class Preflight:
         """Whether ARL-GEN should be optimistic over all kernels that are left."""
         return self.remedy == "safe"
 
-    def selector(self, **parameters: Any) -> ARLGen | Occam:
+    def selector(self, **parameters: Any) -> Any:
         """Return the selector on the ladder, with the remedy where there are blind pairs and other ``parameters``.
 
         ARL-GEN, or Occam where the evidence is the likelihood.
