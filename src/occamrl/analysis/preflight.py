@@ -38,7 +38,7 @@ from scipy.optimize import brentq
 
 from occamrl._core.bellman import optimal_policy, optimal_values
 from occamrl._core.compile import compiled
-from occamrl.errors import ParameterError, require_choice, require_integer
+from occamrl.errors import ParameterError, require_choice, require_integer, require_kind, require_number
 from occamrl.models.family import packed, sparse_rows
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import level
@@ -174,10 +174,17 @@ def preflight(
     """
     require_integer("episodes", episodes, 1)
     require_choice("evidence", evidence, ("value", "likelihood"))
-    if not isinstance(ladder, Ladder):
-        raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder")
+    require_kind("ladder", ladder, Ladder)
+    require_kind("known", known, Known)
     if not known.rewards_known:
         raise ParameterError("known", got="sizes alone", expected="rewards too: policies are compared by them")
+    require_number("delta", delta, 1e-100, 1.0)
+    require_integer("start", start, 0, most=known.states - 1)
+    for name, count in (("truths", truths), ("members", members)):
+        if count is not None:
+            require_integer(name, count, 1)
+    if least_loss is not None:
+        require_number("least_loss", least_loss, 0.0, np.inf)
     if evidence == "likelihood" and not ladder.finite:
         raise ParameterError("evidence", got=evidence, expected='"value" where the largest class is not a list')
     draw, base = stream(seed, "preflight"), known.base_reward.flatten()

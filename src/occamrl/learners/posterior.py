@@ -34,13 +34,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from occamrl._core.arena import fmat, fvec, imat, ivec, lay_out, named, part
+from occamrl._core.arena import field, fmat, fvec, imat, ivec, lay_out, named, part
 from occamrl._core.compile import entry, hot, implements
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
 from occamrl._core.rng import fill_uniforms, next_gamma
 from occamrl._core.rows import (
     COUNTERS,
     EPISODES,
+    MOST,
+    MOST_ROWS,
     PLAN_COUNTERS,
     PLAN_FIELDS,
     POLICY,
@@ -49,6 +51,7 @@ from occamrl._core.rows import (
     VALUES,
     PlanState,
     plan_fields,
+    require_rows,
 )
 from occamrl.errors import ParameterError, require_choice, require_number
 from occamrl.learners.rewards import (
@@ -66,7 +69,7 @@ from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.models.likelihood import hull_bound, hull_fit, ladder_log_weights
-from occamrl.protocols import Floats, Ints, Known, Learner, Outcomes
+from occamrl.protocols import Field, Floats, Ints, Known, Learner, Outcomes
 
 MOST_IN_HULL = 200  # members of a class whose hull is a rival
 _GROWTH = 1.02  # of the data until a hull is fitted again
@@ -93,7 +96,6 @@ NOBODY, TABULAR = -1, -2  # in play: nothing yet; a draw from the tabular class;
     OUTSIDE,  # whether nobody is alive
     OUTSIDE_SINCE,
 ) = range(PLAN_COUNTERS, PLAN_COUNTERS + 13)
-_COUNTERS = PLAN_COUNTERS + 13
 
 # Fields of the model, after REWARD, PSI and REWARD_WORK
 (
@@ -264,46 +266,84 @@ class LikelihoodLearner(Learner):
         )
         return model
 
+    def fields(self, known: Known, state: Any = None) -> list[Field]:
+        """Return what the arrays of a state hold."""
+        n, steps, sizes, hulls = self.ladder.family.size, self.steps(known), self.ladder.sizes, self.hulls
+        outcomes, _ = distinct_outcomes(self.ladder.family.features, seen_by(self.rewards, known))
+        count, pairs, unlisted = outcomes.next_state.size, known.states * known.actions, _unlisted(known)
+        rivals, widest = len(hulls) + 1, max([sizes[m] for m in hulls], default=0)
+        first = sizes[0] if self.scope == "smallest" and steps == 1 else n
+        estimated = not isinstance(self.rewards, str) and steps == 1 and self.acting == "optimism"
+        even = [1.0 / sizes[m] * (np.arange(widest) < sizes[m]) for m in hulls] * steps
+        counters = {
+            "alive": (0, n, n),
+            "current": (0, n, first),
+            "class": (0, self.ladder.classes - 1, 0),
+            "class_since": (0, MOST_ROWS, 0),
+            "played": (-2 - len(hulls), n - 1, NOBODY),
+            "last_start": (-1, known.states - 1, -1),
+            "episodes_at_plan": (0, MOST_ROWS, 0),
+            "next_look": (0, MOST_ROWS, _FIRST_LOOK),
+            "touched_size": (0, steps * count, 0),
+            "unlisted_size": (0, unlisted, 0),
+            "unlisted_rows": (0, MOST_ROWS, 0),
+            "outside": (0, 1, 0),
+            "outside_since": (0, MOST_ROWS, 0),
+        }
+        return [
+            *plan_fields(known, reward_rows(self.rewards, known), counters),
+            Field("members", (n,), 0, n - 1, np.arange(n)),
+            Field("likelihood", (steps, n), -np.inf, 1e-6),
+            Field("within", (steps, n if self.ladder.family.reach > 0.0 else 0), -np.inf, 1e-6),
+            Field("inside", (steps, n if steps > 1 else 0), 0, 1, 1),
+            Field("count", (steps, count), 0, MOST_ROWS),
+            Field("entered", (steps, count), 0, MOST_ROWS),
+            Field("touched", (steps * count,), 0, steps * count - 1),
+            Field("pairs", (steps, pairs), 0, MOST_ROWS * known.horizon),
+            Field("kt", (steps,), -MOST, 0.0),
+            Field("hull_weight", (steps * len(hulls), widest), 0.0, 1.0, np.reshape(even, (-1, widest))),
+            Field("hull_evidence", (steps, len(hulls)), -np.inf, 1e-6),
+            Field("hull_log", (steps * len(hulls), count), -np.inf, 1.0, 1.0),
+            Field("hull_rows", (steps, len(hulls)), 0, MOST_ROWS * known.horizon),
+            Field("unlisted_head", (steps, pairs), -1, unlisted - 1, -1),
+            Field("unlisted", (3, unlisted), [[-1], [0], [0]], [[unlisted - 1], [known.states - 1], [MOST_ROWS]]),
+            Field("unlisted_bonus", (unlisted,), -1.0, 1.0),
+            Field("cumulative", (steps, n + rivals if self.acting == "sampling" else 0), 0.0, n + rivals + 1.0),
+            Field("first_values", (n if estimated else 0, known.states), -1.0, known.horizon + 2.0),
+            Field("evidence", (steps,), -np.inf, 1e-6),
+            Field("left", (steps,), -2 - len(hulls), TABULAR, TABULAR),
+        ]
+
+    def resume(self, model: PosteriorModel, fresh: Any, state: Any) -> None:
+        """Refuse a state whose fields contradict each other."""
+        require_rows(state)
+        counters, members, touched = field(state, COUNTERS), field(state, MEMBERS), field(state, TOUCHED)
+        alive, count, entered = int(counters[ALIVE]), field(state, COUNT), field(state, ENTERED)
+        waiting, unlisted = (
+            np.sort(touched[: counters[TOUCHED_SIZE]]),
+            field(state, UNLISTED)[:, : counters[UNLISTED_SIZE]],
+        )
+        by_pair = np.add.reduceat(count, field(model, START)[:-1], axis=1)
+        every = np.concatenate([field(state, UNLISTED_HEAD).ravel(), unlisted[0]])
+        faults = {
+            "counters.current": counters[CURRENT] > alive,
+            "counters.episodes_at_plan": counters[EPISODES_AT_PLAN] > counters[EPISODES],
+            "members": (np.diff(members[:alive]) <= 0).any() or (len(count) > 1 and alive < members.size),
+            "entered": (entered > count).any(),
+            "touched": not np.array_equal(waiting, np.flatnonzero(count.ravel() != entered.ravel())),
+            "pairs": not np.array_equal(by_pair, field(state, PAIRS)),
+            "unlisted_head": not np.array_equal(np.sort(every[every >= 0]), np.arange(unlisted.shape[1])),
+            "unlisted": (unlisted[0] >= np.arange(unlisted.shape[1])).any(),  # each leads to an earlier one
+            "cumulative": (np.diff(field(state, CUMULATIVE), axis=1) < 0.0).any(),
+            "counters.outside": len(count) == 1 and bool(counters[OUTSIDE]) != (alive == 0),
+        }
+        for name, fault in faults.items():
+            if fault:
+                raise ParameterError(f"state.{name}", got="what contradicts other fields", expected="what agrees")
+
     def begin(self, known: Known) -> PosteriorState:
         """Return a fresh state."""
-        seen = seen_by(self.rewards, known)
-        n, steps, whole = self.ladder.family.size, self.steps(known), np.int64
-        outcomes, _ = distinct_outcomes(self.ladder.family.features, seen)
-        count, pairs, hulls = outcomes.next_state.size, known.states * known.actions, self.hulls
-        rivals, widest = len(hulls) + 1, max([self.ladder.sizes[m] for m in hulls], default=0)
-        counters = np.zeros(_COUNTERS, whole)
-        counters[[ALIVE, CURRENT]] = n, self.ladder.sizes[0] if self.scope == "smallest" and steps == 1 else n
-        counters[[PLAYED, LAST_START]] = NOBODY
-        counters[NEXT_LOOK] = _FIRST_LOOK
-        plain = plan_fields(known.horizon, known.states, _COUNTERS, reward_rows(self.rewards, known), pairs)
-        plain[COUNTERS] = counters
-        weights = np.zeros((steps * len(hulls), widest))
-        for t in range(steps):
-            for c, m in enumerate(hulls):
-                weights[t * len(hulls) + c, : self.ladder.sizes[m]] = 1.0 / self.ladder.sizes[m]
-        estimated = not isinstance(self.rewards, str) and steps == 1 and self.acting == "optimism"
-        own = [
-            np.arange(n),
-            np.zeros((steps, n)),
-            np.zeros((steps, n if self.ladder.family.reach > 0.0 else 0)),
-            np.ones((steps, n if steps > 1 else 0), whole),
-            *(np.zeros((steps, count), whole) for _ in range(2)),
-            np.zeros(steps * count, whole),
-            np.zeros((steps, pairs), whole),
-            np.zeros(steps),
-            weights,
-            np.zeros((steps, len(hulls))),
-            np.ones((steps * len(hulls), count)),
-            np.zeros((steps, len(hulls)), whole),
-            np.full((steps, pairs), -1, whole),
-            np.zeros((3, _unlisted(known)), whole),
-            np.zeros(_unlisted(known)),
-            np.zeros((steps, n + rivals if self.acting == "sampling" else 0)),
-            np.zeros((n if estimated else 0, known.states)),
-            np.zeros(steps),
-            np.full(steps, TABULAR, whole),
-        ]
-        state: PosteriorState = lay_out(PosteriorState, [*plain, *own])
+        state: PosteriorState = lay_out(PosteriorState, [each.make() for each in self.fields(known)])
         return state
 
     def reserve(self, state: PosteriorState, episodes: int) -> PosteriorState:
@@ -366,6 +406,14 @@ class PSRL(Learner):
     def model(self, known: Known) -> PosteriorModel:
         """Return the constants of the compiled functions."""
         return self._learner(known).model(known)
+
+    def fields(self, known: Known, state: Any = None) -> list[Field]:
+        """Return what the arrays of a state hold."""
+        return self._learner(known).fields(known)
+
+    def resume(self, model: PosteriorModel, fresh: Any, state: Any) -> None:
+        """Refuse a state whose fields contradict each other."""
+        self._base(FiniteFamily(np.ones((1, 1, 1, 1)))).resume(model, fresh, state)
 
     def begin(self, known: Known) -> PosteriorState:
         """Return a fresh state."""
