@@ -301,7 +301,9 @@ class LikelihoodLearner(Learner):
             Field("touched", (steps * count,), 0, steps * count - 1),
             Field("pairs", (steps, pairs), 0, MOST_ROWS * known.horizon),
             Field("kt", (steps,), -MOST, 0.0),
-            Field("hull_weight", (steps * len(hulls), widest), 0.0, 1.0, np.reshape(even, (steps * len(hulls), widest))),
+            Field(
+                "hull_weight", (steps * len(hulls), widest), 0.0, 1.0, np.reshape(even, (steps * len(hulls), widest))
+            ),
             Field("hull_evidence", (steps, len(hulls)), -np.inf, 1e-6),
             Field("hull_log", (steps * len(hulls), count), -np.inf, 1.0, 1.0),
             Field("hull_rows", (steps, len(hulls)), 0, MOST_ROWS * known.horizon),
