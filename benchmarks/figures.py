@@ -50,6 +50,14 @@ PAGES: dict[str, tuple[str, ...]] = {
     "learners": ("study_linear:lazy",),
     "simulators": ("study_simulators:evidence",),
     "logged-data": ("study_logs:evidence",),
+    "occam": (
+        "study_occam:held",
+        "study_occam:cliff",
+        "study_occam:blind",
+        "study_occam:outside",
+        "study_occam:coverage",
+        "study_occam:speed",
+    ),
     "problems/pricing": ("study_ladders:pricing",),
     "problems/patchy-ice": ("study_ladders:ice",),
 }

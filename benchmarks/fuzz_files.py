@@ -72,6 +72,9 @@ def cases() -> dict[str, tuple[Any, orl.FiniteMDP]]:
         "ARLLinNorm": orl.ARLLinNorm(features=features, norm_bound=20.0, initial_episodes=4),
         "ARLLin": orl.ARLLin(features=features, norm_bound=20.0),
         "ARLGen lists": orl.ARLGen(ladder=ladder),
+        "Occam": orl.Occam(ladder=ladder, replan=0.0),
+        "Occam per step": orl.Occam(ladder=ladder, acting="sampling", kernel="per_step"),
+        "PSRL": orl.PSRL(),
         "ARLGen": orl.ARLGen(ladder=mixed, rewards=pairs, scale=0.3),
     }
     return {name: (agent, mdp) for name, agent in agents.items()}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.learners.baselines import Greedy as Greedy
     from occamrl.learners.baselines import Optimal as Optimal
     from occamrl.learners.baselines import UniformRandom as UniformRandom
+    from occamrl.learners.posterior import PSRL as PSRL
     from occamrl.learners.rewards import RewardsLinear as RewardsLinear
     from occamrl.learners.rewards import RewardsPerPair as RewardsPerPair
     from occamrl.learners.ucrl_vtr import UCRLVTR as UCRLVTR
@@ -53,6 +54,7 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.selectors.arl_lin import ARLLin as ARLLin
     from occamrl.selectors.arl_lin import ARLLinDim as ARLLinDim
     from occamrl.selectors.arl_lin import ARLLinNorm as ARLLinNorm
+    from occamrl.selectors.occam import Occam as Occam
 
 
 _MODULES = ("errors", "paper", "problems", "registry")

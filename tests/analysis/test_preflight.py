@@ -135,3 +135,24 @@ def test_a_preflight_without_rewards_is_refused() -> None:
     sparse = SparseLadder(states=4, actions=2, horizon=3, dimension=3, most=1, nonzero=1)
     with pytest.raises(ParameterError, match="known: got sizes alone"):
         orl.preflight(orl.Ladder.of_problem(sparse), sparse.mdp.known.without_rewards, episodes=10)
+
+
+def test_by_likelihood_a_class_is_rejected_after_its_relative_entropy() -> None:
+    """One step from a coin: after (log(1/w) + log(1/delta))/KL(q, p) episodes, w = (1 - w0)/(M |F_2 less F_1|)."""
+    small, large = orl.FiniteFamily([coin(0.2)]), orl.FiniteFamily([coin(0.2), coin(0.5)])
+    known = orl.FiniteMDP(transition=coin(0.5), reward=[[0.0], [1.0]], horizon=2).known
+    report = orl.preflight(orl.Ladder([small, large]), known, episodes=100, delta=0.1, evidence="likelihood")
+    entropy = 0.5 * math.log(0.5 / 0.2) + 0.5 * math.log(0.5 / 0.8)
+    assert report.rejection == pytest.approx([(math.log(3.0) + math.log(10.0)) / entropy])
+    assert report.selector().scope == "smallest"
+
+
+def test_by_likelihood_a_blind_class_is_found_and_avoided() -> None:
+    problem: Any = Pricing.examples()[0]
+    ladder = orl.Ladder.of_problem(problem)
+    start = int(np.flatnonzero(problem.mdp.initial_distribution)[0])
+    report = orl.preflight(ladder, problem.mdp.known, episodes=800, start=start, evidence="likelihood")
+    assert report.blind
+    assert report.selector().scope == "all"
+    with pytest.raises(ParameterError, match="evidence"):
+        orl.preflight(river_ladder(1, 3, 6), RIVER.mdp.known, episodes=10, evidence="likelihood")

@@ -8,12 +8,13 @@ learner, on how a run was cut into pieces, or on what came before.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from occamrl._core.compile import entry, hot, implements
-from occamrl.protocols import Floats, NoNoise
+from occamrl.protocols import Floats, Ints, NoNoise
 
 # ----------------------------------------------------------------------------------------------------
 # Uniform numbers by address: Philox4x32-10, a function of a key and a counter with no state to keep.
@@ -59,6 +60,40 @@ def fill_uniforms(key: np.uint64, episode: int, out: Floats) -> None:
         w0, w1, w2, w3 = philox(key_0, key_1, np.uint64(block), np.uint64(0), low, high)
         out[2 * block] = (np.float64(w0 >> _FIVE) * _SHIFT_26 + np.float64(w1 >> _SIX)) * _UNIT
         out[2 * block + 1] = (np.float64(w2 >> _FIVE) * _SHIFT_26 + np.float64(w3 >> _SIX)) * _UNIT
+
+
+# ----------------------------------------------------------------------------------------------------
+# A stream of numbers at the address (key, episode), for draws whose number is not known beforehand.
+
+
+@hot
+def next_uniform(stream: Ints) -> float:
+    """Return the next number in (0, 1) of ``stream`` [3]: key, episode, how many were drawn."""
+    key, episode = np.uint64(stream[0]), np.uint64(stream[1])
+    block = np.uint64(stream[2])
+    stream[2] += 1
+    w0, w1, _, _ = philox(key & _LOW, key >> _HALF, block & _LOW, block >> _HALF, episode & _LOW, episode >> _HALF)
+    return (np.float64(w0 >> _FIVE) * _SHIFT_26 + np.float64(w1 >> _SIX) + 0.5) * _UNIT
+
+
+@hot
+def next_normal(stream: Ints) -> float:
+    """Return a standard normal number (Box and Muller 1958)."""
+    radius = math.sqrt(-2.0 * math.log(next_uniform(stream)))
+    return radius * math.cos(2.0 * math.pi * next_uniform(stream))
+
+
+@entry
+def next_gamma(stream: Ints, shape: float) -> float:
+    """Return a number with law Gamma(shape, 1), shape > 0 (Marsaglia and Tsang 2000)."""
+    d = (shape if shape >= 1.0 else shape + 1.0) - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    while True:
+        x = next_normal(stream)
+        v = (1.0 + c * x) ** 3
+        if v > 0.0 and math.log(next_uniform(stream)) < 0.5 * x * x + d - d * v + d * math.log(v):
+            break
+    return d * v if shape >= 1.0 else d * v * next_uniform(stream) ** (1.0 / shape)
 
 
 # ----------------------------------------------------------------------------------------------------

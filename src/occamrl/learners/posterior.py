@@ -1,0 +1,1145 @@
+r"""Learning by likelihood: members, mixtures and single counts weighed by how well they predicted (L1 to L7).
+
+**Statistic.** Counts c of the outcomes (s, a, s', reward) seen, for each of T steps (T = 1: one kernel for all). Of a
+member l(P) = sum_o c_o log P(o).
+
+**Evidence** (L2). Z = log[(1 - w0) sum_P w(P) e^l(P) + (w0/E) sum_e e^Q_e], w0 = 1/(M + 1), over the members of a
+ladder with the prior of M25 and E *rivals*: Krichevsky and Trofimov's counts (L4), and the hull of every class of 2 to
+200 members, whose weights are fitted to the past by EM and kept until the data have grown by 2 % (L5). P is alive while
+l(P) >= Z - log(1/delta). Leaving terms out lowers Z, so the truth stays alive: members that have died are left out of
+the sum and not kept current. They are looked at again at doubling times, pair by pair: for every (s, a)
+sum_o c_o log(P(o) N/c_o) <= 0, so a member is put aside again as soon as a partial sum is too small.
+
+**Acting.** By optimism: the member with the largest value at the start, among those alive in the smallest class that
+has one, or among all (M5). By sampling: a member, a hull or the tabular class is drawn by its weight in Z, and a kernel
+from it. A hull is drawn from by EM on counts replaced by Gamma(c_o, 1) (L7), the tabular class by Gamma(c_o + 1/2, 1):
+Dirichlet. When nobody is alive the truth is *outside* the ladder; then draws are made from the smallest hull that L6
+does not refuse, or else from the tabular class. An outcome that no member allows is counted apart; only the tabular
+class can hold it.
+
+**Covers.** A truth within ``reach`` of P0 has P*(o) <= P0(o) + reach/2, so P0 is alive while
+sum_o c_o log min(1, P0(o) + reach/2) >= Z - log(1/delta).
+
+**One kernel per step**: sets, rivals and Z for each step, at level delta/T; nobody is put aside. Optimism then takes
+the largest expectation over the set of each step at every (s, a) by itself, as UCRL-VTR does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from occamrl._core.arena import field, fmat, fvec, imat, ivec, lay_out, named, part
+from occamrl._core.compile import entry, hot, implements
+from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
+from occamrl._core.rng import fill_uniforms, next_gamma
+from occamrl._core.rows import (
+    COUNTERS,
+    EPISODES,
+    MOST,
+    MOST_ROWS,
+    PLAN_COUNTERS,
+    PLAN_FIELDS,
+    POLICY,
+    REWARD,
+    REWARDS_DUE,
+    VALUES,
+    PlanState,
+    plan_fields,
+    require_rows,
+)
+from occamrl.errors import ParameterError, require_choice, require_number
+from occamrl.learners.rewards import (
+    Rewards,
+    kernel_share,
+    observe_rewards,
+    optimistic_rewards,
+    require_rewards,
+    reward_rows,
+    rewards_model,
+    seen_by,
+)
+from occamrl.learners.ucrl_vtr import example_ladder
+from occamrl.models.features import FeatureMap
+from occamrl.models.finite import FiniteFamily
+from occamrl.models.ladder import Ladder
+from occamrl.models.likelihood import hull_bound, hull_fit, ladder_log_weights
+from occamrl.protocols import Field, Floats, Ints, Known, Learner, Outcomes
+
+MOST_IN_HULL = 200  # members of a class whose hull is a rival
+_GROWTH = 1.02  # of the data until a hull is fitted again
+_FIRST_LOOK = 64  # episodes before members that died are looked at again for the first time
+_FIT_STEPS, _DRAW_STEPS = 3, 20  # of EM
+_CHUNK = 512  # members at a time, so that their parameters stay near
+_MOST_UNLISTED = 1024  # outcomes that no member allows
+_APART = np.uint64(0x9C6E6A6F6E7A1B35)  # sets draws of kernels apart from other numbers of an episode
+NOBODY, TABULAR = -1, -2  # in play: nothing yet; a draw from the tabular class; -3 - m: one from hull m
+
+# Counters, after those of _core.rows
+(
+    ALIVE,  # members that are left
+    CURRENT,  # of these the first that may be played: those of the class in play, or all
+    CLASS,  # in play, from 0
+    CLASS_SINCE,
+    PLAYED,  # the member in play, or what a kernel was drawn from
+    LAST_START,
+    EPISODES_AT_PLAN,
+    NEXT_LOOK,
+    TOUCHED_SIZE,
+    UNLISTED_SIZE,
+    UNLISTED_ROWS,
+    OUTSIDE,  # whether nobody is alive
+    OUTSIDE_SINCE,
+) = range(PLAN_COUNTERS, PLAN_COUNTERS + 13)
+
+# Fields of the model, after REWARD, PSI and REWARD_WORK
+(
+    START,  # [S*A + 1] int, where the outcomes of (s, a) begin
+    NEXT,  # [O] int, next states
+    BONUS,  # [O]
+    ROW,  # [O + 1] int, where the features of an outcome begin
+    COORDINATE,  # [E] int
+    ENTRY,  # [E]
+    LOG_WEIGHT,  # [n + E] log of the weights of members and rivals in Z; the rivals are hulls, then KT
+    LEVEL,  # [n] int, the first class that holds a member, from 0
+    HULL_SIZE,  # [C] int, members of each class with a hull
+    HULL_CLASS,  # [C] int, the class
+    HULL,  # [O, W] probabilities of the members of the largest such class
+    KERNEL,  # [T, O + unlisted] the kernel that is being solved; scratch, as what follows
+    CANDIDATES,  # [n] int
+    SUMS,  # [n]
+    WEIGHTS,  # [2*W] of a hull that is being drawn from, and a gradient
+    FLOAT_COUNTS,  # [O]
+    STREAM,  # [3] int, where the numbers of draws come from
+    UNIFORMS,  # [T + 1, rounded up to an even number]
+    CHUNK,  # [_CHUNK] probabilities of some members
+) = range(3, 22)
+
+# Fields of the state, after those of _core.rows
+(
+    MEMBERS,  # [n] int, members by position, in their order; the first counters[ALIVE] count
+    LIKELIHOOD,  # [T, n] l(P) by position
+    WITHIN,  # [T, n] for covers: the largest l within reach of P; else [T, 0]
+    INSIDE,  # [T, n] int, who is alive at each step; [1, 0] where the dead are put aside
+    COUNT,  # [T, O] int, outcomes
+    ENTERED,  # [T, O] int, those in the likelihoods
+    TOUCHED,  # [T*O] int, outcomes to be entered
+    PAIRS,  # [T, S*A] int, rows by (s, a)
+    KT,  # [T] log of the probability that L4 gave to all rows
+    HULL_WEIGHT,  # [T*C, W]
+    HULL_EVIDENCE,  # [T, C] log of the probability that L5 gave to all rows
+    HULL_LOG,  # [T*C, O] log of the hull's prediction; positive: not computed yet
+    HULL_ROWS,  # [T, C] int, rows when the weights were fitted
+    UNLISTED_HEAD,  # [T, S*A] int, the first unlisted outcome of (s, a), -1: none
+    UNLISTED,  # [3, X] int, of each unlisted outcome: the following one, next state, count
+    UNLISTED_BONUS,  # [X]
+    CUMULATIVE,  # [T, n + E] running sums of the weights in Z, for sampling; else [T, 0]
+    FIRST_VALUES,  # [n, S] V_1 of the members alive, by position, where rewards are estimated; else [0, S]
+    EVIDENCE,  # [T] Z, when it was last computed
+    LEFT,  # [T] int, what kernels are drawn from where nobody is alive: TABULAR, or -3 - c for hull c
+) = range(PLAN_FIELDS, PLAN_FIELDS + 20)
+
+
+class PosteriorModel(NamedTuple):
+    """What the compiled functions read, and their scratch memory."""
+
+    floats: Floats
+    ints: Ints
+    theta: Floats  # [d, n]
+    values: Floats  # [n*(H + 1), S] V*_{P,h}, where they are solved beforehand
+    rewards: Any  # KnownRewards | EstimatedRewards
+    known_rewards: bool
+    actions: int
+    horizon: int
+    rows: int  # steps that give a row
+    solved: bool  # values are solved beforehand
+    restrict: bool  # play the smallest class that has a member alive
+    sampling: bool
+    slack: float  # log(1/delta)
+    reach: float
+    replan: float
+
+
+class PosteriorState(PlanState):
+    """Counts of outcomes, the likelihoods of the members alive, the rivals, and the plan in play."""
+
+    __slots__ = ()
+
+    members = named(MEMBERS)
+    likelihood = named(LIKELIHOOD)
+    count = named(COUNT)
+    evidence = named(EVIDENCE)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LikelihoodLearner(Learner):
+    """Play by optimism or by sampling among the members of a ladder that the likelihood does not refuse.
+
+    The learner of :class:`occamrl.selectors.occam.Occam`, whose parameters these are.
+    """
+
+    ladder: Ladder
+    delta: float = 0.05
+    acting: str = "optimism"
+    scope: str = "smallest"
+    replan: float = 0.02
+    rewards: Rewards = "known"
+    kernel: str = "stationary"
+
+    def __post_init__(self) -> None:
+        require_rewards(self.rewards)
+        require_choice("acting", self.acting, ("optimism", "sampling"))
+        require_choice("scope", self.scope, ("smallest", "all"))
+        require_choice("kernel", self.kernel, ("stationary", "per_step"))
+        if not isinstance(self.ladder, Ladder) or not self.ladder.finite:
+            raise ParameterError("ladder", got=repr(self.ladder), expected="a Ladder of lists of kernels")
+        require_number("delta", self.delta, 1e-100, 1.0)
+        require_number("replan", self.replan, 0.0, 1e100)
+
+    @property
+    def hulls(self) -> list[int]:
+        """The classes, from 0, whose hulls are rivals: those of 2 to 200 members."""
+        return [m for m, size in enumerate(self.ladder.sizes) if 2 <= size <= MOST_IN_HULL]
+
+    @property
+    def log_weights(self) -> Floats:
+        """Logarithms of the weights of members, hulls and KT in Z (L2)."""
+        return ladder_log_weights(self.ladder.prior, self.ladder.classes, len(self.hulls) + 1)
+
+    def steps(self, known: Known) -> int:
+        """Return T: 1, or H with one kernel per step."""
+        return known.horizon if self.kernel == "per_step" else 1
+
+    def model(self, known: Known) -> PosteriorModel:
+        """Return the constants of the compiled functions."""
+        known = seen_by(self.rewards, known)
+        family, steps, hulls = self.ladder.family, self.steps(known), self.hulls
+        outcomes, matrix = distinct_outcomes(family.features, known)
+        rewards, reward_fields = rewards_model(self.rewards, known, float(self.delta))
+        count, widest = outcomes.next_state.size, max([self.ladder.sizes[m] for m in hulls], default=0)
+        solved = isinstance(self.rewards, str) and steps == 1
+        rows = known.horizon if outcomes.bonus.any() else known.horizon - 1
+        whole, unlisted = np.int64, _unlisted(known)
+        made = [
+            *reward_fields,
+            *outcomes,
+            matrix.indptr.astype(whole),
+            matrix.indices.astype(whole),
+            matrix.data.astype(np.float64),
+            self.log_weights,
+            np.asarray(self.ladder.level, dtype=whole),
+            np.array([self.ladder.sizes[m] for m in hulls], dtype=whole),
+            np.array(hulls, dtype=whole),
+            np.ascontiguousarray(matrix @ family.theta[:, :widest]),
+            np.zeros((steps, count + unlisted)),
+            np.zeros(family.size, whole),
+            np.zeros(family.size),
+            np.zeros(2 * max(1, widest)),
+            np.zeros(count),
+            np.zeros(3, whole),
+            np.zeros(steps + 1 + (steps + 1) % 2),
+            np.zeros(_CHUNK),
+        ]
+        values = family.optimal_values(known).reshape(-1, known.states) if solved else np.zeros((1, known.states))
+        level = float(self.delta) * kernel_share(self.rewards) / (max(1, rows) if steps > 1 else 1)
+        model: PosteriorModel = lay_out(
+            PosteriorModel,
+            made,
+            theta=np.require(family.theta, requirements=["C", "W"]),
+            values=np.require(values, requirements=["C", "W"]),
+            rewards=rewards,
+            known_rewards=isinstance(self.rewards, str),
+            actions=known.actions,
+            horizon=known.horizon,
+            rows=rows,
+            solved=solved,
+            restrict=self.scope == "smallest",
+            sampling=self.acting == "sampling",
+            slack=math.log(1.0 / level),
+            reach=float(family.reach),
+            replan=float(self.replan),
+        )
+        return model
+
+    def fields(self, known: Known, state: Any = None) -> list[Field]:
+        """Return what the arrays of a state hold."""
+        n, steps, sizes, hulls = self.ladder.family.size, self.steps(known), self.ladder.sizes, self.hulls
+        outcomes, _ = distinct_outcomes(self.ladder.family.features, seen_by(self.rewards, known))
+        count, pairs, unlisted = outcomes.next_state.size, known.states * known.actions, _unlisted(known)
+        rivals, widest = len(hulls) + 1, max([sizes[m] for m in hulls], default=0)
+        first = sizes[0] if self.scope == "smallest" and steps == 1 else n
+        estimated = not isinstance(self.rewards, str) and steps == 1 and self.acting == "optimism"
+        even = [1.0 / sizes[m] * (np.arange(widest) < sizes[m]) for m in hulls] * steps
+        counters = {
+            "alive": (0, n, n),
+            "current": (0, n, first),
+            "class": (0, self.ladder.classes - 1, 0),
+            "class_since": (0, MOST_ROWS, 0),
+            "played": (-2 - len(hulls), n - 1, NOBODY),
+            "last_start": (-1, known.states - 1, -1),
+            "episodes_at_plan": (0, MOST_ROWS, 0),
+            "next_look": (0, MOST_ROWS, _FIRST_LOOK),
+            "touched_size": (0, steps * count, 0),
+            "unlisted_size": (0, unlisted, 0),
+            "unlisted_rows": (0, MOST_ROWS, 0),
+            "outside": (0, 1, 0),
+            "outside_since": (0, MOST_ROWS, 0),
+        }
+        return [
+            *plan_fields(known, reward_rows(self.rewards, known), counters),
+            Field("members", (n,), 0, n - 1, np.arange(n)),
+            Field("likelihood", (steps, n), -np.inf, 1e-6),
+            Field("within", (steps, n if self.ladder.family.reach > 0.0 else 0), -np.inf, 1e-6),
+            Field("inside", (steps, n if steps > 1 else 0), 0, 1, 1),
+            Field("count", (steps, count), 0, MOST_ROWS),
+            Field("entered", (steps, count), 0, MOST_ROWS),
+            Field("touched", (steps * count,), 0, steps * count - 1),
+            Field("pairs", (steps, pairs), 0, MOST_ROWS * known.horizon),
+            Field("kt", (steps,), -MOST, 0.0),
+            Field(
+                "hull_weight", (steps * len(hulls), widest), 0.0, 1.0, np.reshape(even, (steps * len(hulls), widest))
+            ),
+            Field("hull_evidence", (steps, len(hulls)), -np.inf, 1e-6),
+            Field("hull_log", (steps * len(hulls), count), -np.inf, 1.0, 1.0),
+            Field("hull_rows", (steps, len(hulls)), 0, MOST_ROWS * known.horizon),
+            Field("unlisted_head", (steps, pairs), -1, unlisted - 1, -1),
+            Field("unlisted", (3, unlisted), [[-1], [0], [0]], [[unlisted - 1], [known.states - 1], [MOST_ROWS]]),
+            Field("unlisted_bonus", (unlisted,), -1.0, 1.0),
+            Field("cumulative", (steps, n + rivals if self.acting == "sampling" else 0), 0.0, n + rivals + 1.0),
+            Field("first_values", (n if estimated else 0, known.states), -1.0, known.horizon + 2.0),
+            Field("evidence", (steps,), -np.inf, 1e-6),
+            Field("left", (steps,), -2 - len(hulls), TABULAR, TABULAR),
+        ]
+
+    def resume(self, model: PosteriorModel, fresh: Any, state: Any) -> None:
+        """Refuse a state whose fields contradict each other."""
+        require_rows(state)
+        counters, members, touched = field(state, COUNTERS), field(state, MEMBERS), field(state, TOUCHED)
+        alive, count, entered = int(counters[ALIVE]), field(state, COUNT), field(state, ENTERED)
+        waiting, unlisted = (
+            np.sort(touched[: counters[TOUCHED_SIZE]]),
+            field(state, UNLISTED)[:, : counters[UNLISTED_SIZE]],
+        )
+        by_pair = np.add.reduceat(count, field(model, START)[:-1], axis=1)
+        every = np.concatenate([field(state, UNLISTED_HEAD).ravel(), unlisted[0]])
+        faults = {
+            "counters.current": counters[CURRENT] > alive,
+            "counters.episodes_at_plan": counters[EPISODES_AT_PLAN] > counters[EPISODES],
+            "members": (np.diff(members[:alive]) <= 0).any() or (len(count) > 1 and alive < members.size),
+            "entered": (entered > count).any(),
+            "touched": not np.array_equal(waiting, np.flatnonzero(count.ravel() != entered.ravel())),
+            "pairs": not np.array_equal(by_pair, field(state, PAIRS)),
+            "unlisted_head": not np.array_equal(np.sort(every[every >= 0]), np.arange(unlisted.shape[1])),
+            "unlisted": (unlisted[0] >= np.arange(unlisted.shape[1])).any(),  # each leads to an earlier one
+            "cumulative": (np.diff(field(state, CUMULATIVE), axis=1) < 0.0).any(),
+            "counters.outside": len(count) == 1 and bool(counters[OUTSIDE]) != (alive == 0),
+        }
+        for name, fault in faults.items():
+            if fault:
+                raise ParameterError(f"state.{name}", got="what contradicts other fields", expected="what agrees")
+
+    def begin(self, known: Known) -> PosteriorState:
+        """Return a fresh state."""
+        state: PosteriorState = lay_out(PosteriorState, [each.make() for each in self.fields(known)])
+        return state
+
+    def reserve(self, state: PosteriorState, episodes: int) -> PosteriorState:
+        """Return the state as it is."""
+        return state
+
+    @classmethod
+    def examples(cls, mdp: Any) -> Sequence[Learner]:
+        """Small instances on a problem, for the contract checks."""
+        ladder = example_ladder(mdp)
+        return [cls(ladder=ladder), cls(ladder=ladder, acting="sampling", scope="all", replan=0.0)]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PSRL(Learner):
+    """Posterior sampling: draw a kernel from the posterior before every episode, and play its optimal policy.
+
+    Osband, Russo and Van Roy 2013. Its regret is bounded on average over the prior; there is no guarantee for a single
+    truth.
+
+    Parameters
+    ----------
+    family : FiniteFamily, optional
+        The kernels drawn from, each as likely as any other before any data. By default every kernel: rows are drawn
+        from Dirichlet distributions with 1/2 for each next state.
+    rewards, kernel
+        As in :class:`UCRLVTR`; rewards that are estimated enter with their upper bounds, at level ``delta``.
+    delta : float
+
+    Examples
+    --------
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=4)
+    >>> orl.run(orl.PSRL(), problem, episodes=200, seed=0).regret.shape
+    (200,)
+    """
+
+    family: FiniteFamily | None = None
+    delta: float = 0.05
+    rewards: Rewards = "known"
+    kernel: str = "stationary"
+
+    def __post_init__(self) -> None:
+        if self.family is not None and not isinstance(self.family, FiniteFamily):
+            raise ParameterError("family", got=type(self.family).__name__, expected="a FiniteFamily or None")
+        _ = self._base(FiniteFamily(np.ones((1, 1, 1, 1))))  # checks the other parameters
+
+    def _base(self, family: FiniteFamily) -> LikelihoodLearner:
+        kind = _Members if self.family is not None else _Tables
+        ladder = Ladder.of_levels(family, np.zeros(family.size, np.int64), [family.reach])
+        options: dict[str, Any] = {"acting": "sampling", "scope": "all", "replan": 0.0}
+        return kind(ladder=ladder, delta=self.delta, rewards=self.rewards, kernel=self.kernel, **options)
+
+    def _learner(self, known: Known) -> LikelihoodLearner:
+        if self.family is not None:
+            return self._base(self.family)
+        shape = (1, known.states, known.actions, known.states)
+        return self._base(FiniteFamily(np.full(shape, 1.0 / known.states)))
+
+    def model(self, known: Known) -> PosteriorModel:
+        """Return the constants of the compiled functions."""
+        return self._learner(known).model(known)
+
+    def fields(self, known: Known, state: Any = None) -> list[Field]:
+        """Return what the arrays of a state hold."""
+        return self._learner(known).fields(known)
+
+    def resume(self, model: PosteriorModel, fresh: Any, state: Any) -> None:
+        """Refuse a state whose fields contradict each other."""
+        self._base(FiniteFamily(np.ones((1, 1, 1, 1)))).resume(model, fresh, state)
+
+    def begin(self, known: Known) -> PosteriorState:
+        """Return a fresh state."""
+        return self._learner(known).begin(known)
+
+    def reserve(self, state: PosteriorState, episodes: int) -> PosteriorState:
+        """Return the state as it is."""
+        return state
+
+    @classmethod
+    def examples(cls, mdp: Any) -> Sequence[Learner]:
+        """Small instances on a problem, for the contract checks."""
+        return [cls(), cls(family=example_ladder(mdp).family)]
+
+
+class _Members(LikelihoodLearner):
+    """Members alone have weight."""
+
+    @property
+    def hulls(self) -> list[int]:
+        """No hull is a rival."""
+        return []
+
+    @property
+    def log_weights(self) -> Floats:
+        """Even weights of members, none of KT."""
+        n = self.ladder.family.size
+        return np.concatenate([np.full(n, -math.log(n)), [-math.inf]])
+
+
+class _Tables(_Members):
+    """KT, that is, the tabular class alone has weight."""
+
+    @property
+    def log_weights(self) -> Floats:
+        """All the weight to KT."""
+        return np.array([-math.inf, 0.0])
+
+
+def _unlisted(known: Known) -> int:
+    return min(known.states * known.actions * known.states, _MOST_UNLISTED)
+
+
+def distinct_outcomes(features: FeatureMap, known: Known) -> tuple[Outcomes, Any]:
+    """Return the outcomes that can be told apart at every (s, a), and their features as a CSR matrix [O, d].
+
+    Outcomes with the same next state and, where rewards are known, the same reward are one; their features add up.
+    """
+    outcomes = features.attach(known).outcomes
+    pair = np.repeat(np.arange(outcomes.start.size - 1), np.diff(outcomes.start))
+    keys = np.column_stack([pair, outcomes.next_state, np.round(outcomes.bonus, 9)])
+    _, first, of = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    join = sp.csr_matrix((np.ones(of.size), (of.ravel(), np.arange(of.size))), shape=(first.size, of.size))
+    start = np.searchsorted(pair[first], np.arange(outcomes.start.size))
+    kept = Outcomes(start.astype(np.int64), outcomes.next_state[first], outcomes.bonus[first])
+    return kept, sp.csr_matrix(join @ sp.csr_matrix(features.matrix))
+
+
+# Statistics -----------------------------------------------------------------------------------------------------------
+
+
+@hot
+def find_outcome(model: PosteriorModel, sa: int, after: int, bonus: float) -> int:
+    """Return the outcome of (s, a) with this next state and, where rewards are known, this reward; -1 if unlisted."""
+    start, next_state, bonuses = ivec(model, START), ivec(model, NEXT), fvec(model, BONUS)
+    for o in range(start[sa], start[sa + 1]):
+        if next_state[o] == after and (not model.known_rewards or abs(bonuses[o] - bonus) <= 1e-6):
+            return o
+    return -1
+
+
+@hot
+def count_unlisted(state: PosteriorState, t: int, sa: int, after: int, bonus: float) -> None:
+    """Count an outcome that no member allows, as long as there is room for others of its kind."""
+    counters, head = ivec(state, COUNTERS), imat(state, UNLISTED_HEAD)
+    unlisted, bonuses = imat(state, UNLISTED), fvec(state, UNLISTED_BONUS)
+    counters[UNLISTED_ROWS] += 1
+    at = head[t, sa]
+    while at >= 0:
+        if unlisted[1, at] == after and abs(bonuses[at] - bonus) <= 1e-6:
+            unlisted[2, at] += 1
+            return
+        at = unlisted[0, at]
+    at = counters[UNLISTED_SIZE]
+    if at < bonuses.size:
+        counters[UNLISTED_SIZE] += 1
+        unlisted[0, at] = head[t, sa]
+        unlisted[1, at] = after
+        unlisted[2, at] = 1
+        bonuses[at] = bonus
+        head[t, sa] = at
+
+
+@implements(learn, PosteriorState, argument=1)
+def learn_outcomes(model: PosteriorModel, state: PosteriorState, path: Path, steps: int) -> None:
+    """Count the outcomes and the rewards of an episode; score KT's prediction of each (L4)."""
+    observe_rewards(model.rewards, state, path, steps, model.actions, 1.0 + model.replan)
+    counters, count, entered = ivec(state, COUNTERS), imat(state, COUNT), imat(state, ENTERED)
+    touched, pairs, kt, start = ivec(state, TOUCHED), imat(state, PAIRS), fvec(state, KT), ivec(model, START)
+    for h in range(min(steps, model.rows)):
+        t, sa = h % count.shape[0], path.states[h] * model.actions + path.actions[h]
+        bonus = path.bonus[h] if model.known_rewards else 0.0
+        o = find_outcome(model, sa, path.states[h + 1], bonus)
+        if o < 0:
+            count_unlisted(state, t, sa, path.states[h + 1], bonus)
+            continue
+        kt[t] += math.log((count[t, o] + 0.5) / (pairs[t, sa] + 0.5 * (start[sa + 1] - start[sa])))
+        if count[t, o] == entered[t, o]:
+            touched[counters[TOUCHED_SIZE]] = t * count.shape[1] + o
+            counters[TOUCHED_SIZE] += 1
+        count[t, o] += 1
+        pairs[t, sa] += 1
+
+
+@hot
+def probability(model: PosteriorModel, o: int, member: int) -> float:
+    """Return P(o) of a member."""
+    row, coordinate, entries = ivec(model, ROW), ivec(model, COORDINATE), fvec(model, ENTRY)
+    p = 0.0
+    for e in range(row[o], row[o + 1]):
+        p += entries[e] * model.theta[coordinate[e], member]
+    return max(p, 0.0)
+
+
+@hot
+def chunk_probabilities(model: PosteriorModel, members: Ints, first: int, n: int, o: int, out: Floats) -> None:
+    """Write P(o) of ``n`` members, those in a list from ``first`` on."""
+    row, coordinate, entries = ivec(model, ROW), ivec(model, COORDINATE), fvec(model, ENTRY)
+    neighbours = members[first + n - 1] - members[first] == n - 1
+    for i in range(n):
+        out[i] = 0.0
+    for e in range(row[o], row[o + 1]):
+        theta, scale = model.theta[coordinate[e]], entries[e]
+        if neighbours:  # what a list begins as, several times faster
+            near = part(theta, members[first], n)
+            for i in range(n):
+                out[i] += scale * near[i]
+        else:
+            for i in range(n):
+                out[i] += scale * theta[np.uint64(members[first + i])]
+    for i in range(n):
+        out[i] = max(out[i], 0.0)
+
+
+@hot
+def add_likelihoods(model: PosteriorModel, state: PosteriorState) -> None:
+    """Add the outcomes that wait to the likelihoods of the members alive, some members at a time."""
+    counters, count, entered = ivec(state, COUNTERS), imat(state, COUNT), imat(state, ENTERED)
+    touched, members, p = ivec(state, TOUCHED), ivec(state, MEMBERS), fvec(model, CHUNK)
+    for first in range(0, counters[ALIVE], _CHUNK):
+        n = min(_CHUNK, counters[ALIVE] - first)
+        for at in range(counters[TOUCHED_SIZE]):
+            t, o = divmod(touched[at], count.shape[1])
+            likelihood, more = fmat(state, LIKELIHOOD)[t], count[t, o] - entered[t, o]
+            chunk_probabilities(model, members, first, n, o, p)
+            for i in range(n):
+                likelihood[first + i] += more * math.log(p[i])
+            if model.reach > 0.0:
+                within = fmat(state, WITHIN)[t]
+                for i in range(n):
+                    within[first + i] += more * math.log(min(1.0, p[i] + 0.5 * model.reach))
+
+
+@hot
+def score_hull(model: PosteriorModel, state: PosteriorState, t: int, c: int, o: int, count: int) -> None:
+    """Add ``count`` log of the prediction of a hull, whose weights were fixed before these outcomes (L5)."""
+    hulls = ivec(model, HULL_SIZE).size
+    logs = fmat(state, HULL_LOG)[t * hulls + c]
+    if logs[o] > 0.0:
+        weights, row, mixed = fmat(state, HULL_WEIGHT)[t * hulls + c], fmat(model, HULL)[o], 0.0
+        for i in range(ivec(model, HULL_SIZE)[c]):
+            mixed += weights[i] * row[i]
+        logs[o] = math.log(max(mixed, 0.0))
+    fmat(state, HULL_EVIDENCE)[t, c] += count * logs[o]
+
+
+@hot
+def fill_counts(model: PosteriorModel, state: PosteriorState, t: int) -> int:
+    """Write the counts of step ``t`` that are in the evidence as numbers; return their sum."""
+    count, numbers, total = imat(state, ENTERED)[t], fvec(model, FLOAT_COUNTS), 0
+    for o in range(count.size):
+        numbers[o] = float(count[o])
+        total += count[o]
+    return total
+
+
+@hot
+def fit_hulls(model: PosteriorModel, state: PosteriorState) -> None:
+    """Fit the weights of the hulls whose data have grown by 2 % (L5)."""
+    sizes, rows, logs = ivec(model, HULL_SIZE), imat(state, HULL_ROWS), fmat(state, HULL_LOG)
+    hull, weights, counts = fmat(model, HULL), fmat(state, HULL_WEIGHT), fvec(model, FLOAT_COUNTS)
+    for t in range(rows.shape[0]):
+        if sizes.size == 0:
+            return
+        total = fill_counts(model, state, t)
+        for c in range(sizes.size):
+            if total >= _GROWTH * rows[t, c] and total > rows[t, c]:
+                n, own = sizes[c], weights[t * sizes.size + c]
+                hull_fit(counts, hull, part(own, 0, n), _FIT_STEPS, 1.0 / n, part(fvec(model, WEIGHTS), 0, n))
+                rows[t, c] = total
+                for o in range(counts.size):
+                    logs[t * sizes.size + c, o] = 1.0
+
+
+# Evidence -------------------------------------------------------------------------------------------------------------
+
+
+@hot
+def rival_evidence(model: PosteriorModel, state: PosteriorState, t: int, e: int) -> float:
+    """Return Q_e of a rival: the hulls in their order, then KT."""
+    evidence = fmat(state, HULL_EVIDENCE)
+    if ivec(state, COUNTERS)[UNLISTED_ROWS] > 0 and e < evidence.shape[1]:
+        return -math.inf
+    return float(evidence[t, e] if e < evidence.shape[1] else fvec(state, KT)[t])
+
+
+@hot
+def log_evidence(model: PosteriorModel, state: PosteriorState, t: int, n: int) -> float:
+    """Return Z over the first ``n`` positions and the rivals (L2), and keep it."""
+    members, likelihood, weight = ivec(state, MEMBERS), fmat(state, LIKELIHOOD)[t], fvec(model, LOG_WEIGHT)
+    size = ivec(model, LEVEL).size
+    rivals, top = weight.size - size, -math.inf
+    for i in range(n):
+        top = max(top, weight[members[i]] + likelihood[i])
+    for e in range(rivals):
+        top = max(top, weight[size + e] + rival_evidence(model, state, t, e))
+    total = 0.0
+    if top > -math.inf:
+        for i in range(n):
+            total += math.exp(weight[members[i]] + likelihood[i] - top)
+        for e in range(rivals):
+            total += math.exp(weight[size + e] + rival_evidence(model, state, t, e) - top)
+        top += math.log(total)
+    fvec(state, EVIDENCE)[t] = top
+    return top
+
+
+@hot
+def within_reach(model: PosteriorModel, state: PosteriorState, t: int, i: int) -> float:
+    """Return l(P) of the member at a position; of a cover, the largest l within reach of it."""
+    if ivec(state, COUNTERS)[UNLISTED_ROWS] > 0:
+        return -math.inf
+    return float(fmat(state, WITHIN)[t, i] if model.reach > 0.0 else fmat(state, LIKELIHOOD)[t, i])
+
+
+@hot
+def is_alive(model: PosteriorModel, state: PosteriorState, t: int, i: int, bound: float) -> bool:
+    """Say whether the member at a position is within the set of step ``t``: l(P) >= ``bound``."""
+    own = within_reach(model, state, t, i)
+    return own > -math.inf and own >= bound
+
+
+@hot
+def drop(model: PosteriorModel, state: PosteriorState) -> None:
+    """Put those aside that are not alive, and close the gaps they leave."""
+    counters, members, likelihood = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LIKELIHOOD)[0]
+    within, n, kept = fmat(state, WITHIN)[0], counters[ALIVE], 0
+    bound = log_evidence(model, state, 0, n) - model.slack
+    for i in range(n):
+        if is_alive(model, state, 0, i, bound):
+            members[kept] = members[i]
+            likelihood[kept] = likelihood[i]
+            if model.reach > 0.0:
+                within[kept] = within[i]
+            kept += 1
+    counters[ALIVE] = kept
+
+
+@hot
+def choose_class(model: PosteriorModel, state: PosteriorState) -> None:
+    """Put the smallest class into play that has a member alive."""
+    counters, members, level = ivec(state, COUNTERS), ivec(state, MEMBERS), ivec(model, LEVEL)
+    n = counters[ALIVE]
+    note_outside(state, n == 0)
+    if n > 0 and level[members[0]] != counters[CLASS]:
+        counters[CLASS] = level[members[0]]
+        counters[CLASS_SINCE] = counters[EPISODES]
+    current = n
+    if model.restrict:
+        current = 0
+        while current < n and level[members[current]] <= counters[CLASS]:
+            current += 1
+    counters[CURRENT] = current
+
+
+@hot
+def note_outside(state: PosteriorState, outside: bool) -> None:
+    """Keep since when nobody is alive."""
+    counters = ivec(state, COUNTERS)
+    if outside and counters[OUTSIDE] == 0:
+        counters[OUTSIDE_SINCE] = counters[EPISODES]
+    counters[OUTSIDE] = 1 if outside else 0
+
+
+@hot
+def add_excess(model: PosteriorModel, state: PosteriorState, sa: int, first: int, n: int, limit: float) -> int:
+    """Add sum_o c_o log(P(o) N/c_o), which is never positive, over the outcomes of (s, a) to the sums of candidates.
+
+    Of the ``n`` from ``first`` on those whose sum is below ``limit`` are put aside; returns how many are left.
+    """
+    candidates, sums, p = ivec(model, CANDIDATES), fvec(model, SUMS), fvec(model, CHUNK)
+    start, count, rows = ivec(model, START), imat(state, ENTERED)[0], imat(state, PAIRS)[0, sa]
+    for o in range(start[sa], start[sa + 1]):
+        if count[o] > 0 and n > 0:
+            chunk_probabilities(model, candidates, first, n, o, p)
+            for i in range(n):
+                sums[first + i] += count[o] * math.log(p[i] * rows / count[o])
+    kept = 0
+    for i in range(n):
+        if sums[first + i] >= limit:
+            candidates[first + kept] = candidates[first + i]
+            sums[first + kept] = sums[first + i]
+            kept += 1
+    return kept
+
+
+@hot
+def look_again(model: PosteriorModel, state: PosteriorState) -> None:
+    """Let members back in whose likelihood of all outcomes is large enough."""
+    counters, members, likelihood = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LIKELIHOOD)[0]
+    count, pairs, start = imat(state, ENTERED)[0], imat(state, PAIRS)[0], ivec(model, START)
+    candidates, sums, alive, size = ivec(model, CANDIDATES), fvec(model, SUMS), counters[ALIVE], 0
+    at = 0
+    for member in range(candidates.size):  # the dead; both lists are in the order of the members
+        if at < alive and members[at] == member:
+            at += 1
+        else:
+            candidates[size] = member
+            sums[size] = 0.0
+            size += 1
+    best, rows, used = 0.0, 0, 0  # the likelihood of the observed frequencies: no kernel has more
+    for sa in range(pairs.size):
+        used += pairs[sa] > 0
+        rows += pairs[sa]
+        for o in range(start[sa], start[sa + 1]):
+            if count[o] > 0:
+                best += count[o] * math.log(count[o] / pairs[sa])
+    limit = log_evidence(model, state, 0, alive) - model.slack - best
+    back = 0
+    for first in range(0, size, _CHUNK):
+        n, least, most = min(_CHUNK, size - first), 4.0 * rows / max(1, used), np.inf
+        for tier in range(4):  # heavy pairs first
+            least = 0.0 if tier == 3 else least
+            for sa in range(pairs.size):
+                if n > 0 and pairs[sa] > 0 and least <= pairs[sa] < most:
+                    n = add_excess(model, state, sa, first, n, limit)
+            least, most = 0.25 * least, least
+        for i in range(n):
+            candidates[back] = candidates[first + i]
+            sums[back] = sums[first + i]
+            back += 1
+    size = back
+    i, j = alive - 1, size - 1
+    for k in range(alive + size - 1, -1, -1):  # merged from the back
+        if j < 0 or (i >= 0 and members[i] > candidates[j]):
+            members[k] = members[i]
+            likelihood[k] = likelihood[i]
+            i -= 1
+        else:
+            members[k] = candidates[j]
+            likelihood[k] = sums[j] + best
+            j -= 1
+    counters[ALIVE] = alive + size
+
+
+@hot
+def update_steps(model: PosteriorModel, state: PosteriorState) -> None:
+    """Find who is alive at each step, and the smallest class with somebody alive at every step."""
+    counters, inside, level = ivec(state, COUNTERS), imat(state, INSIDE), ivec(model, LEVEL)
+    smallest, outside = 0, False
+    for t in range(min(inside.shape[0], model.rows)):
+        bound, first = log_evidence(model, state, t, level.size) - model.slack, 2**62
+        for i in range(level.size):
+            inside[t, i] = 1 if is_alive(model, state, t, i, bound) else 0
+            if inside[t, i] == 1:
+                first = min(first, level[i])
+        if first < 2**62:
+            smallest = max(smallest, first)
+        else:
+            outside = True
+    note_outside(state, outside)
+    if smallest != counters[CLASS]:
+        counters[CLASS] = smallest
+        counters[CLASS_SINCE] = counters[EPISODES]
+
+
+@hot
+def update(model: PosteriorModel, state: PosteriorState) -> None:
+    """Enter the outcomes that wait; put members aside, look at the dead when it is time, and choose the class."""
+    counters, count, entered = ivec(state, COUNTERS), imat(state, COUNT), imat(state, ENTERED)
+    touched, episodes, hulls = ivec(state, TOUCHED), counters[EPISODES_AT_PLAN], ivec(model, HULL_SIZE).size
+    add_likelihoods(model, state)
+    for i in range(counters[TOUCHED_SIZE]):
+        t, o = divmod(touched[i], count.shape[1])
+        more = count[t, o] - entered[t, o]
+        for c in range(hulls):
+            score_hull(model, state, t, c, o, more)
+        entered[t, o] = count[t, o]
+    counters[TOUCHED_SIZE] = 0
+    if count.shape[0] > 1:
+        update_steps(model, state)
+    else:
+        drop(model, state)
+        if episodes >= counters[NEXT_LOOK]:
+            counters[NEXT_LOOK] = max(2 * episodes, _FIRST_LOOK)
+            if model.reach <= 0.0 and counters[UNLISTED_ROWS] == 0:
+                look_again(model, state)
+        choose_class(model, state)
+    fit_hulls(model, state)
+    for t in range(count.shape[0]):
+        if model.sampling:
+            accumulate(model, state, t)
+        if counters[OUTSIDE] == 1:
+            ivec(state, LEFT)[t] = smallest_hull(model, state, t)
+
+
+@hot
+def accumulate(model: PosteriorModel, state: PosteriorState, t: int) -> None:
+    """Write running sums of the weights of members and rivals in Z, those of members that may not be drawn being 0."""
+    counters, members, likelihood = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LIKELIHOOD)[t]
+    weight, out, level = fvec(model, LOG_WEIGHT), fmat(state, CUMULATIVE)[t], ivec(model, LEVEL)
+    n, stationary = counters[CURRENT], imat(state, INSIDE).shape[1] == 0
+    shift, total = log_evidence(model, state, t, n), 0.0
+    for i in range(level.size):
+        if i < n and (stationary or not model.restrict or level[i] <= counters[CLASS]):
+            total += math.exp(weight[members[i]] + likelihood[i] - shift)
+        out[i] = total
+    for e in range(weight.size - level.size):
+        total += math.exp(weight[level.size + e] + rival_evidence(model, state, t, e) - shift)
+        out[level.size + e] = total
+
+
+# Acting ---------------------------------------------------------------------------------------------------------------
+
+
+@hot
+def member_kernel(model: PosteriorModel, t: int, member: int) -> None:
+    """Write the probabilities of a member."""
+    kernel = fmat(model, KERNEL)[t]
+    outcomes = ivec(model, NEXT).size
+    for o in range(kernel.size):
+        kernel[o] = probability(model, o, member) if o < outcomes else 0.0
+
+
+@hot
+def draw_hull(model: PosteriorModel, state: PosteriorState, t: int, c: int) -> None:
+    """Write a draw from a hull: EM on counts replaced by Gamma(c_o, 1) (L7)."""
+    count, numbers, kernel = imat(state, COUNT)[t], fvec(model, FLOAT_COUNTS), fmat(model, KERNEL)[t]
+    hull, n, stream = fmat(model, HULL), ivec(model, HULL_SIZE)[c], ivec(model, STREAM)
+    weights, gradient = part(fvec(model, WEIGHTS), 0, n), part(fvec(model, WEIGHTS), n, n)
+    own = fmat(state, HULL_WEIGHT)[t * ivec(model, HULL_SIZE).size + c]
+    for o in range(count.size):
+        numbers[o] = next_gamma(stream, float(count[o])) if count[o] > 0 else 0.0
+    for i in range(n):
+        weights[i] = 0.9 * own[i] + 0.1 / n
+    hull_fit(numbers, hull, weights, _DRAW_STEPS, 0.0, gradient)
+    for o in range(kernel.size):
+        kernel[o] = 0.0
+        if o < count.size:
+            for i in range(n):
+                kernel[o] += weights[i] * hull[o, i]
+
+
+@hot
+def draw_tables(model: PosteriorModel, state: PosteriorState, t: int) -> None:
+    """Write a draw from the tabular class: Dirichlet rows with 1/2 for every outcome, listed or seen."""
+    count, start, kernel = imat(state, COUNT)[t], ivec(model, START), fmat(model, KERNEL)[t]
+    head, unlisted, stream = imat(state, UNLISTED_HEAD)[t], imat(state, UNLISTED), ivec(model, STREAM)
+    for sa in range(start.size - 1):
+        total = 0.0
+        for o in range(start[sa], start[sa + 1]):
+            kernel[o] = next_gamma(stream, count[o] + 0.5)
+            total += kernel[o]
+        at = head[sa]
+        while at >= 0:
+            kernel[count.size + at] = next_gamma(stream, unlisted[2, at] + 0.5)
+            total += kernel[count.size + at]
+            at = unlisted[0, at]
+        for o in range(start[sa], start[sa + 1]):
+            kernel[o] /= total
+        at = head[sa]
+        while at >= 0:
+            kernel[count.size + at] /= total
+            at = unlisted[0, at]
+
+
+@hot
+def expectation(model: PosteriorModel, state: PosteriorState, t: int, sa: int, values: Floats) -> float:
+    """Return sum_o P(o) (bonus(o) + V(s')) of the kernel that is being solved."""
+    start, next_state, bonus = ivec(model, START), ivec(model, NEXT), fvec(model, BONUS)
+    kernel, unlisted = fmat(model, KERNEL)[t], imat(state, UNLISTED)
+    total = 0.0
+    for o in range(start[sa], start[sa + 1]):
+        total += kernel[o] * (bonus[o] + values[np.uint64(next_state[o])])
+    at = imat(state, UNLISTED_HEAD)[t, sa]
+    while at >= 0:
+        total += kernel[next_state.size + at] * (fvec(state, UNLISTED_BONUS)[at] + values[unlisted[1, at]])
+        at = unlisted[0, at]
+    return total
+
+
+@hot
+def may_play(model: PosteriorModel, state: PosteriorState, t: int, i: int) -> bool:
+    """Say whether optimism may count on a member at a step."""
+    inside = imat(state, INSIDE)[t, i] == 1
+    return inside and (not model.restrict or ivec(model, LEVEL)[i] <= ivec(state, COUNTERS)[CLASS])
+
+
+@hot
+def largest_expectation(model: PosteriorModel, state: PosteriorState, t: int, sa: int, values: Floats) -> float:
+    """Return the largest expectation over the members alive at a step; that of the kernel drawn where there is none."""
+    start, next_state, bonus = ivec(model, START), ivec(model, NEXT), fvec(model, BONUS)
+    best = -math.inf
+    for i in range(ivec(model, LEVEL).size):
+        if may_play(model, state, t, i):
+            total = 0.0
+            for o in range(start[sa], start[sa + 1]):
+                total += probability(model, o, i) * (bonus[o] + values[next_state[o]])
+            best = max(best, total)
+    return best if best > -math.inf else expectation(model, state, t, sa, values)
+
+
+@hot
+def solve(model: PosteriorModel, state: PosteriorState, optimistic: bool) -> None:
+    """Write the values and the greedy policy of the kernel, or with the largest expectation at every (s, a)."""
+    values, policy, reward = fmat(state, VALUES), imat(state, POLICY), fmat(model, REWARD)
+    steps = fmat(model, KERNEL).shape[0]
+    for h in range(model.horizon - 1, -1, -1):
+        t, counted_on = h % steps, reward[h % reward.shape[0]]
+        for s in range(policy.shape[1]):
+            top = -math.inf
+            for a in range(model.actions):
+                sa = s * model.actions + a
+                if optimistic:
+                    q = counted_on[sa] + largest_expectation(model, state, t, sa, values[h + 1])
+                else:
+                    q = counted_on[sa] + expectation(model, state, t, sa, values[h + 1])
+                if q > top:
+                    top = q
+                    policy[h, s] = a
+            values[h, s] = top
+
+
+@hot
+def solve_members(model: PosteriorModel, state: PosteriorState) -> None:
+    """Write V_1 of every member that may be played, for the rewards that the plan counts on."""
+    first, values = fmat(state, FIRST_VALUES), fmat(state, VALUES)
+    for i in range(ivec(state, COUNTERS)[CURRENT]):
+        member_kernel(model, 0, ivec(state, MEMBERS)[i])
+        solve(model, state, False)
+        for s in range(first.shape[1]):
+            first[i, s] = values[0, s]
+
+
+@hot
+def most_optimistic(model: PosteriorModel, state: PosteriorState, start: int) -> int:
+    """Return the member with the largest V_1(start) among those that may be played (M5), the first on ties."""
+    members, first, top, choice = ivec(state, MEMBERS), fmat(state, FIRST_VALUES), -math.inf, NOBODY
+    for i in range(ivec(state, COUNTERS)[CURRENT]):
+        at = members[i] * (model.horizon + 1)
+        value = model.values[at, start] if model.solved else first[i, start]
+        if value > top:
+            top, choice = value, members[i]
+    return choice
+
+
+@hot
+def refused(model: PosteriorModel, state: PosteriorState, t: int, c: int) -> bool:
+    """Say whether no mixture of a class can have predicted the outcomes (L6); FLOAT_COUNTS are those of the step."""
+    n = ivec(model, HULL_SIZE)[c]
+    own = part(fmat(state, HULL_WEIGHT)[t * ivec(model, HULL_SIZE).size + c], 0, n)
+    bound = hull_bound(fvec(model, FLOAT_COUNTS), fmat(model, HULL), own, part(fvec(model, WEIGHTS), 0, n))
+    return bool(bound < fvec(state, EVIDENCE)[t] - model.slack)
+
+
+@hot
+def smallest_hull(model: PosteriorModel, state: PosteriorState, t: int) -> int:
+    """Return the smallest hull that is not refused, as -3 - c, or TABULAR."""
+    if ivec(state, COUNTERS)[UNLISTED_ROWS] == 0:
+        fill_counts(model, state, t)
+        for c in range(ivec(model, HULL_SIZE).size):
+            if not refused(model, state, t, c):
+                return -3 - c
+    return TABULAR
+
+
+@hot
+def drawn(model: PosteriorModel, state: PosteriorState, t: int, u: float) -> int:
+    """Return what the posterior of a step draws: a member, TABULAR, or -3 - c for hull c."""
+    sums, n, hulls = fmat(state, CUMULATIVE)[t], ivec(model, LEVEL).size, ivec(model, HULL_SIZE).size
+    if not sums[-1] > 0.0:
+        return TABULAR
+    low, high = 0, sums.size - 1
+    while low < high:
+        middle = (low + high) // 2
+        if u * sums[-1] < sums[middle]:
+            high = middle
+        else:
+            low = middle + 1
+    if low < n:
+        return int(ivec(state, MEMBERS)[low])
+    return TABULAR if low == n + hulls else -3 - (low - n)
+
+
+@hot
+def write_kernel(model: PosteriorModel, state: PosteriorState, t: int, source: int) -> None:
+    """Write the kernel of a member, or one drawn from a hull or the tabular class."""
+    if source >= 0:
+        member_kernel(model, t, source)
+    elif source == TABULAR:
+        draw_tables(model, state, t)
+    else:
+        draw_hull(model, state, t, -3 - source)
+
+
+@hot
+def source_of_step(model: PosteriorModel, state: PosteriorState, t: int) -> int:
+    """Return a member that optimism may count on at a step, or what is left where there is none."""
+    for i in range(imat(state, INSIDE).shape[1]):
+        if may_play(model, state, t, i):
+            return i
+    return int(ivec(state, LEFT)[t])
+
+
+@implements(plan, PosteriorState, argument=1)
+def plan_posterior(model: PosteriorModel, state: PosteriorState, start: int, key: np.uint64, episode: int) -> int:
+    """Update the evidence when it is due; choose or draw what is played."""
+    counters, stream = ivec(state, COUNTERS), ivec(model, STREAM)
+    episodes, steps = counters[EPISODES], fmat(model, KERNEL).shape[0]
+    counters[EPISODES] += 1
+    due = episodes == 0 or episodes >= (1.0 + model.replan) * counters[EPISODES_AT_PLAN]
+    due = due or counters[REWARDS_DUE] == 1
+    if due:
+        counters[EPISODES_AT_PLAN] = episodes
+        update(model, state)
+        optimistic_rewards(model.rewards, model, state)
+        counters[REWARDS_DUE] = 0
+        if not model.solved:
+            counters[PLAYED] = NOBODY
+            if steps == 1 and not model.sampling:
+                solve_members(model, state)
+    elif counters[PLAYED] >= 0 and start == counters[LAST_START] and not model.sampling:
+        return 0
+    counters[LAST_START] = start
+    stream[0], stream[1], stream[2] = np.int64(key ^ _APART), episode, 0
+    fill_uniforms(key, episode, fvec(model, UNIFORMS))
+    if steps > 1:
+        if not (due or model.sampling or counters[OUTSIDE] == 1):
+            return 0
+        for t in range(steps):
+            u = fvec(model, UNIFORMS)[t]
+            source = drawn(model, state, t, u) if model.sampling else source_of_step(model, state, t)
+            write_kernel(model, state, t, source)
+        solve(model, state, not model.sampling)
+        counters[PLAYED] = NOBODY
+        return PLANNED | CHANGED if due else CHANGED
+    if model.sampling:
+        source = drawn(model, state, 0, fvec(model, UNIFORMS)[0])
+    elif counters[OUTSIDE] == 1:
+        source = int(ivec(state, LEFT)[0])
+    else:
+        source = most_optimistic(model, state, start)
+    if source >= 0 and source == counters[PLAYED]:
+        return PLANNED if due else 0
+    counters[PLAYED] = source
+    write_kernel(model, state, 0, source)
+    solve(model, state, False)
+    return PLANNED | CHANGED if due else CHANGED
+
+
+@implements(write_policy, PosteriorState, argument=1)
+def write_policy_posterior(model: PosteriorModel, state: PosteriorState, out: Ints) -> None:
+    """Write the policy in play."""
+    copy_table(imat(state, POLICY), out)
+
+
+@implements(planned_value, PosteriorState, argument=1)
+def planned_value_posterior(model: PosteriorModel, state: PosteriorState, s: int) -> float:
+    """V_1(s) of the kernel in play."""
+    return float(fmat(state, VALUES)[0, s])
+
+
+@entry
+def enter_outcomes(model: PosteriorModel, state: PosteriorState) -> None:
+    """Enter the outcomes that wait, between phases."""
+    counters = ivec(state, COUNTERS)
+    counters[EPISODES_AT_PLAN] = counters[EPISODES]
+    update(model, state)
+    if not model.solved:
+        counters[REWARDS_DUE] = 1  # the next episode begins with a plan
+
+
+@hot
+def likelihood_of(model: PosteriorModel, state: PosteriorState, t: int, member: int) -> float:
+    """Return what :func:`within_reach` would be, of any member, from the counts."""
+    count, total = imat(state, COUNT)[t], 0.0
+    for o in range(count.size):
+        if count[o] > 0:
+            total += count[o] * math.log(min(1.0, probability(model, o, member) + 0.5 * model.reach))
+    return -math.inf if ivec(state, COUNTERS)[UNLISTED_ROWS] > 0 else total
+
+
+@entry
+def weigh_classes(model: PosteriorModel, state: PosteriorState, alive: Ints, against: Floats) -> None:
+    """Write how many members of every class are alive, and Z - l(P) of its best member, the largest over the steps."""
+    counters, members, level = ivec(state, COUNTERS), ivec(state, MEMBERS), ivec(model, LEVEL)
+    inside, steps = imat(state, INSIDE), fmat(model, KERNEL).shape[0]
+    for i in range(counters[ALIVE]):
+        there = True
+        for t in range(min(inside.shape[0], model.rows)):
+            there = there and (steps == 1 or inside[t, i] == 1)
+        for m in range(level[members[i]], alive.size):
+            alive[m] += there
+    for m in range(alive.size):
+        against[m] = -math.inf
+    for t in range(steps):
+        best = -math.inf
+        for m in range(alive.size):
+            if steps > 1 or alive[m] > 0:  # kept up to date; whoever has died is below
+                for i in range(counters[ALIVE]):
+                    if level[members[i]] == m:
+                        best = max(best, within_reach(model, state, t, i))
+            else:
+                for member in range(level.size):
+                    if level[member] == m:
+                        best = max(best, likelihood_of(model, state, t, member))
+            against[m] = max(against[m], fvec(state, EVIDENCE)[t] - best)

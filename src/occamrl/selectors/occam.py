@@ -1,0 +1,151 @@
+r"""Occam: selection by likelihood among nested lists of kernels (L1 to L7).
+
+ARL-GEN's evidence is a squared loss on V(s'), and all that V does not see is lost to it. Occam's evidence is the
+likelihood of the outcomes themselves: every class is weighed against the others and against two rivals that need no
+model, in one mixture of predictions. Classes are refused sooner, and a truth that lies between the members, or outside
+all of them, is noticed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from occamrl._core.arena import field, resumed
+from occamrl._core.rows import COUNTERS, EPISODES
+from occamrl.learners import posterior
+from occamrl.learners.posterior import (
+    CLASS,
+    CLASS_SINCE,
+    HULL_CLASS,
+    LEFT,
+    OUTSIDE,
+    OUTSIDE_SINCE,
+    TABULAR,
+    UNLISTED_ROWS,
+    LikelihoodLearner,
+    PosteriorModel,
+    PosteriorState,
+)
+from occamrl.learners.rewards import Rewards
+from occamrl.learners.ucrl_vtr import example_ladder
+from occamrl.models.ladder import Ladder
+from occamrl.protocols import Known, Phase, PhaseOutcome, Selector
+from occamrl.selectors.references import own_parameters, require_memory
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Occam(Selector):
+    """Play the smallest class of a ladder that the likelihood does not refuse; notice a truth outside all of them.
+
+    Parameters
+    ----------
+    ladder : Ladder
+        Nested lists of kernels F_1 < ... < F_M.
+    delta : float
+        The true kernel, if it is a member, stays alive at all times with probability 1 - delta (L2); with probability
+        at most delta ``outside`` is reported although it is one.
+    acting : "optimism" | "sampling"
+        Play the member alive with the largest value, or draw a member, a mixture of members or a table of
+        probabilities by posterior weight. Sampling has a guarantee on average over the prior alone.
+    scope : "smallest" | "all"
+        Play members of the smallest class that has one alive, or of all classes. "all" needs no separability: choose
+        it when :func:`occamrl.preflight` finds blind pairs.
+    replan : float
+        The evidence is updated when the data have grown by this factor; 0: before every episode.
+    rewards, kernel
+        Unknown rewards, and one kernel per step, as in :class:`UCRLVTR`.
+
+    Notes
+    -----
+    ``result.phases`` has one row per phase of 2^i episodes: the class ``chosen`` and ``since`` when it is in play, what
+    is ``playing`` (a class, the hull of one, or "tabular"), how many members of each class are ``alive``, the
+    ``statistics`` of the classes (Z less the log-likelihood of the best member, in nats: the evidence against the
+    class) and the ``threshold`` log(1/delta) above which a class is refused, whether the truth is ``outside`` all of
+    them, ``outside_since`` when, the ``misfit`` (by how much F_M is above the threshold), and how many outcomes were
+    ``unlisted``, that is, impossible in every member. Draws from hulls (L7) are measured, not proved.
+
+    Examples
+    --------
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("patchy-ice")
+    >>> result = orl.run(orl.Occam(ladder=orl.Ladder.of_problem(problem)), problem, episodes=30, seed=0)
+    >>> result.phases["chosen"][-1].as_py(), result.phases["outside"][-1].as_py()
+    (1, False)
+    """
+
+    ladder: Ladder
+    delta: float = 0.05
+    acting: str = "optimism"
+    scope: str = "smallest"
+    replan: float = 0.02
+    rewards: Rewards = "known"
+    kernel: str = "stationary"
+
+    def __post_init__(self) -> None:
+        _ = self._learner  # checks the parameters
+
+    @cached_property
+    def _learner(self) -> LikelihoodLearner:
+        return LikelihoodLearner(**own_parameters(self, LikelihoodLearner))
+
+    def start(self, known: Known) -> dict[str, Any]:
+        """Return the memory before any data."""
+        return {"epoch": 1, "state": self._learner.begin(known)}
+
+    def resume(self, known: Known, memory: dict[str, Any]) -> None:
+        """Refuse a memory, as from a file, that no run could have left."""
+        require_memory(memory, {"epoch": (1, 62), "state": PosteriorState})
+        learner = self._learner
+        memory["state"] = resumed(learner, known, learner.model(known), learner.begin(known), memory["state"])
+
+    def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
+        """Go on, for twice as many episodes as before."""
+        i, state = memory["epoch"], memory.pop("state")
+        facts = self._facts(self._learner.model(known), state)
+        return Phase(self._learner, state, 2**i, epoch=i, label=str(facts["playing"]), facts=facts)
+
+    def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
+        """Keep the learner's state, the outcomes that wait entered."""
+        memory["epoch"] += 1
+        posterior.enter_outcomes(self._learner.model(known), outcome.state)
+        memory["state"] = outcome.state
+
+    def _facts(self, model: PosteriorModel, state: PosteriorState) -> dict[str, Any]:
+        """Return what was found."""
+        counters = field(state, COUNTERS)
+        outside, chosen, playing = bool(counters[OUTSIDE]), int(counters[CLASS]) + 1, ""
+        if outside:
+            source = int(field(state, LEFT)[0])
+            hull = None if source == TABULAR else int(field(model, HULL_CLASS)[-3 - source]) + 1
+            chosen, playing = hull or self.ladder.classes, f"hull of F_{hull}" if hull else "tabular"
+        alive, against = np.zeros(self.ladder.classes, dtype=np.int64), np.zeros(self.ladder.classes)
+        posterior.weigh_classes(model, state, alive, against)
+        return {
+            "chosen": chosen,
+            "playing": playing or f"F_{chosen}",
+            "alive": alive.tolist(),
+            "statistics": [_plain(each) for each in against],
+            "threshold": model.slack,
+            "outside": outside,
+            "outside_since": int(counters[OUTSIDE_SINCE]) if outside else None,
+            "misfit": _plain(float(against[-1]) - model.slack) if counters[EPISODES] else None,
+            "unlisted": int(counters[UNLISTED_ROWS]),
+            "since": max(1, int(counters[CLASS_SINCE])),
+        }
+
+    @classmethod
+    def examples(cls, mdp: Any) -> Sequence[Selector]:
+        """Small instances on a problem, for the contract checks."""
+        ladder = example_ladder(mdp)
+        return [cls(ladder=ladder), cls(ladder=ladder, acting="sampling", scope="all", replan=0.0)]
+
+
+def _plain(value: float) -> float | None:
+    """Return a number as it is written down; None for what is not finite."""
+    return float(value) if math.isfinite(value) else None
