@@ -41,6 +41,7 @@ B_t.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,10 +49,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.arena import field, fields, fmat, fvec, imat, ivec, lay_out, named, part, same_layout
+from occamrl._core.arena import field, fields, fmat, fvec, imat, ivec, lay_out, named, part, same_layout, square
 from occamrl._core.compile import compiled, entry, hot, hot_inline, implements
 from occamrl._core.features import fill_target
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
+from occamrl._core.regression import Blocks, add_row
 from occamrl._core.rows import (
     CELLS,
     COUNTERS,
@@ -106,6 +108,9 @@ _MIX, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)  # of the hash table
 EMPTY = -1
 FIRST_LOOK = 64  # episodes before dropped kernels are looked at again for the first time
 NEVER = 2**62
+_FORM_COST = 32  # multiplications a row for which losses are computed as quadratic forms, at most
+_TAYLOR = tuple(1.0 / math.factorial(i) for i in range(9))
+_CHUNK = 256  # kernels at a time, so that what is computed with stays in the nearest cache
 NOBODY = -1  # no member in play
 
 # Counters, after those of _core.rows
@@ -136,7 +141,12 @@ NOBODY = -1  # no member in play
     KERNELS,  # [n + 1] int, scratch, as what follows
     SUMS,  # [n + 1]
     Z,  # [n + 1]
-) = range(MODEL_FIELDS, MODEL_FIELDS + 7)
+    OPTIMISM,  # [n + 1] V*_{P,1}(s) of all members, and s
+    FORM,  # [sum of m^2 + m + 1] of each block of m coordinates: sum x x^T, sum y x, the number of rows
+    FORM_START,  # [S*A] int, where those of (s, a) begin; empty where losses are no quadratic forms
+    FORM_PAIRS,  # [B + 1] int, how many blocks have rows in FORM, and an (s, a) of each
+    FORM_WORK,  # [2 + largest block, _CHUNK]
+) = range(MODEL_FIELDS, MODEL_FIELDS + 12)
 
 # Fields of the state, after those of _core.rows
 (
@@ -288,6 +298,13 @@ class UCRLVTR(Learner):
         """Return T: 1, or H with one kernel per step."""
         return known.horizon if self.kernel == "per_step" else 1
 
+    def forms(self, known: Known) -> bool:
+        """Whether losses are quadratic forms: in blocks of few coordinates, fewer than there are members."""
+        blocks, rows = self.family.features.blocks, max(1, known.horizon - 1)
+        m = int(blocks.size.max())
+        cheap = m < self.family.size and m * (m + 3) * min(rows, blocks.size.size) <= 2 * _FORM_COST * rows
+        return self.counted and self.radius == "sharp" and cheap
+
     def model(self, known: Known) -> FiniteModel:
         """Return the constants of the compiled functions."""
         known = seen_by(self.rewards, known)
@@ -322,6 +339,8 @@ class UCRLVTR(Learner):
             np.zeros(size + 1, dtype=np.int64),
             np.zeros(size + 1),
             np.zeros(size + 1),
+            np.full(size + 1, -1.0),
+            *_form_fields(blocks, self.forms(known)),
         ]
         model: FiniteModel = lay_out(
             FiniteModel,
@@ -361,7 +380,7 @@ class UCRLVTR(Learner):
         plain[COUNTERS] = counters
         ball, counted, solved = self.radius != "sharp", self.counted, not self.counted and steps == 1
         whole, slots = np.int64, 256 if counted else 2
-        columns = 1 + (min(cells, max(known.horizon, _COLUMN_NUMBERS // n)) if counted else 0)
+        kept = min(cells, max(known.horizon, _COLUMN_NUMBERS // n)) if counted and not self.forms(known) else 0
         own = [
             np.arange(n),
             np.zeros((steps, n)),
@@ -370,7 +389,7 @@ class UCRLVTR(Learner):
             np.zeros(steps, whole),
             np.zeros(steps),
             np.full(table, -1, whole),
-            np.zeros((columns, n)),
+            np.zeros((1 + kept, n)),
             np.full(slots, EMPTY, whole),
             np.zeros(slots // 2, whole),
             np.zeros(slots // 2, whole),
@@ -524,6 +543,16 @@ def example_ladder(mdp: Any) -> Ladder:
     return Ladder([FiniteFamily(stack[:1]), FiniteFamily(stack[:3]), FiniteFamily(stack)])
 
 
+def _form_fields(blocks: Blocks, forms: bool) -> list[Any]:
+    """Return the fields FORM, FORM_START, FORM_PAIRS and FORM_WORK of a model."""
+    if not forms:
+        return [np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 0))]
+    ends = np.cumsum(blocks.size * blocks.size + blocks.size + 1)
+    starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
+    pairs, work = np.zeros(ends.size + 1, np.int64), np.zeros((2 + int(blocks.size.max()), _CHUNK))
+    return [np.zeros(int(ends[-1])), starts[blocks.of], pairs, work]
+
+
 def _with_capacity(state: FiniteState, capacity: int) -> FiniteState:
     """Return a state with a larger table of rows."""
     parts = fields(state, FINITE_FIELDS)
@@ -656,6 +685,92 @@ def targets_of_key(model: FiniteModel, state: Any, key: int, members: Ints, n: i
 
 
 @hot
+def enter_form(model: FiniteModel, sa: int, count: int, y: float) -> None:
+    """Enter rows x of (s, a), which stand in X, into the quadratic form of their block; y is the sum of their targets.
+
+    With z = <x, theta> a loss grows by the sum of count z^2 - 2 y z = <theta, (sum count x x^T) theta - 2 sum y x>.
+    """
+    m, pairs, x = ivec(model, BLOCK_SIZE)[sa], ivec(model, FORM_PAIRS), fvec(model, X)
+    begin = ivec(model, FORM_START)[sa]
+    right = part(fvec(model, FORM), begin + m * m, m + 1)
+    add_row(square(fvec(model, FORM), begin, m), count, x)
+    for j in range(m):
+        right[j] += y * x[j]
+    if right[m] == 0.0:
+        pairs[0] += 1
+        pairs[pairs[0]] = sa
+    right[m] += count
+
+
+@hot
+def enter_key(model: FiniteModel, state: Any, key: int, count: int, y: float) -> None:
+    """Enter the rows under a key into the quadratic form of their block."""
+    member, h, s = cell_of(state, key)
+    values = model.values[member * (model.horizon + 1) + h + 1]
+    features = features_of(model, FEATURES)
+    a, _ = greedy_action(model, features, fmat(model, REWARD)[0], values, member, s)
+    sa = s * model.actions + a
+    row_of(features, model.weighted, values, sa, fvec(model, TARGET), fvec(model, X))
+    enter_form(model, sa, count, y)
+
+
+@hot
+def add_forms(model: FiniteModel, members: Ints, n: int, out: Floats) -> None:
+    """Add what the rows entered into the quadratic forms add to the losses of ``members``, and forget these rows."""
+    pairs, work = ivec(model, FORM_PAIRS), fmat(model, FORM_WORK)
+    starts, sizes, begins = ivec(model, ROW_START), ivec(model, BLOCK_SIZE), ivec(model, FORM_START)
+    total, partial = work[0], work[1]
+    for first in range(0, n, _CHUNK):
+        size = min(_CHUNK, n - first)
+        for i in range(size):
+            total[i] = 0.0
+        begin, scattered = members[first], 0
+        for i in range(size):
+            scattered += members[first + i] != begin + i
+        for p in range(1, pairs[0] + 1):
+            sa = pairs[p]
+            m = sizes[sa]
+            form = square(fvec(model, FORM), begins[sa], m)
+            right = part(fvec(model, FORM), begins[sa] + m * m, m)
+            for j in range(m):
+                row, theta = model.theta[starts[sa] + j], work[2 + j]
+                if scattered:
+                    for i in range(size):
+                        theta[i] = row[np.uint64(members[first + i])]
+                else:
+                    near = part(row, begin, size)
+                    for i in range(size):
+                        theta[i] = near[i]
+            for j in range(m):
+                theta = work[2 + j]
+                left = -2.0 * right[j]
+                g = form[j, j]
+                for i in range(size):
+                    partial[i] = left + g * theta[i]
+                k = j + 1
+                while k + 3 < m:
+                    g0, g1, g2, g3 = 2.0 * form[j, k], 2.0 * form[j, k + 1], 2.0 * form[j, k + 2], 2.0 * form[j, k + 3]
+                    t0, t1, t2, t3 = work[2 + k], work[3 + k], work[4 + k], work[5 + k]
+                    for i in range(size):
+                        partial[i] += (g0 * t0[i] + g1 * t1[i]) + (g2 * t2[i] + g3 * t3[i])
+                    k += 4
+                while k < m:
+                    g0, t0 = 2.0 * form[j, k], work[2 + k]
+                    for i in range(size):
+                        partial[i] += g0 * t0[i]
+                    k += 1
+                for i in range(size):
+                    total[i] += theta[i] * partial[i]
+        for i in range(size):
+            out[first + i] += total[i]
+    for p in range(1, pairs[0] + 1):
+        m = sizes[pairs[p]]
+        form = part(fvec(model, FORM), begins[pairs[p]], m * m + m + 1)
+        form[:] = 0.0
+    pairs[0] = 0
+
+
+@hot
 def catch_up(model: FiniteModel, state: Any) -> None:
     """Bring the losses of larger classes up to date."""
     counters, alive, z = ivec(state, COUNTERS), ivec(state, MEMBERS), fvec(model, Z)
@@ -664,9 +779,14 @@ def catch_up(model: FiniteModel, state: Any) -> None:
     loss, at = fmat(state, LOSS)[0], imat(state, PENDING_AT)
     members = alive[first:n]
     for i in range(counters[PENDING]):
-        targets_of_key(model, state, cells[i], members, n - first, z)
-        for j in range(n - first):
-            loss[first + j] += z[j] * (visits[i] * z[j] - 2.0 * sums[i])
+        if ivec(model, FORM_START).size > 0:
+            enter_key(model, state, cells[i], visits[i], sums[i])
+        else:
+            targets_of_key(model, state, cells[i], members, n - first, z)
+            for j in range(n - first):
+                loss[first + j] += z[j] * (visits[i] * z[j] - 2.0 * sums[i])
+    if ivec(model, FORM_START).size > 0:
+        add_forms(model, members, n - first, loss[first:n])
     if counters[PENDING] > 0:
         at[:] = -1
         counters[PENDING] = 0
@@ -679,8 +799,6 @@ def put_off(model: FiniteModel, state: Any, key: int, h: int, s: int, count: int
     cells, visits, sums = ivec(state, PENDING_CELL), ivec(state, PENDING_VISITS), fvec(state, PENDING_SUM)
     at = places[h, s]
     if at < 0:
-        if counters[PENDING] == cells.size:
-            catch_up(model, state)
         at = counters[PENDING]
         counters[PENDING] += 1
         cells[at] = key
@@ -701,13 +819,17 @@ def absorb(model: FiniteModel, state: Any) -> None:
     table_sums, rows, norm = fvec(state, TABLE_SUM), ivec(state, ROWS), fvec(state, SUM_OF_SQUARES)
     features, target, cells = features_of(model, FEATURES), fvec(model, TARGET), ivec(state, CELLS)
     horizon, states = policy.shape
-    n, member, steps = counters[CURRENT], counters[MEMBER], losses.shape[0]
+    n, member, steps, forms = counters[CURRENT], counters[MEMBER], losses.shape[0], ivec(model, FORM_START).size > 0
+    if n < counters[ALIVE] and counters[PENDING] + counters[TOUCHED] > ivec(state, PENDING_CELL).size:
+        catch_up(model, state)
     for i in range(counters[TOUCHED]):
         h, s, count, total, squares = take_cell(visits, totals, sums, cells[i])
         first, sa = firsts[h, s], s * model.actions + policy[h, s]
         record_rows(model.record, model, state, h, sa, count, first, total, squares)
         slot = slots[h, s] if model.counted else -1
-        if slot >= 0:
+        if forms:
+            middle, spread = row_of(features, model.weighted, values[h + 1], sa, target, fvec(model, X))
+        elif slot >= 0:
             middle, spread = 0.0, 1.0
             if model.weighted:
                 low, high = fill_target(features.outcomes, sa, values[h + 1], target)
@@ -730,9 +852,12 @@ def absorb(model: FiniteModel, state: Any) -> None:
         y = (total + count * shift) / spread
         t = h % steps
         loss = losses[t]
-        for j in range(n):
-            z = column[j]
-            loss[j] += z * (count * z - 2.0 * y)
+        if forms:
+            enter_form(model, sa, count, y)
+        else:
+            for j in range(n):
+                z = column[j]
+                loss[j] += z * (count * z - 2.0 * y)
         if model.ball:
             distance, best = fvec(state, DISTANCE), counters[BEST]
             for j in range(n):
@@ -746,6 +871,54 @@ def absorb(model: FiniteModel, state: Any) -> None:
             if n < counters[ALIVE]:
                 put_off(model, state, key, h, s, count, y)
     counters[TOUCHED] = 0
+    if forms:
+        add_forms(model, members, n, losses[0])
+
+
+@hot
+def smallest(numbers: Floats, n: int) -> float:
+    """Return the smallest of the first ``n`` numbers, in four lanes that do not wait for each other."""
+    a = b = c = d = np.inf
+    for q in range(n // 4):
+        i = 4 * q
+        a = min(a, numbers[i])
+        b = min(b, numbers[i + 1])
+        c = min(c, numbers[i + 2])
+        d = min(d, numbers[i + 3])
+    for i in range(n - n % 4, n):
+        a = min(a, numbers[i])
+    return min(min(a, b), min(c, d))
+
+
+@hot
+def sum_of_exponentials(x: Floats, n: int, least: float) -> float:
+    """Return the sum of exp(least - x) over the first ``n`` numbers x, without terms below e^-40; writes over them.
+
+    exp(y/64)^64 by a Taylor polynomial is wrong by less than 10^-14 of the largest term. Unlike the library's function
+    it has no branches, and several are computed at once.
+    """
+    for i in range(n):
+        gap = least - x[i]
+        y = (1.0 / 64.0) * max(gap, -40.0)
+        e = _TAYLOR[4] + y * (_TAYLOR[5] + y * (_TAYLOR[6] + y * (_TAYLOR[7] + y * _TAYLOR[8])))
+        e = 1.0 + y * (1.0 + y * (_TAYLOR[2] + y * (_TAYLOR[3] + y * e)))
+        e = e * e
+        e = e * e
+        e = e * e
+        e = e * e
+        e = e * e
+        e = e * e
+        x[i] = e if gap > -40.0 else 0.0
+    a = b = c = d = 0.0
+    for q in range(n // 4):  # lanes that do not wait for each other
+        i = 4 * q
+        a += x[i]
+        b += x[i + 1]
+        c += x[i + 2]
+        d += x[i + 3]
+    for i in range(n - n % 4, n):
+        a += x[i]
+    return (a + b) + (c + d)
 
 
 @hot
@@ -754,16 +927,13 @@ def threshold(model: FiniteModel, loss: Floats, members: Ints, n: int, rows: int
     log_prior = fvec(model, LOG_PRIOR)
     if model.unit <= 0.0:
         return np.inf
-    rate, top = 2.0 / (model.unit * model.unit), -np.inf
+    rate, z = 2.0 / (model.unit * model.unit), fvec(model, Z)
     for i in range(n):
-        top = max(top, log_prior[members[i]] - rate * loss[i])
-    total = 0.0
-    for i in range(n):
-        gap = log_prior[members[i]] - rate * loss[i] - top
-        if gap > -40.0:  # leaving out what is smaller only raises the threshold
-            total += np.exp(gap)
+        z[i] = rate * loss[i] - log_prior[np.uint64(members[i])]
+    least = smallest(z, n)
+    total = sum_of_exponentials(z, n, least)  # leaving out what is small only raises the threshold
     between = model.stretch * off_grid(model.reach, float(rows), model.delta)
-    return float(-(top + np.log(total)) / rate + model.slack + between)
+    return float((least - np.log(total)) / rate + model.slack + between)
 
 
 # Values solved beforehand: kernels are dropped, and rows are counted by the member that played them -------------------
@@ -799,10 +969,8 @@ def forget_columns(state: FiniteState) -> None:
 def drop(model: FiniteModel, state: FiniteState, n: int) -> None:
     """Drop those of the first ``n`` positions whose loss passes the threshold (M24)."""
     loss = fmat(state, LOSS)[0]
-    bound, best = threshold(model, loss, ivec(state, MEMBERS), n, ivec(state, ROWS)[0]), np.inf
-    for i in range(n):
-        best = min(best, loss[i])
-    bound = max(bound, best)  # the best stays, whatever rounding says
+    bound = threshold(model, loss, ivec(state, MEMBERS), n, ivec(state, ROWS)[0])
+    bound = max(bound, smallest(loss, n))  # the best stays, whatever rounding says
     left = 0
     for i in range(n):
         if loss[i] > bound:
@@ -860,6 +1028,21 @@ def sum_excess(model: FiniteModel, state: FiniteState, kernels: Ints, sums: Floa
     """
     used, z = ivec(state, COUNTERS)[USED], fvec(model, Z)
     keys, visits, totals = ivec(state, TABLE_KEY), ivec(state, TABLE_VISITS), fvec(state, TABLE_SUM)
+    if ivec(model, FORM_START).size > 0:
+        squares = 0.0
+        for position in range(used):
+            enter_key(model, state, keys[position], visits[position], totals[position])
+            squares += totals[position] ** 2 / visits[position]
+        for i in range(size):
+            sums[i] += squares
+        add_forms(model, kernels, size, sums)
+        kept = 1
+        for i in range(1, size):
+            if sums[i] <= limit:
+                kernels[kept] = kernels[i]
+                sums[kept] = sums[i]
+                kept += 1
+        return kept
     rows = 0
     for position in range(used):
         rows += visits[position]
@@ -973,11 +1156,16 @@ def most_optimistic(model: FiniteModel, state: FiniteState, n: int, start: int) 
     The smallest index on ties.
     """
     alive, loss, inside = ivec(state, MEMBERS), fmat(state, LOSS)[0], ivec(state, INSIDE)
+    optimism, everybody = fvec(model, OPTIMISM), model.theta.shape[1]
+    if optimism[everybody] != start:  # once, and not before every episode: these values lie far apart
+        optimism[everybody] = start
+        for member in range(everybody):
+            optimism[member] = model.values[member * (model.horizon + 1), start]
     top, choice = -np.inf, -1
     for i in range(n):
         if inside[i] == 1 if model.ball else loss[i] < np.inf:
             member = alive[i]
-            value = model.values[member * (model.horizon + 1), start]
+            value = optimism[member]
             if value > top or (value == top and member < choice):
                 top, choice = value, member
     return choice
@@ -1047,10 +1235,8 @@ def update_sets(model: FiniteModel, state: PlannedState) -> None:
     counters, losses, inside, level = ivec(state, COUNTERS), fmat(state, LOSS), imat(state, INSIDE), ivec(model, LEVEL)
     members, n, smallest = ivec(state, MEMBERS), counters[ALIVE], 0
     for t in range(losses.shape[0]):
-        least = np.inf
-        for i in range(n):
-            least = min(least, losses[t, i])
-        bound = max(least, threshold(model, losses[t], members, n, ivec(state, ROWS)[t]))
+        bound = threshold(model, losses[t], members, n, ivec(state, ROWS)[t])
+        bound = max(bound, smallest(losses[t], n))
         first = 2**62
         for i in range(n):
             inside[t, i] = 1 if losses[t, i] <= bound else 0
@@ -1231,7 +1417,5 @@ def thresholds(model: FiniteModel, state: PlannedState, out: Floats) -> None:
     """Write the right side of M22 for every step, at least the smallest loss."""
     losses, n = fmat(state, LOSS), ivec(state, COUNTERS)[ALIVE]
     for t in range(out.size):
-        least = np.inf
-        for i in range(n):
-            least = min(least, losses[t, i])
-        out[t] = max(least, threshold(model, losses[t], ivec(state, MEMBERS), n, ivec(state, ROWS)[t]))
+        bound = threshold(model, losses[t], ivec(state, MEMBERS), n, ivec(state, ROWS)[t])
+        out[t] = max(bound, smallest(losses[t], n))
