@@ -40,6 +40,7 @@ from occamrl._core.regression import (
     Blocks,
     add_row,
     dot,
+    predict_rows,
     predict_shared,
     predict_tabular,
     refactor,
@@ -105,6 +106,7 @@ from occamrl.protocols import Floats, Ints, Known, Learner, Outcomes
 
 SMALLEST, LARGEST = 1e-100, 1e100  # parameters between these keep every formula finite
 SMALLEST_LEVEL = 1e-300  # of delta, which enters by its logarithm
+_CHUNK = 64  # pairs that are predicted at once, whatever their outcomes
 KERNELS = ("stationary", "per_step")
 
 # Fields of the model, after those of _core.rows
@@ -113,7 +115,7 @@ KERNELS = ("stationary", "per_step")
     BLOCK,  # [|D|^2 + |D|] the [D, D] block of Sigma and the [D] block of xy; empty when all coordinates plan
     PAIRS,  # [6, S*A] <x, theta>, ||x||^2 in Sigma^-1, c, R, Q, and a sum
     TURNED,  # [n*d or n*n, S*A] phi, or the factors of a tabular map, transposed; empty without a batch
-    TURNED_X,  # [d or n, S*A] the rows x, or theta of a tabular map, transposed
+    TURNED_X,  # [d or n, S*A] the rows x, or theta of a tabular map, transposed; of a chunk of pairs without a batch
     DIRTY,  # [T*B] int, NEW_ROWS where the factor has taken in all rows of a block, ANEW where it has not
     OF,  # [S*A] int, the block of (s, a)
     VECTOR,  # [T*B + 1] int, where the vectors of the blocks that plan begin
@@ -449,7 +451,9 @@ def _batch_of(features: FeatureMap, outcomes: Outcomes) -> tuple[Any, Floats, Fl
     """
     pairs = outcomes.start.size - 1
     count = outcomes.next_state.size // pairs
-    nothing = NoBatch(), np.zeros((0, 1)), np.zeros((0, 1))
+    one_block = features.blocks.size.size == 1
+    rows = (features.dimension, min(_CHUNK, pairs)) if one_block else (0, 1)
+    nothing = NoBatch(), np.zeros((0, 1)), np.zeros(rows)
     if (np.diff(outcomes.start) != count).any() or outcomes.bonus.any():
         return nothing
     table = outcomes.next_state.reshape(pairs, count)
@@ -596,11 +600,26 @@ def predict(batch: Any, model: LinearModel, state: LinearState, t: int, values: 
 
 @implements(predict, NoBatch)
 def predict_each(batch: NoBatch, model: LinearModel, state: LinearState, t: int, values: Floats) -> None:
-    """``predict`` pair by pair."""
+    """``predict`` pair by pair, or the rows of a chunk of pairs at once where all share one block of coordinates."""
     pairs, target, x = fmat(model, PAIRS), fvec(model, TARGET), fvec(model, X)
     vectors, matrices, of = ivec(model, VECTOR), ivec(model, MATRIX), ivec(model, OF)
     first, features = t * ((vectors.size - 1) // model.steps), features_of(model, FEATURES)
     thetas, factors, work = fvec(state, THETA), fvec(state, FACTOR), fvec(model, WORK)
+    rows = fmat(model, TURNED_X)
+    d, chunk = rows.shape
+    if d > 0:
+        factor, theta = square(factors, matrices[first], d), part(thetas, vectors[first], d)
+        for begin in range(0, of.size, chunk):
+            size = min(chunk, of.size - begin)
+            for i in range(size):
+                middle, spread = row_of(features, model.weighted, values, begin + i, target, x)
+                pairs[MIDDLE, begin + i] = middle
+                pairs[SPREAD, begin + i] = spread
+                for j in range(d):
+                    rows[j, i] = x[j] if spread > 0.0 else 0.0
+            mean, norm = part(pairs[MEAN], begin, size), part(pairs[NORM], begin, size)
+            predict_rows(rows, pairs[SUM], factor, theta, mean, norm)
+        return
     for sa in range(of.size):
         pairs[MIDDLE, sa], pairs[SPREAD, sa] = row_of(features, model.weighted, values, sa, target, x)
         pairs[MEAN, sa] = 0.0
