@@ -876,7 +876,7 @@ def absorb(model: FiniteModel, state: Any) -> None:
 
 
 @hot
-def smallest(numbers: Floats, n: int) -> float:
+def least_of(numbers: Floats, n: int) -> float:
     """Return the smallest of the first ``n`` numbers, in four lanes that do not wait for each other."""
     a = b = c = d = np.inf
     for q in range(n // 4):
@@ -930,7 +930,7 @@ def threshold(model: FiniteModel, loss: Floats, members: Ints, n: int, rows: int
     rate, z = 2.0 / (model.unit * model.unit), fvec(model, Z)
     for i in range(n):
         z[i] = rate * loss[i] - log_prior[np.uint64(members[i])]
-    least = smallest(z, n)
+    least = least_of(z, n)
     total = sum_of_exponentials(z, n, least)  # leaving out what is small only raises the threshold
     between = model.stretch * off_grid(model.reach, float(rows), model.delta)
     return float((least - np.log(total)) / rate + model.slack + between)
@@ -970,7 +970,7 @@ def drop(model: FiniteModel, state: FiniteState, n: int) -> None:
     """Drop those of the first ``n`` positions whose loss passes the threshold (M24)."""
     loss = fmat(state, LOSS)[0]
     bound = threshold(model, loss, ivec(state, MEMBERS), n, ivec(state, ROWS)[0])
-    bound = max(bound, smallest(loss, n))  # the best stays, whatever rounding says
+    bound = max(bound, least_of(loss, n))  # the best stays, whatever rounding says
     left = 0
     for i in range(n):
         if loss[i] > bound:
@@ -1236,7 +1236,7 @@ def update_sets(model: FiniteModel, state: PlannedState) -> None:
     members, n, smallest = ivec(state, MEMBERS), counters[ALIVE], 0
     for t in range(losses.shape[0]):
         bound = threshold(model, losses[t], members, n, ivec(state, ROWS)[t])
-        bound = max(bound, smallest(losses[t], n))
+        bound = max(bound, least_of(losses[t], n))
         first = 2**62
         for i in range(n):
             inside[t, i] = 1 if losses[t, i] <= bound else 0
@@ -1418,4 +1418,4 @@ def thresholds(model: FiniteModel, state: PlannedState, out: Floats) -> None:
     losses, n = fmat(state, LOSS), ivec(state, COUNTERS)[ALIVE]
     for t in range(out.size):
         bound = threshold(model, losses[t], ivec(state, MEMBERS), n, ivec(state, ROWS)[t])
-        out[t] = max(bound, smallest(losses[t], n))
+        out[t] = max(bound, least_of(losses[t], n))

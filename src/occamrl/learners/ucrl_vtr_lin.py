@@ -30,7 +30,7 @@ import numpy as np
 
 from occamrl._core.arena import field, fmat, fvec, imat, ivec, lay_out, named, part, square
 from occamrl._core.compile import compiled, entry, hot, hot_inline, implements, otherwise
-from occamrl._core.features import BONUS, NEXT, START, DenseFeatures, TabularFeatures, fill_target
+from occamrl._core.features import BONUS, NEXT, START, DenseFeatures, TabularFeatures, feature_vector, fill_target
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
 from occamrl._core.regression import (
     CARE,
@@ -116,12 +116,13 @@ KERNELS = ("stationary", "per_step")
     PAIRS,  # [6, S*A] <x, theta>, ||x||^2 in Sigma^-1, c, R, Q, and a sum
     TURNED,  # [n*d or n*n, S*A] phi, or the factors of a tabular map, transposed; empty without a batch
     TURNED_X,  # [d or n, S*A] the rows x, or theta of a tabular map, transposed; of a chunk of pairs without a batch
+    TARGETS,  # target functions of a chunk of pairs
     DIRTY,  # [T*B] int, NEW_ROWS where the factor has taken in all rows of a block, ANEW where it has not
     OF,  # [S*A] int, the block of (s, a)
     VECTOR,  # [T*B + 1] int, where the vectors of the blocks that plan begin
     MATRIX,  # [T*B + 1] int, where their matrices begin
     ACTIVE,  # [|D|] int, the coordinates that plan; empty: every one
-) = range(MODEL_FIELDS, MODEL_FIELDS + 10)
+) = range(MODEL_FIELDS, MODEL_FIELDS + 11)
 MEAN, NORM, MIDDLE, SPREAD, Q, SUM = range(6)  # rows of PAIRS
 CLEAN, NEW_ROWS, ANEW = range(3)  # values of DIRTY
 
@@ -337,6 +338,7 @@ class UCRLVTRLin(Learner):
             np.zeros((6, pairs)),
             turned,
             turned_x,
+            np.zeros(_CHUNK * int(np.diff(outcomes.start).max()) if isinstance(batch, NoBatch) else 0),
             np.zeros(blocks.size.size, dtype=np.int64),
             blocks.of,
             blocks.vector_start,
@@ -609,10 +611,21 @@ def predict_each(batch: NoBatch, model: LinearModel, state: LinearState, t: int,
     d, chunk = rows.shape
     if d > 0:
         factor, theta = square(factors, matrices[first], d), part(thetas, vectors[first], d)
+        (start, after, bonus), targets = features.outcomes, fvec(model, TARGETS)
         for begin in range(0, of.size, chunk):
-            size = min(chunk, of.size - begin)
+            size, o = min(chunk, of.size - begin), start[begin]
+            for i in range(start[begin + size] - o):  # values far apart: all at once, so that none waits for another
+                targets[i] = bonus[o + i] + values[np.uint64(after[o + i])]
             for i in range(size):
-                middle, spread = row_of(features, model.weighted, values, begin + i, target, x)
+                count = start[begin + i + 1] - start[begin + i]
+                target = part(targets, start[begin + i] - o, count)
+                low, high = target[0], target[0]
+                for k in range(1, count):
+                    low = min(low, target[k])
+                    high = max(high, target[k])
+                middle, spread = weigh(model.weighted, low, high, target, count)
+                if spread > 0.0:
+                    feature_vector(features.kind, d, start, features.places, features.entries, begin + i, target, x)
                 pairs[MIDDLE, begin + i] = middle
                 pairs[SPREAD, begin + i] = spread
                 for j in range(d):

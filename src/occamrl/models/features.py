@@ -162,7 +162,7 @@ def dense_layout(phi: Floats) -> tuple[Layout, int, int]:
 
 def layout_of(outcomes: Outcomes, matrix: Any) -> Layout:
     """Return the layout of phi, a matrix [O, d] that is sparse or not."""
-    if not sp.issparse(matrix):
+    if isinstance(matrix, np.ndarray):
         return DenseFeatures(outcomes, matrix)
     row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     place = row - outcomes.start[pair_of_outcome(outcomes)[row]]

@@ -33,7 +33,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from occamrl._core.bellman import solve_optimal
@@ -238,7 +237,7 @@ def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
     """Return the one-hot features over the united support, and the members' probabilities as columns."""
     if any_sparse(kernels):
         outcomes, matrix, states = read_kernels("kernels", kernels)
-        theta = np.ascontiguousarray(matrix.toarray() if sp.issparse(matrix) else matrix)
+        theta = np.ascontiguousarray(matrix if isinstance(matrix, np.ndarray) else matrix.toarray())
     else:
         stack = stacked("kernels", kernels)
         if stack.size == 0:

@@ -195,7 +195,7 @@ class Simulators:
             return FeatureMap.of_simulators(problems)
         outcomes, matrix, _ = read_kernels("candidates", [_flat(kernel) for kernel in self._kernels], self._support)
         dense = self.states * self.actions * self.states * len(self) <= 2**20
-        matrix = matrix.toarray() if dense and sp.issparse(matrix) else matrix
+        matrix = matrix.toarray() if dense and not isinstance(matrix, np.ndarray) else matrix
         return FeatureMap._make(layout_of(outcomes, matrix), self.states, len(self))
 
     def __len__(self) -> int:
