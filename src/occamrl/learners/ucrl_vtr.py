@@ -1,13 +1,16 @@
 r"""UCRL-VTR: optimism over a finite family of kernels (Ayoub et al. 2020; Ghosh et al. 2022, section 3).
 
-**Losses.** Per kernel P only its loss L(P) is kept (up to a constant common to all). While a plan stays in play,
-(P V)(s, a) for all P is a column computed at the first visit of a cell, so an episode costs O(H n) for the n kernels
-whose losses are kept current.
+**Losses.** Per kernel P only its loss L(P) is kept (up to a constant common to all). The rows at (s, a) add a quadratic
+form of the parameters of P there, sum (N z^2 - 2 y z) = <theta, G theta> - 2 <b, theta>, whatever plans they came from:
+in blocks of few coordinates, rows are added up first, and then entered for all kernels whose losses are kept current.
+In large blocks rows are entered one by one. While a plan stays in play, (P V)(s, a) for all P is a column computed at
+the first visit of a cell, so an episode costs O(H n).
 
 **Sharp set** (M24): B = {P : L(P) <= t}, t = -(U^2/2) log sum_P w(P) exp(-2 L(P)/U^2) + (U^2/2) log(1/delta).
 Kernels that leave it are dropped from the sum as well, which only raises the threshold, so the set stays valid. At
 doubling times all dropped kernels are looked at again: with m the mean target of a cell of N rows, L(P) is a sum over
-cells of N (z - m)^2 plus a constant, so a kernel is put aside as soon as a partial sum passes the threshold.
+cells of N (z - m)^2 plus a constant, so a kernel is put aside as soon as a partial sum passes the threshold; where
+losses are quadratic forms, one of each block serves all rows.
 
 **Classes** (M25): the class in play is the smallest that still meets B. Kernels stand in a list of positions; the first
 CURRENT of them belong to the class in play and their losses are current. Those after them, up to ALIVE, belong to
@@ -1403,8 +1406,21 @@ def losses_of(
 ) -> None:
     """Add L(P) less sum y^2, and L(P, reference), of ``members`` over the counted rows (M1, M2)."""
     keys, visits, totals = ivec(state, TABLE_KEY), ivec(state, TABLE_VISITS), fvec(state, TABLE_SUM)
-    z, own, n = fvec(model, Z), fvec(model, SUMS), members.size
-    for position in range(ivec(state, COUNTERS)[USED]):
+    z, own, n, used = fvec(model, Z), fvec(model, SUMS), members.size, ivec(state, COUNTERS)[USED]
+    if ivec(model, FORM_START).size > 0:
+        for position in range(used):
+            enter_key(model, state, keys[position], visits[position], totals[position])
+        add_forms(model, members, n, loss)
+        squares = 0.0
+        for position in range(used):  # the loss for the targets of the reference is the distance, up to a constant
+            targets_of_key(model, state, keys[position], reference, 1, own)
+            enter_key(model, state, keys[position], visits[position], visits[position] * own[0])
+            squares += visits[position] * own[0] * own[0]
+        add_forms(model, members, n, distance)
+        for i in range(n):
+            distance[i] = max(0.0, distance[i] + squares)
+        return
+    for position in range(used):
         targets_of_key(model, state, keys[position], reference, 1, own)
         targets_of_key(model, state, keys[position], members, n, z)
         for i in range(n):
