@@ -351,7 +351,7 @@ def _import_modules(names: Sequence[str]) -> None:
 
 def _make_environment(identifier: str, options: Sequence[str]) -> gym.Env[Any, Any]:
     """Return the registered environment of that name; ``options`` are ``key=value`` with values as in TOML."""
-    import gymnasium as gym
+    from occamrl.envs.wrapper import make_environment
 
     if ":" in identifier:
         raise ParameterError("ENV_ID", got=identifier, expected="a name without a module; import that with --import")
@@ -364,14 +364,7 @@ def _make_environment(identifier: str, options: Sequence[str]) -> gym.Env[Any, A
             parameters[key] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:  # a string without quotes
             parameters[key] = value
-    try:
-        return gym.make(identifier, **parameters)
-    except gym.error.Error as error:
-        expected = "a registered environment (--import names a module that registers it)"
-        raise ParameterError("ENV_ID", got=f"{identifier}: {error}", expected=expected) from error
-    except Exception as error:  # of someone else's constructor, which may raise anything
-        got = f"{type(error).__name__}: {error}, from {identifier} with {parameters}"
-        raise ParameterError("ENV_ID", got=got, expected="options that the environment takes") from error
+    return make_environment("ENV_ID", identifier, parameters)
 
 
 def agents(

@@ -47,13 +47,18 @@ def _imported(source: str) -> Iterator[str]:
         yield f"{folder}.py"
         if folder:  # the package's own __init__ only lists names: following it would lead everywhere
             yield f"{folder}/__init__.py"
-        yield from (f"{prefix}{name}.py" for name in re.findall(r"\w+", names))
+        for name in re.findall(r"\w+", names):
+            yield from (f"{prefix}{name}.py", f"{prefix}{name}/__init__.py")
 
 
-def sources_hash(package: Path = PACKAGE) -> str:
-    """Return a hash of the names and contents of the sources below ``package`` that can reach compiled code."""
+def sources_hash(package: Path = PACKAGE, begin: str | None = None) -> str:
+    """Return a hash of the names and contents of the sources below ``package`` that can reach compiled code.
+
+    With ``begin``, a file below it, of what that file imports, and what this imports in turn.
+    """
     sources = {path.relative_to(package).as_posix(): path.read_text("utf-8") for path in package.rglob("*.py")}
-    waiting = ["_core/compile.py", *(name for name, text in sources.items() if __name__ in text)]
+    users = (name for name, text in sources.items() if __name__ in text)
+    waiting = [begin] if begin else ["_core/compile.py", *users]
     reached: set[str] = set()
     while waiting:
         name = waiting.pop()
@@ -99,16 +104,15 @@ class _NoAddresses:
         """Do nothing."""
 
 
-_Library: Any = codegen.JITCodeLibrary  # Numba has no types
-_Compiler: Any = compiler.Compiler
-
-
-class _LinkedLibrary(_Library):  # type: ignore[misc]  # a class that mypy does not know
+class _LinkedLibrary(codegen.JITCodeLibrary):
     """The code of a function that only compiled functions call: neither optimised nor turned into machine code."""
 
-    codegen = _NoAddresses()
+    @property
+    def codegen(self) -> _NoAddresses:
+        """The generator of machine code, of which there is none."""
+        return _NoAddresses()
 
-    def finalize(self) -> None:
+    def finalize(self: Any) -> None:
         """Link what the function calls."""
         self._raise_if_finalized()
         for library in dict.fromkeys(self._linking_libraries):
@@ -117,19 +121,24 @@ class _LinkedLibrary(_Library):  # type: ignore[misc]  # a class that mypy does 
         self._finalize_dynamic_globals()
         self._finalized = True
 
-    def get_pointer_to_function(self, name: str) -> int:
+    def get_pointer_to_function(self: Any, name: str) -> int:
         """Return the null pointer."""
         self._ensure_finalized()
         return 0
 
 
-class _Linked(_Compiler):  # type: ignore[misc]  # a class that mypy does not know
+_linked_library: Any = _LinkedLibrary  # Numba has no types
+
+
+class _Linked(compiler.Compiler):
     """The compiler of functions that only compiled functions call."""
 
-    def __init__(self, typingctx: Any, targetctx: Any, library: Any, *others: Any) -> None:
-        super().__init__(typingctx, targetctx, library, *others)
-        if library is None:
-            self.state.library = _LinkedLibrary(targetctx.codegen(), "linked")
+    def compile_extra(self: Any, function: Any) -> Any:
+        """Compile a function into a library of its own."""
+        if self.state.library is None:
+            self.state.library = _linked_library(self.state.targetctx.codegen(), "linked")
+        numbas: Any = super()
+        return numbas.compile_extra(function)
 
 
 _HOT: Any = {

@@ -22,7 +22,6 @@ measured with these sources and as many runs is not measured again.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 import multiprocessing
@@ -42,6 +41,7 @@ from scipy.stats import beta as beta_law
 from scipy.stats import t as student
 
 from occamrl import paper, seeding
+from occamrl._core import compile as compiling
 from occamrl._core.arena import field
 from occamrl._core.rows import REWARD
 from occamrl.analysis.complexity import (
@@ -86,6 +86,7 @@ LEVEL = 1e-3  # at which a kept promise is refuted by chance, at most
 MOST_CONTROLS = 400  # runs of a control: it fails often, so fewer are enough
 
 Samples = list[tuple[float, float]]  # a value and its bound, for every run
+Measure = Callable[[bool, range], Samples]
 
 
 # ------------------------------------------------------------------------------------------------------------- claims
@@ -189,21 +190,16 @@ class Certificate(NamedTuple):
     control: str
     runs: int
     few: int
-    measure: Callable[[bool, range], Samples]
+    measure: Measure
 
 
 CERTIFICATES: dict[str, Certificate] = {}
 
 
-Measure = Callable[[bool, range], Samples]
+def promise(section: str, source: str, claim: Claim, runs: int, few: int, *, control: str) -> Callable[..., Measure]:
+    """Return what enters a function in the list of certificates; its name and docstring say what it certifies."""
 
-
-def promise(
-    section: str, source: str, claim: Claim, runs: int, few: int, *, control: str, name: str = "", statement: str = ""
-) -> Callable[[Measure], Measure]:
-    """Enter a function in the list of certificates; its name and docstring say what it certifies."""
-
-    def enter(measure: Measure) -> Measure:
+    def enter(measure: Measure, name: str = "", statement: str = "") -> Measure:
         called = name or str(getattr(measure, "__name__", "")).replace("_", "-")
         text = " ".join(str(measure.__doc__).split()).removeprefix("Certify that ").removesuffix(".")
         says = statement or text[0].upper() + text[1:]
@@ -435,9 +431,8 @@ def _coverage(name: str, broken: bool, seeds: range) -> Samples:
 
 for _name, _about in SETS.items():
     _says = f"The truth stays in {_about.what} in all episodes with probability 1 - delta"
-    promise(
-        COVERAGE, _about.source, Rate(), 4000, 300, control=_about.control, name=f"coverage-{_name}", statement=_says
-    )(partial(_coverage, _name))
+    _enter = promise(COVERAGE, _about.source, Rate(), 4000, 300, control=_about.control)
+    _enter(partial(_coverage, _name), f"coverage-{_name}", _says)
 
 
 def pooled_rows(agent: Any, mdp: FiniteMDP, seed: int, episodes: int = EPISODES) -> Iterator[LinearStatistics]:
@@ -556,16 +551,8 @@ def _optimism(names: Sequence[str], broken: bool, seeds: range) -> Samples:
 
 for _name, (_source, _sets) in GROUPS.items():
     _says = f"No plan is below the optimum while the set holds the truth ({_name})"
-    promise(
-        OPTIMISM,
-        _source,
-        Never(),
-        400,
-        25,
-        control="the sets of the coverage controls",
-        name=f"optimism-{_name}",
-        statement=_says,
-    )(partial(_optimism, _sets))
+    _enter = promise(OPTIMISM, _source, Never(), 400, 25, control="the sets of the coverage controls")
+    _enter(partial(_optimism, _sets), f"optimism-{_name}", _says)
 
 
 # --------------------------------------------------------------------------------------------------------- potentials
@@ -782,23 +769,14 @@ def _slope(name: str, broken: bool, seeds: range) -> Samples:
 
 for _name, (_who, _source, _runs, _few) in THEOREMS.items():
     _says = f"The regret of {_who} is at most the right side of its theorem"
-    promise(
-        REGRET,
-        _source,
-        Most(),
-        _runs,
-        _few,
-        control=f"random actions, 10^{far(_name)} episodes, exact",
-        name=f"regret-{_name}",
-        statement=_says,
-    )(partial(_against_theorem, _name))
+    _enter = promise(REGRET, _source, Most(), _runs, _few, control=f"random actions, 10^{far(_name)} episodes, exact")
+    _enter(partial(_against_theorem, _name), f"regret-{_name}", _says)
 for _name, (_who, _source, _runs, _few) in THEOREMS.items():
     if _name not in _LETTERS:
         _last = "10^6" if _name in ("finite", "infinite", "selection") else "10^7"
         _says = f"The log-log slope of its regret over K = 10^3 to {_last} is at most the theorem's: {_who}"
-        promise(REGRET, _source, Mean(), _runs, 4, control="random actions", name=f"slope-{_name}", statement=_says)(
-            partial(_slope, _name)
-        )
+        _enter = promise(REGRET, _source, Mean(), _runs, 4, control="random actions")
+        _enter(partial(_slope, _name), f"slope-{_name}", _says)
 
 
 # ------------------------------------------------------------------------------------------------------------ ARL-GEN
@@ -911,16 +889,10 @@ def _lock_in(letter: bool, broken: bool, seeds: range) -> Samples:
 
 for _letter, _runs, _few in ((True, 10, 2), (False, 100, 10)):
     _says = f"ARL-GEN{', to the letter,' if _letter else ''} plays the true class from epoch i* on"
-    promise(
-        SELECTION,
-        "lemma 1; M14 (b)" if _letter else "lemma 1; M15, M25",
-        Most(),
-        _runs,
-        _few,
-        control="a ladder that is not separable",
-        name="lock-in-letter" if _letter else "lock-in",
-        statement=_says,
-    )(partial(_lock_in, _letter))
+    _name = "lock-in-letter" if _letter else "lock-in"
+    _source = "lemma 1; M14 (b)" if _letter else "lemma 1; M15, M25"
+    _enter = promise(SELECTION, _source, Most(), _runs, _few, control="a ladder that is not separable")
+    _enter(partial(_lock_in, _letter), _name, _says)
 
 
 def _cost(classes: int, broken: bool, seeds: range) -> Samples:
@@ -938,16 +910,8 @@ def _cost(classes: int, broken: bool, seeds: range) -> Samples:
 
 for _classes in (2, 4, 8):
     _says = f"Selection among M = {_classes} classes costs at most tau_(i*-1) H more than the oracle (K = 10^5)"
-    promise(
-        SELECTION,
-        "theorem 1",
-        Most(),
-        20,
-        3,
-        control="a test that never rejects",
-        name=f"selection-cost-{_classes}",
-        statement=_says,
-    )(partial(_cost, _classes))
+    _enter = promise(SELECTION, "theorem 1", Most(), 20, 3, control="a test that never rejects")
+    _enter(partial(_cost, _classes), f"selection-cost-{_classes}", _says)
 
 
 # ------------------------------------------------------------------------------------------------------------ ARL-LIN
@@ -1040,16 +1004,9 @@ def _norm_rate(letter: bool, broken: bool, seeds: range) -> Samples:
 
 for _letter in (True, False):
     _says = f"b^(i) - ||theta*|| falls like i^1.5 2^(-i/2), log2 per epoch{', to the letter' if _letter else ''}"
-    promise(
-        LINEAR,
-        "lemma 6, corrected",
-        Mean(),
-        6,
-        4,
-        control="the paper's i^1.5 2^(-i)",
-        name="norm-rate-letter" if _letter else "norm-rate",
-        statement=_says,
-    )(partial(_norm_rate, _letter))
+    _name = "norm-rate-letter" if _letter else "norm-rate"
+    _enter = promise(LINEAR, "lemma 6, corrected", Mean(), 6, 4, control="the paper's i^1.5 2^(-i)")
+    _enter(partial(_norm_rate, _letter), _name, _says)
 
 
 # -------------------------------------------------------------------------------------------------- published figures
@@ -1080,16 +1037,8 @@ def _published(problem: Any, figure: float, broken: bool, seeds: range) -> Sampl
 
 for _name, (_problem, _figure, _label) in FIGURES.items():
     _says = f"The realised regret of 10,000 episodes reported for {_label} is one of this learner's"
-    promise(
-        PUBLISHED,
-        "Ayoub et al. 2020",
-        Near(),
-        20,
-        5,
-        control="the sharp learner",
-        name=f"published-{_name}",
-        statement=_says,
-    )(partial(_published, _problem, _figure))
+    _enter = promise(PUBLISHED, "Ayoub et al. 2020", Near(), 20, 5, control="the sharp learner")
+    _enter(partial(_published, _problem, _figure), f"published-{_name}", _says)
 
 
 # ------------------------------------------------------------------------------------------- where an assumption fails
@@ -1194,7 +1143,7 @@ def certify(
     for name in names:
         require_choice("certificate", name, tuple(CERTIFICATES))
     chosen = [about for about in CERTIFICATES.values() if not names or about.name in names]
-    sources, runs = sources_hash(), {}
+    sources, runs = compiling.sources_hash(begin="analysis/certificates.py"), {}
     found: dict[str, Record] = {}
 
     def keep(data: dict[str, Any]) -> None:
@@ -1233,16 +1182,6 @@ def certify(
                     for future in done:
                         keep(future.result())
     return [found[about.name] for about in chosen]
-
-
-def sources_hash() -> str:
-    """Return a hash of every source of the package that can change a measurement."""
-    package, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        name = path.relative_to(package).as_posix()
-        if not name.startswith(("report/", "cli.py", "envs/", "logs/")):
-            digest.update(f"{name}\0".encode() + path.read_bytes())
-    return digest.hexdigest()
 
 
 def _earlier(path: Path, name: str, runs: int, sources: str) -> dict[str, Any] | None:

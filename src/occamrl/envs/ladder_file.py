@@ -48,7 +48,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from occamrl.envs.wrapper import rewards_of_problem
+from occamrl.envs.wrapper import make_environment, rewards_of_problem
 from occamrl.errors import InvalidInput, ParameterError, require_choice, require_integer
 from occamrl.learners.rewards import Rewards, require_rewards, rewards_of
 from occamrl.learners.ucrl_vtr_lin import KERNELS
@@ -300,10 +300,7 @@ def _make(field: str, entry: Any) -> gym.Env[Any, Any]:
     name = about.pop("id", None)
     if not isinstance(name, str) or ":" in name:
         raise LadderSpecError(field, got=repr(entry), expected="{ id = ..., options } of a registered environment")
-    try:
-        return gym.make(name, **about)
-    except Exception as error:  # of someone else's constructor, which may raise anything
-        raise LadderSpecError(field, got=f"{type(error).__name__}: {error}", expected="an environment") from error
+    return make_environment(field, name, about, LadderSpecError)
 
 
 def read_array(beside: Path, where: object, field: str) -> Floats:

@@ -112,8 +112,8 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
     render_mode : "ansi" | "rgb_array", optional
     """
 
-    # A mutable default of the class is what Gymnasium reads; its base declares it without ClassVar.
-    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012  # Gymnasium's
+    # Gymnasium reads it from the class, and declares it without ClassVar.
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
 
     def __init__(self, problem: Any, render_mode: str | None = None, **parameters: Any) -> None:
         if render_mode is not None:

@@ -17,7 +17,15 @@ import numpy as np
 from gymnasium import wrappers
 
 from occamrl.envs.spaces import Codec, Discretiser, codec_of
-from occamrl.errors import EnvironmentReward, HorizonError, ParameterError, ShapeError, TableError, require_integer
+from occamrl.errors import (
+    EnvironmentReward,
+    HorizonError,
+    InvalidInput,
+    ParameterError,
+    ShapeError,
+    TableError,
+    require_integer,
+)
 from occamrl.models.features import pair_of_outcome
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.problems.mdp import RewardMap as RewardMap
@@ -28,6 +36,20 @@ from occamrl.protocols import Floats, Known, Outcomes
 ROUNDING = 1e-6  # how far a reward may be from the known one, in the learner's unit: it may come in 32 bits
 _MOST_REMEMBERED = 2**18
 _ONE_MORE = "`known` with one state more, for the end of an episode"
+
+
+def make_environment(
+    field: str, name: str, options: dict[str, Any], error: type[InvalidInput] = ParameterError
+) -> gym.Env[Any, Any]:
+    """Return a registered environment; whatever goes wrong is an ``error`` of ``field``."""
+    try:
+        return gym.make(name, **options)
+    except gym.error.Error as fault:
+        expected = "a registered environment (--import names a module that registers it)"
+        raise error(field, got=f"{name}: {fault}", expected=expected) from fault
+    except Exception as fault:  # of someone else's constructor, which may raise anything
+        got = f"{type(fault).__name__}: {fault}, from {name} with {options}"
+        raise error(field, got=got, expected="options that the environment takes") from fault
 
 
 def rewards_of_problem(problem: object) -> RewardMap:

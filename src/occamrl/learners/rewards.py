@@ -362,7 +362,8 @@ def rewards_of(value: Any, field: str = "rewards", read: Callable[[str, str], Fl
     if chosen[0] == "linear":
         first = _features(first, f"{field}.linear", read)
     try:
-        return kind(**{main: first}, **rest)  # type: ignore[no-any-return]  # of the two classes above
+        estimated: Rewards = kind(**{main: first}, **rest)
+        return estimated
     except InvalidInput as error:
         name = chosen[0] if error.field == main else error.field
         raise ParameterError(f"{field}.{name}", index=error.index, got=error.got, expected=error.expected) from error

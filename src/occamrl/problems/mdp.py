@@ -19,7 +19,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TypeVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -112,9 +112,9 @@ class Statement(NamedTuple):
 
 def read_only(array: Array) -> Array:
     """Return ``array``, contiguous, after taking away the right to write to it."""
-    array = np.ascontiguousarray(array)  # type: ignore[assignment]  # same element type
-    array.flags.writeable = False
-    return array
+    contiguous = cast(Array, np.ascontiguousarray(array))
+    contiguous.flags.writeable = False
+    return contiguous
 
 
 def merge(listing: Listing) -> Listing:

@@ -227,30 +227,32 @@ class SparseLadder(NestedClasses):
         return FiniteMDP(transition=transition, reward=self.mixture.mdp.known.base_reward, horizon=self.horizon)
 
 
-def _stored(name: str) -> dict[str, Floats]:
-    """Return the arrays of a file beside this module."""
-    with (files("occamrl.problems") / f"{name}.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        return {key: read_only(arrays[key]) for key in arrays}
+class Stored(HasExamples):
+    """A problem whose arrays are part of the package, in a file beside this module: it depends on no generator."""
+
+    file: ClassVar[str]
+
+    @cached_property
+    def _arrays(self) -> dict[str, Floats]:
+        with (files("occamrl.problems") / self.file).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {key: read_only(arrays[key]) for key in arrays}
+
+    @property
+    def phi(self) -> Floats:
+        """The features [S, A, S, d]."""
+        return self._arrays["phi"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReferenceMixture(HasExamples):
-    """A sparse linear mixture that does not depend on any generator: its arrays are part of the package.
+class ReferenceMixture(Stored):
+    """A sparse linear mixture whose arrays are part of the package.
 
     S = 12, A = 4, H = 6, d = 16. Three coordinates of theta* are not zero: 1, -0.5, -0.5 (0, 8 and 13 from zero), with
     norm 1.22. Built like :class:`SparseMixture` without persistence, at contrast 0.9, from other draws.
     """
 
     small: ClassVar[Small] = ({},)
-
-    @cached_property
-    def _arrays(self) -> dict[str, Floats]:
-        return _stored("reference_mixture")
-
-    @property
-    def phi(self) -> Floats:
-        """The features [S, A, S, d]."""
-        return self._arrays["phi"]
+    file: ClassVar[str] = "reference_mixture.npz"
 
     @property
     def theta(self) -> Floats:
@@ -265,8 +267,8 @@ class ReferenceMixture(HasExamples):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReferenceLadder(HasExamples):
-    """Sparse hypotheses that do not depend on any generator: the arrays are part of the package.
+class ReferenceLadder(Stored):
+    """Sparse hypotheses whose arrays are part of the package.
 
     S = 12, A = 3, H = 10, d = 9 and classes of 1, 17, 129 and 577 parameters as in :class:`SparseLadder`. The features
     are without persistence and at contrast 0.96; good states pay 0.8 to 1, bad ones 0 to 0.2.
@@ -280,20 +282,12 @@ class ReferenceLadder(HasExamples):
     nonzero: int = 2
 
     small: ClassVar[Small] = ({"nonzero": 0}, {"nonzero": 3})
+    file: ClassVar[str] = "reference_ladder.npz"
 
     def __post_init__(self) -> None:
         require_integers(self, nonzero=0)
         if self.nonzero >= len(self.sizes):
             raise ParameterError("nonzero", got=self.nonzero, expected=f"at most {len(self.sizes) - 1}")
-
-    @cached_property
-    def _arrays(self) -> dict[str, Floats]:
-        return _stored("reference_ladder")
-
-    @property
-    def phi(self) -> Floats:
-        """The features [S, A, S, d]."""
-        return self._arrays["phi"]
 
     @property
     def hypotheses(self) -> Floats:

@@ -95,7 +95,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True  # a body may follow, which is not read
         self._answer(HTTPStatus.METHOD_NOT_ALLOWED, "GET only.\n")
 
-    do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_CONNECT = _refuse  # noqa: N815  (names that http.server looks for)
+    # http.server looks for methods of these names
+    do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_CONNECT = _refuse  # noqa: N815
 
     def _answer(self, status: HTTPStatus, text: str, kind: str = "text/plain; charset=utf-8", tag: str = "") -> None:
         body = text.encode()

@@ -128,7 +128,8 @@ class Agent:
 
     def _info(self) -> EnvironmentInfo:
         info = self._result().environment
-        assert info is not None  # noqa: S101  # an agent has results of learn only
+        if info is None:
+            raise OccamRLError("this result is of a run in the simulator, which has no observations to act on")
         return info
 
     def save(self, path: str | Path) -> None:

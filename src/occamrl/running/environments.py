@@ -6,7 +6,8 @@ learned, nothing else is, and the next episode can begin.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -128,13 +129,8 @@ class EnvironmentSource:
         if block != self._block:
             self._block = block
             self._seeds = seeding.stream(self._seed, "environment", "reset", block).integers(2**31, size=BLOCK)
-        self.waiting = True
-        try:
+        with self._their_code(episode):
             return self.environment.reset(int(self._seeds[place]))
-        except Exception as error:  # of someone else's environment, which may raise anything
-            raise self._located(error, (episode,)) from error
-        finally:
-            self.waiting = False
 
     def _steps(self, k: int, s: int) -> tuple[int, float, bool, BaseException | None]:
         """Step through an episode; return the number of steps, the sum of rewards, whether it ended, what cut it short.
@@ -176,8 +172,7 @@ class EnvironmentSource:
         """Play the last episode once more, with the same seed and actions; refuse an environment that differs."""
         environment, path = self.environment, self._path[: steps + 1].tolist()
         again, total = [self._reset(k)], 0.0
-        try:
-            self.waiting = True
+        with self._their_code(k):
             for h in range(steps):
                 a = int(self._actions[h, path[h]])
                 observation, reward, terminated, _, _ = environment.env.step(environment.action.decode(a))
@@ -185,14 +180,21 @@ class EnvironmentSource:
                 again.append(environment.translate(path[h], a, observation, float(reward), bool(terminated))[0])
                 if again[-1] != path[h + 1]:
                     break
-        except Exception as error:  # of someone else's environment, which may raise anything
-            raise self._located(error, (k,)) from error
-        finally:
-            self.waiting = False
         if again != path or total != realised:
             got = f"states {path[:8]} and, again, {again[:8]}; returns {realised:g} and {total:g}"
             expected = "the same episode from the same reset seed and actions; replay=False learns all the same"
             raise SeedIgnored(environment.name, index=(k,), got=got, expected=expected)
+
+    @contextmanager
+    def _their_code(self, episode: int) -> Iterator[None]:
+        """Run code of someone else's environment, which may hang and may raise anything."""
+        self.waiting = True
+        try:
+            yield
+        except Exception as error:
+            raise self._located(error, (episode,)) from error
+        finally:
+            self.waiting = False
 
     def _located(self, error: Exception, index: tuple[int, ...]) -> EnvironmentFault:
         """Return the error for an exception in the environment, with the episode and step in which it happened."""
