@@ -44,7 +44,7 @@ format: $(DEV)  ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff format .
 
 bounds: $(DEV)  ## Play every combination of options with every index checked (minutes)
-	@$(TEST_ENV) NUMBA_BOUNDSCHECK=1 OCCAMRL_CACHE_DIR=$(CURDIR)/.cache/bounds $(PY) -m tests.test_bounds --whole
+	@$(TEST_ENV) NUMBA_BOUNDSCHECK=1 $(PY) -m tests.test_bounds --whole
 
 bench: $(CORE)  ## Measure speed against plain NumPy, how cost grows, and what a first call compiles
 	@PYTHONPATH=. $(PY) benchmarks/bench.py $(ARGS)

@@ -51,6 +51,7 @@ def reported_errors(as_json: bool = False) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        tell("stopped")
         raise typer.Exit(INTERRUPTED) from None
     except OccamRLError as error:
         for line in str(error).splitlines():
@@ -96,7 +97,7 @@ def print_lines(lines: list[str] | dict[str, Any]) -> None:
 Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per processor.")]
 Scheduler = Annotated[str | None, typer.Option(help="Address of a Dask scheduler, tcp://host:8786.")]
 CheckpointEvery = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints of a cell.")]
-Silence = Annotated[float, typer.Option(min=1.0, help="Seconds without news until a worker is ended.")]
+Silence = Annotated[float, typer.Option(min=1.0, help="Seconds without news until a worker, or Dask, is given up.")]
 
 
 @app.command()

@@ -155,5 +155,5 @@ def test_a_kernel_that_is_not_one_is_not_contained() -> None:
     broken = RIVER.mdp.kernel().copy()
     broken[2, 1, 2] = np.nan
     assert not river(6).contains(broken)
-    with pytest.raises(FamilyError, match="kernel"):
+    with pytest.raises(ShapeError, match="kernel"):
         river(6).contains(broken[:2])

@@ -85,7 +85,7 @@ BAD: dict[str, tuple[Callable[[], Any], type[InvalidInput], str]] = {
     "a coordinate twice": (lambda: MAP.restrict([0, 0]), ShapeError, "^coordinates.*different integers"),
     "half a coordinate": (lambda: MAP.restrict([0.5]), ShapeError, "^coordinates.*integers"),
     "restricting a one-hot map": (lambda: tabular().restrict([0]), FeatureError, "^coordinates.*dense or"),
-    "no states": (lambda: tabular(states=0), ShapeError, "^states, actions.*at least 1"),
+    "no states": (lambda: tabular(states=0), ShapeError, "^states: .*>= 1"),
     "a support of another shape": (
         lambda: tabular(support=np.ones((S, A))),
         ShapeError,

@@ -34,7 +34,7 @@ from scipy.optimize import brentq
 
 from occamrl._core.bellman import optimal_policy, optimal_values
 from occamrl._core.compile import compiled
-from occamrl.errors import ParameterError, require_integer
+from occamrl.errors import ParameterError, require_integer, require_kind, require_number
 from occamrl.models.family import packed, sparse_rows
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import level
@@ -157,10 +157,17 @@ def preflight(
         Of these draws.
     """
     require_integer("episodes", episodes, 1)
-    if not isinstance(ladder, Ladder):
-        raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder")
+    require_kind("ladder", ladder, Ladder)
+    require_kind("known", known, Known)
     if not known.rewards_known:
         raise ParameterError("known", got="sizes alone", expected="rewards too: policies are compared by them")
+    require_number("delta", delta, 1e-100, 1.0)
+    require_integer("start", start, 0, most=known.states - 1)
+    for name, count in (("truths", truths), ("members", members)):
+        if count is not None:
+            require_integer(name, count, 1)
+    if least_loss is not None:
+        require_number("least_loss", least_loss, 0.0, np.inf)
     draw, base = stream(seed, "preflight"), known.base_reward.flatten()
     few, make = (64, _finite_trials) if ladder.finite else (6, _linear_trials)
     trials = make(ladder, known, draw, truths or few, members or few, delta)
