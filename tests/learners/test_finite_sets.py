@@ -16,12 +16,13 @@ import pytest
 from benchmarks import oracle
 from occamrl.analysis.certificates import losses_inside
 from occamrl.learners import ucrl_vtr
-from occamrl.learners.ucrl_vtr import BEST, FIRST_LOOK, UCRLVTR, USED, NestedUCRLVTR
+from occamrl.learners.ucrl_vtr import BEST, CURRENT, FIRST_LOOK, NEXT_TEST, UCRLVTR, USED, NestedUCRLVTR
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats
+from occamrl.running.players import CompiledPlayer
 from occamrl.running.result import Result
 from occamrl.running.run import run
 from tests.cases import Stack, environment_uniforms, one_by_one, stack
@@ -135,6 +136,25 @@ def test_a_large_ladder_is_played_alike_with_quadratic_forms_and_row_by_row(
         assert found.keys() == expected.keys()
         assert len(found) < families[-1].size
         np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("cost", [32, 0], ids=["quadratic forms", "row by row"])
+def test_room_for_a_single_row_that_larger_classes_lack_is_enough(cost: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ucrl_vtr, "_FORM_COST", cost)
+    case = near_truth(2)
+    ladder = Ladder([FiniteFamily(case.kernels[5:6]), FiniteFamily(case.kernels[[5, *range(5), 6, 7]])])
+    learner, known, found = NestedUCRLVTR(ladder=ladder, test_growth=0.5), case.mdp.known, []
+    for small in (False, True):
+        state = learner.base.begin(known) if small else learner.begin(known)
+        state.counters[[CURRENT, NEXT_TEST]] = 1, 1
+        player = CompiledPlayer(learner, known, state)
+        player.simulate(case.mdp.truth, (np.uint64(1), np.uint64(2)), 0, np.zeros(40), np.zeros(40))
+        ucrl_vtr.test_now(player.model, player.state)  # brings all losses up to date
+        found.append(losses_inside(player.state))
+    one, other = found
+    assert one.keys() == other.keys()
+    assert len(one) > 1
+    np.testing.assert_allclose(list(one.values()), list(other.values()), rtol=0, atol=1e-9)
 
 
 def test_the_sum_of_exponentials_is_that_of_the_library() -> None:

@@ -599,7 +599,7 @@ def example_ladder(mdp: Any) -> Ladder:
 def _form_fields(blocks: Blocks, forms: bool) -> list[Any]:
     """Return the fields FORM, FORM_START, FORM_PAIRS and FORM_WORK of a model."""
     if not forms:
-        return [np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 0))]
+        return [np.zeros(0), np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros((0, 0))]
     ends = np.cumsum(blocks.size * blocks.size + blocks.size + 1)
     starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
     pairs, work = np.zeros(ends.size + 1, np.int64), np.zeros((2 + int(blocks.size.max()), _CHUNK))
@@ -789,6 +789,8 @@ def enter_key(model: FiniteModel, state: Any, key: int, count: int, y: float) ->
 def add_forms(model: FiniteModel, members: Ints, n: int, out: Floats) -> None:
     """Add what the rows entered into the quadratic forms add to the losses of ``members``, and forget these rows."""
     pairs, work = ivec(model, FORM_PAIRS), fmat(model, FORM_WORK)
+    if pairs[0] == 0:
+        return
     starts, sizes, begins = ivec(model, ROW_START), ivec(model, BLOCK_SIZE), ivec(model, FORM_START)
     total, partial = work[0], work[1]
     for first in range(0, n, _CHUNK):
@@ -856,8 +858,7 @@ def catch_up(model: FiniteModel, state: Any) -> None:
             targets_of_key(model, state, cells[i], members, n - first, z)
             for j in range(n - first):
                 loss[first + j] += z[j] * (visits[i] * z[j] - 2.0 * sums[i])
-    if ivec(model, FORM_START).size > 0:
-        add_forms(model, members, n - first, loss[first:n])
+    add_forms(model, members, n - first, loss[first:n])
     if counters[PENDING] > 0:
         at[:] = -1
         counters[PENDING] = 0
@@ -870,6 +871,9 @@ def put_off(model: FiniteModel, state: Any, key: int, h: int, s: int, count: int
     cells, visits, sums = ivec(state, PENDING_CELL), ivec(state, PENDING_VISITS), fvec(state, PENDING_SUM)
     at = places[h, s]
     if at < 0:
+        if counters[PENDING] == cells.size:
+            add_forms(model, ivec(state, MEMBERS), counters[CURRENT], fmat(state, LOSS)[0])  # of the class in play
+            catch_up(model, state)
         at = counters[PENDING]
         counters[PENDING] += 1
         cells[at] = key
@@ -891,8 +895,6 @@ def absorb(model: FiniteModel, state: Any) -> None:
     features, target, cells = features_of(model, FEATURES), fvec(model, TARGET), ivec(state, CELLS)
     horizon, states = policy.shape
     n, member, steps, forms = counters[CURRENT], counters[MEMBER], losses.shape[0], ivec(model, FORM_START).size > 0
-    if n < counters[ALIVE] and counters[PENDING] + counters[TOUCHED] > ivec(state, PENDING_CELL).size:
-        catch_up(model, state)
     for i in range(counters[TOUCHED]):
         h, s, count, total, squares = take_cell(visits, totals, sums, cells[i])
         first, sa = firsts[h, s], s * model.actions + policy[h, s]
@@ -942,8 +944,7 @@ def absorb(model: FiniteModel, state: Any) -> None:
             if n < counters[ALIVE]:
                 put_off(model, state, key, h, s, count, y)
     counters[TOUCHED] = 0
-    if forms:
-        add_forms(model, members, n, losses[0])
+    add_forms(model, members, n, losses[0])
 
 
 @hot
