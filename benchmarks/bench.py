@@ -371,7 +371,7 @@ def probe_sparse(states: int, shared: bool) -> dict[str, float]:
     return {"build": built, "first": first, "each": each, "before": before, "peak": peak_memory()}
 
 
-def probe_family(members: int) -> dict[str, float]:
+def probe_family(members: int, episodes: int) -> dict[str, float]:
     """Measure UCRL-VTR, planning before every episode, on kernels given by parameters over a feature map."""
     case = simulators_problem(states=6, horizon=20, dimension=8)
     thetas = np.random.default_rng(members).dirichlet(np.ones(8), size=members)
@@ -386,24 +386,26 @@ def probe_family(members: int) -> dict[str, float]:
     begin = time.perf_counter()
     learner = learner_of(members)
     built = time.perf_counter() - begin
-    first, each = per_episode(learner, mdp, 2_000)
+    first, each = per_episode(learner, mdp, episodes)
     return {"build": built, "first": first, "each": each, "before": before, "peak": peak_memory()}
 
 
 def probe(name: str, size: int) -> dict[str, float]:
     """Measure one of the large problems in this process."""
-    if name == "family":
-        return probe_family(size)
+    if name in ("family", "early"):
+        return probe_family(size, 2_000 if name == "family" else 50)
     return probe_sparse(size, shared=name == "shared")
 
 
-def large(quick: bool) -> bool:
+def large(quick: bool, states: int | None = None) -> bool:
     """Print build time, first run, time per episode and peak memory of large problems; False if one failed."""
-    states, families = (2_000, (4_096,)) if quick else (20_000, (65_536, 100_000))
+    usual, families = (2_000, (4_096,)) if quick else (20_000, (65_536, 100_000))
+    states = states or usual
     rows = [
         (f"8 sparse simulators, S={states:,}, 5 successors in common", "shared", states),
-        (f"8 sparse simulators, S={states:,}, 5 successors each", "own", states),
-        *((f"{n:,} kernels by parameters, S=6, d=8", "family", n) for n in families),
+        (f"8 sparse simulators, S={usual:,}, 5 successors each", "own", usual),
+        *((f"{n:,} kernels by parameters, S=6, d=8, 2,000 episodes", "family", n) for n in families),
+        *((f"{n:,} kernels by parameters, S=6, d=8, 50 episodes", "early", n) for n in families),
     ]
     say("3. Large problems, A=4, H=20, each in a process of its own, planning before every episode")
     say("   first: a run of one episode, with all that is done once; episode: each further one (plan, play, evaluate)")
@@ -500,7 +502,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench", description="Speed of occamrl against plain NumPy, and its growth.")
     parser.add_argument("--quick", action="store_true", help="fewer episodes and smaller sizes")
     parser.add_argument("--section", type=int, choices=(1, 2, 3, 4), help="only this section")
-    parser.add_argument("--probe", choices=("shared", "own", "family"), help=argparse.SUPPRESS)
+    parser.add_argument("--states", type=int, help="S of section 3 where successors are common (up to 1,000,000)")
+    parser.add_argument("--probe", choices=("shared", "own", "family", "early"), help=argparse.SUPPRESS)
     parser.add_argument("--start", choices=STARTS, help=argparse.SUPPRESS)
     parser.add_argument("--size", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -520,7 +523,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.section in (None, 2):
         growth(options.quick)
     if options.section in (None, 3):
-        complete = large(options.quick)
+        complete = large(options.quick, options.states)
     if options.section in (None, 4):
         complete = cold_start() and complete
     say(f"{time.perf_counter() - begin:.0f} s in all")

@@ -12,10 +12,14 @@ import scipy.sparse as sp
 
 from benchmarks import oracle
 from occamrl.analysis.certificates import losses_inside
-from occamrl.learners.ucrl_vtr import FIRST_LOOK, UCRLVTR
+from occamrl.learners import ucrl_vtr
+from occamrl.learners.ucrl_vtr import CURRENT, FIRST_LOOK, NEXT_TEST, UCRLVTR, NestedUCRLVTR
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
+from occamrl.models.ladder import Ladder
+from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats
+from occamrl.running.players import CompiledPlayer
 from occamrl.running.result import Result
 from occamrl.running.run import run
 from tests.cases import Stack, environment_uniforms, member_in_play, one_by_one, stack
@@ -218,11 +222,17 @@ def near_truth(seed: int, members: int = 8) -> Stack:
     return Stack(kernels, case.reward, case.mdp)  # the first member is still the truth
 
 
-def test_sets_with_dropping_and_looking_again_are_those_of_the_definition() -> None:
+@pytest.mark.parametrize("forms", [True, False], ids=["quadratic forms", "row by row"])
+def test_sets_with_dropping_and_looking_again_are_those_of_the_definition(
+    forms: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ucrl_vtr, "_FORM_COST", 32 if forms else 0)
     came_back = 0
     for seed in range(6):
         case = near_truth(seed)
-        results = one_by_one(UCRLVTR(family=case.family, delta=DELTA), case.mdp, 140, seed)
+        learner = UCRLVTR(family=case.family, delta=DELTA)
+        assert learner.forms(case.mdp.known) == forms
+        results = one_by_one(learner, case.mdp, 140, seed)
         sharp = Sharp(len(case.kernels))
         by_hand(case, 140, seed, sharp, weighted=True)
         for result, step in zip(results, sharp.steps, strict=True):
@@ -231,6 +241,60 @@ def test_sets_with_dropping_and_looking_again_are_those_of_the_definition() -> N
             check_losses(result, step)
             came_back += len(step.back)
     assert came_back > 0
+
+
+@pytest.mark.parametrize("weights", ["range", "none"])
+def test_a_large_ladder_is_played_alike_with_quadratic_forms_and_row_by_row(
+    weights: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """700 mixtures of three kernels in one block, 600 kernels in blocks of their own: chunks, gaps, larger classes."""
+    draw = np.random.default_rng(1)
+    stack = draw.dirichlet(np.ones(3), size=(600, 3, 2))
+    shares = np.vstack([np.eye(3), draw.dirichlet(np.ones(3), size=697)])
+    features = FeatureMap(np.moveaxis(stack[:3], 0, -1))
+    mixtures = [FiniteFamily(parameters=shares[:n], features=features) for n in (3, 50, 700)]
+    mdp = FiniteMDP(transition=np.tensordot(shares[40], stack[:3], 1), reward=draw.random((3, 2)), horizon=6)
+    for families in (mixtures, [FiniteFamily(stack[:n]) for n in (20, 600)]):
+        learner = NestedUCRLVTR(ladder=Ladder(families), weights=weights, scale=0.2)
+        runs = []
+        for cost in (32, 0):
+            monkeypatch.setattr(ucrl_vtr, "_FORM_COST", cost)
+            assert learner.base.forms(mdp.known) == (cost > 0)
+            runs.append(run(learner, mdp, episodes=300, seed=2, progress=False))
+        one, other = runs
+        np.testing.assert_array_equal(one.regret, other.regret)
+        found, expected = losses_inside(one.state), losses_inside(other.state)
+        assert found.keys() == expected.keys()
+        assert len(found) < families[-1].size
+        np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("cost", [32, 0], ids=["quadratic forms", "row by row"])
+def test_room_for_a_single_row_that_larger_classes_lack_is_enough(cost: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ucrl_vtr, "_FORM_COST", cost)
+    case = near_truth(2)
+    ladder = Ladder([FiniteFamily(case.kernels[5:6]), FiniteFamily(case.kernels[[5, *range(5), 6, 7]])])
+    learner, known, found = NestedUCRLVTR(ladder=ladder, test_growth=0.5), case.mdp.known, []
+    for small in (False, True):
+        state = learner.base.begin(known) if small else learner.begin(known)
+        state.counters[[CURRENT, NEXT_TEST]] = 1, 1
+        player = CompiledPlayer(learner, known, state)
+        player.simulate(case.mdp.truth, (np.uint64(1), np.uint64(2)), 0, np.zeros(40), np.zeros(40))
+        ucrl_vtr.test_now(player.model, player.state)  # brings all losses up to date
+        found.append(losses_inside(player.state))
+    one, other = found
+    assert one.keys() == other.keys()
+    assert len(one) > 1
+    np.testing.assert_allclose(list(one.values()), list(other.values()), rtol=0, atol=1e-9)
+
+
+def test_the_sum_of_exponentials_is_that_of_the_library() -> None:
+    """In lanes of four with a rest, to 10^-14; what is 40 below the largest is left out."""
+    exponents = np.concatenate([np.linspace(0.0, 39.9, 1001), [np.inf, 60.0]])
+    for n in (1, 2, 5, 1000, exponents.size):
+        total = ucrl_vtr.sum_of_exponentials(3.0 + exponents[:n], n, 3.0)
+        assert total == pytest.approx(np.exp(-exponents[: min(n, 1001)]).sum(), rel=1e-14)
+        assert ucrl_vtr.least_of(exponents[:n][::-1].copy(), n) == 0.0
 
 
 def test_a_truth_that_was_lost_comes_back_at_the_next_look() -> None:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from occamrl._core.features import DenseFeatures
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.models.features import FeatureMap
+from occamrl.models.features import FeatureMap, layout_of
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats
 from occamrl.running.run import run
@@ -79,7 +80,26 @@ def test_knowing_the_support_is_worth_something() -> None:
 def test_sparse_simulators_equal_dense_ones(form: str, full_support: bool) -> None:
     case = mixture(3, full_support=full_support)
     kernels = [sp.csr_array(case.phi[..., j].reshape(8, 4)) for j in range(3)]
-    same(case.mdp, FeatureMap(kernels), case.features, **FORMS[form])
+    table = FeatureMap(kernels)
+    assert isinstance(table.layout, DenseFeatures)  # kernels with common outcomes: entry by entry would take more room
+    np.testing.assert_array_equal(table.layout.phi, tuple(case.features.layout)[1])
+    entries = FeatureMap._make(layout_of(table.layout.outcomes, sp.csr_array(table.layout.phi)), 4, 3)
+    same(case.mdp, entries, case.features, **FORMS[form])
+
+
+def test_a_chunk_of_pairs_is_planned_as_each_pair_alone() -> None:
+    """130 pairs with outcomes of their own are two chunks and a rest; a map with common outcomes has none."""
+    draw = np.random.default_rng(0)
+    support = draw.random((65, 2, 65)) < 0.1
+    support[:, :, 0] = True
+    stack = draw.random((3, 65, 2, 65)) * support
+    stack /= stack.sum(axis=-1, keepdims=True)
+    mdp = FiniteMDP(transition=stack.mean(axis=0), reward=draw.random((65, 2)), horizon=4)
+    common = FeatureMap(np.moveaxis(np.maximum(stack, 1e-300), 0, -1))  # no outcome is impossible, all else is the same
+    assert isinstance(common.layout, DenseFeatures)
+    chunks = FeatureMap([sp.csr_array(kernel.reshape(130, 65)) for kernel in stack])
+    assert np.unique(np.diff(chunks.layout.outcomes.start)).size > 1
+    same(mdp, chunks, common, weights="none", scale=0.1)
 
 
 def test_signed_features_are_allowed_and_optimism_needs_only_a_true_kernel() -> None:

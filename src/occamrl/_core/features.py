@@ -77,7 +77,12 @@ def feature_vector(
         row = part(entry, first * d, d)
         for j in range(d):
             out[j] = row[j] * w
-        for i in range(1, count):
+        for i in range(1, count - 3, 4):  # four outcomes at a time, added one after the other
+            w0, w1, w2, w3 = target[i], target[i + 1], target[i + 2], target[i + 3]
+            rows = part(entry, (first + i) * d, 4 * d)
+            for j in range(d):
+                out[j] = (((out[j] + rows[j] * w0) + rows[d + j] * w1) + rows[2 * d + j] * w2) + rows[3 * d + j] * w3
+        for i in range(count - (count - 1) % 4, count):
             w = target[i]
             row = part(entry, (first + i) * d, d)
             for j in range(d):

@@ -227,8 +227,6 @@ def predict_shared(
 ) -> None:
     """Write <x, theta> and ||x||^2 = |W^T x|^2 for all (s, a), x = sum_o phi(o) target(o); ``phi`` is [n*d, P]."""
     d, pairs = x.shape
-    mean[:] = 0.0
-    norm[:] = 0.0
     for j in range(d):
         for sa in range(pairs):
             x[j, sa] = phi[j, sa] * target[0]
@@ -237,11 +235,20 @@ def predict_shared(
         for j in range(d):
             for sa in range(pairs):
                 x[j, sa] += phi[o * d + j, sa] * w
-    for i in range(d):
+    predict_rows(x, total, factor, theta, mean, norm)
+
+
+@hot
+def predict_rows(x: Floats, total: Floats, factor: Floats, theta: Floats, mean: Floats, norm: Floats) -> None:
+    """Write <x, theta> and ||x||^2 = |W^T x|^2 of as many columns of ``x`` as ``mean`` has room for."""
+    pairs = mean.size
+    mean[:] = 0.0
+    norm[:] = 0.0
+    for i in range(x.shape[0]):
         t = theta[i]
         for sa in range(pairs):
             mean[sa] += x[i, sa] * t
-        total[:] = 0.0
+            total[sa] = 0.0
         for j in range(i + 1):
             f = factor[j, i]
             for sa in range(pairs):

@@ -1,13 +1,16 @@
 r"""UCRL-VTR: optimism over a finite family of kernels (Ayoub et al. 2020; Ghosh et al. 2022, section 3).
 
-**Losses.** Per kernel P only its loss L(P) is kept (up to a constant common to all). While a plan stays in play,
-(P V)(s, a) for all P is a column computed at the first visit of a cell, so an episode costs O(H n) for the n kernels
-whose losses are kept current.
+**Losses.** Per kernel P only its loss L(P) is kept (up to a constant common to all). The rows at (s, a) add a quadratic
+form of the parameters of P there, sum (N z^2 - 2 y z) = <theta, G theta> - 2 <b, theta>, whatever plans they came from:
+in blocks of few coordinates, rows are added up first, and then entered for all kernels whose losses are kept current.
+In large blocks rows are entered one by one. While a plan stays in play, (P V)(s, a) for all P is a column computed at
+the first visit of a cell, so an episode costs O(H n).
 
 **Sharp set** (M24): B = {P : L(P) <= t}, t = -(U^2/2) log sum_P w(P) exp(-2 L(P)/U^2) + (U^2/2) log(1/delta).
 Kernels that leave it are dropped from the sum as well, which only raises the threshold, so the set stays valid. At
 doubling times all dropped kernels are looked at again: with m the mean target of a cell of N rows, L(P) is a sum over
-cells of N (z - m)^2 plus a constant, so a kernel is put aside as soon as a partial sum passes the threshold.
+cells of N (z - m)^2 plus a constant, so a kernel is put aside as soon as a partial sum passes the threshold; where
+losses are quadratic forms, one of each block serves all rows.
 
 **Classes** (M25): the class in play is the smallest that still meets B. Kernels stand in a list of positions; the first
 CURRENT of them belong to the class in play and their losses are current. Those after them, up to ALIVE, belong to
@@ -41,6 +44,7 @@ B_t.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,10 +52,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.arena import field, fields, fmat, fvec, imat, ivec, lay_out, named, part
+from occamrl._core.arena import field, fields, fmat, fvec, imat, ivec, lay_out, named, part, square
 from occamrl._core.compile import compiled, entry, hot, hot_inline, implements
 from occamrl._core.features import fill_target
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
+from occamrl._core.regression import Blocks, add_row
 from occamrl._core.rows import (
     CELLS,
     COUNTERS,
@@ -109,6 +114,9 @@ _MIX, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)  # of the hash table
 EMPTY = -1
 FIRST_LOOK = 64  # episodes before dropped kernels are looked at again for the first time
 NEVER = 2**62
+_FORM_COST = 32  # multiplications a row for which losses are computed as quadratic forms, at most
+_TAYLOR = tuple(1.0 / math.factorial(i) for i in range(9))
+_CHUNK = 256  # kernels at a time, so that what is computed with stays in the nearest cache
 NOBODY = -1  # no member in play
 _LEAST_SLOTS = 256  # of the table of rows
 _MOST_LOSS = 1e100  # more than any run has; its square is a number
@@ -141,7 +149,12 @@ _MOST_LOSS = 1e100  # more than any run has; its square is a number
     KERNELS,  # [n + 1] int, scratch, as what follows
     SUMS,  # [n + 1]
     Z,  # [n + 1]
-) = range(MODEL_FIELDS, MODEL_FIELDS + 7)
+    OPTIMISM,  # [n + 1] V*_{P,1}(s) of all members, and s
+    FORM,  # [sum of m^2 + m + 1] of each block of m coordinates: sum x x^T, sum y x, the number of rows
+    FORM_START,  # [S*A] int, where those of (s, a) begin; empty where losses are no quadratic forms
+    FORM_PAIRS,  # [B + 1] int, how many blocks have rows in FORM, and an (s, a) of each
+    FORM_WORK,  # [2 + largest block, _CHUNK]
+) = range(MODEL_FIELDS, MODEL_FIELDS + 12)
 
 # Fields of the state, after those of _core.rows
 (
@@ -290,6 +303,13 @@ class UCRLVTR(Learner):
         """Return T: 1, or H with one kernel per step."""
         return known.horizon if self.kernel == "per_step" else 1
 
+    def forms(self, known: Known) -> bool:
+        """Whether losses are quadratic forms: in blocks of few coordinates, fewer than there are members."""
+        blocks, rows = self.family.features.blocks, max(1, known.horizon - 1)
+        m = int(blocks.size.max())
+        cheap = m < self.family.size and m * (m + 3) * min(rows, blocks.size.size) <= 2 * _FORM_COST * rows
+        return self.counted and self.radius == "sharp" and cheap
+
     def model(self, known: Known) -> FiniteModel:
         """Return the constants of the compiled functions."""
         known = seen_by(self.rewards, known)
@@ -324,6 +344,8 @@ class UCRLVTR(Learner):
             np.zeros(size + 1, dtype=np.int64),
             np.zeros(size + 1),
             np.zeros(size + 1),
+            np.full(size + 1, -1.0),
+            *_form_fields(blocks, self.forms(known)),
         ]
         model: FiniteModel = lay_out(
             FiniteModel,
@@ -359,7 +381,8 @@ class UCRLVTR(Learner):
         n, steps, table = self.family.size, self.steps(known), (known.horizon, known.states)
         ball, counted, solved = self.radius != "sharp", self.counted, not self.counted and steps == 1
         cells, keys = known.horizon * known.states, n * known.horizon * known.states
-        columns = 1 + (min(cells, max(known.horizon, _COLUMN_NUMBERS // n)) if counted else 0)
+        kept = min(cells, max(known.horizon, _COLUMN_NUMBERS // n)) if counted and not self.forms(known) else 0
+        columns = 1 + kept
         slots = (_LEAST_SLOTS if state is None else _slots_of(state)) if counted else 2
         counters = {
             "alive": (1, n, n),
@@ -573,6 +596,16 @@ def example_ladder(mdp: Any) -> Ladder:
     return Ladder([FiniteFamily(stack[:1]), FiniteFamily(stack[:3]), FiniteFamily(stack)])
 
 
+def _form_fields(blocks: Blocks, forms: bool) -> list[Any]:
+    """Return the fields FORM, FORM_START, FORM_PAIRS and FORM_WORK of a model."""
+    if not forms:
+        return [np.zeros(0), np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros((0, 0))]
+    ends = np.cumsum(blocks.size * blocks.size + blocks.size + 1)
+    starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
+    pairs, work = np.zeros(ends.size + 1, np.int64), np.zeros((2 + int(blocks.size.max()), _CHUNK))
+    return [np.zeros(int(ends[-1])), starts[blocks.of], pairs, work]
+
+
 def _fresh(learner: UCRLVTR | NestedUCRLVTR, known: Known) -> Any:
     kind = FiniteState if (learner if isinstance(learner, UCRLVTR) else learner.base).counted else PlannedState
     return lay_out(kind, [each.make() for each in learner.fields(known)])
@@ -723,6 +756,94 @@ def targets_of_key(model: FiniteModel, state: Any, key: int, members: Ints, n: i
 
 
 @hot
+def enter_form(model: FiniteModel, sa: int, count: int, y: float) -> None:
+    """Enter rows x of (s, a), which stand in X, into the quadratic form of their block; y is the sum of their targets.
+
+    With z = <x, theta> a loss grows by the sum of count z^2 - 2 y z = <theta, (sum count x x^T) theta - 2 sum y x>.
+    """
+    m, pairs, x = ivec(model, BLOCK_SIZE)[sa], ivec(model, FORM_PAIRS), fvec(model, X)
+    begin = ivec(model, FORM_START)[sa]
+    right = part(fvec(model, FORM), begin + m * m, m + 1)
+    add_row(square(fvec(model, FORM), begin, m), count, x)
+    for j in range(m):
+        right[j] += y * x[j]
+    if right[m] == 0.0:
+        pairs[0] += 1
+        pairs[pairs[0]] = sa
+    right[m] += count
+
+
+@hot
+def enter_key(model: FiniteModel, state: Any, key: int, count: int, y: float) -> None:
+    """Enter the rows under a key into the quadratic form of their block."""
+    member, h, s = cell_of(state, key)
+    values = model.values[member * (model.horizon + 1) + h + 1]
+    features = features_of(model, FEATURES)
+    a, _ = greedy_action(model, features, fmat(model, REWARD)[0], values, member, s)
+    sa = s * model.actions + a
+    row_of(features, model.weighted, values, sa, fvec(model, TARGET), fvec(model, X))
+    enter_form(model, sa, count, y)
+
+
+@hot
+def add_forms(model: FiniteModel, members: Ints, n: int, out: Floats) -> None:
+    """Add what the rows entered into the quadratic forms add to the losses of ``members``, and forget these rows."""
+    pairs, work = ivec(model, FORM_PAIRS), fmat(model, FORM_WORK)
+    if pairs[0] == 0:
+        return
+    starts, sizes, begins = ivec(model, ROW_START), ivec(model, BLOCK_SIZE), ivec(model, FORM_START)
+    total, partial = work[0], work[1]
+    for first in range(0, n, _CHUNK):
+        size = min(_CHUNK, n - first)
+        for i in range(size):
+            total[i] = 0.0
+        begin, scattered = members[first], 0
+        for i in range(size):
+            scattered += members[first + i] != begin + i
+        for p in range(1, pairs[0] + 1):
+            sa = pairs[p]
+            m = sizes[sa]
+            form = square(fvec(model, FORM), begins[sa], m)
+            right = part(fvec(model, FORM), begins[sa] + m * m, m)
+            for j in range(m):
+                row, theta = model.theta[starts[sa] + j], work[2 + j]
+                if scattered:
+                    for i in range(size):
+                        theta[i] = row[np.uint64(members[first + i])]
+                else:
+                    near = part(row, begin, size)
+                    for i in range(size):
+                        theta[i] = near[i]
+            for j in range(m):
+                theta = work[2 + j]
+                left = -2.0 * right[j]
+                g = form[j, j]
+                for i in range(size):
+                    partial[i] = left + g * theta[i]
+                k = j + 1
+                while k + 3 < m:
+                    g0, g1, g2, g3 = 2.0 * form[j, k], 2.0 * form[j, k + 1], 2.0 * form[j, k + 2], 2.0 * form[j, k + 3]
+                    t0, t1, t2, t3 = work[2 + k], work[3 + k], work[4 + k], work[5 + k]
+                    for i in range(size):
+                        partial[i] += (g0 * t0[i] + g1 * t1[i]) + (g2 * t2[i] + g3 * t3[i])
+                    k += 4
+                while k < m:
+                    g0, t0 = 2.0 * form[j, k], work[2 + k]
+                    for i in range(size):
+                        partial[i] += g0 * t0[i]
+                    k += 1
+                for i in range(size):
+                    total[i] += theta[i] * partial[i]
+        for i in range(size):
+            out[first + i] += total[i]
+    for p in range(1, pairs[0] + 1):
+        m = sizes[pairs[p]]
+        form = part(fvec(model, FORM), begins[pairs[p]], m * m + m + 1)
+        form[:] = 0.0
+    pairs[0] = 0
+
+
+@hot
 def catch_up(model: FiniteModel, state: Any) -> None:
     """Bring the losses of larger classes up to date."""
     counters, alive, z = ivec(state, COUNTERS), ivec(state, MEMBERS), fvec(model, Z)
@@ -731,9 +852,13 @@ def catch_up(model: FiniteModel, state: Any) -> None:
     loss, at = fmat(state, LOSS)[0], imat(state, PENDING_AT)
     members = alive[first:n]
     for i in range(counters[PENDING]):
-        targets_of_key(model, state, cells[i], members, n - first, z)
-        for j in range(n - first):
-            loss[first + j] += z[j] * (visits[i] * z[j] - 2.0 * sums[i])
+        if ivec(model, FORM_START).size > 0:
+            enter_key(model, state, cells[i], visits[i], sums[i])
+        else:
+            targets_of_key(model, state, cells[i], members, n - first, z)
+            for j in range(n - first):
+                loss[first + j] += z[j] * (visits[i] * z[j] - 2.0 * sums[i])
+    add_forms(model, members, n - first, loss[first:n])
     if counters[PENDING] > 0:
         at[:] = -1
         counters[PENDING] = 0
@@ -747,6 +872,7 @@ def put_off(model: FiniteModel, state: Any, key: int, h: int, s: int, count: int
     at = places[h, s]
     if at < 0:
         if counters[PENDING] == cells.size:
+            add_forms(model, ivec(state, MEMBERS), counters[CURRENT], fmat(state, LOSS)[0])  # of the class in play
             catch_up(model, state)
         at = counters[PENDING]
         counters[PENDING] += 1
@@ -768,13 +894,15 @@ def absorb(model: FiniteModel, state: Any) -> None:
     table_sums, rows, norm = fvec(state, TABLE_SUM), ivec(state, ROWS), fvec(state, SUM_OF_SQUARES)
     features, target, cells = features_of(model, FEATURES), fvec(model, TARGET), ivec(state, CELLS)
     horizon, states = policy.shape
-    n, member, steps = counters[CURRENT], counters[MEMBER], losses.shape[0]
+    n, member, steps, forms = counters[CURRENT], counters[MEMBER], losses.shape[0], ivec(model, FORM_START).size > 0
     for i in range(counters[TOUCHED]):
         h, s, count, total, squares = take_cell(visits, totals, sums, cells[i])
         first, sa = firsts[h, s], s * model.actions + policy[h, s]
         record_rows(model.record, model, state, h, sa, count, first, total, squares)
         slot = slots[h, s] if model.counted else -1
-        if slot >= 0:
+        if forms:
+            middle, spread = row_of(features, model.weighted, values[h + 1], sa, target, fvec(model, X))
+        elif slot >= 0:
             middle, spread = 0.0, 1.0
             if model.weighted:
                 low, high = fill_target(features.outcomes, sa, values[h + 1], target)
@@ -797,9 +925,12 @@ def absorb(model: FiniteModel, state: Any) -> None:
         y = (total + count * shift) / spread
         t = h % steps
         loss = losses[t]
-        for j in range(n):
-            z = column[j]
-            loss[j] += z * (count * z - 2.0 * y)
+        if forms:
+            enter_form(model, sa, count, y)
+        else:
+            for j in range(n):
+                z = column[j]
+                loss[j] += z * (count * z - 2.0 * y)
         if model.ball:
             distance, best = fvec(state, DISTANCE), counters[BEST]
             for j in range(n):
@@ -813,6 +944,53 @@ def absorb(model: FiniteModel, state: Any) -> None:
             if n < counters[ALIVE]:
                 put_off(model, state, key, h, s, count, y)
     counters[TOUCHED] = 0
+    add_forms(model, members, n, losses[0])
+
+
+@hot
+def least_of(numbers: Floats, n: int) -> float:
+    """Return the smallest of the first ``n`` numbers, in four lanes that do not wait for each other."""
+    a = b = c = d = np.inf
+    for q in range(n // 4):
+        i = 4 * q
+        a = min(a, numbers[i])
+        b = min(b, numbers[i + 1])
+        c = min(c, numbers[i + 2])
+        d = min(d, numbers[i + 3])
+    for i in range(n - n % 4, n):
+        a = min(a, numbers[i])
+    return min(min(a, b), min(c, d))
+
+
+@hot
+def sum_of_exponentials(x: Floats, n: int, least: float) -> float:
+    """Return the sum of exp(least - x) over the first ``n`` numbers x, without terms below e^-40; writes over them.
+
+    exp(y/64)^64 by a Taylor polynomial is wrong by less than 10^-14 of the largest term. Unlike the library's function
+    it has no branches, and several are computed at once.
+    """
+    for i in range(n):
+        gap = least - x[i]
+        y = (1.0 / 64.0) * max(gap, -40.0)
+        e = _TAYLOR[4] + y * (_TAYLOR[5] + y * (_TAYLOR[6] + y * (_TAYLOR[7] + y * _TAYLOR[8])))
+        e = 1.0 + y * (1.0 + y * (_TAYLOR[2] + y * (_TAYLOR[3] + y * e)))
+        e = e * e
+        e = e * e
+        e = e * e
+        e = e * e
+        e = e * e
+        e = e * e
+        x[i] = e if gap > -40.0 else 0.0
+    a = b = c = d = 0.0
+    for q in range(n // 4):  # lanes that do not wait for each other
+        i = 4 * q
+        a += x[i]
+        b += x[i + 1]
+        c += x[i + 2]
+        d += x[i + 3]
+    for i in range(n - n % 4, n):
+        a += x[i]
+    return (a + b) + (c + d)
 
 
 @hot
@@ -821,16 +999,13 @@ def threshold(model: FiniteModel, loss: Floats, members: Ints, n: int, rows: int
     log_prior = fvec(model, LOG_PRIOR)
     if model.unit <= 0.0:
         return np.inf
-    rate, top = 2.0 / (model.unit * model.unit), -np.inf
+    rate, z = 2.0 / (model.unit * model.unit), fvec(model, Z)
     for i in range(n):
-        top = max(top, log_prior[members[i]] - rate * loss[i])
-    total = 0.0
-    for i in range(n):
-        gap = log_prior[members[i]] - rate * loss[i] - top
-        if gap > -40.0:  # leaving out what is smaller only raises the threshold
-            total += np.exp(gap)
+        z[i] = rate * loss[i] - log_prior[np.uint64(members[i])]
+    least = least_of(z, n)
+    total = sum_of_exponentials(z, n, least)  # leaving out what is small only raises the threshold
     between = model.stretch * off_grid(model.reach, float(rows), model.delta)
-    return float(-(top + np.log(total)) / rate + model.slack + between)
+    return float((least - np.log(total)) / rate + model.slack + between)
 
 
 # Values solved beforehand: kernels are dropped, and rows are counted by the member that played them -------------------
@@ -866,10 +1041,8 @@ def forget_columns(state: FiniteState) -> None:
 def drop(model: FiniteModel, state: FiniteState, n: int) -> None:
     """Drop those of the first ``n`` positions whose loss passes the threshold (M24)."""
     loss = fmat(state, LOSS)[0]
-    bound, best = threshold(model, loss, ivec(state, MEMBERS), n, ivec(state, ROWS)[0]), np.inf
-    for i in range(n):
-        best = min(best, loss[i])
-    bound = max(bound, best)  # the best stays, whatever rounding says
+    bound = threshold(model, loss, ivec(state, MEMBERS), n, ivec(state, ROWS)[0])
+    bound = max(bound, least_of(loss, n))  # the best stays, whatever rounding says
     left = 0
     for i in range(n):
         if loss[i] > bound:
@@ -927,6 +1100,21 @@ def sum_excess(model: FiniteModel, state: FiniteState, kernels: Ints, sums: Floa
     """
     used, z = ivec(state, COUNTERS)[USED], fvec(model, Z)
     keys, visits, totals = ivec(state, TABLE_KEY), ivec(state, TABLE_VISITS), fvec(state, TABLE_SUM)
+    if ivec(model, FORM_START).size > 0:
+        squares = 0.0
+        for position in range(used):
+            enter_key(model, state, keys[position], visits[position], totals[position])
+            squares += totals[position] ** 2 / visits[position]
+        for i in range(size):
+            sums[i] += squares
+        add_forms(model, kernels, size, sums)
+        kept = 1
+        for i in range(1, size):
+            if sums[i] <= limit:
+                kernels[kept] = kernels[i]
+                sums[kept] = sums[i]
+                kept += 1
+        return kept
     rows = 0
     for position in range(used):
         rows += visits[position]
@@ -1040,11 +1228,16 @@ def most_optimistic(model: FiniteModel, state: FiniteState, n: int, start: int) 
     The smallest index on ties.
     """
     alive, loss, inside = ivec(state, MEMBERS), fmat(state, LOSS)[0], ivec(state, INSIDE)
+    optimism, everybody = fvec(model, OPTIMISM), model.theta.shape[1]
+    if optimism[everybody] != start:  # once, and not before every episode: these values lie far apart
+        optimism[everybody] = start
+        for member in range(everybody):
+            optimism[member] = model.values[member * (model.horizon + 1), start]
     top, choice = -np.inf, -1
     for i in range(n):
         if inside[i] == 1 if model.ball else loss[i] < np.inf:
             member = alive[i]
-            value = model.values[member * (model.horizon + 1), start]
+            value = optimism[member]
             if value > top or (value == top and member < choice):
                 top, choice = value, member
     return choice
@@ -1127,10 +1320,8 @@ def update_sets(model: FiniteModel, state: PlannedState) -> None:
     counters, losses, inside, level = ivec(state, COUNTERS), fmat(state, LOSS), imat(state, INSIDE), ivec(model, LEVEL)
     members, n, smallest = ivec(state, MEMBERS), counters[ALIVE], 0
     for t in range(losses.shape[0]):
-        least = np.inf
-        for i in range(n):
-            least = min(least, losses[t, i])
-        bound = max(least, threshold(model, losses[t], members, n, ivec(state, ROWS)[t]))
+        bound = threshold(model, losses[t], members, n, ivec(state, ROWS)[t])
+        bound = max(bound, least_of(losses[t], n))
         first = 2**62
         for i in range(n):
             inside[t, i] = 1 if losses[t, i] <= bound else 0
@@ -1297,8 +1488,21 @@ def losses_of(
 ) -> None:
     """Add L(P) less sum y^2, and L(P, reference), of ``members`` over the counted rows (M1, M2)."""
     keys, visits, totals = ivec(state, TABLE_KEY), ivec(state, TABLE_VISITS), fvec(state, TABLE_SUM)
-    z, own, n = fvec(model, Z), fvec(model, SUMS), members.size
-    for position in range(ivec(state, COUNTERS)[USED]):
+    z, own, n, used = fvec(model, Z), fvec(model, SUMS), members.size, ivec(state, COUNTERS)[USED]
+    if ivec(model, FORM_START).size > 0:
+        for position in range(used):
+            enter_key(model, state, keys[position], visits[position], totals[position])
+        add_forms(model, members, n, loss)
+        squares = 0.0
+        for position in range(used):  # the loss for the targets of the reference is the distance, up to a constant
+            targets_of_key(model, state, keys[position], reference, 1, own)
+            enter_key(model, state, keys[position], visits[position], visits[position] * own[0])
+            squares += visits[position] * own[0] * own[0]
+        add_forms(model, members, n, distance)
+        for i in range(n):
+            distance[i] = max(0.0, distance[i] + squares)
+        return
+    for position in range(used):
         targets_of_key(model, state, keys[position], reference, 1, own)
         targets_of_key(model, state, keys[position], members, n, z)
         for i in range(n):
@@ -1311,7 +1515,5 @@ def thresholds(model: FiniteModel, state: PlannedState, out: Floats) -> None:
     """Write the right side of M22 for every step, at least the smallest loss."""
     losses, n = fmat(state, LOSS), ivec(state, COUNTERS)[ALIVE]
     for t in range(out.size):
-        least = np.inf
-        for i in range(n):
-            least = min(least, losses[t, i])
-        out[t] = max(least, threshold(model, losses[t], ivec(state, MEMBERS), n, ivec(state, ROWS)[t]))
+        bound = threshold(model, losses[t], ivec(state, MEMBERS), n, ivec(state, ROWS)[t])
+        out[t] = max(bound, least_of(losses[t], n))

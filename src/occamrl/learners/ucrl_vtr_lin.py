@@ -30,7 +30,7 @@ import numpy as np
 
 from occamrl._core.arena import field, fmat, fvec, imat, ivec, lay_out, named, part, square
 from occamrl._core.compile import compiled, entry, hot, hot_inline, implements, otherwise
-from occamrl._core.features import BONUS, NEXT, START, DenseFeatures, TabularFeatures, fill_target
+from occamrl._core.features import BONUS, NEXT, START, DenseFeatures, TabularFeatures, feature_vector, fill_target
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
 from occamrl._core.regression import (
     CARE,
@@ -40,6 +40,7 @@ from occamrl._core.regression import (
     Blocks,
     add_row,
     dot,
+    predict_rows,
     predict_shared,
     predict_tabular,
     refactor,
@@ -118,6 +119,7 @@ from occamrl.protocols import Field, Floats, Ints, Known, Learner, Outcomes
 
 SMALLEST, LARGEST = 1e-100, 1e100  # parameters between these keep every formula finite
 SMALLEST_LEVEL = 1e-300  # of delta, which enters by its logarithm
+_CHUNK = 64  # pairs that are predicted at once, whatever their outcomes
 KERNELS = ("stationary", "per_step")
 MOST_CANDIDATES = 20  # simulators of which outcomes are counted: their sets can be told apart by likelihood (L8)
 
@@ -127,13 +129,14 @@ MOST_CANDIDATES = 20  # simulators of which outcomes are counted: their sets can
     BLOCK,  # [|D|^2 + |D|] the [D, D] block of Sigma and the [D] block of xy; empty when all coordinates plan
     PAIRS,  # [6, S*A] <x, theta>, ||x||^2 in Sigma^-1, c, R, Q, and a sum
     TURNED,  # [n*d or n*n, S*A] phi, or the factors of a tabular map, transposed; empty without a batch
-    TURNED_X,  # [d or n, S*A] the rows x, or theta of a tabular map, transposed
+    TURNED_X,  # [d or n, S*A] the rows x, or theta of a tabular map, transposed; of a chunk of pairs without a batch
+    TARGETS,  # target functions of a chunk of pairs
     DIRTY,  # [T*B] int, NEW_ROWS where the factor has taken in all rows of a block, ANEW where it has not
     OF,  # [S*A] int, the block of (s, a)
     VECTOR,  # [T*B + 1] int, where the vectors of the blocks that plan begin
     MATRIX,  # [T*B + 1] int, where their matrices begin
     ACTIVE,  # [|D|] int, the coordinates that plan; empty: every one
-) = range(MODEL_FIELDS, MODEL_FIELDS + 10)
+) = range(MODEL_FIELDS, MODEL_FIELDS + 11)
 MEAN, NORM, MIDDLE, SPREAD, Q, SUM = range(6)  # rows of PAIRS
 CLEAN, NEW_ROWS, ANEW = range(3)  # values of DIRTY
 
@@ -354,6 +357,7 @@ class UCRLVTRLin(Learner):
             np.zeros((6, pairs)),
             turned,
             turned_x,
+            np.zeros(_CHUNK * int(np.diff(outcomes.start).max()) if isinstance(batch, NoBatch) else 0),
             np.zeros(blocks.size.size, dtype=np.int64),
             blocks.of,
             blocks.vector_start,
@@ -523,7 +527,9 @@ def _batch_of(features: FeatureMap, outcomes: Outcomes) -> tuple[Any, Floats, Fl
     """
     pairs = outcomes.start.size - 1
     count = outcomes.next_state.size // pairs
-    nothing = NoBatch(), np.zeros((0, 1)), np.zeros((0, 1))
+    one_block = features.blocks.size.size == 1
+    rows = (features.dimension, min(_CHUNK, pairs)) if one_block else (0, 1)
+    nothing = NoBatch(), np.zeros((0, 1)), np.zeros(rows)
     if (np.diff(outcomes.start) != count).any() or outcomes.bonus.any():
         return nothing
     table = outcomes.next_state.reshape(pairs, count)
@@ -670,11 +676,37 @@ def predict(batch: Any, model: LinearModel, state: LinearState, t: int, values: 
 
 @implements(predict, NoBatch)
 def predict_each(batch: NoBatch, model: LinearModel, state: LinearState, t: int, values: Floats) -> None:
-    """``predict`` pair by pair."""
+    """``predict`` pair by pair, or the rows of a chunk of pairs at once where all share one block of coordinates."""
     pairs, target, x = fmat(model, PAIRS), fvec(model, TARGET), fvec(model, X)
     vectors, matrices, of = ivec(model, VECTOR), ivec(model, MATRIX), ivec(model, OF)
     first, features = t * ((vectors.size - 1) // model.steps), features_of(model, FEATURES)
     thetas, factors, work = fvec(state, THETA), fvec(state, FACTOR), fvec(model, WORK)
+    rows = fmat(model, TURNED_X)
+    d, chunk = rows.shape
+    if d > 0:
+        factor, theta = square(factors, matrices[first], d), part(thetas, vectors[first], d)
+        (start, after, bonus), targets = features.outcomes, fvec(model, TARGETS)
+        for begin in range(0, of.size, chunk):
+            size, o = min(chunk, of.size - begin), start[begin]
+            for i in range(start[begin + size] - o):  # values far apart: all at once, so that none waits for another
+                targets[i] = bonus[o + i] + values[np.uint64(after[o + i])]
+            for i in range(size):
+                count = start[begin + i + 1] - start[begin + i]
+                target = part(targets, start[begin + i] - o, count)
+                low, high = target[0], target[0]
+                for k in range(1, count):
+                    low = min(low, target[k])
+                    high = max(high, target[k])
+                middle, spread = weigh(model.weighted, low, high, target, count)
+                if spread > 0.0:
+                    feature_vector(features.kind, d, start, features.places, features.entries, begin + i, target, x)
+                pairs[MIDDLE, begin + i] = middle
+                pairs[SPREAD, begin + i] = spread
+                for j in range(d):
+                    rows[j, i] = x[j] if spread > 0.0 else 0.0
+            mean, norm = part(pairs[MEAN], begin, size), part(pairs[NORM], begin, size)
+            predict_rows(rows, pairs[SUM], factor, theta, mean, norm)
+        return
     for sa in range(of.size):
         pairs[MIDDLE, sa], pairs[SPREAD, sa] = row_of(features, model.weighted, values, sa, target, x)
         pairs[MEAN, sa] = 0.0

@@ -38,6 +38,7 @@ Layout = DenseFeatures | SparseFeatures | TabularFeatures
 _TOLERANCE = 1e-8  # for sums that should be one, as in FiniteMDP but for d-term sums
 LARGEST_FEATURE = 1e100  # its square is a number
 _INFEASIBLE = 2  # linprog's status
+_ENTRY = 3  # numbers that an entry of a sparse map takes: its value, outcome and coordinate
 
 
 class PerProblem(weakref.WeakKeyDictionary[Known, Any]):
@@ -58,12 +59,13 @@ def any_sparse(kernels: Any) -> bool:
 
 
 def read_kernels(field: str, kernels: Sequence[Any], support: ArrayLike = ()) -> tuple[Outcomes, Any, int]:
-    """Return the union of the outcomes of some kernels, their probabilities as a sparse matrix [O, n], and S.
+    """Return the union of the outcomes of some kernels, their probabilities as a matrix [O, n] (sparse or not), and S.
 
     Each kernel is dense [S, A, S] or scipy.sparse of shape (S*A, S). What is true in ``support`` (S*A, S) is an outcome
     as well, even if it has probability 0 in all of them.
     """
-    parts: list[tuple[Ints, Ints, Floats]] = []  # cell, kernel and value of each entry
+    parts: list[tuple[Ints, Floats]] = []  # cells and values of each kernel
+    cells = [np.flatnonzero(support)]
     shape: tuple[int, int] | None = None
     for j, kernel in enumerate(kernels):
         if sp.issparse(kernel):
@@ -71,26 +73,37 @@ def read_kernels(field: str, kernels: Sequence[Any], support: ArrayLike = ()) ->
         else:
             dense = as_floats(field, kernel)
             flat = dense.reshape(-1, max(dense.shape[-1:], default=1) or 1)
-        matrix: Any = sp.coo_array(flat)
+        matrix: Any = sp.csr_array(flat)
         two_axes = matrix.ndim == 2 and 0 not in matrix.shape and matrix.shape[0] % matrix.shape[1] == 0
         if not two_axes or shape not in (None, matrix.shape):
             raise ShapeError(field, index=(j,), got=matrix.shape, expected=shape or "(S*A, S)")
         shape = matrix.shape
-        matrix.sum_duplicates()
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
         if not (np.abs(matrix.data) <= LARGEST_FEATURE).all():
             raise FeatureError(
                 field, index=(j,), got="a value that is not finite", expected=f"numbers of at most {LARGEST_FEATURE:g}"
             )
         kept = matrix.data != 0.0
-        row, column = (each[kept].astype(np.int64) for each in matrix.coords)
-        parts.append((row * shape[1] + column, np.full(row.size, j), matrix.data[kept].astype(np.float64)))
+        cell = (np.repeat(np.arange(shape[0]) * shape[1], np.diff(matrix.indptr)) + matrix.indices)[kept]
+        if not np.array_equal(cell, cells[-1]):
+            cells.append(cell)
+        parts.append((cells[-1], matrix.data[kept].astype(np.float64)))  # kernels with the same outcomes share cells
     if shape is None:
         raise FeatureError(field, got="an empty list", expected="at least one kernel")
-    cell, owner, value = (np.concatenate(column) for column in zip(*parts, strict=True))
-    distinct = np.union1d(cell, np.flatnonzero(support))
+    distinct = np.unique(np.concatenate(cells))
     outcomes = outcomes_of(field, distinct // shape[1], distinct % shape[1], shape[0])
-    places = (np.searchsorted(distinct, cell), owner)
-    return outcomes, sp.csr_array((value, places), shape=(distinct.size, len(parts))), shape[1]
+    sizes = np.array([value.size for _, value in parts])
+    if _ENTRY * sizes.sum() >= distinct.size * len(parts):
+        probabilities = np.zeros((distinct.size, len(parts)))
+        for j, (cell, value) in enumerate(parts):
+            probabilities[np.searchsorted(distinct, cell), j] = value
+        return outcomes, probabilities, shape[1]
+    value = np.concatenate([value for _, value in parts])
+    place = np.concatenate([np.searchsorted(distinct, cell) for cell, _ in parts])
+    columns: Any = sp.csc_array((value, place, running(sizes)), shape=(distinct.size, len(parts)))
+    return outcomes, columns.tocsr(), shape[1]
 
 
 def read_problems(simulators: Sequence[FiniteMDP]) -> tuple[Outcomes, Any, Floats]:
@@ -170,8 +183,10 @@ def dense_layout(phi: Floats) -> tuple[Layout, int, int]:
     return DenseFeatures(outcomes, np.ascontiguousarray(rows[possible])), states, dimension
 
 
-def sparse_layout(outcomes: Outcomes, matrix: Any) -> SparseFeatures:
-    """Return the layout of phi, a sparse matrix [O, d]."""
+def layout_of(outcomes: Outcomes, matrix: Any) -> Layout:
+    """Return the layout of phi, a matrix [O, d] that is sparse or not."""
+    if isinstance(matrix, np.ndarray):
+        return DenseFeatures(outcomes, matrix)
     row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     place = row - outcomes.start[pair_of_outcome(outcomes)[row]]
     start = matrix.indptr[outcomes.start].astype(np.int64)
@@ -180,8 +195,10 @@ def sparse_layout(outcomes: Outcomes, matrix: Any) -> SparseFeatures:
 
 def require_some_kernel(features: FeatureMap) -> None:
     """Refuse features for which no theta makes a kernel: <phi_1(s, a), theta> = 1 and <phi, theta> >= 0."""
-    sums, entries = features.sums, features.matrix
-    distinct = np.unique(np.round(sums, 12), axis=0)
+    sums = features.sums
+    rounded = np.round(sums, 12)
+    others = rounded[(rounded != rounded[0]).any(axis=1)]  # few, and often none: sorting rows is slow
+    distinct = np.unique(np.concatenate([rounded[:1], others]), axis=0)
     theta = np.linalg.lstsq(distinct, np.ones(len(distinct)), rcond=None)[0]
     gaps = np.abs(sums @ theta - 1.0)
     worst = int(np.argmax(gaps))
@@ -189,9 +206,11 @@ def require_some_kernel(features: FeatureMap) -> None:
         got = "features for which no theta makes the probabilities of every (s, a) sum to one"
         expected = "some theta with sum over s' of <phi(s, a, s'), theta> = 1 for all (s, a)"
         raise FeatureError("phi", index=divmod(worst, features.actions), got=got, expected=expected)
-    if (entries @ theta).min() >= -_TOLERANCE:  # the smallest theta that sums to one: nearly always a kernel
+    if (
+        features.probabilities(theta).min() >= -_TOLERANCE
+    ):  # the smallest theta that sums to one: nearly always a kernel
         return
-    if best_kernel(np.zeros(features.dimension), entries, distinct, _TOLERANCE).status == _INFEASIBLE:
+    if best_kernel(np.zeros(features.dimension), features.matrix, distinct, _TOLERANCE).status == _INFEASIBLE:
         expected = "some theta for which <phi(s, a, .), theta> is a distribution for all (s, a)"
         raise FeatureError("phi", got="features for which no theta makes all probabilities >= 0", expected=expected)
 
@@ -231,8 +250,8 @@ class FeatureMap:
     Parameters
     ----------
     phi : array [S, A, S, d], or a sequence of d kernels
-        Kernels may be dense [S, A, S] or scipy.sparse of shape (S*A, S), row ``s*A + a``. If any is sparse, the
-        map is kept sparse. Signed features are allowed; only P_theta* has to be a kernel.
+        Kernels may be dense [S, A, S] or scipy.sparse of shape (S*A, S), row ``s*A + a``. If any is sparse, only what
+        can happen under some kernel is kept. Signed features are allowed; only P_theta* has to be a kernel.
 
     See Also
     --------
@@ -244,7 +263,7 @@ class FeatureMap:
     def __init__(self, phi: ArrayLike | Sequence[Any]) -> None:
         if isinstance(phi, Sequence) and any_sparse(phi):
             outcomes, matrix, states = read_kernels("phi", phi)
-            self._set(sparse_layout(outcomes, matrix), states, len(phi))
+            self._set(layout_of(outcomes, matrix), states, len(phi))
         elif isinstance(phi, Sequence) and len(phi) and as_array("phi", phi[0]).ndim == 3:
             self._set(*dense_layout(stacked("phi", phi, axis=-1)))
         else:
@@ -324,7 +343,7 @@ class FeatureMap:
         Needed where (s, a, s') does not fix the reward; P_theta is then a mixture of the problems' outcome tables.
         """
         outcomes, matrix, rewards = read_problems(simulators)
-        return cls._make(sparse_layout(outcomes, matrix), simulators[0].states, len(simulators), rewards)
+        return cls._make(layout_of(outcomes, matrix), simulators[0].states, len(simulators), rewards)
 
     @property
     def is_tabular(self) -> bool:
@@ -363,6 +382,8 @@ class FeatureMap:
     @property
     def sums(self) -> Floats:
         """phi_1(s, a), the sum over the outcomes of (s, a) [S*A, d]: <phi_1, theta> = 1 for kernels."""
+        if isinstance(self.layout, DenseFeatures):
+            return np.add.reduceat(self.layout.phi, self.layout.outcomes.start[:-1])
         pair = pair_of_outcome(self.layout.outcomes)
         add: Any = sp.csr_array((np.ones(pair.size), (pair, np.arange(pair.size))))
         return np.asarray((add @ self.matrix).toarray())
@@ -375,12 +396,13 @@ class FeatureMap:
         if isinstance(self.layout, DenseFeatures):
             kept: Layout = self.layout._replace(phi=np.ascontiguousarray(self.layout.phi[:, chosen]))
         else:
-            kept = sparse_layout(self.layout.outcomes, self.matrix[:, chosen])
+            kept = layout_of(self.layout.outcomes, self.matrix[:, chosen])
         return FeatureMap._make(kept, self.states, int(chosen.size), self.rewards)
 
     def probabilities(self, theta: ArrayLike) -> Floats:
         """Return P_theta on the outcomes of the map, one number per outcome."""
-        return np.asarray(self.matrix @ as_floats("theta", theta, (self.dimension,)))
+        phi = self.layout.phi if isinstance(self.layout, DenseFeatures) else self.matrix
+        return np.asarray(phi @ as_floats("theta", theta, (self.dimension,)))
 
     def kernel(self, theta: ArrayLike) -> Floats:
         """Return P_theta as a dense array [S, A, S]."""

@@ -250,7 +250,7 @@ def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
     """Return the one-hot features over the united support, and the members' probabilities as columns."""
     if any_sparse(kernels):
         outcomes, matrix, states = read_kernels("kernels", kernels)
-        theta = np.ascontiguousarray(matrix.toarray())
+        theta = np.ascontiguousarray(matrix if isinstance(matrix, np.ndarray) else matrix.toarray())
     else:
         stack = stacked("kernels", kernels)
         if stack.size == 0:

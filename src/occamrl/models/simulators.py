@@ -32,7 +32,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from occamrl._core.features import DenseFeatures
 from occamrl.errors import (
     FamilyError,
     ParameterError,
@@ -43,7 +42,7 @@ from occamrl.errors import (
     require_number,
     sum_to_one,
 )
-from occamrl.models.features import FeatureMap, pair_of_outcome, read_kernels, sparse_layout
+from occamrl.models.features import FeatureMap, layout_of, pair_of_outcome, read_kernels
 from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.problems.tables import has_table, smallest_range, table_of
@@ -205,8 +204,8 @@ class Simulators:
             return FeatureMap.of_simulators(problems)
         outcomes, matrix, _ = read_kernels("candidates", [_flat(kernel) for kernel in self._kernels], self._support)
         dense = self.states * self.actions * self.states * len(self) <= 2**20
-        layout = DenseFeatures(outcomes, matrix.toarray()) if dense else sparse_layout(outcomes, matrix)
-        return FeatureMap._make(layout, self.states, len(self))
+        matrix = matrix.toarray() if dense and not isinstance(matrix, np.ndarray) else matrix
+        return FeatureMap._make(layout_of(outcomes, matrix), self.states, len(self))
 
     def __len__(self) -> int:
         return len(self.names)
