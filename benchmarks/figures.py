@@ -47,6 +47,7 @@ PAGES: dict[str, tuple[str, ...]] = {
         "study_ladders:linear",
         "study_ladders:pricing",
     ),
+    "occam": ("study_occam_linear:mixtures", "study_occam_linear:signed"),
     "learners": ("study_linear:lazy",),
     "problems/pricing": ("study_ladders:pricing",),
     "problems/patchy-ice": ("study_ladders:ice",),

@@ -38,7 +38,12 @@ def test_every_learner_keeps_the_contract(name: str, problem: str) -> None:
         check_learner(learner, mdp, episodes=40)
 
 
-NOTHING_TO_LEARN = {"Optimal": "is told the problem", "UniformRandom": "looks at nothing"}
+WITHOUT_OPTIONS = {
+    "OccamLin": "rewards are known and there is one kernel, as it says",
+    "OccamMixture": "the same",
+    "Optimal": "is told the problem",
+    "UniformRandom": "looks at nothing",
+}
 
 
 class Plain(Turning):
@@ -67,7 +72,7 @@ def without_options(registered: dict[str, Any]) -> list[str]:
 def test_every_learner_and_selector_that_learns_offers_both_options_and_so_is_checked_with_them() -> None:
     """A new one without them fails here: give it the fields ``rewards`` and ``kernel``, or a reason above."""
     everyone = registry.learners() | registry.selectors()
-    assert without_options(everyone) == list(NOTHING_TO_LEARN)
+    assert without_options(everyone) == list(WITHOUT_OPTIONS)
     assert without_options({"Plain": Plain}) == ["Plain"]  # a learner without them
 
 

@@ -305,8 +305,8 @@ class OccamLin(_Counting):
     Notes
     -----
     State: ``counts`` [O]; ``unlisted``; ``fitted``, the counts at the last fit; ``eta`` [n], ``information`` J [n, n]
-    and ``linear`` b [n] of that fit; ``active`` [n], where the walk over sets is. The prior of a set of k of n directions is
-    :math:`1/((k + 1)(k + 2))`, up to a constant, shared evenly among those of its size.
+    and ``linear`` b [n] of that fit; ``active`` [n], where the walk over sets is. The prior is even over the sizes 0 to n of a set, then over
+    the sets of a size.
     """
 
     scale: float = 1.0
@@ -346,7 +346,7 @@ class OccamLin(_Counting):
         """Log w(D) of a set of 0, ..., n directions [n + 1], up to a constant."""
         n = self.directions.shape[1]
         k = np.arange(n + 1.0)
-        return -np.log((k + 1.0) * (k + 2.0)) - (gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0))
+        return np.asarray(gammaln(k + 1.0) + gammaln(n - k + 1.0) - gammaln(n + 1.0))
 
     def _columns(self, matrix: Any) -> Floats:
         """Return p_0, then X [O, 1 + n]."""
