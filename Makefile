@@ -2,7 +2,7 @@
 #
 #   make demo ARGS="--help"           arguments for the command behind demo, bench and test
 #   make demo PYTHON=/path/to/python  the Python to build $(VENV) with
-#   make test WORKERS=4               processes that run the tests
+#   make test WORKERS=4               processes that check the types and run the tests
 
 VENV    ?= .venv
 WORKERS ?= 2
@@ -13,7 +13,8 @@ BIN  := $(VENV)/bin
 PY   := $(BIN)/python
 CORE := $(VENV)/.installed
 DEV  := $(VENV)/.installed-dev
-PIP  := $(PY) -m pip install -qq --disable-pip-version-check --constraint constraints.txt
+# Modules become bytecode when they are first imported: most of what is installed never is.
+PIP  := $(PY) -m pip install -qq --no-compile --disable-pip-version-check --constraint constraints.txt
 
 # Each test process uses one thread for linear algebra; code compiled during tests is cached inside the working copy.
 TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OCCAMRL_CACHE_DIR="$${OCCAMRL_CACHE_DIR:-$(CURDIR)/.cache/numba}"
@@ -21,10 +22,12 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OCCAMRL_CACHE_DIR="$${OCCAM
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint format bounds bench clean
+.PHONY: help install demo test lint format bounds bench clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+install: $(DEV)  ## Install the package and its development tools into the environment
 
 demo: $(CORE)  ## Show what the library does: a table and a figure
 	@$(BIN)/occamrl demo $(ARGS)
@@ -36,7 +39,7 @@ test: lint  ## Check style, types and layers, then run every test
 lint: $(DEV)  ## Check style, types and layers only
 	@echo "ruff check" && $(BIN)/ruff check --quiet .
 	@echo "ruff format --check" && $(BIN)/ruff format --check --quiet .
-	@echo "mypy" && $(BIN)/mypy
+	@echo "mypy" && $(BIN)/mypy --num-workers $(WORKERS)
 	@echo "lint-imports" && $(BIN)/lint-imports --no-logo
 
 format: $(DEV)  ## Format the code and fix what the linter can fix
@@ -44,7 +47,7 @@ format: $(DEV)  ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff format .
 
 bounds: $(DEV)  ## Play every combination of options with every index checked (minutes)
-	@$(TEST_ENV) NUMBA_BOUNDSCHECK=1 OCCAMRL_CACHE_DIR=$(CURDIR)/.cache/bounds $(PY) -m tests.test_bounds --whole
+	@$(TEST_ENV) NUMBA_BOUNDSCHECK=1 $(PY) -m tests.test_bounds --whole
 
 bench: $(CORE)  ## Measure speed against plain NumPy, how cost grows, and what a first call compiles
 	@PYTHONPATH=. $(PY) benchmarks/bench.py $(ARGS)

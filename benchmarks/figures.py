@@ -47,8 +47,17 @@ PAGES: dict[str, tuple[str, ...]] = {
         "study_ladders:linear",
         "study_ladders:pricing",
     ),
-    "occam": ("study_occam_linear:mixtures", "study_occam_linear:signed"),
     "learners": ("study_linear:lazy",),
+    "occam": (
+        "study_occam:held",
+        "study_occam:cliff",
+        "study_occam:blind",
+        "study_occam:outside",
+        "study_occam:coverage",
+        "study_occam:speed",
+        "study_occam_linear:mixtures",
+        "study_occam_linear:signed",
+    ),
     "problems/pricing": ("study_ladders:pricing",),
     "problems/patchy-ice": ("study_ladders:ice",),
 }

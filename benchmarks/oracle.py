@@ -258,29 +258,21 @@ def ucrl_vtr_lin(
     *,
     episodes: int,
     uniforms: Floats,
-    theta_star: Floats | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """Run UCRL-VTR-LIN with the options of :class:`LinearVariant`; ``uniforms`` [K, H] decide the transitions.
 
     Returns regret, planned, planned_value (by episode), plans, and of the end theta, sigma, logdet, values and policy.
-    With ``theta_star`` also covered: whether it lies in the ellipsoid of the plan in play (with a radius that depends
-    on the step: in the smallest, so that optimism follows).
     """
     learner = LinearVariant(features=FeatureMap(phi), **options)
     known = Known(reward.shape[0], reward.shape[1], horizon, reward)
-    found: dict[str, Any] = {name: [] for name in ("regret", "planned", "planned_value", "covered")}
-    plans, inside = 0, False
+    found: dict[str, Any] = {name: [] for name in ("regret", "planned", "planned_value")}
+    plans = 0
     for moment in play(learner, known, transition, _point(initial_state, reward), _with_start(uniforms[:episodes])):
         state = moment.state
-        if state["plans"] > plans and theta_star is not None:
-            error = theta_star - state["theta"]
-            width = state["width"][: max(1, horizon - 1)].min()
-            inside = bool(np.sqrt(error @ state["sigma"] @ error) <= width)
         found["regret"].append(moment.regret)
         found["planned"].append(state["plans"] > plans)
         found["planned_value"].append(moment.planned_value)
-        found["covered"].append(inside)
         plans = state["plans"]
     found = {name: np.array(values) for name, values in found.items()}
     logdet = float(np.linalg.slogdet(state["sigma"])[1])

@@ -1,4 +1,4 @@
-"""Small problems that several tests share, and the uniform numbers that the simulator draws them with."""
+"""Small problems that several tests share, the numbers that the simulator draws, and the states of learners."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
+from benchmarks import oracle
 from occamrl import seeding
 from occamrl._core import rng
+from occamrl.learners.ucrl_vtr import MEMBER, FiniteState
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.problems.mdp import FiniteMDP
-from occamrl.protocols import Agent, Floats
+from occamrl.protocols import Agent, Floats, Known
+from occamrl.running.phases import PhaseWalk
 from occamrl.running.result import Result
 from occamrl.running.run import run
+from occamrl.running.storage import take_apart
 
 
 def from_python(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,6 +70,12 @@ class Mixture(NamedTuple):
     @property
     def norm(self) -> float:
         return float(np.linalg.norm(self.theta))
+
+    def oracle(self, episodes: int, seed: int, **options: Any) -> dict[str, Any]:
+        """Run UCRL-VTR-LIN in plain NumPy with the numbers of the simulator."""
+        problem = (self.phi, self.reward, self.transition, self.mdp.horizon, 0)
+        uniforms = environment_uniforms(seed, episodes, self.mdp.horizon)[:, 1:]
+        return oracle.ucrl_vtr_lin(*problem, episodes=episodes, uniforms=uniforms, **options)
 
 
 def mixture(
@@ -131,3 +141,54 @@ def corridor(first: float, second: float) -> Floats:
             P[s, a, min(s + 1, 7)] += luck
             P[s, a, max(s - 2 * a, 0)] += 1 - luck
     return P
+
+
+def bits(state: Any) -> dict[str, bytes]:
+    """Return every array of a state, the nested ones too, as bytes, and how they hang together.
+
+    Of a table of rows only the entries in use: how much room it has depends on how a run was cut into pieces.
+    """
+    arrays: dict[str, Any] = {}
+    skeleton = take_apart(state.arrays() if isinstance(state, FiniteState) else state, arrays)
+    return {"skeleton": repr(skeleton).encode(), **{name: array.tobytes() for name, array in arrays.items()}}
+
+
+def member_in_play(state: Any) -> int:
+    """Return the member that the plan in play is the optimum of."""
+    return int(state.counters[MEMBER])
+
+
+class Steps:
+    """An agent, one transition at a time; it learns when its episode is over, or when the next one begins."""
+
+    def __init__(self, agent: Agent, known: Known, *, seed: int = 0) -> None:
+        self.known, self.walk, self.key = known, PhaseWalk(agent, known), seeding.key(seed, "agent")
+        self.episode, self.h, self.plans = 0, 0, 0
+        self.path = np.zeros(known.horizon + 1, dtype=np.int64)
+        self.actions = np.zeros((known.horizon, known.states), dtype=np.int64)
+        self.bonus, self.reward = np.zeros(known.horizon), np.zeros(known.horizon)
+
+    def begin(self, state: int) -> None:
+        if self.h:
+            self.end()
+        self.walk.player.reserve(1)
+        self.plans = self.walk.player.open(state, self.key, self.episode, self.actions) & 1
+        self.path[0] = state
+
+    def act(self) -> int:
+        return int(self.actions[self.h, self.path[self.h]])
+
+    def record(self, next_state: int, *, bonus: float = 0.0, reward: float | None = None) -> None:
+        base = float(self.known.base_reward[self.path[self.h], self.act()])
+        self.bonus[self.h], self.reward[self.h] = bonus, base + bonus if reward is None else reward
+        self.h += 1
+        self.path[self.h] = next_state
+        if self.h == self.known.horizon:
+            self.end()
+
+    def end(self) -> None:
+        at_rest = np.zeros(self.known.states * self.known.actions)
+        rows = at_rest, self.path, self.bonus, self.reward, self.actions
+        total = self.walk.player.close(*rows, self.h, False)
+        self.episode, self.h = self.episode + 1, 0
+        self.walk.advance(self.plans, np.array([total]), np.array([np.nan]))

@@ -14,7 +14,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ import scipy.sparse as sp
 
 import occamrl as orl
 from occamrl import registry
-from occamrl._core import compile as compiling
 from occamrl._core.arena import Arena, fmat, fvec, ivec, lay_out, part, square
 from occamrl._core.compile import compiled, entry, hot, hot_inline
 from occamrl.analysis.certificates import Player
@@ -152,8 +150,7 @@ def play_everything() -> int:
 
 
 def test_no_index_is_out_of_bounds() -> None:
-    cache = Path(compiling.cache_folder()).parent.with_suffix(".bounds")
-    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "OCCAMRL_CACHE_DIR": str(cache)}
+    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1"}
     answer = subprocess.run(
         [sys.executable, "-m", "tests.test_bounds"], capture_output=True, text=True, env=environment
     )

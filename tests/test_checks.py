@@ -18,13 +18,18 @@ from occamrl.learners.rewards import RewardsPerPair
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
+from occamrl.models.linear import AggregationFamily, LinearFamily
 from occamrl.problems.mdp import FiniteMDP
+from occamrl.problems.mixtures import SparseMixture
 from occamrl.protocols import Floats, Known, Phase, PhaseOutcome, Selector
+from occamrl.selectors.arl_lin import ARLLin, ARLLinDim, ARLLinNorm
+from occamrl.selectors.references import largest, oracle
 from tests.cases import stack
 from tests.turning_learner import Turning
 
 RANDOM_START = stack(0, initial_state=[0.2, 0.5, 0.3]).mdp
 ON_TRANSITIONS = FiniteMDP(transition=stack(1).kernels[0], reward=np.random.default_rng(1).random((3, 2, 3)), horizon=4)
+SMALL = SparseMixture(states=5, actions=2, horizon=4, dimension=6, nonzero=3, gamma=0.5, seed=1)
 PROBLEMS = {"random initial state": RANDOM_START, "rewards on transitions": ON_TRANSITIONS}
 
 
@@ -36,6 +41,15 @@ def test_every_learner_keeps_the_contract(name: str, problem: str) -> None:
     assert examples
     for learner in examples:
         check_learner(learner, mdp, episodes=40)
+
+
+@pytest.mark.parametrize("kind", [ARLLin, ARLLinDim, ARLLinNorm])
+def test_linear_selectors_keep_the_contract_and_their_references_are_learners(kind: Any) -> None:
+    for selector in kind.examples(SMALL.mdp):
+        check_selector(selector, SMALL.mdp, episodes=120)
+    selector = kind(features=FeatureMap(SMALL.phi), norm_bound=2.0)
+    check_learner(oracle(selector, SMALL.theta), SMALL.mdp)
+    check_learner(largest(selector), SMALL.mdp)
 
 
 WITHOUT_OPTIONS = {
@@ -72,6 +86,7 @@ def without_options(registered: dict[str, Any]) -> list[str]:
 def test_every_learner_and_selector_that_learns_offers_both_options_and_so_is_checked_with_them() -> None:
     """A new one without them fails here: give it the fields ``rewards`` and ``kernel``, or a reason above."""
     everyone = registry.learners() | registry.selectors()
+    assert set(registry.selectors()) == {"ARLGen", "ARLLin", "ARLLinDim", "ARLLinNorm", "Occam"}  # no base class
     assert without_options(everyone) == list(WITHOUT_OPTIONS)
     assert without_options({"Plain": Plain}) == ["Plain"]  # a learner without them
 
@@ -241,6 +256,24 @@ def test_a_broken_family_is_caught(kind: type[FiniteFamily], clause: str) -> Non
     case = stack(0)
     with pytest.raises(ContractError, match=clause):
         check_family(kind(case.kernels), case.mdp)
+
+
+BROKEN_METHODS: dict[str, tuple[type[Any], str, Callable[..., Any], str]] = {
+    "a loss that is too large": (AggregationFamily, "smallest_loss", lambda self, gram, xy: 1e3, "smaller loss"),
+    "a loss that is too small": (LinearFamily, "smallest_loss", lambda self, gram, xy: -1e3, "least squares"),
+    "a growing covering number": (AggregationFamily, "log_covering_number", lambda self, alpha: alpha, "covering"),
+    "members elsewhere": (AggregationFamily, "contains", lambda self, kernel: False, "is contained"),
+    "members that are no kernels": (LinearFamily, "members", lambda self, draw, n: [np.full(3, 5.0)], "is a kernel"),
+    "no members": (LinearFamily, "members", lambda self, draw, n: [], "is a kernel"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_METHODS)
+def test_a_family_with_a_broken_method_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, method, wrong, clause = BROKEN_METHODS[name]
+    monkeypatch.setattr(kind, method, wrong)
+    with pytest.raises(ContractError, match=clause):
+        check_family(kind.examples()[0])
 
 
 class Phases(Selector):

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 import occamrl
 from occamrl import demo, registry
 from occamrl.cli import app
+from occamrl.envs.ladder_file import shipped_ladders
 
 
 def invoke(*arguments: str) -> str:
@@ -28,6 +29,7 @@ def test_list_names_everything_that_is_found() -> None:
         (line,) = (line for line in output.splitlines() if line.startswith(f"{kind}:"))
         for name in getattr(registry, kind)():
             assert name in line
+    assert all(name in output for name in shipped_ladders())
 
 
 def test_the_demonstration_prints_tables_and_draws_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,11 +21,7 @@ GOOD = [
 
 BAD: list[tuple[Any, type[InvalidInput], str]] = [
     *[
-        (
-            lambda bad=bad: errors.require_integer("n", bad, 1, index=(2,)),
-            ParameterError,
-            r"n\[2\]: .* integer >= 1",
-        )
+        (lambda bad=bad: errors.require_integer("n", bad, 1, index=(2,)), ParameterError, r"n\[2\]: .* integer >= 1")
         for bad in (0, 1.0, True, np.True_, None, "1", np.float64(1.0))
     ],
     (lambda: errors.require_integer("n", 0, 1, HorizonError), HorizonError, "n: got 0"),

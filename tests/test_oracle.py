@@ -11,34 +11,18 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks import oracle
+from tests.cases import mixture, stack
 
 Floats = NDArray[np.float64]
 STATES, ACTIONS, DIMENSION = 3, 2, 2
 
 
-def mixture(
-    seed: int, states: int = STATES, actions: int = ACTIONS, dimension: int = DIMENSION
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return phi (kernels as features, some next states impossible), theta on the simplex, its kernel and rewards."""
-    rng = np.random.default_rng(seed)
-    kernels = rng.dirichlet(np.ones(states), size=(dimension, states, actions))
-    kernels[:, 0, 0] = np.eye(states)[0]  # (0, 0) stays for sure: a row with range 0
-    kernels[:, 1, 0, 2] = 0.0
-    kernels /= kernels.sum(axis=-1, keepdims=True)
-    phi = np.ascontiguousarray(np.moveaxis(kernels, 0, -1))
-    theta = rng.dirichlet(np.ones(dimension))
-    return phi, theta, phi @ theta, rng.random((states, actions))
-
-
-def run_linear(
-    seed: int, *, horizon: int, episodes: int, uniforms: Floats | None = None, **options: Any
-) -> dict[str, Any]:
-    """Run UCRL-VTR-LIN on ``mixture(seed)`` from state 1."""
-    phi, theta, transition, reward = mixture(seed)
-    if uniforms is None:
-        uniforms = np.random.default_rng(seed + 1000).random((episodes, horizon))
-    settings: dict[str, Any] = {"norm_bound": 1.0, "delta": 0.05, "theta_star": theta} | options
-    return oracle.ucrl_vtr_lin(phi, reward, transition, horizon, 1, episodes=episodes, uniforms=uniforms, **settings)
+def run_linear(seed: int, *, horizon: int, episodes: int, uniforms: Floats, **options: Any) -> dict[str, Any]:
+    """Run UCRL-VTR-LIN on a mixture from state 1."""
+    case = mixture(seed, states=STATES, dimension=DIMENSION)
+    settings: dict[str, Any] = {"norm_bound": 1.0, "delta": 0.05} | options
+    problem = (case.phi, case.reward, case.transition, horizon, 1)
+    return oracle.ucrl_vtr_lin(*problem, episodes=episodes, uniforms=uniforms, **settings)
 
 
 def row(phi: Floats, state: int, action: int, values: Floats, following: int, weights: str) -> tuple[Floats, float]:
@@ -78,7 +62,7 @@ def test_the_numbers_are_those_of_the_published_generator() -> None:
 
 
 def test_optimal_values_are_the_best_over_all_policies() -> None:
-    _, _, transition, reward = mixture(0)
+    _, _, transition, reward, _ = mixture(0, states=STATES)
     horizon = 2
     best = max(
         oracle.policy_values(transition, reward, np.array(actions).reshape(horizon, STATES))[1]
@@ -88,7 +72,7 @@ def test_optimal_values_are_the_best_over_all_policies() -> None:
 
 
 def test_policy_value_is_the_expected_return_over_all_paths() -> None:
-    _, _, transition, reward = mixture(3)
+    _, _, transition, reward, _ = mixture(3, states=STATES)
     policy = np.array([[0, 1, 1], [1, 0, 1], [0, 0, 1]])
     expected = 0.0
     for second, third in itertools.product(range(STATES), repeat=2):
@@ -97,16 +81,6 @@ def test_policy_value_is_the_expected_return_over_all_paths() -> None:
         probability = transition[1, actions[0], second] * transition[second, actions[1], third]
         expected += probability * sum(reward[s, a] for s, a in zip(path, actions, strict=True))
     assert oracle.policy_values(transition, reward, policy)[1] == pytest.approx(expected, abs=1e-14)
-
-
-def test_next_states_follow_the_running_sums_and_skip_impossible_ones() -> None:
-    transition = np.array([[[0.0, 0.25, 0.0, 0.75, 0.0], [0.3, 0.3, 0.1, 0.2, 0.1]]])
-    cumulative = oracle.cumulative_kernel(transition)
-    assert np.array_equal(cumulative[0, 0], [0.0, 0.25, 0.25, 1.0, 1.0])
-    for action in range(2):
-        for uniform in (0.0, 0.2, 0.25, 0.3, 0.6, 0.9, 1.0 - 2.0**-53):
-            drawn = np.searchsorted(cumulative[0, action], uniform, side="right")
-            assert drawn == draw(transition[0, action], uniform)
 
 
 @pytest.mark.parametrize(("uniform", "following"), [(0.0, 1), (0.25, 2)])
@@ -127,7 +101,7 @@ def test_a_uniform_on_a_boundary_belongs_to_the_next_state(uniform: float, follo
 @pytest.mark.parametrize("weights", ["range", "none"])
 def test_horizon_two_by_hand(weights: Literal["range", "none"]) -> None:
     """Two steps from state 1: V_2 = max_a r, so that the first episode's plan and row are plain arithmetic."""
-    phi, _, transition, reward = mixture(5)
+    phi, _, transition, reward, _ = mixture(5, states=STATES, dimension=DIMENSION)
     uniforms = np.array([[0.4, 0.0]])
     result = run_linear(5, horizon=2, episodes=1, uniforms=uniforms, weights=weights)
     v2 = reward.max(axis=1)
@@ -160,7 +134,7 @@ def test_horizon_two_by_hand(weights: Literal["range", "none"]) -> None:
 @pytest.mark.parametrize("replan", [0.0, 0.3, 1e9])
 def test_the_estimate_is_least_squares_on_the_stacked_rows(weights: str, replan: float) -> None:
     """Rows are rebuilt episode by episode from the plan that a run cut there reports; lambda enters as d more rows."""
-    phi, _, transition, _ = mixture(7)
+    phi, _, transition, *_ = mixture(7, states=STATES, dimension=DIMENSION)
     horizon, episodes, lam = 4, 12, 0.7
     uniforms = np.random.default_rng(1).random((episodes, horizon))
     options: dict[str, Any] = {"weights": weights, "replan": replan, "lam": lam}
@@ -195,65 +169,6 @@ def test_lazy_planning_waits_for_the_determinant() -> None:
     assert 1 < expected < episodes
 
 
-@pytest.mark.parametrize("weights", ["range", "none"])
-@pytest.mark.parametrize("radius", ["sharp", "paper", "unweighted", "ayoub"])
-def test_optimism_holds_whenever_the_truth_is_covered(weights: str, radius: str) -> None:
-    covered_somewhere = False
-    for seed, replan in itertools.product(range(4), (0.0, 0.2)):
-        _, _, transition, reward = mixture(seed)
-        result = run_linear(seed, horizon=5, episodes=60, weights=weights, radius=radius, replan=replan)
-        best = oracle.optimal_values(transition, reward, 5)[0, 1]
-        covered = result["covered"]
-        covered_somewhere |= bool(covered.any())
-        assert (result["planned_value"][covered] >= best - 1e-10).all()
-        assert (result["regret"] >= -1e-12).all()
-    assert covered_somewhere
-
-
-def test_without_a_radius_the_truth_is_not_covered() -> None:
-    """Negative control: the coverage flag is able to say no."""
-    assert not run_linear(1, horizon=5, episodes=60, scale=1e-3)["covered"].any()
-
-
-def test_radii_by_their_formulas() -> None:
-    arguments: dict[str, Any] = {
-        "horizon": 3, "dimension": 2, "norm_bound": 1.5, "delta": 0.1, "lam": 0.5, "logdet": 4.0, "episodes": 7,
-        "paper_constant": 2.0,
-    }  # fmt: skip
-    ell, growth = math.log(10.0), 4.0 - 2 * math.log(0.5)
-    sharp = math.sqrt((growth + 2 * ell) + 0.5 * 2.25)  # U^2 / 4 = 1
-    assert oracle.linear_radius("sharp", "none", **arguments) == pytest.approx([sharp] * 3)
-    sharp_weighted = math.sqrt((growth + 2 * ell) / 4 + 0.5 * 2.25)
-    assert oracle.linear_radius("sharp", "range", **arguments) == pytest.approx([sharp_weighted] * 3)
-    unweighted = math.sqrt(growth + 2 * ell) + math.sqrt(0.5) * 1.5
-    assert oracle.linear_radius("unweighted", "none", **arguments) == pytest.approx([unweighted] * 3)
-    paper = math.sqrt(2.0 * (2.25 + 9 * 2 * math.log(21.0) * math.log(49 * 3 / 0.1) ** 2))
-    assert oracle.linear_radius("paper", "none", **arguments) == pytest.approx([paper] * 3)
-    root = math.sqrt(2 * ell + 4.0)
-    ayoub = [math.sqrt(0.5) * 1.5 + unit / 2 * root for unit in (3, 2, 1)]
-    assert oracle.linear_radius("ayoub", "none", **arguments) == pytest.approx(ayoub)
-
-
-def test_the_clip_at_the_horizon_is_the_weaker_one() -> None:
-    """With a huge radius and no weights, values reach H - h + 1, or H with the paper's clip."""
-    tight = run_linear(4, horizon=4, episodes=1, weights="none", scale=100.0)["values"]
-    loose = run_linear(4, horizon=4, episodes=1, weights="none", scale=100.0, paper_clip=True)["values"]
-    assert np.array_equal(tight[:3].max(axis=1), [4.0, 3.0, 2.0])
-    assert np.array_equal(loose[:3].max(axis=1), [4.0, 4.0, 4.0])
-
-
-def test_one_step_has_nothing_to_learn() -> None:
-    result = run_linear(0, horizon=1, episodes=5)
-    assert np.array_equal(result["sigma"], np.eye(DIMENSION))
-    assert np.array_equal(result["regret"], np.zeros(5))
-
-
-def family(seed: int, members: int) -> tuple[Floats, Floats]:
-    """Return random kernels [n, s, a, s'] and rewards; member 0 is the truth."""
-    rng = np.random.default_rng(seed)
-    return rng.dirichlet(np.ones(STATES), size=(members, STATES, ACTIONS)), rng.random((STATES, ACTIONS))
-
-
 def run_family(kernels: Floats, reward: Floats, *, horizon: int, episodes: int, **options: Any) -> dict[str, Any]:
     """Run UCRL-VTR on a family whose member 0 is the truth, from state 1."""
     uniforms = np.random.default_rng(11).random((episodes, horizon))
@@ -263,20 +178,11 @@ def run_family(kernels: Floats, reward: Floats, *, horizon: int, episodes: int, 
 
 @pytest.mark.parametrize("weights", ["range", "none"])
 @pytest.mark.parametrize("radius", ["sharp", "paper", "unweighted"])
-def test_a_family_of_the_truth_alone_has_no_regret(radius: str, weights: str) -> None:
-    kernels, reward = family(0, 1)
-    result = run_family(kernels, reward, horizon=4, episodes=20, radius=radius, weights=weights, delta=1.0)
-    assert result["regret"] == pytest.approx(np.zeros(20), abs=1e-12)
-    assert result["confident"].all()
-
-
-@pytest.mark.parametrize("weights", ["range", "none"])
-@pytest.mark.parametrize("radius", ["sharp", "paper", "unweighted"])
 @pytest.mark.parametrize("replan", [0.0, 0.5])
 def test_confidence_sets_from_rows_by_loops(radius: str, weights: str, replan: float) -> None:
     """Replay a run row by row and rebuild every loss, distance and set from its definition (M1 to M7, M22 to M24)."""
     members, horizon, episodes, delta, scale = 5, 3, 30, 0.05, 0.3
-    kernels, reward = family(4, members)
+    kernels, reward, _ = stack(4, members=members)
     options: dict[str, Any] = {"radius": radius, "weights": weights, "replan": replan, "scale": scale}
     result = run_family(kernels, reward, horizon=horizon, episodes=episodes, **options)
     uniforms = np.random.default_rng(11).random((episodes, horizon))

@@ -13,7 +13,7 @@ import numpy as np
 
 from occamrl._core.compile import implements
 from occamrl._core.loop import CHANGED, PLANNED, Path, follows_policy, learn, plan, planned_value
-from occamrl.protocols import Ints, Known, Learner
+from occamrl.protocols import Field, Ints, Known, Learner
 
 
 class TurningModel(NamedTuple):
@@ -37,8 +37,12 @@ class Turning(Learner):
     def model(self, known: Known) -> TurningModel:
         return TurningModel(known.actions, self.hidden, np.zeros(1, dtype=np.int64))
 
+    def fields(self, known: Known, state: Any = None) -> list[Field]:
+        table = (known.horizon, known.states)
+        return [Field("policy", table, 0, known.actions - 1), Field("counters", (1,), 0, 2**40)]
+
     def begin(self, known: Known) -> TurningState:
-        return TurningState(np.zeros((known.horizon, known.states), dtype=np.int64), np.zeros(1, dtype=np.int64))
+        return TurningState(*(each.make() for each in self.fields(known)))
 
     def reserve(self, state: Any, episodes: int) -> Any:
         return state

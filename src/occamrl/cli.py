@@ -51,6 +51,7 @@ def reported_errors(as_json: bool = False) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        tell("stopped")
         raise typer.Exit(INTERRUPTED) from None
     except OccamRLError as error:
         for line in str(error).splitlines():
@@ -96,7 +97,7 @@ def print_lines(lines: list[str] | dict[str, Any]) -> None:
 Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per processor.")]
 Scheduler = Annotated[str | None, typer.Option(help="Address of a Dask scheduler, tcp://host:8786.")]
 CheckpointEvery = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints of a cell.")]
-Silence = Annotated[float, typer.Option(min=1.0, help="Seconds without news until a worker is ended.")]
+Silence = Annotated[float, typer.Option(min=1.0, help="Seconds without news until a worker, or Dask, is given up.")]
 
 
 @app.command()
@@ -305,6 +306,7 @@ def learn(
     delta: Annotated[float, typer.Option(help="How often the verdict may be wrong.")] = 0.05,
     rewards: Annotated[str | None, typer.Option(help="known, bernstein or hoeffding, instead of the ladder's.")] = None,
     kernel: Annotated[str | None, typer.Option(help="stationary or per_step, instead of the ladder's.")] = None,
+    evidence: Annotated[str, typer.Option(help="value: ARL-GEN; likelihood: Occam, on lists of kernels.")] = "value",
     safe: Annotated[bool, typer.Option(help="Be optimistic over all models that are left.")] = False,
     compare: Annotated[bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")] = False,
     checkpoint: Annotated[Path | None, typer.Option(help="Save there, and go on from there.")] = None,
@@ -324,15 +326,19 @@ def learn(
         spec = read_ladder(ladder, horizon=horizon, rewards=estimate, kernel=kernel)
         env = _make_environment(env_id, options or ())
         environment = FiniteEnvironment(env, known=spec.known, reward_range=tuple(spec.rewards))
-        everybody = agents(spec, environment, delta=delta, safe=safe, compare=compare)  # checks delta
-        found = _quick_preflight(spec, environment, episodes, delta)
+        require_choice("--evidence", evidence, ("value", "likelihood"))
+        everybody = agents(
+            spec, environment, delta=delta, safe=safe, compare=compare, evidence=evidence
+        )  # checks delta
+        found = _quick_preflight(spec, environment, episodes, delta, evidence)
         if not as_json:
             tell(_forecast(found, spec, environment, safe=safe))
+        selector = next(iter(everybody))
         for name, agent in everybody.items():
-            path = checkpoint if name == "ARL-GEN" else None
+            path = checkpoint if name == selector else None
             result = learn_in(agent, environment, episodes=episodes, seed=seed, checkpoint=path)
             about = {"agent": name, **as_data(result, spec)}
-            if name == "ARL-GEN" and found is not None:
+            if name == selector and found is not None:
                 about |= {"blind_pairs": len(found.blind), "pairs_tried": found.pairs_tried}
             print_lines(about if as_json else _lines(about))
 
@@ -368,14 +374,25 @@ def _make_environment(identifier: str, options: Sequence[str]) -> gym.Env[Any, A
 
 
 def agents(
-    spec: LadderSpec, environment: FiniteEnvironment, *, delta: float, safe: bool, compare: bool
+    spec: LadderSpec,
+    environment: FiniteEnvironment,
+    *,
+    delta: float,
+    safe: bool,
+    compare: bool,
+    evidence: str = "value",
 ) -> dict[str, Agent]:
-    """Return who is to learn, by name: ARL-GEN, and what it is compared with."""
+    """Return who is to learn, by name: the selector, and what it is compared with."""
     from occamrl.selectors.arl_gen import ARLGen
+    from occamrl.selectors.occam import Occam
     from occamrl.selectors.references import largest, oracle, smallest
 
     options: dict[str, Any] = {"delta": delta, **spec.options}
-    found: dict[str, Agent] = {"ARL-GEN": ARLGen(ladder=spec.ladder, safe=safe, **options)}
+    found: dict[str, Agent] = {}
+    if evidence == "likelihood":
+        found["Occam"] = Occam(ladder=spec.ladder, scope="all" if safe else "smallest", **options)
+    else:
+        found["ARL-GEN"] = ARLGen(ladder=spec.ladder, safe=safe, **options)
     if compare:
         right = None if environment.mdp is None else spec.ladder.class_of(environment.mdp)
         if right is not None:
@@ -385,7 +402,9 @@ def agents(
     return found
 
 
-def _quick_preflight(spec: LadderSpec, environment: FiniteEnvironment, episodes: int, delta: float) -> Preflight | None:
+def _quick_preflight(
+    spec: LadderSpec, environment: FiniteEnvironment, episodes: int, delta: float, evidence: str
+) -> Preflight | None:
     """Return a quick preflight: a few kernels of each class, from the most likely first state (0 if unknown).
 
     None where rewards are unknown or each step has its own kernel: it looks at plans for known rewards and one kernel.
@@ -395,7 +414,7 @@ def _quick_preflight(spec: LadderSpec, environment: FiniteEnvironment, episodes:
     if spec.options != {"rewards": "known", "kernel": "stationary"}:
         return None
     start = 0 if environment.mdp is None else int(environment.mdp.initial_distribution.argmax())
-    few = {"truths": _FEW, "members": _FEW}
+    few: dict[str, Any] = {"truths": _FEW, "members": _FEW, "evidence": evidence}
     return preflight(spec.ladder, spec.known, episodes=episodes, delta=delta, start=start, **few)
 
 
@@ -454,7 +473,9 @@ def _lines(about: dict[str, Any]) -> list[str]:
         for m, name in enumerate(about["rungs"]):
             mark = "->" if m + 1 == about["chosen"] else "  "
             count = about["sizes"][m]
-            found.append(f"  {mark} {name}: {count} model{'s' * (count > 1)}, statistic {about['statistics'][m]:.6f}")
+            statistic = about["statistics"][m]
+            told = "impossible" if statistic is None else f"statistic {statistic:.6f}"
+            found.append(f"  {mark} {name}: {count} model{'s' * (count > 1)}, {told}")
         threshold = about["threshold"]
         limit = "no data yet" if threshold is None else f"accepted up to {threshold:.6f}"
         found.append(f"  verdict: {about['rung']!r}, in play since episode {about['since_episode']} ({limit})")

@@ -12,6 +12,7 @@ import difflib
 import math
 import numbers
 import operator
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ from typing import Any, SupportsIndex, cast
 
 import numpy as np
 from numpy.typing import NDArray
+
+_LARGEST_INTEGER = 2**62  # sums of two fit into 64 bits
+_SINGLE_PRECISION = 1e-5  # how far the sum of some hundred numbers of 32 bits may be from one
 
 
 class OccamRLError(Exception):
@@ -82,6 +86,13 @@ class ParameterError(InvalidInput):
 
 class CheckpointError(InvalidInput):
     """A checkpoint is damaged, belongs to another problem or agent, or cannot be written."""
+
+
+class MissingCheckpoint(CheckpointError, FileNotFoundError):
+    """There is no such file."""
+
+    def __str__(self) -> str:  # OSError would print its own arguments
+        return str(self.args[0])
 
 
 class UnknownName(InvalidInput):
@@ -205,7 +216,7 @@ class Stopped(OccamRLError):
 def require_choice(field: str, value: object, choices: Iterable[str]) -> None:
     """Refuse a value that is not one of ``choices``, suggesting the nearest."""
     names = tuple(choices)
-    if value not in names:
+    if not isinstance(value, str) or value not in names:
         raise UnknownName(field, got=value, known=names)
 
 
@@ -225,16 +236,19 @@ def require_integer(
     least: int,
     error: type[InvalidInput] = ParameterError,
     index: tuple[int, ...] | None = None,
+    most: int = _LARGEST_INTEGER,
 ) -> int:
-    """Return ``value`` as an int, or refuse what is not an integer (a bool is not) or is below ``least``."""
+    """Return ``value`` as an int in [least, most], or refuse it; a bool is no integer."""
     try:
         number = None if isinstance(value, (bool, np.bool_)) else operator.index(cast(SupportsIndex, value))
     except TypeError:
         number = None
-    if number is None or number < least:
+    if number is None or not least <= number <= most:
         got = repr(value) if number is None else number
-        raise error(field, got=got, expected=f"an integer >= {least}", index=index)
-    return number
+        whole = most == _LARGEST_INTEGER and (number is None or number < least)
+        expected = f"an integer >= {least}" if whole else f"an integer in [{least}, {most}]"
+        raise error(field, got=got, expected=expected, index=index)
+    return int(number)
 
 
 def require_integers(owner: object, **least: int) -> None:
@@ -249,6 +263,44 @@ def require_numbers(owner: object, low: float, high: float, *names: str, open_lo
         require_number(name, getattr(owner, name), low, high, open_low=open_low)
 
 
+def require_sequences(owner: object, low: float, high: float, *names: str, open_low: bool = False) -> None:
+    """Check several attributes of an object: each is a tuple or list of numbers as :func:`require_number` has them."""
+    for name in names:
+        value = getattr(owner, name)
+        if not isinstance(value, (tuple, list)):
+            raise ParameterError(name, got=f"{value!r:.100}", expected="a tuple of numbers")
+        for number in value:
+            require_number(name, number, low, high, open_low=open_low)
+
+
+def require_kind(field: str, value: object, kind: type[Any]) -> None:
+    """Refuse a value that is not of a class."""
+    if not isinstance(value, kind):
+        raise ParameterError(field, got=f"{type(value).__name__} {value!r:.100}", expected=f"a {kind.__name__}")
+
+
+def memory() -> int:
+    """Return the bytes that this process may use: those of the machine, or those that it is limited to."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 2**34
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    all_of_it = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if limit == resource.RLIM_INFINITY or not (used := Path("/proc/self/statm")).exists():
+        return all_of_it
+    return min(all_of_it, limit - int(used.read_text().split()[0]) * resource.getpagesize())
+
+
+def require_memory(field: str, value: object, *sizes: int) -> None:
+    """Refuse sizes of a table of numbers that would not fit into memory with a copy, before it is made."""
+    need = 8 * math.prod(int(size) for size in sizes)
+    if need > 2**26 and 2 * need > memory():
+        shape, gib = " x ".join(f"{size:,}" for size in sizes), need / 2**30
+        expected = f"less: {shape} numbers take {gib:,.3g} GiB, and there are {memory() / 2**30:,.3g}"
+        raise ParameterError(field, got=value, expected=expected)
+
+
 def require_range(field: str, ends: Any) -> tuple[float, float]:
     """Return (low, high), two finite numbers with low < high."""
     try:
@@ -260,12 +312,56 @@ def require_range(field: str, ends: Any) -> tuple[float, float]:
     return low, high
 
 
-def as_floats(field: str, value: Any, expected: object = "an array of real numbers") -> NDArray[np.float64]:
-    """Return a new array of floats, or refuse what is ragged or not made of real numbers."""
+def sum_to_one(total: float) -> str:
+    """Return what is expected of probabilities with this sum; where 32 bits explain it, also what to do."""
+    rounded = bool(0.0 < abs(total - 1.0) < _SINGLE_PRECISION)
+    return "probabilities >= 0 that sum to 1" + "; divide each row by its sum in double precision" * rounded
+
+
+def as_array(field: str, value: Any, expected: object = "an array", kinds: str = "") -> NDArray[Any]:
+    """Return an array of which there can be a copy, of these kinds of numbers, and of the shape ``expected`` if one."""
     try:
         array = np.asarray(value)
-    except ValueError:
+    except (ValueError, TypeError, OverflowError):
         raise ShapeError(field, got="rows of different lengths", expected=expected) from None
-    if array.dtype.kind not in "biuf":
+    if kinds and array.size and array.dtype.kind not in kinds:
         raise ShapeError(field, got=f"dtype {array.dtype}", expected=expected)
-    return array.astype(np.float64)
+    if isinstance(expected, tuple) and array.shape != expected:
+        raise ShapeError(field, got=array.shape, expected=expected)
+    require_memory(field, array.shape, *array.shape)
+    return array
+
+
+def as_floats(field: str, value: Any, expected: object = "an array of real numbers") -> NDArray[np.float64]:
+    """Return a new array of floats, or refuse what is ragged or not made of real numbers."""
+    return as_array(field, value, expected, "biuf").astype(np.float64)
+
+
+def as_flags(field: str, value: Any, expected: object) -> NDArray[np.bool_]:
+    """Return an array of true and false; numbers are true where they are not zero."""
+    return as_array(field, value, expected, "biuf").astype(np.bool_)
+
+
+def as_integers(field: str, value: Any, expected: object = "an array of integers") -> NDArray[np.int64]:
+    """Return a new array of integers, or refuse what is ragged or not made of integers."""
+    array = as_array(field, value, expected, "iu")
+    if array.size and array.max() > _LARGEST_INTEGER:
+        raise ShapeError(field, got=array.max(), expected=expected)
+    return array.astype(np.int64)
+
+
+def as_indices(field: str, value: Any, size: int) -> NDArray[np.int64]:
+    """Return different integers in [0, size) as an array, at least one."""
+    expected = f"different integers in [0, {size}), at least one"
+    chosen = as_integers(field, value, expected)
+    inside = chosen.ndim == 1 and chosen.size and chosen.min() >= 0 and chosen.max() < size
+    if not inside or np.unique(chosen).size < chosen.size:
+        raise ShapeError(field, got=f"{value!r:.200}", expected=expected)
+    return chosen
+
+
+def as_path(field: str, value: Any) -> Path:
+    """Return a path, or refuse what is none."""
+    if not isinstance(value, (str, os.PathLike)) or "\x00" in str(value):
+        raise ParameterError(field, got=f"{value!r:.100}", expected="a path")
+    return Path(value)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from occamrl.errors import require_integer
+from occamrl.errors import ParameterError, ShapeError, require_integer, require_memory
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -48,6 +48,21 @@ class Truth(NamedTuple):
     noise: Any = NoNoise()  # how a reward is drawn around its mean
 
 
+def require_outcomes(field: str, outcomes: Any, states: int, actions: int) -> None:
+    """Refuse outcomes that compiled code would read beyond their ends."""
+    sound = isinstance(outcomes, Outcomes) and all(isinstance(part, np.ndarray) and part.ndim == 1 for part in outcomes)
+    sound = sound and [str(part.dtype) for part in outcomes] == ["int64", "int64", "float64"]
+    if not sound or outcomes.start.size != states * actions + 1 or outcomes.bonus.size != outcomes.next_state.size:
+        raise ShapeError(field, got="arrays that do not fit together", expected=f"outcomes of {states}x{actions} pairs")
+    start, after = outcomes.start, outcomes.next_state
+    if start[0] != 0 or start[-1] != after.size or (np.diff(start) < 0).any():
+        raise ParameterError(f"{field}.start", got="other numbers", expected=f"increasing ones from 0 to {after.size}")
+    if after.size and not 0 <= after.min() <= after.max() < states:
+        raise ParameterError(f"{field}.next_state", got="other numbers", expected=f"states in [0, {states})")
+    if not (np.abs(outcomes.bonus) <= 1.0 + 1e-6).all():
+        raise ParameterError(f"{field}.bonus", got="other numbers", expected="rewards in [-1, 1]")
+
+
 @dataclass(frozen=True, eq=False)  # compared by identity, so that solved families can be remembered by it
 class Known:
     """What an agent may know of a problem: its size and its rewards, never its kernel.
@@ -64,11 +79,26 @@ class Known:
     transition_rewards: Outcomes | None = None
     rewards_known: bool = True
 
+    def __post_init__(self) -> None:
+        for name in ("states", "actions", "horizon"):
+            require_integer(name, getattr(self, name), 1)
+        base, sizes = self.base_reward, (self.states, self.actions)
+        if not isinstance(base, np.ndarray) or base.dtype != np.float64 or base.shape != sizes:
+            got = f"{getattr(base, 'dtype', type(base).__name__)}{list(np.shape(base))}"
+            raise ShapeError("base_reward", got=got, expected=f"float64{list(sizes)}")
+        if not (np.abs(base - 0.5) <= 0.5 + 1e-6).all():
+            raise ParameterError("base_reward", got="other numbers", expected="rewards in [0, 1]")
+        if self.transition_rewards is not None:
+            require_outcomes("transition_rewards", self.transition_rewards, *sizes)
+        if not isinstance(self.rewards_known, bool):
+            raise ParameterError("rewards_known", got=repr(self.rewards_known), expected="True or False")
+
     @classmethod
     def of_sizes(cls, *, states: int, actions: int, horizon: int) -> Known:
         """Return what is known of a problem whose rewards are not."""
         for name, size in (("states", states), ("actions", actions), ("horizon", horizon)):
             require_integer(name, size, 1)
+        require_memory("actions", actions, states, actions)
         return cls(states, actions, horizon, np.zeros((states, actions)), rewards_known=False)
 
     @cached_property
@@ -77,6 +107,44 @@ class Known:
         if not self.rewards_known:
             return self
         return Known.of_sizes(states=self.states, actions=self.actions, horizon=self.horizon)
+
+
+class Field(NamedTuple):
+    """An array of a state: its size and the numbers that it may hold, so that a state from a file can be checked."""
+
+    name: str
+    shape: tuple[int, ...]
+    low: Any  # integers, or arrays of them, where the field holds integers
+    high: Any
+    fill: Any = 0  # before any data
+    entries: tuple[str, ...] = ()  # names of its entries, where each has a meaning of its own
+
+    @property
+    def whole(self) -> bool:
+        """Whether the field holds integers."""
+        return np.asarray(self.low).dtype.kind == "i"
+
+    def make(self) -> Any:
+        """Return the array before any data."""
+        return np.full(self.shape, self.fill, dtype=np.int64 if self.whole else np.float64)
+
+    def require_kind(self, array: Any, state: str = "state") -> None:
+        """Refuse an array of another kind or size."""
+        kind = np.dtype(np.int64 if self.whole else np.float64)
+        sound = isinstance(array, np.ndarray) and array.dtype == kind and array.shape == self.shape
+        if not sound or not array.flags.c_contiguous or not array.flags.aligned:
+            got = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+            raise ShapeError(f"{state}.{self.name}", got=got, expected=f"{kind}{list(self.shape)}")
+
+    def require(self, array: Any, state: str = "state") -> None:
+        """Refuse an array of another kind or size, or with a number that is out of range; NaN always is."""
+        self.require_kind(array, state)
+        bad = ~((array >= self.low) & (array <= self.high))
+        if bad.any():
+            at = tuple(int(i) for i in np.argwhere(bad)[0])
+            low, high = (np.broadcast_to(end, self.shape)[at] for end in (self.low, self.high))
+            name = f"{state}.{self.name}" + (f".{self.entries[at[0]]}" if self.entries else "")
+            raise ParameterError(name, got=array[at], expected=f"a number from {low} to {high}", index=at)
 
 
 @runtime_checkable
@@ -89,6 +157,13 @@ class Learner(Protocol):
 
     def model(self, known: Known) -> Any:
         """Return the constants the compiled functions read: a NamedTuple of arrays and numbers, never written."""
+
+    def fields(self, known: Known, state: Any = None) -> Sequence[Field]:
+        """Return what the arrays of a state hold; of one as large as ``state``, where states grow.
+
+        No state that comes from elsewhere reaches compiled code unless it agrees. Where its fields can contradict each
+        other, a method ``resume(model, fresh, state)`` refuses that, and computes anew what follows from others.
+        """
 
     def begin(self, known: Known) -> Any:
         """Return a fresh state: a NamedTuple of arrays."""

@@ -10,13 +10,15 @@ import hashlib
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_integer
+from occamrl.errors import ParameterError
 
 Step = int | str
 
 
 def _sequence(root: int, path: tuple[Step, ...]) -> np.random.SeedSequence:
-    root, words = require_integer("seed", root, 0), []
+    if isinstance(root, bool) or not isinstance(root, (int, np.integer)) or not 0 <= root < 2**128:
+        raise ParameterError("seed", got=repr(root), expected="an integer >= 0 and below 2^128")
+    root, words = int(root), []
     for step in path:
         if isinstance(step, bool) or not isinstance(step, (int, np.integer, str)):
             raise ParameterError("seed path", got=repr(step), expected="integers and strings")

@@ -13,6 +13,7 @@ import occamrl as orl
 from occamrl.analysis.complexity import (
     beta_infinite,
     eluder_dimension,
+    family_eluder_bound,
     linear_eluder_bound,
     norm_bounds,
     predictions,
@@ -28,12 +29,9 @@ from occamrl.analysis.complexity import (
     separation,
     tau_min,
 )
-from occamrl.errors import ParameterError
+from occamrl.errors import FamilyError, ParameterError
 from occamrl.models.linear import AggregationFamily
-from occamrl.problems.classic import RiverZones
 from occamrl.problems.mixtures import SparseLadder
-from occamrl.problems.operations import Pricing
-from tests import cases
 
 
 def longest_by_permutations(functions: np.ndarray, scale: float) -> int:
@@ -70,16 +68,6 @@ def test_indicators_have_the_eluder_dimension_of_their_number() -> None:
         eluder_dimension(np.random.default_rng(0).uniform(size=(3, 30)), 0.1)
 
 
-def test_covering_numbers() -> None:
-    p = np.array([0.0, 0.05, 0.5, 0.55, 1.0])
-    stack = np.zeros((5, 2, 1, 2))
-    stack[:, 0, 0, 0], stack[:, 0, 0, 1] = 1.0 - p, p
-    stack[:, 1, 0, 1] = 1.0
-    family = orl.FiniteFamily(stack)
-    for alpha, size in ((0.0, 5), (0.11, 3), (0.91, 2), (0.99, 2), (1.0, 1)):  # the distance is 2 |p - p'|
-        assert family.log_covering_number(alpha) == pytest.approx(math.log(size))  # 1/2 is the best single centre
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_the_smallest_cover_of_few_members_is_found(seed: int) -> None:
     kernels = np.random.default_rng(seed).dirichlet(np.full(3, 0.4), size=(8, 3, 2))
@@ -97,21 +85,65 @@ def test_the_smallest_cover_of_few_members_is_found(seed: int) -> None:
         assert found <= twice.log_covering_number(alpha) + 1e-12
 
 
+def coin(p: float) -> np.ndarray:
+    return np.array([[[1.0 - p, p]], [[1.0, 0.0]]])
+
+
+def one_coin(p: Any) -> np.ndarray:
+    return coin(p[0])
+
+
+def test_a_linear_class_without_a_kernel_says_so() -> None:
+    kernels = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 3, 2))
+    features = orl.FeatureMap([kernels[0], kernels[1] - kernels[0]])
+    with pytest.raises(FamilyError, match="no kernel"):
+        orl.LinearFamily(features=features, norm_bound=1.0, coordinates=[1]).check(np.random.default_rng(0))
+
+
+def test_covering_numbers_are_no_smaller_than_the_smallest_cover() -> None:
+    # One coin: sum |P - P'| = 2 |p - p'|, so an alpha-ball covers alpha of [0, 1] and ceil(1/alpha) are needed.
+    family = orl.AggregationFamily(partition=[0, 1], moves=[[[0, 1]], [[0, -1]]])
+    for alpha in (0.05, 0.3, 0.5, 0.9):
+        assert family.log_covering_number(alpha) >= math.log(math.ceil(1.0 / alpha - 1e-9))
+    assert family.log_covering_number(1.0) == 0.0  # p = 1/2 is enough
+    two = orl.AggregationFamily(partition=[0, 1], actions=1)
+    assert two.log_covering_number(0.1) == pytest.approx(2.0 * family.log_covering_number(0.1))
+    # theta = (1, t) with |theta| <= b over "heads never" and "what p changes".
+    linear = orl.LinearFamily(features=orl.FeatureMap([coin(0.0), coin(1.0) - coin(0.0)]), norm_bound=math.sqrt(2.0))
+    for alpha in (0.05, 0.3, 0.5):
+        assert linear.log_covering_number(alpha) >= math.log(math.ceil(1.0 / alpha - 1e-9))
+        # |phi| of (0, 0): sqrt(2), of (0, 1): 1; two dimensions
+        lipschitz = 1.0 + math.sqrt(2.0)
+        assert linear.log_covering_number(alpha) == pytest.approx(
+            2 * math.log1p(2 * math.sqrt(2.0) * lipschitz / alpha)
+        )
+
+
+def test_eluder_bounds_hold_for_small_families() -> None:
+    kernels = np.random.default_rng(1).dirichlet(np.ones(2), size=(4, 2, 1))
+    family = orl.FiniteFamily(kernels)
+    mdp = orl.FiniteMDP(transition=kernels[0], reward=[[0.0], [1.0]], horizon=3)
+    functions = predictions(family, mdp.known)[:, :12]
+    assert 1 <= eluder_dimension(functions, 0.01) <= family_eluder_bound(family, 0.01) == 6.0
+    # Independent points of indicators: the tabular class of S*A distributions over two states has dimension >= S*A.
+    assert family_eluder_bound(orl.AggregationFamily.tabular(states=2, actions=1), 0.1) >= 2
+    assert family_eluder_bound(orl.LinearFamily.examples()[0], 0.1) >= 3
+    with pytest.raises(ParameterError):
+        family_eluder_bound("family", 0.1)  # type: ignore[arg-type]  # wrong on purpose
+
+
 def test_a_cover_of_a_box_covers_what_lies_between_its_points() -> None:
     """Coins p in [1/4, 3/4]: an alpha-ball covers alpha of them, so that 1/(2 alpha) points are needed at least."""
     box: dict[str, Any] = {"low": [0.25], "high": [0.75], "step": 0.125}
 
-    def coin(p: Any) -> np.ndarray:
-        return np.array([[[1.0 - p[0], p[0]]], [[1.0, 0.0]]])
-
-    family = orl.CoverFamily(coin, **box)
+    family = orl.CoverFamily(one_coin, **box)
     assert family.reach == 0.125
     for j in range(1, 12):
         assert math.log(2.0 ** (j - 1)) <= family.log_covering_number(0.5**j) <= math.log(2.0 ** max(j - 1, 2) + 1)
-    given = orl.CoverFamily(coin, **box, reach=0.125)  # perhaps not affine: nothing is known of finer grids
+    given = orl.CoverFamily(one_coin, **box, reach=0.125)  # perhaps not affine: nothing is known of finer grids
     assert given.log_covering_number(0.05) == math.inf
     assert given.log_covering_number(0.5) == family.log_covering_number(0.5)
-    assert orl.CoverFamily(coin, **box, reach=0.0).log_covering_number(0.05) == pytest.approx(math.log(5))
+    assert orl.CoverFamily(one_coin, **box, reach=0.0).log_covering_number(0.05) == pytest.approx(math.log(5))
 
 
 def test_separation_by_hand() -> None:
@@ -322,61 +354,3 @@ def test_bad_arguments_of_the_bounds_are_refused_by_name() -> None:
     for name, call in bad:
         with pytest.raises(ParameterError, match=name):
             call()
-
-
-def test_the_preflight_finds_blind_pairs_where_there_are_some() -> None:
-    pricing = Pricing(prices=5, demand=(0.9, 0.9, 0.3, 0.3, 0.05))
-    ladder = orl.Ladder.of_problem(pricing)
-    report = orl.preflight(ladder, pricing.mdp.known, episodes=1000, start=pricing.stock, truths=30, members=10)
-    assert report.safe
-    assert "confirm itself" in str(report)
-    worst = max(report.blind, key=lambda pair: pair.loss_per_episode)
-    assert worst.episodes_to_reject > 1000
-    agent = report.selector(test_growth=0.2)
-    assert agent.safe
-    assert agent.test_growth == 0.2
-    sparse = SparseLadder()
-    report = orl.preflight(orl.Ladder.of_problem(sparse), sparse.mdp.known, episodes=10_000, truths=10, members=10)
-    assert not report.safe
-    assert "no blind pairs" in str(report)
-
-
-def corridor_ladder() -> tuple[Any, Any]:
-    slips = [0.0, 0.1, 0.3, 0.5]
-    alike, halves = ([cases.corridor(p, q) for p in slips for q in slips if (p == q) == same] for same in (True, False))
-    return orl.Ladder([orl.FiniteFamily(alike), orl.FiniteFamily([*alike, *halves])]), alike[0]
-
-
-def river_ladder() -> tuple[Any, Any]:
-    river = RiverZones(states=4, horizon=6, zones=2)
-    rungs = [AggregationFamily(partition=river.partition(zones), moves=river.moves) for zones in (1, 2)]
-    return orl.Ladder(rungs), river.mdp.kernel()
-
-
-@pytest.mark.parametrize(("make", "horizon", "episodes"), [(corridor_ladder, 25, 20), (river_ladder, 6, 5)])
-def test_what_a_preflight_counts_as_much_does_not_depend_on_where_rewards_begin(
-    make: Any, horizon: int, episodes: int
-) -> None:
-    """Money mapped onto [0, 1] by another origin: r/4 and r/4 + 3/4 are the same account."""
-    ladder, kernel = make()
-    reward = np.zeros(kernel.shape[:2])
-    reward[0, 0], reward[-1] = 0.01, 1.0
-    found = []
-    for origin in (0.0, 0.75):
-        known = orl.FiniteMDP(transition=kernel, reward=origin + 0.25 * reward, horizon=horizon).known
-        report = orl.preflight(ladder, known, episodes=episodes)
-        found.append([(pair.rung, pair.member, pair.truth) for pair in report.blind])
-        calm = orl.preflight(ladder, known, episodes=episodes, least_loss=100.0)
-        assert not calm.blind
-        agent = calm.selector()
-        assert not agent.safe
-        assert not agent.guard
-    assert found[0] == found[1]
-    assert found[0]
-
-
-def test_a_preflight_without_rewards_is_refused() -> None:
-    """Of zeros it would say that nothing is at stake."""
-    sparse = SparseLadder(states=4, actions=2, horizon=3, dimension=3, most=1, nonzero=1)
-    with pytest.raises(ParameterError, match="known: got sizes alone"):
-        orl.preflight(orl.Ladder.of_problem(sparse), sparse.mdp.known.without_rewards, episodes=10)

@@ -12,7 +12,10 @@ import occamrl as orl
 from occamrl.errors import ParameterError
 from occamrl.models.finite import CoverFamily
 from occamrl.models.linear import AggregationFamily
+from occamrl.problems.mixtures import SparseLadder
+from occamrl.problems.operations import Pricing
 from occamrl.protocols import Floats
+from tests import cases
 from tests.selectors.test_arl_gen_regression import RIVER, river_ladder
 
 
@@ -76,3 +79,59 @@ def test_a_class_is_given_no_less_time_than_its_rejection_may_take() -> None:
     sure = float(((1 / c + 0.5) / (1 - c / 2)).min()) * math.log(2 / 0.05)
     report = orl.preflight(ladder, mdp.known, episodes=10, delta=0.05)
     assert report.rejection[0] * 0.3**2 == pytest.approx(sure, rel=1e-9)
+
+
+def test_the_preflight_finds_blind_pairs_where_there_are_some() -> None:
+    pricing = Pricing(prices=5, demand=(0.9, 0.9, 0.3, 0.3, 0.05))
+    ladder = orl.Ladder.of_problem(pricing)
+    report = orl.preflight(ladder, pricing.mdp.known, episodes=1000, start=pricing.stock, truths=30, members=10)
+    assert report.safe
+    assert "confirm itself" in str(report)
+    worst = max(report.blind, key=lambda pair: pair.loss_per_episode)
+    assert worst.episodes_to_reject > 1000
+    agent = report.selector(test_growth=0.2)
+    assert agent.safe
+    assert agent.test_growth == 0.2
+    sparse = SparseLadder()
+    report = orl.preflight(orl.Ladder.of_problem(sparse), sparse.mdp.known, episodes=10_000, truths=10, members=10)
+    assert not report.safe
+    assert "no blind pairs" in str(report)
+
+
+def corridor_ladder() -> tuple[Any, Any]:
+    slips = [0.0, 0.1, 0.3, 0.5]
+    alike, halves = ([cases.corridor(p, q) for p in slips for q in slips if (p == q) == same] for same in (True, False))
+    return orl.Ladder([orl.FiniteFamily(alike), orl.FiniteFamily([*alike, *halves])]), alike[0]
+
+
+def zones_ladder() -> tuple[Any, Any]:
+    return river_ladder(1, 3), RIVER.mdp.kernel()
+
+
+@pytest.mark.parametrize(("make", "horizon", "episodes"), [(corridor_ladder, 25, 20), (zones_ladder, 6, 5)])
+def test_what_a_preflight_counts_as_much_does_not_depend_on_where_rewards_begin(
+    make: Any, horizon: int, episodes: int
+) -> None:
+    """Money mapped onto [0, 1] by another origin: r/4 and r/4 + 3/4 are the same account."""
+    ladder, kernel = make()
+    reward = np.zeros(kernel.shape[:2])
+    reward[0, 0], reward[-1] = 0.01, 1.0
+    found = []
+    for origin in (0.0, 0.75):
+        known = orl.FiniteMDP(transition=kernel, reward=origin + 0.25 * reward, horizon=horizon).known
+        report = orl.preflight(ladder, known, episodes=episodes)
+        found.append([(pair.rung, pair.member, pair.truth) for pair in report.blind])
+        calm = orl.preflight(ladder, known, episodes=episodes, least_loss=100.0)
+        assert not calm.blind
+        agent = calm.selector()
+        assert not agent.safe
+        assert not agent.guard
+    assert found[0] == found[1]
+    assert found[0]
+
+
+def test_a_preflight_without_rewards_is_refused() -> None:
+    """Of zeros it would say that nothing is at stake."""
+    sparse = SparseLadder(states=4, actions=2, horizon=3, dimension=3, most=1, nonzero=1)
+    with pytest.raises(ParameterError, match="known: got sizes alone"):
+        orl.preflight(orl.Ladder.of_problem(sparse), sparse.mdp.known.without_rewards, episodes=10)

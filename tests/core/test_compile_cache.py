@@ -1,12 +1,20 @@
-"""Machine code on disk is never stale: its folder changes with every source that reaches it, and a learner's own."""
+"""Machine code on disk is never stale, and what is wrong with the disk is never an error.
+
+Its folder changes with every source that reaches it, and its name with a learner's own file. A damaged file is compiled
+anew; a folder that others can write is not used.
+"""
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+from collections import namedtuple
 from pathlib import Path
+from typing import Any
 
 import numba
 import pytest
@@ -105,20 +113,155 @@ def test_code_is_kept_there_and_numbas_own_setting_stays_as_it_was(tmp_path: Pat
     assert not (tmp_path / "own").exists()
     (folder,) = (tmp_path / "cache").iterdir()
     assert folder.name == f"numba-{numba.__version__}-{compiling.sources_hash()}"
-    assert list(folder.rglob("loop.draw_first_state-*.nbc"))
+    assert list(folder.glob("draw_first_state-*.code"))
 
 
-def test_a_cache_that_cannot_be_written_is_replaced_by_a_temporary_one(tmp_path: Path) -> None:
+def test_without_a_folder_code_is_compiled_for_the_process_alone_and_nothing_is_left_behind(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("a file where the folder should be: nobody, root included, can make one below it")
     code = (
         "import numpy as np, occamrl._core.compile as c; from occamrl._core.loop import draw_first_state\n"
         "out = np.zeros(2); draw_first_state(np.ones((1, 1)), np.uint64(0), 0, out); assert out.any(); print(c._CACHE)"
     )
-    used = Path(python(code, OCCAMRL_CACHE_DIR=str(blocked / "below"), TMPDIR=str(tmp_path)))
-    assert tmp_path in used.parents
-    assert list(used.rglob("*.nbc"))
-    assert blocked.is_file()
+    assert python(code, OCCAMRL_CACHE_DIR=str(blocked / "below"), TMPDIR=str(tmp_path)) == "None"
+    assert list(tmp_path.iterdir()) == [blocked]
+
+
+def add_one(x: float) -> float:
+    return x + 1.0
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(compiling, "_CACHE", tmp_path)
+    return tmp_path
+
+
+def hits_of_a_new_process() -> int:
+    """Call a function as if for the first time; return how often its code came from the disk."""
+    function: Any = compiling.compiled(add_one)
+    assert function(2.0) == 3.0
+    return sum(function.stats.cache_hits.values())
+
+
+def sealed(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest() + content
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",  # a power cut
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+        lambda content: bytes([content[0] ^ 128]) + content[1:],
+        lambda content: content[:2000] + bytes([content[2000] ^ 4]) + content[2001:],  # inside the machine code
+        lambda content: content + b"more",
+        lambda content: sealed(b"no pickle"),
+        lambda content: sealed(b"N."),  # None
+    ],
+)
+def test_a_damaged_file_is_compiled_anew_and_replaced(folder: Path, damage: Any) -> None:
+    assert (hits_of_a_new_process(), hits_of_a_new_process()) == (0, 1)
+    (path,) = folder.iterdir()
+    path.write_bytes(damage(path.read_bytes()))
+    assert (hits_of_a_new_process(), hits_of_a_new_process()) == (0, 1)
+    assert list(folder.iterdir()) == [path]
+
+
+def test_a_full_disk_and_a_file_that_cannot_be_read_are_misses(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, content: bytes) -> int:
+        path.touch()
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        assert (hits_of_a_new_process(), hits_of_a_new_process()) == (0, 0)
+    assert not list(folder.iterdir())
+    assert hits_of_a_new_process() == 0
+    (path,) = folder.iterdir()
+    path.unlink()
+    path.mkdir()
+    assert (hits_of_a_new_process(), hits_of_a_new_process()) == (0, 0)
+
+
+def with_a_constant(x: float) -> bool:
+    return x in (0.125, 8.5, 77.25)
+
+
+def test_code_is_found_again_whatever_else_refers_to_its_constants(folder: Path) -> None:
+    """As compiling does: their number of references was in the name of the file, which was then never found."""
+    target = compiling.numba.core.registry.cpu_target.target_context.codegen()  # type: ignore[attr-defined]  # no types
+    cache = compiling._Cache(with_a_constant, {})
+    before = cache._path((), target)
+    references = [*with_a_constant.__code__.co_consts]
+    assert cache._path((), target) == before
+    assert references
+
+
+def test_two_classes_of_one_name_and_shape_have_code_of_their_own(folder: Path) -> None:
+    def first(pair: Any) -> float:
+        return float(pair[0])
+
+    kinds: list[Any] = [namedtuple("Pair", "x y"), namedtuple("Pair", "x y")]
+    for number, kind in enumerate(kinds):
+        kind.__module__ = f"module_{number}"
+        function: Any = compiling.compiled(first)
+        assert function(kind(1.5, 2.5)) == 1.5
+        assert not function.stats.cache_hits
+    assert len(list(folder.iterdir())) == 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+@pytest.mark.parametrize("which", ["folder", "parent", "grandparent", "owner"])
+def test_a_folder_that_others_can_write_is_not_used(
+    tmp_path: Path, which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is pickle: whoever can write there could run code in this process."""
+    monkeypatch.setenv("OCCAMRL_CACHE_DIR", str(tmp_path / "cache" / "below"))
+    folder = compiling.cache_folder()
+    assert folder is not None
+    assert compiling.cache_folder() == folder
+    assert folder.stat().st_mode & 0o777 == folder.parent.stat().st_mode & 0o777 == 0o700
+    folder.parent.chmod(0o1777)  # as /tmp: others can add to it, and not replace what is ours
+    assert compiling.cache_folder() == folder
+    folder.parent.chmod(0o755)
+    if which == "owner":
+        if os.geteuid() == 0:
+            os.chown(folder, 12345, -1)
+        else:
+            monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    else:
+        path, mode = {
+            "folder": (folder, 0o770),
+            "parent": (folder.parent, 0o775),
+            "grandparent": (folder.parent.parent, 0o777),
+        }[which]
+        path.chmod(mode)
+    with pytest.warns(RuntimeWarning, match="other users can write there"):
+        assert compiling.cache_folder() is None
+
+
+def test_folders_of_sources_long_gone_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCCAMRL_CACHE_DIR", str(tmp_path))
+    folder = compiling.cache_folder()
+    assert folder is not None
+    for age in range(12):
+        old = tmp_path / f"numba-0.60.0-{age:016x}"
+        old.mkdir()
+        (old / "f.code").touch()
+        os.utime(old, (1e9 - age, 1e9 - age))
+    others = [tmp_path / name for name in ("numba-mine", "notes", "numba-0.60.0-0123.txt")]
+    for other in others:
+        other.mkdir()
+    left, fresh = folder / "f.0.partial", folder / "g.1.partial"
+    left.touch()
+    fresh.touch()
+    os.utime(left, (1e9, 1e9))
+    assert compiling.cache_folder() == folder
+    kept = [tmp_path / f"numba-0.60.0-{age:016x}" for age in range(8)]
+    assert sorted(tmp_path.iterdir()) == sorted([folder, *kept, *others])
+    assert list(folder.iterdir()) == [fresh]
 
 
 LEARNER = '''
@@ -126,6 +269,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from occamrl._core.compile import implements
 from occamrl._core.loop import CHANGED, PLANNED, follows_policy, learn, plan, planned_value
+from occamrl.protocols import Field
 
 class Model(NamedTuple):
     number: int
@@ -138,7 +282,8 @@ follows_policy(State)
 class Constant:
     """Always the same action."""
     def model(self, known): return Model(0)
-    def begin(self, known): return State(np.zeros((known.horizon, known.states), dtype=np.int64))
+    def fields(self, known, state=None): return [Field("policy", (known.horizon, known.states), 0, known.actions - 1)]
+    def begin(self, known): return State(*(each.make() for each in self.fields(known)))
     def reserve(self, state, episodes): return state
 
 @implements(plan, State, argument=1)
@@ -164,7 +309,9 @@ def test_a_learner_from_elsewhere_runs_and_its_changes_are_seen(tmp_path: Path) 
     module.parent.mkdir()
     path = os.pathsep.join([str(module.parent), str(PACKAGE.parent)])
     environment = {"PYTHONPATH": path, "OCCAMRL_CACHE_DIR": str(tmp_path / "cache")}
-    shutil.copytree(compiling._CACHE, tmp_path / "cache" / Path(compiling._CACHE).name)  # compiles less
+    assert compiling._CACHE is not None
+    copy = tmp_path / "cache" / compiling._CACHE.name
+    shutil.copytree(compiling._CACHE, copy)  # compiles less
     play = (
         "import occamrl as orl; from constant_learner import Constant\n"
         "mdp = orl.FiniteMDP(transition=[[[1.0], [1.0]]], reward=[[0.25, 1.0]], horizon=2)\n"
@@ -182,6 +329,4 @@ def test_a_learner_from_elsewhere_runs_and_its_changes_are_seen(tmp_path: Path) 
     )
     module.unlink()
     assert float(python(without, **environment)) == 0.0
-    folders = sorted(folder.name for folder in (tmp_path / "cache").iterdir())
-    assert len(folders) == 3  # the package's own, and one for each version of the learner
-    assert all(name.startswith(folders[0]) for name in folders)
+    assert list((tmp_path / "cache").iterdir()) == [copy]

@@ -8,6 +8,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from occamrl import seeding
+from occamrl._core.rng import draw_reward
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.models.finite import FiniteFamily
 from occamrl.protocols import Floats
@@ -69,29 +71,26 @@ class Plant(gym.Env[Any, Any]):
 
 
 class Scripted(gym.Env[Any, Any]):
-    """CASE's problem driven by the very numbers that the fused loop draws."""
+    """A problem driven by the very numbers that the fused loop draws, with its truth in view or not."""
 
-    def __init__(self, seed: int, episodes: int, mdp: Any = MDP) -> None:
-        self.observation_space = spaces.Discrete(mdp.states)
-        self.action_space = spaces.Discrete(mdp.actions)
-        self.mdp = mdp
+    def __init__(self, seed: int, episodes: int, mdp: Any = MDP, *, shown: bool = True) -> None:
+        self.observation_space, self.action_space = spaces.Discrete(mdp.states), spaces.Discrete(mdp.actions)
+        self.truth, self.actions, self.key = mdp.truth, mdp.actions, seeding.key(seed, "environment")
+        if shown:
+            self.mdp = mdp
         self.uniforms: Floats = environment_uniforms(seed, episodes, mdp.horizon)
         self.episode, self.h, self.s = -1, 0, 0
 
-    def _draw(self, cumulative: Floats) -> int:
-        u = self.uniforms[self.episode, self.h]
-        self.h += 1
-        return int(np.argmax(u < cumulative))
-
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self.episode += 1
-        self.h = 0
-        self.s = self._draw(self.mdp.truth.initial_cumulative[0])
+        self.episode, self.h = self.episode + 1, 0
+        self.s = int(np.argmax(self.uniforms[self.episode, 0] < self.truth.initial_cumulative[0]))
         return self.s, {}
 
     def step(self, action: Any) -> Any:
-        truth, pair = self.mdp.truth, self.s * self.mdp.actions + action
+        truth, pair, h = self.truth, self.s * self.actions + action, self.h
         first, last = truth.outcomes.start[pair], truth.outcomes.start[pair + 1]
-        outcome = first + self._draw(truth.cumulative[0, first:last])
-        self.s = int(truth.outcomes.next_state[outcome])
-        return self.s, float(truth.base_reward[pair] + truth.outcomes.bonus[outcome]), False, False, {}
+        row = truth.cumulative[h % truth.cumulative.shape[0], first:last]
+        o = first + int(np.argmax(self.uniforms[self.episode, h + 1] < row))
+        mean = truth.base_reward[pair] + truth.outcomes.bonus[o]
+        self.s, self.h = int(truth.outcomes.next_state[o]), h + 1
+        return self.s, float(draw_reward(truth.noise, o, mean, self.key, self.episode, h)), False, False, {}

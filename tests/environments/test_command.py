@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import occamrl as orl
 from occamrl.cli import app
+from occamrl.envs.ladder_file import read_ladder
 from occamrl.registry import make_problem
 from occamrl.running.agent import Agent
+from tests.cases import corridor
 
 LAKE = ["learn", "FrozenLake-v1", "--ladder", "frozen-lake-4x4", "--horizon", "12"]
 
@@ -45,22 +48,22 @@ def test_options_of_the_environment_and_a_checkpoint(tmp_path: Path) -> None:
     assert second["regret"] == pytest.approx(0.0, abs=1e-9)
 
 
-def test_a_module_is_imported_only_when_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_beside_the_user_is_imported_only_when_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "my_lakes.py").write_text(
         "import gymnasium\n"
         'gymnasium.register("MyLake-v0", entry_point="gymnasium.envs.toy_text.frozen_lake:FrozenLakeEnv")\n'
     )
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each])  # as the installed command has it
     mine = ["learn", "MyLake-v0", *LAKE[2:], "--episodes", "5"]
-    code, _, error = call(*mine)
-    assert code == 2
-    assert "--import" in error
-    assert "my_lakes" not in sys.modules
-    code, _, error = call("learn", "my_lakes:MyLake-v0", *mine[2:])
-    assert code == 2
-    assert "my_lakes" not in sys.modules
+    for words in (mine, ["learn", "my_lakes:MyLake-v0", *mine[2:]]):
+        code, _, error = call(*words)
+        assert code == 2
+        assert "--import" in error
+        assert "my_lakes" not in sys.modules
     assert call(*mine, "--import", "my_lakes")[0] == 0
-    assert call(*mine, "--import", "no_such_module")[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -68,12 +71,27 @@ def test_a_module_is_imported_only_when_it_is_named(tmp_path: Path, monkeypatch:
     [
         (["--with", "nonsense"], "key=value"),
         (["--with", "slippery=true"], "slippery"),
+        (["--with", "map_name=9x9"], "KeyError: '9x9'"),
+        (["--with", "desc=[]"], "options that the environment takes"),
         (["--ladder", "frozen-lake"], "frozen-lake"),
         (["--ladder", "taxi"], "known"),
         (["--horizon", "500"], "max_episode_steps=500"),
+        (["--rewards", "bernoulli"], "--rewards"),
+        (["--kernel", "step"], "did you mean 'per_step'"),
+        (["--import", ""], "--import"),
+        (["--import", "..x"], "--import"),
+        (["--import", "no_such_module"], "no_such_module"),
+        (["--import", "no_grammar"], "SyntaxError"),
+        (["--import", "divides_by_zero"], "ZeroDivisionError"),
+        (["--import", "leaves"], "SystemExit"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(change: list[str], message: str) -> None:
+def test_what_is_wrong_is_told_in_one_line(
+    change: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in {"no_grammar": "def (", "divides_by_zero": "1 / 0", "leaves": "raise SystemExit(0)"}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
     code, _, error = call(*LAKE, "--episodes", "5", *change)
     assert code == 2
     assert message in error
@@ -101,10 +119,54 @@ def test_unknown_rewards_and_one_kernel_per_step(tmp_path: Path) -> None:
     assert told["outside"] is False
     kept = Agent.load(tmp_path / "a.npz").algorithm
     assert (vars(kept)["kernel"], vars(kept)["rewards"].bound) == ("per_step", "bernstein")
-    for change, message in (
-        (["--rewards", "bernoulli"], "--rewards"),
-        (["--kernel", "step"], "did you mean 'per_step'"),
-    ):
-        code, _, error = call(*words, *change)
-        assert code == 2
-        assert message in error
+
+
+CORRIDOR = """
+import gymnasium
+from gymnasium import spaces
+
+
+class Corridor(gymnasium.Env):
+    observation_space, action_space = spaces.Discrete(8), spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = 0
+        return 0, {}
+
+    def step(self, action):
+        reward, slip = 100.0 * (self.place == 7), 0.5 if self.place < 4 else 0.1
+        lucky = self.np_random.random() < (1 - slip if action else 0.6)
+        self.place = min(self.place + 1, 7) if lucky else max(self.place - 2 * action, 0)
+        return self.place, reward, False, False, {}
+
+
+gymnasium.register("Corridor-v0", entry_point=Corridor)
+"""
+
+
+def test_the_command_warns_of_a_ladder_that_can_be_fooled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tutorial's corridor, paid in hundreds: the preflight speaks before the run, in that unit."""
+    slips = [0.0, 0.1, 0.3, 0.5]
+    (tmp_path / "corridor_here.py").write_text(CORRIDOR)
+    np.savez(tmp_path / "one.npz", np.stack([corridor(q, q) for q in slips]))
+    np.savez(tmp_path / "two.npz", np.stack([corridor(p, q) for p in slips for q in slips if p != q]))
+    reward = np.zeros((8, 2))
+    reward[7] = 100.0
+    np.savez(tmp_path / "reward.npz", reward)
+    (tmp_path / "c.toml").write_text(
+        'horizon = 25\nreward = "reward.npz"\nreward_range = [0, 100]\n'
+        '[[rungs]]\nname = "everywhere"\nkernels = "one.npz"\n[[rungs]]\nname = "by halves"\nkernels = "two.npz"\n'
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    order = ["learn", "Corridor-v0", "--import", "corridor_here", "--ladder", str(tmp_path / "c.toml")]
+    code, out, told = call(*order, "--episodes", "20")
+    assert code == 0
+    assert "preflight" not in out
+    assert "blind pairs" in told
+    assert "--safe avoids it" in told
+    assert "--safe was chosen" in call(*order, "--episodes", "20", "--safe")[2]
+    spec = read_ladder(tmp_path / "c.toml")
+    worst = orl.preflight(spec.ladder, spec.known, episodes=20, truths=12, members=12).worst_loss
+    assert f"lose {100.0 * worst:.3g} in each" in told
+    assert "preflight:" in call(*LAKE, "--episodes", "3", "--with", "is_slippery=false")[2]

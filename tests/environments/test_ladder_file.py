@@ -31,6 +31,7 @@ kernels = ["more.npz:a", "more.npz:b"]
 def folder(tmp_path: Path) -> Path:
     np.savez(tmp_path / "reward.npz", r=CASE.reward)
     np.savez(tmp_path / "one.npz", CASE.kernels[0])
+    np.savez(tmp_path / "three.npz", np.full((3, 2, 3), 1.0 / 3.0))
     np.savez(tmp_path / "more.npz", a=CASE.kernels[1:4], b=CASE.kernels[4])
     return tmp_path
 
@@ -110,6 +111,10 @@ BAD = [
     ("horizon = 3\nreward = 'reward.npz'\n[[rungs]]\nkernels = 'two.npz'", "two.npz"),
     ("horizon = 3\nreward = 'reward.npz'\n[[rungs]]\nkernels = 'more.npz'", "file:array"),
     ("horizon = 3\nreward = 'reward.npz'\n[[rungs]]\nkernels = 'more.npz:c'", "'c'"),
+    ("horizon = 3\nreward = 'reward.npz'\n[[rungs]]\nkernels = 5", "the name of an NPZ file"),
+    ("horizon = 3\nreward = 'reward.npz'\n[[rungs]]\nkernels = 'reward.npz'", r"\[S, A, S\]"),
+    ("horizon = 3\nreward = 'reward.npz'\n[[rungs]]\nkernels = ['one.npz', 'three.npz']", r"\[S, A, S\]"),
+    (RUNGS.replace('"more.npz:a", "more.npz:b"', '"three.npz"'), r"\[S, A, S\]"),
     ("horizon = 3\n[[rungs]]\nmixtures = 3", "in all"),
     ("horizon = 3\n[[rungs]]\nenvironments = ['os:Thing-v0']", "a registered environment"),
     ("horizon = 3\n[[rungs]]\nenvironments = ['Nothing-v0']", "Nothing"),

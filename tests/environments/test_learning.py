@@ -16,8 +16,8 @@ import occamrl as orl
 from occamrl.envs.wrapper import FiniteEnvironment
 from occamrl.errors import CheckpointError, HorizonError, Interrupted, ParameterError, ShapeError
 from occamrl.running.callbacks import Callback, EpisodeReport
+from tests.cases import bits as state_bits
 from tests.environments.misbehaving import CASE, MDP, Plant, Scripted, learner
-from tests.states import bits as state_bits
 
 
 def bits(walk: Any) -> dict[str, bytes]:

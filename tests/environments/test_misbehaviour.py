@@ -1,10 +1,11 @@
-"""Whatever an environment does: a typed error, nothing false learned, what was learned saved, and the run can go on."""
+"""Whatever an environment or its user does: a typed error, nothing false learned, and the run can go on."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -14,8 +15,10 @@ from occamrl.errors import (
     EnvironmentFault,
     EnvironmentReward,
     EpisodeCutShort,
+    ParameterError,
     SeedIgnored,
     SpaceError,
+    TableError,
 )
 from tests.environments.misbehaving import MDP, Plant, learner
 from tests.environments.test_learning import bits
@@ -110,3 +113,49 @@ def test_an_agent_keeps_what_it_learned_before_a_fault() -> None:
     agent.set_env(Plant())
     agent.learn(5)
     assert agent.result.total_episodes == 9
+
+
+class Ending(Plant):
+    """Stays where it is, earns nothing, and terminates after its first step."""
+
+    def step(self, action: Any) -> Any:
+        return self.s, 0.0, True, False, {}
+
+
+def quiet(states: int) -> tuple[Any, Any]:
+    """A learner, and what it knows, of a problem of which only state 3 pays."""
+    kernel = np.full((states, 2, states), 1.0 / states)
+    reward = np.zeros((states, 2))
+    reward[3] = 1.0
+    return orl.UCRLVTR(family=orl.FiniteFamily([kernel])), orl.FiniteMDP(transition=kernel, reward=reward, horizon=6)
+
+
+def test_an_end_in_a_state_from_which_others_went_on_is_no_end() -> None:
+    agent, mdp = quiet(4)
+    with pytest.raises(TableError, match="one state more") as caught:
+        orl.learn(agent, Ending(), episodes=50, known=mdp.known)
+    assert "an episode ended and another one went on" in str(caught.value)
+    agent, mdp = quiet(5)  # the last state is the end
+    result = orl.learn(agent, Ending(), episodes=50, known=mdp.known)
+    assert (result.total_episodes, result.steps) == (50, 50)
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [({"known": MDP}, "known"), ({"known": MDP.known, "seed": "a"}, "seed"), ({"known": np.zeros((4, 2))}, "known")],
+)
+def test_a_wrong_argument_is_named(options: dict[str, Any], field: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        orl.learn(learner(), Plant(), episodes=2, **options)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("state", ["x", 3, (1, 2, 3), (None, 0), (-1, 0), (6, 0)])
+def test_a_state_that_predict_did_not_return_is_refused(state: Any) -> None:
+    with pytest.raises(ParameterError, match="what predict returned"):
+        orl.Agent(learner(), Plant(), known=MDP.known).predict(0, state)
+
+
+def test_a_vector_environment_is_refused() -> None:
+    with pytest.raises(ParameterError, match="SyncVectorEnv"):
+        orl.learn(learner(), gym.make_vec("FrozenLake-v1", 2), episodes=2)  # type: ignore[arg-type]  # wrong on purpose

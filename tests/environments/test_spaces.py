@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import occamrl as orl
 from occamrl.envs.spaces import Discretiser, codec_from_plain, codec_of
 from occamrl.errors import ParameterError, SpaceError
+from tests.environments.misbehaving import MDP, Plant, learner
 
 SIMPLE = st.one_of(
     st.builds(lambda n, start: spaces.Discrete(n, start=start), st.integers(1, 5), st.integers(-3, 3)),
@@ -112,27 +113,35 @@ def test_bad_edges_are_refused() -> None:
         codec_of(spaces.Box(0.0, 1.0, (2,)), Discretiser([[0.0, 1.0]]))
 
 
-class Slide(gym.Env[Any, Any]):
-    """A place in [0, 1) that jumps anew."""
+class Slide(Plant):
+    """Plant, seen as a number in [0, 1]."""
 
     def __init__(self) -> None:
-        self.observation_space = spaces.Box(0.0, 1.0, (1,), dtype=np.float64)
-        self.action_space = spaces.Discrete(1)
+        super().__init__()
+        self.observation_space = spaces.Box(0.0, 1.0, (1,), np.float64)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        return np.array([self.np_random.random()]), {}
+        s, info = super().reset(seed=seed)
+        return np.array([(s + 0.5) / 4]), info
 
     def step(self, action: Any) -> Any:
-        return np.array([self.np_random.random()]), 0.5, False, False, {}
+        s, *rest = super().step(action)
+        return np.array([(s + 0.5) / 4]), *rest
 
 
-def test_learning_in_cells() -> None:
-    """A place that jumps anew earns, in every step, the same whatever is known of its kernel."""
+def test_a_loaded_agent_brings_its_cells_along(tmp_path: Path) -> None:
+    cells = orl.Discretiser.uniform(Slide().observation_space, 4)
+    once = orl.Agent(learner(), Slide(), known=MDP.known, discretiser=cells).learn(20)
+    orl.Agent(learner(), Slide(), known=MDP.known, discretiser=cells).learn(8).save(tmp_path / "a.npz")
+    again = orl.Agent.load(tmp_path / "a.npz").learn(12, env=Slide())
+    assert once.result is not None
+    assert again.result is not None
+    assert (once.result.returns == again.result.returns).all()
 
+
+def test_learning_in_cells_is_learning_in_states() -> None:
     cells = Discretiser.uniform(Slide().observation_space, 4)
-    mdp = orl.FiniteMDP(transition=np.full((4, 1, 4), 0.25), reward=np.full((4, 1), 0.5), horizon=3)
-    result = orl.learn(orl.UniformRandom(), Slide(), episodes=5, known=mdp.known, discretiser=cells)
-    np.testing.assert_array_equal(result.returns, 1.5)
+    found = orl.learn(learner(), Slide(), episodes=5, known=MDP.known, discretiser=cells)
+    np.testing.assert_array_equal(found.returns, orl.learn(learner(), Plant(), episodes=5, known=MDP.known).returns)
     with pytest.raises(SpaceError, match="Discretiser"):
-        orl.learn(orl.UniformRandom(), Slide(), episodes=5, known=mdp.known)
+        orl.learn(learner(), Slide(), episodes=5, known=MDP.known)

@@ -14,10 +14,9 @@ from typing import IO
 
 import pytest
 
-from occamrl.errors import ParameterError
 from occamrl.experiments.execution import Experiment, Options, environment, execute
 from occamrl.experiments.records import Folder, load, read_progress
-from tests.experiments.common import COMMAND, play, slow, write
+from tests.experiments.common import COMMAND, command, play, slow, write
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'occamrl[dask]'")
 
@@ -101,7 +100,6 @@ def interrupted(out: Path, spec: Path, address: str, ready: Callable[[], bool]) 
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        time.sleep(1.0)  # the futures are submitted
         process.send_signal(signal.SIGINT)
         said, _ = process.communicate(timeout=60)
     return process.returncode, said
@@ -127,12 +125,30 @@ def test_ctrl_c_stops_tasks_that_run_and_takes_back_the_others(
     assert code == 130
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_a_scheduler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("occamrl.experiments.dask._CONNECT_SECONDS", 0.5)
-    experiment = Experiment.from_toml(write(tmp_path))
+@pytest.mark.parametrize(
+    "address", ["nowhere", "tcp://", "tcp://127.0.0.1:9", "127.0.0.1:99999", "", "tcp://\n:1", "http:/x:1"]
+)
+def test_a_scheduler_that_is_not_there_is_one_line(tmp_path: Path, address: str) -> None:
     began = time.monotonic()
-    with pytest.raises(ParameterError, match="scheduler"):
-        execute(Folder(tmp_path / "out"), Options(scheduler="tcp://127.0.0.1:9"), lambda event: None, experiment)
-    assert time.monotonic() - began < 60
+    answer = command("run", write(tmp_path), "--out", tmp_path / "out", "--scheduler", address)
+    assert (answer.exit_code, len(answer.stderr.splitlines())) == (2, 1)
+    assert "scheduler: got" in answer.stderr
+    assert time.monotonic() - began < 30
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_without_workers_it_is_said_what_is_awaited_and_silence_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("occamrl.experiments.dask._PATIENCE_SECONDS", 0.5)
+    scheduler, address = start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+    try:
+        answer = command("run", write(tmp_path), "--out", tmp_path / "out", "--scheduler", address, "--silence", 4)
+    finally:
+        scheduler.kill()
+        scheduler.wait()
+    assert answer.exit_code == 1
+    assert f"waiting for a worker: the Dask scheduler at {address} has none" in answer.stderr
+    assert "nothing heard for" in answer.stderr
     assert not (tmp_path / "out" / "lock").exists()

@@ -1,4 +1,4 @@
-"""A directory from somebody who means harm: refused, nothing executed, nothing written outside."""
+"""A directory from somebody who means harm is refused; kills, damage and storage that fails, on a small scale."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks import study_robustness as study
 from occamrl.errors import CheckpointError, RecordError, StorageError
 from occamrl.experiments.display import lines
 from occamrl.experiments.execution import Experiment
@@ -127,25 +128,28 @@ def test_manifests_that_are_not_of_their_cell(folder: Folder, changes: dict[str,
     assert "manifest.json" in damage.problem
 
 
-GAPS: list[tuple[str, str, object]] = [
-    ("curve.parquet", "episode", None),
-    ("curve.parquet", "episode", 0),
-    ("curve.parquet", "episode", 2**62),
-    ("curve.parquet", "cumulative_regret", float("nan")),
-    ("curve.parquet", "cumulative_regret", 1e308),
-    ("curve.parquet", "regret", None),
-    ("curve.parquet", "agent", "another"),
-    ("curve.parquet", "seed", 7),
-    ("phases.parquet", "phase", None),
-    ("phases.parquet", "phase", 3),
-    ("phases.parquet", "episodes", -(2**62)),
-    ("phases.parquet", "epoch", None),
-    ("phases.parquet", "regret", float("inf")),
-    ("phases.parquet", "facts", None),
-]
+GAPS: dict[str, dict[str, list[object]]] = {
+    "curve.parquet": {
+        "episode": [None, 0, 2**62],
+        "cumulative_regret": [float("nan"), 1e308],
+        "regret": [None],
+        "agent": ["another"],
+        "seed": [7],
+    },
+    "phases.parquet": {
+        "phase": [None, 3],
+        "episodes": [-(2**62)],
+        "epoch": [None],
+        "regret": [float("inf")],
+        "facts": [None],
+    },
+}
 
 
-@pytest.mark.parametrize(("name", "column", "value"), GAPS)
+@pytest.mark.parametrize(
+    ("name", "column", "value"),
+    [(name, column, value) for name in GAPS for column, values in GAPS[name].items() for value in values],
+)
 def test_rows_that_do_not_add_up(folder: Folder, name: str, column: str, value: object) -> None:
     path = manifest(folder)
     replace_columns(path, name, lambda columns: {column: [value] * len(columns[column])})
@@ -175,22 +179,28 @@ def test_tables_that_are_not_of_their_cell(folder: Folder) -> None:
             load(folder.path)
 
 
-FACTS = {
-    "[" * 100_000: 1,
-    "{": 1,
-    '{"active": [0], "estimate": [1' + "0" * 400 + '], "threshold": 1}': 0,
-    '{"chosen": 1e999}': 0,
-    '{"chosen": true, "active": "all"}': 0,
-}
+def replace_facts(path: Path, facts: str) -> None:
+    replace_columns(path, "phases.parquet", lambda columns: {"facts": [facts] * len(columns["facts"])})
 
 
-@pytest.mark.parametrize("facts", FACTS, ids=["deep", "open", "huge", "infinite", "no decision"])
-def test_facts_from_strangers(folder: Folder, tmp_path: Path, facts: str) -> None:
-    replace_columns(manifest(folder), "phases.parquet", lambda columns: {"facts": [facts] * len(columns["facts"])})
+@pytest.mark.parametrize("facts", ["[" * 100_000, "{"], ids=["deep", "open"])
+def test_facts_that_are_no_json_are_refused(folder: Folder, facts: str) -> None:
+    replace_facts(manifest(folder), facts)
+    assert command("report", folder.path).exit_code == 1
+
+
+def test_facts_from_strangers(folder: Folder, tmp_path: Path) -> None:
+    """Numbers beyond all bounds, and what is no decision, in one cell each: all are drawn that can be."""
+    strange = [
+        '{"active": [0], "estimate": [1' + "0" * 400 + '], "threshold": 1}',
+        '{"chosen": 1e999}',
+        '{"chosen": true, "active": "all"}',
+    ]
+    for cell, facts in zip(folder.experiment().cells, strange, strict=False):
+        replace_facts(folder.cell(cell) / "manifest.json", facts)
     figures = tmp_path / "figures"
-    assert command("report", folder.path, "--figures", figures).exit_code == FACTS[facts]
-    if "true" in facts:
-        assert not list(figures.glob("*decisions*"))
+    assert command("report", folder.path, "--figures", figures).exit_code == 0
+    assert {path.name for path in figures.glob("*decisions.svg")} == {"01-riverswim-01-uniformrandom-decisions.svg"}
 
 
 @pytest.mark.parametrize("name", ["experiment.json", "manifest.json", "curve.parquet", "cells", "cell"])
@@ -349,3 +359,16 @@ def test_what_to_do_about_damage_is_said(folder: Folder) -> None:
     folder.experiment_file.write_text("{}")
     with pytest.raises(RecordError, match="run the spec again: finished cells stay"):
         status(folder.path)
+
+
+def test_killed_runs_end_in_the_same_bytes(tmp_path: Path) -> None:
+    facts = study.kill_study(tmp_path, 4, episodes=40_000, seeds=1)
+    assert facts["kills"] >= 4
+
+
+def test_every_damaged_byte_is_noticed_by_the_name_of_its_file(tmp_path: Path) -> None:
+    assert study.damage_study(tmp_path, 180)["noticed"] == 180
+
+
+def test_storage_that_fails_is_reported_and_fixed(tmp_path: Path) -> None:
+    assert study.storage_study(tmp_path, points=("write", "rename"))["cases"] == 36

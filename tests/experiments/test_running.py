@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -10,14 +11,26 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 import occamrl
 from benchmarks.faults.sitecustomize import environment
-from occamrl.errors import FolderInUse, ParameterError, RecordError, Stopped
-from occamrl.experiments.execution import RETRIES, Experiment, LocalPool, Options, Stop, execute, play_cell
+from occamrl.errors import FolderInUse, OccamRLError, ParameterError, RecordError, Stopped
+from occamrl.experiments import execution
+from occamrl.experiments.execution import (
+    RETRIES,
+    Experiment,
+    LocalPool,
+    Losses,
+    Options,
+    Stop,
+    execute,
+    play_cell,
+    record_failure,
+)
 from occamrl.experiments.records import Folder, FolderLock, load, status, verify
 from tests.experiments.common import (
     COMMAND,
@@ -127,7 +140,32 @@ def test_a_checkpoint_of_another_cell_is_not_used(tmp_path: Path) -> None:
     assert heard[0]["event"] == "warning"
     assert "checkpoint.npz" in heard[0]["text"]
     assert heard[1]["episodes"] == 1
-    assert (folder.cell(other.id) / "checkpoint.npz.unused").exists()  # nothing that could not be read is deleted
+    aside = folder.cell(other.id) / "checkpoint.npz.001.unused"
+    assert aside.exists()  # nothing that could not be read is deleted
+
+
+def test_a_checkpoint_of_other_versions_is_kept_and_used_when_they_are_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two versions take turns on a cell; each goes on where it was, and the result is that of the first alone."""
+    spec, folder = write(tmp_path, slow(5_000)), Folder(tmp_path / "out")
+    whole, first = play(Experiment.from_toml(spec), tmp_path / "whole"), settled(folder, spec).cells[0]
+    here, reached = execution.versions(), []
+    for release, chunks in (("1", 3), ("2", 2), ("1", None)):
+        monkeypatch.setattr(execution, "versions", lambda release=release: {**here, "numpy": release})
+        heard: list[Event] = []
+        if chunks is None:
+            play_cell(folder, first, heard.append, Stop(), QUICK)
+        else:
+            with pytest.raises(Stopped, match="stopped"):
+                play_cell(folder, first, heard.append, after(chunks), QUICK)
+        reached.append([news["text"] for news in heard if news["event"] == "warning"])
+    assert not reached[0]
+    assert "kept as checkpoint.npz.001.unused" in reached[1][0]
+    assert "kept as checkpoint.npz.002.unused" in reached[2][0]
+    assert "goes on from checkpoint.npz.001.unused" in reached[2][1]
+    one, other = (place.cell(first.id) / "curve.parquet" for place in (folder, whole))
+    assert one.read_bytes() == other.read_bytes()
 
 
 def test_verify_puts_damaged_cells_aside_and_they_can_be_run_again(tmp_path: Path) -> None:
@@ -224,6 +262,34 @@ def test_an_error_inside_a_cell_is_its_reason(tmp_path: Path, monkeypatch: pytes
     tally = execute(folder, Options(workers=2), lambda event: None, experiment)
     assert len(tally.failed) == 4
     assert "this numba is broken" in load(folder.path).failed[0]["reason"]
+
+
+def test_the_end_of_a_long_reason_is_kept(tmp_path: Path) -> None:
+    """A traceback ends with its error."""
+    experiment = Experiment.from_toml(write(tmp_path))
+    folder = play(experiment, tmp_path / "out")
+    reason = "Traceback\n" + "  a line of it\n" * 1_000 + "ValueError: this is why"
+    kept = record_failure(folder, experiment.cells[0], reason)["reason"]
+    assert kept.endswith("ValueError: this is why")
+    assert len(kept) == 4_000
+    assert load(folder.path).failed[0]["reason"] == kept
+
+
+def test_lost_workers_are_forgiven_after_a_checkpoint(tmp_path: Path) -> None:
+    experiment = Experiment.from_toml(write(tmp_path))
+    folder, cell = Folder(tmp_path), experiment.cells[0]
+    losses = Losses(folder)
+
+    def events(count: int) -> list[str]:
+        return [losses.count(cell, "killed", stopping=False)["event"] for _ in range(count)]
+
+    assert events(RETRIES) == ["retry"] * RETRIES
+    checkpoint = folder.cells / cell.id / "checkpoint.npz"
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.touch()
+    assert events(RETRIES + 1) == ["retry"] * RETRIES + ["failed"]  # no other checkpoint since the first of these
+    assert losses.count(cell, "killed", stopping=True)["event"] == "stopped"
+    assert Losses(folder).count(cell, "killed", stopping=False, workers=RETRIES + 1)["event"] == "failed"
 
 
 # ------------------------------------------------------------------------------------------------------ command line
@@ -328,6 +394,42 @@ def test_without_file_locks_folders_can_be_read_but_not_worked_on(
         assert command(*words, out).exit_code == code
 
 
+def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*arguments: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with pytest.raises(OccamRLError, match="file system has no locks"), FolderLock(tmp_path / "lock"):
+        pass
+
+
+EARLY = """
+import signal, sys
+from occamrl.__main__ import main
+sys.argv = ["occamrl", "list"]
+signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+signal.setitimer(signal.ITIMER_REAL, {seconds})
+main()
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.1, 0.3])
+def test_ctrl_c_in_the_first_moments_is_one_line(seconds: float) -> None:
+    words = [COMMAND[0], "-c", EARLY.format(seconds=seconds)]
+    answer = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0 or "Traceback" not in answer.stderr
+    if answer.returncode:
+        assert len(answer.stderr.split()) == 1, answer.stderr
+
+
+def test_a_report_needs_a_name(tmp_path: Path) -> None:
+    folder = play(Experiment.from_toml(write(tmp_path)), tmp_path / "out")
+    for out in ("/", "."):
+        answer = command("report", folder.path, "--out", out)
+        assert answer.exit_code == 1
+        assert "no name for a file" in answer.stderr
+
+
 def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     write(tmp_path)
     code = 'import occamrl as orl; print(len(orl.Experiment.from_toml("spec.toml").run("out", workers=2).cells))'
@@ -369,7 +471,8 @@ def test_a_lock_outlives_a_killed_process_until_its_last_worker_is_gone(tmp_path
     path = tmp_path / "lock"
     with subprocess.Popen([COMMAND[0], "-c", KILLED, str(path)]) as holder:
         assert holder.wait() == -signal.SIGKILL
-    with pytest.raises(FolderInUse, match=f"process {holder.pid} on"), FolderLock(path, wait=0.0):
+    named = rf"worker process [0-9]+, left by process {holder.pid} on .*, which is gone"
+    with pytest.raises(FolderInUse, match=named), FolderLock(path, wait=0.0):
         pass
     with FolderLock(path, wait=60.0) as lock:
         assert lock.recovered is not None
@@ -385,11 +488,18 @@ def test_runs_outside_the_main_thread(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"workers": 0}, {"workers": True}, {"checkpoint_seconds": 0.0}, {"silence_seconds": float("nan")}]
+    "options",
+    [
+        {"workers": 0},
+        {"workers": True},
+        {"checkpoint_seconds": 0.0},
+        {"silence_seconds": float("nan")},
+        {"workers": 2, "scheduler": "tcp://127.0.0.1:8786"},  # Dask has its own
+    ],
 )
-def test_options_are_checked(options: dict[str, float]) -> None:
+def test_options_are_checked(options: dict[str, Any]) -> None:
     with pytest.raises(ParameterError):
-        Options(**options)  # type: ignore[arg-type]  # options of all types
+        Options(**options)
 
 
 def test_no_cell_is_begun_after_the_request_to_stop(tmp_path: Path) -> None:
@@ -405,6 +515,22 @@ def test_no_cell_is_begun_after_the_request_to_stop(tmp_path: Path) -> None:
                 pool.stop()
     assert events.count("begin") == 1
     assert events.count("stopped") == len(experiment.cells)
+
+
+def test_ctrl_c_before_there_is_an_executor_is_not_lost(tmp_path: Path) -> None:
+    """It was an exception wherever the signal came, also inside Dask, which may drop it."""
+
+    def press(event: Event) -> None:
+        events.append(event["event"])
+        if event["event"] == "plan":
+            signal.raise_signal(signal.SIGINT)
+
+    events: list[str] = []
+    experiment = Experiment.from_toml(write(tmp_path, slow(100_000_000)))
+    tally = execute(Folder(tmp_path / "out"), Options(workers=2), press, experiment)
+    assert tally.stopped
+    assert events == ["plan"] + ["stopped"] * len(experiment.cells)
+    assert not (tmp_path / "out" / "lock").exists()
 
 
 def test_a_run_that_finished_all_the_same_was_not_stopped(tmp_path: Path) -> None:

@@ -29,141 +29,69 @@ def flat(kernel: Any) -> Any:
     return sp.csr_array(np.reshape(kernel, (-1, kernel.shape[-1])))
 
 
+def with_member(index: tuple[int, ...], value: Any) -> FiniteFamily:
+    return FiniteFamily([UNIFORM, changed(index, value)])
+
+
 def tabular(**options: Any) -> FeatureMap:
     return FeatureMap.tabular(**{"states": S, "actions": A, **options})
 
 
 MAP: Any = FeatureMap([UNIFORM])
+HEAVY = UNIFORM * np.array([1.0, 2.0])[None, :, None]  # sums that no theta makes one
+SIGNED = [sp.csr_array([[2.0, -1.0], [2.0, -1.0]]), sp.csr_array([[-1.0, 1.0], [1.0, -1.0]])]
+NO_WAY_OUT = changed((1, 1), 0.0, np.ones((S, A, S)))
+SIMULATORS = [FiniteMDP(transition=P, reward=np.zeros(P.shape[:2]), horizon=2) for P in (UNIFORM, OTHER)]
+BY_STEP = FiniteMDP(transition=np.stack([UNIFORM] * 2), reward=np.zeros((S, A)), horizon=2)
 
-BAD: dict[str, tuple[Callable[[], Any], type[InvalidInput], str]] = {
-    "phi of three axes": (lambda: FeatureMap(UNIFORM), ShapeError, r"^phi.*\[S, A, S, d\]"),
-    "phi that is not square": (lambda: FeatureMap(np.ones((S, A, 2, 1))), ShapeError, r"^phi.*\[S, A, S, d\]"),
-    "phi without coordinates": (lambda: FeatureMap(np.ones((S, A, S, 0))), ShapeError, "^phi.*list of kernels"),
-    "no kernel at all": (lambda: FeatureMap([]), ShapeError, "^phi.*list of kernels"),
-    "kernels of two shapes": (lambda: FeatureMap([UNIFORM, OTHER]), ShapeError, r"^phi\[1\]:.*expected \(3, 2, 3\)"),
-    "sparse kernels of two shapes": (
-        lambda: FeatureMap([flat(UNIFORM), flat(OTHER)]),
-        ShapeError,
-        r"^phi\[1\]:.*got \(8, 4\), expected \(6, 3\)",
-    ),
-    "a sparse kernel of the wrong shape": (
-        lambda: FeatureMap([sp.csr_array(np.ones((4, 3)))]),
-        ShapeError,
-        r"^phi\[0\]:.*\(S\*A, S\)",
-    ),
-    "a sparse kernel without states": (lambda: FeatureMap([sp.csr_array((4, 0))]), ShapeError, r"^phi\[0\]:.*S"),
-    "NaN in phi": (lambda: FeatureMap([changed((2, 1, 0), np.nan)]), FeatureError, r"^phi\[2, 1, 0, 0\]:.*finite"),
-    "infinity in phi": (lambda: FeatureMap([changed((0, 1, 2), np.inf)]), FeatureError, r"^phi\[0, 1, 2, 0\]:.*finite"),
-    "NaN in a sparse kernel": (
-        lambda: FeatureMap([flat(UNIFORM), flat(changed((0, 1, 2), np.nan))]),
-        FeatureError,
-        r"^phi\[1\]:.*finite",
-    ),
-    "a pair that leads nowhere": (lambda: FeatureMap([changed((1, 0), 0.0)]), FeatureError, r"^phi\[2\]:.*no next"),
-    "sums that no theta makes one": (
-        lambda: FeatureMap([UNIFORM * np.array([1.0, 2.0])[None, :, None]]),
-        FeatureError,
-        "^phi.*sum to one",
-    ),
-    "the same, sparse": (
-        lambda: FeatureMap([flat(UNIFORM * np.array([1.0, 2.0])[None, :, None])]),
-        FeatureError,
-        "^phi.*sum to one",
-    ),
-    "negative for every theta": (
-        lambda: FeatureMap(np.tile([[2.0], [-1.0]], (2, 1, 1, 1))),
-        FeatureError,
-        "^phi.*no theta makes all probabilities >= 0",
-    ),
-    "the same, sparse and signed": (
-        lambda: FeatureMap([sp.csr_array([[2.0, -1.0], [2.0, -1.0]]), sp.csr_array([[-1.0, 1.0], [1.0, -1.0]])]),
-        FeatureError,
-        "^phi.*no theta makes all probabilities >= 0",
-    ),
-    "a coordinate too large": (lambda: MAP.restrict([1]), ShapeError, r"^coordinates.*\[0, 1\)"),
-    "a negative coordinate": (lambda: MAP.restrict([-1]), ShapeError, r"^coordinates.*\[0, 1\)"),
-    "a coordinate twice": (lambda: MAP.restrict([0, 0]), ShapeError, "^coordinates.*different integers"),
-    "half a coordinate": (lambda: MAP.restrict([0.5]), ShapeError, "^coordinates.*integers"),
-    "restricting a one-hot map": (lambda: tabular().restrict([0]), FeatureError, "^coordinates.*dense or"),
-    "no states": (lambda: tabular(states=0), ShapeError, "^states, actions.*at least 1"),
-    "a support of another shape": (
-        lambda: tabular(support=np.ones((S, A))),
-        ShapeError,
-        r"^support.*expected \(3, 2, 3\)",
-    ),
-    "a support without a way out": (
-        lambda: tabular(support=changed((1, 1), 0.0, np.ones((S, A, S)))),
-        FeatureError,
-        r"^support\[3\]:.*at least one",
-    ),
-    "theta of another size": (lambda: MAP.kernel([1.0, 2.0]), ShapeError, r"^theta.*\(1,\)"),
-    "no simulator": (lambda: FeatureMap.of_simulators([]), FeatureError, "^simulators.*at least one"),
-    "simulators of two sizes": (
-        lambda: FeatureMap.of_simulators(
-            [FiniteMDP(transition=P, reward=np.zeros(P.shape[:2]), horizon=2) for P in (UNIFORM, OTHER)]
-        ),
-        ShapeError,
-        r"^simulators\[1\]:.*S=3, A=2",
-    ),
-    "a simulator with a kernel per step": (
-        lambda: FeatureMap.of_simulators(
-            [FiniteMDP(transition=np.stack([UNIFORM] * 2), reward=np.zeros((S, A)), horizon=2)]
-        ),
-        ShapeError,
-        r"^simulators\[0\]:.*one kernel",
-    ),
-    "an empty family": (lambda: FiniteFamily([]), FamilyError, "^kernels.*at least one member"),
-    "an empty stack": (lambda: FiniteFamily(np.zeros((0, S, A, S))), FamilyError, "^kernels.*at least one"),
-    "a kernel instead of a stack": (lambda: FiniteFamily(UNIFORM), ShapeError, r"^kernels.*\[n, S, A, S\]"),
-    "members of two shapes": (lambda: FiniteFamily([UNIFORM, OTHER]), ShapeError, r"^kernels\[1\]:.*\(3, 2, 3\)"),
-    "a member that sums to 0.9": (
-        lambda: FiniteFamily([UNIFORM, changed((2, 1, 0), 1 / 3 - 0.1)]),
-        FamilyError,
-        r"^kernels\[1, 2, 1\]:.*sum to 0.9",
-    ),
-    "a negative member": (
-        lambda: FiniteFamily([UNIFORM, changed((0, 1), np.array([1.5, -0.5, 0.0]))]),
-        FamilyError,
-        r"^kernels\[1, 0, 1\]:.*a probability of -0.5",
-    ),
-    "a member with NaN": (
-        lambda: FiniteFamily([UNIFORM, changed((1, 0, 1), np.nan)]),
-        FamilyError,
-        r"^kernels\[1, 1, 0\]:.*not a finite number",
-    ),
-    "kernels and parameters": (
-        lambda: FiniteFamily([UNIFORM], parameters=[[1.0]], features=MAP),
-        FamilyError,
-        "^kernels.*parameters with features",
-    ),
-    "neither": (lambda: FiniteFamily(), FamilyError, "^kernels.*parameters with features"),
-    "parameters alone": (lambda: FiniteFamily(parameters=[[1.0]]), FamilyError, "^kernels.*with features"),
-    "features that are none": (
-        lambda: FiniteFamily(parameters=[[1.0]], features=UNIFORM),
-        FamilyError,
-        "^features.*a FeatureMap",
-    ),
-    "parameters of another dimension": (
-        lambda: FiniteFamily(parameters=np.ones((4, 2)), features=MAP),
-        ShapeError,
-        r"^parameters.*\[n, 1\]",
-    ),
-    "no parameters": (
-        lambda: FiniteFamily(parameters=np.ones((0, 1)), features=MAP),
-        FamilyError,
-        "^parameters.*no member",
-    ),
-    "parameters that give no kernel": (
-        lambda: FiniteFamily(parameters=[[1.0], [0.9]], features=MAP),
-        FamilyError,
-        r"^parameters\[1, 0, 0\]:.*sum to 0.9",
-    ),
-}
+BAD: list[tuple[type[InvalidInput], str, Callable[[], Any]]] = [
+    (ShapeError, r"^phi.*\[S, A, S, d\]", lambda: FeatureMap(UNIFORM)),
+    (ShapeError, r"^phi.*\[S, A, S, d\]", lambda: FeatureMap(np.ones((S, A, 2, 1)))),
+    (ShapeError, "^phi.*list of kernels", lambda: FeatureMap(np.ones((S, A, S, 0)))),
+    (ShapeError, "^phi.*list of kernels", lambda: FeatureMap([])),
+    (ShapeError, r"^phi\[1\]:.*expected \(3, 2, 3\)", lambda: FeatureMap([UNIFORM, OTHER])),
+    (ShapeError, r"^phi\[1\]:.*got \(8, 4\), expected \(6, 3\)", lambda: FeatureMap([flat(UNIFORM), flat(OTHER)])),
+    (ShapeError, r"^phi\[0\]:.*\(S\*A, S\)", lambda: FeatureMap([sp.csr_array(np.ones((4, 3)))])),
+    (ShapeError, r"^phi\[0\]:.*S", lambda: FeatureMap([sp.csr_array((4, 0))])),
+    (FeatureError, r"^phi\[2, 1, 0, 0\]:.*finite", lambda: FeatureMap([changed((2, 1, 0), np.nan)])),
+    (FeatureError, r"^phi\[0, 1, 2, 0\]:.*finite", lambda: FeatureMap([changed((0, 1, 2), np.inf)])),
+    (FeatureError, r"^phi\[1\]:.*finite", lambda: FeatureMap([flat(UNIFORM), flat(changed((0, 1, 2), np.nan))])),
+    (FeatureError, r"^phi\[2\]:.*no next", lambda: FeatureMap([changed((1, 0), 0.0)])),
+    (FeatureError, "^phi.*sum to one", lambda: FeatureMap([HEAVY])),
+    (FeatureError, "^phi.*sum to one", lambda: FeatureMap([flat(HEAVY)])),
+    (FeatureError, "^phi.*no theta makes all", lambda: FeatureMap(np.tile([[2.0], [-1.0]], (2, 1, 1, 1)))),
+    (FeatureError, "^phi.*no theta makes all", lambda: FeatureMap(SIGNED)),
+    (ShapeError, r"^coordinates.*\[0, 1\)", lambda: MAP.restrict([1])),
+    (ShapeError, r"^coordinates.*\[0, 1\)", lambda: MAP.restrict([-1])),
+    (ShapeError, "^coordinates.*different integers", lambda: MAP.restrict([0, 0])),
+    (ShapeError, "^coordinates.*integers", lambda: MAP.restrict([0.5])),
+    (FeatureError, "^coordinates.*dense or", lambda: tabular().restrict([0])),
+    (ShapeError, "^states: .*>= 1", lambda: tabular(states=0)),
+    (ShapeError, r"^support.*expected \(3, 2, 3\)", lambda: tabular(support=np.ones((S, A)))),
+    (FeatureError, r"^support\[3\]:.*at least one", lambda: tabular(support=NO_WAY_OUT)),
+    (ShapeError, r"^theta.*\(1,\)", lambda: MAP.kernel([1.0, 2.0])),
+    (FeatureError, "^simulators.*at least one", lambda: FeatureMap.of_simulators([])),
+    (ShapeError, r"^simulators\[1\]:.*S=3, A=2", lambda: FeatureMap.of_simulators(SIMULATORS)),
+    (ShapeError, r"^simulators\[0\]:.*one kernel", lambda: FeatureMap.of_simulators([BY_STEP])),
+    (FamilyError, "^kernels.*at least one member", lambda: FiniteFamily([])),
+    (FamilyError, "^kernels.*at least one", lambda: FiniteFamily(np.zeros((0, S, A, S)))),
+    (ShapeError, r"^kernels.*\[n, S, A, S\]", lambda: FiniteFamily(UNIFORM)),
+    (ShapeError, r"^kernels\[1\]:.*\(3, 2, 3\)", lambda: FiniteFamily([UNIFORM, OTHER])),
+    (FamilyError, r"^kernels\[1, 2, 1\]:.*sum to 0.9", lambda: with_member((2, 1, 0), 1 / 3 - 0.1)),
+    (FamilyError, r"^kernels\[1, 0, 1\]:.*a probability of -0.5", lambda: with_member((0, 1), [1.5, -0.5, 0.0])),
+    (FamilyError, r"^kernels\[1, 1, 0\]:.*not a finite number", lambda: with_member((1, 0, 1), np.nan)),
+    (FamilyError, "^kernels.*with features", lambda: FiniteFamily([UNIFORM], parameters=[[1.0]], features=MAP)),
+    (FamilyError, "^kernels.*parameters with features", lambda: FiniteFamily()),
+    (FamilyError, "^kernels.*with features", lambda: FiniteFamily(parameters=[[1.0]])),
+    (FamilyError, "^features.*a FeatureMap", lambda: FiniteFamily(parameters=[[1.0]], features=UNIFORM)),
+    (ShapeError, r"^parameters.*\[n, 1\]", lambda: FiniteFamily(parameters=np.ones((4, 2)), features=MAP)),
+    (FamilyError, "^parameters.*no member", lambda: FiniteFamily(parameters=np.ones((0, 1)), features=MAP)),
+    (FamilyError, r"^parameters\[1, 0, 0\]:.*0.9", lambda: FiniteFamily(parameters=[[1.0], [0.9]], features=MAP)),
+]
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_bad_input(name: str) -> None:
-    make, error, message = BAD[name]
+@pytest.mark.parametrize(("error", "message", "make"), BAD)
+def test_bad_input(error: type[InvalidInput], message: str, make: Callable[[], Any]) -> None:
     with pytest.raises(error, match=message) as caught:
         make()
     assert type(caught.value) is error

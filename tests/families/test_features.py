@@ -36,7 +36,8 @@ def sparse(stack: Floats) -> FeatureMap:
 @given(stack=kernels(), theta=theta)
 def test_every_layout_is_the_same_linear_map(stack: Floats, theta: Floats) -> None:
     expected = np.tensordot(theta, stack, axes=1)
-    for features in (FeatureMap(np.moveaxis(stack, 0, -1)), FeatureMap(list(stack)), sparse(stack)):
+    mixed = FeatureMap([stack[0], sp.coo_array(stack[1].reshape(S * A, S)), stack[2]])
+    for features in (FeatureMap(np.moveaxis(stack, 0, -1)), FeatureMap(list(stack)), sparse(stack), mixed):
         assert (features.states, features.actions, features.dimension) == (S, A, D)
         np.testing.assert_allclose(features.kernel(theta), expected, rtol=0, atol=1e-14)
     one_hot = FeatureMap.tabular(states=S, actions=A)

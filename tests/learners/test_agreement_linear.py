@@ -7,33 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import oracle
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.models.features import FeatureMap
-from occamrl.protocols import Floats
 from occamrl.running.run import run
-from tests.cases import Mixture, environment_uniforms, mixture, one_by_one
+from tests.cases import Mixture, mixture, one_by_one
 
 EPISODES, SEED = 40, 5
 RADII = ("sharp", "paper", "unweighted", "ayoub")
 
 
-def compare(case: Mixture, features: FeatureMap, phi: Floats, *, plain: dict[str, Any], **options: Any) -> None:
+def compare(case: Mixture, *, plain: dict[str, Any], **options: Any) -> None:
     """Play episode by episode; compare regret, planned values, plans, and the regression after the last episode."""
     horizon, norm_bound, delta = case.mdp.horizon, 1.3, 0.07
-    learner = UCRLVTRLin(features=features, norm_bound=norm_bound, delta=delta, **options)
-    expected = oracle.ucrl_vtr_lin(
-        phi,
-        case.reward,
-        case.transition,
-        horizon,
-        0,
-        episodes=EPISODES,
-        uniforms=environment_uniforms(SEED, EPISODES, horizon)[:, 1:],
-        norm_bound=norm_bound,
-        delta=delta,
-        **plain,
-    )
+    learner = UCRLVTRLin(features=case.features, norm_bound=norm_bound, delta=delta, **options)
+    expected = case.oracle(EPISODES, SEED, norm_bound=norm_bound, delta=delta, **plain)
     results = one_by_one(learner, case.mdp, EPISODES, SEED)
     np.testing.assert_allclose(results[-1].regret, expected["regret"], rtol=0, atol=1e-9)
     assert [result.plans for result in results] == list(np.cumsum(expected["planned"]))
@@ -44,7 +30,7 @@ def compare(case: Mixture, features: FeatureMap, phi: Floats, *, plain: dict[str
     np.testing.assert_allclose(results[-1].state.values, expected["values"], rtol=0, atol=1e-9)
     np.testing.assert_array_equal(results[-1].state.policy, expected["policy"])
     statistics = learner.statistics(case.mdp.known, results[-1].state)
-    sigma = statistics.gram.reshape(phi.shape[-1], -1) + learner.lam * np.eye(phi.shape[-1])
+    sigma = statistics.gram.reshape(case.theta.size, -1) + learner.lam * np.eye(case.theta.size)
     np.testing.assert_allclose(sigma, expected["sigma"], rtol=0, atol=1e-9)
     np.testing.assert_allclose(np.linalg.solve(sigma, statistics.xy), expected["theta"], rtol=0, atol=1e-9)
     assert statistics.episodes == EPISODES
@@ -58,24 +44,24 @@ def test_every_form_agrees_with_the_oracle(radius: str, weights: str, clip: str,
     case = mixture(RADII.index(radius))
     shared: dict[str, Any] = {"radius": radius, "weights": weights, "replan": replan, "scale": 0.3}
     plain = {**shared, "paper_clip": clip == "horizon"}
-    compare(case, case.features, case.phi, plain=plain, clip=clip, **shared)
+    compare(case, plain=plain, clip=clip, **shared)
 
 
 @pytest.mark.parametrize("weights", ["range", "none"])
 def test_full_support_takes_the_batched_path_to_the_same_plans(weights: str) -> None:
     case = mixture(11, full_support=True, states=5, dimension=4)
     shared: dict[str, Any] = {"weights": weights, "replan": 0.2, "scale": 0.3}
-    compare(case, case.features, case.phi, plain=shared, **shared)
+    compare(case, plain=shared, **shared)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_regularization_scale_and_the_paper_constant(seed: int) -> None:
     case = mixture(20 + seed)
     shared: dict[str, Any] = {"radius": "paper", "weights": "none", "replan": 0.0, "paper_constant": 0.02, "scale": 0.5}
-    compare(case, case.features, case.phi, plain={**shared, "lam": 0.4}, regularization=0.4, **shared)
+    compare(case, plain={**shared, "lam": 0.4}, regularization=0.4, **shared)
     shared = {"radius": "ayoub", "weights": "none", "replan": 0.2}
     plain = {**shared, "lam": 3 / (4 * 1.3**2), "paper_clip": True}
-    compare(case, case.features, case.phi, plain=plain, regularization="scaled", **shared)
+    compare(case, plain=plain, regularization="scaled", **shared)
 
 
 def test_the_radius_of_ayoub_cuts_values_at_the_horizon_unless_told_otherwise() -> None:
@@ -90,10 +76,10 @@ def test_the_comparison_can_fail() -> None:
     """Negative control: each option that the grid varies changes what is compared."""
     case = mixture(0)
     base: dict[str, Any] = {"radius": "sharp", "weights": "range", "replan": 0.0, "scale": 0.3}
-    compare(case, case.features, case.phi, plain=base, **base)
+    compare(case, plain=base, **base)
     for change in ({"radius": "unweighted"}, {"weights": "none"}, {"replan": 0.2}, {"scale": 0.31}, {"lam": 1.01}):
         with pytest.raises(AssertionError):
-            compare(case, case.features, case.phi, plain=base | change, **base)
+            compare(case, plain=base | change, **base)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -101,11 +87,7 @@ def test_the_comparison_can_fail() -> None:
 def test_the_trace_filter_replans_exactly_when_the_determinant_asks_for_it(replan: float, seed: int) -> None:
     """The reference computes logdet Sigma before every episode; the package only when the trace says it may be due."""
     case = mixture(30 + seed, horizon=5)
-    uniforms = environment_uniforms(seed, 400, 5)[:, 1:]
-    expected = oracle.ucrl_vtr_lin(
-        case.phi, case.reward, case.transition, 5, 0, episodes=400, uniforms=uniforms, norm_bound=1.0, delta=0.05,
-        replan=replan,
-    )  # fmt: skip
+    expected = case.oracle(400, seed, norm_bound=1.0, delta=0.05, replan=replan)
     learner = UCRLVTRLin(features=case.features, norm_bound=1.0, replan=replan)
     result = run(learner, case.mdp, episodes=int(np.flatnonzero(expected["planned"])[-1]), seed=seed, progress=False)
     assert result.plans == expected["plans"] - 1

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import occamrl as orl
+from occamrl import paper
 from occamrl.errors import InvalidInput, ParameterError, ShapeError, UnknownName
 from occamrl.learners.baselines import Greedy, Optimal, UniformRandom
 from occamrl.learners.ucrl_vtr import UCRLVTR
@@ -21,25 +23,96 @@ FEATURES, FAMILY = FeatureMap([UNIFORM]), FiniteFamily([UNIFORM])
 MDP = FiniteMDP(transition=UNIFORM, reward=np.full((3, 2), 0.5), horizon=3)
 LARGER = FiniteMDP(transition=np.full((4, 2, 4), 0.25), reward=np.full((4, 2), 0.5), horizon=3)
 
-NUMBERS: dict[str, list[Any]] = {
-    "delta": [0.0, -0.1, 1.5, np.nan, np.inf, "0.05", None, True],
-    "norm_bound": [0.0, -1.0, np.nan, np.inf, "1", None],
-    "replan": [-0.1, np.nan, np.inf, "every"],
-    "scale": [-0.5, np.nan, np.inf],
-    "regularization": [0.0, -1.0, np.nan, np.inf, None],
-    "paper_constant": [0.0, -1.0, np.nan],
-    "target_range": [0.0, -1.0, np.nan],
+TABULAR = FeatureMap.tabular(states=3, actions=2)
+LADDER = orl.Ladder([FAMILY])
+LINEAR: dict[str, Any] = {"features": FEATURES, "norm_bound": 2.0}
+RIGHT: dict[Any, dict[str, Any]] = {
+    UCRLVTRLin: {**LINEAR, "weights": "none"},
+    UCRLVTR: {"family": FAMILY},
+    Greedy: {"features": FEATURES},
+    orl.RewardsPerPair: {},
+    orl.RewardsLinear: {"features": np.ones((3, 2, 1)), "norm_bound": 1.0},
+    orl.ARLGen: {"ladder": LADDER},
+    orl.ARLLinDim: LINEAR,
+    orl.ARLLinNorm: LINEAR,
+    orl.ARLLin: LINEAR,
+    paper.UCRLVTR: {"family": FAMILY},
+    paper.UCRLVTRLin: LINEAR,
+    paper.ARLGen: {"ladder": LADDER},
+    paper.ARLLinDim: LINEAR,
+    paper.ARLLinNorm: LINEAR,
 }
-PAIRS = [(name, value) for name, values in NUMBERS.items() for value in values]
+WRONG: dict[Any, dict[str, list[Any]]] = {  # what the validators of errors.py let through is tested with them
+    UCRLVTRLin: {
+        "features": [UNIFORM, FAMILY],
+        "delta": [0.0, 1.5, None],
+        "norm_bound": [0.0, np.inf],
+        "replan": [-0.1, np.inf, "every"],
+        "scale": [-0.5, np.inf],
+        "regularization": [0.0, np.inf, None],
+        "paper_constant": [0.0],
+        "target_range": [0.0],
+        "kernel": ["weekly"],
+        "rewards": ["unknown", None],
+        "event": [(0.5, 0.0)],  # of a smaller regularization
+    },
+    UCRLVTR: {
+        "family": [UNIFORM, FEATURES],
+        "delta": [0.0],
+        "replan": [-0.1],
+        "scale": [np.nan],
+        "weights": ["ranges"],
+        "radius": ["ayoub"],  # of ellipsoids
+    },
+    Greedy: {"features": [None]},
+    orl.RewardsPerPair: {"bound": ["chernoff"], "share": [0.0, 1.0], "scale": [-1.0], "per_step": ["no"]},
+    orl.RewardsLinear: {"features": [np.ones((3, 2)), np.full((3, 2, 1), np.nan), np.full((3, 2, 1), -1e60)]},
+    orl.ARLGen: {
+        "ladder": ["ladder"],
+        "start_class": [2, 1.0, True],
+        "safe": ["yes"],
+        "guard": [1],
+        "delta": [0.0],
+        "test_growth": [-1.0, "often"],
+        "weights": ["some"],
+        "kernel": ["weekly"],
+        "rewards": [None],
+    },
+    orl.ARLLinDim: {
+        "features": [TABULAR],
+        "initial_episodes": [0, 2.5],
+        "growth": [0.5],
+        "estimation_growth": [0.5],
+        "delta": [0.0],
+        "norm_bound": [-1.0],
+        "regularization": [1e-60],
+        "stretch": [np.nan],
+    },
+    orl.ARLLinNorm: {"norm_bound": [0.0, 1e60], "regularization": [1e-60]},  # lambda = d/(4 b^2) would vanish
+    orl.ARLLin: {"norm_bound": [0.0, 1e60], "regularization": [1e-60]},
+    paper.UCRLVTR: {"family": [[UNIFORM]], "delta": [0.0], "infinite_class": [3], "cover_scales": ["dyadik"]},
+    paper.UCRLVTRLin: {"features": [UNIFORM], "norm_bound": [-1.0], "paper_constant": [0.0]},
+    paper.ARLGen: {"ladder": [[], orl.Ladder([orl.LinearFamily(**LINEAR)])], "delta": [2.0]},
+    paper.ARLLinDim: {
+        "features": [TABULAR],
+        "threshold_epoch": ["both"],
+        "initial_episodes": [0],
+        "growth": [0.5],
+        "threshold": [0.0],
+        "delta": [0.0],
+    },
+    paper.ARLLinNorm: {"norm_estimate": ["max"], "norm_bound": [0.0]},
+}
+PAIRS = [(kind, name) for kind, names in WRONG.items() for name in names]
 
 
-@pytest.mark.parametrize(("name", "value"), PAIRS, ids=[f"{name}={value!r}" for name, value in PAIRS])
-def test_numbers_of_ucrl_vtr_lin(name: str, value: Any) -> None:
-    options: dict[str, Any] = {"features": FEATURES, "norm_bound": 1.0, "weights": "none"}
-    UCRLVTRLin(**options)
-    with pytest.raises(ParameterError, match=name) as caught:
-        UCRLVTRLin(**options | {name: value})
-    assert (type(caught.value), caught.value.field) == (ParameterError, name)
+@pytest.mark.parametrize(("kind", "name"), PAIRS, ids=[f"{kind.__name__}.{name}" for kind, name in PAIRS])
+def test_every_class_checks_its_parameters(kind: Any, name: str) -> None:
+    kind(**RIGHT[kind])
+    for value in WRONG[kind][name]:
+        with pytest.raises(InvalidInput) as caught:
+            kind(**RIGHT[kind] | {name: value})
+        assert caught.value.field == name
 
 
 @pytest.mark.parametrize("delta", [1.0, 1e-12])
@@ -49,15 +122,11 @@ def test_the_ends_of_delta_are_allowed(delta: float) -> None:
 
 
 NAMES = [
-    ("radius", "shrap", "sharp"),
-    ("radius", "Ayoub", "ayoub"),
-    ("radius", "papers", "paper"),
     ("radius", "unweigthed", "unweighted"),
+    ("radius", "Ayoub", "ayoub"),
     ("radius", "zzz", None),
     ("radius", None, None),
     ("weights", "ranges", "range"),
-    ("weights", "non", "none"),
-    ("clip", "steps", "step"),
     ("clip", "horizons", "horizon"),
     ("regularization", "scale", "scaled"),
 ]
@@ -73,25 +142,6 @@ def test_unknown_names_get_the_nearest_one_suggested(name: str, value: Any, sugg
         assert f"did you mean {suggestion!r}?" in str(caught.value)
 
 
-def test_every_class_checks_its_parameters() -> None:
-    wrong: list[tuple[Any, dict[str, Any], str]] = [
-        (UCRLVTR, {"family": FAMILY, "delta": 0.0}, "delta"),
-        (UCRLVTR, {"family": FAMILY, "replan": -0.1}, "replan"),
-        (UCRLVTR, {"family": FAMILY, "scale": np.nan}, "scale"),
-        (UCRLVTR, {"family": FAMILY, "weights": "ranges"}, "weights"),
-        (UCRLVTR, {"family": FAMILY, "radius": "ayoub"}, "radius"),  # of ellipsoids
-        (UCRLVTRLin, {"features": UNIFORM, "norm_bound": 1.0}, "features"),
-        (UCRLVTRLin, {"features": FAMILY, "norm_bound": 1.0}, "features"),
-        (UCRLVTR, {"family": UNIFORM}, "family"),
-        (UCRLVTR, {"family": FEATURES}, "family"),
-        (Greedy, {"features": None}, "features"),
-    ]
-    for kind, options, field in wrong:
-        with pytest.raises(InvalidInput) as caught:
-            kind(**options)
-        assert caught.value.field == field
-
-
 @pytest.mark.parametrize(
     ("prior", "error"),
     [([0.5, 0.5], ShapeError), ([0.0], ParameterError), ([1.1], ParameterError), ([np.nan], ParameterError)],
@@ -103,32 +153,18 @@ def test_priors_are_positive_and_sum_to_one_at_most(prior: Any, error: type[Inva
     UCRLVTR(family=FAMILY, prior=np.array([0.3]))  # what is missing to one is held back for others
 
 
-@pytest.mark.parametrize("episodes", [0, -1, 2.0, "10", None, True])
-def test_a_run_needs_episodes(episodes: Any) -> None:
-    with pytest.raises(ParameterError, match="an integer >= 1") as caught:
-        run(UniformRandom(), MDP, episodes=episodes)
-    assert caught.value.field == "episodes"
-
-
-@pytest.mark.parametrize("seed", [-1, 1.5, "0", True])
-def test_a_run_needs_a_seed(seed: Any) -> None:
-    with pytest.raises(ParameterError) as caught:
-        run(UniformRandom(), MDP, episodes=1, seed=seed)
-    assert caught.value.field == "seed"
-
-
-@pytest.mark.parametrize("agent", ["UniformRandom", 3, None, UniformRandom, FEATURES])
-def test_a_run_needs_an_agent(agent: Any) -> None:
-    with pytest.raises(ParameterError) as caught:
-        run(agent, MDP, episodes=1)
-    assert caught.value.field == "agent"
-
-
-@pytest.mark.parametrize("mdp", [3, None, UNIFORM, "river-swim"])
-def test_a_run_needs_a_problem(mdp: Any) -> None:
-    with pytest.raises(ParameterError) as caught:
-        run(UniformRandom(), mdp, episodes=1)
-    assert caught.value.field == "mdp"
+def test_a_run_needs_an_agent_a_problem_episodes_and_a_seed() -> None:
+    wrong: dict[str, list[Any]] = {
+        "agent": ["UniformRandom", 3, None, UniformRandom, FEATURES],
+        "mdp": [3, None, UNIFORM, "river-swim"],
+        "episodes": [0, 2.0, None],
+        "seed": [-1, 1.5],
+    }
+    for name, values in wrong.items():
+        for value in values:
+            with pytest.raises(ParameterError) as caught:
+                run(**{"agent": UniformRandom(), "mdp": MDP, "episodes": 1, name: value})
+            assert caught.value.field == name
 
 
 def test_learners_and_problems_of_different_sizes_are_refused() -> None:

@@ -21,8 +21,7 @@ from occamrl.protocols import Floats
 from occamrl.registry import make_problem
 from occamrl.running.players import CompiledPlayer
 from occamrl.running.run import run
-from tests.cases import from_python, mixture
-from tests.stepping import Steps
+from tests.cases import Steps, from_python, mixture
 
 Exact = np.longdouble
 

@@ -82,15 +82,6 @@ def test_sparse_simulators_equal_dense_ones(form: str, full_support: bool) -> No
     same(case.mdp, FeatureMap(kernels), case.features, **FORMS[form])
 
 
-def test_a_list_of_kernels_dense_or_mixed_is_the_map_of_the_array() -> None:
-    case = mixture(4)
-    kernels: list[Any] = [case.phi[..., j] for j in range(3)]
-    dense = FeatureMap(kernels)
-    np.testing.assert_array_equal(dense.layout.phi, case.features.layout.phi)  # type: ignore[union-attr]  # both are dense
-    mixed = FeatureMap([kernels[0], sp.coo_array(kernels[1].reshape(8, 4)), kernels[2]])
-    np.testing.assert_allclose(mixed.kernel(case.theta), case.transition, rtol=0, atol=1e-15)
-
-
 def test_signed_features_are_allowed_and_optimism_needs_only_a_true_kernel() -> None:
     """phi_1 moves probability with either sign; theta_1 < 0 makes it negative."""
     rng = np.random.default_rng(0)

@@ -38,11 +38,6 @@ def test_plans_are_bounded_by_the_growth_of_the_determinant(replan: float, weigh
         assert result.plans >= bound / 4  # the bound is not an empty one
 
 
-def test_replanning_every_episode_is_replan_zero() -> None:
-    case = mixture(1)
-    assert run(UCRLVTRLin(features=case.features, norm_bound=1.0, replan=0.0), case.mdp, episodes=50).plans == 50
-
-
 def test_waiting_costs_little_regret(test_seed: int) -> None:
     """The bonus part of the bound grows by sqrt(1 + c); mean regret over 20 seeds grows by less than that and 30 %.
 
@@ -73,16 +68,3 @@ def test_a_finite_learner_updates_when_its_data_have_grown_by_the_factor(replan:
     result = run(UCRLVTR(family=case.family, replan=replan), case.mdp, episodes=episodes, progress=False)
     assert result.plans == len(expected)
     assert len(expected) <= 2 + math.log(episodes) / math.log1p(replan) + 1 / replan
-
-
-def test_a_lazy_finite_learner_learns_all_the_same() -> None:
-    """A mistake is repeated until the data have doubled, so it costs at most about twice as much, on average."""
-    means = []
-    for replan in (0.0, 1.0):
-        regrets = []
-        for seed in range(40):
-            case = stack(seed, members=12)
-            learner = UCRLVTR(family=case.family, replan=replan)
-            regrets.append(run(learner, case.mdp, episodes=2_000, seed=seed, progress=False).total_regret)
-        means.append(float(np.mean(regrets)))
-    assert 0.0 < means[1] <= 2.5 * means[0]

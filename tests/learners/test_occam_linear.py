@@ -52,7 +52,7 @@ def test_evidence_is_the_product_of_what_each_set_predicted() -> None:
     sets = [list(each) for k in (1, 2, 3, 4) for each in itertools.combinations(range(4), k)]
     weights = [np.full(len(each), 1.0 / len(each)) for each in sets]
     evidence, kt, counts, at_fit = np.zeros(len(sets)), 0.0, np.zeros((3, 2, 3)), 0.0
-    for episode in range(2, 82):
+    for _ in range(80):
         after = orl.run(MIXTURE, MDP, episodes=1, progress=False, continue_from=result)
         # what came with the episode before: the counts of the two states differ by it
         came = result.state["counts"].reshape(3, 2, 3) - counts
@@ -74,7 +74,7 @@ def test_evidence_is_the_product_of_what_each_set_predicted() -> None:
             z = logsumexp(np.append(evidence + np.log(sizes), kt - math.log(5.0)))
             assert MIXTURE.least(MDP.known, after.state) == pytest.approx(z + math.log(0.05), abs=1e-8)
         result = after
-    assert episode == 81 and at_fit > 300
+    assert at_fit > 300
 
 
 def test_compatible_sets_are_those_with_a_mixture_above_the_threshold() -> None:
@@ -90,14 +90,16 @@ def test_compatible_sets_are_those_with_a_mixture_above_the_threshold() -> None:
 
     singles = [[j] for j in range(4) if best((j,)) >= least]
     pairs = [list(each) for each in itertools.combinations(range(4), 2) if best(each) >= least]
-    assert not singles and [1, 3] in pairs
+    assert not singles
+    assert [1, 3] in pairs
     found = MIXTURE.facts(MDP.known, state)
     assert found["smallest"] == pairs
-    assert not found["outside"] and "measured, not proved" in found["guarantee"]
+    assert not found["outside"]
+    assert "measured, not proved" in found["guarantee"]
 
 
 def test_the_true_pair_stays_compatible(test_seed: int) -> None:
-    """Coverage at delta = 1/2 in 40 runs of 40 episodes, tested at 10^-5; a table fitted to what it predicts must fail."""
+    """Coverage at delta = 1/2 in 40 runs, tested at 10^-5; a table fitted to what it predicts must fail."""
     agent = orl.OccamMixture(features=MIXTURE.features, delta=0.5)
     truth = agent._setting(MDP.known).columns @ [0.0, 0.6, 0.0, 0.4]
     reach, runs, lost, lost_by_hindsight = MDP.kernel().cumsum(axis=2), 40, 0, 0
@@ -124,7 +126,9 @@ def test_a_truth_that_is_no_mixture_is_noticed_and_played() -> None:
     outside = orl.FiniteMDP(transition=np.roll(KERNELS[0], 1, axis=2), reward=REWARD, horizon=4)
     result = orl.run(MIXTURE, outside, episodes=300, seed=0, progress=False)
     found = MIXTURE.facts(outside.known, result.state)
-    assert found["outside"] and found["smallest"] == [] and result.state["outside"]
+    assert found["outside"]
+    assert found["smallest"] == []
+    assert result.state["outside"]
     assert result.regret[-100:].mean() < 0.02
 
 
@@ -133,7 +137,8 @@ def test_an_outcome_that_no_simulator_allows_puts_the_truth_outside() -> None:
     mdp = orl.FiniteMDP(transition=np.full((2, 1, 2), 0.5), reward=np.array([[0.0], [1.0]]), horizon=3)
     agent = orl.OccamMixture(features=orl.FeatureMap(kernels))
     found = agent.facts(mdp.known, orl.run(agent, mdp, episodes=20, seed=0, progress=False).state)
-    assert found["outside"] and found["unlisted"] > 0
+    assert found["outside"]
+    assert found["unlisted"] > 0
 
 
 def test_sets_are_limited_by_what_they_cost() -> None:
@@ -141,7 +146,7 @@ def test_sets_are_limited_by_what_they_cost() -> None:
         kernels = np.random.default_rng(d).dirichlet(np.ones(2), size=(d, 2, 1))
         agent = orl.OccamMixture(features=orl.FeatureMap(list(kernels)))
         assert logsumexp(agent.log_weights) == pytest.approx(0.0, abs=1e-12)
-        return np.unique(agent.sets.sum(axis=1)).tolist()
+        return [int(each) for each in np.unique(agent.sets.sum(axis=1))]
 
     assert [sizes(d) for d in (1, 2, 3, 40, 41, 94, 95)] == [
         [1], [1, 2], [1, 2, 3], [1, 2, 3, 40], [1, 2, 41], [1, 2, 94], [1, 95]
@@ -161,7 +166,8 @@ def test_base_law_and_directions_span_all_kernels_of_the_features() -> None:
     assert agent.directions == pytest.approx(np.eye(4)[:, 1:])
     simulators = orl.OccamLin(features=orl.FeatureMap(list(KERNELS)), scale=2.0)
     assert simulators.base == pytest.approx(np.full(4, 0.25))
-    assert simulators.directions.shape == (4, 3) and simulators.directions.sum(axis=0) == pytest.approx(0.0, abs=1e-12)
+    assert simulators.directions.shape == (4, 3)
+    assert simulators.directions.sum(axis=0) == pytest.approx(0.0, abs=1e-12)
     assert simulators.directions.T @ simulators.directions == pytest.approx(4.0 * np.eye(3))
 
 
@@ -223,7 +229,8 @@ def test_few_coordinates_are_found_and_played() -> None:
     agent = agent_of(problem)
     result = orl.run(agent, problem, episodes=1_500, seed=0, progress=False)
     found = agent.facts(problem.mdp.known, result.state)
-    assert set(problem.support[1:]) <= set(found["coordinates"]) and len(found["coordinates"]) <= 4
+    assert set(problem.support[1:]) <= set(found["coordinates"])
+    assert len(found["coordinates"]) <= 4
     assert found["theta"] == pytest.approx(problem.theta, abs=0.25)
     assert found["guarantee"] == "measured, not proved"
     assert result.regret[-500:].mean() < 0.01 < result.regret[:20].mean()
@@ -249,7 +256,8 @@ def test_next_states_with_several_rewards_are_told_apart() -> None:
     first, second = (orl.FiniteMDP(outcomes=table, horizon=5) for table in tables)
     agent = orl.OccamMixture(features=orl.FeatureMap.of_simulators([first, second]))
     state = orl.run(agent, second, episodes=50, seed=0, progress=False).state
-    assert state["counts"].sum() == 250 and state["unlisted"] == 0
+    assert state["counts"].sum() == 250
+    assert state["unlisted"] == 0
     assert agent.facts(second.known, state)["smallest"] == [[1]]
 
 

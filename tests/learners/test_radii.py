@@ -1,4 +1,4 @@
-"""Radii, constant by constant: against the formulas written out in plain Python, and in their order of size."""
+"""Radii: constant by constant against formulas in plain Python, and the largest norm on an ellipsoid (M19)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import oracle
-from occamrl.learners.radii import ELLIPSOIDS, FINITE_SETS, ellipsoid_width, squared_distance_radius
+from occamrl.errors import ParameterError
+from occamrl.learners.radii import ELLIPSOIDS, dual_bound, ellipsoid_width, largest_norm, squared_distance_radius
+from occamrl.protocols import Floats
 
 positive = st.floats(1e-3, 1e3)
 SETTINGS = st.fixed_dictionaries(
@@ -30,22 +32,9 @@ SETTINGS = st.fixed_dictionaries(
 
 
 def width(kind: str, h: int, *, weighted: bool, horizon: int, growth: float, **rest: Any) -> float:
-    return float(
-        ellipsoid_width(
-            ELLIPSOIDS[kind],
-            weighted,
-            1.0 if weighted else horizon - 1.0,
-            horizon,
-            h,
-            rest["episodes"],
-            rest["dimension"],
-            growth,
-            rest["delta"],
-            rest["regularization"],
-            rest["norm_bound"],
-            rest["paper_constant"],
-        )
-    )
+    unit, counted = 1.0 if weighted else horizon - 1.0, (rest["episodes"], rest["dimension"], growth)
+    given = [rest[name] for name in ("delta", "regularization", "norm_bound", "paper_constant")]
+    return float(ellipsoid_width(ELLIPSOIDS[kind], weighted, unit, horizon, h, *counted, *given))
 
 
 @pytest.mark.parametrize("kind", ELLIPSOIDS)
@@ -101,6 +90,79 @@ def test_balls_of_finite_families(size: int, delta: float, horizon: int, unit: f
     )
 
 
-def test_the_names_of_the_sets() -> None:
-    assert set(ELLIPSOIDS) == {"sharp", "unweighted", "paper", "ayoub"}
-    assert set(FINITE_SETS) == {"sharp", "unweighted", "paper"}
+def random_case(
+    draw: np.random.Generator, d: int, condition: float, *, degenerate: bool
+) -> tuple[Floats, Floats, float]:
+    """Return an ellipsoid with eigenvalues from 1/sqrt(condition) to sqrt(condition), in random position."""
+    axes = np.linalg.qr(draw.normal(size=(d, d)))[0]
+    s = np.exp(np.linspace(-0.5, 0.5, d) * np.log(condition)) if d > 1 else np.ones(1)
+    g = draw.normal(size=d)
+    if degenerate:
+        g[0] = 0.0
+    sigma = (axes * s) @ axes.T
+    return axes @ g, 0.5 * (sigma + sigma.T), float(draw.uniform(0.1, 10.0))
+
+
+@pytest.mark.parametrize(
+    ("center", "diagonal", "beta", "expected", "why"),
+    [
+        ([0.0, 0.0], [1.0, 4.0], 4.0, 2.0, "centred: the half-length of the long axis"),
+        ([1.0, 0.0], [1.0, 4.0], 4.0, 3.0, "the centre lies on the long axis: both lengths add up"),
+        ([3.0, 4.0], [1.0, 1.0], 4.0, 7.0, "a ball: straight on from the centre"),
+        ([0.0, 1.0], [1.0, 4.0], 4.0, np.sqrt(4 - 4 / 9 + 16 / 9), "degenerate: the centre lies on the short axis"),
+        ([0.0, 9.0], [1.0, 4.0], 4.0, 10.0, "far out on the short axis, its own end is the farthest"),
+        ([-2.0], [4.0], 1.0, 2.5, "one dimension"),
+        ([0.3, -0.4], [2.0, 5.0], 0.0, 0.5, "no radius: the centre alone"),
+    ],
+)
+def test_closed_forms(center: list[float], diagonal: list[float], beta: float, expected: float, why: str) -> None:
+    answer = largest_norm(np.array(center), np.diag(diagonal), beta)
+    assert answer.norm == pytest.approx(expected, rel=1e-12), why
+    offset = answer.point - np.array(center)
+    assert offset @ np.diag(diagonal) @ offset == pytest.approx(beta, rel=1e-9, abs=1e-15)
+
+
+def test_against_brute_force_in_the_plane(test_seed: int) -> None:
+    draw = np.random.default_rng(test_seed)
+    angle = np.linspace(0.0, 2.0 * np.pi, 400_001)
+    circle = np.stack([np.cos(angle), np.sin(angle)])
+    for degenerate in (False, True):
+        for condition in (1.0, 4.0, 1e4):
+            center, sigma, beta = random_case(draw, 2, condition, degenerate=degenerate)
+            boundary = center[:, None] + np.sqrt(beta) * np.linalg.inv(np.linalg.cholesky(sigma)).T @ circle
+            brute = np.linalg.norm(boundary, axis=0).max()
+            assert largest_norm(center, sigma, beta).norm == pytest.approx(brute, rel=1e-7)
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    d=st.sampled_from([1, 2, 3, 10, 50]),
+    exponent=st.sampled_from([0, 2, 6, 12]),
+    degenerate=st.booleans(),
+)
+def test_the_dual_certifies_it_and_random_search_does_not_beat_it(
+    seed: int, d: int, exponent: int, degenerate: bool
+) -> None:
+    draw = np.random.default_rng(seed)
+    center, sigma, beta = random_case(draw, d, 10.0**exponent, degenerate=degenerate)
+    answer = largest_norm(center, sigma, beta)
+    # A matrix of condition c fixes its smallest eigenvalue to c * eps only; no method can know it better.
+    slack = 1e-9 + 50 * d * 10.0**exponent * np.finfo(float).eps
+    offset = answer.point - center
+    assert offset @ sigma @ offset <= beta * (1.0 + slack)  # primal: the point belongs to the ellipsoid
+    assert np.linalg.norm(answer.point) == pytest.approx(answer.norm, rel=1e-9)
+    certificate = dual_bound(center, sigma, beta, answer.multiplier * (1.0 + 1e-9))
+    assert answer.norm <= certificate * (1.0 + slack)  # dual: nothing in it is larger
+    assert certificate <= answer.norm * (1.0 + slack) + 1e-4 * answer.norm
+    root = np.linalg.inv(np.linalg.cholesky(sigma)).T
+    directions = draw.normal(size=(d, 500))
+    points = center[:, None] + np.sqrt(beta) * root @ (directions / np.linalg.norm(directions, axis=0))
+    assert np.linalg.norm(points, axis=0).max() <= answer.norm * (1.0 + slack)
+    smallest = np.linalg.eigvalsh(sigma)[0]
+    assert answer.norm <= np.linalg.norm(center) + np.sqrt(beta / smallest) * (1.0 + slack)  # the paper's bound
+
+
+@pytest.mark.parametrize(("sigma", "beta"), [(np.diag([1.0, 0.0]), 1.0), (np.eye(2), -1.0), (np.eye(2), np.nan)])
+def test_what_is_no_ellipsoid_is_refused(sigma: Floats, beta: float) -> None:
+    with pytest.raises(ParameterError):
+        largest_norm(np.ones(2), sigma, beta)

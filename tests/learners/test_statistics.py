@@ -14,8 +14,7 @@ from occamrl.learners.ucrl_vtr_lin import LOGDET, LinearStatistics, UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import Floats
 from occamrl.running.result import Result
-from tests.cases import Mixture, environment_uniforms, mixture, one_by_one
-from tests.states import bits
+from tests.cases import Mixture, bits, environment_uniforms, mixture, one_by_one
 
 EPISODES = 25
 
@@ -114,7 +113,7 @@ def test_statistics_of_another_shape_are_refused() -> None:
     statistics = learner.statistics(case.mdp.known, learner.begin(case.mdp.known))
     with pytest.raises(ShapeError) as caught:
         UCRLVTRLin(features=case.features.restrict([0]), norm_bound=1.0).begin(case.mdp.known, statistics)
-    assert caught.value.field == "statistics"
+    assert caught.value.field == "statistics.gram"
     tabular = UCRLVTRLin(features=FeatureMap.tabular(states=4, actions=2), norm_bound=1.0)
     of_blocks = tabular.statistics(case.mdp.known, tabular.begin(case.mdp.known))
     with pytest.raises(ShapeError, match="one dense block"):

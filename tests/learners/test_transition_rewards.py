@@ -22,8 +22,7 @@ from occamrl.models.finite import FiniteFamily
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Ints
 from occamrl.running.run import run
-from tests.cases import drawn, environment_uniforms, one_by_one
-from tests.states import member_in_play
+from tests.cases import drawn, environment_uniforms, member_in_play, one_by_one
 
 S, A, H = 3, 2, 3
 Outcome = tuple[int, float]  # next state, whole reward
@@ -218,34 +217,6 @@ def test_a_finite_family_over_outcome_tables() -> None:
             losses += (target[i] - z) ** 2
             s = after
     assert alive.sum() < 5
-
-
-@pytest.mark.parametrize("kind", ["dense", "one-hot", "outcomes", "finite"])
-def test_optimism_holds_and_regret_flattens(kind: str) -> None:
-    """With delta = 0.001 optimism fails in one of a thousand runs; linear regret would cost the same in both halves."""
-    episodes = 20_000
-    if kind in ("dense", "one-hot"):
-        mdp, kernels, theta, _ = transition_problem(5)
-        dense = kind == "dense"
-        features = FeatureMap(list(kernels)) if dense else FeatureMap.tabular(states=S, actions=A)
-        bound = float(np.linalg.norm(theta) if dense else np.linalg.norm(mdp.kernel()))
-        learner: Any = UCRLVTRLin(features=features, norm_bound=bound, delta=0.001)
-    else:
-        tables = outcome_tables(6)
-        simulators = [FiniteMDP(outcomes=table, horizon=H) for table in tables]
-        features, theta = FeatureMap.of_simulators(simulators), np.array([0.5, 0.5])
-        mdp = FiniteMDP(outcomes=mixed_table(tables, theta), horizon=H)
-        if kind == "outcomes":
-            learner = UCRLVTRLin(features=features, norm_bound=float(np.linalg.norm(theta)), delta=0.001)
-        else:
-            grid = np.linspace(0.0, 1.0, 21)
-            family = FiniteFamily(parameters=np.stack([grid, 1.0 - grid], axis=1), features=features)
-            learner = UCRLVTR(family=family, delta=0.001)
-    result = run(learner, mdp, episodes=episodes, progress=False)
-    assert result.pessimistic_episodes == 0
-    first, second = result.regret[: episodes // 2].sum(), result.regret[episodes // 2 :].sum()
-    assert second <= 0.6 * first
-    assert first < (mdp.optimal_value - mdp.evaluate(np.full((H, S, A), 1 / A))[0, 0]) * episodes / 2  # of chance
 
 
 def test_slippery_cliff_walking_as_a_mixture_of_two_tables() -> None:

@@ -1,19 +1,25 @@
+"""Selecting from a log: verdicts on made-up logs, and every test of a class row by row from the definitions."""
+
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 import pytest
+from scipy.optimize import nnls
 from scipy.stats import binom
 from typer.testing import CliRunner
 
+import occamrl as orl
 from occamrl.analysis.supports import supports
 from occamrl.cli import app
 from occamrl.envs.ladder_file import ladder_of_environments, ladder_of_problem
 from occamrl.envs.wrapper import RewardMap
+from occamrl.logs import select as replay
 from occamrl.logs.log import Log, LogError, match_rows, simulate_log, write_parquet
 from occamrl.logs.select import (
     AT_LEAST,
@@ -27,8 +33,9 @@ from occamrl.logs.select import (
 )
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
-from occamrl.models.linear import LinearFamily
+from occamrl.models.linear import AggregationFamily, LinearFamily
 from occamrl.models.simulators import Simulators
+from occamrl.problems.classic import RiverZones
 from occamrl.problems.lakes import FrozenLake
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Ints
@@ -230,11 +237,7 @@ def test_an_end_in_a_state_that_goes_on_is_the_end_of_the_models() -> None:
 
 @pytest.mark.parametrize(
     ("column", "row", "value", "field"),
-    [
-        ("action", 2, 7, "action"),
-        ("reward", 3, 0.123, "reward"),
-        ("terminated", 4, True, "terminated"),
-    ],
+    [("action", 2, 7, "action"), ("reward", 3, 0.123, "reward"), ("terminated", 4, True, "terminated")],
 )
 def test_rows_that_contradict_what_is_known_are_named(column: str, row: int, value: Any, field: str) -> None:
     ladder, mdp = small()
@@ -305,3 +308,105 @@ def test_the_command_prints_and_exits_by_verdict(tmp_path: Path) -> None:
     assert "not enough data" in short.stdout
     broken = runner.invoke(app, ["select", str(tmp_path / "no.parquet"), "--ladder", str(spec)])
     assert broken.exit_code == 2
+
+
+LEVEL = 0.05
+RIVER = RiverZones(states=6, horizon=8, zones=3, left_reward=0.03, seed=4)
+ZONES = {m: AggregationFamily(partition=RIVER.partition(m), moves=RIVER.moves) for m in (1, 3)}
+LAWS = ((0.1, 0.4, 0.5), (0.0, 0.2, 0.8), (0.2, 0.4, 0.4))  # down, stay, up; the same along the river
+LADDER = orl.Ladder([orl.FiniteFamily([ZONES[1].kernel(np.array([1.0, *law])) for law in LAWS]), *ZONES.values()])
+
+
+def rapids() -> FiniteMDP:
+    """No zones: a strong current in every other state."""
+    each = AggregationFamily(partition=RIVER.partition(6), moves=RIVER.moves)
+    laws = [1.0, 0.1, 0.0, 0.9, 1.0, 0.4, 0.4, 0.2] * 3  # left; right: down, stay, up
+    return FiniteMDP(transition=each.kernel(np.array(laws)), reward=RIVER.mdp.known.base_reward, horizon=8)
+
+
+def right_row(s: int, target: Floats, zones: int) -> tuple[Floats, float, float]:
+    """Swimming right in s: the regressor over (zone, move) [3 zones], the middle and the range of the targets."""
+    moves = target[RIVER.moves[s, 1]]
+    middle, spread = 0.5 * (moves.max() + moves.min()), float(np.ptp(moves))
+    x = np.zeros(3 * zones)
+    first = 3 * int(RIVER.partition(zones)[s])
+    x[first : first + 3] = (moves - middle) / spread if spread else 0.0
+    return x, middle, spread
+
+
+def on_simplices(x: Floats, y: Floats) -> float:
+    """The least sum of squares, less sum y^2, over one distribution of moves per zone: by a heavy penalty."""
+    zones = x.shape[1] // 3
+    heavy = 1e5 * np.kron(np.eye(zones), np.ones(3))
+    theta, _ = nnls(np.concatenate([x, heavy]), np.concatenate([y, np.full(zones, 1e5)]), maxiter=10_000)
+    return float(((y - x @ theta) ** 2).sum() - (y**2).sum())
+
+
+def allowed(x: Floats, y: Floats) -> float:
+    """M15: ridge loss, less sum y^2, plus (1/4)(logdet(I + X^T X) + 2 log(1/delta))."""
+    sigma = np.eye(x.shape[1]) + x.T @ x
+    fit = -float((x.T @ y) @ np.linalg.solve(sigma, x.T @ y))
+    return fit + 0.25 * (float(np.linalg.slogdet(sigma)[1]) + 2.0 * math.log(1.0 / LEVEL))
+
+
+def replayed(truth: FiniteMDP, episodes: int, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The log, the replay of it, and the value functions of its stretches."""
+    log = simulate_log(truth, episodes=episodes, seed=1)
+    known, seen, enter = truth.known, [], replay.enter
+
+    def spy(features: Any, known: Any, rows: Any, first: int, last: int, values: Floats, memory: Any) -> float:
+        seen.append((first, last, values.copy()))
+        return enter(features, known, rows, first, last, values, memory)
+
+    monkeypatch.setattr(replay, "enter", spy)
+    rows = match_rows(log, known, LADDER.features.attach(known).outcomes, RewardMap())
+    monkeypatch.setattr(replay, "GROWTH", 0.3)
+    return log, replay.replay_linear(rows, LADDER, known, LEVEL, lambda done: None), seen
+
+
+@pytest.mark.parametrize(("truth", "episodes", "outside"), [(RIVER.mdp, 1_500, False), (rapids(), 1_500, True)])
+def test_statistics_bound_and_misfit_are_those_of_the_definitions(
+    truth: FiniteMDP, episodes: int, outside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, found, seen = replayed(truth, episodes, monkeypatch)
+    kernels = np.array([LADDER.rungs[0].kernel(i) for i in range(3)])
+    optimal = LADDER.rungs[0].optimal_values(truth.known)
+    columns: dict[str, list[Any]] = {"one": [], "three": [], "pair": [], "z": [], "y": []}
+    rejected: list[int | None] = [None] * 3
+    losses, bound, misfit = np.zeros(3), math.inf, False
+    optimism = 0
+    member_losses = np.zeros(3)
+    for first, last, values in seen:
+        in_play = next((m for m in range(3) if losses[m] <= bound), 2)
+        if in_play == 0:  # the most optimistic kernel that is left by M22 plans
+            limit = -0.5 * math.log(np.exp(-2.0 * member_losses).mean()) + 0.5 * math.log(1.0 / LEVEL)
+            left = [i for i in range(3) if member_losses[i] <= limit]
+            best = max(left, key=lambda i: optimal[i, 0, 0])
+            assert values == pytest.approx(optimal[best], abs=1e-12)
+            optimism += best != max(range(3), key=lambda i: optimal[i, 0, 0])
+        for row in range(log.begin[first], log.begin[last]):
+            h, s, a = int(log.step[row]), int(log.state[row]), int(log.action[row])
+            x, middle, spread = right_row(s, values[h + 1], 3)
+            if a == 0 or spread == 0.0:
+                continue
+            columns["y"].append((values[h + 1][log.next_state[row]] - middle) / spread)
+            columns["three"].append(x)
+            columns["one"].append(right_row(s, values[h + 1], 1)[0])
+            columns["pair"].append(np.eye(6)[s])
+            columns["z"].append((kernels[:, s, a] @ values[h + 1] - middle) / spread)
+        y, one, three, pair, z = (np.array(columns[name]) for name in ("y", "one", "three", "pair", "z"))
+        if not y.size:
+            continue
+        member_losses = ((y[:, None] - z) ** 2).sum(axis=0) - (y**2).sum()
+        losses = np.array([member_losses.min(), on_simplices(one, y), on_simplices(three, y)])
+        bound = allowed(three, y)
+        rejected = [last if at is None and loss > bound else at for at, loss in zip(rejected, losses, strict=True)]
+        misfit = misfit or losses[2] > allowed(np.concatenate([three, pair], axis=1), y)
+    assert found.squares == pytest.approx((y**2).sum(), rel=1e-9)
+    assert found.losses == pytest.approx(losses, rel=1e-6, abs=1e-6)
+    assert found.bound == pytest.approx(bound, rel=1e-9)
+    assert list(found.rejected_at) == rejected
+    assert rejected[0] is not None
+    assert rejected[1] is not None
+    assert found.outside == misfit == outside
+    assert optimism > 0 or outside  # the data, not optimism alone, had a say in the plans

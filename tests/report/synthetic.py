@@ -1,4 +1,4 @@
-"""Records made up for the tests, with curves and decisions known in advance."""
+"""Records made up for the tests, with curves and decisions known in advance, some under hostile names."""
 
 from __future__ import annotations
 
@@ -118,3 +118,30 @@ def _manifest(who: dict[str, Any], episodes: int, total: float) -> dict[str, Any
         "versions": {"occamrl": "0.1.0", "python": "3.11.7", "numpy": "2.4.6"},
         "machine": {"cpu": "a processor", "blas": "openblas"},
     }
+
+
+MARKUP = "</script><script>window.owned=1</script><img src=x onerror='window.owned=1'>"
+FORMULA = '=HYPERLINK("http://example.invalid","x")'
+NAMES = (
+    MARKUP,
+    FORMULA,
+    "${window.owned=1}`;window.owned=1;//",
+    '"><svg onload=window.owned=1>',
+    "<!--<script>",
+    "$\\frac{1}{0}$ & $ _^",
+    "\u202egnidaer siht\u2028\u2029",
+    "x" * 300,
+)
+
+
+def hostile(seeds: int = 3) -> Records:
+    kinds = [Kind(name, 0.5, facts=("chosen", "active", "norm_bound", "none")[i % 4]) for i, name in enumerate(NAMES)]
+    made = records(problems=[MARKUP, FORMULA], kinds=kinds, seeds=seeds, name=MARKUP)
+    for manifest in made.cells:
+        manifest["versions"] = {MARKUP: MARKUP}
+        manifest["machine"] = {MARKUP: MARKUP}
+    made.spec["description"] = MARKUP
+    made.spec[MARKUP] = {MARKUP: MARKUP}
+    who = {"problem": {"label": MARKUP}, "agent": {"label": MARKUP}, "seed": MARKUP}
+    made.failed.append({"cell": MARKUP, "reason": MARKUP, **who})
+    return made

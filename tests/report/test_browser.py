@@ -1,8 +1,15 @@
-"""The page in a real browser. ``OCCAMRL_SCREENSHOTS=folder`` keeps pictures to look at."""
+"""The page in a real browser: chromium, driven by Playwright.
+
+Without it these tests are skipped and say what is missing; with ``OCCAMRL_REQUIRE_BROWSER`` set they fail.
+``OCCAMRL_BROWSER`` names the program if it is not on the path; ``OCCAMRL_SCREENSHOTS=folder`` keeps pictures.
+"""
+
+from __future__ import annotations
 
 import csv
 import io
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,18 +20,61 @@ import pytest
 from occamrl.experiments.records import Records
 from occamrl.report.page import write_report
 from occamrl.report.watch import Server, Source
-from tests.report.browsing import Watched, browser
-from tests.report.hostile import FORMULA, MARKUP, NAMES, hostile
-from tests.report.synthetic import KINDS, records
+from tests.report.synthetic import FORMULA, KINDS, MARKUP, NAMES, hostile, records
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+_FLAGS = (
+    "--no-sandbox",  # as root, in a container, there is no other way; the pages are our own
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+def _missing(what: str) -> None:
+    if os.environ.get("OCCAMRL_REQUIRE_BROWSER"):
+        pytest.fail(f"{what}, and OCCAMRL_REQUIRE_BROWSER insists on it")
+    pytest.skip(what)
+
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator["Browser"]:
-    with browser() as found:
+def chromium() -> Iterator[Browser]:
+    """Give a browser, or skip the test."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        _missing("playwright is not installed (pip install playwright)")
+    program = os.environ.get("OCCAMRL_BROWSER") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        _missing("no chromium on the path (Debian: apt-get install chromium; or name one in OCCAMRL_BROWSER)")
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=program, args=list(_FLAGS))
         yield found
+        found.close()
+
+
+class Watched:
+    """A page of which every request, console message and error is kept."""
+
+    def __init__(self, browser: Browser, **context: Any) -> None:
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **context})
+        self.page: Page = self.context.new_page()
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def open(self, address: str) -> Page:
+        """Go there and wait until the page has drawn itself."""
+        self.page.goto(address)
+        self.page.wait_for_selector("#reproduce")
+        return self.page
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +85,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_report(records(failed=failed), out).as_uri()
 
 
-def paths(page: "Page", figure: int = 0) -> list[str]:
+def paths(page: Page, figure: int = 0) -> list[str]:
     """Return what is drawn in a regret figure."""
     found: list[str] = page.eval_on_selector_all(
         f"#regret-{figure} path.line", "all => all.map(a => a.getAttribute('d'))"
@@ -43,13 +93,13 @@ def paths(page: "Page", figure: int = 0) -> list[str]:
     return found
 
 
-def downloaded(page: "Page", selector: str) -> tuple[str, str]:
+def downloaded(page: Page, selector: str) -> tuple[str, str]:
     with page.expect_download() as download:
         page.click(selector)
     return download.value.suggested_filename, Path(download.value.path()).read_bytes().decode()
 
 
-def picture(page: "Page", name: str) -> None:
+def picture(page: Page, name: str) -> None:
     if folder := os.environ.get("OCCAMRL_SCREENSHOTS"):
         page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
@@ -65,7 +115,7 @@ def picture(page: "Page", name: str) -> None:
     ],
 )
 def test_nothing_is_asked_of_a_network_nothing_complains_and_nothing_sticks_out(
-    chromium: "Browser", report: str, name: str, context: dict[str, Any]
+    chromium: Browser, report: str, name: str, context: dict[str, Any]
 ) -> None:
     watched = Watched(chromium, **context)
     page = watched.open(report)
@@ -83,7 +133,7 @@ def test_nothing_is_asked_of_a_network_nothing_complains_and_nothing_sticks_out(
     assert watched.complaints == []
 
 
-def test_every_control_works_from_the_keyboard(chromium: "Browser", report: str) -> None:
+def test_every_control_works_from_the_keyboard(chromium: Browser, report: str) -> None:
     watched = Watched(chromium)
     page = watched.open(report)
     linear = paths(page)
@@ -116,7 +166,7 @@ def test_every_control_works_from_the_keyboard(chromium: "Browser", report: str)
     assert watched.complaints == []
 
 
-def test_baselines_views_and_statistics_can_be_chosen(chromium: "Browser", report: str) -> None:
+def test_baselines_views_and_statistics_can_be_chosen(chromium: Browser, report: str) -> None:
     page = Watched(chromium).open(report)
     assert page.locator("#differences-0 tbody tr").count() == len(KINDS) - 1
     first = page.inner_text("#differences-0")
@@ -132,7 +182,7 @@ def test_baselines_views_and_statistics_can_be_chosen(chromium: "Browser", repor
     assert page.locator("text=minus threshold").count() > 0
 
 
-def test_every_figure_and_table_has_a_name_and_every_control_a_label(chromium: "Browser", report: str) -> None:
+def test_every_figure_and_table_has_a_name_and_every_control_a_label(chromium: Browser, report: str) -> None:
     page = Watched(chromium).open(report)
     assert page.locator("svg[role=img]:not([aria-label])").count() == 0
     assert page.locator("svg:not([role=img]):not([aria-hidden=true])").count() == 0
@@ -145,7 +195,7 @@ def test_every_figure_and_table_has_a_name_and_every_control_a_label(chromium: "
     assert page.locator("h1").count() == 1
 
 
-def test_downloads_hold_the_data_of_the_figures(chromium: "Browser", report: str) -> None:
+def test_downloads_hold_the_data_of_the_figures(chromium: Browser, report: str) -> None:
     page = Watched(chromium).open(report)
     name, text = downloaded(page, "#csv-regret-0")
     assert name == "regret-Sparse-mixture.csv"
@@ -163,7 +213,7 @@ def test_downloads_hold_the_data_of_the_figures(chromium: "Browser", report: str
     assert 'name = "made-up"' in text
 
 
-def test_names_with_markup_are_shown_and_do_nothing(chromium: "Browser", tmp_path: Path) -> None:
+def test_names_with_markup_are_shown_and_do_nothing(chromium: Browser, tmp_path: Path) -> None:
     watched = Watched(chromium)
     page = watched.open(write_report(hostile(), tmp_path / "report.html").as_uri())
     assert page.inner_text("h1") == MARKUP
@@ -182,7 +232,7 @@ def test_names_with_markup_are_shown_and_do_nothing(chromium: "Browser", tmp_pat
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_few_seeds_are_shown_without_intervals(chromium: "Browser", tmp_path: Path, seeds: int) -> None:
+def test_few_seeds_are_shown_without_intervals(chromium: Browser, tmp_path: Path, seeds: int) -> None:
     page = Watched(chromium).open(write_report(records(seeds=seeds), tmp_path / "report.html").as_uri())
     assert page.locator("#regret-0 path.band, #regret-1 path.band").count() == 0
     assert page.locator("#summary-0 .ends:has-text('[')").count() == 0
@@ -190,7 +240,7 @@ def test_few_seeds_are_shown_without_intervals(chromium: "Browser", tmp_path: Pa
 
 
 def test_a_live_page_follows_the_run_and_keeps_what_was_chosen(
-    chromium: "Browser", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seeds = [2]
 

@@ -19,7 +19,7 @@ from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Agent
 from occamrl.running.result import Result
 from occamrl.running.run import Run, Simulator, run
-from tests import states
+from tests import cases
 from tests.cases import environment_uniforms, mixture
 
 CASE = mixture(5, initial_state=[0.4, 0.0, 0.35, 0.25])
@@ -62,7 +62,7 @@ def bits(result: Result) -> tuple[Any, ...]:
     curves = (result.episodes, result.regret, result.cumulative_regret, result.returns)
     counted = (result.total_episodes, result.plans, result.pessimistic_episodes)
     totals = (*counted, result.total_regret, result.total_return)
-    return *(curve.tobytes() for curve in curves), *totals, result.phases.to_pylist(), states.bits(result.state)
+    return *(curve.tobytes() for curve in curves), *totals, result.phases.to_pylist(), cases.bits(result.state)
 
 
 @pytest.mark.parametrize("name", AGENTS)

@@ -20,7 +20,7 @@ from occamrl.models.features import FeatureMap
 from occamrl.problems.classic import RiverSwim
 from occamrl.running.run import run
 from occamrl.running.storage import load, put_together, save, take_apart
-from tests.states import bits
+from tests.cases import bits
 
 PROBLEM = RiverSwim(states=3)
 

@@ -16,11 +16,10 @@ from occamrl.problems.mdp import BernoulliRewards, FiniteMDP
 from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known
 from occamrl.running.result import Result
 from occamrl.running.run import run
-from tests.cases import mixture
+from tests.cases import bits, mixture
 from tests.environments.misbehaving import MDP as PLANT
 from tests.environments.misbehaving import Plant, Scripted
-from tests.runs.selectors import Leader
-from tests.states import bits
+from tests.runs.test_selectors import Leader
 
 CASE = mixture(5, initial_state=[0.4, 0.0, 0.35, 0.25])
 NOISY = FiniteMDP(transition=CASE.transition, reward=CASE.reward, horizon=4, reward_noise=BernoulliRewards())

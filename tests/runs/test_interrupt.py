@@ -20,7 +20,7 @@ from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.problems.classic import RiverSwim
 from occamrl.running.run import run
-from tests.states import bits
+from tests.cases import bits
 
 PROBLEM = RiverSwim(states=3)
 

@@ -11,12 +11,9 @@ import pytest
 import occamrl as orl
 from occamrl.analysis.certificates import losses_inside
 from occamrl.checks import check_selector
-from occamrl.errors import InvalidInput
 from occamrl.learners.ucrl_vtr import CLASS, NestedUCRLVTR
 from occamrl.problems.mixtures import SparseLadder
-from tests.cases import drawn, environment_uniforms
-from tests.states import member_in_play
-from tests.stepping import Steps
+from tests.cases import Steps, drawn, environment_uniforms, member_in_play
 
 PROBLEM = SparseLadder(states=6, actions=2, horizon=4, dimension=5, most=2, nonzero=1, persistence=0.0, seed=3)
 LADDER = orl.Ladder.of_problem(PROBLEM)
@@ -168,29 +165,6 @@ def test_what_no_kernel_allows_is_reported_as_outside() -> None:
         truth[0, 1] = np.eye(3)[move]
         mdp = orl.FiniteMDP(transition=truth, reward=[[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]], horizon=4)
         assert phases(mdp, 14, ladder=ladder)[-1]["outside"] is outside
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"ladder": "ladder"},
-        {"start_class": 2},
-        {"start_class": 1.0},
-        {"start_class": True},
-        {"safe": "yes"},
-        {"guard": 1},
-        {"delta": 0.0},
-        {"test_growth": -1.0},
-        {"test_growth": "often"},
-        {"weights": "some"},
-        {"kernel": "weekly"},
-        {"rewards": None},
-    ],
-)
-def test_bad_parameters_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput) as caught:
-        orl.ARLGen(**{"ladder": LADDER, **wrong})
-    assert caught.value.field == next(iter(wrong))
 
 
 @pytest.mark.parametrize("weights", ["range", "none"])

@@ -9,13 +9,7 @@ import numpy as np
 import pytest
 
 from occamrl.protocols import Floats
-from occamrl.selectors.support_search import (
-    beam,
-    descend,
-    detection_limits,
-    penalised_loss,
-    sharp_support,
-)
+from occamrl.selectors.support_search import beam, descend, detection_limits, penalised_loss, sharp_support
 
 
 def rows(draw: np.random.Generator, d: int, count: int, nonzero: int) -> tuple[Floats, Floats, Floats]:

@@ -18,7 +18,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
-from occamrl.protocols import Floats, Ints
+from occamrl.errors import ShapeError
+from occamrl.protocols import Field, Floats, Ints, Known, Learner
 
 _numba: Any = arrayobj  # Numba has no types
 _code: Any = cgutils
@@ -34,16 +35,22 @@ class Arena(NamedTuple):
 
 def lay_out(kind: type[Any], fields: Sequence[Any], **others: Any) -> Any:
     """Return a ``kind`` whose arena holds copies of the arrays ``fields``; ``others`` are its other parts."""
-    head = np.zeros((len(fields), _HEAD), dtype=np.int64)
-    parts: dict[bool, list[Any]] = {False: [np.zeros(0)], True: [head.reshape(-1)]}
-    size = {False: 0, True: head.size}
-    for number, array in enumerate(fields):
-        whole = array.dtype == np.int64
-        rows, columns = array.shape if array.ndim == 2 else (1, array.size)
-        head[number] = size[whole], rows, columns, 2 * whole + array.ndim - 1
-        size[whole] += array.size
-        parts[whole].append(array.reshape(-1))
+    head, _ = _head([(array.shape, array.dtype == np.int64) for array in fields])
+    parts: dict[bool, list[Any]] = {False: [np.zeros(0)], True: [head]}
+    for array in fields:
+        parts[bool(array.dtype == np.int64)].append(array.reshape(-1))
     return kind(np.concatenate(parts[False]), np.concatenate(parts[True]), **others)
+
+
+def _head(layout: Sequence[tuple[tuple[int, ...], bool]]) -> tuple[Ints, dict[bool, int]]:
+    """Return where fields of these shapes lie, given whether each holds integers; and the sizes of both arrays."""
+    head = np.zeros((len(layout), _HEAD), dtype=np.int64)
+    size = {False: 0, True: head.size}
+    for number, (shape, whole) in enumerate(layout):
+        rows, columns = shape if len(shape) == 2 else (1, *shape)
+        head[number] = size[bool(whole)], rows, columns, 2 * whole + len(shape) - 1
+        size[bool(whole)] += rows * columns
+    return head.reshape(-1), size
 
 
 def field(arena: Any, number: int) -> Any:
@@ -53,10 +60,36 @@ def field(arena: Any, number: int) -> Any:
     return flat.reshape(rows, columns) if kind % 2 else flat
 
 
-def same_layout(one: Any, other: Any) -> bool:
-    """Say whether two states have the same fields; the first one of a state holds integers and follows the head."""
-    head = int(one.ints[0])
-    return one.ints.shape == other.ints.shape and bool(np.array_equal(one.ints[:head], other.ints[:head]))
+def require_fields(state: Any, fields: Sequence[Field]) -> None:
+    """Refuse a state that has other fields than these, or a number that a field may not hold."""
+    if not isinstance(state, Arena):
+        if not isinstance(state, tuple) or len(state) != len(fields):
+            raise ShapeError("state", got=type(state).__name__, expected=f"a NamedTuple of {len(fields)} arrays")
+        for array, each in zip(state, fields, strict=True):
+            each.require(array)
+        return
+    head, size = _head([(each.shape, each.whole) for each in fields])
+    Field("floats", (size[False],), 0.0, 0.0).require_kind(state.floats)
+    Field("ints", (size[True],), 0, 0).require_kind(state.ints)
+    if not np.array_equal(state.ints[: head.size], head):
+        raise ShapeError("state", got="fields of another layout", expected="those of a fresh state")
+    for number, each in enumerate(fields):
+        each.require(field(state, number))
+
+
+def resumed(learner: Learner, known: Known, model: Any, fresh: Any, saved: Any) -> Any:
+    """Return a state as it was saved, checked, in the arrays of a fresh one, which a selector's memory may share."""
+    if type(saved) is not type(fresh):
+        raise ShapeError("state", got=type(saved).__name__, expected=type(fresh).__name__)
+    require_fields(saved, learner.fields(known, saved))
+    check = getattr(learner, "resume", None)
+    if check is not None:
+        check(model, fresh, saved)
+    if any(ours.shape != theirs.shape for ours, theirs in zip(fresh, saved, strict=True)):
+        return saved  # it has grown
+    for ours, theirs in zip(fresh, saved, strict=True):
+        ours[...] = theirs
+    return fresh
 
 
 def named(number: int) -> Any:

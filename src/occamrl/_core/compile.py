@@ -1,11 +1,12 @@
-"""One way to compile, with a cache on disk that is never stale.
+"""One way to compile, with a cache on disk that is never stale and cannot hurt.
 
 Numba's cache looks only at the file of the cached function: change a function that it calls, in another file, and the
 old machine code is used. The cache folder is therefore named after a hash of every source that can reach compiled code:
 the files that import this one, and whatever they import in turn. A change of the report does not compile the learners
-again. Code compiled for a learner that lives elsewhere has a folder of its own, named after a hash of its file as well.
+again. Code for a learner that lives elsewhere depends on its file as well.
 
-``OCCAMRL_CACHE_DIR`` moves the cache; by default it lies in the user's cache folder.
+``OCCAMRL_CACHE_DIR`` moves the cache; by default it lies in the user's cache folder. What is kept there is code, so a
+folder that other users can write is not used. A file that is missing, cut short or damaged is compiled anew.
 
 Left to itself, Numba optimises every function and makes machine code of it, with all that it calls, although the same
 is done again for each of its callers. Functions that only compiled code calls are therefore only linked into those that
@@ -17,17 +18,20 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
+import pickle
 import re
+import shutil
+import stat
 import sys
-import tempfile
+import uuid
+import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import codegen, compiler
-from numba.core.caching import FunctionCache
+from numba.core import codegen, compiler, serialize
 from numba.core.registry import CPUDispatcher
 from numba.extending import overload
 
@@ -73,28 +77,63 @@ def sources_hash(package: Path = PACKAGE, begin: str | None = None) -> str:
 
 def _user_cache() -> Path:
     if chosen := os.environ.get("OCCAMRL_CACHE_DIR"):
-        return Path(chosen)
+        return Path(chosen).absolute()
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "occamrl" / "cache"
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home()) / "occamrl" / "cache"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "occamrl"
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "occamrl"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "occamrl"
 
 
-def cache_folder() -> Path:
-    """Return the folder for compiled code of exactly these sources; a temporary one where the user's is read-only."""
-    name = f"numba-{numba.__version__}-{sources_hash()}"
-    folder = _user_cache() / name
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK):
+_FOLDER = re.compile(r"numba-[\w.+]+(-[0-9a-f]{16}){1,2}")
+_KEPT = 8  # folders of other sources, those used last
+_LEFT_BEHIND_SECONDS = 3600.0  # after so long, a file that is not whole is of a process that was killed
+
+
+def _prune(folder: Path) -> None:
+    """Mark a folder as used; remove what killed processes left in it, and the folders of sources long gone."""
+    os.utime(folder)
+    now = folder.stat().st_mtime
+    for path in folder.glob("*.partial"):
+        if now - path.stat().st_mtime > _LEFT_BEHIND_SECONDS:
+            path.unlink()
+    others = [each for each in folder.parent.iterdir() if _FOLDER.fullmatch(each.name) and each != folder]
+    for each in sorted(others, key=lambda each: each.lstat().st_mtime, reverse=True)[_KEPT:]:
+        shutil.rmtree(each, ignore_errors=True)  # a process that uses it compiles anew
+
+
+def _others_can_write(folder: Path) -> bool:
+    """Say whether another user, root apart, could put code into a folder, or another folder in its place."""
+    if os.name != "posix":
+        return False
+    for path in (folder, folder.parent):
+        about = path.stat()
+        shared = about.st_mode & 0o022 and (path == folder or not about.st_mode & stat.S_ISVTX)
+        if shared or (path == folder and about.st_uid not in (0, os.geteuid())):
+            return True
+    return any(path.stat().st_mode & 0o1002 == 0o002 for path in folder.parent.parents)
+
+
+def cache_folder() -> Path | None:
+    """Return the folder for compiled code of exactly these sources; None: there is none that can be used."""
+    with suppress(OSError, RuntimeError):  # no permission, a file in its place, no home
+        folder = _user_cache() / f"numba-{numba.__version__}-{sources_hash()}"
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if not _others_can_write(folder):
+            with suppress(OSError):  # of a folder that can be read, but not written
+                _prune(folder)
             return folder
-    except OSError:
-        pass
-    return Path(tempfile.mkdtemp(prefix="occamrl-")) / name
+        text = f"{folder}: other users can write there, and what is kept there is code, so it is not used and every "
+        warnings.warn(
+            text + "process compiles anew; take the permission away, or name another folder with OCCAMRL_CACHE_DIR",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return None
 
 
-_CACHE = str(cache_folder())
+_CACHE = cache_folder()
 
 
 class _NoAddresses:
@@ -152,72 +191,83 @@ _HOT: Any = {
 _SHORT: Any = {**_HOT, "forceinline": True}
 
 
-_NumbaCache: Any = FunctionCache  # Numba has no types
-_types: Any = numba.types
+_types: Any = numba.types  # Numba has no types
+_dumps: Any = serialize.dumps
+_Code: Any = compiler.CompileResult
 _IMPLEMENTED: dict[Any, set[type]] = {}  # by generic function: the kinds that have a version of it
 _OUTSIDE: dict[Any, dict[str, bytes]] = {}  # by NamedTuple: the files outside this package that implement it
 
 
-@contextmanager
-def _cache_in(folder: str) -> Iterator[None]:
-    """Let Numba look for a function's cache in ``folder``; other packages keep their own setting."""
-    settings = vars(numba.config)
-    before = settings["CACHE_DIR"]
-    settings["CACHE_DIR"] = folder
-    try:
-        yield
-    finally:
-        settings["CACHE_DIR"] = before
+def _file_outside(function: Any) -> dict[str, bytes]:
+    """Return the name and content of the file of a function, unless it belongs to this package."""
+    path = Path(function.__code__.co_filename)
+    if path.resolve().is_relative_to(PACKAGE):
+        return {}
+    return {str(path): path.read_bytes() if path.exists() else uuid.uuid4().bytes}  # of a notebook: never the same
 
 
-def _outside_files(kinds: Iterable[Any]) -> dict[str, bytes]:
-    """Return the files outside this package on which code for arguments of these Numba types depends."""
-    files: dict[str, bytes] = {}
+def _classes(kinds: Iterable[Any]) -> Iterator[type]:
+    """Yield the NamedTuples of these Numba types, whose names do not tell those of two modules apart."""
     for kind in kinds:
-        files |= _OUTSIDE.get(getattr(kind, "instance_class", None), {})
-        files |= _outside_files(getattr(kind, "types", ()))
-    return files
+        if (found := getattr(kind, "instance_class", None)) is not None:
+            yield found
+        yield from _classes(getattr(kind, "types", ()))
 
 
 class _Cache:
-    """The cache of one function, with a place apart for each learner from outside this package.
+    """The machine code of one function on disk: a file for each signature, its SHA-256 first.
 
-    The hash of our own sources knows nothing of a change in such a learner's file. And an index that mentions its class
-    can only be read where that class can be imported, so it must not be the one that everybody reads.
+    Whatever goes wrong with a file is a miss: the function is compiled. (Numba's own index of signatures is shared by
+    all processes, which can lose each other's entries, and its errors are everybody's.)
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        self._places: dict[str, Any] = {}
+    def __init__(self, function: Any, options: dict[str, Any]) -> None:
+        self._function, self._options, self._files = function, options, _file_outside(function)
 
-    def _place(self, signature: Iterable[Any]) -> Any:
-        """Return Numba's cache for arguments of these types."""
-        digest = hashlib.sha256()
-        files = _outside_files(signature)
-        for path, content in sorted(files.items()):
-            digest.update(path.encode() + b"\0" + content + b"\0")
-        folder = f"{_CACHE}-{digest.hexdigest()[:16]}" if files else _CACHE
-        if folder not in self._places:
-            with _cache_in(folder):
-                self._places[folder] = _NumbaCache(self._function)
-        return self._places[folder]
+    def _path(self, signature: Any, target: Any) -> Path:
+        """Return where the code for a signature lies."""
+        function, classes = self._function, list(_classes(signature))
+        names = [f"{kind.__module__}:{kind.__qualname__}" for kind in classes]
+        files = sorted({*self._files.items(), *(item for kind in classes for item in _OUTSIDE.get(kind, {}).items())})
+        closure = [cell.cell_contents for cell in function.__closure__ or ()]
+        code = function.__code__  # marshal.dumps of it is not always the same: it tells how often parts are referred to
+        about = [function.__module__, function.__qualname__, code.co_firstlineno, code.co_code, _dumps(closure)]
+        about += [sorted(self._options.items())]
+        about += [str(signature), names, files, sys.version, target.magic_tuple(), vars(numba.config)["BOUNDSCHECK"]]
+        digest = hashlib.sha256(repr(about).encode()).hexdigest()
+        return cast(Path, _CACHE) / f"{function.__name__}-{digest[:32]}.code"
 
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
+    def load_overload(self, signature: Any, context: Any) -> Any:
         """Return the code for a signature, None if there is none."""
-        return self._place(sig).load_overload(sig, target_context)
+        context.refresh()
+        with suppress(Exception):  # unpickling raises errors of every kind
+            content = self._path(signature, context.codegen()).read_bytes()
+            if hashlib.sha256(content[32:]).digest() == content[:32]:
+                reduced = pickle.loads(content[32:])  # noqa: S301  # only this user and root could write it
+                return _Code._rebuild(context, *reduced)
+        return None
 
-    def save_overload(self, sig: Any, data: Any) -> None:
+    def save_overload(self, signature: Any, code: Any) -> None:
         """Keep the code for a signature."""
-        self._place(sig).save_overload(sig, data)
+        if code.lifted or code.library.has_dynamic_globals:  # it holds addresses of this process
+            return
+        with suppress(Exception):  # a full disk, say
+            content = _dumps(code._reduce())
+            path = self._path(signature, code.codegen)
+            partial = path.with_suffix(f".{uuid.uuid4().hex[:16]}.partial")
+            try:
+                partial.write_bytes(hashlib.sha256(content).digest() + content)
+                partial.replace(path)
+            finally:
+                partial.unlink(missing_ok=True)
 
     @property
     def cache_path(self) -> str:
-        """The folder for signatures of this package alone."""
-        return str(self._place(()).cache_path)
+        """The folder."""
+        return str(_CACHE)
 
     def flush(self) -> None:
-        """Forget the code of this package's signatures, as ``recompile`` asks."""
-        self._place(()).flush()
+        """Do nothing: the folder's name changes with the sources."""
 
 
 class _Internal(CPUDispatcher):
@@ -232,8 +282,8 @@ def _compile(function: Function, **options: Any) -> Function:
     if options.get("no_cpython_wrapper"):
         made.__class__ = _Internal
     if hasattr(made, "enable_caching"):  # not with NUMBA_DISABLE_JIT
-        if "pipeline_class" not in options:
-            made._cache = _Cache(function)
+        if "pipeline_class" not in options and _CACHE is not None:
+            made._cache = _Cache(function, options)
         choose = made.get_call_template
 
         def without_literals(args: Any, kws: Any) -> Any:
@@ -296,9 +346,7 @@ def implements(
 
     def register(function: Function) -> Function:
         _IMPLEMENTED.setdefault(generic, set()).add(kind)
-        path = Path(function.__code__.co_filename)
-        if path.exists() and not path.resolve().is_relative_to(PACKAGE):
-            _OUTSIDE.setdefault(kind, {})[str(path)] = path.read_bytes()
+        _OUTSIDE.setdefault(kind, {}).update(_file_outside(function))
 
         def choose(*arguments: Any) -> Function | None:
             return function if getattr(arguments[argument], "instance_class", None) is kind else None

@@ -12,11 +12,12 @@ The state of a learner that plans (:mod:`occamrl._core.arena`) begins with the f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.arena import Arena, fmat, fvec, imat, ivec, named, part, square
+from occamrl._core.arena import Arena, field, fmat, fvec, imat, ivec, named, part, square
 from occamrl._core.compile import hot, hot_inline, implements, view
 from occamrl._core.features import (
     BONUS,
@@ -32,25 +33,30 @@ from occamrl._core.features import (
 )
 from occamrl._core.loop import Path
 from occamrl._core.regression import add_row, stacked
-from occamrl.protocols import Floats, Ints, Known, Outcomes
+from occamrl.errors import ParameterError
+from occamrl.protocols import Field, Floats, Ints, Known, Outcomes
 
 # Fields of a state: the plan in play, the rows seen under it, the rewards observed
-POLICY = 0  # [H, S] int
-VISITS = 1  # [H, S] int, rows since they were last entered
-CELLS = 2  # [H*S] int, where they are: the first counters[TOUCHED] count
-COUNTERS = 3  # int
-VALUES = 4  # [H + 1, S] V_h of the plan in play
-FIRST = 5  # [H, S] the target of the first row of a cell
-TOTAL = 6  # [H, S] sum of the targets, less FIRST each
-SQUARES = 7  # [H, S] sum of the squares of these differences
-HEARD = 8  # [R, S*A] int, number of rewards observed; R = 0 where rewards are known
-HEARD_AT_PLAN = 9  # [R, S*A] int, the same when the plan in play was made
-HEARD_TOTAL = 10  # [R, S*A] sum of the rewards
-HEARD_SQUARES = 11  # [R, S*A] sum of their squares
+(
+    POLICY,  # [H, S] int
+    VISITS,  # [H, S] int, rows since they were last entered
+    CELLS,  # [H*S] int, where they are: the first counters[TOUCHED] count
+    COUNTERS,  # int
+    VALUES,  # [H + 1, S] V_h of the plan in play
+    FIRST,  # [H, S] the target of the first row of a cell
+    TOTAL,  # [H, S] sum of the targets, less FIRST each
+    SQUARES,  # [H, S] sum of the squares of these differences
+    HEARD,  # [R, S*A] int, number of rewards observed; R = 0 where rewards are known
+    HEARD_AT_PLAN,  # [R, S*A] int, the same when the plan in play was made
+    HEARD_TOTAL,  # [R, S*A] sum of the rewards
+    HEARD_SQUARES,  # [R, S*A] sum of their squares
+) = range(12)
 PLAN_FIELDS = 12
 
 EPISODES, TOUCHED, PLANS, REWARDS_DUE = range(4)  # counters
 PLAN_COUNTERS = 4
+MOST_ROWS = 2**40  # more than any run has; sums of so many are exact
+MOST = 1e300  # sums of larger numbers overflow
 
 
 class PlanState(Arena):
@@ -64,20 +70,51 @@ class PlanState(Arena):
     values = named(VALUES)
 
 
-def plan_fields(horizon: int, states: int, counters: int, reward_rows: int, pairs: int) -> list[Any]:
-    """Return the fields that every state has, before any data."""
-    table, heard = (horizon, states), (reward_rows, pairs)
-    whole, real = np.int64, np.float64
+Counters = Mapping[str, tuple[int, int, int]]
+
+
+def plan_fields(known: Known, reward_rows: int, counters: Counters | None = None) -> list[Field]:
+    """Return the fields that every state has; ``counters`` are further ones by name: least, most, before any data."""
+    table, cells = (known.horizon, known.states), known.horizon * known.states
+    heard, top = (reward_rows, known.states * known.actions), known.horizon + 2.0  # no target is larger
+    first = {"episodes": MOST_ROWS, "touched": cells, "plans": MOST_ROWS, "rewards_due": 1}
+    every = {**{name: (0, most, 0) for name, most in first.items()}, **(counters or {})}
+    low, high, fill = np.array(list(every.values()), dtype=np.int64).T
     return [
-        np.zeros(table, whole),
-        np.zeros(table, whole),
-        np.zeros(horizon * states, whole),
-        np.zeros(counters, whole),
-        np.zeros((horizon + 1, states), real),
-        *(np.zeros(table, real) for _ in range(3)),
-        *(np.zeros(heard, whole) for _ in range(2)),
-        *(np.zeros(heard, real) for _ in range(2)),
+        Field("policy", table, 0, known.actions - 1),
+        Field("visits", table, 0, MOST_ROWS),
+        Field("cells", (cells,), 0, cells - 1),
+        Field("counters", (len(every),), low, high, fill, tuple(every)),
+        Field("values", (known.horizon + 1, known.states), -1.0, top),
+        Field("first", table, -top, top),
+        Field("total", table, -MOST_ROWS * 2.0 * top, MOST_ROWS * 2.0 * top),
+        Field("squares", table, 0.0, MOST_ROWS * 4.0 * top**2),
+        Field("heard", heard, 0, MOST_ROWS),
+        Field("heard_at_plan", heard, 0, MOST_ROWS),
+        Field("heard_total", heard, 0.0, float(MOST_ROWS)),
+        Field("heard_squares", heard, 0.0, float(MOST_ROWS)),
     ]
+
+
+def require_rows(state: Any) -> None:
+    """Refuse rows that wait in other cells than those listed, and rewards that cannot have been observed."""
+    visits, touched = field(state, VISITS).reshape(-1), int(field(state, COUNTERS)[TOUCHED])
+    listed = np.sort(field(state, CELLS)[:touched])
+    if not np.array_equal(listed, np.flatnonzero(visits)):
+        raise ParameterError("state.cells", got="other cells", expected="those with rows, once each")
+    for name, number in (("total", TOTAL), ("squares", SQUARES)):
+        if field(state, number).reshape(-1)[visits == 0].any():
+            raise ParameterError(f"state.{name}", got="a sum without rows", expected="zero where there are none")
+    if field(state, VALUES)[-1].any():
+        raise ParameterError("state.values", got="values after the last step", expected="zero there")
+    heard = field(state, HEARD)
+    for name, number in (
+        ("heard_at_plan", HEARD_AT_PLAN),
+        ("heard_total", HEARD_TOTAL),
+        ("heard_squares", HEARD_SQUARES),
+    ):
+        if (field(state, number) > heard * (1.0 + 1e-9)).any():
+            raise ParameterError(f"state.{name}", got="more than rewards in [0, 1] add up to", expected="at most heard")
 
 
 @hot_inline
@@ -220,17 +257,16 @@ def model_fields(planned: Any, entered: Any, record: Any, known: Known, steps: i
     return [*fields, blocks.of, blocks.vector_start, blocks.matrix_start]
 
 
-def record_state(features: Any, steps: int, pairs: int) -> list[Any]:
-    """Return the fields GRAM, GRAM_XY, GRAM_SQUARES and GRAM_PAIRS of a state, before any data."""
-    if features is None:
-        return [np.zeros(0), np.zeros(0), np.zeros(0), np.zeros((0, 0))]
-    blocks = features.blocks
-    return [
-        np.zeros(steps * int(blocks.matrix_start[-1])),
-        np.zeros(steps * features.dimension),
-        np.zeros(1),
-        np.zeros((steps * pairs, 2 + int(blocks.size.max()))),
-    ]
+def record_fields(features: Any, steps: int, pairs: int) -> list[Field]:
+    """Return the fields GRAM, GRAM_XY, GRAM_SQUARES and GRAM_PAIRS of a state; empty without features."""
+    shapes: list[tuple[int, ...]] = [(0,), (0,), (0,), (0, 0)]
+    if features is not None:
+        blocks = features.blocks
+        shapes = [(steps * int(blocks.matrix_start[-1]),), (steps * features.dimension,), (1,)]
+        shapes += [(steps * pairs, 2 + int(blocks.size.max()))]
+    names = ("gram", "gram_xy", "gram_squares", "gram_pairs")
+    most = MOST**0.5  # products of these sums are formed
+    return [Field(name, shape, -most, most) for name, shape in zip(names, shapes, strict=True)]
 
 
 def record_rows(

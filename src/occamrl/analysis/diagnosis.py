@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.errors import ParameterError
+from occamrl.errors import ParameterError, require_kind
 from occamrl.running.result import Result
 from occamrl.selectors.arl_lin import EXPLOITATION, LinearSelector, target_range
 
@@ -67,6 +67,7 @@ def diagnose(result: Result) -> Diagnosis:
     --------
     ``print(diagnose(run(ARLLinDim(features=features, norm_bound=b), mdp, episodes=10_000)))``
     """
+    require_kind("result", result, Result)
     rows = result.phases.to_pylist()
     known, selector = result.walk.known, result.walk.selector
     if not rows or "excitation" not in rows[0] or not isinstance(selector, LinearSelector):

@@ -18,6 +18,10 @@ largest class. The distance of class m from Q is then a least-squares problem, m
 (theta - theta_Q)^T G (theta - theta_Q), and class m is rejected after about n episodes where n times this distance
 passes (1/4)(logdet(I + n G) + 2 log(1/delta)) (M15 with lambda = 1).
 
+*By likelihood* (:class:`occamrl.Occam`, on finite classes). Once the evidence against every kernel of the class is
+log(1/w) + log(1/delta), w the weight of Q (L2): it grows in an episode by the expected sum of the relative entropy of
+Q's outcomes to those of the nearest kernel.
+
 These are estimates: what is summed up differs from its expectation, and a test may reject before it must.
 """
 
@@ -34,7 +38,7 @@ from scipy.optimize import brentq
 
 from occamrl._core.bellman import optimal_policy, optimal_values
 from occamrl._core.compile import compiled
-from occamrl.errors import ParameterError, require_integer
+from occamrl.errors import ParameterError, require_choice, require_integer, require_kind, require_number
 from occamrl.models.family import packed, sparse_rows
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import level
@@ -42,11 +46,13 @@ from occamrl.models.ladder import Ladder
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 from occamrl.seeding import stream
 from occamrl.selectors.arl_gen import ARLGen
+from occamrl.selectors.occam import Occam
 
 _SHARE = 0.01  # of what is at stake: losing less is not much
 _REJECTION = 1.5 + math.sqrt(2.0)
 _OFF_GRID = 2.0 + math.sqrt(2.0)  # 2/(1 - c/2)
 _REMEDIES = {
+    "all": 'optimism over all kernels that are left (scope="all")',
     "safe": "optimism over all kernels that are left (safe=True)",
     "guard": "play the largest class in about sqrt(k) of k episodes (guard=True)",
 }
@@ -75,9 +81,10 @@ class Preflight:
     pairs_tried: int
     blind: list[BlindPair]
     rejection: list[float]  # median episodes to reject F_m when the truth is outside it
-    remedy: str = "none"  # where there are blind pairs "safe", or "guard" if the largest class is not finite
+    remedy: str = "none"  # where there are blind pairs "safe", "guard" if the largest class is not finite, or "all"
     grid: float = 0.0  # how far a kernel of the box may be from the nearest point of a cover
     grid_episodes: float = math.inf  # after which the grid's term in the test outweighs that of the noise
+    evidence: str = "value"
 
     @property
     def worst_loss(self) -> float:
@@ -89,10 +96,15 @@ class Preflight:
         """Whether ARL-GEN should be optimistic over all kernels that are left."""
         return self.remedy == "safe"
 
-    def selector(self, **parameters: Any) -> ARLGen:
-        """Return ARL-GEN on the ladder, with the remedy where there are blind pairs and other ``parameters``."""
-        remedy = {} if self.remedy == "none" else {self.remedy: True}
-        return ARLGen(**{"ladder": self.ladder, "delta": self.delta, **remedy, **parameters})
+    def selector(self, **parameters: Any) -> Any:
+        """Return the selector on the ladder, with the remedy where there are blind pairs and other ``parameters``.
+
+        ARL-GEN, or Occam where the evidence is the likelihood.
+        """
+        given: dict[str, Any] = {"ladder": self.ladder, "delta": self.delta, **parameters}
+        if self.evidence == "likelihood":
+            return Occam(**{"scope": "all" if self.remedy == "all" else "smallest", **given})
+        return ARLGen(**{**({} if self.remedy == "none" else {self.remedy: True}), **given})
 
     def __str__(self) -> str:
         lines = [f"Ladder of {' < '.join(self.classes)}, {self.episodes:,} episodes, delta {self.delta:g}"]
@@ -134,6 +146,7 @@ def preflight(
     members: int | None = None,
     least_loss: float | None = None,
     seed: int = 0,
+    evidence: str = "value",
 ) -> Preflight:
     """Look for blind pairs, predict how long each class takes to be rejected, and judge the grid of covers (M26).
 
@@ -155,15 +168,30 @@ def preflight(
         the worst, over the kernels tried as truths. Adding a constant to all rewards does not change it.
     seed : int
         Of these draws.
+    evidence : "value" | "likelihood"
+        By what classes are to be rejected: value rows for :class:`ARLGen`, the likelihood for :class:`Occam`, on lists
+        of kernels.
     """
     require_integer("episodes", episodes, 1)
-    if not isinstance(ladder, Ladder):
-        raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder")
+    require_choice("evidence", evidence, ("value", "likelihood"))
+    require_kind("ladder", ladder, Ladder)
+    require_kind("known", known, Known)
     if not known.rewards_known:
         raise ParameterError("known", got="sizes alone", expected="rewards too: policies are compared by them")
+    require_number("delta", delta, 1e-100, 1.0)
+    require_integer("start", start, 0, most=known.states - 1)
+    for name, count in (("truths", truths), ("members", members)):
+        if count is not None:
+            require_integer(name, count, 1)
+    if least_loss is not None:
+        require_number("least_loss", least_loss, 0.0, np.inf)
+    if evidence == "likelihood" and not ladder.finite:
+        raise ParameterError("evidence", got=evidence, expected='"value" where the largest class is not a list')
     draw, base = stream(seed, "preflight"), known.base_reward.flatten()
     few, make = (64, _finite_trials) if ladder.finite else (6, _linear_trials)
     trials = make(ladder, known, draw, truths or few, members or few, delta)
+    if evidence == "likelihood":
+        trials = _by_likelihood(ladder, known, trials, delta)
     outcomes = trials.features.attach(known).outcomes
     if least_loss is None:
         stakes = (stake(outcomes, each.kernel, base, each.values, start) for each in trials.truths)
@@ -176,7 +204,7 @@ def preflight(
         for i, member in enumerate(inside):
             policy = optimal_policy(outcomes, member.kernel, base, member.values)
             pairs = np.arange(known.states) * known.actions + policy  # [H, S]
-            rejection = trials.rejection(m, i, rows_of(trials.features, known, pairs, member.values))
+            rejection = trials.rejection(m, i, pairs)
             for truth in outside:
                 reach = visits(outcomes, truth.kernel, policy, start)
                 loss = float(truth.values[0, start] - (reach * truth.reward[pairs]).sum())
@@ -197,6 +225,7 @@ def preflight(
         remedy=trials.remedy if blind else "none",
         grid=trials.grid,
         grid_episodes=trials.grid_episodes,
+        evidence=evidence,
     )
 
 
@@ -231,7 +260,7 @@ class _Trials(NamedTuple):
     truths: list[_Tried]  # those by which stakes are judged
     inside: list[list[_Tried]]  # of each class but the largest
     outside: list[list[_Tried]]  # likewise: the truths that are tried against it
-    rejection: Callable[[int, int, Any], Rejection]  # of class m, a kernel inside and the rows of its policy
+    rejection: Callable[[int, int, Ints], Rejection]  # of class m, a kernel inside and the pairs [H, S] of its policy
     classes: list[str]
     remedy: str
     grid: float = 0.0
@@ -259,7 +288,8 @@ def _finite_trials(
     samples = [(sample(0, n, members), sample(n, family.size, truths)) for n in sizes[:-1]]
     inside, outside = [one for one, _ in samples], [other for _, other in samples]
 
-    def rejection(m: int, i: int, rows: Any) -> Rejection:
+    def rejection(m: int, i: int, pairs: Ints) -> Rejection:
+        rows = rows_of(family.features, known, pairs, inside[m - 1][i].values)
         means = rows @ np.stack([each.theta for each in inside[m - 1]], axis=1)  # [H*S, n]
 
         def against(truth: _Tried, reach: Floats) -> tuple[float, float]:
@@ -274,6 +304,30 @@ def _finite_trials(
     classes = [*map(str, sizes[:-1]), f"{sizes[-1]} kernels"]
     grid_episodes = 0.5 * noise / hidden if hidden > 0.0 else math.inf
     return _Trials(family.features, different, inside, outside, rejection, classes, "safe", grid, grid_episodes)
+
+
+def _by_likelihood(ladder: Ladder, known: Known, trials: _Trials, delta: float) -> _Trials:
+    """Return the same trials, told apart by likelihood (L2)."""
+    prior, share = ladder.prior, 1.0 / (ladder.classes + 1.0)
+    start = trials.features.attach(known).outcomes.start
+
+    def rejection(m: int, i: int, pairs: Ints) -> Rejection:
+        kernels = np.concatenate([each.kernel for each in trials.inside[m - 1]])
+
+        def against(truth: _Tried, reach: Floats) -> tuple[float, float]:
+            true = truth.kernel[0]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                terms = np.where(true > 0.0, true * np.log(true / kernels), 0.0)  # infinite where P has a zero
+                entropy = np.add.reduceat(terms, start[:-1], axis=1)[:, pairs.ravel()]
+                rates = np.where(reach > 0.0, reach * entropy, 0.0).sum(axis=1)
+            nearest = float(rates.min())
+            needed = math.log(1.0 / ((1.0 - share) * prior[truth.number])) + math.log(1.0 / delta)
+            own = math.inf if rates[i] <= nearest + 1e-12 else 0.0
+            return needed / nearest if nearest > 1e-12 else math.inf, own
+
+        return against
+
+    return trials._replace(rejection=rejection, remedy="all", grid=0.0, grid_episodes=math.inf)
 
 
 def _linear_trials(
@@ -294,8 +348,9 @@ def _linear_trials(
         for m in range(1, classes)
     ]
 
-    def rejection(m: int, i: int, rows: Any) -> Rejection:
-        member, x = inside[m - 1][i], rows.toarray()
+    def rejection(m: int, i: int, pairs: Ints) -> Rejection:
+        member = inside[m - 1][i]
+        x = rows_of(features, known, pairs, member.values).toarray()
 
         def against(truth: _Tried, reach: Floats) -> tuple[float, float]:
             gram = (x.T * reach) @ x

@@ -47,7 +47,7 @@ from scipy.special import comb, logsumexp
 
 from occamrl._core.arena import field
 from occamrl._core.rows import VALUES
-from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
+from occamrl.errors import ParameterError, ShapeError, require_choice, require_kind, require_number
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.models.family import weighted
 from occamrl.models.features import FeatureMap
@@ -297,6 +297,8 @@ def _rows_of(
         return source, simulators.features, known, values
     if not isinstance(source, Result):
         raise ParameterError("source", got=type(source).__name__, expected="a Result or LinearStatistics")
+    if simulators is not None:
+        require_kind("simulators", simulators, Simulators)
     learner, known = source.walk.phase.learner, source.walk.known
     if not isinstance(learner, UCRLVTRLin) or learner.weights != "range":
         got = f"a run of {source.label}"

@@ -178,8 +178,6 @@ class Grid:
     def interpolate(self, values: ArrayLike, states: ArrayLike) -> Floats:
         """Return (I f)(x) for values f(v) [S] at the vertices and states x [N, n]."""
         known = as_floats("values", values, (self.size,))
-        if known.shape != (self.size,):
-            raise ShapeError("values", got=known.shape, expected=(self.size,))
         vertex, weight = self.corners(states)
         return np.asarray((known[vertex] * weight).sum(axis=1))
 

@@ -141,8 +141,6 @@ class Driven:
             some = nodes[first : first + together]
             many = np.tile(states, (len(some), 1))
             after = as_floats("next states", self.step(many, action, np.repeat(some, count, axis=0)), many.shape)
-            if after.shape != many.shape:
-                raise ShapeError("next states", got=after.shape, expected=many.shape)
             for i, points in enumerate(after.reshape(len(some), count, -1)):
                 yield Atom(points, np.full(count, weights[first + i]))
 

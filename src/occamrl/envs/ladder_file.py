@@ -49,7 +49,7 @@ import gymnasium as gym
 import numpy as np
 
 from occamrl.envs.wrapper import make_environment, rewards_of_problem
-from occamrl.errors import InvalidInput, ParameterError, require_choice, require_integer
+from occamrl.errors import InvalidInput, ParameterError, as_path, require_choice, require_integer
 from occamrl.learners.rewards import Rewards, require_rewards, rewards_of
 from occamrl.learners.ucrl_vtr_lin import KERNELS
 from occamrl.models.features import FeatureMap, read_problems
@@ -145,6 +145,7 @@ def ladder_of_environments(
 
 LADDERS = Path(__file__).resolve().parent.parent / "ladders"  # those that come with the package
 LARGEST = 2**20
+LARGEST_ARRAY = 2**30
 _KEYS = ("problem", "parameters", "horizon", "reward", "reward_range", "rungs", "rewards", "kernel")
 _RUNG_KEYS = ("name", "kernels", "environments", "mixtures")
 _MOST_MIXTURES = 100_000
@@ -164,9 +165,13 @@ def read_ladder(
     LadderSpecError
         What is wrong with the file, and where.
     """
+    path = as_path("ladder", path)
     ours = str(path) in shipped_ladders()
-    path = LADDERS / f"{path}.toml" if ours else Path(path)
+    path = LADDERS / f"{path}.toml" if ours else path
     try:
+        if not path.is_file():
+            path.lstat()  # raises where there is nothing
+            raise LadderSpecError(str(path), got="no regular file", expected="a TOML file")
         if path.stat().st_size > LARGEST:
             raise LadderSpecError(str(path), got=f"{path.stat().st_size:,} bytes", expected=f"at most {LARGEST:,}")
         data = tomllib.loads(path.read_bytes().decode("utf-8"))
@@ -308,8 +313,11 @@ def read_array(beside: Path, where: object, field: str) -> Floats:
     if not isinstance(where, str):
         raise LadderSpecError(field, got=repr(where), expected="the name of an NPZ file")
     file, _, name = where.partition(":")
+    path = (beside.parent / file).resolve()
+    if not path.is_relative_to(beside.parent.resolve()) or (path.exists() and not path.is_file()):
+        raise LadderSpecError(field, got=file, expected="a regular file beside the TOML file, or in a folder there")
     try:
-        with np.load(beside.parent / file, allow_pickle=False) as arrays:
+        with np.load(path, allow_pickle=False) as arrays:
             if not isinstance(arrays, np.lib.npyio.NpzFile):
                 raise LadderSpecError(field, got=f"{file}, which is no NPZ file", expected="an NPZ file")
             names = list(arrays.files)
@@ -317,8 +325,15 @@ def read_array(beside: Path, where: object, field: str) -> Floats:
                 raise LadderSpecError(field, got=f"{file} with {names}", expected="one array, or file:array")
             if name:
                 require_choice(field, name, names)
+            entry = f"{name or names[0]}.npy"
+            with arrays.zip.open(entry) as head:  # type: ignore[union-attr]  # open, as it was just made
+                np.lib.format.read_magic(head)
+                shape, _, dtype = np.lib.format.read_array_header_1_0(head)
+            size = math.prod(shape) * dtype.itemsize
+            if max(size, arrays.zip.getinfo(entry).file_size) > LARGEST_ARRAY:  # type: ignore[union-attr]
+                raise LadderSpecError(field, got=f"{file}: {size:,} bytes", expected=f"at most {LARGEST_ARRAY:,}")
             array = np.asarray(arrays[name or names[0]])
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile) as error:
         if isinstance(error, InvalidInput):
             raise
         raise LadderSpecError(field, got=f"{file}: {error}", expected="an NPZ file of plain arrays") from error

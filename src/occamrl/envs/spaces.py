@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from gymnasium import spaces
 
-from occamrl.errors import ParameterError, SpaceError, require_integer
+from occamrl.errors import InvalidInput, ParameterError, SpaceError, as_floats, as_integers, require_integer
 from occamrl.protocols import Floats
 
 LARGEST = 2**31  # states or actions
@@ -228,6 +228,14 @@ def _integers(values: Sequence[Any]) -> bool:
     return all(isinstance(value, int) and not isinstance(value, bool) for value in values)
 
 
+def _floats(values: Any) -> Floats:
+    """Return numbers as an array, an empty one for what is none."""
+    try:
+        return as_floats("values", values)
+    except InvalidInput:
+        return np.zeros(0)
+
+
 def _outside(value: Any, expected: str) -> SpaceError:
     return SpaceError("observation", got=repr(value)[:80], expected=expected)
 
@@ -252,13 +260,13 @@ class Discretiser:
     shape: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if len(self.edges) == 0 or (self.shape is not None and int(np.prod(self.shape)) != len(self.edges)):
+        if not isinstance(self.edges, (list, tuple, np.ndarray)) or getattr(self.edges, "ndim", 2) != 2:
+            raise ParameterError("edges", got=f"{self.edges!r:.80}", expected="a list of edges for each dimension")
+        shape = () if self.shape is None else as_integers("shape", self.shape)
+        if len(self.edges) == 0 or (self.shape is not None and int(np.prod(shape)) != len(self.edges)):
             raise ParameterError("edges", got=f"{len(self.edges)} dimensions", expected=f"those of shape {self.shape}")
         for i, row in enumerate(self.edges):
-            try:
-                array = np.asarray(row, dtype=np.float64)
-            except (TypeError, ValueError):
-                array = np.zeros(0)
+            array = _floats(row)
             if array.ndim != 1 or array.size < 2 or not (np.diff(array) > 0.0).all():  # false where not a number
                 raise ParameterError("edges", index=(i,), got=row, expected="two or more increasing numbers")
 
@@ -305,7 +313,7 @@ class Discretiser:
 
     def encode(self, value: Any) -> int:
         """Return the cell of a point."""
-        point = np.asarray(value, dtype=np.float64).ravel()
+        point = _floats(value).ravel()
         if point.size != len(self.edges):
             raise SpaceError("observation", got=repr(value)[:80], expected=f"{len(self.edges)} numbers")
         cells = []
@@ -317,6 +325,7 @@ class Discretiser:
 
     def decode(self, index: int) -> Any:
         """Return the middle of a cell (its finite edge, where the other is infinite)."""
+        require_integer("index", index, 0, most=self.size - 1)
         middle = []
         for row, cell in zip(self.edges, _digits(index, self.counts), strict=True):
             low, high = float(row[cell]), float(row[cell + 1])

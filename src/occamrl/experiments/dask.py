@@ -2,25 +2,29 @@
 
 A task plays one cell exactly as a local worker does, and its results are its files: nothing large travels. When a
 worker dies, Dask gives its cell to another one, where it goes on from its checkpoint; a cell that has ended as many
-workers as the scheduler allows (3 by default) is given up. A task works under the token of the directory's lock; when
-the lock is gone or taken by somebody else, the task stops at an episode boundary.
+workers as the scheduler allows (3 by default) without a checkpoint in between is given up. A task works under the token
+of the directory's lock; when the lock is gone or taken by somebody else, the task stops at an episode boundary. When no
+worker is there, this is said; when none has been heard of for some time, the experiment ends and can be resumed.
 """
 
 from __future__ import annotations
 
+import re
+import socket
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from occamrl.errors import OccamRLError, ParameterError
-from occamrl.experiments.execution import GRACE_SECONDS, Event, Stop, answer, lost
+from occamrl.experiments.execution import GRACE_SECONDS, RETRIES, SILENCE_SECONDS, Event, Losses, Stop, answer
 from occamrl.experiments.records import Folder, FolderLock, holder_of, read_progress
 from occamrl.experiments.spec import Cell
 
-_CONNECT_SECONDS = 15
+_CONNECT_SECONDS = 5
+_PATIENCE_SECONDS = 5.0  # without workers, until it is said
 _POLL_SECONDS = 0.1
 _PROGRESS_SECONDS = 1.0
+_GONE = "the Dask scheduler is gone; finished cells and checkpoints are in the folder"
 
 
 def play_remotely(path: str, content: dict[str, Any], token: str, checkpoint_seconds: float) -> Event:
@@ -37,23 +41,44 @@ def play_remotely(path: str, content: dict[str, Any], token: str, checkpoint_sec
     return answer(folder, cell, lambda news: None, Stop(revoked), checkpoint_seconds)
 
 
+def require_listening(address: str) -> None:
+    """Refuse an address that is none, or where nobody listens; Dask itself would try for long, and log."""
+    expected = "the address of a running Dask scheduler, such as tcp://host:8786"
+    found = re.fullmatch(r"(?:\w+://)?(\[[0-9a-fA-F:.%\w]+\]|[\w.-]+):(\d{1,5})/?", address)
+    if found is None:
+        raise ParameterError("scheduler", got=repr(address), expected=expected)
+    try:
+        socket.create_connection((found[1].strip("[]"), int(found[2])), _CONNECT_SECONDS).close()
+    except (OSError, OverflowError, ValueError) as error:
+        raise ParameterError("scheduler", got=f"{address!r} ({error})", expected=expected) from error
+
+
 class DaskExecutor:
     """Cells as tasks of a Dask scheduler."""
 
-    def __init__(self, folder: Folder, address: str, checkpoint_seconds: float, lock: FolderLock) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        address: str,
+        checkpoint_seconds: float,
+        lock: FolderLock,
+        silence: float = SILENCE_SECONDS,
+    ) -> None:
         try:
             from distributed import Client
         except ImportError as error:
             raise OccamRLError("Dask is not installed; install it with: pip install 'occamrl[dask]'") from error
         self.folder = Folder(folder.path.resolve())
+        self.address = address
         self.checkpoint_seconds = checkpoint_seconds
         self.lock = lock
+        self.silence = silence
         try:
             self.client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError) as error:
             got = f"{address!r} ({type(error).__name__}: {error})"
             raise ParameterError("scheduler", got=got, expected="the address of a running Dask scheduler") from error
-        self._losses: Counter[str] = Counter()
+        self._losses = Losses(self.folder)
         self._stopping: float | None = None
         self._abandoned = False
 
@@ -61,25 +86,43 @@ class DaskExecutor:
         """Yield events until every cell is done, failed or stopped."""
         waiting = {self._submit(cell): cell for cell in cells}
         reported: dict[str, float] = {}
-        look = 0.0
+        look, heard, told = 0.0, time.monotonic(), False
         try:
             while waiting:
                 time.sleep(_POLL_SECONDS)
                 if self.client.status != "running":
-                    raise OccamRLError("the Dask scheduler is gone; finished cells and checkpoints are in the folder")
+                    raise OccamRLError(_GONE)
                 if time.monotonic() > look:
-                    yield from self._progress(waiting.values(), reported)
+                    for event in self._progress(waiting.values(), reported):
+                        heard = time.monotonic()
+                        yield event
                     look = time.monotonic() + _PROGRESS_SECONDS
+                    quiet = time.monotonic() - heard
+                    workers = self._workers() if quiet > min(_PATIENCE_SECONDS, self.silence) else 1
+                    if self._stopping is None and quiet > self.silence:
+                        text = f"nothing heard for {quiet:.0f} s of the {workers} worker(s) of the Dask scheduler at "
+                        raise OccamRLError(f"{text}{self.address}; finished cells and checkpoints are in the folder")
+                    if not workers and not told:
+                        text = f"waiting for a worker: the Dask scheduler at {self.address} has none"
+                        yield {"event": "warning", "text": f"{text}; this ends after {self.silence:.0f} s (--silence)"}
+                    told = not workers
                 if self._stopping is not None:
                     yield from self._let_go(waiting, since=self._stopping)
                 for future in [future for future in waiting if future.done()]:
-                    cell = waiting.pop(future)
+                    cell, heard = waiting.pop(future), time.monotonic()
                     event = self._outcome(future, cell)
                     if event["event"] == "retry":
                         waiting[self._submit(cell)] = cell
                     yield event
         finally:
             self.client.close()
+
+    def _workers(self) -> int:
+        """Return how many workers there are."""
+        try:
+            return len(self.client.nthreads())
+        except OSError as error:
+            raise OccamRLError(_GONE) from error
 
     def stop(self) -> None:
         """Take the tasks' permission away: those that run stop at an episode boundary. Asked again: wait for none."""
@@ -108,9 +151,8 @@ class DaskExecutor:
             return event
         error = future.exception() if future.status == "error" else None
         text = f"the task was {future.status}" if error is None else f"{type(error).__name__}: {error}"
-        if type(error).__name__ == "KilledWorker":  # Dask has tried again by itself, as often as a cell may be
-            return {"event": "failed", "cell": cell.id, "text": text}
-        return lost(self._losses, cell, text, stopping=self._stopping is not None)
+        tries = RETRIES if type(error).__name__ == "KilledWorker" else 1  # then Dask has tried again by itself
+        return self._losses.count(cell, text, stopping=self._stopping is not None, workers=tries)
 
     def _progress(self, cells: Any, reported: dict[str, float]) -> Iterator[Event]:
         """Read how far the running cells are from their files."""

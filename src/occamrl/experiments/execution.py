@@ -11,6 +11,7 @@ Results are the same bytes for any number of workers, any order, either executor
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -37,6 +38,7 @@ import numpy as np
 from occamrl.errors import (
     CheckpointError,
     Interrupted,
+    ParameterError,
     RecordError,
     Stopped,
     StorageError,
@@ -82,6 +84,7 @@ _PROGRESS_SECONDS = 1.0
 RETRIES = 3
 SILENCE_SECONDS = 600.0  # a worker that says nothing for so long is taken to hang; compiling is silent too
 GRACE_SECONDS = 30.0  # seconds between the request to stop and the end of patience
+_LONGEST_REASON = 4000  # characters of a failure that are kept
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
@@ -162,24 +165,35 @@ def play_cell(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_
 
 
 def _resume(folder: Folder, cell: Cell, problem: Any, agent: Agent, say: Listener) -> Result | None:
-    """Return the result up to the checkpoint, if there is one that can be used; put one that cannot aside."""
+    """Return the result up to a checkpoint that can be used, if there is one; others are put aside, never deleted.
+
+    One that was put aside is looked at again: by the versions that wrote it, it can be used.
+    """
     path = folder.cell(cell.id) / "checkpoint.npz"
-    if not there(path):
-        return None
-    try:
-        result = load_result(path, agent, problem, tag=_tag(cell))
-        if result.seed != cell.seed or result.total_episodes > cell.episodes:
-            raise CheckpointError(str(path), got="a checkpoint of another run", expected=f"one of cell {cell.id}")
-    except (CheckpointError, FileNotFoundError) as error:
-        aside = path.with_name(f"{path.name}.unused")
+    for each in [path, *sorted(path.parent.glob(f"{path.name}.*.unused"))]:
+        if not there(each):
+            continue
         try:
-            path.replace(aside)
-        except OSError as failure:
-            raise StorageError(aside, failure) from failure
-        text = f"{error}; the cell starts anew, and the checkpoint is kept as {aside.name}"
-        say({"event": "warning", "cell": cell.id, "text": text})
-        return None
-    return result
+            result = load_result(each, agent, problem, tag=_tag(cell))
+            if result.seed != cell.seed or result.total_episodes > cell.episodes:
+                raise CheckpointError(str(each), got="a checkpoint of another run", expected=f"one of cell {cell.id}")
+        except (CheckpointError, FileNotFoundError) as error:
+            if each != path:
+                continue
+            names = (path.with_name(f"{path.name}.{number:03}.unused") for number in itertools.count(1))
+            aside = next(name for name in names if not there(name))
+            try:
+                path.replace(aside)
+            except OSError as failure:
+                raise StorageError(aside, failure) from failure
+            text = f"{error}; the checkpoint is kept as {aside.name}"
+            say({"event": "warning", "cell": cell.id, "text": text})
+            continue
+        if each != path:
+            text = f"the cell goes on from {each.name}, at episode {result.total_episodes:,}"
+            say({"event": "warning", "cell": cell.id, "text": text})
+        return result
+    return None
 
 
 def _tag(cell: Cell) -> str:
@@ -212,7 +226,8 @@ def _record(folder: Folder, cell: Cell, result: Result) -> dict[str, Any]:
 
 def record_failure(folder: Folder, cell: Cell, reason: str) -> dict[str, Any]:
     """Write down that a cell failed, and why; its checkpoint stays, for another try."""
-    manifest = {**_about(cell), "status": "failed", "files": {}, "reason": reason[:4000]}
+    reason = reason if len(reason) <= _LONGEST_REASON else "... " + reason[4 - _LONGEST_REASON :]  # the error is last
+    manifest = {**_about(cell), "status": "failed", "files": {}, "reason": reason}
     path = folder.open_cell(cell.id)
     write_whole(path / "manifest.json", seal(manifest))
     (path / "progress.json").unlink(missing_ok=True)
@@ -295,17 +310,32 @@ def environment() -> dict[str, str]:
     return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
-def lost(counts: Counter[str], cell: Cell, why: str, *, stopping: bool) -> Event:
-    """Return what becomes of a cell whose worker is lost: retry, failed, or stopped if that was asked for.
+class Losses:
+    """How often each cell has lost its worker since its last checkpoint; after :data:`RETRIES` it is given up."""
 
-    ``counts`` says how often each cell has lost its worker; after :data:`RETRIES` retries it is given up.
-    """
-    if stopping:
-        return {"event": "stopped", "cell": cell.id, "text": why}
-    counts[cell.id] += 1
-    if counts[cell.id] > RETRIES:
-        return {"event": "failed", "cell": cell.id, "text": f"{why}; given up after {RETRIES} retries"}
-    return {"event": "retry", "cell": cell.id, "text": why, "try": counts[cell.id]}
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._counts: Counter[str] = Counter()
+        self._checkpoints: dict[str, int] = {}  # by cell: the time of the one it had when its worker was lost
+
+    def count(self, cell: Cell, why: str, *, stopping: bool, workers: int = 1) -> Event:
+        """Return what becomes of a cell that lost its worker: retry, failed, or stopped if that was asked for.
+
+        ``workers``: how many it lost, if somebody else has tried again.
+        """
+        if stopping:
+            return {"event": "stopped", "cell": cell.id, "text": why}
+        try:
+            checkpoint = (self._folder.cells / cell.id / "checkpoint.npz").stat().st_mtime_ns
+        except OSError:
+            checkpoint = 0
+        if checkpoint > self._checkpoints.get(cell.id, 0):
+            del self._counts[cell.id]
+        self._checkpoints[cell.id] = checkpoint
+        self._counts[cell.id] += workers
+        if self._counts[cell.id] > RETRIES:
+            return {"event": "failed", "cell": cell.id, "text": f"{why}; given up after {RETRIES} retries"}
+        return {"event": "retry", "cell": cell.id, "text": why, "try": self._counts[cell.id]}
 
 
 @dataclass(eq=False)
@@ -359,7 +389,7 @@ class LocalPool:
         self.silence = silence
         self._workers: set[_Worker] = set()
         self._news: queue.SimpleQueue[tuple[_Worker, bytes | None]] = queue.SimpleQueue()
-        self._losses: Counter[str] = Counter()
+        self._losses = Losses(folder)
         self._stopping: float | None = None
 
     def play(self, cells: Sequence[Cell]) -> Iterator[Event]:
@@ -453,7 +483,7 @@ class LocalPool:
             worker.hang_up()
             if worker.cell is None:
                 return None
-            return lost(self._losses, worker.cell, worker.why_it_ended(code), stopping=self._stopping is not None)
+            return self._losses.count(worker.cell, worker.why_it_ended(code), stopping=self._stopping is not None)
         try:
             event: Event = json.loads(line)
         except ValueError:  # the last line of a worker that was killed while it spoke
@@ -491,7 +521,8 @@ class Options:
     """How to run; none of this changes a result.
 
     ``workers`` None: one for each processor that this process may use. ``scheduler``: the address of a Dask scheduler,
-    whose workers see the same directory.
+    whose workers, as many as it has, see the same directory. ``silence_seconds``: a worker without news for so long is
+    ended; a scheduler whose workers are all without news is left.
     """
 
     workers: int | None = None
@@ -502,6 +533,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.workers is not None:
             require_integer("workers", self.workers, 1)
+            if self.scheduler is not None:
+                raise ParameterError("workers", got=self.workers, expected="none: the Dask scheduler has its own")
         for name in ("checkpoint_seconds", "silence_seconds"):
             require_number(name, getattr(self, name), 0.0, math.inf, open_low=True)
 
@@ -510,7 +543,7 @@ class Options:
         if self.scheduler is not None:
             from occamrl.experiments.dask import DaskExecutor
 
-            return DaskExecutor(folder, self.scheduler, self.checkpoint_seconds, lock)
+            return DaskExecutor(folder, self.scheduler, self.checkpoint_seconds, lock, self.silence_seconds)
         available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return LocalPool(folder, self.workers or available, self.checkpoint_seconds, lock.handle, self.silence_seconds)
 
@@ -586,12 +619,16 @@ class Experiment:
 
 def execute(folder: Folder, options: Options, listen: Listener, experiment: Experiment | None = None) -> Tally:
     """Run an experiment's unfinished cells; without ``experiment``, those of the directory (``resume``)."""
+    if options.scheduler is not None:
+        from occamrl.experiments.dask import require_listening
+
+        require_listening(options.scheduler)
     if experiment is None:
         folder.experiment()
     else:
         make_folder(folder.path)
         folder.require_unclaimed(experiment.source)
-    with FolderLock(folder.lock_file) as lock:
+    with _interruptions() as stops, FolderLock(folder.lock_file) as lock:
         if lock.recovered is not None:
             text = f"the lock of {describe_holder(lock.recovered)} was left behind; recovered"
             listen({"event": "warning", "text": text})
@@ -604,8 +641,8 @@ def execute(folder: Folder, options: Options, listen: Listener, experiment: Expe
         if not todo:
             return Tally(done=0, earlier=finished, failed=(), stopped=False)
         executor = options.executor(folder, lock)
-        with _interruptions(executor):
-            return _follow(folder, executor, todo, finished, listen)
+        stops(executor)
+        return _follow(folder, executor, todo, finished, listen)
 
 
 def _follow(folder: Folder, executor: Any, todo: list[Cell], finished: int, listen: Listener) -> Tally:
@@ -638,15 +675,31 @@ def _follow(folder: Folder, executor: Any, todo: list[Cell], finished: int, list
 
 
 @contextmanager
-def _interruptions(executor: Any) -> Iterator[None]:
-    """Turn Ctrl-C and SIGTERM into a request to stop (in the main thread, the only one that gets signals)."""
+def _interruptions() -> Iterator[Callable[[Any], None]]:
+    """Turn Ctrl-C and SIGTERM into a request to stop (in the main thread, the only one that gets signals).
+
+    What is yielded takes the executor, once there is one; a request that came before is passed on to it then.
+    """
+    executors: list[Any] = []
+    requests: list[int] = []
+
+    def request(number: int, _: object) -> None:
+        requests.append(number)
+        for executor in executors:
+            executor.stop()
+
+    def stops(executor: Any) -> None:
+        executors.append(executor)
+        if requests:
+            executor.stop()
+
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield stops
         return
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, lambda *_: executor.stop()) for number in numbers]
+    before = [signal.signal(number, request) for number in numbers]
     try:
-        yield
+        yield stops
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)

@@ -18,6 +18,7 @@ tables, and tables must agree with their manifest, so a changed byte is an error
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import math
@@ -38,8 +39,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
-from occamrl.errors import CheckpointError, FolderInUse, OccamRLError, RecordError, StorageError
-from occamrl.experiments.spec import FORMAT, Cell, fault_of_form
+from occamrl.errors import CheckpointError, FolderInUse, OccamRLError, RecordError, StorageError, as_path
+from occamrl.experiments.spec import FORMAT, Cell, fault_of_form, id_of
 from occamrl.running.result import Result, thin
 from occamrl.running.storage import (
     LARGEST_JSON,
@@ -96,10 +97,17 @@ class FolderLock:
                 self._lock.acquire(blocking=False)
             except filelock.Timeout:
                 holder = holder_of(self.path)
-                if holder is None or not is_gone(holder) or time.monotonic() > deadline:
+                if holder is None or not is_gone(holder):
                     raise FolderInUse(f"{self.path.parent}: in use by {describe_holder(holder)}") from None
+                if time.monotonic() > deadline:
+                    workers = ", ".join(map(str, _with_open(self.path))) or "of unknown number"
+                    text = f"in use by worker process {workers}, left by {describe_holder(holder)}, which is gone"
+                    raise FolderInUse(f"{self.path.parent}: {text}") from None
                 time.sleep(0.05)
             except OSError as error:
+                if error.errno in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+                    text = f"its file system has no locks ({error.strerror}); use a folder on another one"
+                    raise OccamRLError(f"{self.path.parent}: {text}") from error
                 raise StorageError(self.path, error) from error
             else:
                 return self
@@ -127,6 +135,16 @@ class FolderLock:
         note = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time(), "token": token}
         os.ftruncate(self.handle, 0)
         os.pwrite(self.handle, json.dumps(note).encode(), 0)
+
+
+def _with_open(path: Path) -> list[int]:
+    """Return the processes of this user that have a file open, where the system says so (Linux)."""
+    found = set()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if link.samefile(path):
+                found.add(int(link.parts[2]))
+    return sorted(found - {os.getpid()})
 
 
 def holder_of(path: Path) -> dict[str, Any] | None:
@@ -180,8 +198,8 @@ class ExperimentFile(BaseModel):
     files: dict[str, str]
 
 
-class _Manifest(Cell):
-    """What readers rely on in the manifest of a cell."""
+class _Manifest(BaseModel):
+    """What readers rely on in the manifest of a cell, beside the cell itself, which its id vouches for."""
 
     cell: str
     status: Literal["done", "failed"]
@@ -217,7 +235,7 @@ class Folder:
     """An experiment's directory."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = as_path("folder", path)
         self.experiment_file = self.path / "experiment.json"
         self.spec_file = self.path / "spec.toml"
         self.lock_file = self.path / "lock"
@@ -268,7 +286,7 @@ class Folder:
             fix = f"{error.expected}; remove it and run the spec again: finished cells stay"
             raise RecordError(path, got=error.got, expected=fix) from error
         found = _checked(ExperimentFile, document, path)
-        if found.cells != [cell.id for cell in found.contents]:
+        if found.cells != [id_of(content) for content in document["contents"]]:
             raise RecordError(path, got="ids that are not of the contents", expected="the id of each cell's content")
         meaning: dict[Any, Any] = {}
         for cell in found.contents:
@@ -303,7 +321,8 @@ class Folder:
         document = read_sealed(path, LARGEST_MANIFEST)
         done = document.get("status") == "done"
         found = _checked(_Finished if done else _Manifest, document, path)
-        if (found.cell, found.id) != (cell, cell):
+        content = {key: document.get(key) for key in ("format", *Cell.model_fields)}
+        if (found.cell, id_of(content)) != (cell, cell):
             raise RecordError(path, got=f"the manifest of {found.cell[:40]!r}, or another content", expected=cell)
         expected = sorted(SCHEMAS) if done else []
         if sorted(found.files) != expected:
@@ -365,7 +384,13 @@ def _holds(path: Path, content: bytes) -> bool:
 
 def _require_folder(path: Path) -> None:
     """Refuse what has a directory's name and is none; that there is nothing yet is fine."""
-    if there(path) and not real_folder(path):
+    try:
+        real = stat.S_ISDIR(os.lstat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise RecordError(path, got=str(error.strerror), expected="a folder that can be read") from error
+    if not real:
         raise RecordError(path, got="a symbolic link or a file", expected="a folder")
 
 
@@ -449,21 +474,34 @@ def read_table(folder: Folder, manifest: Mapping[str, Any], name: str) -> pa.Tab
         raise RecordError(path, got=f"SHA-256 {found[:12]}...", expected=says)
     schema = SCHEMAS[name]
     try:
-        file = pq.ParquetFile(io.BytesIO(content))
-        about = file.metadata
-        if about.num_rows > MOST_ROWS[name] or not file.schema_arrow.equals(schema):
-            got = f"{about.num_rows:,} rows of {', '.join(file.schema_arrow.names)[:200]}"
+        texts = [each.name for each in schema if each.type == pa.string()]
+        file = pq.ParquetFile(io.BytesIO(content), read_dictionary=texts)  # a text that is repeated is held once
+        about, found_names = file.metadata, file.schema_arrow.names
+        kinds = {
+            each.name: pa.dictionary(pa.int32(), each.type) if each.name in texts else each.type for each in schema
+        }
+        if about.num_rows > MOST_ROWS[name] or not file.schema_arrow.equals(pa.schema(kinds)):
+            got = f"{about.num_rows:,} rows of {', '.join(found_names)[:200]}"
             raise RecordError(path, got=got, expected=f"at most {MOST_ROWS[name]:,} of {', '.join(schema.names)}")
         size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+        if size <= MOST_BYTES:
+            packed = file.read(use_threads=False)  # many small files: a thread pool costs more than it gives
+            size = packed.nbytes + sum(_expanded(chunk) for text in texts for chunk in packed.column(text).chunks)
         if size > MOST_BYTES:
             raise RecordError(path, got=f"{size:,} bytes when decompressed", expected=f"at most {MOST_BYTES:,}")
-        table = file.read(use_threads=False)  # many small files: a thread pool costs more than it gives
+        table = packed.cast(schema)
     except RecordError:
         raise
     except Exception as error:  # pyarrow raises errors of many kinds on damaged files
         raise RecordError(path, got=f"{type(error).__name__}: {error}", expected="a Parquet file") from error
     _require_rows(table, name, manifest, path)
     return table
+
+
+def _expanded(texts: pa.DictionaryArray) -> int:
+    """Return how many bytes texts have, each as often as it is repeated."""
+    often = np.bincount(texts.indices.to_numpy(zero_copy_only=False), minlength=len(texts.dictionary))
+    return int(often @ np.array([len(text) for text in texts.dictionary.to_pylist()], dtype=np.int64))
 
 
 def _require_rows(table: pa.Table, name: str, manifest: Mapping[str, Any], path: Path) -> None:

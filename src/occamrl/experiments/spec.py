@@ -53,6 +53,7 @@ from occamrl.errors import (
     RecordError,
     SpecError,
     UnknownName,
+    as_path,
     require_choice,
 )
 from occamrl.learners.rewards import rewards_of
@@ -331,7 +332,7 @@ def read_source(spec: str | Path) -> tuple[str, bytes]:
     if str(spec) in names:
         found = resources.files("occamrl").joinpath("specs", f"{spec}.toml")
         return str(found), found.read_bytes()
-    path = Path(spec)
+    path = as_path("spec", spec)
     if not os.path.isfile(path):  # noqa: PTH113  # a name too long is not there, either
         near = UnknownName("spec", got=spec, known=names).suggestion
         hint = f"; did you mean {near!r}?" if near else ""
@@ -413,6 +414,11 @@ class Variant(_Strict):
     parameters: dict[str, Any]
 
 
+def id_of(content: dict[str, Any]) -> str:
+    """Return the id of a cell with this content."""
+    return sha256(canonical(content).encode())[:16]
+
+
 class Cell(BaseModel):
     """What is run, in plain data."""
 
@@ -432,7 +438,7 @@ class Cell(BaseModel):
     @cached_property
     def id(self) -> str:
         """Sixteen hexadecimal digits."""
-        return sha256(canonical(self.content).encode())[:16]
+        return id_of(self.content)
 
     @property
     def names(self) -> dict[str, Any]:

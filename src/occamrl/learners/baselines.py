@@ -28,7 +28,7 @@ from occamrl.learners.rewards import Rewards, require_rewards
 from occamrl.learners.ucrl_vtr_lin import LinearModel, LinearState, UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.problems.mdp import FiniteMDP
-from occamrl.protocols import Floats, Ints, Known, Learner, Truth
+from occamrl.protocols import Field, Floats, Ints, Known, Learner, Truth
 
 
 class UniformModel(NamedTuple):
@@ -53,9 +53,14 @@ class UniformRandom(Learner):
         """Return the sizes."""
         return UniformModel(known.horizon, known.actions)
 
+    def fields(self, known: Known, state: Any = None) -> list[Field]:
+        """Return what the arrays of a state hold."""
+        below_one = float(np.nextafter(1.0, 0.0))
+        return [Field("uniforms", (known.horizon + known.horizon % 2,), 0.0, below_one), Field("counters", (1,), 0, 1)]
+
     def begin(self, known: Known) -> UniformState:
         """Return room for the numbers of an episode."""
-        return UniformState(np.zeros(known.horizon + known.horizon % 2), np.zeros(1, dtype=np.int64))
+        return UniformState(*(each.make() for each in self.fields(known)))
 
     def reserve(self, state: UniformState, episodes: int) -> UniformState:
         """Return the state as it is."""
@@ -133,6 +138,11 @@ class Optimal(Learner):
             )
         return OptimalModel(np.array(self.mdp.optimal_values))
 
+    def fields(self, known: Known, state: Any = None) -> list[Field]:
+        """Return what the arrays of a state hold."""
+        best = self.mdp.optimal_policy
+        return [Field("policy", (known.horizon, known.states), best, best), Field("counters", (1,), 0, 1)]
+
     def begin(self, known: Known) -> OptimalState:
         """Return the policy as a state."""
         return OptimalState(np.array(self.mdp.optimal_policy), np.zeros(1, dtype=np.int64))
@@ -201,6 +211,14 @@ class Greedy(Learner):
     def model(self, known: Known) -> LinearModel:
         """Return the constants of the compiled functions."""
         return self._without_bonus().model(known)
+
+    def fields(self, known: Known, state: Any = None) -> list[Field]:
+        """Return what the arrays of a state hold."""
+        return self._without_bonus().fields(known)
+
+    def resume(self, model: LinearModel, fresh: LinearState, state: LinearState) -> None:
+        """Refuse a state whose fields contradict each other; factors and estimates follow from the statistics."""
+        self._without_bonus().resume(model, fresh, state)
 
     def begin(self, known: Known) -> LinearState:
         """Return a fresh state."""

@@ -9,16 +9,16 @@ Q_D the logarithm of what D gave to all outcomes and Q_KT that of Krichevsky and
 
 .. math:: Z = \log\big[(1 - w_0)\sum_D w(D) e^{Q_D} + w_0 e^{Q_{KT}}\big],
 
-w being even over the sizes, then over the sets of a size, and w_0 = 1/(sizes + 1). A set is *compatible* unless an upper
-bound on its likelihood is below Z - log 1/delta (L6): all sets that hold the truth are, at all times, with probability
-1 - delta. Before an episode a set is drawn by its weight in Z, and a mixture of it by EM on counts replaced by
+w being even over the sizes, then over the sets of a size, and w_0 = 1/(sizes + 1). A set is *compatible* unless an
+upper bound on its likelihood is below Z - log 1/delta (L6): all sets that hold the truth are, at all times, with
+probability 1 - delta. Before an episode a set is drawn by its weight in Z, and a mixture of it by EM on counts replaced by
 Gamma(c_o, 1) (L7). When the set of all is refused the truth is *outside*; then tables of probabilities are drawn, by
 Gamma(c_o + 1/2, 1). Terms that are e^-40 below the threshold are left out of Z from then on, which only lowers it.
 
 **Signed features** (:class:`OccamLin`). P = p_0 + X eta, eta ~ N(0, I) on an unknown set D of its coordinates and 0
-elsewhere. With :math:`\bar c = c + p_0/2` and :math:`p = p_0 + X\eta` at the eta that maximises :math:`\sum_o \bar c_o
-\log p(o) - |\eta|^2/2`, found by Newton's method, let :math:`J = \sum_o \bar c_o x_o x_o^T/p(o)^2` and :math:`b = J\eta +
-X^T(\bar c/p)`: the likelihood of another eta is about :math:`e^{b^T\eta - \eta^T J\eta/2}`. Hence (L9)
+elsewhere. With :math:`\bar c = c + p_0/2` and :math:`p = p_0 + X\eta` at the eta that maximises
+:math:`\sum_o \bar c_o \log p(o) - |\eta|^2/2`, found by Newton's method, let
+:math:`J = \sum_o \bar c_o x_o x_o^T/p(o)^2` and :math:`b = J\eta + X^T(\bar c/p)`: the likelihood of another eta is about :math:`e^{b^T\eta - \eta^T J\eta/2}`. Hence (L9)
 
 .. math:: w(D \mid data) \propto w(D)\, e^{b_D^T (J_D + I)^{-1} b_D/2} \det(I + J_D)^{-1/2}, \quad
     \eta_D \sim N\big((J_D + I)^{-1} b_D, (J_D + I)^{-1}\big).
@@ -89,8 +89,8 @@ class _Counting(EpisodeLearner):
                 raise ParameterError("rewards", got="unknown rewards", expected="known rewards")
             outcomes, matrix = distinct_outcomes(self.features, known)
             keys = pair_of_outcome(outcomes) * known.states + outcomes.next_state
-            writable = Outcomes(*(np.require(part, requirements=["C", "W"]) for part in outcomes))
-            self._settings[known] = _Setting(writable, self._columns(matrix), keys)
+            parts: list[Any] = [np.require(part, requirements=["C", "W"]) for part in outcomes]
+            self._settings[known] = _Setting(Outcomes(*parts), self._columns(matrix), keys)
         found: _Setting = self._settings[known]
         return found
 
@@ -124,7 +124,7 @@ class _Counting(EpisodeLearner):
 
 def _normalised(p: Floats, outcomes: Outcomes) -> Floats:
     """Return probabilities [O] that sum to one at every (s, a)."""
-    return p / np.repeat(np.add.reduceat(p, outcomes.start[:-1]), np.diff(outcomes.start))
+    return np.asarray(p / np.repeat(np.add.reduceat(p, outcomes.start[:-1]), np.diff(outcomes.start)))
 
 
 # Mixtures of simulators -----------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class OccamMixture(_Counting):
     def terms(self, known: Known, state: dict[str, Any]) -> Floats:
         """Return the logarithms of the terms of Z: those of the sets, then that of KT [n + 1]."""
         counted = kt_evidence(state["fitted"], self._setting(known).outcomes.start)
-        return self.log_weights + np.append(state["evidence"], counted)
+        return np.asarray(self.log_weights + np.append(state["evidence"], counted))
 
     def least(self, known: Known, state: dict[str, Any]) -> float:
         """Return Z - log 1/delta, the least log-likelihood of a compatible mixture."""
@@ -305,8 +305,8 @@ class OccamLin(_Counting):
     Notes
     -----
     State: ``counts`` [O]; ``unlisted``; ``fitted``, the counts at the last fit; ``eta`` [n], ``information`` J [n, n]
-    and ``linear`` b [n] of that fit; ``active`` [n], where the walk over sets is. The prior is even over the sizes 0 to n of a set, then over
-    the sets of a size.
+    and ``linear`` b [n] of that fit; ``active`` [n], where the walk over sets is. The prior is even over the sizes 0 to
+    n of a set, then over the sets of a size.
     """
 
     scale: float = 1.0
@@ -321,12 +321,12 @@ class OccamLin(_Counting):
 
     @cached_property
     def base(self) -> Floats:
-        """theta of the base law p_0 [d]: the smallest that sums to one, without the coordinates that sum to zero."""
+        """Theta of the base law p_0 [d]: the smallest that sums to one, without the coordinates that sum to zero."""
         return np.asarray(np.linalg.lstsq(self._sums, np.ones(len(self._sums)), rcond=None)[0])
 
     @cached_property
     def directions(self) -> Floats:
-        """theta of the directions X, times ``scale`` [d, n]: of single coordinates first, by number."""
+        """Theta of the directions X, times ``scale`` [d, n]: of single coordinates first, by number."""
         free = np.flatnonzero(~self._sums.any(axis=0))
         bound = np.flatnonzero(self._sums.any(axis=0))
         _, values, rows = np.linalg.svd(self._sums[:, bound])
@@ -390,7 +390,7 @@ class OccamLin(_Counting):
         gain += weight[min(k + 1, inside.size)] - weight[k]
         variance = (root * root).sum(axis=1)
         gain[active] = weight[max(k - 1, 0)] - weight[k] - 0.5 * mean**2 / variance - 0.5 * np.log(variance)
-        return gain
+        return np.asarray(gain)
 
     def walk(self, state: dict[str, Any], draw: np.random.Generator) -> None:
         """Redraw each direction given the others, at rate 1 for a time of two.
@@ -436,9 +436,9 @@ class OccamLin(_Counting):
 
 
 def expand(counts: Floats, base: Floats, directions: Floats, eta: Floats) -> tuple[Floats, Floats, Floats]:
-    r"""Return the eta that maximises :math:`\sum_o c_o \log p(o) - |\eta|^2/2`, p = p_0 + X eta, with J and b there (L9).
+    r"""Return the best eta by Newton's method with backtracking inside p > 0, and J and b there (L9).
 
-    Newton's method with backtracking inside p > 0, from a given eta inside.
+    It maximises :math:`\sum_o c_o \log p(o) - |\eta|^2/2` with p = p_0 + X eta, from a given eta inside.
     """
     kept = counts > 0.0
     counts, base, directions = counts[kept], base[kept], directions[kept]

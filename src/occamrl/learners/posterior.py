@@ -3,9 +3,9 @@ r"""Learning by likelihood: members, mixtures and single counts weighed by how w
 **Statistic.** Counts c of the outcomes (s, a, s', reward) seen, for each of T steps (T = 1: one kernel for all). Of a
 member l(P) = sum_o c_o log P(o).
 
-**Evidence** (L2). Z = log[(1 - w0) sum_P w(P) e^l(P) + (w0/E) sum_e e^Q_e], w0 = 1/(M + 1), over the members of a ladder
-with the prior of M25 and E *rivals*: Krichevsky and Trofimov's counts (L4), and the hull of every class of 2 to 200
-members, whose weights are fitted to the past by EM and kept until the data have grown by 2 % (L5). P is alive while
+**Evidence** (L2). Z = log[(1 - w0) sum_P w(P) e^l(P) + (w0/E) sum_e e^Q_e], w0 = 1/(M + 1), over the members of a
+ladder with the prior of M25 and E *rivals*: Krichevsky and Trofimov's counts (L4), and the hull of every class of 2 to
+200 members, whose weights are fitted to the past by EM and kept until the data have grown by 2 % (L5). P is alive while
 l(P) >= Z - log(1/delta). Leaving terms out lowers Z, so the truth stays alive: members that have died are left out of
 the sum and not kept current. They are looked at again at doubling times, pair by pair: for every (s, a)
 sum_o c_o log(P(o) N/c_o) <= 0, so a member is put aside again as soon as a partial sum is too small.
@@ -20,8 +20,8 @@ class can hold it.
 **Covers.** A truth within ``reach`` of P0 has P*(o) <= P0(o) + reach/2, so P0 is alive while
 sum_o c_o log min(1, P0(o) + reach/2) >= Z - log(1/delta).
 
-**One kernel per step**: sets, rivals and Z for each step, at level delta/T; nobody is put aside. Optimism then takes the
-largest expectation over the set of each step at every (s, a) by itself, as UCRL-VTR does.
+**One kernel per step**: sets, rivals and Z for each step, at level delta/T; nobody is put aside. Optimism then takes
+the largest expectation over the set of each step at every (s, a) by itself, as UCRL-VTR does.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from occamrl._core.arena import fmat, fvec, imat, ivec, lay_out, named, part
+from occamrl._core.arena import field, fmat, fvec, imat, ivec, lay_out, named, part
 from occamrl._core.compile import entry, hot, implements
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
 from occamrl._core.rng import fill_uniforms, next_gamma
 from occamrl._core.rows import (
     COUNTERS,
     EPISODES,
+    MOST,
+    MOST_ROWS,
     PLAN_COUNTERS,
     PLAN_FIELDS,
     POLICY,
@@ -49,6 +51,7 @@ from occamrl._core.rows import (
     VALUES,
     PlanState,
     plan_fields,
+    require_rows,
 )
 from occamrl.errors import ParameterError, require_choice, require_number
 from occamrl.learners.rewards import (
@@ -66,12 +69,13 @@ from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.models.likelihood import hull_bound, hull_fit, ladder_log_weights
-from occamrl.protocols import Floats, Ints, Known, Learner, Outcomes
+from occamrl.protocols import Field, Floats, Ints, Known, Learner, Outcomes
 
 MOST_IN_HULL = 200  # members of a class whose hull is a rival
 _GROWTH = 1.02  # of the data until a hull is fitted again
 _FIRST_LOOK = 64  # episodes before members that died are looked at again for the first time
 _FIT_STEPS, _DRAW_STEPS = 3, 20  # of EM
+_CHUNK = 512  # members at a time, so that their parameters stay near
 _MOST_UNLISTED = 1024  # outcomes that no member allows
 _APART = np.uint64(0x9C6E6A6F6E7A1B35)  # sets draws of kernels apart from other numbers of an episode
 NOBODY, TABULAR = -1, -2  # in play: nothing yet; a draw from the tabular class; -3 - m: one from hull m
@@ -92,7 +96,6 @@ NOBODY, TABULAR = -1, -2  # in play: nothing yet; a draw from the tabular class;
     OUTSIDE,  # whether nobody is alive
     OUTSIDE_SINCE,
 ) = range(PLAN_COUNTERS, PLAN_COUNTERS + 13)
-_COUNTERS = PLAN_COUNTERS + 13
 
 # Fields of the model, after REWARD, PSI and REWARD_WORK
 (
@@ -114,7 +117,8 @@ _COUNTERS = PLAN_COUNTERS + 13
     FLOAT_COUNTS,  # [O]
     STREAM,  # [3] int, where the numbers of draws come from
     UNIFORMS,  # [T + 1, rounded up to an even number]
-) = range(3, 21)
+    CHUNK,  # [_CHUNK] probabilities of some members
+) = range(3, 22)
 
 # Fields of the state, after those of _core.rows
 (
@@ -239,6 +243,7 @@ class LikelihoodLearner(Learner):
             np.zeros(count),
             np.zeros(3, whole),
             np.zeros(steps + 1 + (steps + 1) % 2),
+            np.zeros(_CHUNK),
         ]
         values = family.optimal_values(known).reshape(-1, known.states) if solved else np.zeros((1, known.states))
         level = float(self.delta) * kernel_share(self.rewards) / (max(1, rows) if steps > 1 else 1)
@@ -261,46 +266,86 @@ class LikelihoodLearner(Learner):
         )
         return model
 
+    def fields(self, known: Known, state: Any = None) -> list[Field]:
+        """Return what the arrays of a state hold."""
+        n, steps, sizes, hulls = self.ladder.family.size, self.steps(known), self.ladder.sizes, self.hulls
+        outcomes, _ = distinct_outcomes(self.ladder.family.features, seen_by(self.rewards, known))
+        count, pairs, unlisted = outcomes.next_state.size, known.states * known.actions, _unlisted(known)
+        rivals, widest = len(hulls) + 1, max([sizes[m] for m in hulls], default=0)
+        first = sizes[0] if self.scope == "smallest" and steps == 1 else n
+        estimated = not isinstance(self.rewards, str) and steps == 1 and self.acting == "optimism"
+        even = [1.0 / sizes[m] * (np.arange(widest) < sizes[m]) for m in hulls] * steps
+        counters = {
+            "alive": (0, n, n),
+            "current": (0, n, first),
+            "class": (0, self.ladder.classes - 1, 0),
+            "class_since": (0, MOST_ROWS, 0),
+            "played": (-2 - len(hulls), n - 1, NOBODY),
+            "last_start": (-1, known.states - 1, -1),
+            "episodes_at_plan": (0, MOST_ROWS, 0),
+            "next_look": (0, MOST_ROWS, _FIRST_LOOK),
+            "touched_size": (0, steps * count, 0),
+            "unlisted_size": (0, unlisted, 0),
+            "unlisted_rows": (0, MOST_ROWS, 0),
+            "outside": (0, 1, 0),
+            "outside_since": (0, MOST_ROWS, 0),
+        }
+        return [
+            *plan_fields(known, reward_rows(self.rewards, known), counters),
+            Field("members", (n,), 0, n - 1, np.arange(n)),
+            Field("likelihood", (steps, n), -np.inf, 1e-6),
+            Field("within", (steps, n if self.ladder.family.reach > 0.0 else 0), -np.inf, 1e-6),
+            Field("inside", (steps, n if steps > 1 else 0), 0, 1, 1),
+            Field("count", (steps, count), 0, MOST_ROWS),
+            Field("entered", (steps, count), 0, MOST_ROWS),
+            Field("touched", (steps * count,), 0, steps * count - 1),
+            Field("pairs", (steps, pairs), 0, MOST_ROWS * known.horizon),
+            Field("kt", (steps,), -MOST, 0.0),
+            Field(
+                "hull_weight", (steps * len(hulls), widest), 0.0, 1.0, np.reshape(even, (steps * len(hulls), widest))
+            ),
+            Field("hull_evidence", (steps, len(hulls)), -np.inf, 1e-6),
+            Field("hull_log", (steps * len(hulls), count), -np.inf, 1.0, 1.0),
+            Field("hull_rows", (steps, len(hulls)), 0, MOST_ROWS * known.horizon),
+            Field("unlisted_head", (steps, pairs), -1, unlisted - 1, -1),
+            Field("unlisted", (3, unlisted), [[-1], [0], [0]], [[unlisted - 1], [known.states - 1], [MOST_ROWS]]),
+            Field("unlisted_bonus", (unlisted,), -1.0, 1.0),
+            Field("cumulative", (steps, n + rivals if self.acting == "sampling" else 0), 0.0, n + rivals + 1.0),
+            Field("first_values", (n if estimated else 0, known.states), -1.0, known.horizon + 2.0),
+            Field("evidence", (steps,), -np.inf, 1e-6),
+            Field("left", (steps,), -2 - len(hulls), TABULAR, TABULAR),
+        ]
+
+    def resume(self, model: PosteriorModel, fresh: Any, state: Any) -> None:
+        """Refuse a state whose fields contradict each other."""
+        require_rows(state)
+        counters, members, touched = field(state, COUNTERS), field(state, MEMBERS), field(state, TOUCHED)
+        alive, count, entered = int(counters[ALIVE]), field(state, COUNT), field(state, ENTERED)
+        waiting, unlisted = (
+            np.sort(touched[: counters[TOUCHED_SIZE]]),
+            field(state, UNLISTED)[:, : counters[UNLISTED_SIZE]],
+        )
+        by_pair = np.add.reduceat(count, field(model, START)[:-1], axis=1)
+        every = np.concatenate([field(state, UNLISTED_HEAD).ravel(), unlisted[0]])
+        faults = {
+            "counters.current": counters[CURRENT] > alive,
+            "counters.episodes_at_plan": counters[EPISODES_AT_PLAN] > counters[EPISODES],
+            "members": (np.diff(members[:alive]) <= 0).any() or (len(count) > 1 and alive < members.size),
+            "entered": (entered > count).any(),
+            "touched": not np.array_equal(waiting, np.flatnonzero(count.ravel() != entered.ravel())),
+            "pairs": not np.array_equal(by_pair, field(state, PAIRS)),
+            "unlisted_head": not np.array_equal(np.sort(every[every >= 0]), np.arange(unlisted.shape[1])),
+            "unlisted": (unlisted[0] >= np.arange(unlisted.shape[1])).any(),  # each leads to an earlier one
+            "cumulative": (np.diff(field(state, CUMULATIVE), axis=1) < 0.0).any(),
+            "counters.outside": len(count) == 1 and bool(counters[OUTSIDE]) != (alive == 0),
+        }
+        for name, fault in faults.items():
+            if fault:
+                raise ParameterError(f"state.{name}", got="what contradicts other fields", expected="what agrees")
+
     def begin(self, known: Known) -> PosteriorState:
         """Return a fresh state."""
-        seen = seen_by(self.rewards, known)
-        n, steps, whole = self.ladder.family.size, self.steps(known), np.int64
-        outcomes, _ = distinct_outcomes(self.ladder.family.features, seen)
-        count, pairs, hulls = outcomes.next_state.size, known.states * known.actions, self.hulls
-        rivals, widest = len(hulls) + 1, max([self.ladder.sizes[m] for m in hulls], default=0)
-        counters = np.zeros(_COUNTERS, whole)
-        counters[[ALIVE, CURRENT]] = n, self.ladder.sizes[0] if self.scope == "smallest" and steps == 1 else n
-        counters[[PLAYED, LAST_START]] = NOBODY
-        counters[NEXT_LOOK] = _FIRST_LOOK
-        plain = plan_fields(known.horizon, known.states, _COUNTERS, reward_rows(self.rewards, known), pairs)
-        plain[COUNTERS] = counters
-        weights = np.zeros((steps * len(hulls), widest))
-        for t in range(steps):
-            for c, m in enumerate(hulls):
-                weights[t * len(hulls) + c, : self.ladder.sizes[m]] = 1.0 / self.ladder.sizes[m]
-        estimated = not isinstance(self.rewards, str) and steps == 1 and self.acting == "optimism"
-        own = [
-            np.arange(n),
-            np.zeros((steps, n)),
-            np.zeros((steps, n if self.ladder.family.reach > 0.0 else 0)),
-            np.ones((steps, n if steps > 1 else 0), whole),
-            *(np.zeros((steps, count), whole) for _ in range(2)),
-            np.zeros(steps * count, whole),
-            np.zeros((steps, pairs), whole),
-            np.zeros(steps),
-            weights,
-            np.zeros((steps, len(hulls))),
-            np.ones((steps * len(hulls), count)),
-            np.zeros((steps, len(hulls)), whole),
-            np.full((steps, pairs), -1, whole),
-            np.zeros((3, _unlisted(known)), whole),
-            np.zeros(_unlisted(known)),
-            np.zeros((steps, n + rivals if self.acting == "sampling" else 0)),
-            np.zeros((n if estimated else 0, known.states)),
-            np.zeros(steps),
-            np.full(steps, TABULAR, whole),
-        ]
-        state: PosteriorState = lay_out(PosteriorState, [*plain, *own])
+        state: PosteriorState = lay_out(PosteriorState, [each.make() for each in self.fields(known)])
         return state
 
     def reserve(self, state: PosteriorState, episodes: int) -> PosteriorState:
@@ -363,6 +408,14 @@ class PSRL(Learner):
     def model(self, known: Known) -> PosteriorModel:
         """Return the constants of the compiled functions."""
         return self._learner(known).model(known)
+
+    def fields(self, known: Known, state: Any = None) -> list[Field]:
+        """Return what the arrays of a state hold."""
+        return self._learner(known).fields(known)
+
+    def resume(self, model: PosteriorModel, fresh: Any, state: Any) -> None:
+        """Refuse a state whose fields contradict each other."""
+        self._base(FiniteFamily(np.ones((1, 1, 1, 1)))).resume(model, fresh, state)
 
     def begin(self, known: Known) -> PosteriorState:
         """Return a fresh state."""
@@ -488,21 +541,42 @@ def probability(model: PosteriorModel, o: int, member: int) -> float:
 
 
 @hot
-def add_likelihoods(model: PosteriorModel, state: PosteriorState, t: int, o: int, count: int) -> None:
-    """Add ``count`` log P(o) to the likelihoods of the members alive."""
-    members, likelihood, within = ivec(state, MEMBERS), fmat(state, LIKELIHOOD)[t], fmat(state, WITHIN)[t]
+def chunk_probabilities(model: PosteriorModel, members: Ints, first: int, n: int, o: int, out: Floats) -> None:
+    """Write P(o) of ``n`` members, those in a list from ``first`` on."""
     row, coordinate, entries = ivec(model, ROW), ivec(model, COORDINATE), fvec(model, ENTRY)
-    n = ivec(state, COUNTERS)[ALIVE]
-    if row[o + 1] - row[o] == 1 and model.reach <= 0.0:
-        theta, scale = model.theta[coordinate[row[o]]], entries[row[o]]
-        for i in range(n):
-            likelihood[i] += count * math.log(max(scale * theta[np.uint64(members[i])], 0.0))
-        return
+    neighbours = members[first + n - 1] - members[first] == n - 1
     for i in range(n):
-        p = probability(model, o, members[i])
-        likelihood[i] += count * math.log(p)
-        if model.reach > 0.0:
-            within[i] += count * math.log(min(1.0, p + 0.5 * model.reach))
+        out[i] = 0.0
+    for e in range(row[o], row[o + 1]):
+        theta, scale = model.theta[coordinate[e]], entries[e]
+        if neighbours:  # what a list begins as, several times faster
+            near = part(theta, members[first], n)
+            for i in range(n):
+                out[i] += scale * near[i]
+        else:
+            for i in range(n):
+                out[i] += scale * theta[np.uint64(members[first + i])]
+    for i in range(n):
+        out[i] = max(out[i], 0.0)
+
+
+@hot
+def add_likelihoods(model: PosteriorModel, state: PosteriorState) -> None:
+    """Add the outcomes that wait to the likelihoods of the members alive, some members at a time."""
+    counters, count, entered = ivec(state, COUNTERS), imat(state, COUNT), imat(state, ENTERED)
+    touched, members, p = ivec(state, TOUCHED), ivec(state, MEMBERS), fvec(model, CHUNK)
+    for first in range(0, counters[ALIVE], _CHUNK):
+        n = min(_CHUNK, counters[ALIVE] - first)
+        for at in range(counters[TOUCHED_SIZE]):
+            t, o = divmod(touched[at], count.shape[1])
+            likelihood, more = fmat(state, LIKELIHOOD)[t], count[t, o] - entered[t, o]
+            chunk_probabilities(model, members, first, n, o, p)
+            for i in range(n):
+                likelihood[first + i] += more * math.log(p[i])
+            if model.reach > 0.0:
+                within = fmat(state, WITHIN)[t]
+                for i in range(n):
+                    within[first + i] += more * math.log(min(1.0, p[i] + 0.5 * model.reach))
 
 
 @hot
@@ -555,7 +629,7 @@ def rival_evidence(model: PosteriorModel, state: PosteriorState, t: int, e: int)
     evidence = fmat(state, HULL_EVIDENCE)
     if ivec(state, COUNTERS)[UNLISTED_ROWS] > 0 and e < evidence.shape[1]:
         return -math.inf
-    return evidence[t, e] if e < evidence.shape[1] else fvec(state, KT)[t]
+    return float(evidence[t, e] if e < evidence.shape[1] else fvec(state, KT)[t])
 
 
 @hot
@@ -637,16 +711,25 @@ def note_outside(state: PosteriorState, outside: bool) -> None:
 
 
 @hot
-def pair_excess(model: PosteriorModel, state: PosteriorState, sa: int, member: int) -> float:
-    """Return sum_o c_o log(P(o) N/c_o) over the outcomes of (s, a), which is never positive."""
-    start, count, rows = ivec(model, START), imat(state, ENTERED)[0], 0
+def add_excess(model: PosteriorModel, state: PosteriorState, sa: int, first: int, n: int, limit: float) -> int:
+    """Add sum_o c_o log(P(o) N/c_o), which is never positive, over the outcomes of (s, a) to the sums of candidates.
+
+    Of the ``n`` from ``first`` on those whose sum is below ``limit`` are put aside; returns how many are left.
+    """
+    candidates, sums, p = ivec(model, CANDIDATES), fvec(model, SUMS), fvec(model, CHUNK)
+    start, count, rows = ivec(model, START), imat(state, ENTERED)[0], imat(state, PAIRS)[0, sa]
     for o in range(start[sa], start[sa + 1]):
-        rows += count[o]
-    total = 0.0
-    for o in range(start[sa], start[sa + 1]):
-        if count[o] > 0:
-            total += count[o] * math.log(probability(model, o, member) * rows / count[o])
-    return total
+        if count[o] > 0 and n > 0:
+            chunk_probabilities(model, candidates, first, n, o, p)
+            for i in range(n):
+                sums[first + i] += count[o] * math.log(p[i] * rows / count[o])
+    kept = 0
+    for i in range(n):
+        if sums[first + i] >= limit:
+            candidates[first + kept] = candidates[first + i]
+            sums[first + kept] = sums[first + i]
+            kept += 1
+    return kept
 
 
 @hot
@@ -671,20 +754,20 @@ def look_again(model: PosteriorModel, state: PosteriorState) -> None:
             if count[o] > 0:
                 best += count[o] * math.log(count[o] / pairs[sa])
     limit = log_evidence(model, state, 0, alive) - model.slack - best
-    least, most = 4.0 * rows / max(1, used), np.inf
-    for tier in range(4):  # heavy pairs first
-        least = 0.0 if tier == 3 else least
-        for sa in range(pairs.size):
-            if pairs[sa] > 0 and least <= pairs[sa] < most:
-                kept = 0
-                for i in range(size):
-                    total = sums[i] + pair_excess(model, state, sa, candidates[i])
-                    if total >= limit:
-                        candidates[kept] = candidates[i]
-                        sums[kept] = total
-                        kept += 1
-                size = kept
-        least, most = 0.25 * least, least
+    back = 0
+    for first in range(0, size, _CHUNK):
+        n, least, most = min(_CHUNK, size - first), 4.0 * rows / max(1, used), np.inf
+        for tier in range(4):  # heavy pairs first
+            least = 0.0 if tier == 3 else least
+            for sa in range(pairs.size):
+                if n > 0 and pairs[sa] > 0 and least <= pairs[sa] < most:
+                    n = add_excess(model, state, sa, first, n, limit)
+            least, most = 0.25 * least, least
+        for i in range(n):
+            candidates[back] = candidates[first + i]
+            sums[back] = sums[first + i]
+            back += 1
+    size = back
     i, j = alive - 1, size - 1
     for k in range(alive + size - 1, -1, -1):  # merged from the back
         if j < 0 or (i >= 0 and members[i] > candidates[j]):
@@ -724,10 +807,10 @@ def update(model: PosteriorModel, state: PosteriorState) -> None:
     """Enter the outcomes that wait; put members aside, look at the dead when it is time, and choose the class."""
     counters, count, entered = ivec(state, COUNTERS), imat(state, COUNT), imat(state, ENTERED)
     touched, episodes, hulls = ivec(state, TOUCHED), counters[EPISODES_AT_PLAN], ivec(model, HULL_SIZE).size
+    add_likelihoods(model, state)
     for i in range(counters[TOUCHED_SIZE]):
         t, o = divmod(touched[i], count.shape[1])
         more = count[t, o] - entered[t, o]
-        add_likelihoods(model, state, t, o, more)
         for c in range(hulls):
             score_hull(model, state, t, c, o, more)
         entered[t, o] = count[t, o]
@@ -969,6 +1052,7 @@ def plan_posterior(model: PosteriorModel, state: PosteriorState, start: int, key
         counters[EPISODES_AT_PLAN] = episodes
         update(model, state)
         optimistic_rewards(model.rewards, model, state)
+        counters[REWARDS_DUE] = 0
         if not model.solved:
             counters[PLAYED] = NOBODY
             if steps == 1 and not model.sampling:
@@ -1020,7 +1104,8 @@ def enter_outcomes(model: PosteriorModel, state: PosteriorState) -> None:
     counters = ivec(state, COUNTERS)
     counters[EPISODES_AT_PLAN] = counters[EPISODES]
     update(model, state)
-    counters[PLAYED] = NOBODY if not model.solved else counters[PLAYED]
+    if not model.solved:
+        counters[REWARDS_DUE] = 1  # the next episode begins with a plan
 
 
 @hot

@@ -35,14 +35,24 @@ from occamrl._core.rows import (
     HEARD_AT_PLAN,
     HEARD_SQUARES,
     HEARD_TOTAL,
+    MOST_ROWS,
     PSI,
     REWARD,
     REWARD_WORK,
     REWARDS_DUE,
 )
-from occamrl.errors import InvalidInput, ParameterError, ShapeError, UnknownName, require_choice, require_number
+from occamrl.errors import (
+    InvalidInput,
+    ParameterError,
+    ShapeError,
+    UnknownName,
+    as_floats,
+    require_choice,
+    require_kind,
+    require_number,
+)
 from occamrl.learners.radii import SHARP, bernstein_width, ellipsoid_width, hoeffding_width
-from occamrl.protocols import Floats, Ints, Known
+from occamrl.protocols import Field, Floats, Ints, Known
 
 HOEFFDING, BERNSTEIN, LINEAR = range(3)
 BOUNDS = {"hoeffding": HOEFFDING, "bernstein": BERNSTEIN}
@@ -223,7 +233,7 @@ class RewardsLinear:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        psi = np.array(self.features, dtype=np.float64)
+        psi = as_floats("features", self.features, "[S, A, p]")
         if psi.ndim != 3 or psi.size == 0:
             raise ShapeError("features", got=psi.shape, expected="[S, A, p]")
         bad = ~(np.abs(psi) <= _LARGEST_FEATURE)
@@ -303,13 +313,21 @@ def reward_statistics(state: Any) -> RewardStatistics | None:
     return RewardStatistics(*(field(state, number).copy() for number in (HEARD, HEARD_TOTAL, HEARD_SQUARES)))
 
 
+def require_observed(observed: Any, shape: tuple[int, ...]) -> None:
+    """Refuse rewards that cannot have been observed [R, S*A]."""
+    require_kind("statistics.rewards", observed, RewardStatistics)
+    Field("visits", shape, 0, MOST_ROWS).require(observed.visits, "statistics.rewards")
+    for name in ("total", "squares"):
+        most = observed.visits * (1.0 + 1e-9)  # rewards are in [0, 1]
+        Field(name, shape, 0.0, most).require(getattr(observed, name), "statistics.rewards")
+
+
 def continue_rewards(state: Any, observed: RewardStatistics | None, *, due: bool = False) -> None:
     """Go on from rewards that were observed elsewhere; ``due``: the next episode begins with a plan."""
     if observed is None or not field(state, HEARD).size:
         return
+    require_observed(observed, field(state, HEARD).shape)
     for number, array in zip((HEARD, HEARD_TOTAL, HEARD_SQUARES), observed, strict=True):
-        if array.shape != field(state, number).shape:
-            raise ShapeError("statistics", got=f"rewards {array.shape}", expected=field(state, number).shape)
         field(state, number)[:] = array
     if due:
         field(state, COUNTERS)[REWARDS_DUE] = 1

@@ -48,7 +48,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.arena import field, fields, fmat, fvec, imat, ivec, lay_out, named, part, same_layout
+from occamrl._core.arena import field, fields, fmat, fvec, imat, ivec, lay_out, named, part
 from occamrl._core.compile import compiled, entry, hot, hot_inline, implements
 from occamrl._core.features import fill_target
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
@@ -59,6 +59,8 @@ from occamrl._core.rows import (
     FEATURES,
     FIRST,
     MODEL_FIELDS,
+    MOST,
+    MOST_ROWS,
     PLAN_COUNTERS,
     POLICY,
     REWARD,
@@ -79,12 +81,13 @@ from occamrl._core.rows import (
     features_of,
     model_fields,
     plan_fields,
+    record_fields,
     record_rows,
-    record_state,
+    require_rows,
     row_of,
     take_cell,
 )
-from occamrl.errors import CheckpointError, ParameterError, ShapeError, require_choice, require_number
+from occamrl.errors import ParameterError, as_floats, require_choice, require_kind, require_number
 from occamrl.learners.radii import FINITE_SETS, squared_distance_radius
 from occamrl.learners.rewards import (
     Rewards,
@@ -99,7 +102,7 @@ from occamrl.learners.rewards import (
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily, level, off_grid
 from occamrl.models.ladder import Ladder
-from occamrl.protocols import Floats, Ints, Known, Learner, Outcomes
+from occamrl.protocols import Field, Floats, Ints, Known, Learner, Outcomes
 
 _COLUMN_NUMBERS = 2**23  # at most 64 MiB of cached columns
 _MIX, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)  # of the hash table of rows
@@ -107,6 +110,8 @@ EMPTY = -1
 FIRST_LOOK = 64  # episodes before dropped kernels are looked at again for the first time
 NEVER = 2**62
 NOBODY = -1  # no member in play
+_LEAST_SLOTS = 256  # of the table of rows
+_MOST_LOSS = 1e100  # more than any run has; its square is a number
 
 # Counters, after those of _core.rows
 (
@@ -267,15 +272,12 @@ class UCRLVTR(Learner):
             raise ParameterError("radius", got=got, expected='"sharp"')
         require_choice("radius", self.radius, FINITE_SETS)
         require_choice("weights", self.weights, ("range", "none"))
-        if not isinstance(self.family, FiniteFamily):
-            raise ParameterError("family", got=type(self.family).__name__, expected="a FiniteFamily")
+        require_kind("family", self.family, FiniteFamily)
         require_number("delta", self.delta, 1e-100, 1.0)
         require_number("replan", self.replan, 0.0, 1e100)
         require_number("scale", self.scale, 0.0, 1e100)
         if self.prior is not None:
-            weights = np.asarray(self.prior, dtype=np.float64)
-            if weights.shape != (self.family.size,):
-                raise ShapeError("prior", got=weights.shape, expected=(self.family.size,))
+            weights = as_floats("prior", self.prior, (self.family.size,))
             if not (weights > 0.0).all() or weights.sum() > 1.0 + 1e-9:
                 raise ParameterError("prior", got="weights", expected="positive numbers with a sum of at most 1")
 
@@ -349,42 +351,60 @@ class UCRLVTR(Learner):
         )
         return model
 
-    def begin(self, known: Known, pending: int = 1) -> FiniteState | PlannedState:
-        """Return a fresh state, with room for ``pending`` cells of rows that larger classes may lack."""
+    def fields(self, known: Known, state: Any = None, pending: int = 1, classes: int = 1) -> list[Field]:
+        """Return what the arrays of a state hold; its table of rows is as large as that of ``state``.
+
+        There is room for ``pending`` cells of rows that larger classes may lack.
+        """
         n, steps, table = self.family.size, self.steps(known), (known.horizon, known.states)
-        counters = np.zeros(PLAN_COUNTERS + 15, dtype=np.int64)
-        counters[[ALIVE, CURRENT]] = n
-        counters[[MEMBER, LAST_START]] = NOBODY
-        counters[[NEXT_LOOK, NEXT_TEST]] = FIRST_LOOK, NEVER
-        pairs, cells = known.states * known.actions, known.horizon * known.states
-        plain = plan_fields(*table, counters.size, reward_rows(self.rewards, known), pairs)
-        plain[COUNTERS] = counters
         ball, counted, solved = self.radius != "sharp", self.counted, not self.counted and steps == 1
-        whole, slots = np.int64, 256 if counted else 2
+        cells, keys = known.horizon * known.states, n * known.horizon * known.states
         columns = 1 + (min(cells, max(known.horizon, _COLUMN_NUMBERS // n)) if counted else 0)
-        own = [
-            np.arange(n),
-            np.zeros((steps, n)),
-            np.zeros(n if ball else 0),
-            np.full((steps, n if ball or not counted else 0), 0 if ball else 1, whole),
-            np.zeros(steps, whole),
-            np.zeros(steps),
-            np.full(table, -1, whole),
-            np.zeros((columns, n)),
-            np.full(slots, EMPTY, whole),
-            np.zeros(slots // 2, whole),
-            np.zeros(slots // 2, whole),
-            np.zeros(slots // 2),
-            np.zeros(pending, whole),
-            np.zeros(pending, whole),
-            np.zeros(pending),
-            np.full(table, -1, whole),
-            np.zeros((n * (known.horizon + 1) if solved else 0, known.states)),
-            np.zeros((n * known.horizon if solved else 0, known.states), whole),
+        slots = (_LEAST_SLOTS if state is None else _slots_of(state)) if counted else 2
+        counters = {
+            "alive": (1, n, n),
+            "member": (NOBODY, n - 1, NOBODY),
+            "best": (0, n - 1, 0),
+            "last_start": (-1, known.states - 1, -1),
+            "episodes_at_plan": (0, MOST_ROWS, 0),
+            "next_look": (0, NEVER, FIRST_LOOK),
+            "columns": (0, columns - 1, 0),
+            "current": (1, n, n),
+            "class": (0, classes - 1, 0),
+            "class_since": (0, MOST_ROWS, 0),
+            "next_test": (-(2**63), NEVER, NEVER),
+            "pending": (0, pending, 0),
+            "impossible": (0, MOST_ROWS, 0),
+            "guarded": (0, 1, 0),
+            "used": (0, slots // 2, 0),
+        }
+        everybody = 0 if ball else 1
+        return [
+            *plan_fields(known, reward_rows(self.rewards, known), counters),
+            *record_fields(self.record, steps, known.states * known.actions),
+            Field("members", (n,), 0, n - 1, np.arange(n)),
+            Field("loss", (steps, n), -_MOST_LOSS, np.inf if counted else _MOST_LOSS),
+            Field("distance", (n if ball else 0,), 0.0, _MOST_LOSS),
+            Field("inside", (steps, n if ball or not counted else 0), 0, 1, everybody),
+            Field("rows", (steps,), 0, cells * MOST_ROWS),
+            Field("sum_of_squares", (steps,), 0.0, _MOST_LOSS),
+            Field("slot", table, -1, columns - 2, -1),
+            Field("column", (columns, n), -MOST, MOST),
+            Field("table_slot", (slots,), EMPTY, max(0, slots // 2 - 1), EMPTY),
+            Field("table_key", (slots // 2,), 0, keys - 1),
+            Field("table_visits", (slots // 2,), 0, MOST_ROWS),
+            Field("table_sum", (slots // 2,), -_MOST_LOSS, _MOST_LOSS),
+            Field("pending_cell", (pending,), 0, keys - 1),
+            Field("pending_visits", (pending,), 0, MOST_ROWS),
+            Field("pending_sum", (pending,), -_MOST_LOSS, _MOST_LOSS),
+            Field("pending_at", table, -1, pending - 1, -1),
+            Field("solved", (n * (known.horizon + 1) if solved else 0, known.states), -1.0, known.horizon + 2.0),
+            Field("greedy", (n * known.horizon if solved else 0, known.states), 0, known.actions - 1),
         ]
-        made = [*plain, *record_state(self.record, steps, pairs), *own]
-        kind = FiniteState if counted else PlannedState
-        state: FiniteState | PlannedState = lay_out(kind, made)
+
+    def begin(self, known: Known) -> FiniteState | PlannedState:
+        """Return a fresh state."""
+        state: FiniteState | PlannedState = _fresh(self, known)
         return state
 
     def reserve(self, state: Any, episodes: int) -> Any:
@@ -398,21 +418,44 @@ class UCRLVTR(Learner):
             capacity *= 8 if capacity < 2**15 else 2  # growing copies the whole state: not often while that is cheap
         return state if capacity == slots.size else _with_capacity(state, capacity)
 
-    def grown_like(self, state: Any, saved: Any) -> Any:
-        """Return ``state`` with as much room as a saved one, whose table is refused if compiled code would get lost."""
-        if not self.counted or not isinstance(saved, FiniteState):
-            return state
-        head = 4 * TABLE_SLOT
-        capacity = int(saved.ints[head + 2]) if saved.ints.ndim == 1 and saved.ints.size > head + 3 else 0
-        least = field(state, TABLE_SLOT).size
-        if not least <= capacity <= saved.ints.size or capacity & (capacity - 1):
-            raise CheckpointError("state.table", got=f"{capacity} slots", expected=f"a power of two from {least} on")
-        grown = state if capacity == least else _with_capacity(state, capacity)
-        if same_layout(grown, saved):
-            slots, used = field(saved, TABLE_SLOT), int(field(saved, COUNTERS)[USED])
-            if not 0 <= used <= capacity // 2 or slots.min() < EMPTY or slots.max() >= max(1, used):
-                raise CheckpointError("state.table", got="slots out of range", expected="a table of rows")
-        return grown
+    def resume(self, model: FiniteModel, fresh: Any, state: Any) -> None:
+        """Refuse a state whose fields contradict each other; the table's slots, columns and plan follow from others."""
+        require_rows(state)
+        counters = field(state, COUNTERS)
+        alive, current, used, pending = (int(counters[i]) for i in (ALIVE, CURRENT, USED, PENDING))
+        loss, members, best = field(state, LOSS)[0], field(state, MEMBERS), int(counters[BEST])
+        at, cells, keys = field(state, PENDING_AT), field(state, PENDING_CELL), field(state, TABLE_KEY)
+        sums, slots = [field(state, i) for i in (TABLE_VISITS, TABLE_SUM)], field(state, SLOT)
+        begun, ball = bool(counters[EPISODES]), field(state, DISTANCE).size > 0
+        inside = field(state, INSIDE)[0, :current] == 1 if ball and begun else loss[:current] < np.inf
+        mine = (counters[MEMBER] * at.shape[0] + np.arange(at.shape[0])[:, None]) * at.shape[1] + np.arange(at.shape[1])
+        faults = {
+            "counters.current": current > alive,
+            "counters.member": self.counted and begun != (counters[MEMBER] != NOBODY),
+            "counters.episodes_at_plan": counters[EPISODES_AT_PLAN] > counters[EPISODES],
+            "members": np.unique(members[:alive]).size < alive or (not self.counted and alive < members.size),
+            "inside" if ball and begun else "loss": not inside.any(),
+            "distance": ball and field(state, DISTANCE)[best] != 0.0,
+            "slot": not np.array_equal(np.sort(slots[slots >= 0]), np.arange(counters[COLUMNS])),
+            "table_key": np.unique(keys[:used]).size < used,
+            "table_visits": (sums[0][:used] < 1).any() or sums[0][used:].any(),
+            "table_sum": sums[1][used:].any(),
+            "rows": self.counted and int(sums[0].sum()) != int(field(state, ROWS)[0]),
+            "pending_visits": (field(state, PENDING_VISITS)[:pending] < 1).any(),
+            "pending_at": (at >= pending).any() or (cells[at[at >= 0]] != mine[at >= 0]).any(),
+            "solved": field(state, SOLVED)[model.horizon :: model.horizon + 1].any(),
+        }
+        for name, fault in faults.items():
+            if fault:
+                raise ParameterError(f"state.{name}", got="what contradicts other fields", expected="what agrees")
+        if self.counted:
+            field(state, TABLE_SLOT)[:] = EMPTY
+            rehash(field(state, TABLE_SLOT), keys, used)
+            if begun:
+                places, columns = (at.copy(), slots.copy()), counters[COLUMNS]
+                take_up(model, state, slots.copy())
+                at[:], slots[:] = places
+                counters[COLUMNS] = columns
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
@@ -465,6 +508,8 @@ class NestedUCRLVTR(Learner):
 
     def __post_init__(self) -> None:
         require_number("test_growth", self.test_growth, 0.0, 1e100)
+        if not getattr(self.ladder, "finite", False):
+            raise ParameterError("ladder", got=f"{self.ladder!r:.100}", expected="a Ladder of lists of kernels")
         _ = self.base  # checks the other parameters
         if not self.base.counted and self.start_class != 1:
             expected = "1 with unknown rewards or one kernel per step"
@@ -491,9 +536,17 @@ class NestedUCRLVTR(Learner):
         field(made, LEVEL)[:] = self.ladder.level
         return made
 
+    def fields(self, known: Known, state: Any = None) -> list[Field]:
+        """Return what the arrays of a state hold."""
+        return self.base.fields(known, state, 2 * known.horizon * known.states, self.ladder.classes)
+
+    def resume(self, model: FiniteModel, fresh: Any, state: Any) -> None:
+        """Refuse a state whose fields contradict each other; the table's slots, columns and plan follow from others."""
+        self.base.resume(model, fresh, state)
+
     def begin(self, known: Known) -> FiniteState | PlannedState:
         """Return a fresh state."""
-        state = self.base.begin(known, 2 * known.horizon * known.states)
+        state: FiniteState | PlannedState = _fresh(self, known)
         if self.base.counted:
             counters = field(state, COUNTERS)
             counters[[CLASS, NEXT_TEST]] = self.start_class - 1, 1 if self.start_class == 1 else 2
@@ -504,10 +557,6 @@ class NestedUCRLVTR(Learner):
     def reserve(self, state: Any, episodes: int) -> Any:
         """Return a state whose table of rows has room for ``episodes`` more episodes."""
         return self.base.reserve(state, episodes)
-
-    def grown_like(self, state: Any, saved: Any) -> Any:
-        """Return ``state`` with as much room as a saved one."""
-        return self.base.grown_like(state, saved)
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
@@ -522,6 +571,24 @@ def example_ladder(mdp: Any) -> Ladder:
     others = np.random.default_rng(3).dirichlet(np.ones(mdp.states), size=(7, mdp.states, mdp.actions))
     stack = np.concatenate([others[:1], kernel[None], others[1:]])
     return Ladder([FiniteFamily(stack[:1]), FiniteFamily(stack[:3]), FiniteFamily(stack)])
+
+
+def _fresh(learner: UCRLVTR | NestedUCRLVTR, known: Known) -> Any:
+    kind = FiniteState if (learner if isinstance(learner, UCRLVTR) else learner.base).counted else PlannedState
+    return lay_out(kind, [each.make() for each in learner.fields(known)])
+
+
+def _slots_of(state: Any) -> int:
+    """Return the size of a state's table of rows, which is refused unless it can be that of one."""
+    head = 4 * TABLE_SLOT + 2
+    ints: Any = getattr(state, "ints", None)
+    sound = isinstance(ints, np.ndarray) and ints.dtype == np.int64 and ints.ndim == 1 and ints.size > head
+    slots = int(ints[head]) if sound else 0
+    if not sound or not _LEAST_SLOTS <= slots <= ints.size or slots & (slots - 1):
+        raise ParameterError(
+            "state.table_slot", got=f"{slots} slots", expected=f"a power of two from {_LEAST_SLOTS} on"
+        )
+    return slots
 
 
 def _with_capacity(state: FiniteState, capacity: int) -> FiniteState:
@@ -996,6 +1063,19 @@ def put_into_play(model: FiniteModel, state: FiniteState) -> None:
     for h in range(model.horizon):
         for s in range(policy.shape[1]):
             policy[h, s], _ = greedy_action(model, features, rewards, values[h + 1], member, s)
+
+
+@entry
+def take_up(model: FiniteModel, state: FiniteState, slots: Ints) -> None:
+    """Take the values and the policy of the member in play, and its columns, as after a state came from elsewhere."""
+    put_into_play(model, state)
+    values, policy, columns = fmat(state, VALUES), imat(state, POLICY), fmat(state, COLUMN)
+    features, members, n = features_of(model, FEATURES), ivec(state, MEMBERS), ivec(state, COUNTERS)[CURRENT]
+    for h in range(policy.shape[0]):
+        for s in range(policy.shape[1]):
+            if slots[h, s] >= 0:
+                sa, column = s * model.actions + policy[h, s], columns[slots[h, s]]
+                expected_targets(model, features, values[h + 1], sa, members, n, column)
 
 
 @hot_inline

@@ -58,6 +58,8 @@ from occamrl._core.rows import (
     FIRST,
     GRAM,
     MODEL_FIELDS,
+    MOST,
+    MOST_ROWS,
     PLAN_COUNTERS,
     PLANS,
     POLICY,
@@ -79,13 +81,23 @@ from occamrl._core.rows import (
     features_of,
     model_fields,
     plan_fields,
+    record_fields,
     record_rows,
-    record_state,
+    require_rows,
     row_of,
     take_cell,
     weigh,
 )
-from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
+from occamrl.errors import (
+    ParameterError,
+    ShapeError,
+    as_indices,
+    require_choice,
+    require_integer,
+    require_kind,
+    require_number,
+    require_sequences,
+)
 from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width
 from occamrl.learners.rewards import (
     Rewards,
@@ -94,6 +106,7 @@ from occamrl.learners.rewards import (
     kernel_share,
     observe_rewards,
     optimistic_rewards,
+    require_observed,
     require_rewards,
     reward_rows,
     reward_statistics,
@@ -101,7 +114,7 @@ from occamrl.learners.rewards import (
     seen_by,
 )
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import Floats, Ints, Known, Learner, Outcomes
+from occamrl.protocols import Field, Floats, Ints, Known, Learner, Outcomes
 
 SMALLEST, LARGEST = 1e-100, 1e100  # parameters between these keep every formula finite
 SMALLEST_LEVEL = 1e-300  # of delta, which enters by its logarithm
@@ -283,7 +296,9 @@ class UCRLVTRLin(Learner):
         require_linear_parameters(self)
         if self.active is not None:
             _require_active(self.features, self.active)
-        if self.event is not None and (self.radius != "sharp" or not self.event[0] >= self.lam):
+        if self.event is not None:
+            require_sequences(self, -math.inf, math.inf, "event")
+        if self.event is not None and (self.radius != "sharp" or len(self.event) != 2 or self.event[0] < self.lam):
             raise ParameterError("event", got=self.event, expected="the sharp radius, and a lambda' >= lambda")
 
     @cached_property
@@ -369,41 +384,67 @@ class UCRLVTRLin(Learner):
         )
         return made
 
+    def fields(self, known: Known, state: Any = None) -> list[Field]:
+        """Return what the arrays of a state hold."""
+        steps, table = self.steps(known), (known.horizon, known.states)
+        every, planned = stacked(self.features.blocks, steps), stacked(self.planned.blocks, steps)
+        sizes = {
+            "sigma": (int(every.matrix_start[-1]),),
+            "xy": (int(every.vector_start[-1]),),
+            "factor": (int(planned.matrix_start[-1]),),
+            "theta": (int(planned.vector_start[-1]),),
+            "logdets": (2, planned.size.size),
+            "growth": (steps, 4),
+        }
+        return [
+            *plan_fields(known, reward_rows(self.rewards, known), {"added": (0, 2**62, 0)}),
+            *record_fields(self.record, steps, known.states * known.actions),
+            *(Field(name, shape, -MOST, MOST) for name, shape in sizes.items()),
+            Field("row_norm", table, 0.0, MOST),
+            Field("updates", (planned.size.size,), 0, MOST_ROWS),
+        ]
+
     def begin(self, known: Known, statistics: LinearStatistics | None = None) -> LinearState:
         """Return a fresh state, or one that continues from statistics gathered elsewhere."""
-        steps, pairs = self.steps(known), known.states * known.actions
-        blocks = stacked(self.features.blocks, steps)
-        d = int(blocks.vector_start[-1]) // steps
-        planned = d if self.active is None else len(self.active)
-        table = (known.horizon, known.states)
-        fields = [
-            *plan_fields(*table, PLAN_COUNTERS + 1, reward_rows(self.rewards, known), pairs),
-            *record_state(self.record, steps, pairs),
-            self._ridge(steps),
-            np.zeros(steps * d),
-            np.zeros(int(blocks.matrix_start[-1]) if self.active is None else steps * planned * planned),
-            np.zeros(steps * planned),
-            np.zeros((2, blocks.size.size)),
-            np.zeros((steps, 4)),
-            np.zeros(table),
-            np.zeros(blocks.size.size, dtype=np.int64),
-        ]
-        state: LinearState = lay_out(LinearState, fields)
+        steps = self.steps(known)
+        state: LinearState = lay_out(LinearState, [each.make() for each in self.fields(known)])
+        field(state, SIGMA)[:] = self._ridge(steps)
         if statistics is not None:
-            sigma, xy = field(state, SIGMA), field(state, XY)
-            if statistics.gram.size != sigma.size or statistics.xy.size != xy.size:
-                got, expected = (f"{one.size} and {other.size} entries" for one, other in (statistics[:2], (sigma, xy)))
-                raise ShapeError("statistics", got=got, expected=expected)
-            sigma += statistics.gram
-            xy[:] = statistics.xy
+            self.require_statistics(known, statistics)
+            field(state, SIGMA)[:] += statistics.gram
+            field(state, XY)[:] = statistics.xy
             rows = statistics.episodes * known.horizon
             field(state, COUNTERS)[EPISODES] = statistics.episodes
             field(state, COUNTERS)[ADDED] = rows if statistics.additions is None else statistics.additions
             continue_rewards(state, statistics.rewards)
-            refactor_all(self.model(known), state)
+            try:
+                refactor_all(self.model(known), state)
+            except ValueError as error:
+                raise ParameterError("statistics.gram", got=str(error), expected="a sum of x x^T") from error
         else:  # Sigma = lambda I
             field(state, FACTOR)[:] = self._diagonal(stacked(self.planned.blocks, steps), 1.0 / math.sqrt(self.lam))
         return state
+
+    def require_statistics(self, known: Known, statistics: Any) -> None:
+        """Refuse statistics of other features, and such as no rows have."""
+        require_kind("statistics", statistics, LinearStatistics)
+        steps, rewards = self.steps(known), reward_rows(self.rewards, known)
+        blocks = stacked(self.features.blocks, steps)
+        Field("gram", (int(blocks.matrix_start[-1]),), -MOST, MOST).require(statistics.gram, "statistics")
+        Field("xy", (int(blocks.vector_start[-1]),), -MOST, MOST).require(statistics.xy, "statistics")
+        require_integer("statistics.episodes", statistics.episodes, 0, most=MOST_ROWS)
+        if statistics.additions is not None:
+            require_integer("statistics.additions", statistics.additions, 0)
+        if statistics.steps != steps:
+            raise ParameterError("statistics.steps", got=statistics.steps, expected=steps)
+        require_gram("statistics.gram", blocks, statistics.gram)
+        if rewards and statistics.rewards is not None:
+            require_observed(statistics.rewards, (rewards, known.states * known.actions))
+
+    def resume(self, model: LinearModel, fresh: LinearState, state: LinearState) -> None:
+        """Refuse a state whose fields contradict each other."""
+        require_rows(state)
+        require_gram("state.sigma", stacked(self.features.blocks, model.steps), field(state, SIGMA), self.lam)
 
     def _ridge(self, steps: int) -> Floats:
         """Return Sigma before any data, lambda I, of all blocks."""
@@ -440,6 +481,22 @@ class UCRLVTRLin(Learner):
             cls(features=features, norm_bound=bound, radius="ayoub", weights="none", replan=0.0),
             cls(features=features, norm_bound=bound, radius="paper", weights="none", replan=0.0, clip="horizon"),
         ]
+
+
+def require_gram(name: str, blocks: Blocks, gram: Floats, least: float = 0.0) -> None:
+    """Refuse packed matrices that no rows have: lambda I + sum x x^T is symmetric, with eigenvalues of at least lambda.
+
+    ``least`` is lambda; rounding is forgiven. Without it the matrix is a difference, whose rounding is that of a lambda
+    that is not known here, and only its symmetry is looked at.
+    """
+    for n in np.unique(blocks.size):
+        begins = blocks.matrix_start[:-1][blocks.size == n]
+        each = gram[begins[:, None] + np.arange(n * n)].reshape(-1, n, n)
+        lost = 1e-7 * np.abs(each).max(axis=(1, 2))
+        uneven = np.abs(each - each.transpose(0, 2, 1)).max(axis=(1, 2)) > lost
+        if uneven.any() or (least > 0.0 and (np.linalg.eigvalsh(each)[:, 0] < least - lost).any()):
+            expected = "a symmetric one" + f" with eigenvalues of at least {least:g}" * (least > 0.0)
+            raise ParameterError(name, got="another matrix", expected=expected)
 
 
 def _batch_of(features: FeatureMap, outcomes: Outcomes) -> tuple[Any, Floats, Floats]:
@@ -795,8 +852,7 @@ def _require_active(features: FeatureMap, active: Sequence[int]) -> None:
     """Refuse an empty list of coordinates, repeated ones, and a map that has no coordinates to choose from."""
     if features.is_tabular:
         raise ParameterError("active", got="a tabular map", expected="a dense or sparse one to restrict")
-    if len(active) == 0 or len(set(active)) != len(active) or not all(0 <= j < features.dimension for j in active):
-        raise ParameterError("active", got=list(active), expected=f"distinct integers in [0, {features.dimension})")
+    as_indices("active", active, features.dimension)
 
 
 def require_linear_parameters(learner: Any) -> None:
@@ -807,8 +863,7 @@ def require_linear_parameters(learner: Any) -> None:
     require_rewards(learner.rewards)
     if learner.clip is not None:
         require_choice("clip", learner.clip, ("step", "horizon"))
-    if not isinstance(learner.features, FeatureMap):
-        raise ParameterError("features", got=type(learner.features).__name__, expected="a FeatureMap")
+    require_kind("features", learner.features, FeatureMap)
     require_number("delta", learner.delta, SMALLEST_LEVEL, 1.0)
     if isinstance(learner.regularization, str):
         require_choice("regularization", learner.regularization, ("scaled",))

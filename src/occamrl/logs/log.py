@@ -26,13 +26,14 @@ from gymnasium.spaces import Discrete
 from numpy.typing import ArrayLike, NDArray
 
 from occamrl.envs.wrapper import RewardMap
-from occamrl.errors import InvalidInput, OccamRLError, ShapeError, require_integer
+from occamrl.errors import InvalidInput, OccamRLError, ShapeError, as_path, require_integer
 from occamrl.models.features import pair_of_outcome
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 from occamrl.seeding import stream
 
 MOST_ROWS = 100_000_000
+_ROWS_A_BYTE = 1000  # more than any log compresses to
 _ROUNDING = 1e-6  # how far a reward may be from the known one, in the unit of [0, 1]
 _FLAGS = ("terminated", "truncated")
 _STORED = ("state", "action", "reward", "next_state", "terminated", "truncated")
@@ -106,7 +107,7 @@ class Log:
 
 def _array(columns: Mapping[str, Any], name: str) -> NDArray[Any]:
     """Return one column as integers, floats or flags."""
-    if name not in columns:
+    if not isinstance(columns, Mapping) or name not in columns:
         raise LogError(name, got="no such column", expected=f"the columns {', '.join(COLUMNS)}")
     array = np.asarray(columns[name])
     kinds, expected = _KINDS.get(name, ("iu", "whole numbers"))
@@ -156,17 +157,23 @@ def read_parquet(path: str | Path) -> Log:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = Path(path)
+    path = as_path("log", path)
+    if path.exists() and not path.is_file():
+        raise LogError(str(path), got="no regular file", expected="a Parquet file")
     try:
         with path.open("rb") as stream:
             file = pq.ParquetFile(stream)
-            if file.metadata.num_rows > MOST_ROWS:
-                raise LogError(str(path), got=f"{file.metadata.num_rows:,} rows", expected=f"at most {MOST_ROWS:,}")
+            most = min(MOST_ROWS, _ROWS_A_BYTE * (1000 + path.stat().st_size))
+            if file.metadata.num_rows > most:
+                raise LogError(str(path), got=f"{file.metadata.num_rows:,} rows", expected=f"at most {most:,}")
             for name in COLUMNS:
                 count = file.schema_arrow.names.count(name)
                 if count != 1:
                     got = f"{count} columns of that name" if count else "no such column"
                     raise LogError(name, got=got, expected=f"the columns {', '.join(COLUMNS)}")
+                kind = str(file.schema_arrow.field(name).type)
+                if not kind.removeprefix("u").startswith(("int", "float", "double", "halffloat", "bool")):
+                    raise LogError(name, got=kind[:80], expected="numbers, or true and false")
             table = file.read(columns=list(COLUMNS))
     except (OSError, pa.ArrowException, MemoryError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -253,7 +260,7 @@ def read_log(source: str | Path) -> Log:
     LogError
         With the column and the first row that is wrong.
     """
-    text = str(source)
+    text = str(as_path("log", source))
     return read_minari(text.removeprefix("minari:")) if text.startswith("minari:") else read_parquet(text)
 
 

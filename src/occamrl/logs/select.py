@@ -19,7 +19,7 @@ import numpy as np
 
 from occamrl._core.loop import open_episode
 from occamrl.envs.ladder_file import LadderSpec
-from occamrl.errors import ParameterError, require_number
+from occamrl.errors import ParameterError, require_kind, require_number
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.logs.log import Log, Matched, match_rows
 from occamrl.models.family import sparse_rows
@@ -126,6 +126,7 @@ def select(
     if isinstance(ladder, Ladder):
         if known is None:
             raise ParameterError("known", got=None, expected="mdp.known: sizes, horizon and rewards")
+        require_kind("known", known, Known)
         spec = LadderSpec(ladder=ladder, known=known)
     if not isinstance(spec, LadderSpec):
         raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder or LadderSpec")
@@ -133,6 +134,7 @@ def select(
         raise ParameterError("kernel", got=repr(spec.kernel), expected='"stationary": a log is tested for one')
     if not spec.known.rewards_known:
         raise ParameterError("known", got="sizes alone", expected="rewards too: values are planned for them")
+    require_kind("log", log, Log)
     require_number("delta", delta, 1e-300, 1.0)
     ladder, known, names = spec.ladder, spec.known, spec.names
     outcomes = ladder.features.attach(known).outcomes

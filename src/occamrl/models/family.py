@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from occamrl._core.regression import Blocks
-from occamrl.errors import FamilyError
+from occamrl.errors import FamilyError, as_floats
 from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.protocols import Floats, Ints, Known
 
@@ -182,10 +182,7 @@ class Family(ABC):
 
     def member_of(self, kernel: Floats) -> Any | None:
         """Return the member that equals a kernel [S, A, S], up to rounding; None if none does."""
-        given = np.asarray(kernel, dtype=np.float64)
-        shape = (self.features.states, self.features.actions, self.features.states)
-        if given.shape != shape:
-            raise FamilyError("kernel", got=given.shape, expected=shape)
+        given = as_floats("kernel", kernel, self.features.shape)
         return self.find(given) if np.isfinite(given).all() else None
 
     def contains(self, kernel: Floats) -> bool:

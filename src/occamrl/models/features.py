@@ -18,13 +18,25 @@ from numpy.typing import ArrayLike
 
 from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures
 from occamrl._core.regression import Blocks
-from occamrl.errors import FeatureError, ShapeError
-from occamrl.problems.mdp import FiniteMDP
+from occamrl.errors import (
+    FeatureError,
+    ShapeError,
+    as_array,
+    as_flags,
+    as_floats,
+    as_indices,
+    as_integers,
+    require_integer,
+    require_kind,
+    require_memory,
+)
+from occamrl.problems.mdp import FiniteMDP, sound_sparse
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
 Layout = DenseFeatures | SparseFeatures | TabularFeatures
 
 _TOLERANCE = 1e-8  # for sums that should be one, as in FiniteMDP but for d-term sums
+LARGEST_FEATURE = 1e100  # its square is a number
 _INFEASIBLE = 2  # linprog's status
 
 
@@ -54,15 +66,21 @@ def read_kernels(field: str, kernels: Sequence[Any], support: ArrayLike = ()) ->
     parts: list[tuple[Ints, Ints, Floats]] = []  # cell, kernel and value of each entry
     shape: tuple[int, int] | None = None
     for j, kernel in enumerate(kernels):
-        flat: Any = kernel if sp.issparse(kernel) else np.reshape(kernel, (-1, np.shape(kernel)[-1]))
+        if sp.issparse(kernel):
+            flat: Any = sound_sparse(field, kernel)
+        else:
+            dense = as_floats(field, kernel)
+            flat = dense.reshape(-1, max(dense.shape[-1:], default=1) or 1)
         matrix: Any = sp.coo_array(flat)
         two_axes = matrix.ndim == 2 and 0 not in matrix.shape and matrix.shape[0] % matrix.shape[1] == 0
         if not two_axes or shape not in (None, matrix.shape):
             raise ShapeError(field, index=(j,), got=matrix.shape, expected=shape or "(S*A, S)")
         shape = matrix.shape
         matrix.sum_duplicates()
-        if not np.isfinite(matrix.data).all():
-            raise FeatureError(field, index=(j,), got="a value that is not finite", expected="finite numbers")
+        if not (np.abs(matrix.data) <= LARGEST_FEATURE).all():
+            raise FeatureError(
+                field, index=(j,), got="a value that is not finite", expected=f"numbers of at most {LARGEST_FEATURE:g}"
+            )
         kept = matrix.data != 0.0
         row, column = (each[kept].astype(np.int64) for each in matrix.coords)
         parts.append((row * shape[1] + column, np.full(row.size, j), matrix.data[kept].astype(np.float64)))
@@ -77,8 +95,10 @@ def read_kernels(field: str, kernels: Sequence[Any], support: ArrayLike = ()) ->
 
 def read_problems(simulators: Sequence[FiniteMDP]) -> tuple[Outcomes, Any, Floats]:
     """Return the union of the outcomes (s', reward) of some problems, their probabilities [O, n], and the rewards."""
-    if not simulators:
-        raise FeatureError("simulators", got="an empty list", expected="at least one problem")
+    if not isinstance(simulators, (list, tuple)) or not simulators:
+        raise FeatureError("simulators", got=f"{simulators!r:.100}", expected="a list of at least one problem")
+    for mdp in simulators:
+        require_kind("simulators", mdp, FiniteMDP)
     states, actions = simulators[0].states, simulators[0].actions
     rows: list[Floats] = []
     for j, mdp in enumerate(simulators):
@@ -116,12 +136,15 @@ def pair_of_outcome(outcomes: Outcomes) -> Ints:
 
 def stacked(field: str, kernels: Any, axis: int = 0) -> Floats:
     """Return dense kernels of one shape as one array; an array is taken as it is."""
+    if isinstance(kernels, np.ndarray) and kernels.dtype == np.float64:
+        return kernels
     if isinstance(kernels, np.ndarray) or not isinstance(kernels, Sequence):
-        return np.asarray(kernels, dtype=np.float64)
-    for j, kernel in enumerate(kernels):
-        if np.shape(kernel) != np.shape(kernels[0]):
-            raise ShapeError(field, index=(j,), got=np.shape(kernel), expected=np.shape(kernels[0]))
-    return np.stack([np.asarray(kernel, dtype=np.float64) for kernel in kernels], axis) if kernels else np.zeros(0)
+        return as_floats(field, kernels)
+    arrays = [as_floats(field, kernel) for kernel in kernels]
+    for j, array in enumerate(arrays):
+        if array.shape != arrays[0].shape:
+            raise ShapeError(field, index=(j,), got=array.shape, expected=arrays[0].shape)
+    return np.stack(arrays, axis) if arrays else np.zeros(0)
 
 
 def shared_blocks(of: Ints, sizes: Ints | int) -> Blocks:
@@ -135,10 +158,10 @@ def dense_layout(phi: Floats) -> tuple[Layout, int, int]:
     """Return the layout of phi [S, A, S, d], and S and d; what is zero in all coordinates is no outcome."""
     if phi.ndim != 4 or phi.shape[0] != phi.shape[2] or 0 in phi.shape:
         raise ShapeError("phi", got=phi.shape, expected="[S, A, S, d], or a list of kernels [S, A, S]")
-    bad = np.argwhere(~np.isfinite(phi))
+    bad = np.argwhere(~(np.abs(phi) <= LARGEST_FEATURE))
     if bad.size:
         at = tuple(int(i) for i in bad[0])
-        raise FeatureError("phi", index=at, got=phi[at], expected="a finite number")
+        raise FeatureError("phi", index=at, got=phi[at], expected=f"a finite number of at most {LARGEST_FEATURE:g}")
     states, actions, _, dimension = phi.shape
     rows = phi.reshape(states * actions, states, dimension)
     possible = (rows != 0.0).any(axis=2)
@@ -222,10 +245,10 @@ class FeatureMap:
         if isinstance(phi, Sequence) and any_sparse(phi):
             outcomes, matrix, states = read_kernels("phi", phi)
             self._set(sparse_layout(outcomes, matrix), states, len(phi))
-        elif isinstance(phi, Sequence) and len(phi) and np.ndim(phi[0]) == 3:
+        elif isinstance(phi, Sequence) and len(phi) and as_array("phi", phi[0]).ndim == 3:
             self._set(*dense_layout(stacked("phi", phi, axis=-1)))
         else:
-            self._set(*dense_layout(np.asarray(phi, dtype=np.float64)))
+            self._set(*dense_layout(as_floats("phi", phi, "[S, A, S, d], or a list of kernels [S, A, S]")))
         require_some_kernel(self)
 
     def _set(
@@ -237,6 +260,7 @@ class FeatureMap:
         shared: Blocks | None = None,
     ) -> None:
         self.states, self.actions = states, (layout.outcomes.start.size - 1) // states
+        self.shape = (states, self.actions, states)
         self.dimension = dimension
         self.layout = layout
         self.rewards = rewards  # [O] of each outcome, where the features fix them; None: the problem does
@@ -256,12 +280,13 @@ class FeatureMap:
 
         ``support`` [S, A, S] (bool) limits it to transitions known to be possible; by default every one is.
         """
-        if states < 1 or actions < 1:
-            raise ShapeError("states, actions", got=(states, actions), expected="both at least 1")
-        shape = (states, actions, states)
-        possible = np.ones(shape, dtype=bool) if support is None else np.asarray(support, dtype=bool)
-        if possible.shape != shape:
-            raise ShapeError("support", got=possible.shape, expected=shape)
+        shape = (
+            require_integer("states", states, 1, ShapeError),
+            require_integer("actions", actions, 1, ShapeError),
+            states,
+        )
+        require_memory("states", states, *shape)
+        possible = np.ones(shape, dtype=bool) if support is None else as_flags("support", support, shape)
         pair, next_state = np.nonzero(possible.reshape(states * actions, states))
         return cls.of_outcomes(outcomes_of("support", pair, next_state, states * actions), states)
 
@@ -278,7 +303,12 @@ class FeatureMap:
         the moves per block of the partition and action: P(s'|s, a) = sum of theta[block(s), a, l] over the moves l that
         lead to s'. See :class:`occamrl.models.linear.AggregationFamily`, which checks its arguments.
         """
-        block, table = np.asarray(partition, dtype=np.int64), np.asarray(moves, dtype=np.int64)
+        block, table = as_integers("partition", partition), as_integers("moves", moves)
+        if table.ndim != 3 or 0 in table.shape or block.shape != table.shape[:1] or block.min() < 0:
+            got = f"partition {block.shape}, moves {table.shape}"
+            raise ShapeError("partition, moves", got=got, expected="numbers >= 0 [S], and integers [S, A, L]")
+        if block.max() >= block.size or table.max() >= block.size or table.min() < -1:
+            raise ShapeError("partition, moves", got="numbers out of range", expected=f"below S = {block.size}")
         states, actions, _ = table.shape
         possible = table.reshape(states * actions, -1) >= 0
         pair = np.nonzero(possible)[0]
@@ -339,12 +369,7 @@ class FeatureMap:
 
     def restrict(self, coordinates: Sequence[int]) -> FeatureMap:
         """Return the map phi[..., D] on the coordinates D, in the order given (section 3)."""
-        given = np.asarray(coordinates)
-        chosen = given.astype(np.int64)
-        inside = chosen.size == 0 or (chosen.min() >= 0 and chosen.max() < self.dimension)
-        if not inside or (chosen != given).any() or np.unique(chosen).size < chosen.size:
-            expected = f"different integers in [0, {self.dimension})"
-            raise ShapeError("coordinates", got=list(coordinates), expected=expected)
+        chosen = as_indices("coordinates", coordinates, self.dimension)
         if self.is_tabular:
             raise FeatureError("coordinates", got="a tabular map", expected="a dense or sparse one to restrict")
         if isinstance(self.layout, DenseFeatures):
@@ -355,20 +380,18 @@ class FeatureMap:
 
     def probabilities(self, theta: ArrayLike) -> Floats:
         """Return P_theta on the outcomes of the map, one number per outcome."""
-        vector = np.ascontiguousarray(theta, dtype=np.float64)
-        if vector.shape != (self.dimension,):
-            raise ShapeError("theta", got=vector.shape, expected=(self.dimension,))
-        return np.asarray(self.matrix @ vector)
+        return np.asarray(self.matrix @ as_floats("theta", theta, (self.dimension,)))
 
     def kernel(self, theta: ArrayLike) -> Floats:
         """Return P_theta as a dense array [S, A, S]."""
         outcomes = self.layout.outcomes
         dense = np.zeros((self.states * self.actions, self.states))
         np.add.at(dense, (pair_of_outcome(outcomes), outcomes.next_state), self.probabilities(theta))
-        return dense.reshape(self.states, self.actions, self.states)
+        return dense.reshape(self.shape)
 
     def attach(self, known: Known) -> Layout:
         """Return the layout with the bonus of each outcome filled in from the problem's known rewards (M20)."""
+        require_kind("known", known, Known)
         if known not in self._attached:
             if (known.states, known.actions) != (self.states, self.actions):
                 got, expected = (

@@ -38,7 +38,17 @@ from numpy.typing import ArrayLike
 from occamrl._core.bellman import solve_optimal
 from occamrl._core.compile import compiled, hot
 from occamrl._core.features import TabularFeatures
-from occamrl.errors import FamilyError, ParameterError, ShapeError, require_number
+from occamrl.errors import (
+    FamilyError,
+    ParameterError,
+    ShapeError,
+    as_floats,
+    as_integers,
+    require_integer,
+    require_kind,
+    require_number,
+    sum_to_one,
+)
 from occamrl.models.family import TOLERANCE, Family, kernel_matrix, member_losses, unpacked
 from occamrl.models.features import FeatureMap, PerProblem, any_sparse, outcomes_of, read_kernels, stacked
 from occamrl.protocols import Floats, Ints, Known, Outcomes
@@ -107,7 +117,7 @@ class FiniteFamily(Family):
         elif not isinstance(features, FeatureMap):
             raise FamilyError("features", got=type(features).__name__, expected="a FeatureMap")
         else:
-            theta = np.array(np.asarray(parameters, dtype=np.float64).T, order="C")  # a copy, whatever was given
+            theta = np.array(as_floats("parameters", parameters).T, order="C")
             if theta.ndim != 2 or theta.shape[0] != features.dimension:
                 raise ShapeError("parameters", got=theta.T.shape, expected=f"[n, {features.dimension}]")
         if theta.shape[1] == 0:
@@ -130,12 +140,14 @@ class FiniteFamily(Family):
 
     def take(self, members: Ints) -> FiniteFamily:
         """Return the family of some members, in the order given."""
-        return FiniteFamily._make(self.features, self.theta[:, members])
+        chosen = as_integers("members", members)
+        if chosen.ndim != 1 or chosen.size == 0 or chosen.min() < 0 or chosen.max() >= self.size:
+            raise FamilyError("members", got=f"{members!r:.100}", expected=f"integers in [0, {self.size})")
+        return FiniteFamily._make(self.features, self.theta[:, chosen])
 
     def prefix(self, size: int) -> FiniteFamily:
         """Return the family of the first members; value functions are solved once for both."""
-        if not 1 <= size <= self.size:
-            raise FamilyError("size", got=size, expected=f"an integer in [1, {self.size}]")
+        require_integer("size", size, 1, FamilyError, most=self.size)
         return FiniteFamily._make(self.features, self.theta[:, :size], self)
 
     @property
@@ -145,6 +157,7 @@ class FiniteFamily(Family):
 
     def parameters_of(self, member: int) -> Floats:
         """Return theta of a member [d]."""
+        require_integer("member", member, 0, most=self.size - 1)
         return self.theta[:, member]
 
     def probabilities(self, members: slice = slice(None)) -> Floats:
@@ -157,6 +170,7 @@ class FiniteFamily(Family):
 
     def optimal_values(self, known: Known) -> Floats:
         """Return V*_{P,h} for every member P, [n, H + 1, S]; solved once per problem."""
+        require_kind("known", known, Known)
         if known not in self._values and self._whole is not None:
             self._values[known] = self._whole.optimal_values(known)[: self.size]
         elif known not in self._values:
@@ -176,7 +190,7 @@ class FiniteFamily(Family):
 
     def find(self, kernel: Floats) -> int | None:
         """Return the number of the first member that equals a kernel, None if none does."""
-        target, matrix = kernel.ravel(), kernel_matrix(self.features)
+        target, matrix = as_floats("kernel", kernel, self.features.shape).ravel(), kernel_matrix(self.features)
         for first in range(0, self.size, _CHUNK):
             gap = np.abs(matrix @ self.theta[:, first : first + _CHUNK] - target[:, None]).max(axis=0)
             if (gap <= TOLERANCE).any():
@@ -193,8 +207,7 @@ class FiniteFamily(Family):
         What is within the ``reach`` of a member is covered too; at scales below the reach the members are no cover, and
         the answer is infinite.
         """
-        if not alpha >= 0.0:
-            raise ParameterError("alpha", got=alpha, expected="a number >= 0")
+        require_number("alpha", alpha, 0.0, math.inf)
         if alpha < self.reach:
             return math.inf
         alpha -= self.reach
@@ -270,7 +283,7 @@ def _check_members(family: FiniteFamily, field: str) -> None:
         else:
             got = f"a probability of {least_there:.6g}"
         at = (first + member, *divmod(pair, family.features.actions))
-        raise FamilyError(field, index=at, got=got, expected="probabilities >= 0 that sum to 1")
+        raise FamilyError(field, index=at, got=got, expected=sum_to_one(sum_there))
 
 
 @compiled
@@ -326,10 +339,14 @@ class CoverFamily(FiniteFamily):
         step: float | Sequence[float],
         reach: float | None = None,
     ) -> None:
-        bottom, top = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
-        width = np.broadcast_to(np.asarray(step, dtype=np.float64), bottom.shape)
+        bottom, top, width = as_floats("low", low), as_floats("high", high), as_floats("step", step)
         if bottom.ndim != 1 or bottom.shape != top.shape or not bottom.size:
             raise ParameterError("low, high", got=(low, high), expected="two vectors of the same length")
+        if width.shape not in ((), (1,), bottom.shape):
+            raise ParameterError("step", got=step, expected=f"one number, or {bottom.size}")
+        if not callable(kernel):
+            raise ParameterError("kernel", got=f"{kernel!r:.100}", expected="a function from parameters to a kernel")
+        width = np.broadcast_to(width, bottom.shape)
         if not (np.isfinite(bottom).all() and np.isfinite(top).all() and (bottom <= top).all()):
             raise ParameterError("low, high", got=(low, high), expected="finite numbers with low <= high")
         if not (np.isfinite(width).all() and (width > 0.0).all()):

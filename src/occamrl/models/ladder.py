@@ -18,7 +18,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from occamrl.errors import FamilyError, NestingError, ParameterError, ShapeError
+from occamrl.errors import (
+    FamilyError,
+    NestingError,
+    ParameterError,
+    ShapeError,
+    as_floats,
+    as_integers,
+    require_integer,
+    require_kind,
+)
 from occamrl.models.family import TOLERANCE, Family, kernel_matrix, member_losses, packed, unpacked
 from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.models.finite import FiniteFamily
@@ -288,7 +297,15 @@ class Ladder:
     @classmethod
     def of_levels(cls, family: FiniteFamily, level: Ints, reach: list[float] | None = None) -> Ladder:
         """Return the ladder in which ``level`` [n], from 0 and increasing, is the first class that holds a member."""
-        return cls.__new__(cls)._of_members(family, level, reach)
+        require_kind("family", family, FiniteFamily)
+        levels = as_integers("level", level)
+        steps = np.diff(levels, prepend=0) if levels.shape == (family.size,) else np.full(1, -1)
+        if steps[0] != 0 or ((steps != 0) & (steps != 1)).any():
+            expected = f"{family.size} numbers from 0, each the last one or one more"
+            raise ParameterError("level", got=f"{level!r:.100}", expected=expected)
+        if reach is not None and as_floats("reach", reach).shape != (levels[-1] + 1,):
+            raise ParameterError("reach", got=f"{reach!r:.100}", expected="a number for each class")
+        return cls.__new__(cls)._of_members(family, levels, reach)
 
     @classmethod
     def of_prefixes(
@@ -299,9 +316,10 @@ class Ladder:
         For long lists: members are neither compared nor stored twice.
         """
         family = FiniteFamily(parameters=parameters, features=features)
-        ends = [0, *(int(size) for size in sizes)]
+        ends = [0, *as_integers("sizes", sizes, "increasing integers").ravel().tolist()]
         if len(ends) < 2 or min(np.diff(ends)) < 1 or ends[-1] != family.size:
-            raise ParameterError("sizes", got=list(sizes), expected=f"increasing numbers that end at {family.size}")
+            expected = f"increasing numbers that end at {family.size}"
+            raise ParameterError("sizes", got=f"{sizes!r:.100}", expected=expected)
         return cls.of_levels(family, np.repeat(np.arange(len(ends) - 1), np.diff(ends)), reach)
 
     @classmethod
@@ -337,8 +355,7 @@ class Ladder:
 
     def rung(self, m: int) -> Any:
         """Return F_m, m = 1 ... M."""
-        if not 1 <= m <= self.classes:
-            raise ParameterError("m", got=m, expected=f"a class in 1 ... {self.classes}")
+        require_integer("m", m, 1, most=self.classes)
         if m not in self._rungs:
             self._rungs[m] = self.family if m == self.classes else self.family.prefix(self.sizes[m - 1])
             self._rungs[m].reach = self.reach[m - 1]
@@ -346,6 +363,7 @@ class Ladder:
 
     def class_of(self, mdp: FiniteMDP) -> int | None:
         """Return m*, the first class that holds a problem's kernel; None if none does. For studies: an agent cannot."""
+        require_kind("mdp", mdp, FiniteMDP)
         if not mdp.stationary:
             return None
         if not self.finite:

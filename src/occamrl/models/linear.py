@@ -27,8 +27,24 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from occamrl._core.features import DenseFeatures
-from occamrl.errors import FamilyError, ParameterError, ShapeError
-from occamrl.models.family import TOLERANCE, Family, ball_least_squares, kernel_matrix, simplex_least_squares
+from occamrl.errors import (
+    FamilyError,
+    ShapeError,
+    as_flags,
+    as_floats,
+    as_integers,
+    require_integer,
+    require_kind,
+    require_memory,
+    require_number,
+)
+from occamrl.models.family import (
+    TOLERANCE,
+    Family,
+    ball_least_squares,
+    kernel_matrix,
+    simplex_least_squares,
+)
 from occamrl.models.features import FeatureMap, best_kernel
 from occamrl.protocols import Floats, Ints
 
@@ -58,13 +74,15 @@ class AggregationFamily(Family):
     """
 
     def __init__(self, *, partition: ArrayLike, moves: ArrayLike | None = None, actions: int | None = None) -> None:
-        labels = np.asarray(partition)
-        if labels.ndim != 1 or labels.size == 0 or labels.dtype.kind not in "iu":
+        labels = as_integers("partition", partition, "integers [S]")
+        if labels.ndim != 1 or labels.size == 0:
             raise ShapeError("partition", got=f"{labels.dtype} {labels.shape}", expected="integers [S]")
+        if actions is not None:
+            require_integer("actions", actions, 1, FamilyError)
         if moves is None:
-            if actions is None or actions < 1:
-                raise FamilyError("actions", got=actions, expected="an integer >= 1, or moves")
-            moves = np.broadcast_to(np.arange(labels.size), (labels.size, actions, labels.size))
+            shape = labels.size, require_integer("actions", actions, 1, FamilyError), labels.size
+            require_memory("actions", actions, *shape)
+            moves = np.broadcast_to(np.arange(labels.size), shape)
         self.partition: Ints = np.unique(labels, return_inverse=True)[1].ravel().astype(np.int64)
         self.moves: Ints = _read_moves(moves, labels.size, actions)
         self._check_blocks()
@@ -85,12 +103,11 @@ class AggregationFamily(Family):
     @classmethod
     def tabular(cls, *, states: int, actions: int, support: ArrayLike | None = None) -> AggregationFamily:
         """Return the class of all kernels, or of those with a given support [S, A, S]: every state a block."""
-        moves = np.broadcast_to(np.arange(states), (states, actions, states))
+        shape = require_integer("states", states, 1), require_integer("actions", actions, 1), states
+        require_memory("states", states, *shape)
+        moves = np.broadcast_to(np.arange(states), shape)
         if support is not None:
-            possible = np.asarray(support, dtype=bool)
-            if possible.shape != moves.shape:
-                raise ShapeError("support", got=possible.shape, expected=moves.shape)
-            moves = np.where(possible, moves, -1)
+            moves = np.where(as_flags("support", support, shape), moves, -1)
         return cls(partition=np.arange(states), moves=moves)
 
     @property
@@ -117,7 +134,7 @@ class AggregationFamily(Family):
         """Return theta of a kernel with one law per block, None for any other."""
         from scipy.optimize import nnls  # slow to import, and seldom needed
 
-        target, matrix = kernel.ravel(), kernel_matrix(self.features)
+        target, matrix = as_floats("kernel", kernel, self.features.shape).ravel(), kernel_matrix(self.features)
         theta = np.zeros(self.features.dimension)
         for part in self.parts():
             columns = matrix[:, part]
@@ -168,8 +185,8 @@ def first_of(partition: Ints) -> Ints:
 
 
 def _read_moves(moves: ArrayLike, states: int, actions: int | None) -> Ints:
-    table = np.asarray(moves)
-    if table.ndim != 3 or table.shape[0] != states or 0 in table.shape or table.dtype.kind not in "iu":
+    table = as_integers("moves", moves, f"integers [{states}, A, L]")
+    if table.ndim != 3 or table.shape[0] != states or 0 in table.shape:
         raise ShapeError("moves", got=f"{table.dtype} {table.shape}", expected=f"integers [{states}, A, L]")
     if actions is not None and table.shape[1] != actions:
         raise ShapeError("moves", got=table.shape, expected=f"A = {actions} actions")
@@ -222,15 +239,15 @@ class LinearFamily(Family):
         coordinates: Sequence[int] | None = None,
         basis: ArrayLike | None = None,
     ) -> None:
+        require_kind("features", features, FeatureMap)
         if features.is_tabular:
             expected = "a dense or sparse feature map (for one-hot ones: AggregationFamily.tabular)"
             raise FamilyError("features", got=repr(features), expected=expected)
-        if not (norm_bound > 0.0 and np.isfinite(norm_bound)):
-            raise ParameterError("norm_bound", got=norm_bound, expected="a finite number > 0")
+        require_number("norm_bound", norm_bound, 0.0, math.inf, open_low=True)
         if coordinates is not None and basis is not None:
             raise FamilyError("basis", got="coordinates as well", expected="one of the two")
         d = features.dimension
-        matrix = np.eye(d) if basis is None else np.asarray(basis, dtype=np.float64)
+        matrix = np.eye(d) if basis is None else as_floats("basis", basis)
         if coordinates is not None:
             features.restrict(coordinates)  # checks them
             matrix = np.eye(d)[:, list(coordinates)]
@@ -269,13 +286,15 @@ class LinearFamily(Family):
 
     def find(self, kernel: Floats) -> Floats | None:
         """Return the shortest theta of a kernel of the class, None for any other."""
-        target, matrix = kernel.ravel(), np.asarray(kernel_matrix(self.features) @ self.basis)
+        target = as_floats("kernel", kernel, self.features.shape).ravel()
+        matrix = np.asarray(kernel_matrix(self.features) @ self.basis)
         eta = np.linalg.lstsq(matrix, target, rcond=None)[0]
         fits = bool((np.abs(matrix @ eta - target) <= TOLERANCE).all())
         return self.basis @ eta if fits and np.linalg.norm(eta) <= self.norm_bound * (1.0 + 1e-9) else None
 
     def log_covering_number(self, alpha: float) -> float:
         """Return r log(1 + 2 b L/alpha), ||P - P'|| <= L |theta - theta'| with L = max over (s, a) of sum_o |phi_o|."""
+        require_number("alpha", alpha, 0.0, math.inf, open_low=True)
         if self.norm_bound * self.lipschitz <= alpha:
             return 0.0
         return self.size * math.log1p(2.0 * self.norm_bound * self.lipschitz / alpha)

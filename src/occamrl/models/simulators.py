@@ -33,7 +33,16 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from occamrl._core.features import DenseFeatures
-from occamrl.errors import FamilyError, ParameterError, ProbabilityError, ShapeError, require_integer, require_number
+from occamrl.errors import (
+    FamilyError,
+    ParameterError,
+    ProbabilityError,
+    ShapeError,
+    as_flags,
+    require_integer,
+    require_number,
+    sum_to_one,
+)
 from occamrl.models.features import FeatureMap, pair_of_outcome, read_kernels, sparse_layout
 from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import FiniteMDP, as_mdp
@@ -149,9 +158,11 @@ class Simulators:
         seed: int = 0,
         support: ArrayLike | None = None,
     ) -> None:
-        given = list(candidates) if isinstance(candidates, Iterable) else []
+        given = list(candidates) if isinstance(candidates, Iterable) and getattr(candidates, "ndim", 1) != 0 else []
         if not given:
             raise FamilyError("candidates", got=repr(candidates), expected="a list of at least one simulator")
+        if names is not None and not isinstance(names, (list, tuple)):
+            raise FamilyError("names", got=f"{names!r:.100}", expected=f"a list of {len(given)} names")
         self.names = tuple(str(j + 1) for j in range(len(given))) if names is None else tuple(map(str, names))
         if len(self.names) != len(given) or len(set(self.names)) != len(given):
             raise FamilyError("names", got=list(self.names), expected=f"{len(given)} different names")
@@ -183,9 +194,7 @@ class Simulators:
         if support is None and math.prod(shape) > _MOST_TRANSITIONS:
             got = f"{math.prod(shape):,} transitions of functions"
             raise ParameterError("support", got=got, expected=f"the possible ones, where above {_MOST_TRANSITIONS:,}")
-        possible = np.ones(shape, dtype=bool) if support is None else np.asarray(support, dtype=bool)
-        if possible.shape != shape:
-            raise ShapeError("support", got=possible.shape, expected=shape)
+        possible = np.ones(shape, dtype=bool) if support is None else as_flags("support", support, shape)
         return possible.reshape(-1, self.states)
 
     @cached_property
@@ -222,6 +231,9 @@ class Simulators:
         --------
         ``UCRLVTRLin(features=sims.features, **sims.widen_mixture(episodes=1000, horizon=20))``
         """
+        require_number("delta", delta, 0.0, 1.0, open_low=True)
+        require_number("norm_bound", norm_bound, 1e-100, 1e100)
+        require_number("regularization", regularization, 1e-100, 1e100)
         common = {"norm_bound": norm_bound, "regularization": regularization}
         error, rows = self.error(delta / 2.0), _rows(episodes, horizon)
         if error == 0.0:
@@ -257,7 +269,7 @@ class Simulators:
         if most > d:
             raise ParameterError("most", got=most, expected=f"at most {d}, the number of simulators")
         added = [math.comb(d, m) * math.comb(grid - 1, m - 1) for m in range(1, most + 1)]
-        if sum(added) > _MOST_MIXTURES:
+        if sum(added) > _MOST_MIXTURES or grid > _MOST_MIXTURES:
             raise ParameterError("grid", got=f"{sum(added):,} mixtures", expected=f"at most {_MOST_MIXTURES:,}")
         rows = [row for m in range(1, most + 1) for row in _mixtures(d, m, grid)]
         bound = 2.0 * self.error(delta)
@@ -308,7 +320,7 @@ def _read(j: int, candidate: Any, reward_range: tuple[float, float]) -> Any:
 
 def _require_kernel(j: int, kernel: Any) -> Any:
     """Refuse what is no kernel (S*A, S): an estimate or a mixture of it would be none either."""
-    rows, states = kernel.shape
+    rows, states = kernel.shape if kernel.ndim == 2 else (0, 0)
     if states == 0 or rows == 0 or rows % states:
         raise ShapeError("candidates", index=(j,), got=f"shape {kernel.shape}", expected="(S*A, S)")
     sums, least = np.asarray(kernel.sum(axis=1)).ravel(), kernel.min(axis=1).toarray().ravel()
@@ -317,7 +329,7 @@ def _require_kernel(j: int, kernel: Any) -> Any:
         pair = int(np.argmin(fine))
         got = f"a probability of {least[pair]:g}" if least[pair] < -_ROUNDING else f"a sum of {sums[pair]:g}"
         at = (j, *divmod(pair, rows // states))
-        raise ProbabilityError("candidates", index=at, got=got, expected="numbers >= 0 that sum to 1")
+        raise ProbabilityError("candidates", index=at, got=got, expected=sum_to_one(sums[pair]))
     return kernel
 
 

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from occamrl.errors import ParameterError, ShapeError, require_choice, require_number
+from occamrl.errors import ParameterError, ShapeError, require_choice, require_kind, require_number
 from occamrl.models.family import Family
 from occamrl.models.finite import FiniteFamily
 from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known
@@ -66,8 +66,7 @@ class UCRLVTR(EpisodeLearner):
     cover_scales: str = "dyadic"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.family, FiniteFamily):
-            raise ParameterError("family", got=type(self.family).__name__, expected="a FiniteFamily")
+        require_kind("family", self.family, FiniteFamily)
         if self.infinite_class is not None and not isinstance(self.infinite_class, Family):
             raise ParameterError("infinite_class", got=type(self.infinite_class).__name__, expected="a family")
         require_choice("cover_scales", self.cover_scales, ("dyadic", "per_episode"))

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_number, require_numbers
+from occamrl.errors import require_kind, require_number, require_numbers
 from occamrl.models.features import FeatureMap
 from occamrl.paper.ucrl_vtr import require_setting
 from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known
@@ -62,8 +62,7 @@ class UCRLVTRLin(EpisodeLearner):
     paper_constant: float = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.features, FeatureMap):
-            raise ParameterError("features", got=type(self.features).__name__, expected="a FeatureMap")
+        require_kind("features", self.features, FeatureMap)
         require_numbers(self, 0.0, math.inf, "norm_bound", "paper_constant", open_low=True)
         require_number("delta", self.delta, 0.0, 1.0, open_low=True)
 

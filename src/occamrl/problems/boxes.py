@@ -19,7 +19,7 @@ from scipy.special import gammaincinv, ndtri
 from occamrl.continuous.discretise import Refinement, as_actions, discretise, quadrature_error, refinement
 from occamrl.continuous.grid import Grid
 from occamrl.continuous.transitions import Driven, Transition, normal_rule, quantile_rule
-from occamrl.errors import ParameterError, as_floats, require_integer, require_integers, require_numbers
+from occamrl.errors import ParameterError, as_floats, require_integer, require_integers, require_memory, require_numbers
 from occamrl.problems.mdp import FiniteMDP, HasExamples, RewardMap, Small
 from occamrl.protocols import Floats
 
@@ -50,8 +50,13 @@ class ContinuousProblem(HasExamples, ABC):
 
     def __post_init__(self) -> None:
         require_integers(self, resolution=2, horizon=1, nodes=1)
-        members = [require_integer("mixture", j, 1) for j, _ in self.mixture]
-        shares = as_floats("mixture", [share for _, share in self.mixture])
+        try:
+            pairs = [(j, share) for j, share in self.mixture]
+        except (TypeError, ValueError):
+            expected = "pairs (candidate, share)"
+            raise ParameterError("mixture", got=f"{self.mixture!r:.100}", expected=expected) from None
+        members = [require_integer("mixture", j, 1) for j, _ in pairs]
+        shares = as_floats("mixture", [share for _, share in pairs])
         if len(set(members)) != len(members) or max(members, default=0) > len(self.names):
             raise ParameterError("mixture", got=members, expected=f"different candidates of 1..{len(self.names)}")
         if not (shares >= 0.0).all() or abs(shares.sum() - 1.0) > 1e-9:
@@ -205,7 +210,8 @@ class ContinuousInventory(ContinuousProblem):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_integers(self, orders=2)
-        require_numbers(self, 0.0, np.inf, "margin", "holding", "fixed")
+        require_numbers(self, 0.0, 1e100, "margin", "holding", "fixed")
+        require_memory("resolution", self.resolution, self.resolution, self.orders, self.nodes, 8)
 
     @property
     def grid(self) -> Grid:
@@ -255,6 +261,7 @@ class DisturbedProblem(ContinuousProblem):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_integers(self, hold=1)
+        require_memory("resolution", self.resolution, self.resolution, self.resolution, self.nodes, 8)
         require_numbers(self, 0.0, np.inf, "disturbance")
 
     def model(self, candidate: Any) -> Transition:

@@ -14,7 +14,14 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from occamrl.errors import ParameterError, require_choice, require_integer, require_integers, require_number
+from occamrl.errors import (
+    ParameterError,
+    require_choice,
+    require_integer,
+    require_integers,
+    require_memory,
+    require_number,
+)
 from occamrl.problems.mdp import FiniteMDP, HasExamples, Small, read_only
 from occamrl.protocols import Floats, Ints
 from occamrl.seeding import stream
@@ -22,6 +29,7 @@ from occamrl.seeding import stream
 LEFT, RIGHT = 0, 1  # the actions of rivers
 _MOVE_COST = 0.01  # of DeepSea
 _LARGEST_DIMENSION = 12
+_ENTRY = 32  # what an outcome in a list takes, in numbers of 8 bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +54,7 @@ class WideTree(HasExamples):
         require_integers(self, leaves=4)
         if self.leaves % 4:
             raise ParameterError("leaves", got=self.leaves, expected="a multiple of 4")
+        require_memory("leaves", self.leaves, 3 + self.leaves, 2, 3 + self.leaves)
 
     @cached_property
     def mdp(self) -> FiniteMDP:
@@ -90,6 +99,7 @@ class DeepSea(HasExamples):
 
     def __post_init__(self) -> None:
         require_integers(self, size=1)
+        require_memory("size", self.size, self.size, self.size, _ENTRY)
         if self.randomize_actions is not None:
             require_integers(self, randomize_actions=0)
 
@@ -149,6 +159,7 @@ class RandomMDP(HasExamples):
         require_number("concentration", self.concentration, 0.0, np.inf, open_low=True)
         if self.successors is not None and require_integer("successors", self.successors, 1) > self.states:
             raise ParameterError("successors", got=self.successors, expected=f"at most states = {self.states}")
+        require_memory("states", self.states, self.states, self.actions, self.successors or self.states, 3)
 
     @cached_property
     def mdp(self) -> FiniteMDP:
@@ -217,6 +228,8 @@ class HardLinearMixture(HasExamples):
         if self.dimension > _LARGEST_DIMENSION:
             expected = f"at most {_LARGEST_DIMENSION}: there are 2^(d-1) actions"
             raise ParameterError("dimension", got=self.dimension, expected=expected)
+        states, actions = self.horizon + 2, 2 ** (self.dimension - 1)
+        require_memory("horizon", self.horizon, states, actions, states, self.dimension)
         largest = 1.0 / self.horizon / (self.dimension - 1)
         if self.gap is not None:
             require_number("gap", self.gap, 0.0, largest, open_low=True)
@@ -321,6 +334,7 @@ class RiverSwim(HasExamples):
     def __post_init__(self) -> None:
         require_choice("variant", self.variant, _CURRENTS)
         require_integers(self, states=2)
+        require_memory("states", self.states, self.states, 2, self.states)
         if self.horizon is not None:
             require_integers(self, horizon=1)
 
@@ -375,6 +389,7 @@ class RiverZones(HasExamples):
         if self.states % self.zones:
             raise ParameterError("zones", got=self.zones, expected=f"a divisor of states = {self.states}")
         require_number("left_reward", self.left_reward, 0.0, 1.0)
+        require_memory("states", self.states, self.states, 2, self.states, 1 + 2 * self.states)
 
     @cached_property
     def phi(self) -> Floats:

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from occamrl.errors import ParameterError, require_choice, require_integer, require_integers, require_number
+from occamrl.errors import ParameterError, require_choice, require_integer, require_integers, require_sequences
 from occamrl.problems.mdp import FiniteMDP, Small, read_only
 from occamrl.problems.operations import NestedClasses
 from occamrl.protocols import Floats
@@ -121,10 +121,9 @@ class PatchyIce(Lake):
         require_integers(self, horizon=1, rows=2)
         if self.rows > SIDE:
             raise ParameterError("rows", got=self.rows, expected=f"at most {SIDE}")
+        require_sequences(self, 0.0, 0.5, "slip", "levels")
         if len(self.slip) not in _COLUMNS:
             raise ParameterError("slip", got=f"{len(self.slip)} numbers", expected="1, 2, 4 or 8")
-        for q in (*self.slip, *self.levels):
-            require_number("slip", q, 0.0, 0.5)
         if len(set(self.levels)) != len(self.levels) or not self.levels:
             raise ParameterError("levels", got=self.levels, expected="different numbers")
 
@@ -179,6 +178,7 @@ class FrozenLake(Lake):
         require_choice("map_name", self.map_name, MAPS)
         if self.horizon is not None:
             require_integers(self, horizon=1)
+        require_sequences(self, 0.0, MOST, "slip")
         if len(self.slip) != 2:
             raise ParameterError("slip", got=self.slip, expected="two integers (l, r)")
         if sum(require_integer("slip", part, 0) for part in self.slip) > MOST:

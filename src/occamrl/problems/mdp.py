@@ -34,11 +34,15 @@ from occamrl.errors import (
     ProbabilityError,
     RewardError,
     ShapeError,
+    as_array,
     as_floats,
+    as_integers,
     require_choice,
     require_integer,
+    require_memory,
     require_number,
     require_range,
+    sum_to_one,
 )
 from occamrl.protocols import Floats, Ints, Known, NoNoise, Outcomes, Truth
 
@@ -165,8 +169,8 @@ def validate(stated: Statement, listing: Listing) -> None:
         total = np.bincount(pair, weights=row, minlength=stated.states * actions)
         for sa in np.flatnonzero(np.abs(total - 1.0) > TOLERANCE)[:1]:
             index = divmod(int(sa), actions) if steps == 1 else (t, *divmod(int(sa), actions))
-            got, expected = f"a row that sums to {total[sa]:.12g}", "probabilities that sum to 1"
-            raise ProbabilityError(stated.fields[0], got=got, expected=expected, index=index)
+            got = f"a row that sums to {total[sa]:.12g}"
+            raise ProbabilityError(stated.fields[0], got=got, expected=sum_to_one(total[sa]), index=index)
     for o in np.flatnonzero(~((reward >= 0.0) & (reward <= 1.0)))[:1]:  # NaN is bad too
         s, a, after = where(0, o)[-3:]
         index = (s, a) if stated.reward_of_pair else (s, a, after)
@@ -216,9 +220,20 @@ def _is_sparse(value: object) -> bool:
     return bool(sp.issparse(value))  # a plain bool: its type guard knows no shapes
 
 
+def sound_sparse(field: str, matrix: Any) -> Any:
+    """Return a copy of a sparse matrix whose indices are in range: SciPy's compiled code trusts them."""
+    try:
+        checked: Any = matrix.copy()  # which checks coordinates
+        if hasattr(checked, "check_format"):
+            checked.check_format(full_check=True)
+    except ValueError as error:
+        raise ShapeError(field, got=f"a sparse matrix: {error}", expected="indices in range") from error
+    return checked
+
+
 def _entries(field: str, matrix: Any, states: int, *, keep_zeros: bool) -> tuple[Ints, Floats]:
     """Return the cells and values of a sparse matrix (S*A, S), duplicates added up."""
-    csr = matrix.tocsr(copy=True)
+    csr = sound_sparse(field, matrix).tocsr()
     if csr.dtype.kind not in "biuf":
         raise ShapeError(field, got=f"dtype {csr.dtype}", expected="a sparse matrix of real numbers")
     csr.sum_duplicates()
@@ -387,15 +402,10 @@ def require_distributions(field: str, rows: Floats) -> None:
 def initial_distribution(initial_state: Any, listed: int, states: int) -> Floats:
     """Return the distribution of s_1 over all states, given a state or a distribution over the first ``listed``."""
     distribution = np.zeros(states)
-    if np.ndim(initial_state) == 0:
-        s = require_integer("initial_state", initial_state, 0)
-        if s >= listed:
-            raise ParameterError("initial_state", got=s, expected=f"a state in 0..{listed - 1}")
-        distribution[s] = 1.0
+    if as_array("initial_state", initial_state).ndim == 0:
+        distribution[require_integer("initial_state", initial_state, 0, most=listed - 1)] = 1.0
         return distribution
-    given = as_floats("initial_state", initial_state)
-    if given.shape != (listed,):
-        raise ShapeError("initial_state", got=f"shape {given.shape}", expected=f"a state, or probabilities ({listed},)")
+    given = as_floats("initial_state", initial_state, (listed,))
     require_distributions("initial_state", given)
     distribution[:listed] = given
     return distribution
@@ -403,7 +413,7 @@ def initial_distribution(initial_state: Any, listed: int, states: int) -> Floats
 
 def mixed_policy(policy: Any, horizon: int, states: int, actions: int) -> Floats:
     """Return probabilities of actions [H, S, A], given those or the actions themselves [H, S]."""
-    raw = np.asarray(policy)
+    raw = as_array("policy", policy)
     if raw.shape == (horizon, states) and raw.dtype.kind in "iu":
         wrong = np.argwhere((raw < 0) | (raw >= actions))
         if wrong.size:
@@ -564,10 +574,11 @@ class FiniteMDP:
                 raise ParameterError("reward_range", got=reward_range, expected="None, unless with outcomes")
             stated = read_arrays(transition, reward, horizon)
         states, actions, listed = stated[:3]
-        for s in absorbing:
-            if require_integer("absorbing", s, 0) >= listed:
-                raise ParameterError("absorbing", got=s, expected=f"states in 0..{listed - 1}")
-        listing = absorb(stated.listing, np.array(absorbing, np.int64), states, actions)
+        require_memory("horizon", horizon, horizon, states)
+        ends = as_integers("absorbing", absorbing).ravel()
+        for s in ends[(ends < 0) | (ends >= listed)].tolist():
+            raise ParameterError("absorbing", got=s, expected=f"states in 0..{listed - 1}")
+        listing = absorb(stated.listing, ends, states, actions)
         validate(stated, listing)
         initial = initial_distribution(initial_state, listed, states)
         self.__setstate__((states, actions, horizon, initial, listing, noise))

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_integers, require_number
+from occamrl.errors import ParameterError, require_integer, require_integers, require_memory, require_number
 from occamrl.problems.mdp import FiniteMDP, HasExamples, Small, read_only
 from occamrl.problems.operations import NestedClasses
 from occamrl.protocols import Floats, Ints
@@ -81,15 +81,16 @@ class SparseMixture(HasExamples):
 
     def __post_init__(self) -> None:
         require_integers(self, states=2, actions=1, horizon=1, dimension=1, nonzero=1, seed=0)
+        require_memory("states", self.states, self.states, self.actions, self.states, self.dimension)
         if self.nonzero > self.dimension:
             raise ParameterError("nonzero", got=self.nonzero, expected=f"at most dimension = {self.dimension}")
-        require_number("gamma", self.gamma, 0.0, math.inf, open_low=True)
+        require_number("gamma", self.gamma, 0.0, 1e100, open_low=True)
         require_number("contrast", self.contrast, 0.0, 1.0, open_low=True)
         if require_number("persistence", self.persistence, 0.0, 1.0) == 1.0:
             raise ParameterError("persistence", got=self.persistence, expected="below 1, or no state could change half")
         if self.norm is None:
             return
-        norm, free = require_number("norm", self.norm, 0.0, math.inf, open_low=True), self.nonzero - 1
+        norm, free = require_number("norm", self.norm, 0.0, 1e100, open_low=True), self.nonzero - 1
         least = math.sqrt(1.0 + free * self.gamma**2)
         if free <= 1 and not math.isclose(norm, least, rel_tol=1e-12):
             raise ParameterError("norm", got=norm, expected=f"{least!r}: with nonzero = {self.nonzero}, gamma fixes it")
@@ -179,7 +180,7 @@ class SparseLadder(NestedClasses):
     )
 
     def __post_init__(self) -> None:
-        require_integers(self, most=0, nonzero=0)
+        require_integers(self, most=0, nonzero=0, dimension=1)
         if self.nonzero > self.most:
             raise ParameterError("nonzero", got=self.nonzero, expected=f"at most most = {self.most}")
         if self.most >= self.dimension:
@@ -344,8 +345,8 @@ class MemoryWalk(HasExamples):
     def __post_init__(self) -> None:
         require_integers(self, places=2, actions=1, horizon=1, seed=0)
         require_number("spread", self.spread, 0.0, 1e6, open_low=True)
-        if self.order not in (0, 1, 2):
-            raise ParameterError("order", got=self.order, expected="0, 1 or 2")
+        require_integer("order", self.order, 0, most=2)
+        require_memory("places", self.places, self.places**2, self.actions, self.places**2)
 
     @cached_property
     def moves(self) -> Ints:

@@ -19,10 +19,20 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import betainc, pdtr
 
-from occamrl.errors import ParameterError, require_choice, require_integers, require_number, require_numbers
+from occamrl.errors import (
+    ParameterError,
+    require_choice,
+    require_integers,
+    require_memory,
+    require_number,
+    require_numbers,
+    require_sequences,
+)
 from occamrl.problems.mdp import FiniteMDP, HasExamples, RewardMap, Small, read_only, reward_map
 from occamrl.protocols import Floats
 
+_LARGEST = 1e100  # amount, in whatever unit
+_ENTRY = 32  # what an outcome in a list takes, in numbers of 8 bytes
 _DIGITS = 12  # parameters that agree to this many digits are one hypothesis
 
 
@@ -198,7 +208,8 @@ class ShelfProblem(PracticalProblem):
         require_integers(self, shelf=1, order_step=1, horizon=1)
         if self.order_step > self.shelf:
             raise ParameterError("order_step", got=self.order_step, expected=f"at most the shelf, {self.shelf}")
-        require_numbers(self, 0.0, np.inf, "margin", "holding", "fixed")
+        require_numbers(self, 0.0, _LARGEST, "margin", "holding", "fixed")
+        require_memory("shelf", self.shelf, self.shelf + 1, self.shelf // self.order_step + 1, self.shelf + 1, _ENTRY)
 
     def orders(self) -> Iterable[tuple[int, int, int]]:
         """Yield stock in the evening, order in steps, and stock after its delivery, for all stocks and orders."""
@@ -329,7 +340,8 @@ class WeekdayInventory(ShelfProblem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.levels or len(set(self.levels)) != len(self.levels) or min(self.levels) <= 0.0:
+        require_sequences(self, 0.0, _LARGEST, "levels", "means", open_low=True)
+        if not self.levels or len(set(self.levels)) != len(self.levels):
             raise ParameterError("levels", got=self.levels, expected="different numbers > 0")
         if len(self.means) != DAYS or not set(self.means) <= set(self.levels):
             raise ParameterError("means", got=self.means, expected=f"{DAYS} numbers out of {self.levels}")
@@ -412,12 +424,12 @@ class QueueAdmission(PracticalProblem):
 
     def __post_init__(self) -> None:
         require_integers(self, room=1, horizon=1)
-        require_number("worth", self.worth, 0.0, np.inf)
+        require_number("worth", self.worth, 0.0, _LARGEST)
         require_number("change", self.change, 0.0, 1.0)
+        require_memory("room", self.room, self.room + 1, PHASES, 2, _ENTRY)
+        require_sequences(self, 0.0, 1.0, "arrivals", "services", "arrival_levels", "service_levels")
         for name, levels in (("arrivals", self.arrival_levels), ("services", self.service_levels)):
             given = getattr(self, name)
-            for level in levels:
-                require_number(f"{name[:-1]}_levels", level, 0.0, 1.0)
             if len(given) != PHASES or not set(given) <= set(levels):
                 raise ParameterError(name, got=given, expected=f"{PHASES} numbers out of {levels}")
         if max(self.arrival_levels) + max(self.service_levels) > 1.0:
@@ -504,11 +516,10 @@ class MachineReplacement(PracticalProblem):
         require_integers(self, oldest=1, stretch=1, horizon=1)
         if self.oldest % self.stretch:
             raise ParameterError("stretch", got=self.stretch, expected=f"a divisor of oldest = {self.oldest}")
-        require_numbers(self, 0.0, np.inf, "planned", "failure", open_low=True)
+        require_numbers(self, 0.0, _LARGEST, "planned", "failure", open_low=True)
+        require_sequences(self, 0.0, 1.0, "hazard")
         if len(self.hazard) != self.oldest + 1:
             raise ParameterError("hazard", got=f"{len(self.hazard)} numbers", expected=self.oldest + 1)
-        for p in self.hazard:
-            require_number("hazard", p, 0.0, 1.0)
 
     def entries(self) -> Iterable[Entry]:
         """Return what can happen; theta = (1, hazards by age)."""
@@ -572,6 +583,8 @@ class Pricing(PracticalProblem):
 
     def __post_init__(self) -> None:
         require_integers(self, stock=1, prices=1, horizon=1)
+        require_memory("stock", self.stock, self.stock + 1, self.prices, _ENTRY)
+        require_sequences(self, 0.0, 1.0, "demand")
         if len(self.demand) != self.prices or not set(self.demand) <= set(LEVELS):
             raise ParameterError("demand", got=self.demand, expected=f"{self.prices} numbers out of {LEVELS}")
 

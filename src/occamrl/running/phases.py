@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from occamrl._core.arena import same_layout
-from occamrl.errors import CheckpointError, ContractError, ParameterError
-from occamrl.protocols import Agent, EpisodeLearner, Floats, Ints, Known, Learner, Phase, PhaseOutcome, Selector
-from occamrl.running.players import PlainPlayer, player
+from occamrl._core.arena import resumed
+from occamrl.errors import CheckpointError, ContractError, ParameterError, require_integer
+from occamrl.protocols import Agent, EpisodeLearner, Field, Floats, Ints, Known, Learner, Phase, PhaseOutcome, Selector
+from occamrl.running.players import CompiledPlayer, player
 
 KEEP_ALL_UNTIL = 1_000_000
 POINTS_PER_DECADE = 1_000
@@ -96,14 +96,30 @@ class Recorder:
     def from_tree(cls, tree: dict[str, Any]) -> Recorder:
         """Return the recorder of a tree."""
         numbers, curves = tree["numbers"], tree["curves"]
-        sound = numbers.dtype == np.int64 and curves.dtype == np.float64 and curves.shape == (3, numbers.size)
-        if not (sound and numbers.ndim == 1 and tree["episodes"] >= int(numbers[-1] if numbers.size else 0)):
-            raise CheckpointError("recorder", got="curves that do not fit together", expected="a recorder's arrays")
+        for name in ("keep_all_until", "episodes"):
+            require_integer(f"recorder.{name}", tree[name], 0)
+        if any(type(number) is not float for number in (tree["total_regret"], tree["total_return"], *tree["last"])):
+            raise CheckpointError("recorder", got="totals of another kind", expected="numbers")
+        Field("numbers", np.shape(numbers), 1, tree["episodes"]).require(numbers, "recorder")
+        Field("curves", (3, numbers.size), 0.0, 0.0).require_kind(np.ascontiguousarray(curves), "recorder")
+        if numbers.ndim != 1 or (np.diff(numbers) <= 0).any():
+            raise CheckpointError("recorder.numbers", got="another order", expected="increasing numbers of episodes")
+        if not all(np.isfinite(curve).all() or np.isnan(curve).all() for curve in curves):  # where no truth is known
+            raise CheckpointError("recorder.curves", got="numbers that are not finite", expected="finite ones")
         made = cls(tree["keep_all_until"])
         made.episodes, made._last = tree["episodes"], (tree["last"][0], tree["last"][1])
         made.total_regret, made.total_return = tree["total_regret"], tree["total_return"]
         made._numbers, made._curves, made._kept = numbers, curves, numbers.size
         return made
+
+
+def _require_rows(rows: Any) -> None:
+    """Refuse a table of phases that no walk has."""
+    for i, row in enumerate(rows if isinstance(rows, list) and rows else [None]):
+        for name, start in _MEASURED.items():
+            value: Any = row.get(name) if isinstance(row, dict) else None
+            if type(value) is not type(start) or abs(value) > 2**53 or (type(start) is int and value < 0):
+                raise CheckpointError(f"rows[{i}].{name}", got=str(value)[:80], expected=f"a number like {start}")
 
 
 _MEASURED: dict[str, Any] = {"episodes": 0, "regret": 0.0, "plans": 0, "realised_return": 0.0}
@@ -239,6 +255,10 @@ class PhaseWalk:
         walk = cls.__new__(cls)
         walk.selector, walk.known = as_selector(agent), known
         walk.before, walk.rows = tree["before"], tree["rows"]
+        _require_rows(walk.rows)
+        check = getattr(walk.selector, "resume", None)  # before compiled code may see what a file holds
+        if check is not None:
+            check(known, walk.before)
         walk.memory = copy.deepcopy(walk.before)
         phase = walk.selector.next_phase(known, walk.memory)
         for name, fact in decided(phase).items():
@@ -252,31 +272,11 @@ class PhaseWalk:
                 raise CheckpointError(name, got=tree[name], expected=f"an integer from 0 to {limit}")
         walk.played, walk.plans, walk.returned = tree["played"], tree["plans"], float(tree["returned"])
         saved, fresh = tree["state"], walk.state
-        if not isinstance(walk.player, PlainPlayer):
-            grow = getattr(phase.learner, "grown_like", None)  # of learners whose states grow
-            walk.player.state = _overwrite(fresh if grow is None else grow(fresh, saved), saved)
+        if isinstance(walk.player, CompiledPlayer):
+            walk.player.state = resumed(phase.learner, known, walk.player.model, fresh, saved)
         elif isinstance(fresh, dict) and isinstance(saved, dict):  # which the selector's memory may share
             fresh.clear()
             fresh.update(saved)
         else:
             walk.player.state = saved
         return walk
-
-
-def _overwrite(state: Any, saved: Any, path: str = "state") -> Any:
-    """Return ``saved``, in the arrays of ``state``, which the selector's memory may share.
-
-    Compiled code trusts sizes, so a saved state must have those of a fresh one, and an arena its layout.
-    """
-    if type(state) is not type(saved):
-        raise CheckpointError(path, got=type(saved).__name__, expected=type(state).__name__)
-    if isinstance(state, np.ndarray):
-        if state.shape != saved.shape or state.dtype != saved.dtype:
-            got, expected = (f"{array.dtype}{list(array.shape)}" for array in (saved, state))
-            raise CheckpointError(path, got=got, expected=expected)
-        state[...] = saved
-        return state
-    if state._fields == ("floats", "ints") and not same_layout(state, saved):
-        raise CheckpointError(path, got="fields of another layout", expected="those of a fresh state")
-    pairs = zip(state._fields, state, saved, strict=True)
-    return type(saved)(*(_overwrite(ours, theirs, f"{path}.{name}") for name, ours, theirs in pairs))

@@ -251,6 +251,6 @@ def table_of_rows(rows: list[dict[str, Any]]) -> pa.Table:
         facts = [row.get(name) for row in rows]
         try:
             columns[name] = pa.array(facts)
-        except (ValueError, TypeError):  # what pyarrow's own errors derive from
+        except (ValueError, TypeError, OverflowError):  # what pyarrow's own errors derive from, and large integers
             columns[name] = pa.array([None if fact is None else json.dumps(fact) for fact in facts])
     return pa.table(columns)

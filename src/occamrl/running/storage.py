@@ -33,14 +33,21 @@ from typing import Any
 import numpy as np
 
 from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures
-from occamrl.errors import CheckpointError, RecordError, StorageError, require_integer, require_number
+from occamrl.errors import (
+    CheckpointError,
+    MissingCheckpoint,
+    RecordError,
+    StorageError,
+    as_path,
+    require_number,
+)
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
-from occamrl.models.features import FeatureMap, shared_blocks
+from occamrl.models.features import LARGEST_FEATURE, FeatureMap, shared_blocks
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.models.linear import AggregationFamily, LinearFamily
 from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import Agent, EpisodeLearner, Ints, Known, Learner, Outcomes, Problem, Selector
+from occamrl.protocols import Agent, EpisodeLearner, Ints, Known, Learner, Problem, Selector, require_outcomes
 from occamrl.registry import satisfies
 from occamrl.running.phases import PhaseWalk, Recorder
 from occamrl.running.result import EnvironmentInfo, Result
@@ -50,7 +57,7 @@ _PARTIAL = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.partial")  # as write_whole makes
 LARGEST_JSON = 64 * 2**20
 DEEPEST_JSON = 64
 LARGEST_NUMBER = 1e300  # sums of larger ones overflow
-_NO_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[^\[\]{}]', re.DOTALL)  # a string, or any other character
+_ESCAPED, _STRING, _BRACKET = re.compile(r"\\.", re.DOTALL), re.compile(r'"[^"]*"'), re.compile(r"[\[\]{}]")
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
@@ -64,6 +71,8 @@ def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
     A StorageError names the file and the system's reason; a file that was there before is as it was. What has the name
     and is no file (a pipe, a device, a folder) is left alone.
     """
+    if not path.name:  # /, or .
+        raise StorageError(path, IsADirectoryError(errno.EISDIR, "a folder, and no name for a file in it"))
     partial = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}{PARTIAL}")
     try:
         try:
@@ -152,10 +161,11 @@ def parse_json(content: bytes, path: str | Path) -> Any:
     """Return the data of a JSON text of bounded depth."""
     try:
         text = content.decode("utf-8")
-        brackets = _NO_BRACKET.sub("", text)
-        deepest = max(itertools.accumulate(1 if mark in "[{" else -1 for mark in brackets), default=0)
-        if deepest > DEEPEST_JSON:
-            raise RecordError(path, got=f"JSON nested {deepest} deep", expected=f"at most {DEEPEST_JSON}")
+        if text.count("[") + text.count("{") > DEEPEST_JSON:
+            brackets = _BRACKET.findall(_STRING.sub("", _ESCAPED.sub("", text)))
+            deepest = max(itertools.accumulate(1 if mark in "[{" else -1 for mark in brackets), default=0)
+            if deepest > DEEPEST_JSON:
+                raise RecordError(path, got=f"JSON nested {deepest} deep", expected=f"at most {DEEPEST_JSON}")
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         if isinstance(error, RecordError):
@@ -174,10 +184,9 @@ def canonical(data: Any) -> str:
 
 
 def seal(document: dict[str, Any]) -> bytes:
-    """Return a JSON document as a file's content, with a digest of itself."""
-    digest = hashlib.sha256(canonical(document).encode()).hexdigest()
-    text = json.dumps({**document, "digest": digest}, sort_keys=True, indent=1, allow_nan=False)
-    return text.encode() + b"\n"
+    """Return a JSON document as a file's content: the SHA-256 of its canonical text, then that text."""
+    text = canonical(document).encode()
+    return b'{"digest":"%s",%s\n' % (sha256(text).encode(), text[1:])
 
 
 def read_sealed(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
@@ -186,13 +195,17 @@ def read_sealed(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
     document = parse_json(content, path)
     if not isinstance(document, dict):
         raise RecordError(path, got=type(document).__name__, expected="a JSON object")
-    digest = document.pop("digest", None)
-    try:
-        whole = seal(document) == content
-    except (ValueError, TypeError, RecursionError):
-        whole = False
+    digest = str(document.pop("digest", None))
+    head = f'{{"digest":"{digest}",'.encode()
+    whole = content.startswith(head) and sha256(b"{" + content[len(head) : -1]) == digest and content[-1:] == b"\n"
+    if not whole and content.startswith(b"{\n"):  # as earlier versions wrote it
+        try:
+            told = {**document, "digest": sha256(canonical(document).encode())}
+            whole = content == json.dumps(told, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
+        except (ValueError, TypeError, RecursionError):
+            whole = False
     if not whole:
-        got = f"content that does not match its digest {str(digest)[:12]!r}"
+        got = f"content that does not match its digest {digest[:12]!r}"
         raise RecordError(path, got=got, expected="a file as it was written")
     return document
 
@@ -259,9 +272,9 @@ def put_together(skeleton: Any, arrays: Arrays) -> Any:
     """Return the tree of a skeleton. NamedTuple classes are looked up by name and must be what they claim to be."""
     match skeleton:
         case {"array": str(name), "scalar": True}:
-            return arrays[name][()]
+            return arrays.pop(name)[()]
         case {"array": str(name)}:
-            return arrays[name]
+            return arrays.pop(name)  # no two parts share their memory
         case {"named": str(name), "parts": list(parts)}:
             kind = _found(name)
             if not (isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")):
@@ -326,15 +339,15 @@ def _is_algorithm(kind: Any) -> bool:
 def _made(name: str, parts: dict[str, Any]) -> Any:
     """Return the algorithm, or the part of one, that is made of these parts, checked."""
     kind = _found(name)
-    if kind is Known:
-        _require_sound_known(**parts)
     if kind is FeatureMap:
         of, layout = parts["of"], parts["layout"]
         _require_sound_features(**parts)
         shared = None if of is None else shared_blocks(of, np.diff(layout.outcomes.start))
         return FeatureMap._make(layout, parts["states"], parts["dimension"], parts["rewards"], shared)
     if kind is FiniteFamily:
-        listed = FiniteFamily(parameters=np.asarray(parts["theta"]).T, features=parts["features"])
+        if not _floats(parts["theta"], np.shape(parts["theta"])):
+            raise CheckpointError("theta", got="other numbers", expected="finite ones of 64 bits")
+        listed = FiniteFamily(parameters=parts["theta"].T, features=parts["features"])
         listed.reach = require_number("reach", parts["reach"], 0.0, math.inf)
         return listed
     if kind is Ladder and "family" in parts:
@@ -343,7 +356,10 @@ def _made(name: str, parts: dict[str, Any]) -> Any:
         raise CheckpointError("algorithm", got=name, expected="the name of a learner or selector")
     made = kind(**parts)
     if kind is LinearFamily:
-        made.basis = parts["basis"]  # it was orthonormal already: to the bit
+        basis = parts["basis"]
+        if not _floats(basis, made.basis.shape) or not np.allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-9):
+            raise CheckpointError("basis", got="other numbers", expected="orthonormal columns")
+        made.basis = np.ascontiguousarray(basis)  # it was orthonormal already: to the bit
     return made
 
 
@@ -357,26 +373,13 @@ def _ladder(family: FiniteFamily, level: Any, reach: Any) -> Ladder:
     return Ladder.of_levels(family, level, checked)
 
 
-def _require_sound_known(
-    states: int, actions: int, horizon: int, base_reward: Any, transition_rewards: Any, rewards_known: Any
-) -> None:
-    """Refuse sizes and rewards that do not fit together."""
-    require_integer("horizon", horizon, 1, CheckpointError)
-    if not _floats(base_reward, (states, actions)):
-        got = f"rewards {base_reward.dtype}{list(base_reward.shape)}"
-        raise CheckpointError("known", got=got, expected=f"finite numbers [{states}, {actions}]")
-    if transition_rewards is not None and not _outcomes(transition_rewards, states, actions):
-        raise CheckpointError("known", got="rewards that do not fit together", expected="a table of rewards")
-    if not isinstance(rewards_known, bool):
-        raise CheckpointError("known", got=f"rewards_known {rewards_known!r}", expected="true or false")
-
-
 def _require_sound_features(layout: Any, states: int, actions: int, dimension: int, rewards: Any, of: Any) -> None:
     """Refuse arrays that compiled code would read beyond their ends."""
     try:
         outcomes = layout.outcomes
         size, sizes = outcomes.next_state.size, np.diff(outcomes.start)
-        fine = _outcomes(outcomes, states, actions) and bool((sizes > 0).all())
+        require_outcomes("outcomes", outcomes, states, actions)
+        fine = bool((sizes > 0).all())
         fine = fine and (rewards is None or _floats(rewards, (size,))) and _sound_layout(layout, sizes, dimension, of)
     except (AttributeError, TypeError, ValueError):
         fine = False
@@ -405,12 +408,6 @@ def _sound_layout(layout: Any, sizes: Ints, dimension: int, of: Any) -> bool:
     return False
 
 
-def _outcomes(outcomes: Any, states: int, actions: int) -> bool:
-    size = outcomes.next_state.size
-    fine = isinstance(outcomes, Outcomes) and _starts(outcomes.start, states * actions, size)
-    return fine and _indices(outcomes.next_state, size, states) and _floats(outcomes.bonus, (size,))
-
-
 def _starts(array: Ints, count: int, end: int) -> bool:
     if array.dtype != np.int64 or array.shape != (count + 1,):
         return False
@@ -422,14 +419,17 @@ def _indices(array: Ints, size: int, bound: int | Ints) -> bool:
 
 
 def _floats(array: Any, shape: tuple[int, ...]) -> bool:
-    return array.dtype == np.float64 and array.shape == shape and bool(np.isfinite(array).all())
+    fine = isinstance(array, np.ndarray) and array.dtype == np.float64 and array.shape == shape
+    return fine and bool((np.abs(array) <= LARGEST_FEATURE).all())
 
 
 FORMAT = 4
+_SMALL = 2**20  # numbers that are made without a second thought
 LARGEST = 16 * 2**30
 _DOCUMENT = "document"
 _BAD_ZIP = (zipfile.BadZipFile, zipfile.LargeZipFile)
 _DAMAGE = (OSError, ValueError, EOFError, LookupError, MemoryError, RuntimeError, SyntaxError, *_BAD_ZIP)
+_TOO_MUCH = (RecursionError, MemoryError)
 _SCALARS: dict[str, type[Any]] = {
     "label": str,
     "problem": str,
@@ -485,7 +485,7 @@ def load(
         Naming the file: truncated, changed, pickled, or of another agent, problem or tag. Nothing in it is executed.
     FileNotFoundError
     """
-    path, problem = Path(path), None if mdp is None else as_mdp(mdp)
+    path, problem = as_path("path", path), None if mdp is None else as_mdp(mdp)
     try:
         document, arrays = read_document(path)
         if problem is not None and document["problem"] != problem.fingerprint:
@@ -499,18 +499,28 @@ def load(
             got = f"a {document['label']} with parameters that no file can hold"
             raise CheckpointError(str(path), got=got, expected="the same algorithm, given to load")
         algorithm = put_together(document["algorithm"], arrays) if agent is None else agent
+        given = sum(array.size for array in arrays.values())
         known = put_together(document["known"], arrays) if problem is None else problem.known
+        if problem is None and known.horizon * known.states > max(_SMALL, given):  # a state is at least that large
+            got = f"{known.horizon:,} steps of {known.states:,} states"
+            raise CheckpointError(f"{path}: known", got=got, expected=f"no more than {given:,} numbers have room for")
         tree = put_together(document["tree"], arrays)
-        info = document["environment"]
+        info, played = document["environment"], sum(row["episodes"] for row in tree["walk"]["rows"])
+        if tree["recorder"]["episodes"] != played:
+            raise CheckpointError(f"{path}: recorder.episodes", got=tree["recorder"]["episodes"], expected=played)
+        about = None if info is None else EnvironmentInfo.from_plain(info)
+        if about is not None and (about.observation.size > known.states or about.action.size < known.actions):
+            got = f"{about.observation.size:,} observations, {about.action.size:,} actions"
+            raise CheckpointError(f"{path}: environment", got=got, expected="those of the problem that is known")
         return Result(
             **{name: kind(document[name]) for name, kind in _SCALARS.items()},
             cut_short=tuple(int(episode) for episode in document["cut_short"]),
-            environment=None if info is None else EnvironmentInfo.from_plain(info),
+            environment=about,
             agent=algorithm,
             walk=PhaseWalk.from_tree(algorithm, known, tree["walk"]),
             recorder=Recorder.from_tree(tree["recorder"]),
         )
-    except (LookupError, TypeError, ValueError, AttributeError, ImportError, RecursionError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ImportError, ArithmeticError, *_TOO_MUCH) as error:
         if isinstance(error, CheckpointError) and str(path) in str(error):
             raise
         raise CheckpointError(str(path), got=f"{type(error).__name__}: {error}", expected="what save wrote") from error
@@ -548,7 +558,7 @@ def read_arrays(path: Path) -> Arrays:
     Sizes are compared with the file's own before anything is allocated, and no object is ever unpickled.
     """
     if not path.exists():
-        raise FileNotFoundError(f"{path}: no such checkpoint")
+        raise MissingCheckpoint(str(path), got="no such file", expected="a checkpoint")
     try:
         content = read_plain(path, LARGEST)
         if hashlib.sha256(content[:-_DIGEST]).hexdigest().encode() != content[-_DIGEST:]:

@@ -32,11 +32,30 @@ from typing import Any
 
 import numpy as np
 
-from occamrl._core.arena import field
-from occamrl._core.rows import COUNTERS, EPISODES, GRAM, GRAM_PAIRS, GRAM_SQUARES, GRAM_XY
-from occamrl.errors import ParameterError, require_choice
+from occamrl._core.arena import field, resumed
+from occamrl._core.regression import stacked
+from occamrl._core.rows import (
+    COUNTERS,
+    EPISODES,
+    GRAM,
+    GRAM_PAIRS,
+    GRAM_SQUARES,
+    GRAM_XY,
+    MOST,
+    MOST_ROWS,
+    PlanState,
+)
+from occamrl.errors import ParameterError, require_choice, require_kind
 from occamrl.learners import ucrl_vtr, ucrl_vtr_lin
-from occamrl.learners.rewards import Rewards, continue_rewards, require_rewards, reward_statistics
+from occamrl.learners.rewards import (
+    Rewards,
+    RewardStatistics,
+    continue_rewards,
+    require_observed,
+    require_rewards,
+    reward_rows,
+    reward_statistics,
+)
 from occamrl.learners.ucrl_vtr import (
     ALIVE,
     CLASS,
@@ -54,14 +73,15 @@ from occamrl.learners.ucrl_vtr import (
     NestedUCRLVTR,
     example_ladder,
 )
-from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin, require_gram
 from occamrl.models.family import unpacked
 from occamrl.models.finite import level, off_grid
 from occamrl.models.ladder import Ladder, dense
-from occamrl.protocols import Floats, Ints, Known, Learner, Phase, PhaseOutcome, Selector
-from occamrl.selectors.references import on_class, own_parameters
+from occamrl.protocols import Field, Floats, Ints, Known, Learner, Phase, PhaseOutcome, Selector
+from occamrl.selectors.references import on_class, own_parameters, require_memory
 
 _LAMBDA = 1.0  # of all regressions: the default of UCRLVTRLin
+_LAST_EPOCH = 62  # of phases of 2^i episodes
 _MOST_COORDINATES = 2000  # of the test for a truth outside F_M
 
 
@@ -129,8 +149,7 @@ class ARLGen(Selector):
     def __post_init__(self) -> None:
         require_rewards(self.rewards)
         require_choice("kernel", self.kernel, ("stationary", "per_step"))
-        if not isinstance(self.ladder, Ladder):
-            raise ParameterError("ladder", got=type(self.ladder).__name__, expected="a Ladder")
+        require_kind("ladder", self.ladder, Ladder)
         for name in ("safe", "guard"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise ParameterError(name, got=getattr(self, name), expected="True or False")
@@ -155,6 +174,10 @@ class ARLGen(Selector):
         """Keep what the phase taught."""
         self._evidence.finish(known, memory, phase, outcome)
 
+    def resume(self, known: Known, memory: dict[str, Any]) -> None:
+        """Refuse a memory, as from a file, that no run could have left."""
+        self._evidence.resume(known, memory)
+
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Selector]:
         """Small instances on a problem, for the contract checks."""
@@ -175,6 +198,12 @@ class MemberEvidence:
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data."""
         return {"epoch": 1, "state": self.learner.begin(known)}
+
+    def resume(self, known: Known, memory: dict[str, Any]) -> None:
+        """Refuse a memory, as from a file, that no run could have left."""
+        require_memory(memory, {"epoch": (1, _LAST_EPOCH), "state": PlanState})
+        fresh, learner = self.learner.begin(known), self.learner
+        memory["state"] = resumed(learner, known, learner.model(known), fresh, memory["state"])
 
     def next(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Go on, for twice as many episodes as before."""
@@ -291,6 +320,31 @@ class RegressionEvidence:
         }
         return {"epoch": 1, "episodes": 0, "chosen": 0, "since": 1, "audits": 0, "audit": False, **rows}
 
+    def resume(self, known: Known, memory: dict[str, Any]) -> None:
+        """Refuse a memory, as from a file, that no run could have left."""
+        features, steps, pairs = self.ladder.features, self._full.steps(known), known.states * known.actions
+        blocks, observed = stacked(features.blocks, steps), (reward_rows(self.selector.rewards, known), pairs)
+        finite = {f"state {m}": m for m in range(1, self.ladder.classes) if self.ladder.rung(m).finite}
+        kept = {name: m for name, m in finite.items() if isinstance(memory, dict) and name in memory}
+        fields = {
+            **dict.fromkeys(("epoch", "episodes", "since", "audits"), (0, MOST_ROWS)),
+            "chosen": (0, self.ladder.classes),
+            "audit": {False, True},
+            "gram": Field("gram", (int(blocks.matrix_start[-1]),), -MOST, MOST),
+            "xy": Field("xy", (int(blocks.vector_start[-1]),), -MOST, MOST),
+            "pairs": Field("pairs", (steps * pairs, 2 + int(blocks.size.max())), -MOST, MOST),
+            "squares": (0.0, MOST),
+            "rewards": RewardStatistics | None,
+            **dict.fromkeys(kept, PlanState),
+        }
+        require_memory(memory, fields)
+        require_gram("memory.gram", blocks, memory["gram"])
+        if memory["rewards"] is not None:
+            require_observed(memory["rewards"], observed)
+        for name, m in kept.items():
+            learner = self._learners[m - 1]
+            memory[name] = resumed(learner, known, learner.model(known), learner.begin(known), memory[name])
+
     def next(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Test the classes on all rows so far, and play the smallest that is accepted."""
         tau, classes = memory["episodes"], self.ladder.classes
@@ -349,7 +403,11 @@ class RegressionEvidence:
         if not memory["episodes"]:
             names = ("threshold", "margin", "separation", "misfit", "beta")
             nothing: dict[str, object] = dict.fromkeys(names)
-            return self.selector.start_class, {"statistics": [0.0] * self.ladder.classes, **nothing, "outside": False}
+            return int(self.selector.start_class), {
+                "statistics": [0.0] * self.ladder.classes,
+                **nothing,
+                "outside": False,
+            }
         total, unit = memory["episodes"] * known.horizon, float(self._full.model(known).unit)
         delta, rows = self._full.level(known), self._by_step(known, memory)
         losses = np.array([self.losses(row) for row in rows])  # [T, M]

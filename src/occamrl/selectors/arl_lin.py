@@ -69,13 +69,14 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_integer, require_number, require_numbers
+from occamrl._core.rows import MOST, MOST_ROWS
+from occamrl.errors import ParameterError, as_floats, require_choice, require_integer, require_number, require_numbers
 from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width, farthest
 from occamrl.learners.rewards import Rewards
-from occamrl.learners.ucrl_vtr_lin import SMALLEST_LEVEL, LinearStatistics, UCRLVTRLin
+from occamrl.learners.ucrl_vtr_lin import SMALLEST, SMALLEST_LEVEL, LinearStatistics, UCRLVTRLin
 from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.protocols import Floats, Known, Phase, PhaseOutcome, Selector
-from occamrl.selectors.references import own_parameters
+from occamrl.selectors.references import own_parameters, require_memory
 from occamrl.selectors.support_search import detection_limits, log_price, sharp_support
 
 EXPLOITATION, ESTIMATION = "exploitation", "estimation"
@@ -106,6 +107,7 @@ class LinearSelector(Selector):
     finds_norm = False  # whether the norm of theta* is to be found out
 
     def __post_init__(self) -> None:
+        require_choice("radius", self.radius, ELLIPSOIDS)
         if isinstance(self.features, FeatureMap) and self.features.is_tabular:  # no (s, a) shares anything with another
             expected = "a dense or sparse one, with shared coordinates"
             raise ParameterError("features", got="a tabular map", expected=expected)
@@ -142,6 +144,16 @@ class LinearSelector(Selector):
         d, steps = self.features.dimension, self.base().steps(known)
         rows = LinearStatistics(np.zeros(steps * d * d), np.zeros(steps * d), 0, steps)
         return {"epoch": 0, "least": least, "statistics": rows}
+
+    def fields(self, known: Known) -> dict[str, Any]:
+        """Return what the memory holds: of each number (low, high), of the rest what is possible."""
+        highest = (1.0 + _ROUNDING) * self.norm_bound
+        return {"epoch": (0, MOST_ROWS), "least": (0.0, highest), "statistics": LinearStatistics}
+
+    def resume(self, known: Known, memory: dict[str, Any]) -> None:
+        """Refuse a memory, as from a file, that no run could have left."""
+        require_memory(memory, self.fields(known))
+        self.base().require_statistics(known, memory["statistics"])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -197,6 +209,18 @@ class ARLLinDim(LinearSelector):
         """Return the memory before any data: epoch 0, every coordinate active."""
         every = list(range(self.features.dimension))
         return {**super().start(known), "label": EXPLOITATION, "active": every, "stretched": 1.0}
+
+    def fields(self, known: Known) -> dict[str, Any]:
+        """Return what the memory holds."""
+        labels = {EXPLOITATION, ESTIMATION}
+        return {**super().fields(known), "label": labels, "active": list, "stretched": (1.0, MOST)}
+
+    def resume(self, known: Known, memory: dict[str, Any]) -> None:
+        """Refuse a memory, as from a file, that no run could have left."""
+        super().resume(known, memory)
+        active, d = memory["active"], self.features.dimension
+        if not active or any(type(j) is not int or not 0 <= j < d for j in active) or sorted(set(active)) != active:
+            raise ParameterError("memory.active", got=active, expected=f"increasing integers in [0, {d})")
 
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Choose the support and exploit it, or estimate in full dimension."""
@@ -257,7 +281,7 @@ class ARLLinDim(LinearSelector):
 
     def oracle(self, theta: Sequence[float] | Floats) -> UCRLVTRLin:
         """Return the learner that knows the support of theta*."""
-        return self.base(features=self.features.restrict(np.flatnonzero(theta).tolist()))
+        return self.base(features=self.features.restrict(np.flatnonzero(as_floats("theta", theta)).tolist()))
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Selector]:
@@ -296,6 +320,11 @@ class ARLLinNorm(LinearSelector):
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data: epoch 1, the bound that was given."""
         return {**super().start(known), "epoch": 1, "norm_bound": float(self.norm_bound)}
+
+    def fields(self, known: Known) -> dict[str, Any]:
+        """Return what the memory holds."""
+        more = {"epoch": (1, MOST_ROWS), "norm_bound": (SMALLEST, (1.0 + _ROUNDING) * self.norm_bound)}
+        return {**super().fields(known), **more}
 
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Take the largest norm that is still possible as the bound, and play an epoch with it."""
@@ -352,6 +381,11 @@ class ARLLin(ARLLinDim):
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data."""
         return {**super().start(known), "norm_bound": float(self.norm_bound), "contradicted": False}
+
+    def fields(self, known: Known) -> dict[str, Any]:
+        """Return what the memory holds."""
+        more = {"norm_bound": (SMALLEST, (1.0 + _ROUNDING) * self.norm_bound), "contradicted": {False, True}}
+        return {**super().fields(known), **more}
 
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Refine the norm bound on all coordinates, then go on as ARL-LIN(dim)."""

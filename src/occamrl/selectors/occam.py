@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl._core.arena import field
+from occamrl._core.arena import field, resumed
 from occamrl._core.rows import COUNTERS, EPISODES
 from occamrl.learners import posterior
 from occamrl.learners.posterior import (
@@ -36,7 +36,7 @@ from occamrl.learners.rewards import Rewards
 from occamrl.learners.ucrl_vtr import example_ladder
 from occamrl.models.ladder import Ladder
 from occamrl.protocols import Known, Phase, PhaseOutcome, Selector
-from occamrl.selectors.references import own_parameters
+from occamrl.selectors.references import own_parameters, require_memory
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -97,6 +97,12 @@ class Occam(Selector):
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data."""
         return {"epoch": 1, "state": self._learner.begin(known)}
+
+    def resume(self, known: Known, memory: dict[str, Any]) -> None:
+        """Refuse a memory, as from a file, that no run could have left."""
+        require_memory(memory, {"epoch": (1, 62), "state": PosteriorState})
+        learner = self._learner
+        memory["state"] = resumed(learner, known, learner.model(known), learner.begin(known), memory["state"])
 
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Go on, for twice as many episodes as before."""

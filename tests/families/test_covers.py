@@ -1,4 +1,4 @@
-"""A truth between the points of a cover: the term that keeps its class, and what is told apart in spite of it."""
+"""Covers of parametric classes: grids, nesting, and a truth between the points, whose class a term keeps."""
 
 from __future__ import annotations
 
@@ -14,12 +14,59 @@ from scipy.stats import binom
 import occamrl as orl
 from occamrl._core.arena import field
 from occamrl.analysis.certificates import losses_inside
+from occamrl.errors import InvalidInput, NestingError
 from occamrl.learners import ucrl_vtr
 from occamrl.learners.ucrl_vtr import ROWS
 from occamrl.models.finite import CoverFamily, off_grid
 from occamrl.problems.mdp import BernoulliRewards
 from occamrl.protocols import Floats
 from occamrl.running.storage import put_together, take_apart
+
+
+def slippery(p: Any) -> Any:
+    slip, drift = p
+    return np.array([[[1 - slip, slip], [slip, 1 - slip]], [[drift, 1 - drift], [1 - drift, drift]]])
+
+
+def test_the_grid_and_its_fineness() -> None:
+    family = CoverFamily(slippery, low=[0.0, 0.1], high=[0.4, 0.3], step=[0.2, 0.1])
+    assert family.size == 9
+    np.testing.assert_allclose(family.parameters[4], [0.2, 0.2])
+    np.testing.assert_allclose(family.kernel(4), slippery([0.2, 0.2]))
+    assert family.reach == pytest.approx(0.3)  # half of 2 * 0.2 and half of 2 * 0.1, one for each parameter
+    assert CoverFamily(slippery, low=[0.0, 0.1], high=[0.4, 0.3], step=[0.2, 0.1], reach=0.0).reach == 0.0
+
+
+def test_boxes_are_nested_when_their_grids_are() -> None:
+    small = CoverFamily(slippery, low=[0.0, 0.2], high=[0.0, 0.2], step=0.1)
+    middle = CoverFamily(slippery, low=[0.0, 0.2], high=[0.5, 0.2], step=0.1)
+    large = CoverFamily(slippery, low=[0.0, 0.0], high=[0.5, 0.5], step=0.1)
+    assert orl.Ladder([small, middle, large]).sizes == [1, 6, 36]
+    with pytest.raises(NestingError):
+        orl.Ladder([middle, CoverFamily(slippery, low=[0.0, 0.0], high=[0.4, 0.5], step=0.1)])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "step"),
+    [
+        ([0.0], [0.1, 0.2], 0.1),
+        ([0.5, 0.0], [0.1, 0.2], 0.1),
+        ([0.0, 0.0], [1.0, 1.0], 0.0),
+        ([0.0], [1.0], 1e-9),
+        ([0.0, 0.05], [0.2, 0.2], 0.1),  # an end between two points
+        ([0.05, 0.0], [0.05, 0.2], 0.1),
+    ],
+)
+def test_bad_boxes_are_refused(low: list[float], high: list[float], step: float) -> None:
+    with pytest.raises(InvalidInput):
+        CoverFamily(slippery, low=low, high=high, step=step)
+
+
+@pytest.mark.parametrize("reach", [-0.1, np.nan, 2.5, "wide"])
+def test_a_bad_reach_is_refused(reach: Any) -> None:
+    with pytest.raises(InvalidInput):
+        CoverFamily(slippery, low=[0.0, 0.0], high=[0.2, 0.2], step=0.1, reach=reach)
+
 
 DELTA, RUNS, EPISODES, HORIZON = 0.1, 120, 510, 10
 
@@ -70,10 +117,10 @@ def test_the_smaller_of_both_bounds_is_taken() -> None:
 
 def test_a_truth_between_grid_points_loses_its_class_in_at_most_delta_of_runs() -> None:
     """And in more without the term, or with a tiny radius: the negative controls."""
-    limit = binom.ppf(1 - 1e-5, RUNS, DELTA)
+    limit, of_few = (binom.ppf(1 - 1e-5, runs, DELTA) for runs in (RUNS, 40))
     assert rejections(orl.ARLGen(ladder=ladder(), delta=DELTA)) <= limit
-    assert rejections(orl.ARLGen(ladder=ladder(reach=0.0), delta=DELTA)) > limit
-    assert rejections(orl.ARLGen(ladder=ladder(), delta=DELTA, scale=0.05)) > limit
+    assert rejections(orl.ARLGen(ladder=ladder(reach=0.0), delta=DELTA), runs=40) > of_few
+    assert rejections(orl.ARLGen(ladder=ladder(), delta=DELTA, scale=0.05), runs=40) > of_few
 
 
 def test_what_lies_farther_than_the_grid_is_rejected_all_the_same() -> None:

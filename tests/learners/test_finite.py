@@ -1,8 +1,10 @@
-"""UCRL-VTR over finite families against the plain NumPy implementation, which recomputes every set from all rows."""
+"""UCRL-VTR over finite families: against the NumPy oracle, and its sharp sets row by row from their definition."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -10,13 +12,13 @@ import scipy.sparse as sp
 
 from benchmarks import oracle
 from occamrl.analysis.certificates import losses_inside
-from occamrl.learners.ucrl_vtr import UCRLVTR
+from occamrl.learners.ucrl_vtr import FIRST_LOOK, UCRLVTR
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.protocols import Floats
 from occamrl.running.result import Result
-from tests.cases import Stack, environment_uniforms, one_by_one, stack
-from tests.states import member_in_play
+from occamrl.running.run import run
+from tests.cases import Stack, environment_uniforms, member_in_play, one_by_one, stack
 
 EPISODES, SEED = 60, 2
 RADII = ("sharp", "unweighted", "paper")
@@ -93,39 +95,54 @@ def test_the_comparison_can_fail() -> None:
             compare(case, plain=base | change, **base)
 
 
-def lazy_ball_by_hand(case: Stack, start_law: Floats, beta: float, replan: float, episodes: int) -> list[int]:
-    """Return who plays: between two updates the ball stays as it is, though episodes start in different states."""
-    values = np.array([oracle.optimal_values(kernel, case.reward, case.mdp.horizon) for kernel in case.kernels])
-    uniforms = environment_uniforms(SEED, episodes, case.mdp.horizon)
-    cumulative, start = oracle.cumulative_kernel(case.kernels[0]), oracle.cumulative_kernel(start_law)
+Choice = Callable[[int, Floats, Floats, Floats], int]
+
+
+def by_hand(case: Stack, episodes: int, seed: int, choose: Choice, *, weighted: bool) -> list[int]:
+    """Play by loops and return who plays: ``choose`` is asked with k, all predictions, responses and V_1(s_1)."""
+    members, horizon = len(case.kernels), case.mdp.horizon
+    values = np.array([oracle.optimal_values(kernel, case.reward, horizon) for kernel in case.kernels])
+    uniforms = environment_uniforms(seed, episodes, horizon)
+    cumulative, start = (oracle.cumulative_kernel(law) for law in (case.kernels[0], case.mdp.initial_distribution))
     predictions: list[Floats] = []
     responses: list[float] = []
-    played, updated = [], 0
+    played = []
     for k in range(episodes):
         s = int(np.searchsorted(start, uniforms[k, 0], side="right"))
-        if k == 0 or k >= (1 + replan) * updated:
-            z = np.array(predictions).reshape(-1, len(values))
-            best = ((np.array(responses)[:, None] - z) ** 2).sum(axis=0).argmin()
-            inside, updated = ((z - z[:, [best]]) ** 2).sum(axis=0) <= beta, k
-        member = int(np.where(inside, values[:, 0, s], -np.inf).argmax())
+        member = choose(k, np.array(predictions).reshape(-1, members), np.array(responses), values[:, 0, s])
         played.append(member)
-        for h in range(case.mdp.horizon - 1):
+        for h in range(horizon - 1):
             target = values[member, h + 1]
             action = int((case.reward[s] + case.kernels[member, s] @ target).argmax())
             after = int(np.searchsorted(cumulative[s, action], uniforms[k, 1 + h], side="right"))
+            if weighted:
+                target = (target - (target.max() + target.min()) / 2) / np.ptp(target)
             predictions.append(case.kernels[:, s, action] @ target)
             responses.append(float(target[after]))
             s = after
     return played
 
 
+class LazyBall:
+    """Between two updates the ball stays as it is, though episodes start in different states."""
+
+    def __init__(self, beta: float, replan: float) -> None:
+        self.beta, self.replan, self.updated = beta, replan, 0
+
+    def __call__(self, k: int, z: Floats, y: Floats, values: Floats) -> int:
+        if k == 0 or k >= (1 + self.replan) * self.updated:
+            best = ((y[:, None] - z) ** 2).sum(axis=0).argmin()
+            self.inside, self.updated = ((z - z[:, [best]]) ** 2).sum(axis=0) <= self.beta, k
+        return int(np.where(self.inside, values, -np.inf).argmax())
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_a_lazy_ball_stays_as_it_is_between_updates_whatever_state_an_episode_starts_in(seed: int) -> None:
-    law = np.full(4, 0.25)
-    case = stack(seed, states=4, initial_state=law)
+    case = stack(seed, states=4, initial_state=np.full(4, 0.25))
     learner = UCRLVTR(family=case.family, radius="unweighted", weights="none", replan=1.0, scale=0.2)
     results = one_by_one(learner, case.mdp, EPISODES, SEED)
-    expected = lazy_ball_by_hand(case, law, learner.model(case.mdp.known).slack, 1.0, EPISODES)
+    ball = LazyBall(learner.model(case.mdp.known).slack, replan=1.0)
+    expected = by_hand(case, EPISODES, SEED, ball, weighted=False)
     assert [member_in_play(result.state) for result in results] == expected
     assert len(set(expected)) > 1
 
@@ -148,3 +165,86 @@ def test_a_family_of_parameters_equals_the_stack_of_its_kernels() -> None:
     np.testing.assert_allclose(
         by_parameters.optimal_values(case.mdp.known), by_kernels.optimal_values(case.mdp.known), rtol=0, atol=1e-12
     )
+
+
+DELTA = 0.3
+
+
+class Step(NamedTuple):
+    """The confidence set before an episode, and the rows before it."""
+
+    alive: list[int]
+    member: int
+    back: list[int]  # dropped earlier, let back in now
+    losses: Floats  # [n]
+
+
+def right_side(losses: Floats, members: int) -> float:
+    """Return the right side of M22 over the kernels that are left, under a uniform prior on all."""
+    evidence = sum(math.exp(-2 * (loss - losses.min())) / members for loss in losses)
+    return float(losses.min() + (math.log(1 / DELTA) - math.log(evidence)) / 2)
+
+
+class Sharp:
+    """Range weights, dropping and looking again; keeps what was known before each episode."""
+
+    def __init__(self, members: int) -> None:
+        self.alive, self.steps = np.ones(members, dtype=bool), list[Step]()
+
+    def __call__(self, k: int, z: Floats, y: Floats, values: Floats) -> int:
+        losses, members = ((y[:, None] - z) ** 2).sum(axis=0), len(values)
+        self.alive &= losses <= right_side(losses[self.alive], members)
+        back: list[int] = []
+        if k >= FIRST_LOOK and (k & (k - 1)) == 0:  # 64, 128, 256, ...
+            returning = ~self.alive & (losses <= right_side(losses[self.alive], members))
+            back = list(np.flatnonzero(returning))
+            self.alive |= returning
+        member = int(np.where(self.alive, values, -np.inf).argmax())
+        self.steps.append(Step(list(np.flatnonzero(self.alive)), member, back, losses))
+        return member
+
+
+def check_losses(result: Result, step: Step) -> None:
+    """Differences of losses are those over all rows before the episode (M1)."""
+    found, first = losses_inside(result.state), step.alive[0]
+    for member in step.alive:
+        assert found[member] - found[first] == pytest.approx(step.losses[member] - step.losses[first], abs=1e-9)
+
+
+def near_truth(seed: int, members: int = 8) -> Stack:
+    """Return a family whose members are hard to tell apart, so that chance drops some that belong back."""
+    case = stack(seed, members=members)
+    kernels = 0.8 * case.kernels[0] + 0.2 * case.kernels
+    return Stack(kernels, case.reward, case.mdp)  # the first member is still the truth
+
+
+def test_sets_with_dropping_and_looking_again_are_those_of_the_definition() -> None:
+    came_back = 0
+    for seed in range(6):
+        case = near_truth(seed)
+        results = one_by_one(UCRLVTR(family=case.family, delta=DELTA), case.mdp, 140, seed)
+        sharp = Sharp(len(case.kernels))
+        by_hand(case, 140, seed, sharp, weighted=True)
+        for result, step in zip(results, sharp.steps, strict=True):
+            assert sorted(losses_inside(result.state)) == step.alive
+            assert member_in_play(result.state) == step.member
+            check_losses(result, step)
+            came_back += len(step.back)
+    assert came_back > 0
+
+
+def test_a_truth_that_was_lost_comes_back_at_the_next_look() -> None:
+    case = stack(3)
+    learner = UCRLVTR(family=case.family)
+    honest = one_by_one(learner, case.mdp, FIRST_LOOK + 3, 0)
+    forged = run(learner, case.mdp, episodes=30, progress=False)
+    state = forged.state
+    position = int(np.flatnonzero(state.members == 0)[0])
+    assert 0 in losses_inside(state)
+    state.loss[0, position] = np.inf  # a dropped kernel, as if the data had been against it
+    played = []
+    while forged.total_episodes < FIRST_LOOK + 1:
+        forged = run(learner, case.mdp, episodes=1, progress=False, continue_from=forged)
+        played.append(0 in losses_inside(forged.state))
+    assert played == [False] * (FIRST_LOOK - 30) + [True]
+    assert 0 in losses_inside(honest[-1].state)

@@ -1,16 +1,17 @@
-"""The letter's selectors: their schedules, tests and bounds, each against a recomputation from its definition."""
+"""The paper's edition: learners against the compiled ones set to the paper, selectors from their definitions."""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import occamrl as orl
+from benchmarks import oracle
 from benchmarks.oracle import cumulative_kernel, environment_uniforms
 from occamrl.errors import InvalidInput
 from occamrl.learners import radii
@@ -18,16 +19,144 @@ from occamrl.paper import UCRLVTR, ARLGen, ARLLinDim, ARLLinNorm, UCRLVTRLin
 from occamrl.paper.arl_lin_norm import largest_norm
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Episode, EpisodeLearner, Floats
-from tests.cases import mixture, stack
-from tests.paper.compiled import Dimension, Generic, Norm
-from tests.paper.loop import compare, play
+from occamrl.running.run import run
+from tests.cases import Stack, mixture, stack
+
+
+class PaperRun(NamedTuple):
+    """What a run reports, episode by episode, and the state that it ended with."""
+
+    regret: Floats  # [K]
+    planned: Floats  # [K] V^k_1(s_1)
+    state: dict[str, Any]
+    history: list[dict[str, Any]]  # of each episode: the plain entries of the state that it was played with
+
+
+def compare(paper: EpisodeLearner, compiled: Any, mdp: FiniteMDP, episodes: int, seed: int) -> PaperRun:
+    """Play both with the same draws; regret must agree episode by episode, and plans that are not optimistic."""
+    expected, found = run(compiled, mdp, episodes=episodes, seed=seed, progress=False), play(paper, mdp, episodes, seed)
+    np.testing.assert_allclose(found.regret, expected.regret, rtol=0, atol=1e-9)
+    pessimistic = int((found.planned < mdp.optimal_values[0].min() - 1e-9 * mdp.horizon).sum())
+    assert pessimistic <= expected.pessimistic_episodes <= episodes
+    return found
+
+
+def play(learner: EpisodeLearner, mdp: FiniteMDP, episodes: int, seed: int) -> PaperRun:
+    """Play whole episodes and evaluate every policy exactly."""
+    uniforms = oracle.environment_uniforms(seed, episodes, mdp.horizon)
+    regret, planned, history = np.zeros(episodes), np.zeros(episodes), []
+    for k, moment in enumerate(oracle.play(learner, mdp.known, mdp.kernel(), mdp.initial_distribution, uniforms)):
+        state, regret[k], planned[k] = moment.state, moment.regret, moment.planned_value
+        history.append({name: value for name, value in state.items() if isinstance(value, (int, float, str))})
+    return PaperRun(regret, planned, state, history)
+
+
+DRAW = np.random.default_rng(0)
+FINITE: dict[str, Any] = {"radius": "paper", "weights": "none", "replan": 0}  # the compiled learners set to the paper
+LINEAR: dict[str, Any] = {**FINITE, "clip": "horizon", "regularization": 1.0}
+
+
+def far_apart(seed: int, *, members: int) -> Stack:
+    """Return kernels that differ so much that even the paper's ball excludes some of them soon."""
+    kernels = np.random.default_rng(seed).dirichlet(np.full(3, 0.2), size=(members, 3, 2))
+    reward, initial = np.array([[0.0, 0.1], [0.3, 0.2], [1.0, 0.9]]), [0.5, 0.3, 0.2]
+    mdp = orl.FiniteMDP(transition=kernels[0], reward=reward, horizon=3, initial_state=initial)
+    return Stack(kernels, reward, mdp)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ucrl_vtr_is_the_compiled_one_set_to_the_paper(seed: int) -> None:
+    case = far_apart(seed, members=12)
+    learner = UCRLVTR(family=case.family, delta=0.1)
+    compiled = orl.UCRLVTR(family=case.family, delta=0.1, **FINITE)
+    found = compare(learner, compiled, case.mdp, 3000, seed)
+    assert not learner.confidence_set(case.mdp.known, found.state).all()  # the data have excluded somebody
+    assert len({entry["member"] for entry in found.history}) > 1
+
+
+@pytest.mark.parametrize(("seed", "constant"), [(0, 1.0), (1, 1e-3), (2, 1e-5), (3, 1e-4), (4, 1.0)])
+def test_ucrl_vtr_lin_is_the_compiled_one_set_to_the_paper(seed: int, constant: float) -> None:
+    case = mixture(seed, initial_state=[0.4, 0.3, 0.2, 0.1])
+    shared: dict[str, Any] = {
+        "features": case.features, "norm_bound": 1.3, "delta": 0.1, "paper_constant": constant,
+    }  # fmt: skip
+    compare(UCRLVTRLin(**shared), orl.UCRLVTRLin(**shared, **LINEAR), case.mdp, 300, seed)
+
+
+def test_another_clip_is_told_apart_from_the_papers() -> None:
+    """Negative control: the comparison above is able to fail."""
+    case = mixture(1)
+    shared: dict[str, Any] = {"features": case.features, "norm_bound": 1.3, "paper_constant": 1e-3}
+    with pytest.raises(AssertionError):
+        compare(UCRLVTRLin(**shared), orl.UCRLVTRLin(**shared, **{**LINEAR, "clip": "step"}), case.mdp, 300, 1)
+
+
+def test_values_are_cut_at_the_horizon_alone() -> None:
+    case = mixture(4)
+    learner = UCRLVTRLin(features=case.features, norm_bound=1.3, paper_constant=100.0)
+    state = learner.begin(case.mdp.known)
+    learner.plan(case.mdp.known, state, 0, DRAW)
+    assert np.array_equal(state["values"][:3].max(axis=1), [4.0, 4.0, 4.0])  # H at every step but the last
+    state["xy"] = np.full(3, -50.0)  # an estimate of (-50, -50, -50), which no kernel has
+    UCRLVTRLin(features=case.features, norm_bound=1e-3, paper_constant=1e-9).plan(case.mdp.known, state, 0, DRAW)
+    assert state["values"].min() < 0.0
+
+
+def test_plans_are_optimistic_while_the_truth_is_covered() -> None:
+    for seed in range(4):
+        case = mixture(seed)
+        learner = UCRLVTRLin(features=case.features, norm_bound=case.norm, delta=0.1)
+        assert (play(learner, case.mdp, 60, seed).planned >= case.mdp.optimal_values[0, 0] - 1e-10).all()
+        family = stack(seed)
+        run = play(UCRLVTR(family=family.family), family.mdp, 200, seed)
+        assert (run.planned >= family.mdp.optimal_values[0, 0] - 1e-12).all()
+
+
+def test_without_a_radius_some_plan_is_not_optimistic() -> None:
+    """Negative control: the check above is able to fail."""
+    case = mixture(0)
+    learner = UCRLVTRLin(features=case.features, norm_bound=1e-6, paper_constant=1e-12)
+    assert (play(learner, case.mdp, 60, 0).planned < case.mdp.optimal_values[0, 0] - 1e-3).any()
+
+
+def test_the_radius_of_an_infinite_family() -> None:
+    """M6: one cover per episode as the paper writes it, or dyadic scales whose levels add up to delta."""
+    case = stack(0)
+    whole = orl.AggregationFamily.tabular(states=3, actions=2)
+    shared: dict[str, Any] = {"family": case.family, "delta": 0.1, "infinite_class": whole}
+    letter, proved = UCRLVTR(**shared, cover_scales="per_episode"), UCRLVTR(**shared)
+    H, k = 4, 10
+    expected = 8 * H**2 * (whole.log_covering_number(1 / 40) + math.log(2 / 0.1))
+    expected += 4 * H**2 * (2 + math.sqrt(2 * math.log(4 * 40 * 41 / 0.1)))
+    assert letter.beta(H, k) == pytest.approx(expected)
+    level = 0.1 / (7 * 8)  # 2^-6 is the largest power that does not exceed 1/40
+    expected = 8 * H**2 * (whole.log_covering_number(1 / 64) + math.log(2 / level))
+    expected += 4 * H**2 * (2 + math.sqrt(2 * math.log(4 * 40 * 41 / level)))
+    assert proved.beta(H, k) == pytest.approx(expected)
+    assert sum(1 / ((j + 1) * (j + 2)) for j in range(100_000)) == pytest.approx(1.0, abs=1e-4)
+    assert proved.beta(H, 0) == proved.beta(H, 1)
+    assert (play(proved, case.mdp, 20, 0).planned >= case.mdp.optimal_values[0, 0] - 1e-12).all()
+
+
+def test_what_is_outside_the_papers_setting_is_refused() -> None:
+    case, family = mixture(0), stack(0)
+    reward = np.broadcast_to(0.5 * np.eye(4)[:, None], (4, 2, 4))
+    on_transitions = orl.FiniteMDP(transition=case.transition, reward=reward, horizon=3)
+    learner = UCRLVTRLin(features=case.features, norm_bound=1.0)
+    with pytest.raises(InvalidInput, match="rewards on transitions"):
+        learner.begin(on_transitions.known)
+    with pytest.raises(InvalidInput, match="unknown rewards"):
+        learner.begin(case.mdp.known.without_rewards)
+    with pytest.raises(InvalidInput, match="S=3, A=2"):
+        UCRLVTR(family=family.family).begin(case.mdp.known)
 
 
 def ladder(seed: int) -> tuple[orl.Ladder, list[Floats], FiniteMDP]:
-    """Return three classes, the truth in the last only."""
-    case = stack(seed, members=9, horizon=5)
-    classes = [case.kernels[3:4], case.kernels[1:6], case.kernels]
-    return orl.Ladder([orl.FiniteFamily(kernels) for kernels in classes]), classes, case.mdp
+    """Return three classes of kernels that differ much: even the paper's threshold leaves the first before long."""
+    kernels = np.random.default_rng(seed).dirichlet(np.full(4, 0.15), size=(9, 4, 2))
+    mdp = FiniteMDP(transition=kernels[8], reward=np.arange(8.0).reshape(4, 2) / 7, horizon=6)
+    classes = [kernels[:n] for n in (1, 4, 9)]
+    return orl.Ladder([orl.FiniteFamily(each) for each in classes]), classes, mdp
 
 
 def episodes_of(learner: EpisodeLearner, mdp: FiniteMDP, state: dict[str, Any], uniforms: Floats) -> Iterator[Episode]:
@@ -42,8 +171,8 @@ def episodes_of(learner: EpisodeLearner, mdp: FiniteMDP, state: dict[str, Any], 
         yield Episode(np.array(states), np.array(actions), mdp.known.base_reward[states[:-1], actions])
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_arl_gen_from_its_definition(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "left"), [(0, False), (4, True), (11, True)])
+def test_arl_gen_from_its_definition(seed: int, left: bool) -> None:
     """Play every epoch with a fresh UCRL-VTR; collect all rows; recompute T_m, gamma_i and m_i from them (M13, M14)."""
     rungs, classes, mdp = ladder(seed)
     episodes, delta, H = 2**9 - 2, 0.1, mdp.horizon
@@ -78,50 +207,7 @@ def test_arl_gen_from_its_definition(seed: int) -> None:
         at += 2**i
     np.testing.assert_allclose(found.planned, regret, rtol=0, atol=1e-12)
     assert found.history[0]["chosen"] == 1  # no data in epoch 1
-
-
-def spread_ladder(seed: int) -> tuple[orl.Ladder, FiniteMDP]:
-    """Return three classes of kernels that differ much; even the paper's threshold leaves the first before long."""
-    kernels = np.random.default_rng(seed).dirichlet(np.full(4, 0.15), size=(9, 4, 2))
-    mdp = FiniteMDP(transition=kernels[8], reward=np.arange(8.0).reshape(4, 2) / 7, horizon=6)
-    return orl.Ladder([orl.FiniteFamily(kernels[:n]) for n in (1, 4, 9)]), mdp
-
-
-def test_arl_gen_is_the_compiled_learner_in_the_papers_phases() -> None:
-    """Five instances, episode by episode; in some of them the class changes."""
-    classes = set()
-    for seed in range(5):
-        rungs, mdp = spread_ladder(seed)
-        found = compare(ARLGen(ladder=rungs, delta=0.1), Generic(ladder=rungs, delta=0.1), mdp, 2**9 - 2, seed)
-        classes |= {entry["chosen"] for entry in found.history}
-    assert len(classes) > 1
-
-
-@pytest.mark.parametrize("rule", ["text", "box"])
-def test_arl_lin_dim_is_the_compiled_learner_in_the_papers_phases(rule: str) -> None:
-    """Five instances, episode by episode; in some of them the support changes."""
-    shift, moved = int(rule == "box"), 0
-    for seed in range(5):
-        case = mixture(seed, dimension=4, states=5, horizon=5)
-        options: dict[str, Any] = {"norm_bound": 1.3, "paper_constant": 1e-4, "delta": 0.1}
-        letter = ARLLinDim(
-            features=case.features, initial_episodes=5, growth=4, estimation_growth=2, threshold=0.6,
-            threshold_epoch=rule, **options,
-        )  # fmt: skip
-        phases = Dimension(
-            features=case.features, options=options, first=5, growth=4, estimation_growth=2, threshold=0.6, shift=shift
-        )
-        found = compare(letter, phases, case.mdp, 450, seed)
-        moved += found.state["active"].size < 4
-    assert moved
-
-
-def test_arl_lin_norm_is_the_compiled_learner_in_the_papers_phases() -> None:
-    for seed in range(5):
-        case = mixture(seed)
-        shared: dict[str, Any] = {"features": case.features, "norm_bound": 5.0, "delta": 0.1, "paper_constant": 1e-4}
-        found = compare(ARLLinNorm(**shared, initial_episodes=7), Norm(**shared, first=7), case.mdp, 7 * 31, seed)
-        assert found.state["norm_bound"] < 5.0
+    assert ({entry["chosen"] for entry in found.history} > {1}) is left
 
 
 def test_arl_gen_rejects_a_wrong_class() -> None:
@@ -227,7 +313,7 @@ def test_arl_lin_norm_from_its_definition(estimate: str) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_largest_norm_is_the_one_that_is_certified(seed: int) -> None:
-    """That of the product, which ``tests/learners/test_ellipsoid.py`` certifies by duality and by search."""
+    """That of the product, which ``tests/learners/test_radii.py`` certifies by duality and by search."""
     rng = np.random.default_rng(seed)
     s = np.sort(rng.uniform(1.0, 9.0, size=4))
     axes = np.linalg.qr(rng.normal(size=(4, 4)))[0]
@@ -291,25 +377,6 @@ def test_a_run_plays_the_letter_like_any_other_agent(name: str) -> None:
     assert result.pessimistic_episodes == (expected.planned < best - 1e-9 * mdp.horizon).sum()
 
 
-def test_bad_parameters_are_refused_by_name() -> None:
-    case, (rungs, _, _) = mixture(0), ladder(0)
-    options: dict[str, Any] = {"features": case.features, "norm_bound": 1.3}
-    tabular = orl.FeatureMap.tabular(states=4, actions=2)
-    linear = orl.Ladder([orl.LinearFamily(features=case.features, norm_bound=1.0)])
-    bad: list[tuple[str, Callable[[], object]]] = [
-        ("ladder", lambda: ARLGen(ladder=[])),  # type: ignore[arg-type]
-        ("ladder", lambda: ARLGen(ladder=linear)),
-        ("delta", lambda: ARLGen(ladder=rungs, delta=2.0)),
-        ("features", lambda: ARLLinDim(features=tabular, norm_bound=1.0)),
-        ("threshold_epoch", lambda: ARLLinDim(**options, threshold_epoch="both")),
-        ("initial_episodes", lambda: ARLLinDim(**options, initial_episodes=0)),
-        ("growth", lambda: ARLLinDim(**options, growth=0.5)),
-        ("threshold", lambda: ARLLinDim(**options, threshold=0.0)),
-        ("delta", lambda: ARLLinDim(**options, delta=0.0)),
-        ("norm_estimate", lambda: ARLLinNorm(**options, norm_estimate="max")),
-        ("norm_bound", lambda: ARLLinNorm(features=case.features, norm_bound=0.0)),
-        ("S=3, A=2", lambda: ARLGen(ladder=rungs).begin(case.mdp.known)),
-    ]
-    for name, make in bad:
-        with pytest.raises(InvalidInput, match=name):
-            make()
+def test_a_ladder_of_other_sizes_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="S=4, A=2"):
+        ARLGen(ladder=ladder(0)[0]).begin(mixture(0, states=3).mdp.known)
