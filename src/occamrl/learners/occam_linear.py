@@ -11,20 +11,21 @@ Q_D the logarithm of what D gave to all outcomes and Q_KT that of Krichevsky and
 
 w being even over the sizes, then over the sets of a size, and w_0 = 1/(sizes + 1). A set is *compatible* unless an
 upper bound on its likelihood is below Z - log 1/delta (L6): all sets that hold the truth are, at all times, with
-probability 1 - delta. Before an episode a set is drawn by its weight in Z, and a mixture of it by EM on counts replaced by
-Gamma(c_o, 1) (L7). When the set of all is refused the truth is *outside*; then tables of probabilities are drawn, by
+probability 1 - delta. Before an episode a set is drawn by its weight in Z, and a mixture of it by EM on counts replaced
+by Gamma(c_o, 1) (L7). When the set of all is refused the truth is *outside*; then tables of probabilities are drawn, by
 Gamma(c_o + 1/2, 1). Terms that are e^-40 below the threshold are left out of Z from then on, which only lowers it.
 
 **Signed features** (:class:`OccamLin`). P = p_0 + X eta, eta ~ N(0, I) on an unknown set D of its coordinates and 0
 elsewhere. With :math:`\bar c = c + p_0/2` and :math:`p = p_0 + X\eta` at the eta that maximises
 :math:`\sum_o \bar c_o \log p(o) - |\eta|^2/2`, found by Newton's method, let
-:math:`J = \sum_o \bar c_o x_o x_o^T/p(o)^2` and :math:`b = J\eta + X^T(\bar c/p)`: the likelihood of another eta is about :math:`e^{b^T\eta - \eta^T J\eta/2}`. Hence (L9)
+:math:`J = \sum_o \bar c_o x_o x_o^T/p(o)^2` and :math:`b = J\eta + X^T(\bar c/p)`: the likelihood of another
+eta is about :math:`e^{b^T\eta - \eta^T J\eta/2}`. Hence (L9)
 
 .. math:: w(D \mid data) \propto w(D)\, e^{b_D^T (J_D + I)^{-1} b_D/2} \det(I + J_D)^{-1/2}, \quad
     \eta_D \sim N\big((J_D + I)^{-1} b_D, (J_D + I)^{-1}\big).
 
-D is drawn by a walk that redraws every coordinate at rate 1 given the others, with its time between flips drawn at once
-rather than by refusals. Its law is that of D whatever d is.
+D is drawn by a walk that redraws every coordinate given the others, at rate 1, and goes on from episode to episode. Its
+stationary law is that of D.
 """
 
 from __future__ import annotations
