@@ -57,6 +57,8 @@ PAGES: dict[str, tuple[str, ...]] = {
         "study_occam:outside",
         "study_occam:coverage",
         "study_occam:speed",
+        "study_occam_linear:mixtures",
+        "study_occam_linear:signed",
     ),
     "problems/pricing": ("study_ladders:pricing",),
     "problems/patchy-ice": ("study_ladders:ice",),

@@ -52,7 +52,12 @@ def test_linear_selectors_keep_the_contract_and_their_references_are_learners(ki
     check_learner(largest(selector), SMALL.mdp)
 
 
-NOTHING_TO_LEARN = {"Optimal": "is told the problem", "UniformRandom": "looks at nothing"}
+WITHOUT_OPTIONS = {
+    "OccamLin": "rewards are known and there is one kernel, as it says",
+    "OccamMixture": "the same",
+    "Optimal": "is told the problem",
+    "UniformRandom": "looks at nothing",
+}
 
 
 class Plain(Turning):
@@ -81,8 +86,8 @@ def without_options(registered: dict[str, Any]) -> list[str]:
 def test_every_learner_and_selector_that_learns_offers_both_options_and_so_is_checked_with_them() -> None:
     """A new one without them fails here: give it the fields ``rewards`` and ``kernel``, or a reason above."""
     everyone = registry.learners() | registry.selectors()
-    assert set(registry.selectors()) == {"ARLGen", "ARLLin", "ARLLinDim", "ARLLinNorm"}  # no base class
-    assert without_options(everyone) == list(NOTHING_TO_LEARN)
+    assert set(registry.selectors()) == {"ARLGen", "ARLLin", "ARLLinDim", "ARLLinNorm", "Occam"}  # no base class
+    assert without_options(everyone) == list(WITHOUT_OPTIONS)
     assert without_options({"Plain": Plain}) == ["Plain"]  # a learner without them
 
 

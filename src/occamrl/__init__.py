@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.learners.baselines import Greedy as Greedy
     from occamrl.learners.baselines import Optimal as Optimal
     from occamrl.learners.baselines import UniformRandom as UniformRandom
+    from occamrl.learners.occam_linear import OccamLin as OccamLin
+    from occamrl.learners.occam_linear import OccamMixture as OccamMixture
     from occamrl.learners.posterior import PSRL as PSRL
     from occamrl.learners.rewards import RewardsLinear as RewardsLinear
     from occamrl.learners.rewards import RewardsPerPair as RewardsPerPair

@@ -11,7 +11,7 @@ import pkgutil
 from typing import Any, Protocol
 
 from occamrl.errors import UnknownName, require_choice
-from occamrl.protocols import Learner, Problem, Selector
+from occamrl.protocols import EpisodeLearner, Learner, Problem, Selector
 
 
 class WithExamples(Protocol):
@@ -74,8 +74,8 @@ def problems() -> dict[str, type[Any]]:
 
 
 def learners() -> dict[str, type[Any]]:
-    """Return every learner, by name."""
-    return discover("occamrl.learners", Learner)
+    """Return every learner, compiled or in plain NumPy, by name."""
+    return dict(sorted((discover("occamrl.learners", Learner) | discover("occamrl.learners", EpisodeLearner)).items()))
 
 
 def selectors() -> dict[str, type[Any]]:
