@@ -121,6 +121,7 @@ SMALLEST, LARGEST = 1e-100, 1e100  # parameters between these keep every formula
 SMALLEST_LEVEL = 1e-300  # of delta, which enters by its logarithm
 _CHUNK = 64  # pairs that are predicted at once, whatever their outcomes
 KERNELS = ("stationary", "per_step")
+MOST_OUTCOMES = 2**20  # that are counted
 MOST_CANDIDATES = 20  # simulators of which outcomes are counted: their sets can be told apart by likelihood (L8)
 
 # Fields of the model, after those of _core.rows
@@ -439,9 +440,10 @@ class UCRLVTRLin(Learner):
     @property
     def _counted(self) -> int:
         """How many kinds of outcomes are counted; 0 where they say nothing beyond the rows."""
-        few = self.features.dimension <= MOST_CANDIDATES and not self.features.is_tabular
+        outcomes = self.features.layout.outcomes.next_state.size
+        few = self.features.dimension <= MOST_CANDIDATES and outcomes <= MOST_OUTCOMES
         plain = self.active is None and self.kernel == "stationary" and isinstance(self.rewards, str)
-        return self.features.layout.outcomes.next_state.size + 1 if few and plain else 0
+        return outcomes + 1 if few and plain and self.features.of_kernels else 0
 
     def require_statistics(self, known: Known, statistics: Any) -> None:
         """Refuse statistics of other features, and such as no rows have."""

@@ -351,6 +351,14 @@ class FeatureMap:
         return isinstance(self.layout, TabularFeatures)
 
     @cached_property
+    def of_kernels(self) -> bool:
+        """Whether every coordinate is a kernel itself, as in a mixture of simulators."""
+        matrix = sp.csc_array(self.matrix)
+        pairs = np.diff(self.layout.outcomes.start)
+        sums = sp.csr_array((np.ones(pairs.sum()), np.arange(pairs.sum()), self.layout.outcomes.start)) @ matrix
+        return not self.is_tabular and bool(matrix.min() >= 0.0) and bool(np.allclose(sums.toarray(), 1.0))
+
+    @cached_property
     def blocks(self) -> Blocks:
         """Where the coordinates of each (s, a) live."""
         if self.shared is not None:
