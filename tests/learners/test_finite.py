@@ -278,7 +278,8 @@ def test_room_for_a_single_row_that_larger_classes_lack_is_enough(cost: int, mon
     for small in (False, True):
         state = learner.base.begin(known) if small else learner.begin(known)
         state.counters[[CURRENT, NEXT_TEST]] = 1, 1
-        player = CompiledPlayer(learner, known, state)
+        player = CompiledPlayer(learner, known, learner.begin(known))
+        player.state = state
         player.simulate(case.mdp.truth, (np.uint64(1), np.uint64(2)), 0, np.zeros(40), np.zeros(40))
         ucrl_vtr.test_now(player.model, player.state)  # brings all losses up to date
         found.append(losses_inside(player.state))

@@ -90,7 +90,7 @@ NOBODY, TABULAR = -1, -2  # in play: nothing yet; a draw from the tabular class;
     LAST_START,
     EPISODES_AT_PLAN,
     NEXT_LOOK,
-    TOUCHED_SIZE,
+    WAITING_SIZE,
     UNLISTED_SIZE,
     UNLISTED_ROWS,
     OUTSIDE,  # whether nobody is alive
@@ -128,7 +128,7 @@ NOBODY, TABULAR = -1, -2  # in play: nothing yet; a draw from the tabular class;
     INSIDE,  # [T, n] int, who is alive at each step; [1, 0] where the dead are put aside
     COUNT,  # [T, O] int, outcomes
     ENTERED,  # [T, O] int, those in the likelihoods
-    TOUCHED,  # [T*O] int, outcomes to be entered
+    WAITING,  # [T*O] int, outcomes to be entered
     PAIRS,  # [T, S*A] int, rows by (s, a)
     KT,  # [T] log of the probability that L4 gave to all rows
     HULL_WEIGHT,  # [T*C, W]
@@ -284,7 +284,7 @@ class LikelihoodLearner(Learner):
             "last_start": (-1, known.states - 1, -1),
             "episodes_at_plan": (0, MOST_ROWS, 0),
             "next_look": (0, MOST_ROWS, _FIRST_LOOK),
-            "touched_size": (0, steps * count, 0),
+            "waiting_size": (0, steps * count, 0),
             "unlisted_size": (0, unlisted, 0),
             "unlisted_rows": (0, MOST_ROWS, 0),
             "outside": (0, 1, 0),
@@ -298,7 +298,7 @@ class LikelihoodLearner(Learner):
             Field("inside", (steps, n if steps > 1 else 0), 0, 1, 1),
             Field("count", (steps, count), 0, MOST_ROWS),
             Field("entered", (steps, count), 0, MOST_ROWS),
-            Field("touched", (steps * count,), 0, steps * count - 1),
+            Field("waiting", (steps * count,), 0, steps * count - 1),
             Field("pairs", (steps, pairs), 0, MOST_ROWS * known.horizon),
             Field("kt", (steps,), -MOST, 0.0),
             Field(
@@ -319,12 +319,10 @@ class LikelihoodLearner(Learner):
     def resume(self, model: PosteriorModel, fresh: Any, state: Any) -> None:
         """Refuse a state whose fields contradict each other."""
         require_rows(state)
-        counters, members, touched = field(state, COUNTERS), field(state, MEMBERS), field(state, TOUCHED)
+        counters, members = field(state, COUNTERS), field(state, MEMBERS)
         alive, count, entered = int(counters[ALIVE]), field(state, COUNT), field(state, ENTERED)
-        waiting, unlisted = (
-            np.sort(touched[: counters[TOUCHED_SIZE]]),
-            field(state, UNLISTED)[:, : counters[UNLISTED_SIZE]],
-        )
+        waiting = np.sort(field(state, WAITING)[: counters[WAITING_SIZE]])
+        unlisted = field(state, UNLISTED)[:, : counters[UNLISTED_SIZE]]
         by_pair = np.add.reduceat(count, field(model, START)[:-1], axis=1)
         every = np.concatenate([field(state, UNLISTED_HEAD).ravel(), unlisted[0]])
         faults = {
@@ -332,7 +330,7 @@ class LikelihoodLearner(Learner):
             "counters.episodes_at_plan": counters[EPISODES_AT_PLAN] > counters[EPISODES],
             "members": (np.diff(members[:alive]) <= 0).any() or (len(count) > 1 and alive < members.size),
             "entered": (entered > count).any(),
-            "touched": not np.array_equal(waiting, np.flatnonzero(count.ravel() != entered.ravel())),
+            "waiting": not np.array_equal(waiting, np.flatnonzero(count.ravel() != entered.ravel())),
             "pairs": not np.array_equal(by_pair, field(state, PAIRS)),
             "unlisted_head": not np.array_equal(np.sort(every[every >= 0]), np.arange(unlisted.shape[1])),
             "unlisted": (unlisted[0] >= np.arange(unlisted.shape[1])).any(),  # each leads to an earlier one
@@ -514,7 +512,7 @@ def learn_outcomes(model: PosteriorModel, state: PosteriorState, path: Path, ste
     """Count the outcomes and the rewards of an episode; score KT's prediction of each (L4)."""
     observe_rewards(model.rewards, state, path, steps, model.actions, 1.0 + model.replan)
     counters, count, entered = ivec(state, COUNTERS), imat(state, COUNT), imat(state, ENTERED)
-    touched, pairs, kt, start = ivec(state, TOUCHED), imat(state, PAIRS), fvec(state, KT), ivec(model, START)
+    waiting, pairs, kt, start = ivec(state, WAITING), imat(state, PAIRS), fvec(state, KT), ivec(model, START)
     for h in range(min(steps, model.rows)):
         t, sa = h % count.shape[0], path.states[h] * model.actions + path.actions[h]
         bonus = path.bonus[h] if model.known_rewards else 0.0
@@ -524,8 +522,8 @@ def learn_outcomes(model: PosteriorModel, state: PosteriorState, path: Path, ste
             continue
         kt[t] += math.log((count[t, o] + 0.5) / (pairs[t, sa] + 0.5 * (start[sa + 1] - start[sa])))
         if count[t, o] == entered[t, o]:
-            touched[counters[TOUCHED_SIZE]] = t * count.shape[1] + o
-            counters[TOUCHED_SIZE] += 1
+            waiting[counters[WAITING_SIZE]] = t * count.shape[1] + o
+            counters[WAITING_SIZE] += 1
         count[t, o] += 1
         pairs[t, sa] += 1
 
@@ -564,11 +562,11 @@ def chunk_probabilities(model: PosteriorModel, members: Ints, first: int, n: int
 def add_likelihoods(model: PosteriorModel, state: PosteriorState) -> None:
     """Add the outcomes that wait to the likelihoods of the members alive, some members at a time."""
     counters, count, entered = ivec(state, COUNTERS), imat(state, COUNT), imat(state, ENTERED)
-    touched, members, p = ivec(state, TOUCHED), ivec(state, MEMBERS), fvec(model, CHUNK)
+    waiting, members, p = ivec(state, WAITING), ivec(state, MEMBERS), fvec(model, CHUNK)
     for first in range(0, counters[ALIVE], _CHUNK):
         n = min(_CHUNK, counters[ALIVE] - first)
-        for at in range(counters[TOUCHED_SIZE]):
-            t, o = divmod(touched[at], count.shape[1])
+        for at in range(counters[WAITING_SIZE]):
+            t, o = divmod(waiting[at], count.shape[1])
             likelihood, more = fmat(state, LIKELIHOOD)[t], count[t, o] - entered[t, o]
             chunk_probabilities(model, members, first, n, o, p)
             for i in range(n):
@@ -806,15 +804,15 @@ def update_steps(model: PosteriorModel, state: PosteriorState) -> None:
 def update(model: PosteriorModel, state: PosteriorState) -> None:
     """Enter the outcomes that wait; put members aside, look at the dead when it is time, and choose the class."""
     counters, count, entered = ivec(state, COUNTERS), imat(state, COUNT), imat(state, ENTERED)
-    touched, episodes, hulls = ivec(state, TOUCHED), counters[EPISODES_AT_PLAN], ivec(model, HULL_SIZE).size
+    waiting, episodes, hulls = ivec(state, WAITING), counters[EPISODES_AT_PLAN], ivec(model, HULL_SIZE).size
     add_likelihoods(model, state)
-    for i in range(counters[TOUCHED_SIZE]):
-        t, o = divmod(touched[i], count.shape[1])
+    for i in range(counters[WAITING_SIZE]):
+        t, o = divmod(waiting[i], count.shape[1])
         more = count[t, o] - entered[t, o]
         for c in range(hulls):
             score_hull(model, state, t, c, o, more)
         entered[t, o] = count[t, o]
-    counters[TOUCHED_SIZE] = 0
+    counters[WAITING_SIZE] = 0
     if count.shape[0] > 1:
         update_steps(model, state)
     else:
