@@ -226,6 +226,7 @@ def near_truth(seed: int, members: int = 8) -> Stack:
 def test_sets_with_dropping_and_looking_again_are_those_of_the_definition(
     forms: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(ucrl_vtr, "_FORM_MEMBERS", 1)
     monkeypatch.setattr(ucrl_vtr, "_FORM_COST", 32 if forms else 0)
     came_back = 0
     for seed in range(6):
@@ -258,6 +259,7 @@ def test_a_large_ladder_is_played_alike_with_quadratic_forms_and_row_by_row(
         learner = NestedUCRLVTR(ladder=Ladder(families), weights=weights, scale=0.2)
         runs = []
         for cost in (32, 0):
+            monkeypatch.setattr(ucrl_vtr, "_FORM_MEMBERS", 1)
             monkeypatch.setattr(ucrl_vtr, "_FORM_COST", cost)
             assert learner.base.forms(mdp.known) == (cost > 0)
             runs.append(run(learner, mdp, episodes=300, seed=2, progress=False))
@@ -271,6 +273,7 @@ def test_a_large_ladder_is_played_alike_with_quadratic_forms_and_row_by_row(
 
 @pytest.mark.parametrize("cost", [32, 0], ids=["quadratic forms", "row by row"])
 def test_room_for_a_single_row_that_larger_classes_lack_is_enough(cost: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ucrl_vtr, "_FORM_MEMBERS", 1)
     monkeypatch.setattr(ucrl_vtr, "_FORM_COST", cost)
     case = near_truth(2)
     ladder = Ladder([FiniteFamily(case.kernels[5:6]), FiniteFamily(case.kernels[[5, *range(5), 6, 7]])])

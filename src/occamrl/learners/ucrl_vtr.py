@@ -115,6 +115,7 @@ EMPTY = -1
 FIRST_LOOK = 64  # episodes before dropped kernels are looked at again for the first time
 NEVER = 2**62
 _FORM_COST = 32  # multiplications a row for which losses are computed as quadratic forms, at most
+_FORM_MEMBERS = 4096  # of a family for which that pays, at least
 _TAYLOR = tuple(1.0 / math.factorial(i) for i in range(9))
 _CHUNK = 256  # kernels at a time, so that what is computed with stays in the nearest cache
 NOBODY = -1  # no member in play
@@ -307,7 +308,10 @@ class UCRLVTR(Learner):
         """Whether losses are quadratic forms: in blocks of few coordinates, fewer than there are members."""
         blocks, rows = self.family.features.blocks, max(1, known.horizon - 1)
         m = int(blocks.size.max())
-        cheap = m < self.family.size and m * (m + 3) * min(rows, blocks.size.size) <= 2 * _FORM_COST * rows
+        cheap = (
+            max(m + 1, _FORM_MEMBERS) <= self.family.size
+            and m * (m + 3) * min(rows, blocks.size.size) <= 2 * _FORM_COST * rows
+        )
         return self.counted and self.radius == "sharp" and cheap
 
     def model(self, known: Known) -> FiniteModel:
