@@ -41,6 +41,7 @@ class TabularFeatures(NamedTuple):
     outcomes: Outcomes
 
 
+_SAME_REWARD = 1e-6  # rewards no farther apart are the same
 DENSE, SPARSE, TABULAR = range(3)
 
 # A feature map of any layout as six fields of a model, so that learners are compiled once for all layouts
@@ -110,3 +111,12 @@ def fill_target(outcomes: Outcomes, sa: int, values: Floats, out: Floats) -> tup
         low = min(low, w)
         high = max(high, w)
     return low, high
+
+
+@hot
+def outcome_of(outcomes: Outcomes, sa: int, after: int, bonus: float, any_bonus: bool) -> int:
+    """Return the first outcome of (s, a) with this next state and, unless ``any_bonus``, this reward; -1 if none."""
+    for o in range(outcomes.start[sa], outcomes.start[sa + 1]):
+        if outcomes.next_state[o] == after and (any_bonus or abs(outcomes.bonus[o] - bonus) <= _SAME_REWARD):
+            return o
+    return -1

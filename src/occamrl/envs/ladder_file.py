@@ -326,11 +326,11 @@ def read_array(beside: Path, where: object, field: str) -> Floats:
             if name:
                 require_choice(field, name, names)
             entry = f"{name or names[0]}.npy"
-            with arrays.zip.open(entry) as head:  # type: ignore[union-attr]  # open, as it was just made
+            with zipfile.ZipFile(path) as archive, archive.open(entry) as head:
                 np.lib.format.read_magic(head)
                 shape, _, dtype = np.lib.format.read_array_header_1_0(head)
-            size = math.prod(shape) * dtype.itemsize
-            if max(size, arrays.zip.getinfo(entry).file_size) > LARGEST_ARRAY:  # type: ignore[union-attr]
+                size = max(math.prod(shape) * dtype.itemsize, archive.getinfo(entry).file_size)
+            if size > LARGEST_ARRAY:
                 raise LadderSpecError(field, got=f"{file}: {size:,} bytes", expected=f"at most {LARGEST_ARRAY:,}")
             array = np.asarray(arrays[name or names[0]])
     except (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile) as error:

@@ -112,8 +112,10 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
     render_mode : "ansi" | "rgb_array", optional
     """
 
-    # Gymnasium reads it from the class, and declares it without ClassVar.
-    metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
+    metadata: dict[str, Any] = {  # noqa: RUF012  # gymnasium.Env declares it without ClassVar
+        "render_modes": ["ansi", "rgb_array"],
+        "render_fps": 4,
+    }
 
     def __init__(self, problem: Any, render_mode: str | None = None, **parameters: Any) -> None:
         if render_mode is not None:

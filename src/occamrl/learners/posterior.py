@@ -36,6 +36,7 @@ import scipy.sparse as sp
 
 from occamrl._core.arena import field, fmat, fvec, imat, ivec, lay_out, named, part
 from occamrl._core.compile import entry, hot, implements
+from occamrl._core.features import outcome_of
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
 from occamrl._core.rng import fill_uniforms, next_gamma
 from occamrl._core.rows import (
@@ -68,10 +69,9 @@ from occamrl.learners.ucrl_vtr import example_ladder
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
-from occamrl.models.likelihood import hull_bound, hull_fit, ladder_log_weights
+from occamrl.models.likelihood import LARGEST_HULL, hull_bound, hull_fit, ladder_log_weights, mixed_at
 from occamrl.protocols import Field, Floats, Ints, Known, Learner, Outcomes
 
-MOST_IN_HULL = 200  # members of a class whose hull is a rival
 _GROWTH = 1.02  # of the data until a hull is fitted again
 _FIRST_LOOK = 64  # episodes before members that died are looked at again for the first time
 _FIT_STEPS, _DRAW_STEPS = 3, 20  # of EM
@@ -204,7 +204,7 @@ class LikelihoodLearner(Learner):
     @property
     def hulls(self) -> list[int]:
         """The classes, from 0, whose hulls are rivals: those of 2 to 200 members."""
-        return [m for m, size in enumerate(self.ladder.sizes) if 2 <= size <= MOST_IN_HULL]
+        return [m for m, size in enumerate(self.ladder.sizes) if 2 <= size <= LARGEST_HULL]
 
     @property
     def log_weights(self) -> Floats:
@@ -476,16 +476,6 @@ def distinct_outcomes(features: FeatureMap, known: Known) -> tuple[Outcomes, Any
 
 
 @hot
-def find_outcome(model: PosteriorModel, sa: int, after: int, bonus: float) -> int:
-    """Return the outcome of (s, a) with this next state and, where rewards are known, this reward; -1 if unlisted."""
-    start, next_state, bonuses = ivec(model, START), ivec(model, NEXT), fvec(model, BONUS)
-    for o in range(start[sa], start[sa + 1]):
-        if next_state[o] == after and (not model.known_rewards or abs(bonuses[o] - bonus) <= 1e-6):
-            return o
-    return -1
-
-
-@hot
 def count_unlisted(state: PosteriorState, t: int, sa: int, after: int, bonus: float) -> None:
     """Count an outcome that no member allows, as long as there is room for others of its kind."""
     counters, head = ivec(state, COUNTERS), imat(state, UNLISTED_HEAD)
@@ -513,10 +503,11 @@ def learn_outcomes(model: PosteriorModel, state: PosteriorState, path: Path, ste
     observe_rewards(model.rewards, state, path, steps, model.actions, 1.0 + model.replan)
     counters, count, entered = ivec(state, COUNTERS), imat(state, COUNT), imat(state, ENTERED)
     waiting, pairs, kt, start = ivec(state, WAITING), imat(state, PAIRS), fvec(state, KT), ivec(model, START)
+    outcomes = Outcomes(start, ivec(model, NEXT), fvec(model, BONUS))
     for h in range(min(steps, model.rows)):
         t, sa = h % count.shape[0], path.states[h] * model.actions + path.actions[h]
         bonus = path.bonus[h] if model.known_rewards else 0.0
-        o = find_outcome(model, sa, path.states[h + 1], bonus)
+        o = outcome_of(outcomes, sa, path.states[h + 1], bonus, not model.known_rewards)
         if o < 0:
             count_unlisted(state, t, sa, path.states[h + 1], bonus)
             continue
@@ -583,10 +574,8 @@ def score_hull(model: PosteriorModel, state: PosteriorState, t: int, c: int, o: 
     hulls = ivec(model, HULL_SIZE).size
     logs = fmat(state, HULL_LOG)[t * hulls + c]
     if logs[o] > 0.0:
-        weights, row, mixed = fmat(state, HULL_WEIGHT)[t * hulls + c], fmat(model, HULL)[o], 0.0
-        for i in range(ivec(model, HULL_SIZE)[c]):
-            mixed += weights[i] * row[i]
-        logs[o] = math.log(max(mixed, 0.0))
+        weights = part(fmat(state, HULL_WEIGHT)[t * hulls + c], 0, ivec(model, HULL_SIZE)[c])
+        logs[o] = math.log(max(mixed_at(weights, fmat(model, HULL), o), 0.0))
     fmat(state, HULL_EVIDENCE)[t, c] += count * logs[o]
 
 
@@ -871,10 +860,7 @@ def draw_hull(model: PosteriorModel, state: PosteriorState, t: int, c: int) -> N
         weights[i] = 0.9 * own[i] + 0.1 / n
     hull_fit(numbers, hull, weights, _DRAW_STEPS, 0.0, gradient)
     for o in range(kernel.size):
-        kernel[o] = 0.0
-        if o < count.size:
-            for i in range(n):
-                kernel[o] += weights[i] * hull[o, i]
+        kernel[o] = mixed_at(weights, hull, o) if o < count.size else 0.0
 
 
 @hot

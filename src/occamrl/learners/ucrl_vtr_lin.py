@@ -30,7 +30,16 @@ import numpy as np
 
 from occamrl._core.arena import field, fmat, fvec, imat, ivec, lay_out, named, part, square
 from occamrl._core.compile import compiled, entry, hot, hot_inline, implements, otherwise
-from occamrl._core.features import BONUS, NEXT, START, DenseFeatures, TabularFeatures, feature_vector, fill_target
+from occamrl._core.features import (
+    BONUS,
+    NEXT,
+    START,
+    DenseFeatures,
+    TabularFeatures,
+    feature_vector,
+    fill_target,
+    outcome_of,
+)
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
 from occamrl._core.regression import (
     CARE,
@@ -871,27 +880,13 @@ def row_norm(model: LinearModel, state: LinearState, h: int, s: int) -> float:
     return squared_norm(factor, x, fvec(model, WORK))
 
 
-@hot_inline
+@hot
 def count_outcomes(model: LinearModel, path: Path, steps: int, seen: Ints) -> None:
-    """Count which outcome each transition was: its next state, and the reward where that leaves several (in order)."""
-    start, following, bonus = ivec(model, FEATURES + START), ivec(model, FEATURES + NEXT), fvec(model, FEATURES + BONUS)
-    s = np.uint64(path.states[0])  # unsigned: no test for indices that count from the end
+    """Count which outcome each transition was; the last count is of those that are none."""
+    outcomes = features_of(model, FEATURES).outcomes
     for h in range(steps):
-        after = path.states[h + 1]
-        pair = s * np.uint64(model.actions) + np.uint64(path.actions[h])
-        o, end = np.uint64(start[pair]), np.uint64(start[pair + np.uint64(1)])
-        while o < end and following[o] != after:
-            o += np.uint64(1)
-        if o == end:
-            o = np.uint64(seen.size - 1)  # none of them
-        elif bonus[o] != path.bonus[h]:
-            other = o + np.uint64(1)
-            while other < end and following[other] == after:
-                if abs(bonus[other] - path.bonus[h]) < abs(bonus[o] - path.bonus[h]):
-                    o = other
-                other += np.uint64(1)
-        seen[o] += 1
-        s = np.uint64(after)
+        sa = path.states[h] * model.actions + path.actions[h]
+        seen[outcome_of(outcomes, sa, path.states[h + 1], path.bonus[h], False)] += 1
 
 
 @implements(learn, LinearState, argument=1)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -36,6 +37,7 @@ from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.models.finite import level, off_grid
 from occamrl.models.ladder import Ladder
 from occamrl.models.likelihood import (
+    LARGEST_HULL,
     hull_fit,
     hull_likelihood,
     hull_maximum,
@@ -56,7 +58,6 @@ OUTSIDE = "outside"  # no class explains the data
 LIKELIHOOD, VALUE = EVIDENCE = ("likelihood", "value")
 
 GROWTH = 0.1  # of the data, after which a new value function is planned and the classes are tested
-LARGEST_HULL = 200  # members of a class whose mixtures compete (L5)
 SAVE_EVERY = 30.0  # seconds
 _NOTHING = 1e-9  # a squared distance that is none
 _MOST_NUMBERS = 2**22  # in memory at once, of predictions
@@ -438,7 +439,7 @@ def require_like(name: str, fresh: Any, found: Any) -> None:
         raise CheckpointError(name, got="other arrays", expected="those of this log and ladder")
 
 
-class ClassTest:
+class ClassTest(ABC):
     """A test of the classes of a ladder; ``memory`` holds all that changes, plain data and arrays."""
 
     kind: str  # "likelihood" | "value"
@@ -466,18 +467,21 @@ class ClassTest:
         """The smallest loss of each class."""
         return np.array([float(self.loss[:size].min()) for size in self.ladder.sizes])
 
+    @abstractmethod
     def enter(self, stretch: Stretch, start: int, last: int) -> None:
         """Take in the stretch that begins in ``start`` and ends with episode ``last``, and test."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def outside(self) -> str:
         """Why no class holds the truth; empty if one may."""
-        raise NotImplementedError
 
     def distances(self, kernels: Ints, reference: int) -> Floats:
-        """Return by how much the losses of some kernels exceed that of the reference on average, if it is the truth."""
-        raise NotImplementedError
+        """Return by how much the losses of some kernels exceed the reference's on average, if it is the truth.
+
+        Linear classes have no list of kernels, and no answer.
+        """
+        return np.full(kernels.size, math.nan)
 
     def reject(self, last: int) -> None:
         """Strike off kernels, and classes none of whose kernels is left."""

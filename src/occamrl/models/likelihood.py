@@ -18,13 +18,25 @@ import math
 
 import numpy as np
 
-from occamrl._core.compile import entry
+from occamrl._core.compile import entry, hot
 from occamrl.models.family import simplex_least_squares
 from occamrl.protocols import Floats, Ints
 
 _MOST_STEPS = 100  # of Newton's method, which needs about ten
 _ALMOST_ONE = 0.999999  # of the way to weights that may make something seen impossible
 _SHORTEST = 1e-9
+
+
+LARGEST_HULL = 200  # members of a class whose mixtures compete (L5)
+
+
+@hot
+def mixed_at(weights: Floats, kernels: Floats, o: int) -> float:
+    r"""Return :math:`\langle w, P(o)\rangle`."""
+    total = 0.0
+    for i in range(weights.size):
+        total += weights[i] * kernels[o, i]
+    return total
 
 
 @entry
@@ -59,9 +71,7 @@ def hull_likelihood(counts: Floats, kernels: Floats, weights: Floats, gradient: 
         gradient[i] = 0.0
     for o in range(counts.size):
         if counts[o] > 0.0:
-            mixed = 0.0
-            for i in range(n):
-                mixed += weights[i] * kernels[o, i]
+            mixed = mixed_at(weights, kernels, o)
             if mixed > 0.0:
                 likelihood += counts[o] * math.log(mixed)
                 share = counts[o] / mixed
@@ -97,12 +107,11 @@ def hull_bound(counts: Floats, kernels: Floats, weights: Floats, gradient: Float
     for o in range(counts.size):
         total += counts[o]
         if likelihood == -math.inf and counts[o] > 0.0:
-            mixed, most = 0.0, 0.0
+            most = 0.0
             for i in range(n):
-                mixed += weights[i] * kernels[o, i]
                 most = max(most, kernels[o, i])
             impossible = impossible or most <= 0.0  # no member allows what was seen
-            hidden = hidden or mixed <= 0.0
+            hidden = hidden or mixed_at(weights, kernels, o) <= 0.0
     if impossible:
         return -math.inf
     if hidden:  # a member with weight 0 allows it
@@ -127,9 +136,7 @@ def hull_evidence(counts: Floats, kernels: Floats, weights: Floats, gradient: Fl
         return likelihood
     for o in range(counts.size):
         if counts[o] > 0.0:
-            mixed = 0.0
-            for i in range(n):
-                mixed += weights[i] * kernels[o, i]
+            mixed = mixed_at(weights, kernels, o)
             for i in range(n):
                 ratio = kernels[o, i] / mixed - 1.0
                 linear -= counts[o] * ratio / n
@@ -140,9 +147,7 @@ def hull_evidence(counts: Floats, kernels: Floats, weights: Floats, gradient: Fl
     evidence = (n - 1) * math.log(away)
     for o in range(counts.size):
         if counts[o] > 0.0:
-            mixed = 0.0
-            for i in range(n):
-                mixed += weights[i] * kernels[o, i]
+            mixed = mixed_at(weights, kernels, o)
             for i in range(n):
                 evidence += counts[o] / n * math.log((1.0 - away) * mixed + away * kernels[o, i])
     return evidence

@@ -95,8 +95,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True  # a body may follow, which is not read
         self._answer(HTTPStatus.METHOD_NOT_ALLOWED, "GET only.\n")
 
-    # http.server looks for methods of these names
-    do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_CONNECT = _refuse  # noqa: N815
+    do_HEAD = do_POST = do_PUT = do_DELETE = _refuse  # noqa: N815  # http.server looks for methods of these names
+    do_PATCH = do_OPTIONS = do_TRACE = do_CONNECT = _refuse  # noqa: N815  # likewise
 
     def _answer(self, status: HTTPStatus, text: str, kind: str = "text/plain; charset=utf-8", tag: str = "") -> None:
         body = text.encode()

@@ -129,7 +129,7 @@ class EnvironmentSource:
         if block != self._block:
             self._block = block
             self._seeds = seeding.stream(self._seed, "environment", "reset", block).integers(2**31, size=BLOCK)
-        with self._their_code(episode):
+        with self._their_code(lambda: (episode,)):
             return self.environment.reset(int(self._seeds[place]))
 
     def _steps(self, k: int, s: int) -> tuple[int, float, bool, BaseException | None]:
@@ -139,40 +139,37 @@ class EnvironmentSource:
         """
         step, translate, decode = self.environment.env.step, self.environment.translate, self._decode
         actions, path, horizon = self._actions, self._path, self.known.horizon
-        realised, h, self.waiting = 0.0, 0, True
+        realised, h = 0.0, 0
         path[0] = s
         try:
-            while h < horizon:
-                a = actions.item(h, s)
-                observation, reward, terminated, truncated, _ = step(decode(a))
-                reward = float(reward)
-                s, self._bonus[h], self._reward[h] = translate(s, a, observation, reward, bool(terminated))
-                h += 1
-                path[h] = s
-                realised += reward
-                if terminated:
-                    return h, realised, True, None
-                if truncated and h < horizon:
-                    short = EpisodeCutShort(
-                        self.environment.name,
-                        index=(k, h - 1),
-                        got=f"an episode truncated after {h} steps",
-                        expected=f"{horizon} steps or termination; allow_truncation=True learns from such episodes",
-                    )
-                    return h, realised, False, None if self.allow_truncation else short
-        except KeyboardInterrupt as error:  # a second Ctrl-C: the environment may hang
+            with self._their_code(lambda: (k, h)):
+                while h < horizon:
+                    a = actions.item(h, s)
+                    observation, reward, terminated, truncated, _ = step(decode(a))
+                    reward = float(reward)
+                    s, self._bonus[h], self._reward[h] = translate(s, a, observation, reward, bool(terminated))
+                    h += 1
+                    path[h] = s
+                    realised += reward
+                    if terminated:
+                        return h, realised, True, None
+                    if truncated and h < horizon:
+                        short = EpisodeCutShort(
+                            self.environment.name,
+                            index=(k, h - 1),
+                            got=f"an episode truncated after {h} steps",
+                            expected=f"{horizon} steps or termination; allow_truncation=True learns from such episodes",
+                        )
+                        return h, realised, False, None if self.allow_truncation else short
+        except (KeyboardInterrupt, EnvironmentFault) as error:  # a second Ctrl-C: the environment may hang
             return h, realised, False, error
-        except Exception as error:  # of someone else's environment, which may raise anything
-            return h, realised, False, self._located(error, (k, h))
-        finally:
-            self.waiting = False
         return h, realised, False, None
 
     def _play_again(self, k: int, steps: int, realised: float) -> None:
         """Play the last episode once more, with the same seed and actions; refuse an environment that differs."""
         environment, path = self.environment, self._path[: steps + 1].tolist()
         again, total = [self._reset(k)], 0.0
-        with self._their_code(k):
+        with self._their_code(lambda: (k,)):
             for h in range(steps):
                 a = int(self._actions[h, path[h]])
                 observation, reward, terminated, _, _ = environment.env.step(environment.action.decode(a))
@@ -186,13 +183,13 @@ class EnvironmentSource:
             raise SeedIgnored(environment.name, index=(k,), got=got, expected=expected)
 
     @contextmanager
-    def _their_code(self, episode: int) -> Iterator[None]:
-        """Run code of someone else's environment, which may hang and may raise anything."""
+    def _their_code(self, index: Callable[[], tuple[int, ...]]) -> Iterator[None]:
+        """Run code of someone else's environment, which may hang; an error is told with the episode and step."""
         self.waiting = True
         try:
             yield
-        except Exception as error:
-            raise self._located(error, (episode,)) from error
+        except Exception as error:  # it may raise anything
+            raise self._located(error, index()) from error
         finally:
             self.waiting = False
 
