@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.running.result import Result as Result
     from occamrl.running.run import learn as learn
     from occamrl.running.run import run as run
+    from occamrl.selectors.arena import Arena as Arena
     from occamrl.selectors.arl_gen import ARLGen as ARLGen
     from occamrl.selectors.arl_lin import ARLLin as ARLLin
     from occamrl.selectors.arl_lin import ARLLinDim as ARLLinDim

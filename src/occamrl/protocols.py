@@ -254,8 +254,8 @@ class RuledBases(Protocol):
     def begin(self, known: Known) -> dict[str, Any]:
         """Return a fresh state: the rule's memory, a state per base, past policies, and how often each base played."""
 
-    def score(self, known: Known, total: float) -> float:
-        """Return a sum of rewards on the scale of :class:`Played`."""
+    def largest(self, known: Known) -> float:
+        """Return the largest possible sum of rewards of an episode."""
 
 
 @dataclass(frozen=True)

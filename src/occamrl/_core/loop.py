@@ -155,65 +155,55 @@ def play_episodes(
     achieved: Floats,
     policy: Ints,
     path: Path,
-) -> tuple[int, int]:
-    """Do the work of :func:`play`; ``policy`` [H, S] and ``path`` are scratch as well."""
+    fresh: bool,
+) -> tuple[int, int, int, float]:
+    """Play ``regret.size`` episodes from number ``first_episode`` on.
+
+    Writes the exact pseudo-regret and the realised return of each episode. Returns the number of plans; the number of
+    episodes whose planned value was below V*_1(s_1) by more than rounding (plans that were not optimistic); the bits
+    PLANNED | CHANGED | REDRAWN and the planned value of the last episode. ``uniforms`` [H + 1, rounded up to an even
+    number] is scratch, ``path`` is left with the last episode; ``policy`` [H, S] and ``achieved`` [2, S] with the last
+    policy and its value, from which the next call goes on unless it says that they are not: ``fresh``.
+    """
     horizon = policy.shape[0]
     tolerance = 1e-9 * horizon
     plans = 0
     pessimistic = 0
+    news = 0
+    planned = np.nan
     for k in range(regret.size):
         fill_uniforms(environment_key, first_episode + k, uniforms)
         s = draw_start(truth, uniforms[0])
         news = plan(model, state, s, agent_key, first_episode + k)
         plans += news & PLANNED
-        if k == 0 or news & (CHANGED | REDRAWN):
+        if fresh or news & (CHANGED | REDRAWN):
             write_policy(model, state, policy)
-        if k == 0 or news & CHANGED:
+        if fresh or news & CHANGED:
             evaluate(model, state, truth, policy, achieved)
+        fresh = False
         best = truth.optimal_values[0, s]
-        if planned_value(model, state, s) < best - tolerance:
+        planned = planned_value(model, state, s)
+        if planned < best - tolerance:
             pessimistic += 1
         regret[k] = best - achieved[0, s]
         returns[k] = draw_path(truth, environment_key, first_episode + k, uniforms, policy, s, path)
         learn(model, state, path, horizon)
-    return plans, pessimistic
-
-
-def play(
-    model: Any,
-    state: Any,
-    truth: Truth,
-    environment_key: np.uint64,
-    agent_key: np.uint64,
-    first_episode: int,
-    regret: Floats,
-    returns: Floats,
-    uniforms: Floats,
-    achieved: Floats,
-) -> tuple[int, int]:
-    """Play ``regret.size`` episodes from number ``first_episode`` on.
-
-    Writes the exact pseudo-regret and the realised return of each episode. Returns the number of plans, and the number
-    of episodes whose planned value was below V*_1(s_1) by more than rounding (plans that were not optimistic).
-    ``uniforms`` [H + 1, rounded up to an even number] and ``achieved`` [2, S] are scratch.
-    """
-    horizon, states = truth.optimal_values.shape[0] - 1, truth.optimal_values.shape[1]
-    policy = np.zeros((horizon, states), dtype=np.int64)
-    path = empty_path(horizon)
-    keys, scratch = (environment_key, agent_key), (uniforms, achieved)
-    return play_episodes(model, state, truth, *keys, first_episode, regret, returns, *scratch, policy, path)
+    return plans, pessimistic, news, planned
 
 
 @entry
-def open_episode(model: Any, state: Any, start: int, key: np.uint64, episode: int, actions: Ints) -> int:
-    """Begin an episode in ``start`` and write its policy to ``actions`` [H, S]; return PLANNED | CHANGED bits."""
+def open_episode(model: Any, state: Any, start: int, key: np.uint64, episode: int, actions: Ints) -> tuple[int, float]:
+    """Begin an episode in ``start`` and write its policy to ``actions`` [H, S].
+
+    Returns the bits PLANNED | CHANGED | REDRAWN, and the planned value of ``start``.
+    """
     news = plan(model, state, start, key, episode)
     write_policy(model, state, actions)
-    return news
+    return news, planned_value(model, state, start)
 
 
 @entry
-def learn_transitions(
+def close_episode(
     model: Any,
     state: Any,
     at_rest: Floats,
@@ -225,7 +215,11 @@ def learn_transitions(
     ended: bool,
     seen: Path,
 ) -> float:
-    """Do the work of :func:`close_episode`; ``seen`` is scratch."""
+    """Learn from the first ``steps`` transitions path[h] -> path[h + 1]; return the sum of rewards in [0, 1].
+
+    After an episode that ``ended`` the end state is kept for the rest of the horizon, as the model has it, and earns
+    ``at_rest`` [S*A]. ``seen`` is scratch.
+    """
     total, s = 0.0, path[0]
     length = actions.shape[0] if ended else steps
     seen.states[0] = s
@@ -243,26 +237,6 @@ def learn_transitions(
     return total
 
 
-def close_episode(
-    model: Any,
-    state: Any,
-    at_rest: Floats,
-    path: Ints,
-    bonus: Floats,
-    reward: Floats,
-    actions: Ints,
-    steps: int,
-    ended: bool,
-) -> float:
-    """Learn from the first ``steps`` transitions path[h] -> path[h + 1]; return the sum of rewards in [0, 1].
-
-    After an episode that ``ended`` the end state is kept for the rest of the horizon, as the model has it, and earns
-    ``at_rest`` [S*A].
-    """
-    seen = empty_path(actions.shape[0])
-    return float(learn_transitions(model, state, at_rest, path, bonus, reward, actions, steps, ended, seen))
-
-
 @entry
 def value_of_policy(model: Any, state: Any, truth: Truth, actions: Ints, out: Floats) -> None:
     """Write V^{pi_k}_1 of the policy in play, whose table is ``actions``, to ``out[0]``; ``out`` is [2, S]."""
@@ -271,7 +245,7 @@ def value_of_policy(model: Any, state: Any, truth: Truth, actions: Ints, out: Fl
 
 @entry
 def draw_first_state(initial_cumulative: Floats, environment_key: np.uint64, episode: int, uniforms: Floats) -> int:
-    """Return the state in which an episode begins, and leave the numbers that :func:`play` uses in ``uniforms``."""
+    """Return the state in which an episode begins, and leave its numbers in ``uniforms``, as they are simulated."""
     fill_uniforms(environment_key, episode, uniforms)
     return draw(initial_cumulative, 0, 0, initial_cumulative.shape[1], uniforms[0])
 
@@ -288,7 +262,7 @@ def draw_episode(
     bonus: Floats,
     rewards: Floats,
 ) -> float:
-    """Follow ``policy`` [H, S] from ``path[0]`` as :func:`play` would; return the sum of rewards.
+    """Follow ``policy`` [H, S] from ``path[0]`` as :func:`play_episodes` would; return the sum of rewards.
 
     For learners in plain Python. Writes the states to ``path`` [H + 1], and ``actions``, ``bonus``, ``rewards`` [H].
     """

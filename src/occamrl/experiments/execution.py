@@ -50,7 +50,7 @@ from occamrl.experiments.records import Folder, FolderLock, Records, describe_ho
 from occamrl.experiments.spec import FORMAT, Cell, Spec, expand, parse, read_source
 from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import Agent, Phase
-from occamrl.running.environments import Played
+from occamrl.running.environments import Chunk
 from occamrl.running.result import Result
 from occamrl.running.run import CHUNK_SECONDS, Checkpoint, Run, Simulator
 from occamrl.running.storage import canonical, make_folder, seal, sha256, sweep, there, write_whole
@@ -135,7 +135,7 @@ def play_cell(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_
     checkpoint = Checkpoint(path / "checkpoint.npz", checkpoint_seconds, _tag(cell))
     written = 0.0  # when progress.json was
 
-    def tell(phase: Phase, played: Played) -> bool:
+    def tell(phase: Phase, played: Chunk) -> bool:
         nonlocal written
         news = {
             "episodes": run.episodes,

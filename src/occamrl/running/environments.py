@@ -18,16 +18,16 @@ from occamrl.envs.wrapper import FiniteEnvironment
 from occamrl.errors import EnvironmentFailure, EnvironmentFault, EpisodeCutShort, ParameterError, SeedIgnored
 from occamrl.protocols import Floats
 from occamrl.running.phases import PhaseWalk
+from occamrl.running.players import ROOM
 from occamrl.running.result import EnvironmentInfo, Result
 from occamrl.running.storage import fingerprint
 
-ROOM = 64  # episodes reserved at a time
 BLOCK = 256  # reset seeds drawn at a time
 _REPLAYED = frozenset(2**j - 1 for j in range(7))  # which of the first episodes are played twice
 _MOST_DECODED = 4096
 
 
-class Played(NamedTuple):
+class Chunk(NamedTuple):
     """Some episodes of one phase, as a source played them."""
 
     regret: Floats  # in the learner's unit; NaN where the truth is not known
@@ -88,7 +88,7 @@ class EnvironmentSource:
         self._phase: object = None  # of the policy whose value is at hand
         self._achieved = np.zeros(0)
 
-    def play(self, walk: PhaseWalk, key: np.uint64, first: int, size: int, stop: Callable[[], bool]) -> Played:
+    def play(self, walk: PhaseWalk, key: np.uint64, first: int, size: int, stop: Callable[[], bool]) -> Chunk:
         """Play up to ``size`` episodes of the phase in play, fewer when something goes wrong or ``stop`` says so."""
         regret, returns, mapped = np.empty(size), np.empty(size), np.empty(size)
         cut_short: list[int] = []
@@ -112,7 +112,7 @@ class EnvironmentSource:
                     self._play_again(k, taken, float(returns[n - 1]))
         except (Exception, KeyboardInterrupt) as error:  # after these episodes are accounted for, it is raised again
             fault = error
-        return Played(regret[:n], returns[:n], mapped[:n], plans, 0, steps, cut_short, fault)
+        return Chunk(regret[:n], returns[:n], mapped[:n], plans, 0, steps, cut_short, fault)
 
     def _regret(self, walk: PhaseWalk, start: int, changed: bool) -> float:
         """Return the exact regret of the policy in play; NaN where the truth is not known."""

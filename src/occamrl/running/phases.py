@@ -14,13 +14,25 @@ from typing import Any
 
 import numpy as np
 
-from occamrl._core.arena import resumed
 from occamrl.errors import CheckpointError, ContractError, ParameterError, require_integer
-from occamrl.protocols import Agent, EpisodeLearner, Field, Floats, Ints, Known, Learner, Phase, PhaseOutcome, Selector
-from occamrl.running.players import CompiledPlayer, player
+from occamrl.protocols import (
+    Agent,
+    EpisodeLearner,
+    Field,
+    Floats,
+    Ints,
+    Known,
+    Learner,
+    Phase,
+    PhaseOutcome,
+    RuledBases,
+    Selector,
+)
+from occamrl.running.players import player
 
 KEEP_ALL_UNTIL = 1_000_000
 POINTS_PER_DECADE = 1_000
+MOST_ROWS = 1_000  # of one phase, in which bases take turns
 
 
 def kept_episodes(first: int, last: int, keep_all_until: int = KEEP_ALL_UNTIL) -> Ints:
@@ -120,15 +132,19 @@ def _require_rows(rows: Any) -> None:
             value: Any = row.get(name) if isinstance(row, dict) else None
             if type(value) is not type(start) or abs(value) > 2**53 or (type(start) is int and value < 0):
                 raise CheckpointError(f"rows[{i}].{name}", got=str(value)[:80], expected=f"a number like {start}")
+        plays = row.get("plays") if isinstance(row, dict) else None
+        if plays is not None and not (isinstance(plays, list) and all(type(n) is int and n >= 0 for n in plays)):
+            raise CheckpointError(f"rows[{i}].plays", got=str(plays)[:80], expected="how often each base played")
 
 
 _MEASURED: dict[str, Any] = {"episodes": 0, "regret": 0.0, "plans": 0, "realised_return": 0.0}
+_TURNS = ("base", "plays")  # of phases in which bases take turns: the one that played, from 1; plays of each
 
 
 class _Alone(Selector):
     """A learner that plays by itself."""
 
-    def __init__(self, learner: Learner | EpisodeLearner) -> None:
+    def __init__(self, learner: Learner | EpisodeLearner | RuledBases) -> None:
         self.learner = learner
 
     def start(self, known: Known) -> dict[str, Any]:
@@ -156,7 +172,7 @@ def decided(phase: Phase) -> dict[str, Any]:
     """Return what a row of the table says about a phase before it is played."""
     row: dict[str, Any] = {"epoch": phase.epoch, "label": phase.label}
     for name, fact in phase.facts.items():
-        if name in row or name in _MEASURED:
+        if name in row or name in _MEASURED or name in _TURNS:
             raise ContractError(f"a fact of phase {phase.label!r} is called {name!r}, which is taken")
         row[name] = plain(fact, name)
     return row
@@ -171,13 +187,44 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other)
 
 
+def facts_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Return what a row says about its phase, without what was measured."""
+    return {key: fact for key, fact in row.items() if key not in _MEASURED and key not in _TURNS}
+
+
+def coarsened(rows: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
+    """Return rows of the same facts, in which bases took turns, as at most ``most`` of them.
+
+    Neighbours are merged, from the oldest on, where both together have at most w episodes, w being the smallest power
+    of two that is enough: a row of one base that played for long stays as it is. A merged row has no ``base``.
+    """
+    width = 2
+    while len(rows) > most:
+        merged = [rows[0]]
+        for row in rows[1:]:
+            last = merged[-1]
+            if last["episodes"] + row["episodes"] <= width:
+                counts = {name: last[name] + row[name] for name in _MEASURED}
+                plays = [one + other for one, other in zip(last["plays"], row["plays"], strict=True)]
+                merged[-1] = {
+                    **row,
+                    **counts,
+                    "base": row["base"] if row["base"] == last["base"] else None,
+                    "plays": plays,
+                }
+            else:
+                merged.append(row)
+        rows, width = merged, 2 * width
+    return rows
+
+
 def as_selector(agent: Agent) -> Selector:
     """Return a selector for any agent."""
     if isinstance(agent, type):  # a class has all the methods that its instances have
         raise ParameterError("agent", got=f"the class {agent.__name__}", expected="an instance of it")
     if isinstance(agent, Selector):
         return agent
-    if isinstance(agent, (Learner, EpisodeLearner)):
+    if isinstance(agent, (Learner, EpisodeLearner, RuledBases)):
         return _Alone(agent)
     raise ParameterError("agent", got=type(agent).__name__, expected="a learner or a selector")
 
@@ -186,7 +233,8 @@ class PhaseWalk:
     """The phase in play, its learner's state, and one row of facts per phase that was played.
 
     Rows of consecutive phases with the same epoch, label and facts are joined, so that a selector which decides anew
-    every episode does not make a table as long as the run.
+    every episode does not make a table as long as the run. In a phase of an arena, every base that takes over from
+    another one has a row, until there are too many (:func:`coarsened`).
     """
 
     def __init__(self, agent: Agent, known: Known) -> None:
@@ -202,8 +250,8 @@ class PhaseWalk:
             raise ContractError(f"phase {phase.label!r} has {phase.episodes} episodes; at least one is needed")
         self._take(phase)
         row = decided(phase)
-        last = {key: fact for key, fact in self.rows[-1].items() if key not in _MEASURED} if self.rows else None
-        if row != last:
+        if not self.rows or row != facts_of(self.rows[-1]):
+            self._first = len(self.rows)  # the first row with these facts
             self.rows.append({**row, **_MEASURED})
 
     def _take(self, phase: Phase) -> None:
@@ -223,16 +271,37 @@ class PhaseWalk:
 
     def advance(self, plans: int, returns: Floats, regret: Floats) -> None:
         """Take note of episodes played in this phase, and enter the next phase when it is over."""
-        row = self.rows[-1]
-        row["episodes"] += returns.size
-        row["plans"] += plans
-        row["realised_return"] = running_total(row["realised_return"], returns)
-        row["regret"] = running_total(row["regret"], regret)
+        turns = self.player.turns()
+        if turns:
+            self._take_turns(turns, returns, regret)
+        else:
+            row = self.rows[-1]
+            row["episodes"] += returns.size
+            row["plans"] += plans
+            row["realised_return"] = running_total(row["realised_return"], returns)
+            row["regret"] = running_total(row["regret"], regret)
         self.played += returns.size
         self.plans += plans
         self.returned = running_total(self.returned, returns)
         if self.remaining == 0:
             self.finish()
+
+    def _take_turns(self, turns: list[tuple[int, int]], returns: Floats, regret: Floats) -> None:
+        """Take note of episodes of several bases: a new row for each that takes over."""
+        row, bases = self.rows[-1], len(self.phase.learner.bases)
+        for (base, plans), value, loss in zip(turns, returns.tolist(), regret.tolist(), strict=False):
+            if row["episodes"] and row["base"] != base + 1:
+                row = {**facts_of(row), **_MEASURED}
+                self.rows.append(row)
+                if len(self.rows) - self._first > MOST_ROWS:
+                    self.rows[self._first : -1] = coarsened(self.rows[self._first : -1], MOST_ROWS // 2)
+            if not row["episodes"]:
+                row["base"], row["plays"] = base + 1, [0] * bases
+            row["episodes"] += 1
+            row["plays"][base] += 1
+            row["plans"] += plans
+            row["realised_return"] += value
+            row["regret"] += loss
 
     def finish(self) -> None:
         """Tell the selector how the phase went, and enter the next one."""
@@ -271,12 +340,11 @@ class PhaseWalk:
             if type(tree[name]) is not int or not 0 <= tree[name] <= limit:
                 raise CheckpointError(name, got=tree[name], expected=f"an integer from 0 to {limit}")
         walk.played, walk.plans, walk.returned = tree["played"], tree["plans"], float(tree["returned"])
-        saved, fresh = tree["state"], walk.state
-        if isinstance(walk.player, CompiledPlayer):
-            walk.player.state = resumed(phase.learner, known, walk.player.model, fresh, saved)
-        elif isinstance(fresh, dict) and isinstance(saved, dict):  # which the selector's memory may share
-            fresh.clear()
-            fresh.update(saved)
-        else:
-            walk.player.state = saved
+        walk.player.resume(tree["state"])
+        walk._first = len(walk.rows) - 1
+        while walk._first and facts_of(walk.rows[walk._first - 1]) == facts_of(walk.rows[-1]):
+            walk._first -= 1
+        plays, bases = walk.rows[-1].get("plays"), getattr(phase.learner, "bases", ())
+        if plays is not None and len(plays) != len(bases):
+            raise CheckpointError("plays", got=plays, expected=f"those of {len(bases)} bases")
         return walk

@@ -1,4 +1,4 @@
-"""A learner at play: the same few calls for a compiled learner and for one in plain NumPy.
+"""A learner at play: the same few calls for a compiled learner, for one in plain NumPy, and for a rule over bases.
 
 A source of episodes is either the simulator, which needs ``simulate`` alone, or an environment that somebody else
 steps, which needs ``open`` before an episode, ``close`` after it and ``evaluate`` where the truth is known.
@@ -7,27 +7,35 @@ steps, which needs ``open`` before an episode, ``close`` after it and ``evaluate
 from __future__ import annotations
 
 import math
-from typing import Any
+import operator
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.arena import require_fields
+from occamrl._core.arena import require_fields, resumed
 from occamrl._core.bellman import all_policy_values, policy_values
 from occamrl._core.loop import (
     CHANGED,
     PLANNED,
+    REDRAWN,
     close_episode,
     draw_episode,
     draw_first_state,
+    empty_path,
     holds_actions,
     open_episode,
-    play,
+    play_episodes,
     value_of_policy,
 )
-from occamrl.errors import ContractError
-from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known, Learner, Truth
+from occamrl.errors import CheckpointError, ContractError, ParameterError
+from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known, Learner, Played, Replay, RuledBases, Truth
 
 Keys = tuple[np.uint64, np.uint64]  # of the environment's draws and of the agent's
+
+ROOM = 64  # episodes reserved at a time, where they are played one by one
+KEPT = 1_000  # past policies of a base, for replays
+_KEPT_BYTES = 2**26  # and no more memory than that
+_MASK = 2**64 - 1
 
 
 def scratch(known: Known) -> tuple[Floats, Floats]:
@@ -35,34 +43,168 @@ def scratch(known: Known) -> tuple[Floats, Floats]:
     return np.zeros(known.horizon + 1 + (known.horizon + 1) % 2), np.zeros((2, known.states))
 
 
-class CompiledPlayer:
-    """A learner of compiled functions."""
+class Turn(NamedTuple):
+    """One simulated episode."""
 
-    def __init__(self, learner: Learner, known: Known, state: Any) -> None:
-        self.learner, self.state = learner, state
-        self.model = learner.model(known)
-        require_fields(state, learner.fields(known, state))
+    regret: float
+    total: float  # the sum of rewards
+    planned: float
+    pessimistic: int  # 1 if the planned value was below the optimum
+    news: int  # PLANNED | CHANGED | REDRAWN
+    episode: Episode
+    bonus: Floats  # [H] the part of the rewards that depends on the outcome
+
+
+class Addressed:
+    """A generator that is put to the address (key, episode), which is cheaper than to make one."""
+
+    def __init__(self) -> None:
+        self._key, self._bits = np.uint64(0), np.random.Philox(key=0)
+        self._draw, self._state = np.random.Generator(self._bits), self._bits.state
+
+    def at(self, key: np.uint64, episode: int) -> np.random.Generator:
+        """Return the generator at an address; it is good until the next call."""
+        if key != self._key:
+            self._key = self._state["state"]["key"][0] = key
+        self._state["state"]["counter"][3] = episode
+        self._bits.state = self._state
+        return self._draw
+
+
+def episode_of(at_rest: Floats, path: Ints, reward: Floats, actions: Ints, steps: int, ended: bool) -> Episode:
+    """Return the first ``steps`` steps and, of an episode that ``ended``, the rest of the horizon in its end state."""
+    s = int(path[steps])
+    taken = [int(actions[h, path[h]]) for h in range(steps)]
+    states, rewards = path[: steps + 1].tolist(), reward[:steps].tolist()
+    for h in range(steps, actions.shape[0] if ended else steps):
+        taken.append(int(actions[h, s]))
+        states.append(s)
+        rewards.append(float(at_rest[s * (at_rest.size // actions.shape[1]) + taken[-1]]))
+    return Episode(np.array(states, dtype=np.int64), np.array(taken, dtype=np.int64), np.array(rewards, dtype=float))
+
+
+def sum_of(episode: Episode) -> float:
+    """Return the sum of rewards, added one after another as compiled code does."""
+    return float(episode.rewards.cumsum()[-1]) if episode.rewards.size else 0.0
+
+
+class Player:
+    """What all players have."""
+
+    state: Any
+    table: Ints  # [H, S] the actions of the policy in play, in the simulator
+    planned_value = math.nan  # of the episode that was opened last
+
+    def __init__(self, known: Known) -> None:
+        self.known = known
+        self.table = np.zeros((known.horizon, known.states), dtype=np.int64)
         self._uniforms, self._achieved = scratch(known)
 
     def reserve(self, episodes: int) -> None:
-        """Make room in the state for that many episodes."""
-        self.state = self.learner.reserve(self.state, episodes)
+        """Make room in the state for that many episodes, where it does not grow by itself."""
+
+    def resume(self, saved: Any) -> None:
+        """Go on from a saved state."""
+        raise NotImplementedError
 
     def simulate(self, truth: Truth, keys: Keys, first: int, regret: Floats, returns: Floats) -> tuple[int, int]:
         """Play ``regret.size`` simulated episodes; return the numbers of plans and of pessimistic episodes."""
-        self.reserve(regret.size)
-        return play(self.model, self.state, truth, *keys, first, regret, returns, self._uniforms, self._achieved)
+        plans = pessimistic = 0
+        for k in range(regret.size):
+            turn = self.play_episode(truth, keys, first + k)
+            regret[k], returns[k] = turn.regret, turn.total
+            plans += turn.news & PLANNED
+            pessimistic += turn.pessimistic
+        return plans, pessimistic
+
+    def play_episode(self, truth: Truth, keys: Keys, episode: int) -> Turn:
+        """Play one simulated episode."""
+        raise NotImplementedError
 
     def open(self, start: int, key: np.uint64, episode: int, actions: Ints) -> int:
         """Begin an episode in ``start`` and write its policy to ``actions`` [H, S]; return PLANNED | CHANGED bits."""
-        self._actions = actions
-        return open_episode(self.model, self.state, start, key, episode, actions)
+        raise NotImplementedError
 
     def close(
         self, at_rest: Floats, path: Ints, bonus: Floats, reward: Floats, actions: Ints, steps: int, ended: bool
     ) -> float:
         """Learn from the first ``steps`` steps, as :func:`close_episode` does; return the sum of rewards."""
-        return close_episode(self.model, self.state, at_rest, path, bonus, reward, actions, steps, ended)
+        raise NotImplementedError
+
+    def evaluate(self, truth: Truth) -> Any:
+        """Return the value V^{pi_k}_1 [S] of the policy in play."""
+        raise NotImplementedError
+
+    def observe(self, start: int, key: np.uint64, episode: int, *rows: Any) -> int:
+        """Plan for an episode that somebody else plays, and learn from it: ``rows`` are the arguments of ``close``."""
+        news = self.open(start, key, episode, self.table)
+        self.close(*rows)
+        return news
+
+    def turns(self) -> list[tuple[int, int]]:
+        """Return, of the episodes since the last call, the base that played and whether it planned; none, if alone."""
+        return []
+
+
+class CompiledPlayer(Player):
+    """A learner of compiled functions."""
+
+    def __init__(self, learner: Learner, known: Known, state: Any) -> None:
+        super().__init__(known)
+        self.learner, self.state = learner, state
+        self.model = learner.model(known)
+        require_fields(state, learner.fields(known, state))
+        self._path, self._one, self._room = empty_path(known.horizon), np.zeros((2, 1)), 0
+        self._truth: Truth | None = None  # of the value that is at hand for the table that is
+
+    def reserve(self, episodes: int) -> None:
+        """Make room in the state for that many episodes."""
+        self.state = self.learner.reserve(self.state, episodes)
+
+    def resume(self, saved: Any) -> None:
+        """Go on from a saved state, checked, in the arrays of the fresh one, which a selector's memory may share."""
+        self.state = resumed(self.learner, self.known, self.model, self.state, saved)
+
+    def _play(
+        self, truth: Truth, keys: Keys, first: int, regret: Floats, returns: Floats
+    ) -> tuple[int, int, int, float]:
+        fresh, self._truth = truth is not self._truth, truth
+        room = self._uniforms, self._achieved, self.table, self._path
+        told: tuple[int, int, int, float] = play_episodes(
+            self.model, self.state, truth, *keys, first, regret, returns, *room, fresh
+        )
+        return told
+
+    def simulate(self, truth: Truth, keys: Keys, first: int, regret: Floats, returns: Floats) -> tuple[int, int]:
+        """Play ``regret.size`` simulated episodes; return the numbers of plans and of pessimistic episodes."""
+        self.reserve(regret.size)
+        plans, pessimistic, _, _ = self._play(truth, keys, first, regret, returns)
+        return plans, pessimistic
+
+    def play_episode(self, truth: Truth, keys: Keys, episode: int) -> Turn:
+        """Play one simulated episode."""
+        if self._room == 0:
+            self.reserve(ROOM)
+            self._room = ROOM
+        self._room -= 1
+        regret, returns = self._one
+        _, pessimistic, news, planned = self._play(truth, keys, episode, regret, returns)
+        path = self._path
+        seen = Episode(path.states.copy(), path.actions.copy(), path.reward.copy())
+        return Turn(regret.item(), returns.item(), planned, pessimistic, news, seen, path.bonus)
+
+    def open(self, start: int, key: np.uint64, episode: int, actions: Ints) -> int:
+        """Begin an episode in ``start`` and write its policy to ``actions`` [H, S]; return PLANNED | CHANGED bits."""
+        self._actions, self._truth = actions, None
+        news, self.planned_value = open_episode(self.model, self.state, start, key, episode, actions)
+        return int(news)
+
+    def close(
+        self, at_rest: Floats, path: Ints, bonus: Floats, reward: Floats, actions: Ints, steps: int, ended: bool
+    ) -> float:
+        """Learn from the first ``steps`` steps, as :func:`close_episode` does; return the sum of rewards."""
+        rows = at_rest, path, bonus, reward, actions, steps, ended
+        return float(close_episode(self.model, self.state, *rows, self._path))
 
     def evaluate(self, truth: Truth) -> Any:
         """Return the value V^{pi_k}_1 [S] of the policy in play."""
@@ -70,76 +212,82 @@ class CompiledPlayer:
         return self._achieved[0]
 
 
-class PlainPlayer:
+class PlainPlayer(Player):
     """A learner in plain NumPy: Python plans and learns, compiled code draws episodes and evaluates policies.
 
     ``plan`` is called before every episode, so every episode counts as a plan.
     """
 
     def __init__(self, learner: EpisodeLearner, known: Known, state: Any) -> None:
-        self.learner, self.known, self.state = learner, known, state
-        self.planned_value = math.nan
+        super().__init__(known)
+        self.learner, self.state = learner, state
         self._policy: Any = None  # the policy in play, as it was returned
         self._checked = b""  # its bytes
-        self._uniforms, self._achieved = scratch(known)
-        self._key, self._bits = np.uint64(0), np.random.Philox(key=0)
-        self._draw, self._address = np.random.Generator(self._bits), self._bits.state
+        self._written = False  # to the player's own table
+        self._address, self._bonus = Addressed(), np.zeros(known.horizon)
+        self._truth: Truth | None = None  # of the values at hand
+        self._best: list[float] = []
+        self._value: list[float] = []
 
-    def reserve(self, episodes: int) -> None:
-        """Do nothing: the state of a learner in plain NumPy grows by itself."""
+    def resume(self, saved: Any) -> None:
+        """Go on from a saved state; what is a dict may be shared with a selector's memory."""
+        if isinstance(self.state, dict) and isinstance(saved, dict):
+            self.state.clear()
+            self.state.update(saved)
+        else:
+            self.state = saved
 
-    def simulate(self, truth: Truth, keys: Keys, first: int, regret: Floats, returns: Floats) -> tuple[int, int]:
-        """Play ``regret.size`` simulated episodes; return the numbers of plans and of pessimistic episodes."""
-        (environment_key, agent_key), horizon = keys, self.known.horizon
-        actions = np.zeros((horizon, self.known.states), dtype=np.int64)
-        best, achieved, bonus, pessimistic = truth.optimal_values[0].tolist(), [], np.zeros(horizon), 0
-        for k in range(regret.size):
-            episode = first + k
-            start = draw_first_state(truth.initial_cumulative, environment_key, episode, self._uniforms)
-            if self.open(start, agent_key, episode, actions) & CHANGED or k == 0:
-                achieved = self.evaluate(truth).tolist()
-            regret[k] = best[start] - achieved[start]
-            pessimistic += self.planned_value < best[start] - 1e-9 * horizon
-            path, taken = np.empty(horizon + 1, dtype=np.int64), np.empty(horizon, dtype=np.int64)
-            rewards = np.empty(horizon)
-            path[0] = start
-            numbers = environment_key, episode, self._uniforms
-            returns[k] = draw_episode(truth, *numbers, actions, path, taken, bonus, rewards)
-            self._learn(Episode(path, taken, rewards))
-        return regret.size, pessimistic
+    def play_episode(self, truth: Truth, keys: Keys, episode: int) -> Turn:
+        """Play one simulated episode."""
+        horizon = self.known.horizon
+        start = draw_first_state(truth.initial_cumulative, keys[0], episode, self._uniforms)
+        news = self.open(start, keys[1], episode, self.table)
+        if truth is not self._truth:
+            self._truth, self._best = truth, truth.optimal_values[0].tolist()
+            self._value = self.evaluate(truth).tolist()
+        path, taken = np.empty(horizon + 1, dtype=np.int64), np.empty(horizon, dtype=np.int64)
+        rewards = np.empty(horizon)
+        path[0] = start
+        rows = path, taken, self._bonus, rewards
+        total = draw_episode(truth, keys[0], episode, self._uniforms, self.table, *rows)
+        seen, planned = Episode(path, taken, rewards), self.planned_value
+        self._learn(seen)
+        best = self._best[start]
+        pessimistic = int(planned < best - 1e-9 * horizon)
+        return Turn(best - self._value[start], total, planned, pessimistic, news, seen, self._bonus)
 
     def open(self, start: int, key: np.uint64, episode: int, actions: Ints) -> int:
         """Begin an episode in ``start`` and write its policy to ``actions`` [H, S]; return PLANNED | CHANGED bits."""
-        if key != self._key:
-            self._key = self._address["state"]["key"][0] = key
-        self._address["state"]["counter"][3] = episode
-        self._bits.state = self._address
-        planned = self.learner.plan(self.known, self.state, start, self._draw)
+        draw = self._address.at(key, episode)
+        planned = self.learner.plan(self.known, self.state, start, draw)
         policy, value = planned if isinstance(planned, tuple) else (planned, math.nan)
         self.planned_value = float(value)
-        policy = np.ascontiguousarray(policy)
+        policy = np.asarray(policy)
         content = policy.tobytes()
-        changed = content != self._checked or self._policy is None or policy.ndim != self._policy.ndim
+        changed = content != self._checked or self._policy is None or policy.shape != self._policy.shape
         if changed:
-            self._policy, self._checked = self._sound(policy).copy(), content
-        if self._policy.ndim == 2:
-            actions[...] = self._policy
-        else:  # the action of every (h, s) is drawn beforehand; an episode visits each at most once
-            passed = self._draw.random((*actions.shape, 1)) >= self._policy.cumsum(axis=2)[:, :, :-1]
+            self._policy, self._checked = self._sound(policy), content
+            self._truth, self._written = None, False
+        if self._policy.ndim == 3:  # every (h, s), which is visited at most once, has its action drawn beforehand
+            passed = draw.random((*actions.shape, 1)) >= self._policy.cumsum(axis=2)[:, :, :-1]
             actions[...] = passed.sum(axis=2)
+            return PLANNED | CHANGED | REDRAWN if changed else PLANNED | REDRAWN
+        if actions is not self.table or not self._written:
+            actions[...] = self._policy
+            self._written |= actions is self.table
         return PLANNED | CHANGED if changed else PLANNED
 
     def _sound(self, policy: Any) -> Any:
-        """Return a policy that compiled code may follow."""
+        """Return a copy of a policy that compiled code may follow."""
         sizes = self.known.horizon, self.known.states, self.known.actions
         if policy.shape == sizes[:2] and policy.dtype.kind in "iu":
-            policy = policy.astype(np.int64)
-            if holds_actions(policy, self.known.actions):
-                return policy
+            table = policy.astype(np.int64, order="C")
+            if holds_actions(table, self.known.actions):
+                return table
         elif policy.shape == sizes and policy.dtype.kind == "f":
-            policy = policy.astype(np.float64)
-            if (policy >= 0.0).all() and np.allclose(policy.sum(axis=2), 1.0, rtol=0.0, atol=1e-9):
-                return policy
+            shares = policy.astype(np.float64, order="C")
+            if (shares >= 0.0).all() and np.allclose(shares.sum(axis=2), 1.0, rtol=0.0, atol=1e-9):
+                return shares
         raise ContractError(
             f"{type(self.learner).__name__}.plan returned {policy.dtype}{list(policy.shape)}; expected actions in "
             f"[0, {sizes[2]}) as integers {list(sizes[:2])}, or their probabilities {list(sizes)}"
@@ -149,16 +297,9 @@ class PlainPlayer:
         self, at_rest: Floats, path: Ints, bonus: Floats, reward: Floats, actions: Ints, steps: int, ended: bool
     ) -> float:
         """Learn from the first ``steps`` steps and, after an episode that ``ended``, from rest; return the sum."""
-        s = int(path[steps])
-        taken = [int(actions[h, path[h]]) for h in range(steps)]
-        states, rewards = path[: steps + 1].tolist(), reward[:steps].tolist()
-        for h in range(steps, self.known.horizon if ended else steps):
-            taken.append(int(actions[h, s]))
-            states.append(s)
-            rewards.append(float(at_rest[s * self.known.actions + taken[-1]]))
-        came = np.array(rewards, dtype=np.float64)
-        self._learn(Episode(np.array(states, dtype=np.int64), np.array(taken, dtype=np.int64), came))
-        return float(came.cumsum()[-1]) if came.size else 0.0
+        episode = episode_of(at_rest, path, reward, actions, steps, ended)
+        self._learn(episode)
+        return sum_of(episode)
 
     def evaluate(self, truth: Truth) -> Any:
         """Return the value V^{pi_k}_1 [S] of the policy in play."""
@@ -174,11 +315,242 @@ class PlainPlayer:
             self.state = after
 
 
-Player = CompiledPlayer | PlainPlayer
+class Past:
+    """Tables of actions that a base has played, for replays: a uniform sample of its episodes.
+
+    The first :data:`KEPT` episodes are kept; after that, episode n takes a random place with probability KEPT/n (a
+    reservoir: Vitter 1985), so that a uniform draw from those kept is one from all. There are fewer places where tables
+    are so large that these would not fit in 64 MB. Equal neighbours share their table.
+    """
+
+    def __init__(self, known: Known) -> None:
+        self._shape = known.horizon, known.states
+        self._kind = np.min_scalar_type(known.actions - 1)
+        self._actions = known.actions
+        self.places = max(1, min(KEPT, _KEPT_BYTES // (known.horizon * known.states * self._kind.itemsize)))
+        self.episodes = 0
+        self._kept: list[Any] = []
+        self._last: Any = None
+
+    def add(self, table: Ints, changed: bool, draw: np.random.Generator) -> None:
+        """Take in the table of another episode; unless it may have ``changed``, it is that of the last one."""
+        if self._last is None or (changed and not np.array_equal(table, self._last)):
+            self._last = table.astype(self._kind)
+        self.episodes += 1
+        if self.episodes <= self.places:
+            self._kept.append(self._last)
+        else:
+            place = int(draw.integers(self.episodes))
+            if place < self.places:
+                self._kept[place] = self._last
+
+    def drawn(self, draw: np.random.Generator) -> Any:
+        """Return the table of an episode, all being equally likely."""
+        return self._kept[int(draw.integers(len(self._kept)))]
+
+    def to_tree(self) -> dict[str, Any]:
+        """Return it as plain data and arrays, each table once, the last one at the end."""
+        tables = {id(table): table for table in self._kept}
+        if self._last is not None:
+            tables[id(self._last)] = tables.pop(id(self._last), self._last)
+        at = {number: i for i, number in enumerate(tables)}
+        places = np.array([at[id(table)] for table in self._kept], dtype=np.int64)
+        stacked = np.array(list(tables.values()), dtype=self._kind).reshape(-1, *self._shape)
+        return {"episodes": self.episodes, "tables": stacked, "places": places}
+
+    def resume(self, tree: Any) -> None:
+        """Go on from a tree, checked: compiled code will follow these tables."""
+        episodes, tables, places = tree["episodes"], tree["tables"], tree["places"]
+        sound = isinstance(tables, np.ndarray) and isinstance(places, np.ndarray) and type(episodes) is int
+        sound = sound and tables.dtype == self._kind and tables.shape[1:] == self._shape and places.dtype == np.int64
+        sound = sound and places.shape == (min(episodes, self.places),) and (len(tables) > 0) == (episodes > 0)
+        if not sound or (tables >= self._actions).any() or ((places < 0) | (places >= len(tables))).any():
+            raise CheckpointError("past", got="other arrays", expected=f"tables of {list(self._shape)} actions")
+        self.episodes, kept = episodes, list(tables)
+        self._kept = [kept[i] for i in places.tolist()]
+        self._last = kept[-1] if kept else None
 
 
-def player(learner: Learner | EpisodeLearner, known: Known, state: Any) -> Player:
+class ArenaPlayer(Player):
+    """A rule and a bank of players, one per base; the base that the rule chooses plays one episode.
+
+    The draws of the rule are at the address (key, episode), those of base i at one of its own.
+    """
+
+    def __init__(self, arena: RuledBases, known: Known, state: Any) -> None:
+        super().__init__(known)
+        self.arena, self.rule, self._state = arena, arena.rule, state
+        self.largest = arena.largest(known)
+        self.memory, self.plays = state["memory"], state["plays"]
+        self.players = [player(base, known, own) for base, own in zip(arena.bases, state["bases"], strict=True)]
+        self.past = [Past(known) for _ in arena.bases] if getattr(arena.rule, "replays", False) else []
+        for past, tree in zip(self.past, state["past"], strict=False):
+            past.resume(tree)
+        self._address, self._rest = Addressed(), np.zeros(known.states * known.actions)
+        self._key, self._keys = np.uint64(0), [np.uint64(0)] * len(self.players)
+        self._turns: list[tuple[int, int]] = []
+        self._in_play = -1  # the base whose policy is in play; -1 for none and for replays
+        self._unseen = [CHANGED] * len(self.players)  # news of plans that were made for somebody else's episodes
+
+    @property
+    def state(self) -> Any:
+        """The rule's memory, a state per base, past policies, and how often each base played."""
+        self._state["memory"], self._state["plays"] = self.memory, self.plays
+        self._state["bases"] = [each.state for each in self.players]
+        self._state["past"] = [each.to_tree() for each in self.past]
+        return self._state
+
+    def reserve(self, episodes: int) -> None:
+        """Make room in the state of every base for that many episodes."""
+        for each in self.players:
+            each.reserve(episodes)
+
+    def resume(self, saved: Any) -> None:
+        """Go on from a saved state; the parts that compiled code sees are checked."""
+        plays, count = saved["plays"], len(self.players)
+        sound = isinstance(plays, list) and len(plays) == count and all(type(n) is int and n >= 0 for n in plays)
+        if not sound or not isinstance(saved["memory"], dict):
+            raise CheckpointError("state", got="other parts", expected=f"a rule's memory, and plays of {count} bases")
+        for each, own in zip(self.players, saved["bases"], strict=True):
+            each.resume(own)
+        for past, tree in zip(self.past, saved["past"], strict=True):
+            past.resume(tree)
+        self.memory, self.plays = saved["memory"], plays
+
+    def _choose(self, key: np.uint64, episode: int) -> tuple[int, bool]:
+        """Ask the rule; return the base and whether it is a replay. Draws go on where the rule left off."""
+        if key != self._key:
+            self._key = key
+            self._keys = [_key_of_base(int(key), i) for i in range(len(self.players))]
+        self._draw = self._address.at(key, episode)
+        choice = self.rule.choose(self.memory, self._draw)
+        replay = isinstance(choice, Replay)
+        base = operator.index(choice.base if isinstance(choice, Replay) else choice)
+        if not 0 <= base < len(self.players) or (replay and not self.past):
+            expected = f"a base in [0, {len(self.players)})" if not replay else "no Replay without replays = True"
+            raise ContractError(f"{type(self.rule).__name__}.choose returned {choice!r}; expected {expected}")
+        if replay and not self.past[base].episodes:
+            raise ContractError(f"{type(self.rule).__name__}.choose replays base {base}, which has not played yet")
+        return base, replay
+
+    def play_episode(self, truth: Truth, keys: Keys, episode: int) -> Turn:
+        """Play one simulated episode."""
+        base, replay = self._choose(keys[1], episode)
+        if replay:
+            turn = self._replay(truth, keys[0], episode, self.past[base].drawn(self._draw))
+        else:
+            chosen = self.players[base]
+            turn = chosen.play_episode(truth, (keys[0], self._keys[base]), episode)
+            if self.arena.share:
+                rows = turn.episode.states, turn.bonus, turn.episode.rewards, chosen.table, self.known.horizon, False
+                self._share(base, int(turn.episode.states[0]), episode, self._rest, *rows)
+            self.table = chosen.table
+            self._keep(base, self.table, turn.news)
+        self._tell(base, turn.total, turn.planned, turn.episode, replay, turn.news)
+        return turn._replace(news=turn.news | CHANGED) if self._switched(base, replay) else turn
+
+    def _switched(self, base: int, replay: bool) -> bool:
+        """Take note of whose policy is in play; return whether it was another one before."""
+        before, self._in_play = self._in_play, -1 if replay else base
+        return base != before
+
+    def _keep(self, base: int, table: Ints, news: int) -> None:
+        """Keep the table of an episode, for replays."""
+        if self.past:
+            self.past[base].add(table, bool((news | self._unseen[base]) & (CHANGED | REDRAWN)), self._draw)
+            self._unseen[base] = 0
+
+    def _replay(self, truth: Truth, key: np.uint64, episode: int, table: Any) -> Turn:
+        """Play a past policy, without learning."""
+        self.table, horizon = table.astype(np.int64), self.known.horizon
+        path, taken = np.empty(horizon + 1, dtype=np.int64), np.empty(horizon, dtype=np.int64)
+        bonus, rewards = np.empty(horizon), np.empty(horizon)
+        path[0] = start = draw_first_state(truth.initial_cumulative, key, episode, self._uniforms)
+        total = draw_episode(truth, key, episode, self._uniforms, self.table, path, taken, bonus, rewards)
+        regret = float(truth.optimal_values[0, start] - self._value_of(truth, self.table)[start])
+        return Turn(regret, total, math.nan, 0, CHANGED, Episode(path, taken, rewards), bonus)
+
+    def _value_of(self, truth: Truth, table: Ints) -> Any:
+        policy_values(truth.outcomes, truth.probability, truth.base_reward, table, self._achieved)
+        return self._achieved[0]
+
+    def _share(self, base: int, start: int, episode: int, *rows: Any) -> None:
+        """Let the other bases learn from an episode; each plans for it first, from what it knew before."""
+        for i, each in enumerate(self.players):
+            if i != base:
+                self._unseen[i] |= each.observe(start, self._keys[i], episode, *rows)
+
+    def _tell(self, base: int, total: float, planned: float, episode: Episode, replay: bool, news: int) -> None:
+        """Tell the rule how an episode went."""
+        value = total / self.largest
+        if value > 1.0 + 1e-9:
+            raise ParameterError("largest_return", got=self.largest, expected=f"no less than {total}, a return")
+        told = Played(min(max(value, 0.0), 1.0), planned / self.largest, int(episode.states[0]), episode, replay)
+        self.rule.update(self.memory, base, told)
+        self.plays[base] += 1
+        self._turns.append((base, news & PLANNED))
+
+    def open(self, start: int, key: np.uint64, episode: int, actions: Ints) -> int:
+        """Begin an episode in ``start`` and write its policy to ``actions`` [H, S]; return PLANNED | CHANGED bits."""
+        base, replay = self._choose(key, episode)
+        self._opened = base, replay, start, episode
+        if replay:
+            actions[...] = self.past[base].drawn(self._draw)
+            self.planned_value, news = math.nan, CHANGED
+        else:
+            news = self.players[base].open(start, self._keys[base], episode, actions)
+            self.planned_value = self.players[base].planned_value
+        self._news, self._actions = news, actions
+        return news | CHANGED if self._switched(base, replay) else news
+
+    def close(
+        self, at_rest: Floats, path: Ints, bonus: Floats, reward: Floats, actions: Ints, steps: int, ended: bool
+    ) -> float:
+        """Let the base learn, unless it was a replay, and tell the rule; return the sum of rewards."""
+        base, replay, start, episode = self._opened
+        seen = episode_of(at_rest, path, reward, actions, steps, ended)
+        if not replay:
+            rows = at_rest, path, bonus, reward, actions, steps, ended
+            self.players[base].close(*rows)
+            if self.arena.share:
+                self._share(base, start, episode, *rows)
+            self._keep(base, actions, self._news)
+        total = sum_of(seen)
+        self._tell(base, total, self.planned_value, seen, replay, self._news)
+        return total
+
+    def evaluate(self, truth: Truth) -> Any:
+        """Return the value V^{pi_k}_1 [S] of the policy in play."""
+        if self._in_play < 0:
+            return self._value_of(truth, self._actions)
+        return self.players[self._in_play].evaluate(truth)
+
+    def observe(self, start: int, key: np.uint64, episode: int, *rows: Any) -> int:
+        """Let every base learn from an episode that somebody else plays; the rule is not told of it."""
+        for i, each in enumerate(self.players):
+            self._unseen[i] |= each.observe(start, _key_of_base(int(key), i), episode, *rows)
+        return CHANGED
+
+    def turns(self) -> list[tuple[int, int]]:
+        """Return, of the episodes since the last call, the base that played and whether it planned."""
+        for each in self.players:  # which only the run's own player is asked for
+            each.turns()
+        turns, self._turns = self._turns, []
+        return turns
+
+
+def _key_of_base(key: int, base: int) -> np.uint64:
+    """Return the key of a base's own draws (SplitMix64: Steele, Lea and Flood 2014)."""
+    z = (key + (base + 1) * 0x9E3779B97F4A7C15) & _MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+    return np.uint64(z ^ (z >> 31))
+
+
+def player(learner: Any, known: Known, state: Any) -> Player:
     """Return the player of a learner, whichever kind it is."""
     if isinstance(learner, Learner):
         return CompiledPlayer(learner, known, state)
+    if isinstance(learner, RuledBases):
+        return ArenaPlayer(learner, known, state)
     return PlainPlayer(learner, known, state)

@@ -29,9 +29,9 @@ from occamrl.errors import EnvironmentFault, Interrupted, ParameterError, requir
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Agent, Known, Phase, Problem
 from occamrl.running.callbacks import EpisodeReport, told
-from occamrl.running.environments import EnvironmentSource, Played
+from occamrl.running.environments import Chunk, EnvironmentSource
 from occamrl.running.phases import KEEP_ALL_UNTIL, PhaseWalk, Recorder
-from occamrl.running.players import PlainPlayer
+from occamrl.running.players import CompiledPlayer
 from occamrl.running.result import Result
 from occamrl.running.storage import fingerprint, load, save
 
@@ -168,15 +168,15 @@ class Simulator:
         """Take note of the seed."""
         self._key = seeding.key(seed, "environment")
 
-    def play(self, walk: PhaseWalk, key: np.uint64, first: int, size: int, stop: Callable[[], bool]) -> Played:
+    def play(self, walk: PhaseWalk, key: np.uint64, first: int, size: int, stop: Callable[[], bool]) -> Chunk:
         """Play ``size`` episodes of the phase in play."""
         regret, returns = np.empty(size), np.empty(size)
-        self.waiting = isinstance(walk.player, PlainPlayer)
+        self.waiting = not isinstance(walk.player, CompiledPlayer)
         try:
             plans, short = walk.player.simulate(self._mdp.truth, (self._key, key), first, regret, returns)
         finally:
             self.waiting = False
-        return Played(regret, returns, returns, plans, short, size * self.known.horizon, [])
+        return Chunk(regret, returns, returns, plans, short, size * self.known.horizon, [])
 
 
 class Checkpoint:
@@ -257,7 +257,7 @@ class Run:
         *,
         progress: bool | None = None,
         checkpoint: Checkpoint | None = None,
-        after: Callable[[Phase, Played], bool] | None = None,
+        after: Callable[[Phase, Chunk], bool] | None = None,
         seconds: float = CHUNK_SECONDS,
         largest: int = LARGEST_CHUNK,
     ) -> None:
@@ -300,7 +300,7 @@ class Run:
         finally:
             bar.close()
 
-    def _record(self, played: Played, began: float) -> float:
+    def _record(self, played: Chunk, began: float) -> float:
         """Take in some episodes; return how many seconds they took."""
         result = self._result
         result.recorder.add(played.regret, played.returns)
@@ -429,7 +429,7 @@ def learn(
     names = {"agent": type(agent).__name__, "agent_fingerprint": fingerprint(agent), "environment": environment.name}
     told(listeners, "start", {**names, "seed": under_way.result().seed, "horizon": environment.known.horizon})
 
-    def tell(phase: Phase, played: Played) -> bool:
+    def tell(phase: Phase, played: Chunk) -> bool:
         if not listeners or not played.regret.size:
             return True
         regret = float(played.regret[0]) * environment.rewards.scale if environment.mdp is not None else None

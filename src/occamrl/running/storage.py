@@ -47,7 +47,18 @@ from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.models.linear import AggregationFamily, LinearFamily
 from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import Agent, EpisodeLearner, Ints, Known, Learner, Problem, Selector, require_outcomes
+from occamrl.protocols import (
+    Agent,
+    EpisodeLearner,
+    Ints,
+    Known,
+    Learner,
+    Problem,
+    Rule,
+    RuledBases,
+    Selector,
+    require_outcomes,
+)
 from occamrl.registry import satisfies
 from occamrl.running.phases import PhaseWalk, Recorder
 from occamrl.running.result import EnvironmentInfo, Result
@@ -333,7 +344,7 @@ def _is_algorithm(kind: Any) -> bool:
     if not isinstance(kind, type) or not dataclasses.is_dataclass(kind):
         return False
     parts = (Known, RewardsPerPair, RewardsLinear)
-    return kind in parts or any(satisfies(kind, each) for each in (Learner, EpisodeLearner, Selector))
+    return kind in parts or any(satisfies(kind, each) for each in (Learner, EpisodeLearner, RuledBases, Rule, Selector))
 
 
 def _made(name: str, parts: dict[str, Any]) -> Any:
