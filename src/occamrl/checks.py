@@ -17,26 +17,45 @@ import numpy as np
 
 from occamrl import seeding
 from occamrl._core.loop import PLANNED, draw_episode, draw_first_state
-from occamrl.errors import ContractError, FamilyError, ParameterError
+from occamrl.errors import CheckpointError, ContractError, FamilyError, ParameterError
 from occamrl.learners.rewards import RewardsPerPair
 from occamrl.learners.ucrl_vtr import FiniteState
 from occamrl.models.family import Family, packed, weighted
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import Agent, EpisodeLearner, Floats, Ints, Known, Learner, Problem, Selector
+from occamrl.protocols import (
+    Agent,
+    Episode,
+    EpisodeLearner,
+    Floats,
+    Ints,
+    Known,
+    Learner,
+    Played,
+    Problem,
+    Replay,
+    Rule,
+    RuledBases,
+    Selector,
+)
 from occamrl.running.phases import PhaseWalk
 from occamrl.running.players import scratch
 from occamrl.running.result import Result
 from occamrl.running.run import run
+from occamrl.running.storage import Arrays, put_together, take_apart
 
 _EPISODES = 150  # past the first second look at dropped kernels
 
 
 def check_learner(
-    learner: Learner | EpisodeLearner, mdp: FiniteMDP | Problem, *, episodes: int = _EPISODES, seed: int = 0
+    learner: Learner | EpisodeLearner | RuledBases,
+    mdp: FiniteMDP | Problem,
+    *,
+    episodes: int = _EPISODES,
+    seed: int = 0,
 ) -> None:
-    """Check a learner on a problem.
+    """Check a learner, or an arena of learners, on a problem.
 
     Its state is made of arrays; the same seed gives the same bits; one run equals two halves; one loop equals one
     episode at a time; regret is never negative; a checkpoint restores everything. A learner that offers unknown rewards
@@ -44,7 +63,7 @@ def check_learner(
     """
     mdp = as_mdp(mdp)
     has = "a learner has model(known), begin(known) and reserve(state, episodes), or begin, plan and learn"
-    _require(isinstance(learner, (Learner, EpisodeLearner)), has)
+    _require(isinstance(learner, (Learner, EpisodeLearner, RuledBases)), has)
     for each in [learner, *extensions(learner)] if isinstance(learner, Learner) else [learner]:
         list(_arrays(each.begin(mdp.known)))  # refuses what is no array
         _check_agent(each, mdp, episodes, seed)
@@ -65,6 +84,67 @@ def check_selector(selector: Selector, mdp: FiniteMDP | Problem, *, episodes: in
         _require(sum(phases["episodes"].to_pylist()) == episodes, "the phases cover all episodes")
         _require(np.isclose(sum(phases["regret"].to_pylist()), result.total_regret), "the phases cover the regret")
         _check_agent(each, mdp, episodes, seed)
+
+
+def check_rule(rule: Rule, *, bases: int = 3, episodes: int = _EPISODES, seed: int = 0) -> None:
+    """Check a rule over some bases, whose returns are drawn at random.
+
+    It chooses one of the bases; ``choose`` writes nothing, and the same draw gives the same answer; its memory can be
+    stored, and one that was goes on to the bit, from any episode.
+    """
+    _require(isinstance(rule, Rule), "a rule has start(bases), choose(memory, draw) and update(memory, base, played)")
+    memory = rule.start(bases)
+    _require(isinstance(memory, dict), "the memory is a dict")
+    _require(_stored(rule.start(bases)) == _stored(memory), "start returns the same memory every time")
+    other, played = _restored(memory), [0] * bases
+    for episode in range(episodes):
+        before = _stored(memory)
+        choice = rule.choose(memory, seeding.stream(seed, "check_rule", episode))
+        _require(_stored(memory) == before, "choose writes nothing to the memory")
+        again = rule.choose(memory, seeding.stream(seed, "check_rule", episode))
+        _require(again == choice and type(again) is type(choice), "the same draw gives the same choice")
+        resumed = rule.choose(other, seeding.stream(seed, "check_rule", episode))
+        _require(resumed == choice, "a memory from a file makes the same choices")
+        replay, base = isinstance(choice, Replay), choice.base if isinstance(choice, Replay) else choice
+        inside = isinstance(base, (int, np.integer)) and not isinstance(base, bool) and 0 <= base < bases
+        _require(inside, f"the choice is one of {bases} bases, not {choice!r}")
+        if replay:
+            _require(bool(getattr(rule, "replays", False)), "a rule that replays says so: replays = True")
+            _require(played[base] > 0, "a replay is of a base that has played")
+        told = _made_up(base, replay, seeding.stream(seed, "check_rule", "played", episode))
+        rule.update(memory, base, told)
+        rule.update(other, base, told)
+        played[base] += not replay
+        _require(_stored(memory) == _stored(other), "a memory from a file learns the same")
+        other = _restored(memory)
+
+
+def _made_up(base: int, replay: bool, draw: np.random.Generator) -> Played:
+    """Return an episode of one step that earns 0 or 1, more often 1 for later bases; some have a planned value."""
+    value = float(draw.random() < (base + 1) / (base + 2))
+    planned = float("nan") if replay or draw.random() < 0.3 else float(draw.uniform(value, 1.0))
+    start = int(draw.integers(2))
+    episode = Episode(np.array([start, 0]), np.zeros(1, dtype=np.int64), np.array([value]))
+    return Played(value, planned, start, episode, replay)
+
+
+def _stored(memory: Any) -> tuple[Any, Any]:
+    """Return a memory as a file would hold it: a text and the bytes of arrays."""
+    arrays: Arrays = {}
+    try:
+        skeleton = take_apart(memory, arrays)
+    except CheckpointError as error:
+        raise ContractError(f"broken contract: the memory is made of plain data and arrays ({error})") from error
+    for name, array in arrays.items():
+        _require(not array.dtype.hasobject, f"arrays of the memory hold numbers (not so {name})")
+    return repr(skeleton), {name: (str(each.dtype), each.shape, each.tobytes()) for name, each in arrays.items()}
+
+
+def _restored(memory: Any) -> Any:
+    """Return a memory as it comes back from a file."""
+    arrays: Arrays = {}
+    skeleton = take_apart(memory, arrays)
+    return put_together(skeleton, {name: each.copy() for name, each in arrays.items()})
 
 
 AnyAgent = TypeVar("AnyAgent", Learner, Selector)
@@ -251,8 +331,13 @@ def _arrays(state: Any, path: str = "state") -> Iterator[tuple[str, np.ndarray[A
     elif isinstance(state, dict):
         for name, part in state.items():
             yield from _arrays(part, f"{path}.{name}")
-    elif isinstance(state, (bool, int, float, np.generic)):  # in the state of a learner in plain NumPy
+    elif isinstance(state, list):
+        for number, part in enumerate(state):
+            yield from _arrays(part, f"{path}[{number}]")
+    elif isinstance(state, (bool, int, float, str, np.generic)):  # in the state of a learner in plain NumPy
         yield path, np.asarray(state)
+    elif state is None:
+        yield path, np.zeros(0)
     else:
         raise ContractError(f"broken contract: a state is made of arrays, but {path} is {type(state).__name__}")
 
