@@ -60,6 +60,7 @@ PAGES: dict[str, tuple[str, ...]] = {
         "study_occam_linear:mixtures",
         "study_occam_linear:signed",
     ),
+    "your-own-algorithm": ("study_arena:speed",),
     "problems/pricing": ("study_ladders:pricing",),
     "problems/patchy-ice": ("study_ladders:ice",),
 }

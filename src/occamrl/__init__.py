@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.problems.mdp import FiniteMDP as FiniteMDP
     from occamrl.protocols import EpisodeLearner as EpisodeLearner
     from occamrl.protocols import Known as Known
+    from occamrl.protocols import Rule as Rule
     from occamrl.registry import make_problem as make_problem
     from occamrl.running.agent import Agent as Agent
     from occamrl.running.result import Result as Result

@@ -169,9 +169,9 @@ class CompiledPlayer(Player):
         self, truth: Truth, keys: Keys, first: int, regret: Floats, returns: Floats
     ) -> tuple[int, int, int, float]:
         fresh, self._truth = truth is not self._truth, truth
-        room = self._uniforms, self._achieved, self.table, self._path
+        into, room = (regret, returns), (self._uniforms, self._achieved)
         told: tuple[int, int, int, float] = play_episodes(
-            self.model, self.state, truth, *keys, first, regret, returns, *room, fresh
+            self.model, self.state, truth, *keys, first, *into, *room, self.table, self._path, fresh
         )
         return told
 
