@@ -40,7 +40,11 @@ class AtRandom(Rule):
     """Play any base, all being equally likely; with ``twice``, replay one of its past policies afterwards."""
 
     twice: bool = False
-    replays = True
+
+    @property
+    def replays(self) -> bool:
+        """Whether past policies are kept."""
+        return self.twice
 
     def start(self, bases: int) -> dict[str, Any]:
         """Return the number of bases, and the base whose replay is due."""

@@ -16,7 +16,7 @@ from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.problems.mdp import FiniteMDP
-from occamrl.protocols import EpisodeLearner, Known, Learner, Phase, PhaseOutcome, Selector
+from occamrl.protocols import EpisodeLearner, Known, Learner, Phase, PhaseOutcome, RuledBases, Selector
 from occamrl.running.result import Result
 from occamrl.running.run import run
 from tests.cases import bits, stack
@@ -55,7 +55,7 @@ class Widening(Selector):
 class Leader(Selector):
     """Follow the base with the best mean return, after a few episodes of each; bases keep their states."""
 
-    bases: tuple[Learner | EpisodeLearner, ...]
+    bases: tuple[Learner | EpisodeLearner | RuledBases, ...]
     trial: int = 3
 
     def start(self, known: Known) -> dict[str, Any]:

@@ -389,7 +389,7 @@ class ArenaPlayer(Player):
         self._address, self._rest = Addressed(), np.zeros(known.states * known.actions)
         self._key, self._keys = np.uint64(0), [np.uint64(0)] * len(self.players)
         self._turns: list[tuple[int, int]] = []
-        self._in_play = -1  # the base whose policy is in play; -1 for none and for replays
+        self._in_play = -1  # the base whose policy is in play in an environment; -1 for none and for replays
         self._unseen = [CHANGED] * len(self.players)  # news of plans that were made for somebody else's episodes
 
     @property
@@ -447,17 +447,14 @@ class ArenaPlayer(Player):
             self.table = chosen.table
             self._keep(base, self.table, turn.news)
         self._tell(base, turn.total, turn.planned, turn.episode, replay, turn.news)
-        return turn._replace(news=turn.news | CHANGED) if self._switched(base, replay) else turn
-
-    def _switched(self, base: int, replay: bool) -> bool:
-        """Take note of whose policy is in play; return whether it was another one before."""
-        before, self._in_play = self._in_play, -1 if replay else base
-        return base != before
+        return turn
 
     def _keep(self, base: int, table: Ints, news: int) -> None:
         """Keep the table of an episode, for replays."""
         if self.past:
-            self.past[base].add(table, bool((news | self._unseen[base]) & (CHANGED | REDRAWN)), self._draw)
+            several = isinstance(self.players[base], ArenaPlayer)  # whose bases do not know of each other
+            changed = several or bool((news | self._unseen[base]) & (CHANGED | REDRAWN))
+            self.past[base].add(table, changed, self._draw)
             self._unseen[base] = 0
 
     def _replay(self, truth: Truth, key: np.uint64, episode: int, table: Any) -> Turn:
@@ -500,8 +497,9 @@ class ArenaPlayer(Player):
         else:
             news = self.players[base].open(start, self._keys[base], episode, actions)
             self.planned_value = self.players[base].planned_value
+        before, self._in_play = self._in_play, -1 if replay else base
         self._news, self._actions = news, actions
-        return news | CHANGED if self._switched(base, replay) else news
+        return news if base == before else news | CHANGED
 
     def close(
         self, at_rest: Floats, path: Ints, bonus: Floats, reward: Floats, actions: Ints, steps: int, ended: bool
