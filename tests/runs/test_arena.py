@@ -196,10 +196,45 @@ def test_a_replay_plays_a_past_policy_with_its_exact_regret_and_teaches_nothing(
     assert len(past["tables"]) <= result.plans
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Switching(orl.EpisodeLearner):
+    """Play one action everywhere, and the other one after every third episode that it has seen."""
+
+    def begin(self, known: Known) -> dict[str, Any]:
+        return {"seen": 0}
+
+    def plan(self, known: Known, state: Any, start: int, draw: np.random.Generator) -> Any:
+        return np.full((known.horizon, known.states), state["seen"] // 3 % 2)
+
+    def learn(self, known: Known, state: Any, episode: Any) -> None:
+        state["seen"] += 1
+
+
+class Kept(InTurn):
+    replays = True
+
+
+def kept_actions(past: dict[str, Any]) -> list[int]:
+    """Return the action of each table that was kept, in order."""
+    return [int(past["tables"][i, 0, 0]) for i in past["places"]]
+
+
+def test_the_policies_that_are_kept_are_those_that_were_played() -> None:
+    """Also of a base that changed its mind while others played, and of an arena whose bases take turns."""
+    bases = [Switching(), Switching()]
+    shared = played(orl.Arena(bases=bases, rule=Kept(each=2), share=True), 24)
+    for i, past in enumerate(shared.state["past"]):
+        assert kept_actions(past) == [k // 3 % 2 for k in range(24) if k // 2 % 2 == i]
+    fixed = [Follow(policy=np.full((4, 4), a)) for a in (0, 1)]
+    nested = played(orl.Arena(bases=[orl.Arena(bases=fixed, rule=InTurn(each=3))], rule=Kept()), 12)
+    assert kept_actions(nested.state["past"][0]) == [0, 0, 0, 1, 1, 1] * 2
+    assert len(nested.state["past"][0]["tables"]) == 4  # equal neighbours share theirs
+
+
 def test_every_past_episode_is_replayed_with_the_same_probability(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reservoir of 4 places and 12 episodes, each with a table of its own: uniform over all twelve."""
     monkeypatch.setattr(players, "KEPT", 4)
-    known, runs, counts = Known.of_sizes(states=1, actions=12, horizon=1), 6_000, Counter[int]()
+    known, runs, counts = Known.of_sizes(states=1, actions=12, horizon=1), 2_000, Counter[int]()
     draw = np.random.default_rng(0)
     for _ in range(runs):
         past = Past(known)
