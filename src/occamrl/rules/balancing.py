@@ -148,6 +148,7 @@ class RegretBalancing(Rule):
         d_i of the promised bounds :math:`R_i(n) = d_i n^{power}`, one for each base, for returns in [0, 1]. By default
         bounds are data-dependent: R_i is the sum of planned value less return over the episodes of base i, so that
         UCB_i + R_i/n_i is the mean planned value plus w(n_i). It bounds the regret of optimistic bases up to noise.
+        Where a base plans no value, 1 takes its place, the largest possible.
     power : float
     delta : float
     scale : float
@@ -185,11 +186,8 @@ class RegretBalancing(Rule):
 
     def update(self, memory: dict[str, Any], base: int, played: Played) -> None:
         """Enter the episode, and drop the bases whose bounds are refuted."""
-        if self.promised is None and math.isnan(played.planned):
-            expected = "`promised`: this base plans no values to compare its returns with"
-            raise ParameterError("promised", got="None", expected=expected, index=(base,))
         enter(memory, base, played.value)
-        memory["planned"][base] += played.planned
+        memory["planned"][base] += 1.0 if math.isnan(played.planned) else played.planned
         active = memory["active"]
         low, high = intervals(memory, self.scale, self.delta)
         kept = active & (high + self.bounds(memory) / np.maximum(memory["plays"], 1) >= low[active].max())
