@@ -37,7 +37,9 @@ Step = tuple[int, int, float, int]  # s, a, reward, s'
 def bonuses(mdp: FiniteMDP) -> Floats:
     """Return bonus[s, a, s'], the part of the reward that depends on the outcome."""
     table, known = np.zeros((mdp.states, mdp.actions, mdp.states)), mdp.known.transition_rewards
-    for sa in range(mdp.states * mdp.actions) if known is not None else ():
+    if known is None:
+        return table
+    for sa in range(mdp.states * mdp.actions):
         own = slice(known.start[sa], known.start[sa + 1])
         table[divmod(sa, mdp.actions)][known.next_state[own]] = known.bonus[own]
     return table

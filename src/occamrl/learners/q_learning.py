@@ -106,7 +106,7 @@ def value_of(upper: Floats, h: int, s: int, states: int) -> float:
     best = upper[h, s * actions]
     for a in range(1, actions):
         best = max(best, upper[h, s * actions + a])
-    return min(best, float(horizon))
+    return float(min(best, float(horizon)))
 
 
 @implements(plan, QLearningState, argument=1)

@@ -194,7 +194,7 @@ def optimistic(model: UCBVIModel, counts: Ints, after: Ints, values: Floats, sa:
     n, states, length = float(total), values.size, model.log_term
     mean /= n
     if not model.bernstein:
-        return model.base_reward[sa] + mean + model.scale * 7.0 * ceiling * length / math.sqrt(n)
+        return float(model.base_reward[sa] + mean + model.scale * 7.0 * ceiling * length / math.sqrt(n))
     actions = model.base_reward.size // states
     large = 1e4 * ceiling**3 * float(states) ** 2 * actions * length**2
     variance, correction = 0.0, 0.0
@@ -204,7 +204,7 @@ def optimistic(model: UCBVIModel, counts: Ints, after: Ints, values: Floats, sa:
             variance += share * (outcomes.bonus[o] + values[s] - mean) ** 2
             correction += share * (min(large / after[s], ceiling**2) if after[s] > 0 else ceiling**2)
     bonus = math.sqrt(8.0 * length * variance / n) + 14.0 * ceiling * length / (3.0 * n)
-    return model.base_reward[sa] + mean + model.scale * (bonus + math.sqrt(8.0 * correction / n))
+    return float(model.base_reward[sa] + mean + model.scale * (bonus + math.sqrt(8.0 * correction / n)))
 
 
 @implements(plan, UCBVIState, argument=1)

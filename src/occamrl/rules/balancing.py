@@ -28,11 +28,18 @@ def require_confidence(rule: Any) -> None:
     require_numbers(rule, 0.0, math.inf, "scale")
 
 
-def require_promises(promised: Sequence[float], bases: int) -> Floats:
-    """Return one promised coefficient for each base."""
+def require_promises(rule: Any) -> None:
+    """Refuse promised bounds that are none."""
+    require_confidence(rule)
+    require_number("power", rule.power, 0.0, 1.0)
+    if rule.promised is not None:
+        require_sequences(rule, 0.0, math.inf, "promised", open_low=True)
+
+
+def require_one_each(promised: Sequence[float], bases: int) -> None:
+    """Refuse another number of promises than of bases."""
     if len(promised) != bases:
         raise ParameterError("promised", got=f"{len(promised)} numbers", expected=f"one for each of {bases} bases")
-    return np.asarray(promised, dtype=np.float64)
 
 
 def intervals(memory: dict[str, Any], scale: float, delta: float) -> tuple[Floats, Floats]:
@@ -42,6 +49,11 @@ def intervals(memory: dict[str, Any], scale: float, delta: float) -> tuple[Float
     width = scale * np.sqrt(np.log(plays.size * np.maximum(1.0, np.log(n)) / delta) / n)
     width[plays == 0] = np.inf
     return totals / n - width, totals / n + width
+
+
+def no_plays(bases: int) -> dict[str, Any]:
+    """Return the statistics of bases that have not played."""
+    return {"plays": np.zeros(bases, dtype=np.int64), "totals": np.zeros(bases)}
 
 
 def enter(memory: dict[str, Any], base: int, value: float) -> None:
@@ -84,8 +96,7 @@ class D3RB(Rule):
     def start(self, bases: int) -> dict[str, Any]:
         """Return the memory: plays, total returns, d_i and phi_i."""
         first = np.full(bases, float(self.coefficient))
-        counts = {"plays": np.zeros(bases, dtype=np.int64), "totals": np.zeros(bases)}
-        return {**counts, "coefficients": first, "potentials": first.copy()}
+        return {**no_plays(bases), "coefficients": first, "potentials": first.copy()}
 
     def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int:
         """Return the base with the smallest potential."""
@@ -161,17 +172,13 @@ class RegretBalancing(Rule):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        require_confidence(self)
-        require_number("power", self.power, 0.0, 1.0)
-        if self.promised is not None:
-            require_sequences(self, 0.0, math.inf, "promised", open_low=True)
+        require_promises(self)
 
     def start(self, bases: int) -> dict[str, Any]:
         """Return the memory: plays, total returns, total planned values, and who is active."""
         if self.promised is not None:
-            require_promises(self.promised, bases)
-        counts = {"plays": np.zeros(bases, dtype=np.int64), "totals": np.zeros(bases)}
-        return {**counts, "planned": np.zeros(bases), "active": np.ones(bases, dtype=bool)}
+            require_one_each(self.promised, bases)
+        return {**no_plays(bases), "planned": np.zeros(bases), "active": np.ones(bases, dtype=bool)}
 
     def bounds(self, memory: dict[str, Any]) -> Floats:
         """Return R_i [M]."""
@@ -230,15 +237,13 @@ class ECE(Rule):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        require_confidence(self)
-        require_number("power", self.power, 0.0, 1.0)
         require_sequences(self, 0.0, math.inf, "promised", open_low=True)
+        require_promises(self)
 
     def start(self, bases: int) -> dict[str, Any]:
         """Return the memory: explored plays and their total returns, episodes, the sum of k^(-1/3), who is left."""
-        require_promises(self.promised, bases)
-        counts = {"plays": np.zeros(bases, dtype=np.int64), "totals": np.zeros(bases)}
-        return {**counts, "episodes": 0, "explored": 0.0, "active": np.ones(bases, dtype=bool)}
+        require_one_each(self.promised, bases)
+        return {**no_plays(bases), "episodes": 0, "explored": 0.0, "active": np.ones(bases, dtype=bool)}
 
     def explores(self, memory: dict[str, Any]) -> float:
         """Return the sum of k^(-1/3) with the next episode if that is to explore, otherwise 0."""
