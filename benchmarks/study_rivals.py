@@ -26,7 +26,6 @@ def river_swim(size: Size) -> str:
         "RLSVI": ("of its form per step", orl.RLSVI()),
         "RLSVI, scale 0.01": ("scaled", orl.RLSVI(scale=0.01)),
         "UCRLVTRPlus": ("of its form per step", orl.UCRLVTRPlus(**linear)),
-        "UCRLVTRPlus, scale 0.001": ("scaled", orl.UCRLVTRPlus(**linear, scale=0.001)),
         "UCRLVTRLin": ("valid", orl.UCRLVTRLin(**linear)),
         "UCRLVTRLin, scale 0.1": ("scaled", orl.UCRLVTRLin(**linear, scale=0.1)),
         "PSRL": ("on average over its prior", orl.PSRL()),

@@ -78,7 +78,7 @@ class QLearningUCB(Learner):
         """Return what the arrays of a state hold."""
         shape, first = (known.horizon, known.states * known.actions), float(known.horizon)
         return [
-            Field("upper", shape, -1.0, np.inf, first),
+            Field("upper", shape, -1.0, first + self.model(known).bonus + 2.0, first),
             Field("visits", shape, 0, MOST_EPISODES),
             *table_fields(known),
         ]

@@ -66,7 +66,7 @@ class EXP3P(Rule):
     r"""Exponential weights of estimated gains, whose bias keeps them above the true ones with high probability.
 
     Bubeck and Cesa-Bianchi, "Regret analysis of stochastic and nonstochastic multi-armed bandit problems", 2012,
-    figure 3.1 with the constants of theorem 3.3 (after Auer et al. 2002). With x the return in [0, 1],
+    section 3.2 (after Auer et al. 2002), with the constants of its theorem for one delta. With x the return in [0, 1],
 
     .. math:: p_i = (1 - \gamma)\frac{e^{\eta G_i}}{\sum_j e^{\eta G_j}} + \frac{\gamma}{M}, \qquad
         G_i \leftarrow G_i + \frac{x\,1[i\ played] + \beta}{p_i},
