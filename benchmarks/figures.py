@@ -61,6 +61,7 @@ PAGES: dict[str, tuple[str, ...]] = {
         "study_occam_linear:signed",
     ),
     "your-own-algorithm": ("study_arena:speed",),
+    "rivals": ("study_rivals:river_swim",),
     "problems/pricing": ("study_ladders:pricing",),
     "problems/patchy-ice": ("study_ladders:ice",),
 }

@@ -75,6 +75,9 @@ def cases() -> dict[str, tuple[Any, orl.FiniteMDP]]:
         "Occam": orl.Occam(ladder=ladder, replan=0.0),
         "Occam per step": orl.Occam(ladder=ladder, acting="sampling", kernel="per_step"),
         "PSRL": orl.PSRL(),
+        "UCBVI": orl.UCBVI(episodes=100, scale=0.01),
+        "RLSVI": orl.RLSVI(kernel="per_step"),
+        "QLearningUCB": orl.QLearningUCB(episodes=100, scale=0.01),
         "ARLGen": orl.ARLGen(ladder=mixed, rewards=pairs, scale=0.3),
     }
     return {name: (agent, mdp) for name, agent in agents.items()}

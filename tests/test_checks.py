@@ -53,9 +53,14 @@ def test_linear_selectors_keep_the_contract_and_their_references_are_learners(ki
 
 
 WITHOUT_OPTIONS = {
+    "LinPSRL": "a rival as published: rewards are known",
     "OccamLin": "rewards are known and there is one kernel, as it says",
     "OccamMixture": "the same",
     "Optimal": "is told the problem",
+    "QLearningUCB": "takes rewards and steps as they come",
+    "RLSVI": "a rival as published: rewards are known",
+    "UCBVI": "the same, with one kernel",
+    "UCRLVTRPlus": "a rival as published: rewards are known",
     "UniformRandom": "looks at nothing",
 }
 

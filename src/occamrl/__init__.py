@@ -28,13 +28,18 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.learners.baselines import Greedy as Greedy
     from occamrl.learners.baselines import Optimal as Optimal
     from occamrl.learners.baselines import UniformRandom as UniformRandom
+    from occamrl.learners.lin_psrl import LinPSRL as LinPSRL
     from occamrl.learners.occam_linear import OccamLin as OccamLin
     from occamrl.learners.occam_linear import OccamMixture as OccamMixture
     from occamrl.learners.posterior import PSRL as PSRL
+    from occamrl.learners.q_learning import QLearningUCB as QLearningUCB
     from occamrl.learners.rewards import RewardsLinear as RewardsLinear
     from occamrl.learners.rewards import RewardsPerPair as RewardsPerPair
+    from occamrl.learners.rlsvi import RLSVI as RLSVI
+    from occamrl.learners.ucbvi import UCBVI as UCBVI
     from occamrl.learners.ucrl_vtr import UCRLVTR as UCRLVTR
     from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin as UCRLVTRLin
+    from occamrl.learners.ucrl_vtr_plus import UCRLVTRPlus as UCRLVTRPlus
     from occamrl.logs.log import read_log as read_log
     from occamrl.logs.select import select as select
     from occamrl.models.features import FeatureMap as FeatureMap
@@ -49,6 +54,13 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.protocols import Known as Known
     from occamrl.protocols import Rule as Rule
     from occamrl.registry import make_problem as make_problem
+    from occamrl.rules.balancing import D3RB as D3RB
+    from occamrl.rules.balancing import ECE as ECE
+    from occamrl.rules.balancing import ED2RB as ED2RB
+    from occamrl.rules.balancing import RegretBalancing as RegretBalancing
+    from occamrl.rules.bandits import EXP3P as EXP3P
+    from occamrl.rules.bandits import UCB1 as UCB1
+    from occamrl.rules.corral import StochasticCORRAL as StochasticCORRAL
     from occamrl.running.agent import Agent as Agent
     from occamrl.running.result import Result as Result
     from occamrl.running.run import learn as learn

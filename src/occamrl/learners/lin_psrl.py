@@ -1,0 +1,133 @@
+r"""Posterior sampling of linear kernels by value-targeted regression, in plain NumPy.
+
+P(o | s, a) = <phi(s, a, o), theta>. At step h of an episode W(o) = bonus(o) + V_{h+1}(next state of o) is regressed on
+range-weighted rows (M23): with c the middle and R the length of the range of W over the outcomes of (s, a),
+x = phi_{W - c}(s, a)/R and y = (W - c)/R. Before every episode
+
+.. math:: \theta \sim N\big(\Sigma^{-1} \textstyle\sum y x,\; width^2 \Sigma^{-1}\big), \quad
+    \Sigma = \lambda I + \textstyle\sum x x^T,
+
+and the optimal policy for theta is played, the mean of W at every (s, a) being cut to the range of W.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from occamrl.errors import ParameterError, require_kind, require_numbers
+from occamrl.models.features import FeatureMap
+from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known, Outcomes
+
+
+def known_outcomes(features: FeatureMap, known: Known) -> Outcomes:
+    """Return the outcomes of the features, with the known rewards of a problem."""
+    if not known.rewards_known:
+        raise ParameterError("rewards", got="unknown rewards", expected="known ones; see UCRLVTRLin for others")
+    return features.attach(known).outcomes
+
+
+def transitions(outcomes: Outcomes, known: Known, episode: Episode) -> Iterator[tuple[int, int, int, int]]:
+    """Yield (h, first, last, o) for the steps of an episode: the outcomes of (s, a), and the one that came.
+
+    Of several with one next state it is the one whose reward is nearest; what the features do not list is left out.
+    """
+    start, after, bonus = outcomes
+    for h, (s, a, s2) in enumerate(zip(episode.states[:-1], episode.actions, episode.states[1:], strict=True)):
+        first, last = int(start[s * known.actions + a]), int(start[s * known.actions + a + 1])
+        fits = first + np.flatnonzero(after[first:last] == s2)
+        if fits.size > 1:
+            fits = fits[[np.abs(bonus[fits] - (episode.rewards[h] - known.base_reward[s, a])).argmin()]]
+        if fits.size:
+            yield h, first, last, int(fits[0])
+
+
+def best_actions(q: Floats, draw: np.random.Generator) -> Ints:
+    """Return a best action for every state, given Q [S, A]; among several, each is as likely as another."""
+    ties = q == q.max(axis=1, keepdims=True)
+    return np.asarray((draw.random(q.shape) * ties).argmax(axis=1))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinPSRL(EpisodeLearner):
+    """Posterior sampling for linear kernels; see the module for its formulas. There is no guarantee.
+
+    It is posterior sampling (Osband, Russo and Van Roy 2013) with the ridge estimate of UCRL-VTR-LIN and a Gaussian in
+    place of its ellipsoid, as Agrawal and Goyal (2013) have it for linear bandits; no paper states it in this form.
+
+    Parameters
+    ----------
+    features : FeatureMap
+    width : float
+        Standard deviation of the noise of a row. Targets of range one have at most 1/2.
+    regularization : float
+        lambda.
+
+    Notes
+    -----
+    State: ``precision`` Sigma [d, d]; ``xy``, the sum of y x [d]; ``values``, V of the plan in play [H + 1, S]. A plan
+    takes O(d^3 + H O) operations for O outcomes, an episode's rows O(H d^2).
+    """
+
+    features: FeatureMap
+    width: float = 0.5
+    regularization: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_kind("features", self.features, FeatureMap)
+        require_numbers(self, 0.0, math.inf, "width")
+        require_numbers(self, 0.0, math.inf, "regularization", open_low=True)
+
+    @cached_property
+    def phi(self) -> Floats:
+        """The features [O, d]."""
+        return np.asarray(self.features.matrix.toarray())
+
+    def begin(self, known: Known) -> dict[str, Any]:
+        """Return the state before any data."""
+        known_outcomes(self.features, known)
+        d = self.features.dimension
+        values = np.zeros((known.horizon + 1, known.states))
+        return {"precision": self.regularization * np.eye(d), "xy": np.zeros(d), "values": values}
+
+    def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
+        """Draw theta; return its optimal policy and value."""
+        root = np.linalg.inv(np.linalg.cholesky(state["precision"])).T  # root root^T = Sigma^-1
+        theta = root @ (root.T @ state["xy"] + self.width * draw.standard_normal(len(root)))
+        p, values, policy = self.phi @ theta, state["values"], np.zeros((known.horizon, known.states), dtype=np.int64)
+        start_of, after, bonus = known_outcomes(self.features, known)
+        begins, count = start_of[:-1], np.diff(start_of)
+        for h in reversed(range(known.horizon)):
+            w = bonus + values[h + 1][after]
+            low, high = np.minimum.reduceat(w, begins), np.maximum.reduceat(w, begins)
+            middle = 0.5 * (low + high)
+            mean = middle + np.add.reduceat(p * (w - np.repeat(middle, count)), begins)
+            q = known.base_reward + np.clip(mean, low, high).reshape(known.base_reward.shape)
+            policy[h], values[h] = best_actions(q, draw), q.max(axis=1)
+        return policy, float(values[0, start])
+
+    def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
+        """Enter the rows of the episode (M8, M23)."""
+        outcomes, values = known_outcomes(self.features, known), state["values"]
+        rows, targets = [], []
+        for h, first, last, o in transitions(outcomes, known, episode):
+            w = outcomes.bonus[first:last] + values[h + 1][outcomes.next_state[first:last]]
+            low, high = w.min(), w.max()
+            if high > low:
+                w = (w - 0.5 * (low + high)) / (high - low)
+                rows.append(w @ self.phi[first:last])
+                targets.append(w[o - first])
+        if rows:
+            x = np.array(rows)
+            state["precision"] += x.T @ x
+            state["xy"] += targets @ x
+
+    @classmethod
+    def examples(cls, mdp: Any) -> Sequence[EpisodeLearner]:
+        """Small instances on a problem, for the contract checks."""
+        return [cls(features=FeatureMap.tabular(states=mdp.states, actions=mdp.actions))]
