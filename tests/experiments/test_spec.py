@@ -12,7 +12,7 @@ from occamrl import registry
 from occamrl.envs.ladder_file import read_ladder
 from occamrl.errors import InvalidInput, SpecError
 from occamrl.experiments.execution import Experiment
-from occamrl.experiments.spec import Entry, make_agent, parse, read_source, shipped
+from occamrl.experiments.spec import Entry, make_agent, read_source, shipped
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
 from occamrl.problems.mdp import BernoulliRewards, BetaRewards
 from tests.experiments.common import SMALL, write
@@ -175,10 +175,9 @@ def test_ids_are_of_the_content_and_others_do_not_disturb_them(tmp_path: Path) -
 
 @pytest.mark.parametrize("name", shipped())
 def test_shipped_specs(name: str) -> None:
-    path, content = read_source(name)
-    data, spec = parse(content, path)
-    assert data["name"] == spec.name == name
-    assert Experiment.from_toml(name).cells
+    experiment = Experiment.from_toml(name)
+    assert experiment.data["name"] == experiment.name == name
+    assert experiment.cells
 
 
 def test_the_published_river_swim_experiment_is_what_it_says() -> None:
@@ -215,9 +214,10 @@ def test_symbolic_values_stand_for_what_the_problem_knows(mixture: Any) -> None:
     assert made(norm_bound=2.0, features="support").features.dimension == 3
     assert made(norm_bound=2.0, features={"restrict": [0, 2]}).features.dimension == 2
     assert made(norm_bound=2.0, rewards="known").rewards == "known"
-    family = made("UCRLVTR", family={"random": 4}).family
+    family = made("UCRLVTR", family={"random": 4, "with_truth": True}).family
     assert family.size == 5
     assert np.allclose(family.kernel(0), kernel)
+    assert not made("UCRLVTR", family={"random": 4, "with_truth": False}).family.contains(kernel)
     pairs = made(norm_bound=2.0, rewards={"per_pair": "hoeffding", "share": 0.25, "per_step": True}).rewards
     assert isinstance(pairs, RewardsPerPair)
     assert (pairs.bound, pairs.share, pairs.per_step) == ("hoeffding", 0.25, True)
