@@ -319,14 +319,14 @@ def list_names(as_json: Json = False) -> None:
         own = f"occamrl {__version__}"
         found: dict[str, dict[str, str]] = {}
         for kind in registry.KINDS:
-            points = {name: registry.source(point) for name, point in registry.installed(kind).items()}
-            found[kind] = dict(sorted((points | dict.fromkeys(registry.own(kind), own)).items()))
+            theirs = {name: each.source for name, each in registry.installed(kind).items()}
+            found[kind] = dict(sorted((theirs | dict.fromkeys(registry.own(kind), own)).items()))
         found["specs"], found["ladders"] = (dict.fromkeys(names, own) for names in (shipped(), shipped_ladders()))
         lines = []
         for kind, names in found.items():
             for package in [own, *sorted(set(names.values()) - {own})]:
-                theirs = ", ".join(name for name, source in names.items() if source == package)
-                lines += [f"{kind}{'' if package == own else f' of {package}'}: {theirs}"] if theirs else []
+                listed = ", ".join(name for name, source in names.items() if source == package)
+                lines += [f"{kind}{'' if package == own else f' of {package}'}: {listed}"] if listed else []
         print_lines(found if as_json else lines)
 
 

@@ -20,7 +20,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -100,9 +100,9 @@ def discover(package: str, *protocols: type) -> dict[str, type[Any]]:
         for name, value in vars(module).items():
             if not inspect.isclass(value) or value.__module__ != module.__name__ or name.startswith("_"):
                 continue
-            if not inspect.isabstract(value) and not _is_protocol(value):
-                if any(satisfies(value, protocol) for protocol in protocols):
-                    found[name] = value
+            fits = any(satisfies(value, protocol) for protocol in protocols)
+            if fits and not inspect.isabstract(value) and not _is_protocol(value):
+                found[name] = value
     return dict(sorted(found.items()))
 
 
@@ -137,14 +137,33 @@ def families() -> dict[str, type[Any]]:
     return own("families")
 
 
-def installed(kind: str) -> dict[str, EntryPoint]:
-    """Return the entry points of installed packages for a kind of class, by name; nothing is imported."""
-    return {point.name: point for point in sorted(entry_points(group=f"occamrl.{kind}"), key=source)}
+class Installed(NamedTuple):
+    """A class that installed packages declare; it is imported when it is asked for."""
+
+    points: tuple[Any, ...]  # entry points; of the standard library, or of a package that takes its place
+
+    @property
+    def source(self) -> str:
+        """The distribution that it comes from, with its version; all of them, if there are several."""
+        return " and ".join(sorted(f"{point.dist.name} {point.dist.version}" for point in self.points))
+
+    def load(self, field: str, name: str) -> Any:
+        """Return the class."""
+        if len(self.points) > 1:
+            expected = f"one package that brings {name}; name its class as module:Class instead"
+            raise ParameterError(field, got=self.source, expected=expected)
+        try:
+            return self.points[0].load()
+        except (Exception, SystemExit) as error:  # whatever the package's code raises
+            got = f"{name} of {self.source}: {type(error).__name__}: {error}"
+            raise ParameterError(field, got=got, expected="a package that can be imported") from error
 
 
-def source(point: EntryPoint) -> str:
-    """Return the distribution that an entry point comes from, with its version."""
-    return f"{point.dist.name} {point.dist.version}" if point.dist is not None else point.value
+def installed(kind: str) -> dict[str, Installed]:
+    """Return what installed packages declare for a kind of class, by name; nothing is imported."""
+    points = list(entry_points(group=f"occamrl.{kind}"))
+    names = sorted({point.name for point in points})
+    return {name: Installed(tuple(point for point in points if point.name == name)) for name in names}
 
 
 def named(*kinds: str) -> dict[str, Any]:
@@ -161,6 +180,9 @@ class Modules(NamedTuple):
 
     names: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+
+
+NO_MODULES = Modules()
 
 
 def import_modules(names: Sequence[str], folders: Iterable[str] = (), field: str = "imports") -> Modules:
@@ -206,19 +228,10 @@ def find(field: str, name: object, known: Mapping[str, Any], *kinds: str) -> Any
     name = canonical_name(field, name, known)
     if ":" in name:
         found, where = _of_module(field, name), name
-    elif not isinstance(found := known[name], EntryPoint):
+    elif not isinstance(found := known[name], Installed):
         return found
     else:
-        where = f"{name} of {source(found)}"
-        points = [source(point) for kind in kinds for point in entry_points(group=f"occamrl.{kind}", name=name)]
-        if len(points) > 1:
-            expected = f"one package that brings {name}; name its class as module:Class instead"
-            raise ParameterError(field, got=" and ".join(sorted(points)), expected=expected)
-        try:
-            found = found.load()
-        except (Exception, SystemExit) as error:  # whatever the package's code raises
-            got = f"{where}: {type(error).__name__}: {error}"
-            raise ParameterError(field, got=got, expected="a package that can be imported") from error
+        found, where = found.load(field, name), f"{name} of {found.source}"
     protocols = [protocol for kind in kinds for protocol in KINDS[kind][1]]
     fits = not protocols or (inspect.isclass(found) and any(satisfies(found, protocol) for protocol in protocols))
     if not callable(found) or not fits:

@@ -189,8 +189,8 @@ class Translation:
         if self.known.transition_rewards is None:
             if abs(mapped - base) > ROUNDING:
                 got, expected = (self.rewards.total(each, 1) for each in (mapped, base))
-                known = f"{expected:g}, the known reward of ({s}, {a})"
-                raise EnvironmentReward("reward", got=got, expected=known + _RANDOM)
+                stated = f"{expected:g}, the known reward of ({s}, {a})"
+                raise EnvironmentReward("reward", got=got, expected=stated + _RANDOM)
             return 0.0
         listed = self._bonuses(self.known.transition_rewards, s, a, s2)
         if listed.size == 0:  # no model knows this outcome: what was seen is what it pays
@@ -199,8 +199,8 @@ class Translation:
         if abs(nearest - (mapped - base)) > ROUNDING:
             known = [round(self.rewards.total(base + float(each), 1), 9) for each in listed]
             got = self.rewards.total(mapped, 1)
-            expected = f"one of {known}, those known of ({s}, {a}, {s2})"
-            raise EnvironmentReward("reward", got=got, expected=f"{expected}{_RANDOM}")
+            stated = f"one of {known}, those known of ({s}, {a}, {s2})"
+            raise EnvironmentReward("reward", got=got, expected=stated + _RANDOM)
         return nearest
 
     def _require_possible(self, s: int, a: int, s2: int, seen: float | None) -> None:

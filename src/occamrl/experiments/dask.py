@@ -19,7 +19,7 @@ from occamrl.errors import OccamRLError, ParameterError
 from occamrl.experiments.execution import GRACE_SECONDS, RETRIES, SILENCE_SECONDS, Event, Losses, Stop, answer
 from occamrl.experiments.records import Folder, FolderLock, holder_of, read_progress
 from occamrl.experiments.spec import Cell
-from occamrl.registry import Modules
+from occamrl.registry import NO_MODULES, Modules
 
 _CONNECT_SECONDS = 5
 _PATIENCE_SECONDS = 5.0  # without workers, until it is said
@@ -29,7 +29,7 @@ _GONE = "the Dask scheduler is gone; finished cells and checkpoints are in the f
 
 
 def play_remotely(
-    path: str, content: dict[str, Any], token: str, checkpoint_seconds: float, modules: Sequence[Sequence[str]]
+    path: str, content: dict[str, Any], token: str, checkpoint_seconds: float, modules: tuple[tuple[str, ...], ...]
 ) -> Event:
     """Play a cell inside a Dask worker; return what became of it."""
     folder, cell = Folder(path), Cell.model_validate(content)
@@ -41,7 +41,7 @@ def play_remotely(
         holder = holder_of(folder.lock_file)
         return not folder.lock_file.exists() or (holder is not None and holder.get("token") != token)
 
-    return answer(folder, cell, lambda news: None, Stop(revoked), checkpoint_seconds, modules)
+    return answer(folder, cell, lambda news: None, Stop(revoked), checkpoint_seconds, Modules(*modules))
 
 
 def require_listening(address: str) -> None:
@@ -66,7 +66,7 @@ class DaskExecutor:
         checkpoint_seconds: float,
         lock: FolderLock,
         silence: float = SILENCE_SECONDS,
-        modules: Modules = Modules(),
+        modules: Modules = NO_MODULES,
     ) -> None:
         try:
             from distributed import Client

@@ -2,8 +2,9 @@
 
 Cells are played by worker processes under supervision. Workers are new Python processes that import this package and,
 of the caller's, the modules that an experiment was given by name, so it makes no difference whether the caller is a
-script, a notebook or a test. A worker that dies or falls silent costs its cell only: the cell goes on from its checkpoint in another worker, a few times, then it
-is given up with the reason written down. :mod:`occamrl.experiments.dask` plays the same cells on a cluster.
+script, a notebook or a test. A worker that dies or falls silent costs its cell only: the cell goes on from its
+checkpoint in another worker, a few times, then it is given up with the reason written down.
+:mod:`occamrl.experiments.dask` plays the same cells on a cluster.
 
 Results are the same bytes for any number of workers, any order, either executor, interrupted or not.
 """
@@ -50,7 +51,7 @@ from occamrl.experiments.records import Folder, FolderLock, Records, describe_ho
 from occamrl.experiments.spec import FORMAT, Cell, Spec, read_source, read_spec, require_imports
 from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import Agent, Phase
-from occamrl.registry import Modules, import_modules
+from occamrl.registry import NO_MODULES, Modules, import_modules
 from occamrl.running.environments import Played
 from occamrl.running.result import Result
 from occamrl.running.run import CHUNK_SECONDS, Checkpoint, Run, Simulator
@@ -250,7 +251,7 @@ def _about(cell: Cell) -> dict[str, Any]:
 
 
 def answer(
-    folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_seconds: float, modules: Sequence[Sequence[str]]
+    folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_seconds: float, modules: Modules
 ) -> Event:
     """Play a cell, with the user's own modules at hand; return what became of it: done, failed, stopped or storage."""
     try:
@@ -272,12 +273,12 @@ def answer(
 def work() -> None:
     """Be a worker process: take cells from standard input, one JSON line each, and answer on standard output.
 
-    The arguments are the directory, the seconds between checkpoints, and :class:`Modules` as JSON. When the input ends, by intent or because the
-    parent is gone, the cell in play stops at an episode boundary.
+    The arguments are the directory, the seconds between checkpoints, and :class:`Modules` as JSON. When the input ends,
+    by intent or because the parent is gone, the cell in play stops at an episode boundary.
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what anybody prints is not an answer
-    folder, checkpoint_seconds, modules = Folder(sys.argv[1]), float(sys.argv[2]), json.loads(sys.argv[3])
+    folder, checkpoint_seconds, modules = Folder(sys.argv[1]), float(sys.argv[2]), Modules(*json.loads(sys.argv[3]))
     stop = Stop()
     stop.on_signals()
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -391,7 +392,7 @@ class LocalPool:
         checkpoint_seconds: float,
         handle: int,
         silence: float = SILENCE_SECONDS,
-        modules: Modules = Modules(),
+        modules: Modules = NO_MODULES,
     ) -> None:
         self.folder = folder
         self.size = workers
@@ -578,7 +579,7 @@ class Experiment:
     data: dict[str, Any]
     spec: Spec
     cells: tuple[Cell, ...]
-    modules: Modules = Modules()
+    modules: Modules = NO_MODULES
 
     @classmethod
     def from_toml(cls, spec: str | Path, *, imports: Sequence[str] = ()) -> Experiment:

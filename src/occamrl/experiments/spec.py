@@ -290,6 +290,8 @@ def _within(prefix: str) -> Iterator[None]:
 
 def _entry(field: str, value: Any) -> Entry:
     """Return a name, or a table with name and parameters, as an entry."""
+    if value is None:
+        raise ParameterError(field, got="nothing", expected="a name, or a table with name and parameters")
     try:
         return Entry.model_validate(_as_table(value))
     except ValidationError as error:
@@ -326,8 +328,8 @@ def _features(name: str, value: Any, problem: Any) -> tuple[FeatureMap, str]:
     if value == "problem":
         return (whole := FeatureMap(own)), f"the problem's own: {whole!r}"
     if value == "support":
-        chosen = np.flatnonzero(problem.theta).tolist()
-        return FeatureMap(own).restrict(chosen), f"the problem's own, on the support of its theta: {chosen}"
+        support = np.flatnonzero(problem.theta).tolist()
+        return FeatureMap(own).restrict(support), f"the problem's own, on the support of its theta: {support}"
     chosen = _table(name, value, ("restrict",)).get("restrict")
     if not isinstance(chosen, list) or not chosen:
         raise ParameterError(f"{name}.restrict", got=repr(chosen), expected="a list of coordinates")
@@ -535,23 +537,25 @@ def read_spec(
     spec, faults = _formed(data)
     if spec is None:
         raise SpecError(path, faults)
-    modules, more = registry.Modules(), []
-    with _collected(more, "", spec):
+    modules = registry.NO_MODULES
+    more: list[Fault] = []
+    try:
         modules = require_imports(path, spec.imports, imports)
+    except SpecError as error:
+        more += error.faults
     more += _repeated(spec)
     cells = _cells(spec, more, refused=set(spec.imports) - set(modules.names), incomplete=bool(faults))
-    told = {fault.key for fault in faults}  # what is at fault there was left out afterwards
-    faults += [each for each in dict.fromkeys(more) if told.isdisjoint(_above(each.key))]
+    told = [fault.key for fault in faults]  # what is at fault there was left out afterwards
+    faults += [each for each in dict.fromkeys(more) if not any(_nested(each.key, key) for key in told)]
     if faults:
         raise SpecError(path, faults)
     return data, spec, cells, modules
 
 
-def _above(key: str) -> Iterator[str]:
-    """Yield a key and those that it lies under: a.b[1].c, a.b[1], a.b, a."""
-    yield key
-    for found in reversed(list(re.finditer(r"[.\[]", key))):
-        yield key[: found.start()]
+def _nested(one: str, other: str) -> bool:
+    """Say whether one of two keys is the other or lies in its table."""
+    longer, shorter = sorted((one, other), key=len, reverse=True)
+    return longer == shorter or longer.startswith((f"{shorter}.", f"{shorter}["))
 
 
 def require_imports(path: str | Path, listed: Sequence[str], given: Sequence[str]) -> registry.Modules:
@@ -562,7 +566,10 @@ def require_imports(path: str | Path, listed: Sequence[str], given: Sequence[str
         raise SpecError(path, [Fault("import", ", ".join(missing), expected)])
     if idle := [name for name in given if name not in listed]:
         raise SpecError(path, [Fault("--import", ", ".join(idle), f"modules that the spec lists: import = {idle}")])
-    return registry.import_modules(listed, field="import")
+    try:
+        return registry.import_modules(listed)
+    except ParameterError as error:
+        raise SpecError(path, [Fault("import", str(error.got), str(error.expected))]) from error
 
 
 _PLACEHOLDERS = {"name": "?", "episodes": 1_000, "seeds": 1}
@@ -773,12 +780,10 @@ def _found(
 
 
 @contextmanager
-def _collected(faults: list[Fault], key: str, entry: Entry | Spec) -> Iterator[None]:
+def _collected(faults: list[Fault], key: str, entry: Entry) -> Iterator[None]:
     """Take note of what is wrong with a parameter, under the key where the user wrote it."""
     try:
         yield
-    except SpecError as error:
-        faults += error.faults
     except InvalidInput as errors:
         for error in getattr(errors, "errors", [errors]):
             name = error.field.split()[0] if " " in error.field else error.field
@@ -790,9 +795,9 @@ def _collected(faults: list[Fault], key: str, entry: Entry | Spec) -> Iterator[N
         faults.append(Fault(f"{key}parameters", f"{type(error).__name__}: {error}", expected))
 
 
-def _table_of(name: str, entry: Entry | Spec) -> str:
+def _table_of(name: str, entry: Entry) -> str:
     """Return the table of an entry in which a parameter stands."""
     head = re.split(r"\W", name, maxsplit=1)[0]
-    if isinstance(entry, Spec) or head in entry.fixed.keys() - entry.parameters.keys():
-        return ""
-    return "sweep." if head in entry.sweep else "parameters."
+    if head in entry.sweep:
+        return "sweep."
+    return "" if head in ("bases", "rule") and head not in entry.parameters else "parameters."
