@@ -572,7 +572,7 @@ def require_imports(path: str | Path, listed: Sequence[str], given: Sequence[str
         raise SpecError(path, [Fault("import", str(error.got), str(error.expected))]) from error
 
 
-_PLACEHOLDERS = {"name": "?", "episodes": 1_000, "seeds": 1}
+_PLACEHOLDERS: dict[str, Any] = {"name": "?", "episodes": 1_000, "seeds": 1}
 
 
 def _formed(data: dict[str, Any]) -> tuple[Spec | None, list[Fault]]:
@@ -597,18 +597,15 @@ def _formed(data: dict[str, Any]) -> tuple[Spec | None, list[Fault]]:
 
 def _leave_out(data: dict[str, Any], location: tuple[Any, ...]) -> None:
     """Take what is at fault out of a spec; what it cannot do without gets a placeholder."""
-    key: Any
-    match location:
-        case ("problem" | "agent" as kind, int(number), key, *_) if isinstance(data[kind][number], dict):
-            table, mark = data[kind][number], f"?{number}"
-        case ("problem" | "agent" as kind, int(number), *_):
-            data[kind][number] = {"name": f"?{number}"}
-            return
-        case (key, *_):
-            table, mark = data, _PLACEHOLDERS.get(key)
+    table, needed, key = data, _PLACEHOLDERS, location[0]
+    if key in ("problem", "agent") and len(location) > 1:
+        entries, number = data[key], location[1]
+        if not isinstance(entries[number], dict):
+            entries[number] = {}
+        table, needed, key = entries[number], {"name": f"?{number}"}, location[2] if len(location) > 2 else "name"
     table.pop(key, None)
-    if key in ("name", "episodes", "seeds") and mark is not None and (table is data or key == "name"):
-        table[key] = mark
+    if key in needed:
+        table[key] = needed[key]
 
 
 def fault_of_form(error: Any) -> Fault:
