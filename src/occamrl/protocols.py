@@ -203,11 +203,66 @@ class EpisodeLearner(Protocol):
         """Learn from the episode; return the new state, or None when ``state`` was written to."""
 
 
+class Replay(NamedTuple):
+    """A rule's choice: play a policy drawn uniformly from those that a base has played, without learning from it.
+
+    A rule that makes such choices has the class attribute ``replays = True``, so that past policies are kept.
+    """
+
+    base: int
+
+
+class Played(NamedTuple):
+    """An episode as a :class:`Rule` is told of it: what the base could see, never the regret."""
+
+    value: float  # the sum of rewards over the largest possible one, in [0, 1]
+    planned: float  # the value that the base planned for, on the same scale; NaN where it has none, as in a replay
+    start: int  # the first state
+    episode: Episode
+    replay: bool
+
+
+@runtime_checkable
+class Rule(Protocol):
+    """Chooses anew before every episode which of several bases plays it.
+
+    Rules are frozen, keyword-only dataclasses of parameters. Everything that changes is in the memory: a dict of plain
+    data and NumPy arrays, which a run copies, saves and restores.
+    """
+
+    def start(self, bases: int) -> dict[str, Any]:
+        """Return the memory of a rule over that many bases, before any data."""
+
+    def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int | Replay:
+        """Return the number of the base that plays next, from 0, or a :class:`Replay`.
+
+        Writes nothing: the choice follows from ``memory`` and ``draw``, a generator at the address (seed, episode).
+        """
+
+    def update(self, memory: dict[str, Any], base: int, played: Played) -> None:
+        """Take note, in ``memory``, of an episode that ``base`` played."""
+
+
+@runtime_checkable
+class RuledBases(Protocol):
+    """Several bases and the rule that says which of them plays the next episode; the run keeps a player per base."""
+
+    bases: Sequence[Any]  # learners, compiled or in plain NumPy, and others of this kind
+    rule: Rule
+    share: bool  # whether every base learns from every episode
+
+    def begin(self, known: Known) -> dict[str, Any]:
+        """Return a fresh state: the rule's memory, a state per base, past policies, and how often each base played."""
+
+    def score(self, known: Known, total: float) -> float:
+        """Return a sum of rewards on the scale of :class:`Played`."""
+
+
 @dataclass(frozen=True)
 class Phase:
     """Who plays the next episodes, for how long, and why."""
 
-    learner: Any  # a Learner or an EpisodeLearner
+    learner: Any  # a Learner, an EpisodeLearner or RuledBases
     state: Any  # the learner's arrays; when the phase is over, go on from PhaseOutcome.state
     episodes: int | None = None  # None: as long as the run lasts
     epoch: int = 0
@@ -245,7 +300,7 @@ class Selector(Protocol):
         """Take note of a phase that has ended."""
 
 
-Agent = Learner | EpisodeLearner | Selector
+Agent = Learner | EpisodeLearner | RuledBases | Selector
 
 
 @runtime_checkable
