@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from occamrl.errors import InvalidInput, ParameterError, UnknownName, raise_all, require_choice
-from occamrl.protocols import EpisodeLearner, Learner, Problem, Selector
+from occamrl.protocols import EpisodeLearner, Learner, Problem, Rule, RuledBases, Selector
 
 
 class WithExamples(Protocol):
@@ -36,24 +36,12 @@ class WithExamples(Protocol):
         """Return small instances."""
 
 
-class Rule(Protocol):
-    """What is asked of a class in the folder of rules."""
-
-    def start(self, bases: int) -> Any:
-        """Return the memory before any data."""
-
-    def choose(self, memory: Any, draw: Any) -> Any:
-        """Return who plays next."""
-
-    def update(self, memory: Any, base: int, played: Any) -> None:
-        """Take note of an episode."""
-
-
 KINDS: dict[str, tuple[str, tuple[type, ...]]] = {  # folder, and what a class there must be
     "problems": ("occamrl.problems", (Problem,)),
     "families": ("occamrl.models", (WithExamples,)),
     "learners": ("occamrl.learners", (Learner, EpisodeLearner)),
     "selectors": ("occamrl.selectors", (Selector,)),
+    "arenas": ("occamrl.selectors", (RuledBases,)),
     "rules": ("occamrl.rules", (Rule,)),
 }
 _imported: set[str] = set()  # modules whose classes may be called "module:Class"
@@ -125,6 +113,11 @@ def learners() -> dict[str, type[Any]]:
 def selectors() -> dict[str, type[Any]]:
     """Return every selector of this package, by name."""
     return own("selectors")
+
+
+def arenas() -> dict[str, type[Any]]:
+    """Return every agent of this package in which a rule chooses among bases, by name."""
+    return own("arenas")
 
 
 def rules() -> dict[str, type[Any]]:

@@ -250,9 +250,7 @@ def _about(cell: Cell) -> dict[str, Any]:
     }
 
 
-def answer(
-    folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_seconds: float, modules: Modules
-) -> Event:
+def answer(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_seconds: float, modules: Modules) -> Event:
     """Play a cell, with the user's own modules at hand; return what became of it: done, failed, stopped or storage."""
     try:
         import_modules(*modules)

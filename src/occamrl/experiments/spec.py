@@ -77,7 +77,7 @@ _MOST_LISTED = 100  # entries of a parameter that a manifest tells one by one
 _OF_PARAMETERS = (OccamRLError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, MemoryError)
 
 
-AGENTS = ("learners", "selectors")
+AGENTS = ("learners", "selectors", "arenas")
 
 
 def agents() -> dict[str, Any]:
