@@ -359,7 +359,7 @@ def test_mistakes_of_every_kind_are_told_together(tmp_path: Path) -> None:
         .replace("states = 3", "state = 3, variant = 7")
         .replace('"UniformRandom"', '"UniformRandon"')
         + 'only = ["RiverSwin"]\n[[agent]]\nlabel = "nameless"\n'
-        + '[[agent]]\nname = "UCRLVTRLin"\nparameters = { norm_bound = -1.0, radius = "sharpe", replam = 3, delta = 2 }\n'
+        + '[[agent]]\nname = "UCRLVTRLin"\nparameters = { norm_bound = -1.0, radius = "x", replam = 3, delta = 2 }\n'
     )
     expected = {"episodes", "thining", "seeds", "agent[0].name", "agent[1].only[0]", "agent[2].name"}
     expected |= {f"problem[0].parameters.{name}" for name in ("state", "variant")}
