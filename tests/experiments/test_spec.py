@@ -160,6 +160,11 @@ def test_sweeps_expand_to_every_combination() -> None:
     ]
 
 
+def test_swept_tables_are_called_by_their_names() -> None:
+    entry = Entry(name="A", sweep={"rule": ["R", {"name": "R", "parameters": {"scale": 0.1}}]})
+    assert [label for label, _ in entry.variants()] == ["A (rule=R)", "A (rule=R(scale=0.1))"]
+
+
 def test_ids_are_of_the_content_and_others_do_not_disturb_them(tmp_path: Path) -> None:
     few = Experiment.from_toml(write(tmp_path))
     more = Experiment.from_toml(

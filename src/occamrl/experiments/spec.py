@@ -411,6 +411,15 @@ def _as_table(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
+def _said(value: Any) -> str:
+    """Return a swept value as a label has it; of a table with a name, that and its parameters."""
+    if not isinstance(value, dict) or "name" not in value:
+        return str(value)
+    parameters = value.get("parameters")
+    inside = parameters.items() if isinstance(parameters, dict) else ()
+    return f"{value['name']}({', '.join(f'{key}={each}' for key, each in inside)})"
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -440,9 +449,9 @@ class Entry(_Strict):
             label, rest = self.label or self.name, []
             for key, value in swept.items():
                 if f"{{{key}}}" in label:
-                    label = label.replace(f"{{{key}}}", str(value))
+                    label = label.replace(f"{{{key}}}", _said(value))
                 else:
-                    rest.append(f"{key}={value}")
+                    rest.append(f"{key}={_said(value)}")
             yield label + (f" ({', '.join(rest)})" if rest else ""), {**self.fixed, **swept}
 
 
