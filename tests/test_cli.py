@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import occamrl
-from occamrl import demo, registry
+from occamrl import checks, demo, registry
 from occamrl.cli import app
 from occamrl.envs.ladder_file import shipped_ladders
 
@@ -20,7 +21,26 @@ def invoke(*arguments: str) -> str:
 
 
 def test_version() -> None:
-    assert invoke("version").strip() == occamrl.__version__
+    assert invoke("version").strip() == invoke("--version").strip() == occamrl.__version__
+    assert "--install-completion" in invoke("--help")
+
+
+@pytest.mark.parametrize("kind", ["learner", "problem", "rule"])
+def test_a_new_class_passes_its_check_and_nothing_is_overwritten(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "rule" and not hasattr(checks, "check_rule"):
+        pytest.skip("there are no rules")
+    monkeypatch.chdir(tmp_path)
+    assert "python mine.py" in invoke("new", kind, "Mine")
+    module = runpy.run_path("mine.py", run_name="__main__")  # checks itself
+    assert module["Mine"].__name__ == "Mine"
+    assert 'name = "mine:Mine"' in (tmp_path / "mine.py").read_text()
+    again = CliRunner().invoke(app, ["new", kind, "Mine"])
+    assert again.exit_code == 2
+    assert "mine.py, which exists" in again.output
+    for words in ((kind, "class"), (kind, "a b"), ("lerner", "Mine"), (kind, "Mine", "--out", "my-own.py")):
+        assert CliRunner().invoke(app, ["new", *words]).exit_code == 2
 
 
 def test_list_names_everything_that_is_found() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 from occamrl import errors
-from occamrl.errors import HorizonError, InvalidInput, ParameterError, ShapeError, UnknownName
+from occamrl.errors import HorizonError, InvalidInput, InvalidInputs, ParameterError, ShapeError, UnknownName
+from occamrl.problems.mdp import as_mdp
 
 GOOD = [
     (errors.require_integer("n", np.int64(3), 3), 3),
@@ -30,7 +32,19 @@ BAD: list[tuple[Any, type[InvalidInput], str]] = [
         for bad in (-0.1, 1.1, math.nan, math.inf, True, "0.5", None)
     ],
     (lambda: errors.require_number("x", 0.0, 0.0, math.inf, open_low=True), ParameterError, r"\(0, inf\)"),
-    (lambda: errors.require_choice("x", "cofee", ("coffee", "tea")), UnknownName, "did you mean 'coffee'"),
+    (
+        lambda: errors.require_choice("x", "cofee", ("coffee", "tea")),
+        UnknownName,
+        r"x: got 'cofee', expected one of 'coffee', 'tea'; did you mean 'coffee'\?$",
+    ),
+    (lambda: as_mdp(gym.make("FrozenLake-v1")), ParameterError, r"occamrl\.learn\(agent, env, episodes=\.\.\.\)"),
+    (lambda: as_mdp(3), ParameterError, "a problem that has one$"),
+    (lambda: errors.raise_all([ParameterError("x", got=1, expected=2)]), ParameterError, "^x: got 1, expected 2$"),
+    (
+        lambda: errors.raise_all([ParameterError(name, got=1, expected=2) for name in "xy"]),
+        InvalidInputs,
+        "^x: got 1, expected 2\ny: got 1, expected 2$",
+    ),
     (lambda: errors.require_choice("x", 7, ("coffee", "tea")), UnknownName, "one of 'coffee', 'tea'"),
     *[
         (lambda bad=bad: errors.require_range("ends", bad), ParameterError, "ends: .*low < high")

@@ -10,14 +10,15 @@ is called, so that `--help` does not wait for it.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
+import keyword
 import os
 import shlex
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,7 +43,22 @@ _FEW = 12  # kernels of each class that the preflight tries: a second or two at 
 Folder_ = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of an experiment.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output, JSON lines on standard output.")]
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Occam's razor for reinforcement learning.")
+app = typer.Typer(no_args_is_help=True)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def occamrl(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Occam's razor for reinforcement learning."""
 
 
 @contextlib.contextmanager
@@ -97,6 +113,10 @@ def print_lines(lines: list[str] | dict[str, Any]) -> None:
 Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per processor.")]
 Scheduler = Annotated[str | None, typer.Option(help="Address of a Dask scheduler, tcp://host:8786.")]
 CheckpointEvery = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints of a cell.")]
+Modules = Annotated[
+    list[str] | None,
+    typer.Option("--import", metavar="MODULE", help="Import a module of yours, also from the current folder."),
+]
 Silence = Annotated[float, typer.Option(min=1.0, help="Seconds without news until a worker, or Dask, is given up.")]
 
 
@@ -108,10 +128,14 @@ def run(
     scheduler: Scheduler = None,
     checkpoint_every: CheckpointEvery = 30.0,
     silence: Silence = 600.0,
+    modules: Modules = None,
     as_json: Json = False,
 ) -> None:
-    """Run an experiment, or what is left of it."""
-    _execute(out, as_json, (workers, scheduler, checkpoint_every, silence), spec)
+    """Run an experiment, or what is left of it.
+
+    The modules of your own that a spec lists under `import` are imported if each is named with --import as well.
+    """
+    _execute(out, as_json, (workers, scheduler, checkpoint_every, silence), modules or (), spec)
 
 
 @app.command()
@@ -121,14 +145,19 @@ def resume(
     scheduler: Scheduler = None,
     checkpoint_every: CheckpointEvery = 30.0,
     silence: Silence = 600.0,
+    modules: Modules = None,
     as_json: Json = False,
 ) -> None:
     """Go on with an experiment that was stopped, killed, or had cells that failed."""
-    _execute(folder, as_json, (workers, scheduler, checkpoint_every, silence))
+    _execute(folder, as_json, (workers, scheduler, checkpoint_every, silence), modules or ())
 
 
 def _execute(
-    path: Path, as_json: bool, options: tuple[int | None, str | None, float, float], spec: str | None = None
+    path: Path,
+    as_json: bool,
+    options: tuple[int | None, str | None, float, float],
+    modules: Sequence[str],
+    spec: str | None = None,
 ) -> None:
     with reported_errors(as_json):
         from occamrl.experiments.display import JsonLines, display_for
@@ -137,20 +166,24 @@ def _execute(
 
         workers, scheduler, checkpoint_every, silence = options
         how = Options(workers, scheduler, max(checkpoint_every, 1e-3), silence)
-        experiment = None if spec is None else Experiment.from_toml(spec)
+        _look_here(modules)
+        experiment = None if spec is None else Experiment.from_toml(spec, imports=modules)
         with JsonLines(sys.stdout) if as_json else display_for() as display:
-            tally = execute(Folder(path), how, display, experiment)
+            tally = execute(Folder(path), how, display, experiment, modules)
             finished = tally.done + tally.earlier
             display({"event": "end", "finished": finished, "failed": len(tally.failed), "stopped": tally.stopped})
         name = shlex.quote(str(path))  # to be pasted into a shell
+        again = f"occamrl resume {name}" + "".join(f" --import {module}" for module in modules)
         if tally.stopped:
-            tell(f"Stopped. Go on with: occamrl resume {name}")
+            tell(f"Stopped. Go on with: {again}")
             raise typer.Exit(INTERRUPTED)
         if not as_json:
             tell(f"{finished} cells finished, {len(tally.failed)} failed: {path}")
         if tally.failed:
-            tell(f"See why with: occamrl status {name}; try again with: occamrl resume {name}")
+            tell(f"See why with: occamrl status {name}; try again with: {again}")
             raise typer.Exit(FAILED)
+        if not as_json:
+            tell(f"next: occamrl report {name}")
 
 
 @app.command()
@@ -277,16 +310,47 @@ def demo(
 
 @app.command("list")
 def list_names(as_json: Json = False) -> None:
-    """List the problems, families, learners, selectors, specs and ladders that are found."""
+    """List problems, families, learners, selectors, rules, specs and ladders, and which package brings them."""
     with reported_errors(as_json):
         from occamrl import registry
         from occamrl.envs.ladder_file import shipped_ladders
         from occamrl.experiments.spec import shipped
 
-        kinds = ("problems", "families", "learners", "selectors")
-        found: dict[str, list[str]] = {kind: sorted(getattr(registry, kind)()) for kind in kinds}
-        found["specs"], found["ladders"] = shipped(), shipped_ladders()
-        print_lines(found if as_json else [f"{kind}: {', '.join(names)}" for kind, names in found.items()])
+        own = f"occamrl {__version__}"
+        found: dict[str, dict[str, str]] = {}
+        for kind in registry.KINDS:
+            theirs = {name: each.source for name, each in registry.installed(kind).items()}
+            found[kind] = dict(sorted((theirs | dict.fromkeys(registry.own(kind), own)).items()))
+        found["specs"], found["ladders"] = (dict.fromkeys(names, own) for names in (shipped(), shipped_ladders()))
+        lines = []
+        for kind, names in found.items():
+            for package in [own, *sorted(set(names.values()) - {own})]:
+                listed = ", ".join(name for name, source in names.items() if source == package)
+                lines += [f"{kind}{'' if package == own else f' of {package}'}: {listed}"] if listed else []
+        print_lines(found if as_json else lines)
+
+
+@app.command()
+def new(
+    kind: Annotated[str, typer.Argument(help="learner, rule or problem.")],
+    name: Annotated[str, typer.Argument(help="The name of the class, such as UCBVI.")],
+    out: Annotated[Path | None, typer.Option(help="The file; by default the name in small letters, here.")] = None,
+) -> None:
+    """Write a small class of your own to start from: it passes its check and can be named in a spec."""
+    with reported_errors():
+        from occamrl.running.storage import there, write_whole
+
+        require_choice("kind", kind, ("learner", "rule", "problem"))
+        if not name.isidentifier() or keyword.iskeyword(name):
+            raise ParameterError("name", got=repr(name), expected="the name of a Python class, such as UCBVI")
+        path = out if out is not None else Path(f"{name.lower()}.py")
+        if path.suffix != ".py" or not path.stem.isidentifier():
+            raise ParameterError("out", got=str(path), expected="a file that can be imported, such as ucbvi.py")
+        if there(path):
+            raise ParameterError("out", got=f"{path}, which exists", expected="a new file; --out names another one")
+        template = resources.files("occamrl").joinpath("templates", f"{kind}.txt").read_text("utf-8")
+        write_whole(path, template.replace("NAME", name).replace("MODULE", path.stem).encode())
+        typer.echo(f"{path}: run it to check it: python {shlex.quote(str(path))}")
 
 
 @app.command()
@@ -304,7 +368,7 @@ def learn(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")] = None,
     options: Annotated[list[str] | None, typer.Option("--with", help="key=value for the environment.")] = None,
-    modules: Annotated[list[str] | None, typer.Option("--import", help="Import a module that registers it.")] = None,
+    modules: Modules = None,
     delta: Annotated[float, typer.Option(help="How often the verdict may be wrong.")] = 0.05,
     rewards: Annotated[str | None, typer.Option(help="known, bernstein or hoeffding, instead of the ladder's.")] = None,
     kernel: Annotated[str | None, typer.Option(help="stationary or per_step, instead of the ladder's.")] = None,
@@ -319,9 +383,11 @@ def learn(
         from occamrl.envs.ladder_file import read_ladder
         from occamrl.envs.wrapper import FiniteEnvironment
         from occamrl.learners.rewards import BOUNDS
+        from occamrl.registry import import_modules
         from occamrl.running.run import learn as learn_in
 
-        _import_modules(modules or ())
+        _look_here(modules or ())
+        import_modules(modules or (), field="--import")
         if rewards is not None:
             require_choice("--rewards", rewards, ("known", *BOUNDS))
         estimate = {"per_pair": rewards} if rewards in BOUNDS else rewards
@@ -345,16 +411,10 @@ def learn(
             print_lines(about if as_json else _lines(about))
 
 
-def _import_modules(names: Sequence[str]) -> None:
-    """Import the modules that the user named, which may register environments; also from the current folder."""
-    if names and "" not in sys.path:  # the installed command does not look there, `python -m occamrl` does
+def _look_here(modules: Sequence[str]) -> None:
+    """Let modules be found in the current folder: the installed command does not look there, `python -m` does."""
+    if modules and "" not in sys.path:
         sys.path.insert(0, "")
-    for name in names:
-        try:
-            importlib.import_module(name)
-        except (Exception, SystemExit) as error:  # whatever the user's code raises
-            got = f"{name!r}: {type(error).__name__}: {error}"
-            raise ParameterError("--import", got=got, expected="a module that can be imported") from error
 
 
 def _make_environment(identifier: str, options: Sequence[str]) -> gym.Env[Any, Any]:

@@ -44,8 +44,12 @@ class InvalidInput(OccamRLError, ValueError):
 
     def __init__(self, field: str, *, got: object, expected: object, index: tuple[int, ...] | None = None) -> None:
         self.field, self.index, self.got, self.expected = field, index, got, expected
-        where = field if index is None else f"{field}[{', '.join(str(i) for i in index)}]"
-        super().__init__(f"{where}: got {got}, expected {expected}")
+        super().__init__(f"{self.where}: got {got}, expected {expected}")
+
+    @property
+    def where(self) -> str:
+        """The field and the index, as the message begins."""
+        return self.field if self.index is None else f"{self.field}[{', '.join(str(i) for i in self.index)}]"
 
 
 class ProbabilityError(InvalidInput):
@@ -103,8 +107,25 @@ class UnknownName(InvalidInput):
         folded = {name.casefold(): name for name in names}
         near = difflib.get_close_matches(str(got).casefold(), list(folded), n=1, cutoff=0.4)
         self.suggestion = folded[near[0]] if near else None
-        hint = f"did you mean {self.suggestion!r}? valid: " if self.suggestion else "one of "
-        super().__init__(field, got=repr(got), expected=hint + ", ".join(repr(name) for name in names))
+        hint = f"; did you mean {self.suggestion!r}?" if self.suggestion else ""
+        listed = f"one of {', '.join(repr(name) for name in names)}" if names else "nothing: there is none"
+        super().__init__(field, got=repr(got), expected=listed + hint)
+
+
+class InvalidInputs(InvalidInput):
+    """Several values that cannot be used; ``errors`` lists them, and the first one gives its field."""
+
+    def __init__(self, errors: Sequence[InvalidInput]) -> None:
+        first = errors[0]
+        super().__init__(first.field, got=first.got, expected=first.expected, index=first.index)
+        self.errors = tuple(errors)
+        self.args = ("\n".join(str(error) for error in errors),)
+
+
+def raise_all(errors: Sequence[InvalidInput]) -> None:
+    """Raise the only error as it is, several as one; nothing when there is none."""
+    if errors:
+        raise errors[0] if len(errors) == 1 else InvalidInputs(errors)
 
 
 class ContractError(OccamRLError, AssertionError):
@@ -131,6 +152,12 @@ class EnvironmentFault(InvalidInput):
     """
 
     result: Any = None
+
+    @property
+    def where(self) -> str:
+        """The field, the episode and the step in words."""
+        at = [f"{word} {number}" for word, number in zip(("episode", "step"), self.index or (), strict=False)]
+        return f"{self.field} in {', '.join(at)} (from 0)" if at else self.field
 
 
 class SpaceError(EnvironmentFault):

@@ -24,11 +24,11 @@ from tests.environments.misbehaving import MDP, Plant, learner
 from tests.environments.test_learning import bits
 
 FAULTS: list[tuple[str, type[EnvironmentFault], str]] = [
-    ("nan", EnvironmentReward, r"reward\[3, 1\]: got nan, expected a number in \[0, 1\]"),
+    ("nan", EnvironmentReward, r"reward in episode 3, step 1 \(from 0\): got nan, expected a number in \[0, 1\]"),
     ("range", EnvironmentReward, r"got 1\.5, expected a number in \[0, 1\]"),
-    ("other", EnvironmentReward, "the known reward of"),
+    ("other", EnvironmentReward, r"the known reward of .*; for random rewards, .* rewards=RewardsPerPair\(\)"),
     ("text", EnvironmentFailure, "could not convert string"),
-    ("observation", SpaceError, r"observation\[3, 1\]: got 4, expected an integer in 0 \.\.\. 3"),
+    ("observation", SpaceError, r"observation in episode 3, step 1 .*: got 4, expected an integer in 0 \.\.\. 3"),
     ("kind", SpaceError, r"got 0\.5, expected an integer"),
     ("exception", EnvironmentFailure, "the pump is stuck"),
     ("shape", EnvironmentFailure, "unpack"),
@@ -73,7 +73,7 @@ def test_the_exception_of_an_environment_is_the_cause() -> None:
 
 
 def test_a_reset_that_fails_begins_no_episode() -> None:
-    with pytest.raises(EnvironmentFailure, match=r"Plant\[3\]") as caught:
+    with pytest.raises(EnvironmentFailure, match=r"Plant in episode 3 \(from 0\)") as caught:
         orl.learn(learner(), Plant("reset"), episodes=9, known=MDP.known, replay=False)
     whole = orl.learn(learner(), Plant(), episodes=9, known=MDP.known)
     assert caught.value.result.total_episodes == 3

@@ -131,7 +131,9 @@ def test_a_reward_out_of_range_on_the_hundredth_episode(name: str, bad: float, t
     agent, per_step = AGENTS[name]
     mdp, known, path = problem(per_step), Known.of_sizes(**SIZES), tmp_path / "a.npz"
     options: Any = {"seed": SEED, "known": known, "replay": False}
-    with pytest.raises(EnvironmentReward, match=r"reward\[99, 1\]: got .*, expected a number in \[0, 1\]") as caught:
+    with pytest.raises(
+        EnvironmentReward, match=r"reward in episode 99, step 1 .*: got .*, expected a number in \[0, 1\]"
+    ) as caught:
         orl.learn(agent, Casino(mdp, when=99, bad=bad), episodes=EPISODES, checkpoint=path, **options)
     result: Any = caught.value.result
     cut = orl.learn(agent, Casino(mdp, when=99), episodes=100, allow_truncation=True, **options)

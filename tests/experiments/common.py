@@ -34,6 +34,113 @@ name = "Optimal"
 """
 
 
+LAB = """
+from dataclasses import dataclass
+from typing import Any
+import numpy as np
+import occamrl as orl
+
+@dataclass(frozen=True, kw_only=True)
+class Counting(orl.EpisodeLearner):
+    action: int = 1
+    def begin(self, known):
+        return {"seen": np.zeros(known.states)}
+    def plan(self, known, state, start, draw):
+        return np.full((known.horizon, known.states), self.action)
+    def learn(self, known, state, episode):
+        np.add.at(state["seen"], episode.states, 1.0)
+
+@dataclass(frozen=True, kw_only=True)
+class Choosing(orl.EpisodeLearner):  # the smallest of agents that choose among others
+    bases: Any
+    rule: Any
+    def begin(self, known):
+        return {"memory": self.rule.start(len(self.bases)), "states": [base.begin(known) for base in self.bases]}
+    def plan(self, known, state, start, draw):
+        base = self.rule.choose(state["memory"], draw)
+        return self.bases[base].plan(known, state["states"][base], start, draw)
+    def learn(self, known, state, episode):
+        self.rule.update(state["memory"], 0, episode)
+
+@dataclass(frozen=True, kw_only=True)
+class Turning:
+    period: int = 2
+    def start(self, bases):
+        return {"bases": bases, "played": 0}
+    def choose(self, memory, draw):
+        return memory["played"] // self.period % memory["bases"]
+    def update(self, memory, base, played):
+        memory["played"] += 1
+
+@dataclass(frozen=True, kw_only=True)
+class Chain:
+    states: int = 3
+    @property
+    def mdp(self):
+        kernel = np.zeros((self.states, 2, self.states))
+        kernel[:, 0, 0] = 1.0
+        kernel[np.arange(self.states), 1, np.minimum(np.arange(self.states) + 1, self.states - 1)] = 1.0
+        reward = np.zeros((self.states, 2))
+        reward[-1, 1] = 1.0
+        return orl.FiniteMDP(transition=kernel, reward=reward, horizon=4)
+    @classmethod
+    def examples(cls):
+        return [cls()]
+
+def Broken():
+    return None
+"""
+POINTS = """
+[occamrl.learners]
+Counting = my_lab.parts:Counting
+Choosing = my_lab.parts:Choosing
+[occamrl.rules]
+Turning = my_lab.parts:Turning
+[occamrl.problems]
+Chain = my_lab.parts:Chain
+Missing = my_lab.missing:Chain
+Misfit = my_lab.parts:Turning
+"""
+LAB_SPEC = """
+import = ["bench_agents"]
+name = "lab"
+episodes = 12
+seeds = 2
+[[problem]]
+name = "chain"
+[[agent]]
+name = "Counting"
+sweep = { action = [0, 1] }
+[[agent]]
+name = "bench_agents:Counting"
+[[agent]]
+name = "Choosing"
+rule = { name = "Turning", parameters = { period = 3 } }
+bases = [{ name = "Counting", sweep = { action = [0, 1] } }, { name = "bench_agents:Counting" }]
+"""
+
+
+def write_lab(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install a package with entry points into a folder of its own, and leave a module that nobody can import beside.
+
+    The package is found by every process; the module only by one that looks into ``folder / "bench"``.
+    """
+    installed, bench = folder / "installed", folder / "bench"
+    (installed / "my_lab").mkdir(parents=True)
+    (installed / "my_lab" / "__init__.py").write_text("")
+    (installed / "my_lab" / "parts.py").write_text(LAB)
+    about = installed / "my_lab-0.3.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my-lab\nVersion: 0.3\n")
+    (about / "entry_points.txt").write_text(POINTS)
+    bench.mkdir()
+    (bench / "bench_agents.py").write_text(LAB)
+    for name in ("my_lab", "my_lab.parts", "bench_agents"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.syspath_prepend(installed)
+
+
 def write(folder: Path, text: str = SMALL, name: str = "spec.toml") -> Path:
     """Write a spec."""
     path = folder / name

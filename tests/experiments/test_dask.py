@@ -16,7 +16,7 @@ import pytest
 
 from occamrl.experiments.execution import Experiment, Options, environment, execute
 from occamrl.experiments.records import Folder, load, read_progress
-from tests.experiments.common import COMMAND, command, play, slow, write
+from tests.experiments.common import COMMAND, LAB_SPEC, command, play, slow, write, write_lab
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'occamrl[dask]'")
 
@@ -44,6 +44,13 @@ def start(*words: str) -> tuple[subprocess.Popen[str], str]:
             threading.Thread(target=drain, args=(process.stderr,), daemon=True).start()
             return process, found.group()
     raise AssertionError(f"dask {words} ended with code {process.wait()}")
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Before the cluster, whose processes see the installed package."""
+    write_lab(tmp_path, monkeypatch)
+    return tmp_path
 
 
 @pytest.fixture
@@ -89,6 +96,18 @@ def test_cells_on_a_cluster_of_which_a_worker_is_killed(
     assert load(folder.path).curves.equals(load(whole.path).curves)
     for path in whole.path.rglob("*.parquet"):
         assert (folder.path / path.relative_to(whole.path)).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_classes_of_the_users_own_on_a_cluster(
+    lab: Path, cluster: tuple[str, list[subprocess.Popen[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as here:
+        here.syspath_prepend(lab / "bench")  # where only this process looks
+        experiment = Experiment.from_toml(write(lab, LAB_SPEC), imports=["bench_agents"])
+    records = experiment.run(lab / "cluster", scheduler=cluster[0], progress=False)
+    assert not records.failed
+    assert records.curves.equals(load(play(experiment, lab / "here").path).curves)
 
 
 def interrupted(out: Path, spec: Path, address: str, ready: Callable[[], bool]) -> tuple[int, str]:

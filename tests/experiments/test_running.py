@@ -121,7 +121,7 @@ def test_a_stopped_selector_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
         .partition("[[agent]]")[0]
         .replace("3 }", '3, reward_noise = "beta" }')
     )
-    options = 'ladder = { sizes = [2, 4] }, rewards = { per_pair = "bernstein" }, kernel = "per_step", replan = 0.1'
+    options = 'ladder = { sizes = [2, 4], true = 1 }, kernel = "per_step", replan = 0.1, rewards.per_pair = "bernstein"'
     text += f'[[agent]]\nname = "ARLGen"\nparameters = {{ {options} }}\n'
     experiment = Experiment.from_toml(write(tmp_path, text))
     whole = play(experiment, tmp_path / "whole")

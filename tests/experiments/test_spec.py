@@ -12,7 +12,7 @@ from occamrl import registry
 from occamrl.envs.ladder_file import read_ladder
 from occamrl.errors import InvalidInput, SpecError
 from occamrl.experiments.execution import Experiment
-from occamrl.experiments.spec import Entry, make_agent, parse, read_source, shipped
+from occamrl.experiments.spec import Entry, Resolution, make_agent, read_source, shipped
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
 from occamrl.problems.mdp import BernoulliRewards, BetaRewards
 from tests.experiments.common import SMALL, write
@@ -128,7 +128,11 @@ def test_a_shipped_name_is_a_name_whatever_lies_in_the_current_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "demo").mkdir()  # as `make demo` leaves it
-    (tmp_path / "frozen-lake-4x4").touch()
+    (tmp_path / "frozen-lake-4x4").write_text("horizons = 3")
+    with pytest.raises(InvalidInput, match="did you mean 'horizon'"):  # a path, for it has a separator
+        read_ladder("./frozen-lake-4x4")
+    with pytest.raises(InvalidInput, match="did you mean 'taxi'"):
+        read_ladder("taxo")
     assert Experiment.from_toml("demo").name == "demo"
     assert read_ladder("frozen-lake-4x4").names
     write(tmp_path, name="norm")
@@ -156,6 +160,11 @@ def test_sweeps_expand_to_every_combination() -> None:
     ]
 
 
+def test_swept_tables_are_called_by_their_names() -> None:
+    entry = Entry(name="A", sweep={"rule": ["R", {"name": "R", "parameters": {"scale": 0.1}}]})
+    assert [label for label, _ in entry.variants()] == ["A (rule=R)", "A (rule=R(scale=0.1))"]
+
+
 def test_ids_are_of_the_content_and_others_do_not_disturb_them(tmp_path: Path) -> None:
     few = Experiment.from_toml(write(tmp_path))
     more = Experiment.from_toml(
@@ -175,10 +184,9 @@ def test_ids_are_of_the_content_and_others_do_not_disturb_them(tmp_path: Path) -
 
 @pytest.mark.parametrize("name", shipped())
 def test_shipped_specs(name: str) -> None:
-    path, content = read_source(name)
-    data, spec = parse(content, path)
-    assert data["name"] == spec.name == name
-    assert Experiment.from_toml(name).cells
+    experiment = Experiment.from_toml(name)
+    assert experiment.data["name"] == experiment.name == name
+    assert experiment.cells
 
 
 def test_the_published_river_swim_experiment_is_what_it_says() -> None:
@@ -215,9 +223,10 @@ def test_symbolic_values_stand_for_what_the_problem_knows(mixture: Any) -> None:
     assert made(norm_bound=2.0, features="support").features.dimension == 3
     assert made(norm_bound=2.0, features={"restrict": [0, 2]}).features.dimension == 2
     assert made(norm_bound=2.0, rewards="known").rewards == "known"
-    family = made("UCRLVTR", family={"random": 4}).family
+    family = made("UCRLVTR", family={"random": 4, "with_truth": True}).family
     assert family.size == 5
     assert np.allclose(family.kernel(0), kernel)
+    assert not made("UCRLVTR", family={"random": 4, "with_truth": False}).family.contains(kernel)
     pairs = made(norm_bound=2.0, rewards={"per_pair": "hoeffding", "share": 0.25, "per_step": True}).rewards
     assert isinstance(pairs, RewardsPerPair)
     assert (pairs.bound, pairs.share, pairs.per_step) == ("hoeffding", 0.25, True)
@@ -307,3 +316,79 @@ def test_any_problem_takes_noise(mixture: Any) -> None:
         assert caught.value.field == field
     with pytest.raises(InvalidInput, match="did you mean 'reward_noise'"):
         registry.make_problem("SparseMixture", **sizes, reward_nose="bernoulli")
+
+
+def test_no_agent_is_handed_the_truth_unless_the_spec_says_so(tmp_path: Path) -> None:
+    river = SMALL.partition("[[agent]]")[0]
+    for name, key, told in (
+        ("ARLGen", "ladder", "true = 2"),
+        ("Occam", "ladder", "true = 2"),
+        ("UCRLVTR", "family", "with_truth = true"),
+    ):
+        found = faults(tmp_path, f'{river}[[agent]]\nname = "{name}"\n')
+        assert told in found[f"agent[0].parameters.{key}"][1]
+    for parameters, key in (
+        ("ladder = { sizes = [1, 2] }", "ladder.true"),
+        ("ladder = { sizes = [1, 2], true = 3 }", "ladder.true"),
+        ("ladder = { rungs = [] }", "ladder.rungs"),
+    ):
+        text = f'{river}[[agent]]\nname = "ARLGen"\nparameters = {{ {parameters} }}\n'
+        assert f"agent[0].parameters.{key}" in faults(tmp_path, text)
+    text = f'{river}[[agent]]\nname = "UCRLVTR"\nparameters.family = {{ random = 3 }}\n'
+    assert "agent[0].parameters.family.with_truth" in faults(tmp_path, text)
+    problem = registry.make_problem("RiverSwim", states=3)
+    without: Any = make_agent("ARLGen", {"ladder": {"sizes": [1, 2], "true": 0}}, problem, 10)
+    assert without.ladder.class_of(problem.mdp) is None
+
+
+def test_what_was_resolved_is_said_in_plain_words() -> None:
+    problem = registry.make_problem("RiverSwim", states=3)
+    told = Resolution(problem, 100)
+    ladder = {"sizes": [1, 3], "true": 2, "seed": 4}
+    words = told.agent("ARLGen", {"delta": "1/K", "ladder": ladder})[1]
+    assert words["ladder"] == "classes of 1 < 3 random kernels (seed 4), the true kernel in class 2"
+    assert (words["delta"], words["safe"], words["rewards"]) == (0.01, False, "known")
+    assert told.agent("oracle", {"selector": "ARLGen", "ladder": ladder})[1]["knows"] == "class 2"
+    words = told.agent("UCRLVTRLin", {"norm_bound": "sqrt(SA)"})[1]
+    assert words["norm_bound"] == pytest.approx(6**0.5)
+    assert words["features"] == "one-hot: FeatureMap(tabular, S=3, A=2, d=18)"
+    assert told.agent("UCRLVTR", {"family": {"random": 3, "with_truth": True}})[1]["family"] == (
+        "the true kernel and 3 random kernels (seed 0)"
+    )
+
+
+def test_mistakes_of_every_kind_are_told_together(tmp_path: Path) -> None:
+    text = (
+        SMALL.replace("episodes = 500", "episodes = 0\nthining = 3")
+        .replace("seeds = 2", "seeds = [1, 1]")
+        .replace("states = 3", "state = 3, variant = 7")
+        .replace('"UniformRandom"', '"UniformRandon"')
+        + 'only = ["RiverSwin"]\n[[agent]]\nlabel = "nameless"\n'
+        + '[[agent]]\nname = "UCRLVTRLin"\nparameters = { norm_bound = -1.0, radius = "x", replam = 3, delta = 2 }\n'
+    )
+    expected = {"episodes", "thining", "seeds", "agent[0].name", "agent[1].only[0]", "agent[2].name"}
+    expected |= {f"problem[0].parameters.{name}" for name in ("state", "variant")}
+    expected |= {f"agent[3].parameters.{name}" for name in ("norm_bound", "radius", "replam", "delta")}
+    assert set(faults(tmp_path, text)) == expected
+    unknown = SMALL.replace('"RiverSwim"', '"RiverSwin"').replace('"Optimal"', '"Optimal"\nparameters = { mpd = 1 }')
+    assert set(faults(tmp_path, unknown)) == {"problem[0].name", "agent[1].parameters.mpd"}
+
+
+def test_an_option_that_another_makes_idle_is_refused(tmp_path: Path) -> None:
+    for name, parameters, key in (
+        ("UCRLVTRLin", "norm_bound = 1.0, paper_constant = 0.1", "paper_constant"),
+        ("ARLGen", "ladder = { sizes = [1, 2], true = 1 }, safe = true, guard = true", "guard"),
+        ("ARLGen", "ladder = { sizes = [1, 2], true = 1 }, safe = true, start_class = 2", "start_class"),
+    ):
+        text = f'{SMALL}[[agent]]\nname = "{name}"\nparameters = {{ {parameters} }}\n'
+        assert set(faults(tmp_path, text)) == {f"agent[2].parameters.{key}"}
+    dimension = f'{SMALL}[[agent]]\nname = "ARLLinDim"\nparameters = {{ norm_bound = 1.0 }}\n'
+    assert "UCRLVTRLin" in faults(tmp_path, dimension)["agent[2].parameters.features"][1]
+
+
+def test_agents_are_swept_as_problems_are(tmp_path: Path) -> None:
+    text = SMALL.partition("[[agent]]")[0] + '[[agent]]\nname = "UCRLVTRLin"\nlabel = "c = {scale}"\n'
+    text += "parameters = { norm_bound = 1.0 }\nsweep = { scale = [0.1, 1.0] }\n"
+    cells = Experiment.from_toml(write(tmp_path, text)).cells
+    found = {(cell.agent.label, cell.agent.parameters["scale"]) for cell in cells}
+    assert found == {("c = 0.1", 0.1), ("c = 1.0", 1.0)}

@@ -49,7 +49,7 @@ import gymnasium as gym
 import numpy as np
 
 from occamrl.envs.wrapper import make_environment, rewards_of_problem
-from occamrl.errors import InvalidInput, ParameterError, as_path, require_choice, require_integer
+from occamrl.errors import InvalidInput, ParameterError, UnknownName, as_path, require_choice, require_integer
 from occamrl.learners.rewards import Rewards, require_rewards, rewards_of
 from occamrl.learners.ucrl_vtr_lin import KERNELS
 from occamrl.models.features import FeatureMap, read_problems
@@ -165,9 +165,8 @@ def read_ladder(
     LadderSpecError
         What is wrong with the file, and where.
     """
-    path = as_path("ladder", path)
-    ours = str(path) in shipped_ladders()
-    path = LADDERS / f"{path}.toml" if ours else path
+    ours = str(path) in shipped_ladders()  # before it is a path: ./taxi is no name
+    path = LADDERS / f"{path}.toml" if ours else as_path("ladder", path)
     try:
         if not path.is_file():
             path.lstat()  # raises where there is nothing
@@ -176,7 +175,9 @@ def read_ladder(
             raise LadderSpecError(str(path), got=f"{path.stat().st_size:,} bytes", expected=f"at most {LARGEST:,}")
         data = tomllib.loads(path.read_bytes().decode("utf-8"))
     except OSError as error:
-        raise LadderSpecError(str(path), got=error.strerror or error, expected="a TOML file") from error
+        near = UnknownName("ladder", got=path, known=shipped_ladders()).expected
+        expected = f"a TOML file, or a shipped ladder, {near}"
+        raise LadderSpecError(str(path), got=error.strerror or error, expected=expected) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise LadderSpecError(str(path), got=error, expected="TOML in UTF-8") from error
     for key in data:

@@ -35,6 +35,7 @@ from occamrl.protocols import Floats, Known, Outcomes
 
 ROUNDING = 1e-6  # how far a reward may be from the known one, in the learner's unit: it may come in 32 bits
 _MOST_REMEMBERED = 2**18
+_RANDOM = "; for random rewards, use an agent with rewards=RewardsPerPair() and known=Known.of_sizes(...)"
 _ONE_MORE = "`known` with one state more, for the end of an episode"
 
 
@@ -188,7 +189,8 @@ class Translation:
         if self.known.transition_rewards is None:
             if abs(mapped - base) > ROUNDING:
                 got, expected = (self.rewards.total(each, 1) for each in (mapped, base))
-                raise EnvironmentReward("reward", got=got, expected=f"{expected:g}, the known reward of ({s}, {a})")
+                stated = f"{expected:g}, the known reward of ({s}, {a})"
+                raise EnvironmentReward("reward", got=got, expected=stated + _RANDOM)
             return 0.0
         listed = self._bonuses(self.known.transition_rewards, s, a, s2)
         if listed.size == 0:  # no model knows this outcome: what was seen is what it pays
@@ -197,7 +199,8 @@ class Translation:
         if abs(nearest - (mapped - base)) > ROUNDING:
             known = [round(self.rewards.total(base + float(each), 1), 9) for each in listed]
             got = self.rewards.total(mapped, 1)
-            raise EnvironmentReward("reward", got=got, expected=f"one of {known}, those known of ({s}, {a}, {s2})")
+            stated = f"one of {known}, those known of ({s}, {a}, {s2})"
+            raise EnvironmentReward("reward", got=got, expected=stated + _RANDOM)
         return nearest
 
     def _require_possible(self, s: int, a: int, s2: int, seen: float | None) -> None:

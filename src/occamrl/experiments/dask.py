@@ -19,6 +19,7 @@ from occamrl.errors import OccamRLError, ParameterError
 from occamrl.experiments.execution import GRACE_SECONDS, RETRIES, SILENCE_SECONDS, Event, Losses, Stop, answer
 from occamrl.experiments.records import Folder, FolderLock, holder_of, read_progress
 from occamrl.experiments.spec import Cell
+from occamrl.registry import NO_MODULES, Modules
 
 _CONNECT_SECONDS = 5
 _PATIENCE_SECONDS = 5.0  # without workers, until it is said
@@ -27,7 +28,9 @@ _PROGRESS_SECONDS = 1.0
 _GONE = "the Dask scheduler is gone; finished cells and checkpoints are in the folder"
 
 
-def play_remotely(path: str, content: dict[str, Any], token: str, checkpoint_seconds: float) -> Event:
+def play_remotely(
+    path: str, content: dict[str, Any], token: str, checkpoint_seconds: float, modules: tuple[tuple[str, ...], ...]
+) -> Event:
     """Play a cell inside a Dask worker; return what became of it."""
     folder, cell = Folder(path), Cell.model_validate(content)
     if not folder.exists():
@@ -38,7 +41,7 @@ def play_remotely(path: str, content: dict[str, Any], token: str, checkpoint_sec
         holder = holder_of(folder.lock_file)
         return not folder.lock_file.exists() or (holder is not None and holder.get("token") != token)
 
-    return answer(folder, cell, lambda news: None, Stop(revoked), checkpoint_seconds)
+    return answer(folder, cell, lambda news: None, Stop(revoked), checkpoint_seconds, Modules(*modules))
 
 
 def require_listening(address: str) -> None:
@@ -63,6 +66,7 @@ class DaskExecutor:
         checkpoint_seconds: float,
         lock: FolderLock,
         silence: float = SILENCE_SECONDS,
+        modules: Modules = NO_MODULES,
     ) -> None:
         try:
             from distributed import Client
@@ -73,6 +77,7 @@ class DaskExecutor:
         self.checkpoint_seconds = checkpoint_seconds
         self.lock = lock
         self.silence = silence
+        self.modules = tuple(modules)  # plain data: nothing of this package's own travels
         try:
             self.client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError) as error:
@@ -141,7 +146,7 @@ class DaskExecutor:
             yield {"event": "stopped", "cell": waiting.pop(future).id, "text": text}
 
     def _submit(self, cell: Cell) -> Any:
-        arguments = (str(self.folder.path), cell.content, self.lock.token, self.checkpoint_seconds)
+        arguments = (str(self.folder.path), cell.content, self.lock.token, self.checkpoint_seconds, self.modules)
         # A key of its own: Dask would hand out the remembered result of an equal task. Never pure, never retried by it.
         return self.client.submit(play_remotely, *arguments, key=f"occamrl-{cell.id}-{time.time_ns()}", pure=False)
 

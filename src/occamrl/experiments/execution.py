@@ -1,9 +1,10 @@
 """An experiment from its spec to its records: the cells that are not finished are played, in any order.
 
-Cells are played by worker processes under supervision. Workers are new Python processes that import this package and
-nothing of the caller's, so it makes no difference whether the caller is a script, a notebook or a test. A worker that
-dies or falls silent costs its cell only: the cell goes on from its checkpoint in another worker, a few times, then it
-is given up with the reason written down. :mod:`occamrl.experiments.dask` plays the same cells on a cluster.
+Cells are played by worker processes under supervision. Workers are new Python processes that import this package and,
+of the caller's, the modules that an experiment was given by name, so it makes no difference whether the caller is a
+script, a notebook or a test. A worker that dies or falls silent costs its cell only: the cell goes on from its
+checkpoint in another worker, a few times, then it is given up with the reason written down.
+:mod:`occamrl.experiments.dask` plays the same cells on a cluster.
 
 Results are the same bytes for any number of workers, any order, either executor, interrupted or not.
 """
@@ -47,9 +48,10 @@ from occamrl.errors import (
 )
 from occamrl.experiments.display import display_for
 from occamrl.experiments.records import Folder, FolderLock, Records, describe_holder, finish, jsonable, load, tables_of
-from occamrl.experiments.spec import FORMAT, Cell, Spec, expand, parse, read_source
+from occamrl.experiments.spec import FORMAT, Cell, Spec, read_source, read_spec, require_imports
 from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import Agent, Phase
+from occamrl.registry import NO_MODULES, Modules, import_modules
 from occamrl.running.environments import Chunk
 from occamrl.running.result import Result
 from occamrl.running.run import CHUNK_SECONDS, Checkpoint, Run, Simulator
@@ -130,7 +132,7 @@ def play_cell(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_
         finish(folder.cell(cell.id))
         return finished
     path = folder.open_cell(cell.id)
-    problem, agent = cell.make()
+    problem, agent, resolved = cell.make()
     run = Run(agent, Simulator(as_mdp(problem)), cell.seed, earlier=_resume(folder, cell, problem, agent, say))
     checkpoint = Checkpoint(path / "checkpoint.npz", checkpoint_seconds, _tag(cell))
     written = 0.0  # when progress.json was
@@ -157,7 +159,7 @@ def play_cell(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_
         with contextlib.suppress(Interrupted):
             run.play(cell.episodes - run.episodes, progress=False, checkpoint=checkpoint, after=tell, seconds=seconds)
     if run.episodes == cell.episodes:
-        return _record(folder, cell, run.result())
+        return _record(folder, cell, run.result(), resolved)
     (path / "progress.json").unlink(missing_ok=True)
     if run.episodes:
         checkpoint.write(run.result())
@@ -201,7 +203,7 @@ def _tag(cell: Cell) -> str:
     return canonical({"cell": cell.id, "versions": versions()})
 
 
-def _record(folder: Folder, cell: Cell, result: Result) -> dict[str, Any]:
+def _record(folder: Folder, cell: Cell, result: Result, resolved: dict[str, Any]) -> dict[str, Any]:
     """Write the tables, then the manifest, which makes the cell finished; then remove the checkpoint."""
     path = folder.cell(cell.id)
     files = {}
@@ -211,6 +213,7 @@ def _record(folder: Folder, cell: Cell, result: Result) -> dict[str, Any]:
     manifest = {
         **_about(cell),
         "status": "done",
+        "resolved": jsonable(resolved),
         "total_regret": result.total_regret,
         "total_return": result.total_return,
         "plans": result.plans,
@@ -247,9 +250,10 @@ def _about(cell: Cell) -> dict[str, Any]:
     }
 
 
-def answer(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_seconds: float) -> Event:
-    """Play a cell; return what became of it: done, failed, stopped or storage."""
+def answer(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_seconds: float, modules: Modules) -> Event:
+    """Play a cell, with the user's own modules at hand; return what became of it: done, failed, stopped or storage."""
     try:
+        import_modules(*modules)
         manifest = play_cell(folder, cell, say, stop, checkpoint_seconds)
     except Stopped as stopped:
         return {"event": "stopped", "cell": cell.id, "text": str(stopped)}
@@ -267,12 +271,12 @@ def answer(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_sec
 def work() -> None:
     """Be a worker process: take cells from standard input, one JSON line each, and answer on standard output.
 
-    The arguments are the directory and the seconds between checkpoints. When the input ends, by intent or because the
-    parent is gone, the cell in play stops at an episode boundary.
+    The arguments are the directory, the seconds between checkpoints, and :class:`Modules` as JSON. When the input ends,
+    by intent or because the parent is gone, the cell in play stops at an episode boundary.
     """
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what anybody prints is not an answer
-    folder, checkpoint_seconds = Folder(sys.argv[1]), float(sys.argv[2])
+    folder, checkpoint_seconds, modules = Folder(sys.argv[1]), float(sys.argv[2]), Modules(*json.loads(sys.argv[3]))
     stop = Stop()
     stop.on_signals()
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -298,7 +302,7 @@ def work() -> None:
         except queue.Empty:
             continue
         if line is not None:
-            say(answer(folder, Cell.model_validate(json.loads(line)), say, stop, checkpoint_seconds))
+            say(answer(folder, Cell.model_validate(json.loads(line)), say, stop, checkpoint_seconds, modules))
 
 
 def environment() -> dict[str, str]:
@@ -380,13 +384,20 @@ class LocalPool:
     """
 
     def __init__(
-        self, folder: Folder, workers: int, checkpoint_seconds: float, handle: int, silence: float = SILENCE_SECONDS
+        self,
+        folder: Folder,
+        workers: int,
+        checkpoint_seconds: float,
+        handle: int,
+        silence: float = SILENCE_SECONDS,
+        modules: Modules = NO_MODULES,
     ) -> None:
         self.folder = folder
         self.size = workers
         self.checkpoint_seconds = checkpoint_seconds
         self.handle = handle
         self.silence = silence
+        self.modules = modules
         self._workers: set[_Worker] = set()
         self._news: queue.SimpleQueue[tuple[_Worker, bytes | None]] = queue.SimpleQueue()
         self._losses = Losses(folder)
@@ -437,8 +448,9 @@ class LocalPool:
 
     def _start(self) -> _Worker:
         code = "from occamrl.experiments.execution import work; work()"
+        arguments = (str(self.folder.path), str(self.checkpoint_seconds), json.dumps(self.modules))
         process = subprocess.Popen(  # noqa: S603  # this package's own code
-            [sys.executable, "-P", "-c", code, str(self.folder.path), str(self.checkpoint_seconds)],
+            [sys.executable, "-P", "-c", code, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -538,14 +550,15 @@ class Options:
         for name in ("checkpoint_seconds", "silence_seconds"):
             require_number(name, getattr(self, name), 0.0, math.inf, open_low=True)
 
-    def executor(self, folder: Folder, lock: FolderLock) -> Any:
+    def executor(self, folder: Folder, lock: FolderLock, modules: Modules) -> Any:
         """Return what plays the cells of a directory whose lock is held."""
         if self.scheduler is not None:
             from occamrl.experiments.dask import DaskExecutor
 
-            return DaskExecutor(folder, self.scheduler, self.checkpoint_seconds, lock, self.silence_seconds)
+            return DaskExecutor(folder, self.scheduler, self.checkpoint_seconds, lock, self.silence_seconds, modules)
         available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return LocalPool(folder, self.workers or available, self.checkpoint_seconds, lock.handle, self.silence_seconds)
+        how = self.checkpoint_seconds, lock.handle, self.silence_seconds, modules
+        return LocalPool(folder, self.workers or available, *how)
 
 
 @dataclass(frozen=True, eq=False)
@@ -564,10 +577,14 @@ class Experiment:
     data: dict[str, Any]
     spec: Spec
     cells: tuple[Cell, ...]
+    modules: Modules = NO_MODULES
 
     @classmethod
-    def from_toml(cls, spec: str | Path) -> Experiment:
+    def from_toml(cls, spec: str | Path, *, imports: Sequence[str] = ()) -> Experiment:
         """Return the experiment of a TOML file, or of a shipped spec called by its name.
+
+        ``imports`` are the modules that the spec lists under ``import``. They are imported because they are named here:
+        a file alone is never a reason to run code.
 
         Raises
         ------
@@ -575,8 +592,8 @@ class Experiment:
             With everything that is wrong with it.
         """
         path, source = read_source(spec)
-        data, checked = parse(source, path)
-        return cls(path, source, data, checked, tuple(expand(checked, path)))
+        data, checked, cells, modules = read_spec(source, path, imports)
+        return cls(path, source, data, checked, tuple(cells), modules)
 
     @property
     def name(self) -> str:
@@ -617,15 +634,27 @@ class Experiment:
         folder.create(self.name, self.data, self.source, list(self.cells))
 
 
-def execute(folder: Folder, options: Options, listen: Listener, experiment: Experiment | None = None) -> Tally:
-    """Run an experiment's unfinished cells; without ``experiment``, those of the directory (``resume``)."""
+def execute(
+    folder: Folder,
+    options: Options,
+    listen: Listener,
+    experiment: Experiment | None = None,
+    imports: Sequence[str] = (),
+) -> Tally:
+    """Run an experiment's unfinished cells; without ``experiment``, those of the directory (``resume``).
+
+    ``imports`` are, for those of a directory, the modules that its spec lists: see :meth:`Experiment.from_toml`.
+    """
     if options.scheduler is not None:
         from occamrl.experiments.dask import require_listening
 
         require_listening(options.scheduler)
     if experiment is None:
-        folder.experiment()
+        listed = folder.experiment().spec.get("import")
+        names = [str(name) for name in listed] if isinstance(listed, list) else []
+        modules = require_imports(folder.path / "spec.toml", names, imports)
     else:
+        modules = experiment.modules
         make_folder(folder.path)
         folder.require_unclaimed(experiment.source)
     with _interruptions() as stops, FolderLock(folder.lock_file) as lock:
@@ -640,7 +669,7 @@ def execute(folder: Folder, options: Options, listen: Listener, experiment: Expe
         listen({"event": "plan", "cells": len(planned), "todo": len(todo), "finished": finished})
         if not todo:
             return Tally(done=0, earlier=finished, failed=(), stopped=False)
-        executor = options.executor(folder, lock)
+        executor = options.executor(folder, lock, modules)
         stops(executor)
         return _follow(folder, executor, todo, finished, listen)
 

@@ -942,6 +942,8 @@ def require_linear_parameters(learner: Any) -> None:
         require_number("regularization", learner.regularization, SMALLEST, LARGEST)
     require_number("norm_bound", learner.norm_bound, SMALLEST, LARGEST)
     require_number("paper_constant", learner.paper_constant, SMALLEST, LARGEST)
+    if learner.paper_constant != 1.0 and learner.radius != "paper":
+        raise ParameterError("paper_constant", got=learner.paper_constant, expected='1, or radius="paper"')
     require_number("replan", learner.replan, 0.0, LARGEST)
     require_number("scale", learner.scale, 0.0, LARGEST)
     if learner.target_range is not None:

@@ -327,7 +327,7 @@ class Ladder:
         """Return the ladder that a problem brings along: its features ``phi``, ``hypotheses`` and their ``sizes``."""
         for name in ("hypotheses", "phi", "sizes"):
             if not hasattr(problem, name):
-                expected = "a problem with a ladder of its own (phi, hypotheses and sizes)"
+                expected = "one that brings a ladder along (phi, hypotheses, sizes), or your own Ladder([F_1, ...])"
                 raise ParameterError("problem", got=f"{type(problem).__name__}, without {name}", expected=expected)
         return cls.of_prefixes(problem.hypotheses, FeatureMap(problem.phi), problem.sizes)
 

@@ -714,7 +714,10 @@ def as_mdp(problem: object) -> FiniteMDP:
     """Return a FiniteMDP, or that of a problem which has one."""
     found = problem if isinstance(problem, FiniteMDP) else getattr(problem, "mdp", None)
     if not isinstance(found, FiniteMDP):
-        raise ParameterError("mdp", got=type(problem).__name__, expected="a FiniteMDP, or a problem that has one")
+        expected = "a FiniteMDP, or a problem that has one"
+        if hasattr(problem, "step") and hasattr(problem, "reset"):
+            expected += "; for a Gymnasium environment, call occamrl.learn(agent, env, episodes=...)"
+        raise ParameterError("mdp", got=type(problem).__name__, expected=expected)
     return found
 
 

@@ -156,6 +156,11 @@ class ARLGen(Selector):
         whole = isinstance(self.start_class, Integral) and not isinstance(self.start_class, bool)
         if not whole or self.start_class not in (1, self.ladder.classes):
             raise ParameterError("start_class", got=self.start_class, expected=f"1 or M = {self.ladder.classes}")
+        if self.safe:
+            for name, idle in (("guard", False), ("start_class", 1)):
+                if getattr(self, name) != idle:
+                    expected = f"{idle}: safe=True is optimistic over all classes in every episode"
+                    raise ParameterError(name, got=getattr(self, name), expected=expected)
         _ = self._evidence  # checks the other parameters
 
     @cached_property

@@ -109,7 +109,8 @@ class LinearSelector(Selector):
     def __post_init__(self) -> None:
         require_choice("radius", self.radius, ELLIPSOIDS)
         if isinstance(self.features, FeatureMap) and self.features.is_tabular:  # no (s, a) shares anything with another
-            expected = "a dense or sparse one, with shared coordinates"
+            expected = "coordinates that pairs (s, a) share; among one-hot ones there is nothing to select: play"
+            expected += " UCRLVTRLin on them, or ARLGen on a Ladder of AggregationFamily"
             raise ParameterError("features", got="a tabular map", expected=expected)
         lam, low, high = self.base().lam, _SMALLEST_LAMBDA, 1.0 / _SMALLEST_LAMBDA  # checks the other parameters
         if not low <= lam <= high:
