@@ -221,7 +221,7 @@ def regret_bound_linear(
     dimension, norm_bound
         d and b.
     feature_bound : float
-        g >= ||phi_V(s, a)|| for all V in [0, H]; the paper assumes 1. One for which c = 1 is not proved is refused (M10).
+        g >= ||phi_V(s, a)|| for all V in [0, H]; the paper assumes 1. If c = 1 is not proved for it, it is refused (M10).
     """
     H, K, d, U = horizon, episodes, dimension, horizon * feature_bound**2
     noise = _noise(H, K, delta)  # checks them
@@ -239,9 +239,9 @@ def tau_min(
 ) -> float:
     """Return tau_min(delta) of lemma 3: (16/rho^2 + 8/(3 rho)) log(2 d K H/delta).
 
-    From this k to K, lambda_min(Sigma_k) >= 1 + rho k H/2 with probability 1 - delta. ``excitation`` is rho: the rows of
-    every episode have E[sum_h x_h x_h^T | past] >= rho H I. (Assumption 2 of the paper asks more, and cannot hold.) This
-    is for ||phi_V|| <= 1; other features enter as rho/g^2, g the ``feature_bound``.
+    From this k to K, lambda_min(Sigma_k) >= 1 + rho k H/2 with probability 1 - delta. ``excitation`` is rho: in every
+    episode E[sum_h x_h x_h^T | past] >= rho H I. (Assumption 2 of the paper asks for more, and cannot hold.) This is
+    for ||phi_V|| <= 1; other features enter as rho/g^2, g the ``feature_bound``.
     """
     require_number("excitation", excitation, 0.0, math.inf, open_low=True)
     require_number("delta", delta, 0.0, 1.0, open_low=True)
