@@ -221,7 +221,7 @@ def regret_bound_linear(
     dimension, norm_bound
         d and b.
     feature_bound : float
-        g >= ||phi_V(s, a)|| for all V in [0, H]; the paper assumes 1. If c = 1 is not proved for it, it is refused (M10).
+        g >= ||phi_V(s, a)|| for all V in [0, H]; the paper assumes 1. Refused where c = 1 is not proved (M10).
     """
     H, K, d, U = horizon, episodes, dimension, horizon * feature_bound**2
     noise = _noise(H, K, delta)  # checks them
