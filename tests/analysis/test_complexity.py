@@ -252,7 +252,7 @@ def test_tau_min_is_where_the_matrix_freedman_inequality_reaches_its_level() -> 
 
 
 def radius(H: int, k: int, delta: float, d: int, b: float) -> float:
-    return float(b**2 + H**2 * d * np.log(k * H) * np.log(k**2 * H / delta) ** 2)
+    return b**2 + H**2 * d * math.log(k * H) * math.log(k**2 * H / delta) ** 2
 
 
 def test_the_epoch_of_the_support_by_trying_all() -> None:
@@ -289,6 +289,9 @@ def test_the_papers_initial_length_locks_the_support_at_ten() -> None:
         found = selection_epoch_dimension(**shared, norm_bound=b, smallest=gamma, initial_episodes=math.ceil(root) ** 2)
         assert found <= max(10, math.ceil(math.log2(2 / gamma)))
         assert found > math.log2(1 / gamma)  # the paper's epoch is too early
+        root = tau_min(**shared) + 8 * radius(H, K, delta, d, b) / (rho * H)  # no O(.): 4^i <= 4 (6^i - 1)/5
+        found = selection_epoch_dimension(**shared, norm_bound=b, smallest=gamma, initial_episodes=math.ceil(root) ** 2)
+        assert math.log2(1 / gamma) < found <= max(1, math.ceil(math.log2(2 / gamma)))
 
 
 def test_the_bound_of_the_dimension_by_hand() -> None:
@@ -347,6 +350,7 @@ def test_bad_arguments_of_the_bounds_are_refused_by_name() -> None:
     bad: list[tuple[str, Any]] = [
         ("delta", lambda: regret_bound_linear(**{**linear, "delta": 0.0})),
         ("episodes", lambda: regret_bound_linear(**{**linear, "episodes": 0})),
+        ("feature_bound", lambda: regret_bound_linear(**{**linear, "delta": 0.5, "feature_bound": 1000.0})),
         ("excitation", lambda: tau_min(horizon=3, episodes=9, delta=0.1, dimension=2, excitation=0.0)),
         ("separation", lambda: selection_epoch_generic(horizon=3, delta=0.1, separation=0.0, entropy=1.0)),
         ("smallest", lambda: selection_epoch_dimension(**linear, smallest=0.0, excitation=1.0, initial_episodes=4)),

@@ -102,6 +102,20 @@ def test_the_best_mixture_is_that_of_a_fine_grid_and_no_mixture_exceeds_the_boun
     assert hull_likelihood(counts, each, em, scratch) == pytest.approx(likelihood, abs=0.01)
 
 
+@pytest.mark.parametrize("p", [0.5, 0.3, 0.1, 0.05])
+def test_what_the_bound_on_the_integral_of_a_pair_costs(p: float) -> None:
+    """1/2 + log(2 pi)/2 + log((p^2 + (1 - p)^2)/2)/2 to second order, from 0.73 up to 1.08 (L8)."""
+    each = np.array([[0.7, 0.2], [0.2, 0.3], [0.1, 0.5]])
+    counts = 1e6 * (each @ (p, 1.0 - p))
+    grid = np.linspace(0.0, 1.0, 100_001)[:, None]
+    likelihood = np.log(grid * each[:, 0] + (1.0 - grid) * each[:, 1]) @ counts
+    integral = likelihood.max() + math.log(np.exp(likelihood - likelihood.max()).mean())
+    found = hull_evidence(counts, each, np.array([p, 1.0 - p]), np.zeros(2))
+    expected = 0.5 + 0.5 * math.log(2.0 * math.pi) + 0.5 * math.log((p**2 + (1.0 - p) ** 2) / 2.0)
+    assert integral - found == pytest.approx(expected, abs=2e-3)
+    assert 0.72 < expected < 1.08
+
+
 def test_what_no_member_allows_refuses_a_hull_and_a_weight_of_zero_does_not() -> None:
     each, scratch = np.array([[0.5, 0.0], [0.5, 1.0], [0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]), np.zeros(2)
     seen = np.array([1.0, 0.0, 0.0, 3.0, 0.0])

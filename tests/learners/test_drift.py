@@ -160,6 +160,21 @@ def test_a_direction_lost_to_rounding_stays_unknown(lam: float) -> None:
     assert mean + width >= 0.5
 
 
+@pytest.mark.parametrize("part", [2.0**-7, 2.0**-9, 2.0**-11])
+def test_lambda_is_raised_where_rounding_may_be_a_thousandth_of_the_matrix(part: float) -> None:
+    """Rows (1, 1): tr(D Sigma^-1) is rows/lambda, nearly, and e = n (N + 2n) 2^-53 with n = 2 and N = 1 (M11)."""
+    rows, error = 10**5, 2.0 * 5.0 * 2.0**-53
+    lam = error * rows / part
+    sigma, factor = lam * np.eye(2) + rows * np.ones((2, 2)), np.zeros((2, 2))
+    raised = refactor(sigma, np.zeros(2), factor, np.zeros(2), np.zeros(4), lam, 1)[1]
+    assert raised == (pytest.approx(2.0**6 * error * rows, rel=1e-9) if part >= 2.0**-10 else 0.0)
+    along = np.array([1.0, -1.0])
+    assert np.linalg.norm(factor.T @ along) ** 2 == pytest.approx(2.0 / (lam + raised), rel=2.0**-6)
+    xy = lam * along * 2.0**-10 / np.sqrt(2.0 * rows * error * part)  # of a theta with part e theta^T D theta = 2^-20
+    raised = [refactor(sigma, size * xy, factor, np.zeros(2), np.zeros(4), lam, 1)[1] for size in (0.5, 1.0)]
+    assert [each > 0.0 for each in raised] == [part >= 2.0**-10, True]
+
+
 @given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.floats(0.0, 12.0), st.floats(-12.0, 0.0))
 def test_rows_without_noise_leave_the_truth_inside(seed: int, n: int, apart: float, near: float) -> None:
     """y = <x, theta*> for rows of any scale in each coordinate and nearly in one plane, added one at a time.

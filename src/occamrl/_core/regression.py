@@ -26,7 +26,8 @@ from occamrl._core.compile import hot, hot_inline
 from occamrl.protocols import Floats, Ints
 
 _ROUNDING = 2.0**-53
-ROUNDED = 2.0**-6  # the part of Sigma that rounding may be, in any direction
+NOTHING = 2.0**-10  # the part of Sigma that rounding may be, in any direction, before anything is done
+ROUNDED = 2.0**-6  # of what lambda is raised by, then
 CARE = 1.0 + 2.0**-3  # more than that does to a width, once lambda was raised
 MOST_COORDINATES = 512  # of a batch, whose transposed arrays are as large as phi itself
 LARGE_BLOCK = 32  # coordinates of a block whose factor may be updated,
@@ -192,8 +193,9 @@ def refactor(
 
     After N additions the matrix in use is Sigma + E with |v^T E v| <= e v^T D v, D = diag(Sigma), e = n (N + 2n) 2^-53:
     at most the part e tr(D Sigma^-1) of it in any direction, while the estimate moves by the root of that times
-    e theta^T D theta. Where these are not small, lambda is lost beside the features, and a direction of which nothing
-    is known may look known. The diagonal is then raised by 2^6 e of itself: E is at most 2^-6 of that. Proof: M11.
+    e theta^T D theta. Where the part is not below 2^-10, or the estimate may move by 2^-10, lambda is lost beside the
+    features, and a direction of which nothing is known may look known. The diagonal is then raised by 2^6 e of itself:
+    E is at most 2^-6 of that. Proof: M11.
     """
     n, raised, known, moved, largest = sigma.shape[0], 0.0, 0.0, 0.0, 0.0
     error = n * (additions + 2.0 * n) * _ROUNDING
@@ -203,7 +205,7 @@ def refactor(
         known += error * sigma[i, i] * dot(factor[i], factor[i], n)
         moved += error * sigma[i, i] * theta[i] * theta[i]
         largest = max(largest, sigma[i, i])
-    if not known * (1.0 + moved) < ROUNDED:
+    if not known * (1.0 + moved / NOTHING) < NOTHING:
         raised = error / ROUNDED
         logdet = invert_factor(sigma, raised, factor, square(work, 0, n))
         solve(factor, xy, theta, work)

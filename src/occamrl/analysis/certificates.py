@@ -640,7 +640,7 @@ def mixture() -> tuple[SparseMixture, FeatureMap, dict[str, Any]]:
 
 
 def excitation(gram: Floats, episodes: int, horizon: int) -> float:
-    """Return lambda_min(sum x x^T)/(kH) of plain rows, which stands for the paper's rho_min."""
+    """Return lambda_min(sum x x^T)/(kH) of plain rows, which stands for rho of lemma 3."""
     d = math.isqrt(gram.size)
     return float(np.linalg.eigvalsh(gram.reshape(d, d))[0]) / (episodes * horizon)
 

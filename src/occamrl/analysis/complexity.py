@@ -178,7 +178,7 @@ def selection_epoch_generic(
 
     The paper has 2^i >= C max(H^3 log K log(1/delta)/Delta^2, H (log |F_M| + log(1/delta))) with a C that its proof
     does not give, and no 1/Delta in the second term, which cannot be. What M21 proves (M14 a and b), with g = sqrt(i)/
-    2^(i/2), tau = 2^i - 2 and R = H - 1: the first i from which
+    2^(i/2), tau = 2^i - 2 and R = H - 1 (for rewards r(s, a), not on transitions): the first i from which
 
         R^2 (l/2 + e)/(tau H) <= g,    Delta > 2 g + R^2 (2 l + 3 e)/(tau H),    l = log(|F_M|/delta).
 
@@ -221,10 +221,14 @@ def regret_bound_linear(
     dimension, norm_bound
         d and b.
     feature_bound : float
-        g >= ||phi_V(s, a)|| for all V in [0, H]; the paper assumes 1, for which c = 1 is proved (M10).
+        g >= ||phi_V(s, a)|| for all V in [0, H]; the paper assumes 1. Refused where c = 1 is not proved (M10).
     """
     H, K, d, U = horizon, episodes, dimension, horizon * feature_bound**2
     noise = _noise(H, K, delta)  # checks them
+    spare = d * math.log(H) * math.log(H / delta) ** 2 - (d * math.log1p(H) - 2.0 * math.log(delta)) / 4.0
+    if feature_bound > 1.0 and 0.5 * d * math.log(feature_bound) > spare:
+        most = math.exp(max(0.0, 2.0 * spare / d))
+        raise ParameterError("feature_bound", got=feature_bound, expected=f"at most {most:.6g}, for M10 with c = 1")
     beta = beta_linear(horizon=H, episodes=K, delta=delta, dimension=d, norm_bound=norm_bound)
     potential = U / math.log1p(U) * d * math.log1p(K * U / d)
     return _with_total({"width": 2.0 * math.sqrt(beta * K * H * potential), "noise": noise})
@@ -235,8 +239,9 @@ def tau_min(
 ) -> float:
     """Return tau_min(delta) of lemma 3: (16/rho^2 + 8/(3 rho)) log(2 d K H/delta).
 
-    From this k to K, lambda_min(Sigma_k) >= 1 + rho k H/2 with probability 1 - delta. ``excitation`` is rho_min of
-    assumption 2, which is for ||phi_V|| <= 1; other features enter as rho/g^2, g the ``feature_bound``.
+    From this k to K, lambda_min(Sigma_k) >= 1 + rho k H/2 with probability 1 - delta. ``excitation`` is rho: in every
+    episode E[sum_h x_h x_h^T | past] >= rho H I. (Assumption 2 of the paper asks for more, and cannot hold.) This is
+    for ||phi_V|| <= 1; other features enter as rho/g^2, g the ``feature_bound``.
     """
     require_number("excitation", excitation, 0.0, math.inf, open_low=True)
     require_number("delta", delta, 0.0, 1.0, open_low=True)
@@ -262,8 +267,9 @@ def selection_epoch_dimension(
 
     After tau episodes of estimation, tau >= tau_min(delta), the error is at most e = sqrt(beta_tau/(1 + rho H tau/2)).
     All zeros are left out if e < 0.5^i, and all others kept if e + 0.5^i <= gamma: the first i from which both hold.
-    With the paper's k_0 that is max(10, log2(2/gamma)) at the latest; the paper has log2(1/gamma). If no epoch within K
-    ``episodes`` is promised, the number is one more than that of the last.
+    With sqrt(k_0) >= tau_min(delta) + 8 beta_K(delta)/(rho H) that is max(1, ceil(log2(2/gamma))) at the latest; the
+    paper has max(10, log2(1/gamma)). If no epoch within K ``episodes`` is promised, the number is one more than that of
+    the last.
 
     Parameters
     ----------

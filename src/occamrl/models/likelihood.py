@@ -169,7 +169,7 @@ def log_mixture(log_weights: Floats, evidence: Floats) -> float:
 
 def ladder_log_weights(prior: Floats, classes: int, competitors: int) -> Floats:
     """Return the logarithms of the weights of members, then competitors (L2): w0 = 1/(M + 1) goes to the latter."""
-    share = 1.0 / (classes + 1.0)
+    share = 1.0 / (classes + 1.0) if competitors else 0.0
     found: Floats = np.log(np.concatenate([(1.0 - share) * prior, np.full(competitors, share / max(1, competitors))]))
     return found
 

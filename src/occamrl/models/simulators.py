@@ -14,7 +14,7 @@ it. A target (W - c)/R lies in [-1/2, 1/2] *if its range R is taken over every s
 mean under the estimate is then wrong by at most e. So the outcomes of the features are all that ``support`` allows.
 With B the slack of the exact case and E = n e^2 over the n rows to come, the slack becomes
 :math:`(\sqrt B + \sqrt E)^2` (``widen_mixture``), and plans are optimistic up to e times the range of the value at each
-step, at most e H^2/2 an episode: the price of planning with an estimate, whoever plans.
+step, at most e H (H + 1)/2 an episode: the price of planning with an estimate, whoever plans.
 
 **Ladders** have a grid of weights besides, and the truth may lie between its points. Both errors are the reach of a
 cover (:mod:`occamrl.models.finite`): the nearest member is within :func:`grid_reach` + 2e of the truth.
@@ -223,8 +223,8 @@ class Simulators:
     ) -> dict[str, Any]:
         """Return arguments for :class:`UCRLVTRLin` that carry the estimates' error over that many episodes.
 
-        The sharp radius becomes (1/c)((1/4)(logdet(Sigma/lambda) + 2 log(1/delta)) + lambda b^2) + n e^2/(1 - c). For a
-        truth that is a mixture: with weights below 0, errors add up to more than e.
+        The sharp radius becomes (1/c)((1/4)(logdet(Sigma/lambda) + 2 log(2/delta)) + lambda b^2) + n e^2/(1 - c), the
+        other half of delta paying for e. For a truth that is a mixture: with weights below 0, errors add up to more.
 
         Examples
         --------
