@@ -52,7 +52,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.arena import field, fields, fmat, fvec, imat, ivec, lay_out, named, part, square
+from occamrl._core.arena import field, fields, fmat, fresh_state, fvec, imat, ivec, lay_out, named, part, square
 from occamrl._core.compile import compiled, entry, hot, hot_inline, implements
 from occamrl._core.features import fill_target
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
@@ -612,7 +612,7 @@ def _form_fields(blocks: Blocks, forms: bool) -> list[Any]:
 
 def _fresh(learner: UCRLVTR | NestedUCRLVTR, known: Known) -> Any:
     kind = FiniteState if (learner if isinstance(learner, UCRLVTR) else learner.base).counted else PlannedState
-    return lay_out(kind, [each.make() for each in learner.fields(known)])
+    return fresh_state(kind, learner.fields(known))
 
 
 def _slots_of(state: Any) -> int:
@@ -630,13 +630,15 @@ def _slots_of(state: Any) -> int:
 
 def _with_capacity(state: FiniteState, capacity: int) -> FiniteState:
     """Return a state with a larger table of rows."""
-    parts = fields(state, FINITE_FIELDS)
-    parts[TABLE_SLOT] = np.full(capacity, EMPTY, dtype=np.int64)
-    for number in (TABLE_KEY, TABLE_VISITS, TABLE_SUM):
-        room = np.zeros(capacity // 2 - parts[number].size, parts[number].dtype)
-        parts[number] = np.concatenate([parts[number], room])
-    rehash(parts[TABLE_SLOT], parts[TABLE_KEY], int(field(state, COUNTERS)[USED]))
-    made: FiniteState = lay_out(type(state), parts)
+    parts, table = fields(state, FINITE_FIELDS), (TABLE_KEY, TABLE_VISITS, TABLE_SUM)
+    shapes = {TABLE_SLOT: (capacity,), **dict.fromkeys(table, (capacity // 2,))}
+    every = [Field("", shapes.get(i, part.shape), part.dtype.type(0), 0) for i, part in enumerate(parts)]
+    made: FiniteState = fresh_state(type(state), every)
+    for number, part in enumerate(parts):
+        if number != TABLE_SLOT:
+            field(made, number)[: part.shape[0]] = part
+    field(made, TABLE_SLOT)[:] = EMPTY
+    rehash(field(made, TABLE_SLOT), field(made, TABLE_KEY), int(field(made, COUNTERS)[USED]))
     return made
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl._core.arena import require_fields
+from occamrl._core.arena import model_of, require_fields
 from occamrl._core.bellman import all_policy_values, policy_values
 from occamrl._core.loop import (
     CHANGED,
@@ -40,7 +40,7 @@ class CompiledPlayer:
 
     def __init__(self, learner: Learner, known: Known, state: Any) -> None:
         self.learner, self.state = learner, state
-        self.model = learner.model(known)
+        self.model = model_of(learner, known)
         require_fields(state, learner.fields(known, state))
         self._uniforms, self._achieved = scratch(known)
 
