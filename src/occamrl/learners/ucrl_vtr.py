@@ -950,7 +950,8 @@ def absorb(model: FiniteModel, state: Any) -> None:
             if n < counters[ALIVE]:
                 put_off(model, state, key, h, s, count, y)
     counters[TOUCHED] = 0
-    add_forms(model, members, n, losses[0])
+    if forms:
+        add_forms(model, members, n, losses[0])
 
 
 @hot

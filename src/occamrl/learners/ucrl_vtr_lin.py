@@ -739,8 +739,10 @@ def shared_target(model: LinearModel, values: Floats) -> bool:
     for sa in range(pairs.shape[1]):
         pairs[MIDDLE, sa] = middle
         pairs[SPREAD, sa] = spread
-        pairs[MEAN, sa] = 0.0
-        pairs[NORM, sa] = 0.0
+    if spread <= 0.0:
+        for sa in range(pairs.shape[1]):
+            pairs[MEAN, sa] = 0.0
+            pairs[NORM, sa] = 0.0
     return spread > 0.0
 
 
