@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numba import types
@@ -23,6 +24,7 @@ from occamrl.protocols import Field, Floats, Ints, Known, Learner
 
 _numba: Any = arrayobj  # Numba has no types
 _code: Any = cgutils
+_LINE = 8  # numbers of a cache line
 _HEAD = 4  # integers a field: offset, rows, columns, and 2 * (whether it holds integers) + dimensions - 1
 
 
@@ -34,28 +36,54 @@ class Arena(NamedTuple):
 
 
 def lay_out(kind: type[Any], fields: Sequence[Any], **others: Any) -> Any:
-    """Return a ``kind`` whose arena holds copies of the arrays ``fields``; ``others`` are its other parts."""
-    head, _ = _head([(array.shape, array.dtype == np.int64) for array in fields])
-    parts: dict[bool, list[Any]] = {False: [np.zeros(0)], True: [head]}
-    for array in fields:
-        parts[bool(array.dtype == np.int64)].append(array.reshape(-1))
-    return kind(np.concatenate(parts[False]), np.concatenate(parts[True]), **others)
+    """Return a ``kind`` whose arena holds copies of the arrays ``fields``; ``others`` are its other parts.
+
+    Every field begins on a cache line of its own: vector instructions that cross lines take twice as long.
+    """
+    head, size = _head([(array.shape, array.dtype.kind == "i") for array in fields], _LINE)
+    made = kind(_on_a_line(size[False], np.float64), _on_a_line(size[True], np.int64), **others)
+    made.ints[: head.size] = head
+    for number, array in enumerate(fields):
+        field(made, number)[...] = array
+    return made
 
 
-def _head(layout: Sequence[tuple[tuple[int, ...], bool]]) -> tuple[Ints, dict[bool, int]]:
-    """Return where fields of these shapes lie, given whether each holds integers; and the sizes of both arrays."""
-    head = np.zeros((len(layout), _HEAD), dtype=np.int64)
-    size = {False: 0, True: head.size}
-    for number, (shape, whole) in enumerate(layout):
+def _on_a_line(size: int, dtype: Any) -> Any:
+    """Return zeros that begin on a cache line."""
+    room = np.zeros(size + _LINE, dtype=dtype)
+    skip = -(room.ctypes.data // room.itemsize) % _LINE
+    return room[skip : skip + size]
+
+
+def fresh_state(kind: type[Any], fields: Sequence[Field]) -> Any:
+    """Return a state before any data; memory that begins as zeros costs nothing until it is used."""
+    head, size = _head([(each.shape, each.whole) for each in fields])
+    made = kind(np.zeros(size[False]), np.zeros(size[True], dtype=np.int64))
+    made.ints[: head.size] = head
+    for number, each in enumerate(fields):
+        if not isinstance(each.fill, int) or each.fill != 0:
+            field(made, number)[...] = each.fill
+    return made
+
+
+def _head(layout: Sequence[tuple[tuple[int, ...], bool]], line: int = 1) -> tuple[Ints, dict[bool, int]]:
+    """Return where fields of these shapes lie, given whether each holds integers; and the sizes of both arrays.
+
+    Each begins at a multiple of ``line`` numbers.
+    """
+    head: list[int] = []
+    size = {False: 0, True: _HEAD * len(layout)}
+    for shape, whole in layout:
         rows, columns = shape if len(shape) == 2 else (1, *shape)
-        head[number] = size[bool(whole)], rows, columns, 2 * whole + len(shape) - 1
-        size[bool(whole)] += rows * columns
-    return head.reshape(-1), size
+        size[whole] += -size[whole] % line
+        head += (size[whole], rows, columns, 2 * whole + len(shape) - 1)
+        size[whole] += rows * columns
+    return np.array(head, dtype=np.int64), size
 
 
 def field(arena: Any, number: int) -> Any:
     """Return a view of a field, as it was laid out."""
-    offset, rows, columns, kind = (int(part) for part in arena.ints[_HEAD * number : _HEAD * (number + 1)])
+    offset, rows, columns, kind = arena.ints[_HEAD * number : _HEAD * (number + 1)].tolist()
     flat = (arena.ints if kind >= 2 else arena.floats)[offset : offset + rows * columns]
     return flat.reshape(rows, columns) if kind % 2 else flat
 
@@ -74,7 +102,7 @@ def require_fields(state: Any, fields: Sequence[Field]) -> None:
     if not np.array_equal(state.ints[: head.size], head):
         raise ShapeError("state", got="fields of another layout", expected="those of a fresh state")
     for number, each in enumerate(fields):
-        each.require(field(state, number))
+        each.require_values(field(state, number))
 
 
 def resumed(learner: Learner, known: Known, model: Any, fresh: Any, saved: Any) -> Any:
@@ -90,6 +118,20 @@ def resumed(learner: Learner, known: Known, model: Any, fresh: Any, saved: Any) 
     for ours, theirs in zip(fresh, saved, strict=True):
         ours[...] = theirs
     return fresh
+
+
+_MODELS: WeakKeyDictionary[Any, tuple[Known, Any]] = WeakKeyDictionary()  # the last one of each learner
+
+
+def model_of(learner: Any, known: Known) -> Any:
+    """Return the model of a learner, made once: constants, and scratch memory that means nothing between two calls."""
+    try:
+        made = _MODELS.get(learner)
+        if made is None or made[0] is not known:
+            made = _MODELS[learner] = known, learner.model(known)
+    except TypeError:  # a learner that has no hash, or to which there are no weak references
+        return learner.model(known)
+    return made[1]
 
 
 def named(number: int) -> Any:

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from occamrl._core.arena import field, fmat, fvec, imat, ivec, lay_out, named, part
+from occamrl._core.arena import field, fmat, fresh_state, fvec, imat, ivec, lay_out, named, part
 from occamrl._core.compile import entry, hot, implements
 from occamrl._core.features import outcome_of
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
@@ -343,7 +343,7 @@ class LikelihoodLearner(Learner):
 
     def begin(self, known: Known) -> PosteriorState:
         """Return a fresh state."""
-        state: PosteriorState = lay_out(PosteriorState, [each.make() for each in self.fields(known)])
+        state: PosteriorState = fresh_state(PosteriorState, self.fields(known))
         return state
 
     def reserve(self, state: PosteriorState, episodes: int) -> PosteriorState:

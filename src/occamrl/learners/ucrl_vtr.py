@@ -52,7 +52,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.arena import field, fields, fmat, fvec, imat, ivec, lay_out, named, part, square
+from occamrl._core.arena import field, fields, fmat, fresh_state, fvec, imat, ivec, lay_out, named, part, square
 from occamrl._core.compile import compiled, entry, hot, hot_inline, implements
 from occamrl._core.features import fill_target
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
@@ -181,6 +181,14 @@ _MOST_LOSS = 1e100  # more than any run has; its square is a number
 FINITE_FIELDS = STATE_FIELDS + 18
 
 
+class NoForms(NamedTuple):
+    """Losses are computed row by row; nothing else is compiled."""
+
+
+class QuadraticForms(NamedTuple):
+    """Losses are computed as quadratic forms, block by block."""
+
+
 class FiniteModel(NamedTuple):
     """What the compiled functions read, and their scratch memory."""
 
@@ -189,6 +197,7 @@ class FiniteModel(NamedTuple):
     theta: Floats  # [d, n]
     values: Floats  # [n*(H + 1), S] V*_{P,h}, where they are solved beforehand
     record: Any  # NoRecord | Record
+    forms: Any  # NoForms | QuadraticForms
     rewards: Any  # KnownRewards | EstimatedRewards
     known_rewards: bool
     actions: int
@@ -357,6 +366,7 @@ class UCRLVTR(Learner):
             theta=np.require(self.family.theta, requirements=["C", "W"]),
             values=np.require(values, requirements=["C", "W"]),
             record=NoRecord() if self.record is None else Record(self.steps(known)),
+            forms=QuadraticForms() if self.forms(known) else NoForms(),
             rewards=rewards,
             known_rewards=isinstance(self.rewards, str),
             actions=known.actions,
@@ -612,7 +622,7 @@ def _form_fields(blocks: Blocks, forms: bool) -> list[Any]:
 
 def _fresh(learner: UCRLVTR | NestedUCRLVTR, known: Known) -> Any:
     kind = FiniteState if (learner if isinstance(learner, UCRLVTR) else learner.base).counted else PlannedState
-    return lay_out(kind, [each.make() for each in learner.fields(known)])
+    return fresh_state(kind, learner.fields(known))
 
 
 def _slots_of(state: Any) -> int:
@@ -630,13 +640,15 @@ def _slots_of(state: Any) -> int:
 
 def _with_capacity(state: FiniteState, capacity: int) -> FiniteState:
     """Return a state with a larger table of rows."""
-    parts = fields(state, FINITE_FIELDS)
-    parts[TABLE_SLOT] = np.full(capacity, EMPTY, dtype=np.int64)
-    for number in (TABLE_KEY, TABLE_VISITS, TABLE_SUM):
-        room = np.zeros(capacity // 2 - parts[number].size, parts[number].dtype)
-        parts[number] = np.concatenate([parts[number], room])
-    rehash(parts[TABLE_SLOT], parts[TABLE_KEY], int(field(state, COUNTERS)[USED]))
-    made: FiniteState = lay_out(type(state), parts)
+    parts, table = fields(state, FINITE_FIELDS), (TABLE_KEY, TABLE_VISITS, TABLE_SUM)
+    shapes = {TABLE_SLOT: (capacity,), **dict.fromkeys(table, (capacity // 2,))}
+    every = [Field("", shapes.get(i, each.shape), each.dtype.type(0), 0) for i, each in enumerate(parts)]
+    made: FiniteState = fresh_state(type(state), every)
+    for number, each in enumerate(parts):
+        if number != TABLE_SLOT:
+            field(made, number)[: each.shape[0]] = each
+    field(made, TABLE_SLOT)[:] = EMPTY
+    rehash(field(made, TABLE_SLOT), field(made, TABLE_KEY), int(field(made, COUNTERS)[USED]))
     return made
 
 
@@ -759,9 +771,29 @@ def targets_of_key(model: FiniteModel, state: Any, key: int, members: Ints, n: i
     expected_targets(model, features, values, s * model.actions + a, members, n, out)
 
 
-@hot
-def enter_form(model: FiniteModel, sa: int, count: int, y: float) -> None:
-    """Enter rows x of (s, a), which stand in X, into the quadratic form of their block; y is the sum of their targets.
+def enter_form(forms: Any, model: FiniteModel, sa: int, count: int, y: float) -> None:
+    """Enter rows x of (s, a), which stand in X, into the quadratic form of their block, where there are forms."""
+    raise TypeError(f"no forms of type {type(forms).__name__}")
+
+
+def add_forms(forms: Any, model: FiniteModel, members: Ints, n: int, out: Floats) -> None:
+    """Add what the rows entered into the forms add to the losses of ``members``, and forget these rows."""
+    raise TypeError(f"no forms of type {type(forms).__name__}")
+
+
+@implements(enter_form, NoForms)
+def enter_nothing(forms: NoForms, model: FiniteModel, sa: int, count: int, y: float) -> None:
+    """``enter_form`` without forms."""
+
+
+@implements(add_forms, NoForms)
+def add_nothing(forms: NoForms, model: FiniteModel, members: Ints, n: int, out: Floats) -> None:
+    """``add_forms`` without forms."""
+
+
+@implements(enter_form, QuadraticForms, inline=False)
+def enter_quadratic(forms: QuadraticForms, model: FiniteModel, sa: int, count: int, y: float) -> None:
+    """``enter_form``; y is the sum of the targets of the rows.
 
     With z = <x, theta> a loss grows by the sum of count z^2 - 2 y z = <theta, (sum count x x^T) theta - 2 sum y x>.
     """
@@ -786,12 +818,12 @@ def enter_key(model: FiniteModel, state: Any, key: int, count: int, y: float) ->
     a, _ = greedy_action(model, features, fmat(model, REWARD)[0], values, member, s)
     sa = s * model.actions + a
     row_of(features, model.weighted, values, sa, fvec(model, TARGET), fvec(model, X))
-    enter_form(model, sa, count, y)
+    enter_form(model.forms, model, sa, count, y)
 
 
-@hot
-def add_forms(model: FiniteModel, members: Ints, n: int, out: Floats) -> None:
-    """Add what the rows entered into the quadratic forms add to the losses of ``members``, and forget these rows."""
+@implements(add_forms, QuadraticForms, inline=False)
+def add_quadratic(forms: QuadraticForms, model: FiniteModel, members: Ints, n: int, out: Floats) -> None:
+    """``add_forms``, a chunk of kernels at a time."""
     pairs, work = ivec(model, FORM_PAIRS), fmat(model, FORM_WORK)
     if pairs[0] == 0:
         return
@@ -862,7 +894,7 @@ def catch_up(model: FiniteModel, state: Any) -> None:
             targets_of_key(model, state, cells[i], members, n - first, z)
             for j in range(n - first):
                 loss[first + j] += z[j] * (visits[i] * z[j] - 2.0 * sums[i])
-    add_forms(model, members, n - first, loss[first:n])
+    add_forms(model.forms, model, members, n - first, loss[first:n])
     if counters[PENDING] > 0:
         at[:] = -1
         counters[PENDING] = 0
@@ -876,7 +908,9 @@ def put_off(model: FiniteModel, state: Any, key: int, h: int, s: int, count: int
     at = places[h, s]
     if at < 0:
         if counters[PENDING] == cells.size:
-            add_forms(model, ivec(state, MEMBERS), counters[CURRENT], fmat(state, LOSS)[0])  # of the class in play
+            add_forms(
+                model.forms, model, ivec(state, MEMBERS), counters[CURRENT], fmat(state, LOSS)[0]
+            )  # of the class in play
             catch_up(model, state)
         at = counters[PENDING]
         counters[PENDING] += 1
@@ -930,7 +964,7 @@ def absorb(model: FiniteModel, state: Any) -> None:
         t = h % steps
         loss = losses[t]
         if forms:
-            enter_form(model, sa, count, y)
+            enter_form(model.forms, model, sa, count, y)
         else:
             for j in range(n):
                 z = column[j]
@@ -948,7 +982,8 @@ def absorb(model: FiniteModel, state: Any) -> None:
             if n < counters[ALIVE]:
                 put_off(model, state, key, h, s, count, y)
     counters[TOUCHED] = 0
-    add_forms(model, members, n, losses[0])
+    if forms:
+        add_forms(model.forms, model, members, n, losses[0])
 
 
 @hot
@@ -1111,7 +1146,7 @@ def sum_excess(model: FiniteModel, state: FiniteState, kernels: Ints, sums: Floa
             squares += totals[position] ** 2 / visits[position]
         for i in range(size):
             sums[i] += squares
-        add_forms(model, kernels, size, sums)
+        add_forms(model.forms, model, kernels, size, sums)
         kept = 1
         for i in range(1, size):
             if sums[i] <= limit:
@@ -1496,13 +1531,13 @@ def losses_of(
     if ivec(model, FORM_START).size > 0:
         for position in range(used):
             enter_key(model, state, keys[position], visits[position], totals[position])
-        add_forms(model, members, n, loss)
+        add_forms(model.forms, model, members, n, loss)
         squares = 0.0
         for position in range(used):  # the loss for the targets of the reference is the distance, up to a constant
             targets_of_key(model, state, keys[position], reference, 1, own)
             enter_key(model, state, keys[position], visits[position], visits[position] * own[0])
             squares += visits[position] * own[0] * own[0]
-        add_forms(model, members, n, distance)
+        add_forms(model.forms, model, members, n, distance)
         for i in range(n):
             distance[i] = max(0.0, distance[i] + squares)
         return

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.arena import field, fmat, fvec, imat, ivec, lay_out, named, part, square
+from occamrl._core.arena import field, fmat, fresh_state, fvec, imat, ivec, lay_out, model_of, named, part, square
 from occamrl._core.compile import compiled, entry, hot, hot_inline, implements, otherwise
 from occamrl._core.features import (
     BONUS,
@@ -426,7 +426,7 @@ class UCRLVTRLin(Learner):
     def begin(self, known: Known, statistics: LinearStatistics | None = None) -> LinearState:
         """Return a fresh state, or one that continues from statistics gathered elsewhere."""
         steps = self.steps(known)
-        state: LinearState = lay_out(LinearState, [each.make() for each in self.fields(known)])
+        state: LinearState = fresh_state(LinearState, self.fields(known))
         field(state, SIGMA)[:] = self._ridge(steps)
         if statistics is not None:
             self.require_statistics(known, statistics)
@@ -439,7 +439,7 @@ class UCRLVTRLin(Learner):
             if statistics.seen is not None and self._counted:
                 field(state, SEEN)[:] = statistics.seen
             try:
-                refactor_all(self.model(known), state)
+                refactor_all(model_of(self, known), state)
             except ValueError as error:
                 raise ParameterError("statistics.gram", got=str(error), expected="a sum of x x^T") from error
         else:  # Sigma = lambda I
@@ -496,7 +496,7 @@ class UCRLVTRLin(Learner):
     def statistics(self, known: Known, state: LinearState) -> LinearStatistics:
         """Return the rows seen so far as statistics; rows that wait for a plan are entered first."""
         state = copy.deepcopy(state)  # asking must not change what follows
-        enter_rows(self.model(known), state)
+        enter_rows(model_of(self, known), state)
         steps = self.steps(known)
         gram = field(state, SIGMA) - self._ridge(steps)
         episodes, added = (int(field(state, COUNTERS)[which]) for which in (EPISODES, ADDED))
@@ -739,8 +739,10 @@ def shared_target(model: LinearModel, values: Floats) -> bool:
     for sa in range(pairs.shape[1]):
         pairs[MIDDLE, sa] = middle
         pairs[SPREAD, sa] = spread
-        pairs[MEAN, sa] = 0.0
-        pairs[NORM, sa] = 0.0
+    if spread <= 0.0:
+        for sa in range(pairs.shape[1]):
+            pairs[MEAN, sa] = 0.0
+            pairs[NORM, sa] = 0.0
     return spread > 0.0
 
 

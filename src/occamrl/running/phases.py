@@ -255,8 +255,9 @@ class PhaseWalk:
             self.rows.append({**row, **_MEASURED})
 
     def _take(self, phase: Phase) -> None:
-        self.phase = phase
-        self.player = player(phase.learner, self.known, phase.state)
+        self.phase, last = phase, getattr(self, "player", None)
+        if last is None or last.learner is not phase.learner or last.state is not phase.state:
+            self.player = player(phase.learner, self.known, phase.state)
         self.played, self.plans, self.returned = 0, 0, 0.0
 
     @property

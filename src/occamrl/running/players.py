@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.arena import require_fields, resumed
+from occamrl._core.arena import model_of, require_fields, resumed
 from occamrl._core.bellman import all_policy_values, policy_values
 from occamrl._core.loop import (
     CHANGED,
@@ -152,7 +152,7 @@ class CompiledPlayer(Player):
     def __init__(self, learner: Learner, known: Known, state: Any) -> None:
         super().__init__(known)
         self.learner, self.state = learner, state
-        self.model = learner.model(known)
+        self.model = model_of(learner, known)
         require_fields(state, learner.fields(known, state))
         self._path, self._one, self._room = empty_path(known.horizon), np.zeros((2, 1)), 0
         self._truth: Truth | None = None  # of the value that is at hand for the table that is

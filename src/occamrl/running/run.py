@@ -282,7 +282,7 @@ class Run:
                     played = source.play(walk, self.agent_key, self.episodes, size, pressed.is_set)
                     spent = self._record(played, began)
                     if size == chunk and spent < seconds:
-                        chunk = min(2 * chunk, largest)
+                        chunk = min((8 if spent < seconds / 32.0 else 2) * chunk, largest)
                     elif spent > 4.0 * seconds:
                         chunk = max(1, chunk // 2)
                     go_on = after is None or after(phase, played)

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl._core.arena import field, resumed
+from occamrl._core.arena import field, model_of, resumed
 from occamrl._core.regression import stacked
 from occamrl._core.rows import (
     COUNTERS,
@@ -208,12 +208,12 @@ class MemberEvidence:
         """Refuse a memory, as from a file, that no run could have left."""
         require_memory(memory, {"epoch": (1, _LAST_EPOCH), "state": PlanState})
         fresh, learner = self.learner.begin(known), self.learner
-        memory["state"] = resumed(learner, known, learner.model(known), fresh, memory["state"])
+        memory["state"] = resumed(learner, known, model_of(learner, known), fresh, memory["state"])
 
     def next(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Go on, for twice as many episodes as before."""
         i, state = memory["epoch"], memory.pop("state")
-        facts = self._facts(known, self.learner.model(known), state)
+        facts = self._facts(known, model_of(self.learner, known), state)
         return Phase(self.learner, state, 2**i, epoch=i, label=f"F_{facts['chosen']}", facts=facts)
 
     def finish(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
@@ -221,7 +221,7 @@ class MemberEvidence:
         memory["epoch"] += 1
         memory["state"] = outcome.state
         if not isinstance(outcome.state, FiniteState):
-            ucrl_vtr.enter_rows_planned(self.learner.model(known), outcome.state)
+            ucrl_vtr.enter_rows_planned(model_of(self.learner, known), outcome.state)
 
     def _facts(self, known: Known, model: FiniteModel, state: Any) -> dict[str, Any]:
         """Return every T_m (M13), the threshold and what follows; losses are less the sum of y^2, ``squares``."""
@@ -348,7 +348,7 @@ class RegressionEvidence:
             require_observed(memory["rewards"], observed)
         for name, m in kept.items():
             learner = self._learners[m - 1]
-            memory[name] = resumed(learner, known, learner.model(known), learner.begin(known), memory[name])
+            memory[name] = resumed(learner, known, model_of(learner, known), learner.begin(known), memory[name])
 
     def next(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Test the classes on all rows so far, and play the smallest that is accepted."""
@@ -371,7 +371,7 @@ class RegressionEvidence:
     def finish(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
         """Keep the rows of the phase; an audit belongs to the epoch that follows."""
         state, learner = outcome.state, phase.learner
-        model = learner.model(known)
+        model = model_of(learner, known)
         if isinstance(learner, UCRLVTRLin):
             ucrl_vtr_lin.enter_rows(model, state)
         else:
@@ -413,7 +413,7 @@ class RegressionEvidence:
                 **nothing,
                 "outside": False,
             }
-        total, unit = memory["episodes"] * known.horizon, float(self._full.model(known).unit)
+        total, unit = memory["episodes"] * known.horizon, float(model_of(self._full, known).unit)
         delta, rows = self._full.level(known), self._by_step(known, memory)
         losses = np.array([self.losses(row) for row in rows])  # [T, M]
         allowed = np.array(

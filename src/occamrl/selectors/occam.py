@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl._core.arena import field, resumed
+from occamrl._core.arena import field, model_of, resumed
 from occamrl._core.rows import COUNTERS, EPISODES
 from occamrl.learners import posterior
 from occamrl.learners.posterior import (
@@ -102,18 +102,18 @@ class Occam(Selector):
         """Refuse a memory, as from a file, that no run could have left."""
         require_memory(memory, {"epoch": (1, 62), "state": PosteriorState})
         learner = self._learner
-        memory["state"] = resumed(learner, known, learner.model(known), learner.begin(known), memory["state"])
+        memory["state"] = resumed(learner, known, model_of(learner, known), learner.begin(known), memory["state"])
 
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Go on, for twice as many episodes as before."""
         i, state = memory["epoch"], memory.pop("state")
-        facts = self._facts(self._learner.model(known), state)
+        facts = self._facts(model_of(self._learner, known), state)
         return Phase(self._learner, state, 2**i, epoch=i, label=str(facts["playing"]), facts=facts)
 
     def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
         """Keep the learner's state, the outcomes that wait entered."""
         memory["epoch"] += 1
-        posterior.enter_outcomes(self._learner.model(known), outcome.state)
+        posterior.enter_outcomes(model_of(self._learner, known), outcome.state)
         memory["state"] = outcome.state
 
     def _facts(self, model: PosteriorModel, state: PosteriorState) -> dict[str, Any]:

@@ -41,9 +41,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from occamrl.protocols import Floats, Ints
 
@@ -144,11 +144,13 @@ def beam(
     """
     d, price = xy.shape[-1], _prices(xy.shape[-1], unit)
     tables, inside, values = _table(sigma, xy)[None], np.zeros((1, d), dtype=bool), np.zeros(1)
+    sets = [0]  # those inside as numbers: bit j says that j is in it
     best, chosen, waiting = math.inf, np.zeros(d, dtype=bool), 0
     for m in range(d):
         after = values[:, None] + _additions(tables, regularization, unit) + price[m + 1] - price[m]
         after[inside] = math.inf
-        parent, coordinate = _distinct(after, inside, width)
+        most = min(after.size, width * (m + 1))  # a set of m + 1 is reached from at most so many others
+        sets, parent, coordinate = _distinct(after, sets, width, most)
         values, tables = after[parent, coordinate], _swept(tables[parent], coordinate)
         inside = inside[parent]
         inside[np.arange(parent.size), coordinate] = True
@@ -160,19 +162,16 @@ def beam(
     return np.flatnonzero(chosen).tolist()
 
 
-def _distinct(after: Floats, inside: NDArray[np.bool_], width: int) -> tuple[Ints, Ints]:
-    """Return the best steps (set, coordinate) that lead to different sets, best first."""
-    d = after.shape[1]
-    flat = after.ravel()
-    met: dict[bytes, int] = {}
-    most = min(flat.size, width * (1 + int(inside[0].sum())))  # a set of m is reached from at most m others
-    for step in sorted(np.argpartition(flat, most - 1)[:most].tolist(), key=flat.__getitem__):
-        if len(met) < width and flat[step] < math.inf:
-            grown = inside[step // d].copy()
-            grown[step % d] = True
-            met.setdefault(grown.tobytes(), step)
+def _distinct(after: Floats, sets: list[int], width: int, most: int) -> tuple[list[int], Ints, Ints]:
+    """Return the best sets that one of the ``most`` best steps leads to, best first, and their (set, coordinate)."""
+    d, flat, met = after.shape[1], after.ravel(), dict[int, int]()
+    nearest = np.argpartition(flat, most - 1)[:most]
+    for value, step in sorted(zip(flat[nearest].tolist(), nearest.tolist(), strict=True)):
+        if len(met) == width or value == math.inf:
+            break
+        met.setdefault(sets[step // d] | 1 << step % d, step)
     steps = np.array(list(met.values()), dtype=np.int64)
-    return steps // d, steps % d
+    return list(met), steps // d, steps % d
 
 
 def _swept(tables: Floats, coordinate: Ints, sign: float = 1.0) -> Floats:
@@ -226,6 +225,7 @@ def _table(sigma: Floats, xy: Floats) -> Floats:
     return table
 
 
+@lru_cache
 def _prices(d: int, unit: float) -> Floats:
     return 0.5 * unit**2 * np.array([log_price(d, m) for m in range(d + 1)])
 
