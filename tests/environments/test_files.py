@@ -51,22 +51,6 @@ def test_every_algorithm_can_be_written_and_is_read_as_it_was(algorithm: Agent) 
     assert fingerprint(put_together(tree, arrays)) == fingerprint(algorithm)
 
 
-@pytest.mark.parametrize("algorithm", aggregating(), ids=lambda algorithm: type(algorithm).__name__)
-def test_an_agent_on_aggregations_goes_on_from_its_file_to_the_bit(algorithm: Agent, tmp_path: Path) -> None:
-    whole = orl.Agent(algorithm, Plant(), known=MDP.known).learn(30)
-    orl.Agent(algorithm, Plant(), known=MDP.known).learn(12).save(tmp_path / "a.npz")
-    loaded = orl.Agent.load(tmp_path / "a.npz", Plant()).learn(18)
-    loaded.save(tmp_path / "b.npz")
-    whole.save(tmp_path / "c.npz")
-    arrays, again = (read_document(tmp_path / name)[1] for name in ("b.npz", "c.npz"))
-    assert set(arrays) == set(again)
-    for name, array in arrays.items():
-        assert array.tobytes() == again[name].tobytes(), name
-    assert whole.result is not None
-    assert loaded.result is not None
-    assert (loaded.result.returns == whole.result.returns).all()
-
-
 def test_a_file_tells_whether_rewards_were_known() -> None:
     for known in (MDP.known, MDP.known.without_rewards):
         arrays: dict[str, Any] = {}
