@@ -35,5 +35,5 @@ def test_seed(request: pytest.FixtureRequest) -> int:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest: what is begun last decides when the last process ends."""
-    longest = ("test_bounds.py", "test_documentation.py")
+    longest = ("test_bounds.py", "test_documentation.py", "test_checks.py", "test_arl_gen_regression.py")
     items.sort(key=lambda item: next((i for i, name in enumerate(longest) if name in item.nodeid), len(longest)))

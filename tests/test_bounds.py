@@ -130,7 +130,8 @@ def play_everything() -> int:
     """Play the matrix and the contract checks; return how many configurations there were."""
     count = 0
     for agent in agents():
-        mdp = (NOISY, ON_TRANSITIONS)[count % 2] if WHOLE else ON_TRANSITIONS  # two kinds of noise compile twice
+        # with rewards on pairs alone plans are made in batches, by code of their own
+        mdp = (NOISY, ON_TRANSITIONS)[count % 2] if WHOLE else ON_TRANSITIONS
         if hasattr(agent, "start"):
             orl.run(agent, mdp, episodes=EPISODES, progress=False)
         else:

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks import oracle
-from tests.cases import mixture, stack
+from tests.cases import mixture
 
 Floats = NDArray[np.float64]
 STATES, ACTIONS, DIMENSION = 3, 2, 2
@@ -153,75 +153,6 @@ def test_the_estimate_is_least_squares_on_the_stacked_rows(weights: str, replan:
         assert result["theta"] == pytest.approx(np.linalg.lstsq(stacked, np.array(response))[0], abs=1e-10)
         assert result["sigma"] == pytest.approx(stacked.T @ stacked, abs=1e-12)
     assert result["plans"] == {0.0: episodes, 1e9: 1}.get(replan, result["plans"])
-
-
-def test_lazy_planning_waits_for_the_determinant() -> None:
-    """Plans change exactly where log det Sigma has grown by log(1 + replan) since the last one."""
-    horizon, episodes, replan = 4, 40, 0.5
-    uniforms = np.random.default_rng(3).random((episodes, horizon))
-    cut = [run_linear(2, horizon=horizon, episodes=k, uniforms=uniforms[:k], replan=replan) for k in range(1, 41)]
-    planned, expected = 0.0, 1
-    for k in range(1, episodes):
-        logdet = cut[k - 1]["logdet"]  # after k episodes
-        if logdet - planned >= math.log(1 + replan):
-            planned, expected = logdet, expected + 1
-        assert cut[k]["plans"] == expected
-    assert 1 < expected < episodes
-
-
-def run_family(kernels: Floats, reward: Floats, *, horizon: int, episodes: int, **options: Any) -> dict[str, Any]:
-    """Run UCRL-VTR on a family whose member 0 is the truth, from state 1."""
-    uniforms = np.random.default_rng(11).random((episodes, horizon))
-    settings: dict[str, Any] = {"delta": 0.05, "uniforms": uniforms} | options
-    return oracle.ucrl_vtr(kernels, reward, kernels[0], horizon, 1, episodes=episodes, **settings)
-
-
-@pytest.mark.parametrize("weights", ["range", "none"])
-@pytest.mark.parametrize("radius", ["sharp", "paper", "unweighted"])
-@pytest.mark.parametrize("replan", [0.0, 0.5])
-def test_confidence_sets_from_rows_by_loops(radius: str, weights: str, replan: float) -> None:
-    """Replay a run row by row and rebuild every loss, distance and set from its definition (M1 to M7, M22 to M24)."""
-    members, horizon, episodes, delta, scale = 5, 3, 30, 0.05, 0.3
-    kernels, reward, _ = stack(4, members=members)
-    options: dict[str, Any] = {"radius": radius, "weights": weights, "replan": replan, "scale": scale}
-    result = run_family(kernels, reward, horizon=horizon, episodes=episodes, **options)
-    uniforms = np.random.default_rng(11).random((episodes, horizon))
-    values = np.array([oracle.optimal_values(kernel, reward, horizon) for kernel in kernels])
-    weighted = weights == "range"
-    unit = 1.0 if weighted else max(np.ptp(values[m, h]) for m in range(members) for h in range(1, horizon))
-    responses: list[float] = []
-    predictions: list[list[float]] = []
-    planned_at, plans = 0, 0
-    for k in range(episodes):
-        if k == 0 or replan == 0.0 or k >= (1 + replan) * planned_at:
-            losses = [sum((y - z[m]) ** 2 for y, z in zip(responses, predictions, strict=True)) for m in range(members)]
-            if radius == "sharp":
-                evidence = sum(math.exp(-2 * loss / unit**2) / members for loss in losses)
-                bound = unit**2 / 2 * (scale * math.log(1 / delta) - math.log(evidence))
-                confident = [loss <= bound for loss in losses]
-            else:
-                factor = 2 * unit**2 if radius == "unweighted" else 8.0 if weighted else 8.0 * horizon**2
-                best = min(range(members), key=lambda m: losses[m])
-                distances = [sum((z[m] - z[best]) ** 2 for z in predictions) for m in range(members)]
-                confident = [distance <= scale * factor * math.log(members / delta) for distance in distances]
-            allowed = [m for m in range(members) if confident[m]]
-            member = max(allowed, key=lambda m: (values[m, 0, 1], -m))
-            planned_at, plans = k, plans + 1
-        assert list(result["confident"][k]) == confident
-        assert result["played"][k] == member
-        assert result["planned_value"][k] == pytest.approx(values[member, 0, 1], abs=1e-12)
-        state = 1
-        for h in range(horizon - 1):
-            action = int((reward[state] + kernels[member, state] @ values[member, h + 1]).argmax())
-            following = draw(kernels[0, state, action], uniforms[k, h])
-            target = values[member, h + 1]
-            if weighted:
-                target = (target - (target.max() + target.min()) / 2) / np.ptp(target)
-            predictions.append([float(kernels[m, state, action] @ target) for m in range(members)])
-            responses.append(float(target[following]))
-            state = following
-    assert result["plans"] == plans
-    assert radius != "sharp" or not all(confident)  # the data have excluded somebody
 
 
 def test_the_set_always_holds_the_best_fitting_member_and_obeys_the_prior() -> None:

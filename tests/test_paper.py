@@ -102,23 +102,6 @@ def test_values_are_cut_at_the_horizon_alone() -> None:
     assert state["values"].min() < 0.0
 
 
-def test_plans_are_optimistic_while_the_truth_is_covered() -> None:
-    for seed in range(4):
-        case = mixture(seed)
-        learner = UCRLVTRLin(features=case.features, norm_bound=case.norm, delta=0.1)
-        assert (play(learner, case.mdp, 60, seed).planned >= case.mdp.optimal_values[0, 0] - 1e-10).all()
-        family = stack(seed)
-        run = play(UCRLVTR(family=family.family), family.mdp, 200, seed)
-        assert (run.planned >= family.mdp.optimal_values[0, 0] - 1e-12).all()
-
-
-def test_without_a_radius_some_plan_is_not_optimistic() -> None:
-    """Negative control: the check above is able to fail."""
-    case = mixture(0)
-    learner = UCRLVTRLin(features=case.features, norm_bound=1e-6, paper_constant=1e-12)
-    assert (play(learner, case.mdp, 60, 0).planned < case.mdp.optimal_values[0, 0] - 1e-3).any()
-
-
 def test_the_radius_of_an_infinite_family() -> None:
     """M6: one cover per episode as the paper writes it, or dyadic scales whose levels add up to delta."""
     case = stack(0)
@@ -208,19 +191,6 @@ def test_arl_gen_from_its_definition(seed: int, left: bool) -> None:
     np.testing.assert_allclose(found.planned, regret, rtol=0, atol=1e-12)
     assert found.history[0]["chosen"] == 1  # no data in epoch 1
     assert ({entry["chosen"] for entry in found.history} > {1}) is left
-
-
-def test_arl_gen_rejects_a_wrong_class() -> None:
-    """With rows that F_1 cannot explain the class is left once sqrt(i)/2^(i/2) is small enough."""
-    kernel = np.zeros((2, 1, 2))
-    kernel[:, 0] = [[0.1, 0.9], [0.1, 0.9]]
-    wrong = kernel[:, :, ::-1]
-    mdp = FiniteMDP(transition=kernel, reward=np.array([[0.0], [1.0]]), horizon=6)
-    rungs = orl.Ladder([orl.FiniteFamily(wrong[None]), orl.FiniteFamily(np.stack([wrong, kernel]))])
-    chosen = [entry["chosen"] for entry in play(ARLGen(ladder=rungs), mdp, 2**9 - 2, 0).history]
-    first = chosen.index(2)
-    assert math.log2(first + 2) % 1 == 0  # at the beginning of an epoch
-    assert set(chosen[first:]) == {2}
 
 
 @pytest.mark.parametrize("rule", ["text", "box"])

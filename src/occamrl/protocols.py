@@ -32,8 +32,15 @@ class Outcomes(NamedTuple):
     bonus: Floats  # [O] the part of the reward that depends on the outcome; reward = base_reward[s, a] + bonus
 
 
-class NoNoise(NamedTuple):
-    """Rewards are their means; other kinds of noise are in ``occamrl._core.rng``."""
+_NO_VALUES = np.zeros((0, 0))
+_NO_VALUES.flags.writeable = False  # an array of the type that others have
+
+
+class Noise(NamedTuple):
+    """How a reward is drawn around its mean; of one type, so that the episode loop is compiled once for all kinds."""
+
+    kind: int = 0  # MEANS, COINS or VALUES of ``occamrl._core.rng``
+    values: Floats = _NO_VALUES  # [O, Q] by outcome; the mean of a row is the outcome's mean reward
 
 
 class Truth(NamedTuple):
@@ -45,7 +52,7 @@ class Truth(NamedTuple):
     base_reward: Floats  # [S*A]
     initial_cumulative: Floats  # [1, S] running sums of the initial distribution; 1 from the last possible state on
     optimal_values: Floats  # [H + 1, S] V*_h, row H is V*_{H+1} = 0
-    noise: Any = NoNoise()  # how a reward is drawn around its mean
+    noise: Noise = Noise()
 
 
 def require_outcomes(field: str, outcomes: Any, states: int, actions: int) -> None:

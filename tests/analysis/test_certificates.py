@@ -17,14 +17,14 @@ from occamrl.cli import app
 from occamrl.errors import UnknownName
 from occamrl.report.page import render_certificates
 
-SLICE = ["coverage-finite-sharp", "no-separability"]
+SLICE = {"coverage-finite-sharp": 12, "no-separability": 3}  # and how often they are measured
 
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure with few runs."""
-    for name in SLICE:
-        monkeypatch.setitem(CERTIFICATES, name, CERTIFICATES[name]._replace(few=12))
+    for name, few in SLICE.items():
+        monkeypatch.setitem(CERTIFICATES, name, CERTIFICATES[name]._replace(few=few))
 
 
 def test_the_interval_is_the_exact_one() -> None:
@@ -67,10 +67,10 @@ def test_the_command_measures_resumes_and_writes(tmp_path: Path) -> None:
     assert first.exit_code == 0, first.output
     assert "2 of 2 promises hold" in first.output
     kept = {name: (out / f"{name}.json").read_bytes() for name in SLICE}
-    assert f"| {CERTIFICATES[SLICE[0]].statement} |" in table.read_text().replace("\\*", "*")
+    assert f"| {CERTIFICATES['coverage-finite-sharp'].statement} |" in table.read_text().replace("\\*", "*")
     assert "2 of 2 promises" in (out / "certificates.html").read_text()
 
-    (out / f"{SLICE[1]}.json").unlink()  # as if it had been stopped here
+    (out / "no-separability.json").unlink()  # as if it had been stopped here
     again = CliRunner().invoke(app, [*arguments, "--json"])
     assert "measured before" in again.output
     data = json.loads(next(line for line in again.output.splitlines() if line.startswith("{")))
@@ -87,16 +87,16 @@ def test_other_runs_sources_or_damage_are_measured_again(tmp_path: Path, monkeyp
 
     def measured_before() -> bool:
         said.clear()
-        certify(tmp_path, SLICE[1:], quick=True, workers=1, say=said.append)
+        certify(tmp_path, ["no-separability"], quick=True, workers=1, say=said.append)
         return "measured before" in said[0]
 
     assert not measured_before()
     assert measured_before()
-    monkeypatch.setitem(CERTIFICATES, SLICE[1], CERTIFICATES[SLICE[1]]._replace(few=13))
+    monkeypatch.setitem(CERTIFICATES, "no-separability", CERTIFICATES["no-separability"]._replace(few=4))
     assert not measured_before()
     monkeypatch.setattr("occamrl._core.compile.sources_hash", lambda **_: "others")
     assert not measured_before()
-    path = tmp_path / f"{SLICE[1]}.json"
+    path = tmp_path / "no-separability.json"
     path.write_bytes(path.read_bytes().replace(b"0.0", b"1.0", 1))
     assert not measured_before()
 
@@ -143,7 +143,7 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.usefixtures("few")
 def test_processes_measure_the_same(tmp_path: Path) -> None:
     """Worker processes have the list of certificates as it is imported: the number of runs is passed on."""
-    alone = certify(tmp_path / "a", SLICE, quick=True, workers=1)
-    together = certify(tmp_path / "b", SLICE, quick=True, workers=2)
+    alone = certify(tmp_path / "a", list(SLICE), quick=True, workers=1)
+    together = certify(tmp_path / "b", list(SLICE), quick=True, workers=2)
     assert [each.finding for each in alone] == [each.finding for each in together]
     assert all(math.isfinite(each.seconds) for each in together)

@@ -22,7 +22,6 @@ from occamrl.analysis.complexity import (
     regret_bound_infinite,
     regret_bound_linear,
     regret_bound_norm,
-    regret_bound_vtr,
     selection_epoch_dimension,
     selection_epoch_generic,
     selection_epoch_norm,
@@ -159,26 +158,6 @@ def test_separation_by_hand() -> None:
     assert predictions(ladder.family, known).shape[0] == ladder.family.size
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_the_widths_of_confidence_sets_add_up_to_no_more_than_the_eluder_bound(seed: int) -> None:
-    """Section 10: for any centres, any radius and any points, those of the largest width included."""
-    rng, H, episodes = np.random.default_rng(seed), 3, 40
-    functions = rng.uniform(0.0, H, size=(6, 7)) * (rng.uniform(size=(6, 7)) < 0.5)
-    for beta in (1e-3, 0.5, 20.0):
-        d = eluder_dimension(functions, 1.0 / (episodes * H))
-        rows: list[int] = []
-        total = 0.0
-        for _ in range(episodes):
-            centre = functions[rng.integers(6)]
-            inside = ((functions - centre)[:, rows] ** 2).sum(axis=1) <= beta
-            widths = np.ptp(functions[inside], axis=0)
-            points = [int(widths.argmax())] * H if rng.uniform() < 0.7 else rng.integers(7, size=H).tolist()
-            total += float(widths[points].sum())
-            rows += points
-        bound = regret_bound_vtr(horizon=H, episodes=episodes, delta=0.5, radius=beta, eluder=d)
-        assert total <= bound["eluder"] == 1 + H**2 * d + 4 * math.sqrt(beta * d * episodes * H)
-
-
 def test_the_finite_and_the_infinite_bound_by_hand() -> None:
     """K = 7: epoch 1 of 2 episodes is lost to the selection, epoch 2 has 4 and the last one is cut to 1."""
     shared: dict[str, Any] = {"horizon": 2, "episodes": 7, "delta": 0.1, "eluder": 2.0, "first_epoch": 2}
@@ -220,25 +199,6 @@ def test_the_epoch_of_the_generic_selection_by_trying_all(delta: float, gap: flo
             fine.append(kept and left)
         assert all(fine[found - 2 :])
         assert not fine[found - 3]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_potential_of_rows_that_are_learned_after_each_episode(seed: int) -> None:
-    """The sum of ||x||^2 in the inverse of last episode's Sigma; one episode of equal rows attains the bound."""
-    rng, H, K, g = np.random.default_rng(seed), 4, 50, 1.7
-    for d in (1, 3):
-        sigma, total = np.eye(d), 0.0
-        for _ in range(K):
-            x = rng.normal(size=(H, d))
-            x *= g / np.linalg.norm(x, axis=1, keepdims=True)
-            total += float(np.einsum("hi,ij,hj", x, np.linalg.inv(sigma), x))
-            sigma += x.T @ x
-        U = H * g**2
-        assert total <= U / math.log1p(U) * np.linalg.slogdet(sigma)[1] <= U / math.log1p(U) * d * math.log1p(K * U / d)
-    bound = regret_bound_linear(horizon=H, episodes=1, delta=0.1, dimension=1, norm_bound=2.0, feature_bound=g)
-    beta = 4.0 + H**2 * math.log(H) * math.log(H / 0.1) ** 2
-    assert bound["width"] == pytest.approx(2 * math.sqrt(beta) * H * g)  # H rows of norm g and Sigma_0 = 1
-    assert bound["noise"] == pytest.approx(H * math.sqrt(2 * H * math.log(10)))
 
 
 def test_tau_min_is_where_the_matrix_freedman_inequality_reaches_its_level() -> None:

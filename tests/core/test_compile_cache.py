@@ -89,18 +89,6 @@ def test_a_source_that_no_compiled_code_can_reach_leaves_it_as_it_is(package: Pa
     assert compiling.sources_hash(package) == before
 
 
-def test_a_changed_copy_of_the_package_compiles_into_another_folder(package: Path, tmp_path: Path) -> None:
-    code = "from occamrl._core.compile import cache_folder; print(cache_folder())"
-    environment = {"PYTHONPATH": str(package.parent), "OCCAMRL_CACHE_DIR": str(tmp_path / "cache")}
-    before = python(code, **environment)
-    assert python(code, **environment) == before
-    with (package / "_core" / "rng.py").open("a") as file:
-        file.write("\n")
-    after = python(code, **environment)
-    assert after != before
-    assert Path(after).parent == Path(before).parent == tmp_path / "cache"
-
-
 def test_code_is_kept_there_and_numbas_own_setting_stays_as_it_was(tmp_path: Path) -> None:
     code = (
         "import numba; before = numba.config.CACHE_DIR\n"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -53,22 +51,6 @@ def test_every_algorithm_can_be_written_and_is_read_as_it_was(algorithm: Agent) 
     assert fingerprint(put_together(tree, arrays)) == fingerprint(algorithm)
 
 
-@pytest.mark.parametrize("algorithm", aggregating(), ids=lambda algorithm: type(algorithm).__name__)
-def test_an_agent_on_aggregations_goes_on_from_its_file_to_the_bit(algorithm: Agent, tmp_path: Path) -> None:
-    whole = orl.Agent(algorithm, Plant(), known=MDP.known).learn(30)
-    orl.Agent(algorithm, Plant(), known=MDP.known).learn(12).save(tmp_path / "a.npz")
-    loaded = orl.Agent.load(tmp_path / "a.npz", Plant()).learn(18)
-    loaded.save(tmp_path / "b.npz")
-    whole.save(tmp_path / "c.npz")
-    arrays, again = (read_document(tmp_path / name)[1] for name in ("b.npz", "c.npz"))
-    assert set(arrays) == set(again)
-    for name, array in arrays.items():
-        assert array.tobytes() == again[name].tobytes(), name
-    assert whole.result is not None
-    assert loaded.result is not None
-    assert (loaded.result.returns == whole.result.returns).all()
-
-
 def test_a_file_tells_whether_rewards_were_known() -> None:
     for known in (MDP.known, MDP.known.without_rewards):
         arrays: dict[str, Any] = {}
@@ -98,24 +80,6 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("saved") / "agent.npz"
     orl.Agent(learner(), Plant(), known=MDP.known).learn(3).save(path)
     return path.read_bytes()
-
-
-def test_pickled_content_is_refused_and_not_executed(tmp_path: Path) -> None:
-    touched = tmp_path / "touched"
-
-    class Trap:
-        def __reduce__(self) -> Any:
-            return (os.mkdir, (str(touched),))
-
-    one, two = tmp_path / "agent.npz", tmp_path / "agent.pkl"
-    two.write_bytes(pickle.dumps(Trap()))
-    np.savez(one, document=np.array([Trap()], dtype=object))
-    three = tmp_path / "sealed.npz"
-    write_document(three, {"format": 1}, {"a": np.array([Trap()], dtype=object)})  # with a digest that is right
-    for path in (one, two, three):
-        with pytest.raises(CheckpointError, match=path.name):
-            orl.Agent.load(path)
-    assert not touched.exists()
 
 
 def forged(change: Callable[[dict[str, Any], dict[str, Any]], Any], saved: bytes, path: Path) -> None:

@@ -151,21 +151,6 @@ def test_a_reward_out_of_range_on_the_hundredth_episode(name: str, bad: float, t
     assert field(on.state, HEARD).sum() == 119 * 4 + 1
 
 
-@pytest.mark.parametrize("name", ["linear in features", "both options", "ladder, both options"])
-def test_an_agent_goes_on_from_its_file_to_the_bit(name: str, tmp_path: Path) -> None:
-    agent, per_step = AGENTS[name]
-    mdp, known = problem(per_step), Known.of_sizes(**SIZES)
-    whole = orl.learn(agent, Casino(mdp), episodes=60, seed=SEED, known=known, replay=False)
-    orl.Agent(agent, Casino(mdp), seed=SEED, known=known).learn(25, replay=False).save(tmp_path / "a.npz")
-    rest = Casino(mdp)
-    rest.episode = 24
-    loaded = orl.Agent.load(tmp_path / "a.npz", rest)
-    assert loaded.result is not None
-    assert not loaded.result.known.rewards_known
-    loaded.learn(35, replay=False)
-    assert bits(loaded.result.walk.to_tree()) == bits(whole.walk.to_tree())
-
-
 class Ending(Casino):
     """Episodes end in state 3."""
 

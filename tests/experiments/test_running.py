@@ -129,21 +129,6 @@ def test_a_stopped_selector_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     assert load(whole.path).cells[0]["total_regret"] > 0.0
 
 
-def test_a_checkpoint_of_another_cell_is_not_used(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "out")
-    one, other = settled(folder, write(tmp_path, slow(5_000))).cells[:2]
-    with pytest.raises(Stopped, match="stopped"):
-        play_cell(folder, one, lambda news: None, after(2), QUICK)
-    (folder.cell(one.id) / "checkpoint.npz").rename(folder.open_cell(other.id) / "checkpoint.npz")
-    heard: list[Event] = []
-    play_cell(folder, other, heard.append, Stop(), QUICK)
-    assert heard[0]["event"] == "warning"
-    assert "checkpoint.npz" in heard[0]["text"]
-    assert heard[1]["episodes"] == 1
-    aside = folder.cell(other.id) / "checkpoint.npz.001.unused"
-    assert aside.exists()  # nothing that could not be read is deleted
-
-
 def test_a_checkpoint_of_other_versions_is_kept_and_used_when_they_are_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

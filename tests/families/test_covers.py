@@ -198,18 +198,6 @@ def test_with_options_each_step_has_the_threshold_of_the_definition(options: dic
     assert (listed[seen > 0] < found[seen > 0]).all()
 
 
-@pytest.mark.parametrize("kernel", ["stationary", "per_step"])
-def test_with_options_a_truth_between_grid_points_keeps_its_class(kernel: str) -> None:
-    """And loses it without the term: the negative control. A step by itself sees a tenth of the rows: longer runs."""
-    runs, episodes = (RUNS, EPISODES) if kernel == "stationary" else (40, 4094)
-    options: dict[str, Any] = {**OPTIONS, "kernel": kernel, "delta": DELTA, "replan": 0.2}
-    noisy = problem(0.3, 0.0).with_reward_noise(BernoulliRewards())
-    kept, lost = (
-        rejections(orl.ARLGen(ladder=ladder(reach), **options), noisy, runs, episodes) for reach in (None, 0.0)
-    )
-    assert kept <= binom.ppf(1 - 1e-5, runs, DELTA) < lost
-
-
 def rare(p: Any) -> Floats:
     """Between its points 0 and 1 state 0 may lead to state 2, as it does at neither of them."""
     often = 0.08 * p[0] * (1 - p[0])

@@ -102,14 +102,6 @@ def test_problems_bring_their_ladders(problem: object, sizes: list[int], m: int)
     assert ladder.class_of(problem.mdp) == m  # type: ignore[attr-defined]  # a problem of its ladder
 
 
-def test_frozen_lake_is_a_case_of_patchy_ice() -> None:
-    gym = pytest.importorskip("gymnasium")
-    table = gym.make("FrozenLake-v1", map_name="8x8", is_slippery=True).unwrapped.P
-    lake = orl.FiniteMDP(outcomes=table, horizon=60)
-    ours = PatchyIce(slip=(1.0 / 3.0,)).mdp
-    np.testing.assert_allclose(ours.optimal_values[:, :64], lake.optimal_values[:, :64], atol=1e-12)
-
-
 RIVER = RiverZones(states=6, horizon=5, zones=3)
 DRAW = np.random.default_rng(0)
 KERNELS = DRAW.dirichlet(np.ones(3), size=(4, 3, 2))

@@ -239,17 +239,6 @@ def test_few_coordinates_are_found_and_played() -> None:
 # -------------------------------------------------------------------------------------------------------------- both
 
 
-@pytest.mark.parametrize("cut", [1, 37, 59])
-@pytest.mark.parametrize("agent", [MIXTURE, orl.OccamLin(features=MIXTURE.features)], ids=lambda a: type(a).__name__)
-def test_a_run_resumed_anywhere_is_the_same_to_the_bit(agent: Any, cut: int) -> None:
-    whole = orl.run(agent, MDP, episodes=60, seed=3, progress=False)
-    half = orl.run(agent, MDP, episodes=cut, seed=3, progress=False)
-    rest = orl.run(agent, MDP, episodes=60 - cut, progress=False, continue_from=half)
-    assert rest.regret.tobytes() == whole.regret.tobytes()
-    for name, value in whole.state.items():
-        assert np.asarray(value).tobytes() == np.asarray(rest.state[name]).tobytes(), name
-
-
 def test_next_states_with_several_rewards_are_told_apart() -> None:
     """Two tables that differ in the rewards of one next state alone: the second is found from rewards alone."""
     tables = [[[[(p, 0, 1.0), (1.0 - p, 0, 0.0)]]] for p in (0.2, 0.9)]

@@ -7,32 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from occamrl.learners.baselines import Greedy, Optimal, UniformRandom
+from occamrl.learners.baselines import Greedy, UniformRandom
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.problems.classic import RiverSwim, WideTree
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.running.run import run
 from tests.cases import environment_uniforms, mixture
-
-
-def test_the_optimal_player_has_no_regret_and_earns_the_optimum(test_seed: int) -> None:
-    mdp = RiverSwim(states=4).mdp
-    result = run(Optimal(mdp=mdp), mdp, episodes=4_000, seed=test_seed, progress=False)
-    np.testing.assert_allclose(result.regret, np.zeros(4_000), atol=1e-12)
-    assert (result.plans, result.pessimistic_episodes) == (1, 0)
-    # Hoeffding: 4,000 returns in [0, 16] are on average within 1 of their mean but with probability 2 exp(-31).
-    assert result.returns.mean() == pytest.approx(mdp.optimal_value, abs=1.0)
-
-
-def test_the_random_player_has_the_regret_of_its_stochastic_policy(test_seed: int) -> None:
-    mdp = mixture(0, horizon=6).mdp
-    value = mdp.evaluate(np.full((6, 4, 2), 0.5))[0, 0]
-    result = run(UniformRandom(), mdp, episodes=4_000, seed=test_seed, progress=False)
-    np.testing.assert_allclose(result.regret, mdp.optimal_value - value, rtol=0, atol=1e-12)
-    # Hoeffding: 4,000 returns in [0, 6] are on average within 0.3 of their mean but with probability 2 exp(-20).
-    assert result.returns.mean() == pytest.approx(value, abs=0.3)
-    assert result.pessimistic_episodes == 0  # it plans for nothing
 
 
 @pytest.mark.parametrize("actions", [1, 2, 3, 7])

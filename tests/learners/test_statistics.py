@@ -10,7 +10,7 @@ import pytest
 from benchmarks import oracle
 from occamrl.analysis.certificates import Player
 from occamrl.errors import ShapeError
-from occamrl.learners.ucrl_vtr_lin import LOGDET, LinearStatistics, UCRLVTRLin
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import Floats
 from occamrl.running.result import Result
@@ -70,23 +70,6 @@ def test_going_on_from_statistics_is_having_seen_the_rows() -> None:
     np.testing.assert_allclose(given.state.theta, gathered.state.theta, rtol=0, atol=1e-12)
     assert given.state.counters[0] == gathered.state.counters[0]  # episodes enter the paper's radius
     assert not np.allclose(fresh.state.values, gathered.state.values)
-
-
-def test_pooled_statistics_are_the_regression_on_all_rows() -> None:
-    case = mixture(2)
-    learner = UCRLVTRLin(features=case.features, norm_bound=1.0, replan=0.0, regularization=0.3)
-    pieces = []
-    for seed in (5, 6):
-        results = one_by_one(learner, case.mdp, EPISODES, seed)
-        pieces.append((learner.statistics(case.mdp.known, results[-1].state), *rows_of(case, results, "range", seed)))
-    (one, x1, y1), (other, x2, y2) = pieces
-    pooled = LinearStatistics(one.gram + other.gram, one.xy + other.xy, one.episodes + other.episodes)
-    state = learner.begin(case.mdp.known, pooled)
-    x, y = np.concatenate([x1, x2]), np.concatenate([y1, y2])
-    np.testing.assert_allclose(state.theta, ridge(x, y, 0.3), rtol=0, atol=1e-10)
-    sign, logdet = np.linalg.slogdet(np.eye(3) + x.T @ x / 0.3)
-    assert sign == 1.0
-    assert state.growth[0, LOGDET] == pytest.approx(logdet, abs=1e-10)
 
 
 @pytest.mark.parametrize("coordinates", [[0, 2], [2, 0], [1]])

@@ -208,14 +208,6 @@ def test_transitions_that_no_model_allows_are_a_verdict() -> None:
     assert first.verdict == OUTSIDE
 
 
-def test_a_truth_outside_the_ladder_is_noticed(test_seed: int) -> None:
-    ladder, mdp = small()
-    far = FiniteMDP(transition=np.roll(mdp.kernel(), 1, axis=2), reward=mdp.known.base_reward, horizon=5)
-    assert (
-        select(simulate_log(far, episodes=2_000, seed=test_seed), ladder, mdp.known, progress=False).verdict == OUTSIDE
-    )
-
-
 def test_an_end_in_a_state_that_goes_on_is_the_end_of_the_models() -> None:
     gym = pytest.importorskip("gymnasium")
     cliff = [gym.make("CliffWalking-v1", is_slippery=flag) for flag in (False, True)]

@@ -353,11 +353,11 @@ def test_a_checkpoint_whose_decision_is_made_otherwise_now_is_refused() -> None:
 @pytest.mark.parametrize("kind", SELECTORS)
 def test_resuming_at_and_around_every_phase_boundary(kind: Any) -> None:
     selector = kind(features=FEATURES, norm_bound=2.0)
-    whole = run(selector, PROBLEM.mdp, episodes=150, seed=3)
+    whole = run(selector, PROBLEM.mdp, episodes=70, seed=3)
     ends = np.cumsum(whole.phases["episodes"].to_pylist()).tolist()
-    for cut in sorted({end + by for end in ends for by in (-1, 0, 1) if 0 < end + by < 150}):
+    for cut in sorted({end + by for end in ends for by in (-1, 0, 1) if 0 < end + by < 70}):
         part = run(selector, PROBLEM.mdp, episodes=cut, seed=3)
-        rest = run(selector, PROBLEM.mdp, episodes=150 - cut, continue_from=part)
+        rest = run(selector, PROBLEM.mdp, episodes=70 - cut, continue_from=part)
         assert rest.regret.tobytes() == whole.regret.tobytes()
         for one, other in zip(whole.phases.to_pylist(), rest.phases.to_pylist(), strict=True):
             assert {**one, "seconds": 0.0} == {**other, "seconds": 0.0}

@@ -9,12 +9,11 @@ learner, on how a run was cut into pieces, or on what came before.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from occamrl._core.compile import entry, hot, implements
-from occamrl.protocols import Floats, Ints, NoNoise
+from occamrl._core.compile import entry, hot, hot_inline
+from occamrl.protocols import Floats, Ints, Noise
 
 # ----------------------------------------------------------------------------------------------------
 # Uniform numbers by address: Philox4x32-10, a function of a key and a counter with no state to keep.
@@ -99,8 +98,7 @@ def next_gamma(stream: Ints, shape: float) -> float:
 # ----------------------------------------------------------------------------------------------------
 # Rewards drawn around their means, by address like every other random number of an episode.
 #
-# The noise is a NamedTuple in the truth, and its type decides at compile time what is drawn: rewards without noise cost
-# nothing. The number that decides the reward of step h depends on the environment's key, the episode and h alone.
+# The number that decides the reward of step h depends on the environment's key, the episode and h alone.
 
 
 _APART = np.uint64(0xD1B54A32D192ED03)  # sets the stream of rewards apart from that of transitions
@@ -109,14 +107,9 @@ _HALF_NOISE = np.uint64(32)
 _UNIT_NOISE = 1.0 / 4294967296.0  # 2^-32
 
 
-class CoinFlips(NamedTuple):
-    """A reward is 1 with its mean as probability, else 0."""
-
-
-class Atoms(NamedTuple):
-    """A reward is one of Q equally likely values."""
-
-    values: Floats  # [O, Q] by outcome; the mean of a row is the outcome's mean reward
+MEANS = 0  # a reward is its mean
+COINS = 1  # 1 with its mean as probability, else 0
+VALUES = 2  # one of Q equally likely values
 
 
 @hot
@@ -128,30 +121,23 @@ def reward_uniform(key: np.uint64, episode: int, h: int) -> float:
     return np.float64(word) * _UNIT_NOISE
 
 
-def realised(noise: Any, o: int, mean: float, key: np.uint64, episode: int, h: int) -> float:
+@hot
+def reward_at(noise: Noise, o: int, mean: float, uniform: float) -> float:
+    """Return the random reward of outcome ``o``, whose mean is ``mean``, that a number in [0, 1) decides."""
+    if noise.kind == COINS:
+        return 1.0 if uniform < mean else 0.0
+    return float(noise.values[o, int(uniform * noise.values.shape[1])])
+
+
+@hot_inline
+def realised(noise: Noise, o: int, mean: float, key: np.uint64, episode: int, h: int) -> float:
     """Return the reward of outcome ``o``, whose mean is ``mean``."""
-    raise TypeError(f"no noise of type {type(noise).__name__}")
-
-
-@implements(realised, NoNoise)
-def realised_mean(noise: NoNoise, o: int, mean: float, key: np.uint64, episode: int, h: int) -> float:
-    """``realised`` without noise."""
-    return mean
-
-
-@implements(realised, CoinFlips)
-def realised_flip(noise: CoinFlips, o: int, mean: float, key: np.uint64, episode: int, h: int) -> float:
-    """``realised`` by a coin."""
-    return 1.0 if reward_uniform(key, episode, h) < mean else 0.0
-
-
-@implements(realised, Atoms)
-def realised_atom(noise: Atoms, o: int, mean: float, key: np.uint64, episode: int, h: int) -> float:
-    """``realised`` by one of the outcome's atoms."""
-    return float(noise.values[o, int(reward_uniform(key, episode, h) * noise.values.shape[1])])
+    if noise.kind == MEANS:
+        return mean
+    return reward_at(noise, o, mean, reward_uniform(key, episode, h))
 
 
 @entry
-def draw_reward(noise: Any, o: int, mean: float, key: np.uint64, episode: int, h: int) -> float:
+def draw_reward(noise: Noise, o: int, mean: float, key: np.uint64, episode: int, h: int) -> float:
     """Return the reward that the fused loop draws, for those who play step by step."""
     return realised(noise, o, mean, key, episode, h)

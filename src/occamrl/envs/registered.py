@@ -17,6 +17,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from occamrl._core.rng import reward_at
 from occamrl.envs.wrapper import rewards_of_problem
 from occamrl.errors import OccamRLError, require_choice
 from occamrl.problems.mdp import as_mdp
@@ -150,7 +151,7 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
         outcome = first + int(np.searchsorted(row[:-1], self.np_random.random(), side="right"))
         reward = float(truth.base_reward[pair] + truth.outcomes.bonus[outcome])
         if self.mdp.reward_noise is not None:
-            reward = self.mdp.reward_noise.drawn(truth.noise, outcome, reward, self.np_random.random())
+            reward = reward_at(truth.noise, outcome, reward, self.np_random.random())
         reward = self._rewards.total(reward, 1)
         self._state = int(truth.outcomes.next_state[outcome])
         self._step += 1

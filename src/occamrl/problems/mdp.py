@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, betaincinv
 
 from occamrl._core import bellman
-from occamrl._core.rng import Atoms, CoinFlips
+from occamrl._core.rng import COINS, VALUES
 from occamrl.errors import (
     HorizonError,
     ParameterError,
@@ -44,7 +44,7 @@ from occamrl.errors import (
     require_range,
     sum_to_one,
 )
-from occamrl.protocols import Floats, Ints, Known, NoNoise, Outcomes, Truth
+from occamrl.protocols import Floats, Ints, Known, Noise, Outcomes, Truth
 
 TOLERANCE = 1e-9  # how far a row of probabilities may be from summing to one
 
@@ -435,13 +435,9 @@ def mixed_policy(policy: Any, horizon: int, states: int, actions: int) -> Floats
 class BernoulliRewards:
     """A reward is 1 with its mean as probability, else 0: as much noise as rewards in [0, 1] can have."""
 
-    def compiled(self, means: Floats) -> CoinFlips:
+    def compiled(self, means: Floats) -> Noise:
         """Return what the simulator draws with, for outcomes with these mean rewards."""
-        return CoinFlips()
-
-    def drawn(self, noise: CoinFlips, outcome: int, mean: float, uniform: float) -> float:
-        """Return the reward that a number in [0, 1) decides."""
-        return 1.0 if uniform < mean else 0.0
+        return Noise(COINS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -462,7 +458,7 @@ class BetaRewards:
     def __post_init__(self) -> None:
         require_number("concentration", self.concentration, *_CONCENTRATIONS)
 
-    def compiled(self, means: Floats) -> Atoms:
+    def compiled(self, means: Floats) -> Noise:
         """Return what the simulator draws with, for outcomes with these mean rewards."""
         values = np.repeat(means[:, np.newaxis], _ATOMS, axis=1)
         inside = (means > _LEAST_MEAN) & (means < 1.0)  # elsewhere the mean itself
@@ -471,11 +467,7 @@ class BetaRewards:
         # The mean over a slice is m times the share of Beta(c m + 1, c (1 - m)) in it, over that of Beta(c m, ...).
         slices = np.diff(betainc(one[:, np.newaxis] + 1.0, other[:, np.newaxis], cuts), axis=1)
         values[inside] = _with_mean(np.clip(means[inside, np.newaxis] * slices * _ATOMS, 0.0, 1.0), means[inside])
-        return Atoms(values)
-
-    def drawn(self, noise: Atoms, outcome: int, mean: float, uniform: float) -> float:
-        """Return the reward that a number in [0, 1) decides."""
-        return float(noise.values[outcome, int(uniform * _ATOMS)])
+        return Noise(VALUES, read_only(values))
 
 
 def _with_mean(values: Floats, means: Floats) -> Floats:
@@ -640,7 +632,7 @@ class FiniteMDP:
             base_reward=base_reward,
             initial_cumulative=read_only(initial),
             optimal_values=read_only(values),
-            noise=NoNoise() if self.reward_noise is None else self.reward_noise.compiled(happens.reward),
+            noise=Noise() if self.reward_noise is None else self.reward_noise.compiled(happens.reward),
         )
 
     @cached_property
