@@ -48,6 +48,8 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.protocols import EpisodeLearner as EpisodeLearner
     from occamrl.protocols import Known as Known
     from occamrl.registry import make_problem as make_problem
+    from occamrl.report.compare import Comparison as Comparison
+    from occamrl.report.compare import compare as compare
     from occamrl.running.agent import Agent as Agent
     from occamrl.running.result import Result as Result
     from occamrl.running.run import learn as learn

@@ -517,16 +517,19 @@ def standing(now: Status) -> dict[str, Any]:
     return {"done": len(now.cells), **counts, "total": now.total, "failures": failures, "progress": progress}
 
 
-def build(records: Records) -> dict[str, Any]:
-    """Return the data of a report; its table of differences opens with the spec's ``baseline``, or the first agent."""
-    found = groups(records)
+def describe(found: Sequence[Group], baseline: str | None = None) -> dict[str, Any]:
+    """Return agents and problems as a page shows them; differences open with ``baseline``, or with the first agent."""
     agents = list(dict.fromkeys(group.agent for group in found))
-    wanted = records.spec.get("baseline")
-    against = agents.index(wanted) if wanted in agents else 0
+    against = agents.index(baseline) if baseline in agents else 0
     problems: dict[str, dict[int, Group]] = {}
     for group in found:
         problems.setdefault(group.problem, {})[agents.index(group.agent)] = group
     shown = [_problem(name, dict(sorted(members.items())), against) for name, members in problems.items()]
+    return {"agents": agents, "baseline": against, "problems": shown}
+
+
+def build(records: Records) -> dict[str, Any]:
+    """Return the data of a report; its table of differences opens with the spec's ``baseline``, or the first agent."""
     return {
         "format": 1,
         "name": records.name,
@@ -534,9 +537,7 @@ def build(records: Records) -> dict[str, Any]:
         "confidence": CONFIDENCE,
         "fewest": FEWEST,
         "status": standing(records),
-        "agents": agents,
-        "baseline": against,
-        "problems": shown,
+        **describe(groups(records), records.spec.get("baseline")),
         "spec": tomli_w.dumps(_without_none(records.spec)),
         "versions": _variants(records.cells, "versions"),
         "machine": _variants(records.cells, "machine"),

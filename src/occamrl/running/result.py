@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -195,14 +197,11 @@ class Result:
         write_whole(Path(path), buffer.getvalue())
 
     def plot(self, axes: Axes | None = None, **style: Any) -> Axes:
-        """Draw cumulative regret over episodes, on new axes unless some are given."""
+        """Draw cumulative regret over episodes, on the current axes unless some are given."""
         if self.environment is not None and not self.environment.exact:
             raise OccamRLError(f"no exact regret to draw: {self.environment.why_not}")
-        if axes is None:
-            from matplotlib.figure import Figure
-
-            axes = Figure(figsize=(6.4, 4.0), layout="constrained").subplots()
-            dress(axes)
+        axes = current_axes(axes)
+        dress(axes)
         at = thin(self.episodes)
         axes.plot(self.episodes[at], self.cumulative_regret[at], **{"label": self.label, **style})
         return axes
@@ -228,6 +227,35 @@ def thin(episodes: Ints, points: int = _MOST_POINTS) -> Ints:
     even = np.linspace(0, size - 1, max(points // 2, 2))
     early = np.geomspace(1, size, max(points // 2, 2)) - 1
     return np.unique(np.round(np.concatenate([even, early])).astype(np.int64))
+
+
+def current_axes(axes: Axes | None) -> Axes:
+    """Return the axes, or those that pyplot draws on, as functions of matplotlib do."""
+    if axes is None:
+        from matplotlib import pyplot
+
+        axes = pyplot.gca()
+    return axes
+
+
+def text_table(rows: Sequence[Mapping[str, str]]) -> str:
+    """Return rows of texts as lines: the first column to the left, the others to the right."""
+    names = list(rows[0])
+    widths = [max(len(name), *(len(row[name]) for row in rows)) for name in names]
+    lines = [dict(zip(names, names, strict=True)), *rows]
+    return "\n".join(
+        "  ".join(
+            f"{row[name]:{'<' if name == names[0] else '>'}{width}}" for name, width in zip(names, widths, strict=True)
+        )
+        for row in lines
+    )
+
+
+def html_table(rows: Sequence[Mapping[str, str]]) -> str:
+    """Return rows of texts as an HTML table, for notebooks."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in rows[0])
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row.values()) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def dress(axes: Axes, title: str = "") -> None:

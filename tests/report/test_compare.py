@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import occamrl as orl
+from occamrl.report import compare as module
+
+PROBLEM = orl.make_problem("river-swim", states=3)
+AGENTS: dict[str, Any] = {"uniform": orl.UniformRandom(), "optimal": orl.Optimal(mdp=PROBLEM.mdp)}
+
+
+def test_every_result_is_that_of_run() -> None:
+    found = orl.compare(AGENTS, PROBLEM, episodes=30, seeds=[4, 1, 2], progress=False)
+    for name, agent in AGENTS.items():
+        for result, seed in zip(found.results[name], (4, 1, 2), strict=True):
+            alone = orl.run(agent, PROBLEM, episodes=30, seed=seed)
+            np.testing.assert_array_equal(result.cumulative_regret, alone.cumulative_regret)
+    totals = [result.total_regret for result in found.results["uniform"]]
+    row = found.rows[0]
+    assert row["regret"] == pytest.approx(np.mean(totals), rel=1e-5)
+    assert row["low"] <= row["regret"] <= row["high"] <= row["worst"] == pytest.approx(max(totals), rel=1e-5)
+
+
+def test_differences_are_paired_by_seed() -> None:
+    found = orl.compare(AGENTS, PROBLEM, episodes=30, seeds=4, processes=1, progress=False)
+    (row,) = found.differences("optimal")
+    each = [result.total_regret for result in found.results["uniform"]]
+    assert (row["agent"], row["pairs"], row["more"]) == ("uniform", 4, 4)
+    assert row["mean"] == pytest.approx(np.mean(each), rel=1e-5)
+    with pytest.raises(orl.InvalidInput, match="baseline"):
+        found.differences("nobody")
+
+
+def test_the_table_and_the_figure_name_every_agent() -> None:
+    found = orl.compare({"<b>": orl.UniformRandom()}, PROBLEM, episodes=5, seeds=2, processes=1, progress=False)
+    assert "&lt;b&gt;" in found._repr_html_()
+    assert "<b>" in str(found)
+    from matplotlib.figure import Figure
+
+    axes = found.plot(Figure().subplots(), logarithmic=True)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["<b>"]
+
+
+def test_a_folder_keeps_what_was_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts: dict[str, Any] = {"seeds": 2, "processes": 1, "folder": tmp_path, "progress": False}
+    orl.compare(AGENTS, PROBLEM, episodes=20, **parts)
+    found = orl.compare(AGENTS, PROBLEM, episodes=50, **parts)
+    assert found.rows[0] == pytest.approx(
+        orl.compare(AGENTS, PROBLEM, episodes=50, seeds=2, progress=False).rows[0] | {"us": found.rows[0]["us"]}
+    )
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("played again")
+
+    monkeypatch.setattr(module.Run, "play", refuse)
+    monkeypatch.setattr(module, "run", lambda *_, **__: None)
+    assert orl.compare(AGENTS, PROBLEM, episodes=50, **parts).rows[0]["regret"] == found.rows[0]["regret"]
+    with pytest.raises(orl.InvalidInput, match="50 episodes"):
+        orl.compare(AGENTS, PROBLEM, episodes=20, **parts)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_ctrl_c_keeps_every_run(tmp_path: Path, processes: int) -> None:
+    long: dict[str, Any] = {"episodes": 20_000_000, "seeds": 2, "folder": tmp_path, "progress": False}
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(orl.Interrupted, match="0 of 2 seeds"):
+        orl.compare(AGENTS, PROBLEM, processes=processes, **long)
+    kept = [orl.Result.load(path) for path in tmp_path.iterdir()]
+    assert kept
+    assert all(0 < result.total_episodes < 20_000_000 for result in kept)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"agents": {}}, "agents"),
+        ({"seeds": []}, "seeds"),
+        ({"seeds": [1, 1]}, "seeds"),
+        ({"episodes": 0}, "episodes"),
+        ({"problem": 3}, "mdp"),
+    ],
+)
+def test_bad_input_is_named(change: dict[str, Any], name: str) -> None:
+    given: dict[str, Any] = {"agents": AGENTS, "problem": PROBLEM, "episodes": 5, **change}
+    with pytest.raises(orl.InvalidInput, match=name):
+        orl.compare(given.pop("agents"), given.pop("problem"), **given)
