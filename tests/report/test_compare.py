@@ -45,7 +45,9 @@ def test_the_table_and_the_figure_name_every_agent() -> None:
     from matplotlib.figure import Figure
 
     axes = found.plot(Figure().subplots(), logarithmic=True)
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["<b>"]
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["<b>"]
 
 
 def test_a_folder_keeps_what_was_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +61,7 @@ def test_a_folder_keeps_what_was_played(tmp_path: Path, monkeypatch: pytest.Monk
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("played again")
 
-    monkeypatch.setattr(module.Run, "play", refuse)
+    monkeypatch.setattr("occamrl.running.run.Run.play", refuse)
     monkeypatch.setattr(module, "run", lambda *_, **__: None)
     assert orl.compare(AGENTS, PROBLEM, episodes=50, **parts).rows[0]["regret"] == found.rows[0]["regret"]
     with pytest.raises(orl.InvalidInput, match="50 episodes"):
@@ -72,7 +74,7 @@ def test_ctrl_c_keeps_every_run(tmp_path: Path, processes: int) -> None:
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(orl.Interrupted, match="0 of 2 seeds"):
-        orl.compare(AGENTS, PROBLEM, processes=processes, **long)
+        orl.compare({"uniform": orl.UniformRandom()}, PROBLEM, processes=processes, **long)
     kept = [orl.Result.load(path) for path in tmp_path.iterdir()]
     assert kept
     assert all(0 < result.total_episodes < 20_000_000 for result in kept)
