@@ -94,3 +94,17 @@ def test_bad_input_is_named(change: dict[str, Any], name: str) -> None:
     given: dict[str, Any] = {"agents": AGENTS, "problem": PROBLEM, "episodes": 5, **change}
     with pytest.raises(orl.InvalidInput, match=name):
         orl.compare(given.pop("agents"), given.pop("problem"), **given)
+
+
+def test_decisions_are_those_of_exploitation() -> None:
+    problem = orl.make_problem("sparse-mixture", seed=0)
+    selector = orl.ARLLinDim(features=orl.FeatureMap(problem.phi), norm_bound=1.3)
+    found = orl.compare({"ARL-LIN(dim)": selector}, problem, episodes=3_000, seeds=1, processes=1, progress=False)
+    shown = found._model["problems"][0]["agents"][0]["decisions"]
+    rows = [row for row in found.results["ARL-LIN(dim)"][0].phases.to_pylist() if row["label"] == "exploitation"]
+    assert shown["choices"][0] == [row["active"] for row in rows]
+    settled = next(i for i, row in enumerate(rows) if row["active"] == sorted(problem.support))
+    assert all(row["active"] == sorted(problem.support) for row in rows[settled:])  # the answer is known, and found
+    assert shown["settled"]["epoch"] == [rows[settled]["epoch"]] * 3
+    last = dict(zip(shown["rows"], (line[-1] for line in shown["share"]), strict=True))
+    assert {j for j, share in last.items() if share == 1} == set(problem.support)

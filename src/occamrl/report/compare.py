@@ -135,7 +135,7 @@ def _cells(results: Sequence[Result]) -> list[Cell]:
             {"episodes": result.total_episodes, **{name: getattr(result, name) for name in measured}},
             result.episodes,
             result.cumulative_regret,
-            [{"epoch": row["epoch"], "episodes": row["episodes"], "facts": row} for row in result.phases.to_pylist()],
+            [{**row, "facts": row} for row in result.phases.to_pylist()],
         )
         for result in results
     ]

@@ -27,6 +27,7 @@ from occamrl.protocols import Floats, Ints
 from occamrl.running.storage import LARGEST_NUMBER, parse_json
 from occamrl.seeding import Step as Address
 from occamrl.seeding import stream
+from occamrl.selectors.arl_lin import ESTIMATION
 
 FEWEST = 3  # seeds for an interval
 CONFIDENCE = 0.95
@@ -81,7 +82,7 @@ def groups(records: Records) -> list[Group]:
     ends = runs.run_ends.to_pylist()
     rows = {cell: slice(*ends) for cell, *ends in zip(runs.values.to_pylist(), [0, *ends], ends, strict=False)}
     phases: dict[str, list[dict[str, Any]]] = {}
-    for row in records.phases.select(["cell", "phase", "epoch", "episodes", "facts"]).to_pylist():
+    for row in records.phases.select(["cell", "phase", "epoch", "label", "episodes", "facts"]).to_pylist():
         where = f"phases.parquet of cell {row['cell']}: facts of phase {row['phase']}"
         facts = parse_json((row["facts"] or "{}").encode(), where)
         phases.setdefault(row["cell"], []).append({**row, "facts": facts if isinstance(facts, dict) else {}})
@@ -275,11 +276,11 @@ def _decision(name: str, value: Any) -> Any:
 
 
 def walk(cell: Cell, name: str) -> list[Step]:
-    """Return every phase that has a decision."""
+    """Return every phase that plays by a decision; in estimation phases all coordinates play."""
     begin, found = 1, []
     for phase in cell.phases:
         decision = _decision(name, phase["facts"].get(name))
-        if decision is not None:
+        if decision is not None and phase["label"] != ESTIMATION:
             found.append(Step(int(phase["epoch"]), begin, decision, phase["facts"]))
         begin += int(phase["episodes"])
     return found
