@@ -41,8 +41,8 @@ _PAGE = """<!doctype html>
 <a class="skip" href="#main">Skip to the figures</a>
 <header>
 <div id="head"><h1>{title}</h1>{head}</div>
-<nav aria-label="Contents"><ul id="contents">{contents}</ul></nav>
 {live_note}</header>
+<nav aria-label="Contents"><ul id="contents">{contents}</ul></nav>
 <main id="main" tabindex="-1">{main}</main>
 <footer>Written by occamrl. Everything on this page is inside this file.</footer>
 {scripts}</body>
