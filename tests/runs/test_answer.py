@@ -24,7 +24,7 @@ def played() -> orl.Result:
 def test_the_verdict_keeps_its_facts_and_says_them(played: orl.Result) -> None:
     verdict = played.verdict
     name = ICE.rung_names[verdict["chosen"] - 1]
-    assert verdict.sentences[0].startswith(f"{name!r} is in play, class {verdict['chosen']} of 3, since episode ")
+    assert verdict.sentences[0].startswith(f"{name!r} is in play, class {verdict['chosen']} of 4, since episode ")
     assert f"lost {played.total_regret:,.4g} against the best policy" in str(verdict)
     assert all(f"<p>{line[:5]}" in verdict._repr_html_().replace("&#x27;", "'") for line in verdict.sentences)
 
@@ -96,3 +96,16 @@ def test_names_are_kept_in_files_and_checked(tmp_path: Any, played: orl.Result) 
     assert again.verdict.sentences == played.verdict.sentences
     with pytest.raises(orl.InvalidInput, match="names"):
         orl.Ladder(orl.Ladder.of_problem(ICE).rungs, names=["one"])
+
+
+def test_the_page_has_the_answer_and_no_script(tmp_path: Any, played: orl.Result) -> None:
+    from occamrl.report.answer import write_answer
+
+    actions = [f"<go {a}>" for a in range(ICE.mdp.actions)]
+    text = write_answer(played, tmp_path / "sub" / "page.html", actions=actions).read_text("utf-8")
+    assert "<script" not in text
+    assert "&lt;go 0&gt;" in text
+    assert "<go 0>" not in text
+    assert all(title in text for title in ("Question", "Answer", "Evidence", "Policy", "What was assumed"))
+    assert text.count("data:image/png;base64,") == 2
+    assert all(name in text for name in ICE.rung_names)
