@@ -54,6 +54,8 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers and for __g
     from occamrl.protocols import Known as Known
     from occamrl.protocols import Rule as Rule
     from occamrl.registry import make_problem as make_problem
+    from occamrl.report.compare import Comparison as Comparison
+    from occamrl.report.compare import compare as compare
     from occamrl.rules.balancing import D3RB as D3RB
     from occamrl.rules.balancing import ECE as ECE
     from occamrl.rules.balancing import ED2RB as ED2RB

@@ -102,6 +102,7 @@ def _phases(cell: str, kind: Kind, episodes: int, noise: float) -> dict[str, lis
         "cell": [cell] * rows,
         "phase": list(range(rows)),
         "epoch": list(range(1, rows + 1)),
+        "label": ["epoch"] * rows,
         "episodes": lengths,
         "facts": [json.dumps(facts_of(kind.facts, epoch, noise)) for epoch in range(1, rows + 1)],
     }

@@ -206,7 +206,10 @@ def test_the_middle_half_of_one_two_and_four() -> None:
 
 
 def cell(*facts: dict[str, Any], seed: int = 0, lengths: int = 10) -> Cell:
-    rows = [{"epoch": i, "episodes": lengths, "facts": fact, "phase": i} for i, fact in enumerate(facts, 1)]
+    rows = [
+        {"epoch": i, "label": "epoch", "episodes": lengths, "facts": fact, "phase": i}
+        for i, fact in enumerate(facts, 1)
+    ]
     return Cell(seed, {}, np.empty(0, np.int64), np.empty(0), rows)
 
 

@@ -68,7 +68,6 @@ class LadderSpec:
 
     ladder: Ladder
     known: Known  # sizes, horizon and rewards
-    names: tuple[str, ...] = ()  # of the rungs; by default F_1, F_2, ...
     rewards: RewardMap = dataclasses.field(
         default_factory=RewardMap
     )  # the known rewards are the environment's own mapped by this
@@ -78,8 +77,6 @@ class LadderSpec:
     def __post_init__(self) -> None:
         require_rewards(self.estimate)
         require_choice("kernel", self.kernel, KERNELS)
-        if not self.names:
-            object.__setattr__(self, "names", tuple(f"F_{m}" for m in range(1, self.ladder.classes + 1)))
         if not isinstance(self.estimate, str):
             object.__setattr__(self, "known", self.known.without_rewards)
 
@@ -87,6 +84,11 @@ class LadderSpec:
     def options(self) -> dict[str, Any]:
         """What an agent on the ladder is given beside it: ``rewards`` and ``kernel``."""
         return {"rewards": self.estimate, "kernel": self.kernel}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the classes are called."""
+        return self.ladder.names
 
     @property
     def horizon(self) -> int:
@@ -98,9 +100,8 @@ def ladder_of_problem(problem: Any) -> LadderSpec:
     """Return the ladder that a problem brings along: ``ladder``, or ``phi``, ``hypotheses`` and ``sizes``."""
     if not all(hasattr(problem, name) for name in ("phi", "hypotheses", "sizes")):
         raise ParameterError("problem", got=type(problem).__name__, expected="one that brings a ladder along")
-    ladder, names = Ladder.of_problem(problem), getattr(problem, "rung_names", None) or ()
-    known = as_mdp(problem).known
-    return LadderSpec(ladder=ladder, names=tuple(names), known=known, rewards=rewards_of_problem(problem))
+    ladder, known = Ladder.of_problem(problem), as_mdp(problem).known
+    return LadderSpec(ladder=ladder, known=known, rewards=rewards_of_problem(problem))
 
 
 def known_of_several(problems: Sequence[FiniteMDP]) -> Known:
@@ -138,9 +139,9 @@ def ladder_of_environments(
     if weights is not None:
         vectors = np.array([[*weight, *[0.0] * (len(tables) - len(weight))] for weight in weights])
     reach = [grid_reach(features.restrict(range(n)), n, grid) for n, grid in grids]
-    ladder = Ladder.of_prefixes(vectors, features, sizes, np.maximum.accumulate(reach).tolist() or None)
+    ladder = Ladder.of_prefixes(vectors, features, sizes, np.maximum.accumulate(reach).tolist() or None, names)
     known = known_of_several([table.mdp for table in tables])
-    return LadderSpec(ladder=ladder, names=tuple(names), known=known, rewards=reward_map(chosen))
+    return LadderSpec(ladder=ladder, known=known, rewards=reward_map(chosen))
 
 
 LADDERS = Path(__file__).resolve().parent.parent / "ladders"  # those that come with the package
@@ -260,8 +261,8 @@ def _of_kernels(
         reward = rewards.to_unit(read_array(path, data["reward"], f"{path}: reward"))
     mdp = FiniteMDP(transition=stacks[0][0], reward=reward, horizon=horizon)
     whole, sizes = FiniteFamily(np.concatenate(stacks)), np.cumsum([len(stack) for stack in stacks]).tolist()
-    ladder = Ladder.of_prefixes(whole.theta.T, whole.features, sizes)
-    return LadderSpec(ladder=ladder, names=names, known=mdp.known, rewards=rewards)
+    ladder = Ladder.of_prefixes(whole.theta.T, whole.features, sizes, names=names)
+    return LadderSpec(ladder=ladder, known=mdp.known, rewards=rewards)
 
 
 def _of_environments(

@@ -222,6 +222,14 @@ def _into_tabular(small: LinearFamily, large: AggregationFamily, rungs: tuple[in
     return sp.csr_array(pick, shape=matrix.shape[::-1]) @ target
 
 
+def _checked_names(names: Sequence[str] | None, classes: int) -> tuple[str, ...]:
+    """Return the names of the classes, none or one for each."""
+    found = tuple(str(name) for name in names or ())
+    if found and len(found) != classes:
+        raise FamilyError("names", got=f"{len(found)} names", expected=f"{classes}, one for each class")
+    return found
+
+
 class Ladder:
     """Nested classes of kernels F_1 < F_2 < ... < F_M, from the smallest to the largest; they count from 1.
 
@@ -232,6 +240,8 @@ class Ladder:
     ----------
     rungs : sequence of families
         Lists of kernels, linear classes and aggregations; above a class that is not a list there is no list.
+    names : sequence of str, optional
+        What the classes are called in every answer; F_1, ..., F_M by default.
 
     Attributes
     ----------
@@ -254,8 +264,9 @@ class Ladder:
     level: Ints
     embeddings: list[Any]
     _rungs: dict[int, Any]
+    _given_names: tuple[str, ...]
 
-    def __init__(self, rungs: Sequence[Family]) -> None:
+    def __init__(self, rungs: Sequence[Family], names: Sequence[str] | None = None) -> None:
         if not isinstance(rungs, Sequence) or isinstance(rungs, str):
             raise FamilyError("rungs", got=type(rungs).__name__, expected="a list of families")
         given: list[Any] = list(rungs)
@@ -270,8 +281,9 @@ class Ladder:
             if given[-1].finite and not rung.finite:
                 raise FamilyError("rungs", index=(m,), got=type(rung).__name__, expected="a FiniteFamily")
         most = np.maximum.accumulate([rung.reach if rung.finite else 0.0 for rung in given])
+        self._given_names = _checked_names(names, len(given))
         if given[-1].finite:
-            self._of_members(*nest(given), most.tolist())
+            self._of_members(*nest(given), most.tolist(), names=self._given_names)
             return
         for m, (one, other) in enumerate(itertools.pairwise(given), start=1):
             embed(one, other, (m, m + 1))
@@ -285,17 +297,30 @@ class Ladder:
         self.reach = [float(reach) if rung.finite else 0.0 for reach, rung in zip(most, given, strict=True)]
         self.classes = len(given)
 
-    def _of_members(self, family: FiniteFamily, level: Ints, reach: list[float] | None = None) -> Ladder:
+    def _of_members(
+        self,
+        family: FiniteFamily,
+        level: Ints,
+        reach: list[float] | None = None,
+        names: Sequence[str] | None = None,
+    ) -> Ladder:
         """Make this the ladder of the first members of a list."""
         self.finite, self.family, self.level = True, family, level
         self.classes = int(level[-1]) + 1
+        self._given_names = _checked_names(names, self.classes)
         self.reach = [0.0] * self.classes if reach is None else reach
         self.family.reach = float(self.reach[-1])
         self._rungs = {}
         return self
 
     @classmethod
-    def of_levels(cls, family: FiniteFamily, level: Ints, reach: list[float] | None = None) -> Ladder:
+    def of_levels(
+        cls,
+        family: FiniteFamily,
+        level: Ints,
+        reach: list[float] | None = None,
+        names: Sequence[str] | None = None,
+    ) -> Ladder:
         """Return the ladder in which ``level`` [n], from 0 and increasing, is the first class that holds a member."""
         require_kind("family", family, FiniteFamily)
         levels = as_integers("level", level)
@@ -305,11 +330,16 @@ class Ladder:
             raise ParameterError("level", got=f"{level!r:.100}", expected=expected)
         if reach is not None and as_floats("reach", reach).shape != (levels[-1] + 1,):
             raise ParameterError("reach", got=f"{reach!r:.100}", expected="a number for each class")
-        return cls.__new__(cls)._of_members(family, levels, reach)
+        return cls.__new__(cls)._of_members(family, levels, reach, names)
 
     @classmethod
     def of_prefixes(
-        cls, parameters: ArrayLike, features: FeatureMap, sizes: Sequence[int], reach: list[float] | None = None
+        cls,
+        parameters: ArrayLike,
+        features: FeatureMap,
+        sizes: Sequence[int],
+        reach: list[float] | None = None,
+        names: Sequence[str] | None = None,
     ) -> Ladder:
         """Return the ladder whose class m is the first ``sizes[m - 1]`` of a list of parameters; nested as it stands.
 
@@ -320,7 +350,7 @@ class Ladder:
         if len(ends) < 2 or min(np.diff(ends)) < 1 or ends[-1] != family.size:
             expected = f"increasing numbers that end at {family.size}"
             raise ParameterError("sizes", got=f"{sizes!r:.100}", expected=expected)
-        return cls.of_levels(family, np.repeat(np.arange(len(ends) - 1), np.diff(ends)), reach)
+        return cls.of_levels(family, np.repeat(np.arange(len(ends) - 1), np.diff(ends)), reach, names)
 
     @classmethod
     def of_problem(cls, problem: Any) -> Ladder:
@@ -329,7 +359,13 @@ class Ladder:
             if not hasattr(problem, name):
                 expected = "one that brings a ladder along (phi, hypotheses, sizes), or your own Ladder([F_1, ...])"
                 raise ParameterError("problem", got=f"{type(problem).__name__}, without {name}", expected=expected)
-        return cls.of_prefixes(problem.hypotheses, FeatureMap(problem.phi), problem.sizes)
+        names = getattr(problem, "rung_names", None) or None
+        return cls.of_prefixes(problem.hypotheses, FeatureMap(problem.phi), problem.sizes, names=names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the classes are called."""
+        return self._given_names or tuple(f"F_{m}" for m in range(1, self.classes + 1))
 
     @property
     def features(self) -> FeatureMap:

@@ -110,6 +110,8 @@ class PatchyIce(Lake):
         How many rows of the lake, from below; 8 are FrozenLake's.
     """
 
+    rung_names: ClassVar[tuple[str, ...]] = ("one part", "two parts", "four parts", "eight parts")
+
     slip: tuple[float, ...] = (0.1,)
     levels: tuple[float, ...] = (0.0, 0.1, 1.0 / 3.0)
     horizon: int = 60

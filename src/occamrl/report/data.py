@@ -27,6 +27,7 @@ from occamrl.protocols import Floats, Ints
 from occamrl.running.storage import LARGEST_NUMBER, parse_json
 from occamrl.seeding import Step as Address
 from occamrl.seeding import stream
+from occamrl.selectors.arl_lin import ESTIMATION
 
 FEWEST = 3  # seeds for an interval
 CONFIDENCE = 0.95
@@ -81,7 +82,7 @@ def groups(records: Records) -> list[Group]:
     ends = runs.run_ends.to_pylist()
     rows = {cell: slice(*ends) for cell, *ends in zip(runs.values.to_pylist(), [0, *ends], ends, strict=False)}
     phases: dict[str, list[dict[str, Any]]] = {}
-    for row in records.phases.select(["cell", "phase", "epoch", "episodes", "facts"]).to_pylist():
+    for row in records.phases.select(["cell", "phase", "epoch", "label", "episodes", "facts"]).to_pylist():
         where = f"phases.parquet of cell {row['cell']}: facts of phase {row['phase']}"
         facts = parse_json((row["facts"] or "{}").encode(), where)
         phases.setdefault(row["cell"], []).append({**row, "facts": facts if isinstance(facts, dict) else {}})
@@ -275,11 +276,11 @@ def _decision(name: str, value: Any) -> Any:
 
 
 def walk(cell: Cell, name: str) -> list[Step]:
-    """Return every phase that has a decision."""
+    """Return every phase that plays by a decision; in estimation phases all coordinates play."""
     begin, found = 1, []
     for phase in cell.phases:
         decision = _decision(name, phase["facts"].get(name))
-        if decision is not None:
+        if decision is not None and phase["label"] != ESTIMATION:
             found.append(Step(int(phase["epoch"]), begin, decision, phase["facts"]))
         begin += int(phase["episodes"])
     return found
@@ -300,14 +301,18 @@ def _kept(epochs: list[int]) -> list[int]:
     return [epochs[i] for i in np.unique(np.linspace(0, len(epochs) - 1, MOST_EPOCHS).round().astype(int))]
 
 
-def _shares(table: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """Return, for each class or coordinate and epoch, the share of seeds in which it was chosen or active."""
+def _shares(table: Sequence[Sequence[Any]], every: Iterable[int]) -> dict[str, Any]:
+    """Return, for each class or coordinate and epoch, the share of seeds in which it was chosen or active.
+
+    Rows of ``every`` are there even if they never were.
+    """
     columns = [[decision for decision in column if decision is not None] for column in zip(*table, strict=True)]
     counts = [
         Counter(row for decision in column for row in (decision if isinstance(decision, tuple) else (decision,)))
         for column in columns
     ]
     rows: Counter[int] = sum(counts, Counter())
+    rows.update(dict.fromkeys(every, 0))
     kept = sorted(row for row, _ in rows.most_common(MOST_ROWS))
     reached = [len(column) for column in columns]
     share = [[plain(count[row] / of) for count, of in zip(counts, reached, strict=True)] for row in kept]
@@ -393,7 +398,8 @@ def decisions(group: Group) -> dict[str, Any] | None:
     if kind == "norm_bound":
         found["choices"] = [plains(line) for line in found["choices"]]
         return found | _spread([[c for c in column if c is not None] for column in zip(*table, strict=True)])
-    return found | _shares(table)
+    evidence = found["evidence"]
+    return found | _shares(table, evidence["names"] if evidence is not None and kind == "chosen" else ())
 
 
 def grid(last: int, points: int = POINTS) -> Ints:
@@ -472,14 +478,105 @@ def _differences(members: Mapping[int, Group], baseline: int) -> list[dict[str, 
 
 def _problem(name: str, members: Mapping[int, Group], baseline: int) -> dict[str, Any]:
     over_seeds = _of_seeds(list(members.values()))
+    shown = [
+        {"agent": index, **_of_cells(group), **numbers}
+        for (index, group), numbers in zip(members.items(), over_seeds, strict=True)
+    ]
     return {
         "name": name,
-        "agents": [
-            {"agent": index, **_of_cells(group), **numbers}
-            for (index, group), numbers in zip(members.items(), over_seeds, strict=True)
-        ],
+        "headline": headline(list(members.values()), shown),
+        "agents": shown,
         "differences": _differences(members, baseline),
     }
+
+
+def headline(members: Sequence[Group], shown: Sequence[Mapping[str, Any]]) -> str:
+    """Return what came out on a problem in a sentence for each selector, or else who had the least regret."""
+    regret = {group.agent: float(one["regret"]["mean"]) for group, one in zip(members, shown, strict=True)}
+    role = {group.agent: str(group.cells[0].manifest.get("agent", {}).get("name", "")) for group in members}
+    told = []
+    for group, one in zip(members, shown, strict=True):
+        found = one["decisions"]
+        if found is None or found["settled"] is None or role[group.agent] in ("oracle", "largest", "smallest"):
+            continue
+        parts = [_finding(found)]
+        for name, against in (("largest", "the largest model"), ("oracle", "the oracle")):
+            label = next((agent for agent, kind in role.items() if kind == name), None)
+            if label is not None:
+                parts.append(f"{_times(regret[group.agent], regret[label])} {against} ({label})")
+        told.append(f"{group.agent} {parts[0]} and pays {_figure(regret[group.agent])}" + "".join(
+            f", {part}" for part in parts[1:]) + ".")  # fmt: skip
+    if told:
+        return " ".join(told)
+    order = sorted(regret, key=lambda agent: regret[agent])
+    text = f"{order[0]} has the least regret, {_figure(regret[order[0]])} on average"
+    return text + (f"; next comes {order[1]} with {_figure(regret[order[1]])}." if len(order) > 1 else ".")
+
+
+def _finding(found: Mapping[str, Any]) -> str:
+    """Return what a selector settled on, and when."""
+    settled, kind = found["settled"], found["kind"]
+    final, seeds = settled["final"][0]
+    when = f"by episode {settled['episode']:,} (median)"
+    share = "" if seeds == settled["seeds"] else f" in {seeds} of {settled['seeds']} seeds"
+    if kind == "chosen":
+        return f"settles on class {final}{share} {when}"
+    count = 0 if final == "{}" else final.count(",") + 1
+    of = 0 if found["evidence"] is None else len(found["evidence"]["names"]) + found["evidence"]["hidden"]
+    return f"keeps {count} of {max(of, count)} features{share} {when}"
+
+
+def _times(mine: float, other: float) -> str:
+    """Return how one regret compares with another: "11 times less than", "1.2 times that of"."""
+    if other <= 0.0 or mine <= 0.0:
+        return f"against {_figure(other)} of"
+    if mine < 0.95 * other:
+        return f"{_figure(other / mine, 2)} times less than"
+    return f"{_figure(mine / other, 2)} times that of"
+
+
+def _figure(value: float, digits: int = 3) -> str:
+    """Return a number for a sentence."""
+    rounded = float(f"{value:.{digits}g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:,.{digits}g}"
+
+
+def sweeps(found: Sequence[Group]) -> list[dict[str, Any]]:
+    """Return mean regret against every number that a spec sweeps over, of problems or of agents.
+
+    Groups belong to one line when they differ in that one parameter only.
+    """
+    lines: dict[tuple[str, ...], dict[float, Group]] = {}
+    for group in found:
+        about = {kind: dict(group.cells[0].manifest.get(kind, {})) for kind in ("problem", "agent")}
+        for kind, other in (("problem", "agent"), ("agent", "problem")):
+            parameters = dict(about[kind].get("parameters", {}))
+            for name, value in parameters.items():
+                if is_number(value):
+                    rest = sorted((key, repr(part)) for key, part in parameters.items() if key != name)
+                    who = (
+                        str(about[other].get("label", "")) if kind == "problem" else str(about["agent"].get("name", ""))
+                    )
+                    where = str(about["problem"].get("name" if kind == "problem" else "label", ""))
+                    lines.setdefault((kind, name, where, who, repr(rest)), {})[float(value)] = group
+    charts: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for (kind, name, where, who, _), points in lines.items():
+        if len(points) < 2:
+            continue
+        at = sorted(points)
+        rows = [np.array(list(points[x].numbers("total_regret").values())) for x in at]
+        ends = intervals(rows, np.mean, where, who, name)
+        charts.setdefault((kind, name, where), []).append(
+            {
+                "name": who,
+                "x": at,
+                "mean": plains([row.mean() for row in rows]),
+                "low": None if None in ends else plains([end[0] for end in ends if end]),
+                "high": None if None in ends else plains([end[1] for end in ends if end]),
+            }
+        )
+    return [{"of": kind, "parameter": name, "where": where, "lines": drawn}
+            for (kind, name, where), drawn in charts.items()]  # fmt: skip
 
 
 def _variants(manifests: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
@@ -517,16 +614,19 @@ def standing(now: Status) -> dict[str, Any]:
     return {"done": len(now.cells), **counts, "total": now.total, "failures": failures, "progress": progress}
 
 
-def build(records: Records) -> dict[str, Any]:
-    """Return the data of a report; its table of differences opens with the spec's ``baseline``, or the first agent."""
-    found = groups(records)
+def describe(found: Sequence[Group], baseline: str | None = None) -> dict[str, Any]:
+    """Return agents and problems as a page shows them; differences open with ``baseline``, or with the first agent."""
     agents = list(dict.fromkeys(group.agent for group in found))
-    wanted = records.spec.get("baseline")
-    against = agents.index(wanted) if wanted in agents else 0
+    against = agents.index(baseline) if baseline in agents else 0
     problems: dict[str, dict[int, Group]] = {}
     for group in found:
         problems.setdefault(group.problem, {})[agents.index(group.agent)] = group
     shown = [_problem(name, dict(sorted(members.items())), against) for name, members in problems.items()]
+    return {"agents": agents, "baseline": against, "problems": shown, "sweeps": sweeps(found)}
+
+
+def build(records: Records) -> dict[str, Any]:
+    """Return the data of a report; its table of differences opens with the spec's ``baseline``, or the first agent."""
     return {
         "format": 1,
         "name": records.name,
@@ -534,9 +634,7 @@ def build(records: Records) -> dict[str, Any]:
         "confidence": CONFIDENCE,
         "fewest": FEWEST,
         "status": standing(records),
-        "agents": agents,
-        "baseline": against,
-        "problems": shown,
+        **describe(groups(records), records.spec.get("baseline")),
         "spec": tomli_w.dumps(_without_none(records.spec)),
         "versions": _variants(records.cells, "versions"),
         "machine": _variants(records.cells, "machine"),

@@ -119,10 +119,12 @@ def _short(label: str, most: int) -> str:
     return label if len(label) <= most else label[: most - 1] + "…"
 
 
-def _regret(model: Mapping[str, Any], problem: Mapping[str, Any], logarithmic: bool) -> Figure:
-    figure, axes = _axes(problem["name"])
+def draw_regret(
+    axes: Axes, model: Mapping[str, Any], problem: Mapping[str, Any], *, logarithmic: bool
+) -> list[tuple[Any, str]]:
+    """Draw the mean regret of every agent with its interval; return each line with the name of its agent."""
     dress(axes)
-    handles, labels = [], []
+    drawn: list[tuple[Any, str]] = []
     for one in problem["agents"]:
         curve = one["curve"]
         if curve is None:
@@ -133,19 +135,24 @@ def _regret(model: Mapping[str, Any], problem: Mapping[str, Any], logarithmic: b
             look["markevery"] = None
         if logarithmic and not (mean > 0).any():
             continue
-        handles += axes.plot(x, mean, **look)
-        labels.append(model["agents"][one["agent"]])
+        drawn.append((axes.plot(x, mean, **look)[0], model["agents"][one["agent"]]))
         if curve["low"] is not None:
             low, high = _floats(curve["low"]), _floats(curve["high"])
             axes.fill_between(x, low, high, color=look["color"], alpha=0.2, linewidth=0)
-    if logarithmic and handles:
+    if logarithmic and drawn:
         axes.set_xscale("log")
         axes.set_yscale("log", nonpositive="clip")
     else:
         axes.locator_params(nbins=5)
         axes.locator_params(axis="x", integer=True)
-    if handles:
-        _legend(figure, handles, labels)
+    return drawn
+
+
+def _regret(model: Mapping[str, Any], problem: Mapping[str, Any], logarithmic: bool) -> Figure:
+    figure, axes = _axes(problem["name"])
+    drawn = draw_regret(axes, model, problem, logarithmic=logarithmic)
+    if drawn:
+        _legend(figure, [line for line, _ in drawn], [name for _, name in drawn])
     return figure
 
 

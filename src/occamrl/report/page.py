@@ -41,8 +41,8 @@ _PAGE = """<!doctype html>
 <a class="skip" href="#main">Skip to the figures</a>
 <header>
 <div id="head"><h1>{title}</h1>{head}</div>
-<nav aria-label="Contents"><ul id="contents">{contents}</ul></nav>
 {live_note}</header>
+<nav aria-label="Contents"><ul id="contents">{contents}</ul></nav>
 <main id="main" tabindex="-1">{main}</main>
 <footer>Written by occamrl. Everything on this page is inside this file.</footer>
 {scripts}</body>
@@ -132,18 +132,35 @@ def write_report(source: Path | Records, out: Path | None = None, figures: Path 
     return out
 
 
+def render_static(title: str, sections: Mapping[str, str], head: str = "") -> str:
+    """Return a page without a script: sections by title, their content as HTML."""
+    titles = [html.escape(name) for name in sections]
+    return _PAGE.format(
+        live="",
+        policy=html.escape(policy(drawn=False), quote=False),
+        title=html.escape(title),
+        style=_style_and_script()[0],
+        head=head,
+        contents="".join(f'<li><a href="#s{i}">{name}</a></li>' for i, name in enumerate(titles)),
+        main="".join(
+            f'<section id="s{i}"><h2>{name}</h2>{content}</section>'
+            for i, (name, content) in enumerate(zip(titles, sections.values(), strict=True))
+        ),
+        live_note="",
+        scripts="",
+    )
+
+
 def render_certificates(records: Sequence[Record]) -> str:
     """Return the page of certificates: tables that need no script."""
-    sections = dict.fromkeys(record.certificate.section for record in records)
-    contents = "".join(f'<li><a href="#s{i}">{html.escape(name)}</a></li>' for i, name in enumerate(sections))
-    main = []
-    for i, section in enumerate(sections):
+    sections = {}
+    for section in dict.fromkeys(record.certificate.section for record in records):
         rows = [_row(record) for record in records if record.certificate.section == section]
-        main.append(
-            f'<section id="s{i}"><h2>{html.escape(section)}</h2><div class="scroll"><table>'
+        sections[section] = (
+            '<div class="scroll"><table>'
             "<caption>Above what was measured, below its control; the marks are the bounds.</caption><thead><tr>"
             + "".join(f'<th scope="col"{kind}>{name}</th>' for name, kind in _COLUMNS)
-            + f"</tr></thead><tbody>{''.join(rows)}</tbody></table></div></section>"
+            + f"</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
         )
     good, minutes = sum(record.good for record in records), sum(record.seconds for record in records) / 60.0
     plain, bad = "", ' class="warn"'
@@ -153,17 +170,7 @@ def render_certificates(records: Sequence[Record]) -> str:
         "a version that is broken on purpose and must be refuted by the same test. Intervals have the level 99.8 %: a "
         "promise that is kept is refuted by chance once in a thousand times at most.</p>"
     )
-    return _PAGE.format(
-        live="",
-        policy=html.escape(policy(drawn=False), quote=False),
-        title="Certificates",
-        style=_style_and_script()[0],
-        head=head,
-        contents=contents,
-        main="".join(main),
-        live_note="",
-        scripts="",
-    )
+    return render_static("Certificates", sections, head)
 
 
 _TEXT, _PICTURE = ' class="text"', ' class="picture"'

@@ -9,7 +9,6 @@ import gymnasium as gym
 import numpy as np
 
 from occamrl import protocols as contracts
-from occamrl import seeding
 from occamrl.envs.spaces import Digits, Discretiser, Range
 from occamrl.envs.wrapper import FiniteEnvironment, require_finite
 from occamrl.errors import CheckpointError, EnvironmentFault, Interrupted, OccamRLError, ParameterError
@@ -109,12 +108,7 @@ class Agent:
     def policy(self, start: int) -> Ints:
         """Return the actions [H, S] of an episode that begins in state ``start``."""
         if start not in self._policies:
-            result = self._result()
-            player, known = result.walk.fork().player, result.known
-            player.reserve(1)
-            actions = np.zeros((known.horizon, known.states), dtype=np.int64)
-            player.open(start, seeding.key(result.seed, "agent"), result.total_episodes, actions)
-            self._policies[start] = actions
+            self._policies[start] = self._result().policy(start)
         return self._policies[start]
 
     def _result(self) -> Result:

@@ -58,6 +58,7 @@ class EnvironmentSource:
         self.environment, self.known, self.info = environment, environment.known, EnvironmentInfo.of(environment)
         self.allow_truncation, self.replay = allow_truncation, replay
         self.waiting = False  # for the environment
+        self.start = 0 if environment.mdp is None else int(environment.mdp.initial_distribution.argmax())
         self._truth = None if environment.mdp is None else environment.mdp.truth
         horizon, states = self.known.horizon, self.known.states
         self._actions = np.zeros((horizon, states), dtype=np.int64)
@@ -98,6 +99,8 @@ class EnvironmentSource:
             while n < size and fault is None and not stop():
                 k = first + n
                 start = self._reset(k)
+                if self._truth is None:
+                    self.start = start
                 if k % ROOM == 0 or walk.played + n == 0:  # the same times, however a run is cut
                     walk.player.reserve(ROOM)
                 news = walk.player.open(start, key, k, self._actions)

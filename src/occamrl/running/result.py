@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from occamrl import seeding
 from occamrl.envs.spaces import Codec, codec_from_plain
 from occamrl.envs.wrapper import FiniteEnvironment, RewardMap, reward_map
-from occamrl.errors import CheckpointError, OccamRLError
+from occamrl.errors import CheckpointError, require_integer
 from occamrl.protocols import Agent, Floats, Ints, Known
+from occamrl.running import answer
+from occamrl.running.answer import Verdict
 from occamrl.running.phases import PhaseWalk, Recorder
 
 if TYPE_CHECKING:
@@ -76,6 +81,7 @@ class Result:
     pessimistic_episodes: int = 0  # simulated ones whose planned value was below V*_1(s_1): optimism failed
     wall_time: float = 0.0  # seconds spent playing
     steps: int = 0  # taken in the environment
+    start: int = 0  # where most episodes begin, as far as is known
     cut_short: tuple[int, ...] = ()  # episodes (from 1) of which an environment showed only a first part
     environment: EnvironmentInfo | None = None  # None in the simulator
     problem: str = ""  # fingerprint of the simulated problem
@@ -143,6 +149,8 @@ class Result:
     def phases(self) -> pa.Table:
         """One row per phase: epoch, label, episodes, plans, realised return, regret if known, what was decided."""
         rows = [dict(row) for row in self.walk.rows if row["episodes"]]
+        for row, end in zip(rows, np.cumsum([row["episodes"] for row in rows]).tolist(), strict=True):
+            row["first_episode"] = end - row["episodes"] + 1
         if self.environment is not None:  # the walk keeps the learner's account; this is the environment's
             ends = np.cumsum([row["episodes"] for row in rows])
             for row, end in zip(rows, ends, strict=True):
@@ -153,14 +161,37 @@ class Result:
         return table_of_rows(rows)
 
     @property
-    def verdict(self) -> dict[str, Any]:
-        """What a selector would decide now, with its grounds (``chosen``, ``statistics``, ...); {} for a learner."""
-        fork = self.walk.fork()
-        if fork.phase.episodes is None:
-            return {}
-        if fork.played:
-            fork.finish()
-        return dict(fork.phase.facts)
+    def verdict(self) -> Verdict:
+        """What a selector would decide now, with its grounds (``chosen``, ``statistics``, ...); print it for words."""
+        return answer.verdict(self)
+
+    def policy(self, start: int | None = None) -> Ints:
+        """Return the actions [H, S] of the next episode, if it begins in ``start`` (by default, where most begin)."""
+        start = self.start if start is None else require_integer("start", start, 0, most=self.known.states - 1)
+        player = self.walk.fork().player
+        player.reserve(1)
+        actions = np.zeros((self.known.horizon, self.known.states), dtype=np.int64)
+        player.open(start, seeding.key(self.seed, "agent"), self.total_episodes, actions)
+        return actions
+
+    def policy_table(
+        self, start: int | None = None, *, states: Sequence[str] | None = None, actions: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Return the policy as a table, a row per state and a column per step, in the names of states and actions."""
+        return table_of_rows(answer.policy_rows(self, start, states, actions))
+
+    def plot_policy(
+        self,
+        axes: Axes | None = None,
+        *,
+        start: int | None = None,
+        states: Sequence[str] | None = None,
+        actions: Sequence[str] | None = None,
+    ) -> Axes:
+        """Draw the policy: a row per state, a column per step, a colour per action."""
+        axes = current_axes(axes)
+        answer.draw_policy(self, axes, start, states, actions)
+        return axes
 
     def save(self, path: str | Path) -> None:
         """Write everything needed to continue to one file of arrays and JSON, whole or not at all."""
@@ -195,17 +226,39 @@ class Result:
         write_whole(Path(path), buffer.getvalue())
 
     def plot(self, axes: Axes | None = None, **style: Any) -> Axes:
-        """Draw cumulative regret over episodes, on new axes unless some are given."""
-        if self.environment is not None and not self.environment.exact:
-            raise OccamRLError(f"no exact regret to draw: {self.environment.why_not}")
-        if axes is None:
-            from matplotlib.figure import Figure
+        """Draw cumulative regret over episodes, on the current axes unless some are given.
 
-            axes = Figure(figsize=(6.4, 4.0), layout="constrained").subplots()
-            dress(axes)
+        Where regret is not known: smoothed returns with two standard errors, and the class in play beneath.
+        """
+        axes = current_axes(axes)
+        if self._scale is None:
+            answer.draw_returns(self, axes, **style)
+            return axes
+        dress(axes)
         at = thin(self.episodes)
         axes.plot(self.episodes[at], self.cumulative_regret[at], **{"label": self.label, **style})
         return axes
+
+    def _repr_html_(self) -> str:
+        lines = [repr(self), *self.verdict.sentences]
+        return "".join(f"<p>{html.escape(line)}</p>" for line in lines) + self._picture()
+
+    def _picture(self) -> str:
+        """Return a small curve as SVG: cumulative regret, or smoothed returns."""
+        if self._scale is None:
+            x, y, _ = answer.smoothed(self.returns, 100)
+        else:
+            at = thin(self.episodes, 100)
+            x, y = self.episodes[at], self.cumulative_regret[at]
+        if x.size < 2:
+            return ""
+        low, high = min(float(y.min()), 0.0), float(y.max())
+        across, up = 300.0 * x / x[-1], 90.0 - 80.0 * (y - low) / max(high - low, 1e-12)
+        points = " ".join(f"{u:.1f},{v:.1f}" for u, v in zip(across, up, strict=True))
+        name = "return of an episode" if self._scale is None else "cumulative regret"
+        title = f"{name}, {self.total_episodes:,} episodes, up to {high:,.4g}"
+        line = f'<polyline fill="none" stroke="#0072B2" stroke-width="1.5" points="{points}"/>'
+        return f'<svg width="320" height="100" role="img"><title>{title}</title>{line}</svg><p>{title}</p>'
 
     def __repr__(self) -> str:
         parts = [self.label, f"{self.total_episodes:,} episodes"]
@@ -228,6 +281,35 @@ def thin(episodes: Ints, points: int = _MOST_POINTS) -> Ints:
     even = np.linspace(0, size - 1, max(points // 2, 2))
     early = np.geomspace(1, size, max(points // 2, 2)) - 1
     return np.unique(np.round(np.concatenate([even, early])).astype(np.int64))
+
+
+def current_axes(axes: Axes | None) -> Axes:
+    """Return the axes, or those that pyplot draws on, as functions of matplotlib do."""
+    if axes is None:
+        from matplotlib import pyplot
+
+        axes = pyplot.gca()
+    return axes
+
+
+def text_table(rows: Sequence[Mapping[str, str]]) -> str:
+    """Return rows of texts as lines: the first column to the left, the others to the right."""
+    names = list(rows[0])
+    widths = [max(len(name), *(len(row[name]) for row in rows)) for name in names]
+    lines = [dict(zip(names, names, strict=True)), *rows]
+    return "\n".join(
+        "  ".join(
+            f"{row[name]:{'<' if name == names[0] else '>'}{width}}" for name, width in zip(names, widths, strict=True)
+        )
+        for row in lines
+    )
+
+
+def html_table(rows: Sequence[Mapping[str, str]]) -> str:
+    """Return rows of texts as an HTML table, for notebooks."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in rows[0])
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row.values()) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def dress(axes: Axes, title: str = "") -> None:

@@ -154,6 +154,7 @@ class Simulator:
 
     def __init__(self, mdp: FiniteMDP) -> None:
         self.known, self.problem = mdp.known, mdp.fingerprint
+        self.start = int(mdp.initial_distribution.argmax())
         self.waiting = False  # for a learner in plain Python, which may hang
         self._mdp = mdp
 
@@ -249,7 +250,7 @@ class Run:
 
     def result(self) -> Result:
         """Return everything up to here; a view that is final once the run is over."""
-        return replace(self._result)
+        return replace(self._result, start=self.source.start)
 
     def play(
         self,

@@ -39,6 +39,7 @@ from occamrl.errors import (
     RecordError,
     StorageError,
     as_path,
+    require_integer,
     require_number,
 )
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
@@ -332,9 +333,9 @@ def _parameters(value: Any) -> tuple[Any, dict[str, Any]]:
         case AggregationFamily():
             return AggregationFamily, {"partition": value.partition, "moves": value.moves}
         case Ladder(finite=True):
-            return Ladder, {name: getattr(value, name) for name in ("family", "level", "reach")}
+            return Ladder, {name: getattr(value, name) for name in ("family", "level", "reach", "names")}
         case Ladder():
-            return Ladder, {"rungs": list(value.rungs)}
+            return Ladder, {"rungs": list(value.rungs), "names": value.names}
     if not _is_algorithm(type(value)):
         return None, {}
     return type(value), {each.name: getattr(value, each.name) for each in dataclasses.fields(value) if each.init}
@@ -374,14 +375,14 @@ def _made(name: str, parts: dict[str, Any]) -> Any:
     return made
 
 
-def _ladder(family: FiniteFamily, level: Any, reach: Any) -> Ladder:
+def _ladder(family: FiniteFamily, level: Any, reach: Any, names: Any) -> Ladder:
     sound = isinstance(level, np.ndarray) and level.dtype == np.int64 and level.shape == (family.size,)
     if not (sound and level[0] == 0 and set(np.diff(level).tolist()) <= {0, 1}):
         raise CheckpointError("ladder", got="levels that are not 0, ..., M - 1 in order", expected="a ladder's levels")
     if reach is not None and (not isinstance(reach, list) or len(reach) != int(level[-1]) + 1):
         raise CheckpointError("reach", got=reach, expected=f"a list of {int(level[-1]) + 1} numbers")
     checked = None if reach is None else [require_number("reach", value, 0.0, math.inf) for value in reach]
-    return Ladder.of_levels(family, level, checked)
+    return Ladder.of_levels(family, level, checked, names)
 
 
 def _require_sound_features(layout: Any, states: int, actions: int, dimension: int, rewards: Any, of: Any) -> None:
@@ -434,7 +435,7 @@ def _floats(array: Any, shape: tuple[int, ...]) -> bool:
     return fine and bool((np.abs(array) <= LARGEST_FEATURE).all())
 
 
-FORMAT = 4
+FORMAT = 5
 _SMALL = 2**20  # numbers that are made without a second thought
 LARGEST = 16 * 2**30
 _DOCUMENT = "document"
@@ -448,6 +449,7 @@ _SCALARS: dict[str, type[Any]] = {
     "plans": int,
     "pessimistic_episodes": int,
     "steps": int,
+    "start": int,
     "wall_time": float,
 }
 _DIGEST = 64  # hexadecimal digits, at the end of the file
@@ -515,6 +517,7 @@ def load(
         if problem is None and known.horizon * known.states > max(_SMALL, given):  # a state is at least that large
             got = f"{known.horizon:,} steps of {known.states:,} states"
             raise CheckpointError(f"{path}: known", got=got, expected=f"no more than {given:,} numbers have room for")
+        require_integer(f"{path}: start", document["start"], 0, CheckpointError, most=known.states - 1)
         tree = put_together(document["tree"], arrays)
         info, played = document["environment"], sum(row["episodes"] for row in tree["walk"]["rows"])
         if tree["recorder"]["episodes"] != played:

@@ -15,7 +15,7 @@ const KINDS = {
 function shareMap(found, width, label) {
   const row = KINDS[found.kind].row;
   return heatMap({
-    width, label, rows: found.rows, columns: found.epochs, rowLabel: row,
+    width, label, rows: found.rows, columns: found.epochs, episodes: found.episode, rowLabel: row,
     cell: (i, j) => {
       const share = found.share[i][j];
       if (share === null) return null;
@@ -29,7 +29,7 @@ function shareMap(found, width, label) {
 
 function seedMap(found, width, label) { // the class of every seed
   return heatMap({
-    width, label, rows: found.seeds, columns: found.epochs, rowLabel: "seed",
+    width, label, rows: found.seeds, columns: found.epochs, episodes: found.episode, rowLabel: "seed",
     cell: (i, j) => {
       const choice = found.choices[i][j];
       if (choice === null) return null;
@@ -42,7 +42,7 @@ function seedMap(found, width, label) { // the class of every seed
 function oneSeedMap(found, width, label, seed) {
   const row = KINDS[found.kind].row;
   return heatMap({
-    width, label, rows: found.rows, columns: found.epochs, rowLabel: row,
+    width, label, rows: found.rows, columns: found.epochs, episodes: found.episode, rowLabel: row,
     cell: (i, j) => {
       const choice = found.choices[seed][j];
       if (choice === null) return null;

@@ -85,4 +85,13 @@ function table(id, caption, columns, rows) {
     html("tbody", {}, rows.map(line)));
   return html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table, scrolls sideways" }, body);
 }
-const withEnds = (value, ends) => [show(value), ends ? html("span", { class: "ends" }, showEnds(ends)) : null];
+// Numbers of one column have the same number of decimals, three significant digits of the one in the middle.
+function even(values) {
+  const sizes = values.filter((v) => v !== null && v !== 0).map(Math.abs).sort((a, b) => a - b);
+  const middle = sizes[Math.floor(sizes.length / 2)] || 1;
+  if (middle < 1e-3 || sizes[sizes.length - 1] >= 1e7) return show;
+  const decimals = Math.min(6, Math.max(0, 2 - Math.floor(Math.log10(middle))));
+  return (v) => v === null ? "–" : v.toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+}
+const withEnds = (value, ends, form = show) =>
+  [form(value), ends ? html("span", { class: "ends" }, `[${form(ends[0])}, ${form(ends[1])}]`) : null];

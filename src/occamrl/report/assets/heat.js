@@ -1,13 +1,14 @@
 // Squares over epochs: the share of seeds for each class or coordinate, or the class of each seed.
 
-// options: width, label, rows (names), columns (epochs), rowLabel, cell(i, j) -> {share | kind, text, title} or null.
+// options: width, label, rows (names), columns (epochs), episodes (in which they begin), rowLabel, cell(i, j) -> {share | kind, text, title} or null.
 function heatMap(options) {
   const { width, rows, columns } = options;
   const left = 20 + 7.5 * Math.max(2, ...rows.map((row) => String(row).length)) + 8, top = 6, right = width - 6;
   const wide = (right - left) / columns.length, high = Math.max(9, Math.min(24, 420 / rows.length));
   const bottom = top + high * rows.length, height = bottom + 40;
   const frame = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": options.label });
-  const everyRow = Math.ceil(13 / high), everyColumn = Math.ceil(30 / wide);
+  const begins = tickLabels(options.episodes, true);
+  const everyRow = Math.ceil(13 / high), everyColumn = Math.ceil((12 + 7 * Math.max(...begins.map((t) => t.length))) / wide);
   rows.forEach((row, i) => {
     const y = top + i * high;
     if (i % everyRow === 0) frame.append(
@@ -28,10 +29,10 @@ function heatMap(options) {
   });
   columns.forEach((column, j) => {
     if (j % everyColumn === 0) frame.append(
-      svg("text", { x: left + (j + 0.5) * wide, y: bottom + 15, "text-anchor": "middle" }, column));
+      svg("text", { x: left + (j + 0.5) * wide, y: bottom + 15, "text-anchor": "middle" }, begins[j]));
   });
   frame.append(
-    svg("text", { x: (left + right) / 2, y: height - 5, "text-anchor": "middle" }, "epoch"),
+    svg("text", { x: (left + right) / 2, y: height - 5, "text-anchor": "middle" }, "from episode"),
     svg("text", { transform: `translate(12 ${(top + bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, options.rowLabel));
   return frame;
 }

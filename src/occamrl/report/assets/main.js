@@ -1,8 +1,12 @@
 // The page: sections in order, drawn anew when a control, the width or (live) the data changes.
 
 let data = JSON.parse(document.getElementById("data").textContent);
+const far = (problem) => { // a winner would lie on the zero line
+  const ends = problem.agents.map((one) => one.regret.mean).filter((mean) => mean > 0);
+  return ends.length > 1 && Math.max(...ends) > 10 * Math.min(...ends);
+};
 const state = {
-  axes: "linear", band: "interval", baseline: data.baseline, evidence: "values", hidden: new Set(), views: {},
+  axes: data.problems.some(far) ? "log" : "linear", scale: "own", band: "interval", baseline: data.baseline, evidence: "values", hidden: new Set(), views: {},
 };
 const main = document.getElementById("main");
 
@@ -33,26 +37,28 @@ function reproduceSection() {
   return html("section", { "aria-labelledby": "reproduce" }, html("h2", { id: "reproduce" }, "Reproduce"),
     html("p", { class: "note" }, "The spec of this experiment, and what it ran with."),
     mixed ? html("p", { class: "warn" }, "The cells did not all run in the same environment.") : null,
-    html("details", { id: "spec", open: true }, html("summary", {}, "Spec"),
+    html("details", { id: "spec" }, html("summary", {}, "Spec"),
       html("pre", { tabindex: 0, "aria-label": "Spec in TOML" }, data.spec),
       html("div", { class: "tools" },
         html("button", { type: "button", id: "get-spec", onclick: get }, "Download spec (TOML)"))),
-    html("details", { id: "environment", open: true }, html("summary", {}, "Environment"),
+    html("details", { id: "environment" }, html("summary", {}, "Environment"),
       table("versions", "Versions", [["Name"], ["Version", "text"]], facts(data.versions)),
       table("machine", "Machine", [["Fact"], ["Value", "text"]], facts(data.machine))));
 }
 
 const panelWidth = (panels) => { // inside a figure, as the style sheet lays figures out
   const all = main.clientWidth - 2 * parseFloat(getComputedStyle(main).paddingLeft), rem = 16;
-  const across = panels === 1 ? 1 : Math.max(1, Math.floor((all + 1.2 * rem) / (27 * rem + 1.2 * rem)));
-  return Math.round(Math.max(260, Math.min((all - (across - 1) * 1.2 * rem) / across, 46 * rem) - 1.8 * rem));
+  const across = Math.max(1, Math.min(panels, Math.floor((all + 1.2 * rem) / (27 * rem + 1.2 * rem))));
+  return Math.round(Math.max(260, Math.min((all - (across - 1) * 1.2 * rem) / across, 62 * rem) - 1.8 * rem));
 };
 
 const SECTIONS = { // each is drawn anew by itself when one of its controls changes
+  headline: () => headlineSection(data),
   regret: (again) => regretSection(data, state, panelWidth(data.problems.length), again),
+  sweeps: () => sweepsSection(data, panelWidth(data.sweeps.length)),
   summary: () => summarySection(data),
   differences: (again) => differencesSection(data, state, again),
-  decisions: (again) => decisionsSection(data, state, panelWidth(2), again),
+  decisions: (again) => decisionsSection(data, state, panelWidth(4), again),
   reproduce: () => reproduceSection(),
 };
 

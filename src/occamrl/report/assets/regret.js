@@ -1,5 +1,36 @@
 // Regret: curves, their summary, and paired differences.
 
+function headlineSection(data) {
+  return html("section", { "aria-labelledby": "headline", class: "headline" },
+    html("h2", { id: "headline" }, "In short"),
+    html("dl", {}, data.problems.map((problem) => [
+      html("dt", {}, named(problem.name)), html("dd", {}, named(problem.headline))])));
+}
+
+function sweepFigure(sweep, i, width) {
+  const series = sweep.lines.map((line, j) => ({ x: line.x, y: line.mean, low: line.low, high: line.high, look: look(j) }));
+  const all = series.flatMap((line) => line.y).filter((y) => y > 0), xs = series.flatMap((line) => line.x);
+  const yLog = all.length === series.flatMap((line) => line.y).length && Math.max(...all) > 20 * Math.min(...all);
+  const xLog = Math.min(...xs) > 0 && Math.max(...xs) > 20 * Math.min(...xs);
+  const about = `total regret against ${sweep.parameter}, ${sweep.where}`;
+  const rows = () => sweep.lines.flatMap((line) => line.x.map((x, k) =>
+    [sweep.where, line.name, x, line.mean[k], line.low && line.low[k], line.high && line.high[k]]));
+  return html("figure", {}, html("h3", {}, "Regret against ", named(sweep.parameter)),
+    html("p", { class: "note" }, named(sweep.where)),
+    lineChart({ width, series, xLog, yLog, zero: true, xLabel: sweep.parameter, yLabel: "total regret", label: about }),
+    html("ul", { class: "keys" }, sweep.lines.map((line, j) =>
+      html("li", {}, html("span", { class: "key" }, keySample(look(j)), named(line.name))))),
+    html("div", { class: "tools" }, csvButton(`csv-sweep-${i}`, about, `sweep-${sweep.where}-${sweep.parameter}`,
+      ["of", "agent", sweep.parameter, "mean", "low", "high"], rows)));
+}
+
+function sweepsSection(data, width) {
+  if (!data.sweeps.length) return null;
+  return html("section", { "aria-labelledby": "sweeps" }, html("h2", { id: "sweeps" }, "Parameters"),
+    html("p", { class: "note" }, "Mean total regret over seeds for every value, with its interval."),
+    html("div", { class: "panels" }, data.sweeps.map((sweep, i) => sweepFigure(sweep, i, width))));
+}
+
 function regretFigure(data, state, p, width, again) {
   const problem = data.problems[p], log = state.axes === "log", interval = state.band === "interval";
   const shown = problem.agents.filter((one) => one.curve && !state.hidden.has(one.agent));
@@ -17,8 +48,11 @@ function regretFigure(data, state, p, width, again) {
     }
   };
   const ends = shown.map((one) => `${data.agents[one.agent]} ${show(one.regret.mean)}`).join("; ");
+  const most = (one) => Math.max(...one.curve.mean, ...(one.curve[interval ? "high" : "largest"] || []));
+  const shared = state.scale === "shared"
+    ? Math.max(...data.problems.flatMap((each) => each.agents.filter((one) => one.curve).map(most))) : null;
   const chart = lineChart({
-    width, series, xLog: log, yLog: log, zero: true, xLabel: "episode", yLabel: "cumulative regret", onread: read,
+    width, series, yMost: shared, xLog: log, yLog: log, zero: true, xLabel: "episode", yLabel: "cumulative regret", onread: read,
     label: `Mean cumulative regret over episodes on ${problem.name}. At the end: ${ends}. Arrow keys read values.`,
   });
   chart.id = `regret-${p}`;
@@ -51,9 +85,11 @@ function regretSection(data, state, width, again) {
   return html("section", { "aria-labelledby": "regret" }, html("h2", { id: "regret" }, "Regret"),
     html("div", { class: "controls" },
       radios("axes", "Axes", [["linear", "Linear"], ["log", "Log-log"]], state.axes, set("axes")),
-      radios("band", "Band", [["interval", `${percent} % interval`], ["range", "All seeds"]], state.band, set("band"))),
+      radios("band", "Band", [["interval", `${percent} % interval`], ["range", "All seeds"]], state.band, set("band")),
+      data.problems.length > 1
+        ? radios("scale", "Scale", [["own", "Own"], ["shared", "Shared"]], state.scale, set("scale")) : null),
     html("p", { class: "note" }, "Lines are means over seeds. ", state.band === "interval"
-      ? `Bands are pointwise ${percent} % bootstrap intervals of the mean; the seed is the unit.`
+      ? `Bands are pointwise ${percent} % bootstrap intervals of the mean, over seeds.`
       : "Bands reach from the smallest to the largest seed."),
     html("div", { class: "panels" }, data.problems.map((_, p) => regretFigure(data, state, p, width, again))));
 }
@@ -62,7 +98,8 @@ function settledText(one) {
   const found = one.decisions && one.decisions.settled;
   if (!found) return "–";
   const [middle, first, last] = found.epoch;
-  const range = first === last ? `epoch ${show(middle)}` : `epoch ${show(middle)} (${show(first)} to ${show(last)})`;
+  const epochs = first === last ? `epoch ${show(middle)}` : `epochs ${show(first)} to ${show(last)}`;
+  const range = [`episode ${show(found.episode)}`, html("span", { class: "ends" }, epochs)];
   const kind = one.decisions.kind === "chosen" ? "class " : "";
   const final = `${kind}${found.final[0][0]} in ${found.final[0][1]} of ${found.seeds}`;
   return [range, html("span", { class: "ends" }, final),
@@ -70,20 +107,26 @@ function settledText(one) {
 }
 
 function summarySection(data) {
-  const columns = [["Agent"], ["Seeds"], ["Mean regret"], ["Median"], ["IQM"], ["Log-log slope"], ["Plans"],
-    ["Pessimistic episodes"], ["Seconds"], ["Lock-in"]];
-  const tables = data.problems.map((problem, p) => table(`summary-${p}`, named(problem.name), columns,
-    problem.agents.map((one) => [
-      named(data.agents[one.agent]), one.seeds.length, withEnds(one.regret.mean, one.regret.interval),
-      show(one.regret.median), withEnds(one.regret.iqm, one.regret.iqm_interval),
+  const columns = [["Agent"], ["Seeds", "extra"], ["Mean regret"], ["Median", "extra"], ["IQM", "extra"],
+    ["Log-log slope", "extra"], ["Plans", "extra"], ["Pessimistic episodes", "extra"], ["Seconds", "extra"], ["Lock-in"]];
+  const tables = data.problems.map((problem, p) => {
+    const of = (name) => problem.agents.map((one) => one.regret[name]);
+    const mark = (name, value, ends) => {
+      const told = withEnds(value, ends, even(of(name)));
+      return value === Math.min(...of(name)) && problem.agents.length > 1 ? html("span", { class: "best" }, told) : told;
+    };
+    return table(`summary-${p}`, named(problem.name), columns, problem.agents.map((one) => [
+      named(data.agents[one.agent]), one.seeds.length, mark("mean", one.regret.mean, one.regret.interval),
+      mark("median", one.regret.median), mark("iqm", one.regret.iqm, one.regret.iqm_interval),
       one.slope ? withEnds(one.slope.mean, one.slope.interval) : "–", show(one.plans),
-      `${show(100 * one.pessimistic, 3)} %`, show(one.wall_time, 3), settledText(one)])));
+      `${show(100 * one.pessimistic, 3)} %`, show(one.wall_time, 3), settledText(one)]));
+  });
   const seeds = () => data.problems.flatMap((problem) => problem.agents.flatMap((one) =>
     one.seeds.map((seed, i) => [problem.name, data.agents[one.agent], seed, one.episodes, one.totals[i]])));
   return html("section", { "aria-labelledby": "summary" }, html("h2", { id: "summary" }, "Total regret"),
     html("p", { class: "note" }, `In brackets: ${Math.round(100 * data.confidence)} % bootstrap intervals over seeds, from ` +
       `${data.fewest} seeds on. The slope is that of log regret against log episode over the last tenfold of episodes; ` +
-      "lock-in is the first epoch from which the decision no longer changes, its median over seeds."),
+      "lock-in is the episode from which the decision no longer changes, its median over seeds."),
     tables, html("div", { class: "controls tools" }, csvButton("csv-totals", "total regret of each seed", "total-regret",
       ["problem", "agent", "seed", "episodes", "total_regret"], seeds)));
 }
@@ -97,17 +140,28 @@ function forest(row, reach) {
     svg("path", { class: "mark k0", d: MARKS[0](3), transform: `translate(${X(row.mean)} 13)` }));
 }
 
+const roundUp = (v, step = 10 ** (Math.floor(Math.log10(v)) - 1)) => Math.ceil(v / step - 1e-9) * step;
+
+function forestAxis(reach) { // below the pictures of a table, which share it
+  const label = tickLabels([reach], false)[0];
+  return svg("svg", { viewBox: "0 0 144 26", "aria-hidden": "true" },
+    svg("path", { class: "axis", d: "M6,4H138M6,1V7M72,1V7M138,1V7" }),
+    svg("text", { x: 1, y: 20 }, `−${label}`), svg("text", { x: 72, y: 20, "text-anchor": "middle" }, "0"),
+    svg("text", { x: 143, y: 20, "text-anchor": "end" }, label));
+}
+
 function differencesSection(data, state, again) {
   if (data.agents.length < 2) return null;
   const offered = [...new Set(data.problems.flatMap((problem) => problem.differences.map((row) => row.baseline)))];
   if (!offered.length) return null;
   if (!offered.includes(state.baseline)) state.baseline = offered.includes(data.baseline) ? data.baseline : offered[0];
-  const columns = [["Agent"], ["Pairs"], ["Mean difference"], ["Interval", "picture"], ["Median"], ["Less / more regret"], ["Left out", "text"]];
+  const columns = [["Agent"], ["Pairs", "extra"], ["Mean difference"], ["Interval", "picture"], ["Median", "extra"], ["Less / more regret"], ["Left out", "text extra"]];
   const tables = data.problems.map((problem, p) => {
     const rows = problem.differences.filter((row) => row.baseline === state.baseline).sort((a, b) => a.agent - b.agent);
-    const reach = Math.max(1e-12, ...rows.flatMap((row) => [row.mean, ...(row.interval || [])].map(Math.abs)));
+    const reach = roundUp(Math.max(1e-12, ...rows.flatMap((row) => [row.mean, ...(row.interval || [])].map(Math.abs))));
     if (!rows.length) return html("p", { class: "note" }, named(problem.name), ": no seed in common with this baseline.");
-    return table(`differences-${p}`, named(problem.name), columns, rows.map((row) => [
+    const axis = ["", "", "", forestAxis(reach), "", "", ""];
+    return table(`differences-${p}`, named(problem.name), columns, [...rows, null].map((row) => row === null ? axis : [
       named(data.agents[row.agent]), row.pairs, withEnds(row.mean, row.interval), forest(row, reach), show(row.median),
       `${row.less} / ${row.more}`, row.unpaired.length ? `seeds ${row.unpaired.slice(0, 12).join(", ")}` +
         (row.unpaired.length > 12 ? ` and ${row.unpaired.length - 12} more` : "") : "–"]));

@@ -1,0 +1,120 @@
+"""The page that a practitioner shows a colleague: the question, the answer, the evidence, the policy, the assumptions.
+
+Written by ``occamrl learn --page`` and ``occamrl select --page``. It has the style of the report, pictures inside, and
+no script.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from occamrl.logs.select import Selection
+from occamrl.report.page import render_static
+from occamrl.running.answer import class_names, draw_returns, policy_rows
+from occamrl.running.result import Result, html_table
+from occamrl.running.storage import make_folder, write_whole
+
+_MOST_STATES = 200  # whose actions are listed
+
+
+def _picture(draw: Callable[[Any], object], label: str, size: tuple[float, float] = (8.0, 4.2)) -> str:
+    """Return what ``draw`` draws on axes as an image inside the page."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size)
+    draw(figure.subplots())
+    written = io.BytesIO()
+    figure.savefig(written, format="png", dpi=150, bbox_inches="tight")
+    data = base64.b64encode(written.getvalue()).decode()
+    return f'<figure><img alt="{html.escape(label)}" src="data:image/png;base64,{data}"></figure>'
+
+
+def _paragraphs(lines: Sequence[str]) -> str:
+    return "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+
+
+def _classes(names: Sequence[str], rows: Sequence[Mapping[str, str]], chosen: int | None) -> str:
+    marked = [
+        {"class": name, **row, "": "in play" if m == chosen else ""}
+        for m, (name, row) in enumerate(zip(names, rows, strict=True), start=1)
+    ]
+    return f'<div class="scroll">{html_table(marked)}</div>'
+
+
+def render_learned(result: Result, *, states: Sequence[str] | None = None, actions: Sequence[str] | None = None) -> str:
+    """Return the page of a result of ``learn`` or ``run``."""
+    verdict, where = result.verdict, "the simulator" if result.environment is None else result.environment.name
+    sections = {
+        "Question": _paragraphs([f"How rich a model does {where} need, and what is to be done there meanwhile?"]),
+        "Answer": _paragraphs(verdict.sentences),
+    }
+    evidence = _picture(lambda axes: draw_returns(result, axes), "returns of the episodes, and the class in play")
+    if "chosen" in verdict:
+        numbers = ["impossible" if each is None else f"{each:.5g}" for each in verdict["statistics"]]
+        evidence += _classes(
+            class_names(result), [{"evidence against it": each} for each in numbers], verdict["chosen"]
+        )
+        limit = verdict["threshold"]
+        if limit is not None:
+            evidence += _paragraphs([f"A class is rejected when the evidence against it exceeds {limit:.5g}."])
+    sections["Evidence"] = evidence
+    picture = _picture(
+        lambda axes: result.plot_policy(axes, states=states, actions=actions), "the action of every state and step"
+    )
+    rows = policy_rows(result, None, states, actions)[:_MOST_STATES]
+    listed = f'<details><summary>As a table</summary><div class="scroll">{html_table(rows)}</div></details>'
+    sections["Policy"] = picture + listed
+    known = result.known
+    sections["What was assumed"] = _paragraphs(
+        [
+            f"{known.states:,} states, {known.actions:,} actions, episodes of {known.horizon:,} steps; "
+            f"rewards {'known beforehand' if known.rewards_known else 'estimated from what came'}.",
+            f"Agent: {result.agent!r:.400}",
+            f"Seed {result.seed}, {result.total_episodes:,} episodes.",
+            "The next state depends on the state and the action alone.",
+        ]
+    )
+    return render_static(f"Which model does {where} need?", sections)
+
+
+def render_selected(found: Selection) -> str:
+    """Return the page of an answer of ``select``."""
+    rows = [
+        {
+            "kernels": f"{rung.size:,}" if rung.size is not None else "",
+            "statistic": f"{rung.statistic:.5g}",
+            "rejected": f"after {rung.rejected_after:,} episodes" if rung.rejected_after else "no",
+        }
+        for rung in found.rungs
+    ]
+    about = [f"{found.verdict.capitalize()}. {found.why}"]
+    if found.other is not None:
+        about.append(f"By {found.other.evidence}: {found.other.verdict}. {found.other.why} {found.difference}")
+    covered = f"{found.pairs - found.unvisited} of {found.pairs} state-action pairs were met"
+    sections = {
+        "Question": _paragraphs([f"How rich a model do the episodes in {found.source} ask for?"]),
+        "Answer": _paragraphs(about),
+        "Evidence": _classes([rung.name for rung in found.rungs], rows, found.chosen)
+        + _paragraphs([f"A class is rejected when its statistic exceeds {found.threshold:.5g} (by {found.evidence})."]),
+        "What was assumed": _paragraphs(
+            [
+                f"{found.episodes:,} episodes, {found.rows:,} steps; {covered}.",
+                f"The smallest class that holds the truth is rejected with probability {found.delta:g} at most, "
+                "whatever policy made the log, as long as it looked at the past only.",
+            ]
+        ),
+    }
+    return render_static("Which model do the data ask for?", sections)
+
+
+def write_answer(answer: Result | Selection, path: Path, **names: Sequence[str] | None) -> Path:
+    """Write the page of a result or of a selection, whole or not at all; return its path."""
+    text = render_selected(answer) if isinstance(answer, Selection) else render_learned(answer, **names)
+    make_folder(path.parent)
+    write_whole(path, text.encode())
+    return path

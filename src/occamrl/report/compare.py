@@ -1,0 +1,317 @@
+"""Several agents on one problem, over the same seeds: :func:`compare` and what it returns.
+
+The statistics are those of the report's page: the seed is the unit, intervals are bootstrap intervals over seeds, and
+differences are taken seed by seed, since two agents with the same seed meet the same random numbers.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from occamrl.errors import CheckpointError, Interrupted, ParameterError, as_path, require_integer
+from occamrl.problems.mdp import FiniteMDP, as_mdp
+from occamrl.protocols import Agent, Problem
+from occamrl.report.data import Cell, Group, describe
+from occamrl.running.result import Result, html_table, text_table
+from occamrl.running.run import Progress, Run, Simulator, run
+from occamrl.running.storage import fingerprint, load, make_folder, save
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """The results of :func:`compare`: print it, ``plot()`` it, or take its ``table``.
+
+    Attributes
+    ----------
+    problem : str
+        Its name.
+    results : dict of str to list of Result
+        One result per agent and seed, seeds in order.
+    """
+
+    problem: str
+    results: Mapping[str, Sequence[Result]]
+
+    @cached_property
+    def _model(self) -> dict[str, Any]:
+        return describe([Group(self.problem, name, _cells(results)) for name, results in self.results.items()])
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per agent: mean regret with its interval, median, worst seed, tail per episode and speed."""
+        found = []
+        for one, results in zip(self._model["problems"][0]["agents"], self.results.values(), strict=True):
+            low, high = one["regret"]["interval"] or (None, None)
+            tails = [result.regret[-max(1, result.regret.size // 10) :].mean() for result in results]
+            found.append(
+                {
+                    "agent": self._model["agents"][one["agent"]],
+                    "seeds": len(results),
+                    "regret": one["regret"]["mean"],
+                    "low": low,
+                    "high": high,
+                    "median": one["regret"]["median"],
+                    "worst": max(one["totals"]),
+                    "tail": sum(tails) / len(tails),  # mean regret of the last tenth of the episodes
+                    "us": 1e6 * one["wall_time"] / one["episodes"],
+                }
+            )
+        return found
+
+    @property
+    def table(self) -> pa.Table:
+        """The rows as a table; ``table.to_pandas()`` needs pandas."""
+        import pyarrow as pa
+
+        return pa.Table.from_pylist(self.rows)
+
+    def differences(self, baseline: str | None = None) -> list[dict[str, Any]]:
+        """Return regret minus that of the baseline (the first agent by default), paired by seed, with intervals."""
+        names = self._model["agents"]
+        if baseline is not None and baseline not in names:
+            raise ParameterError("baseline", got=repr(baseline), expected=f"one of {names}")
+        against = 0 if baseline is None else names.index(baseline)
+        rows = self._model["problems"][0]["differences"]
+        return [{**row, "agent": names[row["agent"]], "baseline": names[against]}
+                for row in rows if row["baseline"] == against]  # fmt: skip
+
+    def plot(self, axes: Axes | None = None, *, logarithmic: bool = False) -> Axes:
+        """Draw mean cumulative regret with the interval of the mean, on the current axes unless some are given."""
+        from occamrl.report.figures import draw_regret
+        from occamrl.running.result import current_axes
+
+        axes = current_axes(axes)
+        drawn = draw_regret(axes, self._model, self._model["problems"][0], logarithmic=logarithmic)
+        if drawn:
+            axes.legend(*zip(*drawn, strict=True), frameon=False, fontsize="small")
+        return axes
+
+    def __str__(self) -> str:
+        first = next(iter(self.results.values()))
+        return f"{self.problem}: {first[0].total_episodes:,} episodes, {len(first)} seeds\n" + text_table(self._shown)
+
+    def _repr_html_(self) -> str:
+        return html_table(self._shown)
+
+    @property
+    def _shown(self) -> list[dict[str, str]]:
+        found = []
+        for row in self.rows:
+            interval = "" if row["low"] is None else f"[{row['low']:,.4g}, {row['high']:,.4g}]"
+            found.append(
+                {
+                    "agent": row["agent"],
+                    "regret": f"{row['regret']:,.4g}",
+                    "95% interval": interval,
+                    "worst seed": f"{row['worst']:,.4g}",
+                    "last tenth, an episode": f"{row['tail']:.3g}",
+                    "us an episode": f"{row['us']:,.3g}",
+                }
+            )
+        return found
+
+
+def _cells(results: Sequence[Result]) -> list[Cell]:
+    """Return results as the report sees the cells of an experiment."""
+    measured = ("total_regret", "plans", "pessimistic_episodes", "wall_time")
+    return [
+        Cell(
+            result.seed,
+            {"episodes": result.total_episodes, **{name: getattr(result, name) for name in measured}},
+            result.episodes,
+            result.cumulative_regret,
+            [{**row, "facts": row} for row in result.phases.to_pylist()],
+        )
+        for result in results
+    ]
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One agent, one seed, and the file that the result goes to."""
+
+    agent: Agent
+    mdp: FiniteMDP
+    episodes: int
+    seed: int
+    path: Path
+
+    def play(self) -> bool:
+        """Play what the file does not hold yet, or until Ctrl-C; say whether all was played."""
+        earlier = self.earlier()
+        played = 0 if earlier is None else earlier.total_episodes
+        if played < self.episodes:
+            under_way = Run(self.agent, Simulator(self.mdp), self.seed, earlier=earlier)
+            try:
+                under_way.play(self.episodes - played, progress=False, after=lambda *_: not _stop.is_set())
+            except Interrupted:
+                return False
+            finally:
+                save(under_way.result(), self.path)
+            return under_way.episodes == self.episodes
+        return True
+
+    def earlier(self) -> Result | None:
+        """Return what the file holds."""
+        if not self.path.exists():
+            return None
+        found = load(self.path, self.agent, self.mdp)
+        if found.seed != self.seed or found.total_episodes > self.episodes:
+            got = f"seed {found.seed}, {found.total_episodes:,} episodes"
+            raise CheckpointError(str(self.path), got=got, expected=f"seed {self.seed}, up to {self.episodes:,}")
+        return found
+
+
+# Of the comparison under way: its processes are forks of this one and find them here.
+_jobs: list[_Job] = []
+_stop: Any = threading.Event()
+
+
+def _deaf() -> None:
+    """Leave Ctrl-C to the process that was called; between two runs there is nothing to save."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _play(i: int) -> bool:
+    return _jobs[i].play()
+
+
+@contextmanager
+def _folder(given: str | Path | None) -> Iterator[Path]:
+    """Yield the folder for results, a temporary one unless it is given."""
+    if given is not None:
+        path = as_path("folder", given)
+        make_folder(path)
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="occamrl-") as made:
+        yield Path(made)
+
+
+def compare(
+    agents: Mapping[str, Agent],
+    problem: FiniteMDP | Problem,
+    *,
+    episodes: int,
+    seeds: int | Iterable[int] = 10,
+    processes: int | None = None,
+    folder: str | Path | None = None,
+    progress: bool | None = None,
+) -> Comparison:
+    """Play several agents on one problem with the same seeds, and compare their exact regret.
+
+    Parameters
+    ----------
+    agents : dict of str to learner or selector
+        In the order in which they are shown; differences are taken to the first.
+    problem : FiniteMDP, or a problem that has one
+    episodes : int
+    seeds : int or iterable of int
+        How many (0, 1, ...), or which.
+    processes : int, optional
+        Runs at the same time; as many as there are processors by default. Where processes cannot be forked (Windows),
+        runs follow one another.
+    folder : path, optional
+        Keep the results there: a comparison that was stopped, by Ctrl-C or otherwise, goes on where it was.
+    progress : bool, optional
+        Show progress on standard error; by default only when it takes longer than a second.
+
+    Raises
+    ------
+    Interrupted
+        On Ctrl-C; its ``result`` is the comparison of the seeds that every agent has finished, None without any.
+
+    Examples
+    --------
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> found = orl.compare({"uniform": orl.UniformRandom(), "optimal": orl.Optimal(mdp=problem.mdp)}, problem,
+    ...                     episodes=20, seeds=3)
+    >>> [row["agent"] for row in found.rows], found.rows[1]["regret"]
+    (['uniform', 'optimal'], 0)
+    """
+    mdp, episodes = as_mdp(problem), require_integer("episodes", episodes, 1)
+    if not isinstance(agents, Mapping) or not agents:
+        raise ParameterError("agents", got=f"{agents!r:.80}", expected='a dict such as {"name": agent}')
+    numbers = range(require_integer("seeds", seeds, 1)) if isinstance(seeds, int) else list(seeds)
+    every = [require_integer("seeds", seed, 0) for seed in numbers]
+    if not every or len(set(every)) < len(every):
+        raise ParameterError("seeds", got=f"{every!r:.80}", expected="different seeds, at least one")
+    workers = require_integer("processes", processes or os.cpu_count() or 1, 1)
+    with _folder(folder) as place:
+        marks = {name: fingerprint((agent, mdp.fingerprint))[:12] for name, agent in agents.items()}
+        jobs = [
+            _Job(agents[name], mdp, episodes, seed, place / f"{marks[name]}-{seed}.npz")
+            for seed in every for name in agents
+        ]  # fmt: skip
+        for agent in agents.values():  # compiled once, here, instead of once in every process
+            run(agent, mdp, episodes=1, progress=False)
+        name = type(problem).__name__ if not isinstance(problem, FiniteMDP) else "problem"
+        try:
+            _play_all(jobs, workers, progress)
+        except KeyboardInterrupt:
+            done = [seed for seed in every if all(_finished(job) for job in jobs if job.seed == seed)]
+            found = _gather(name, agents, [job for job in jobs if job.seed in done]) if done else None
+            message = f"stopped with {len(done)} of {len(every)} seeds" + (
+                f"; {folder} keeps the rest" if folder else ""
+            )
+            raise Interrupted(message, found) from None
+        return _gather(name, agents, jobs)
+
+
+def _finished(job: _Job) -> bool:
+    found = job.earlier()
+    return found is not None and found.total_episodes == job.episodes
+
+
+def _gather(problem: str, agents: Mapping[str, Agent], jobs: Sequence[_Job]) -> Comparison:
+    results: dict[str, list[Result]] = {name: [] for name in agents}
+    for i, job in enumerate(jobs):
+        results[list(agents)[i % len(agents)]].append(load(job.path, job.agent, job.mdp))
+    return Comparison(problem, results)
+
+
+def _play_all(jobs: Sequence[_Job], workers: int, progress: bool | None) -> None:
+    """Play all jobs, in processes where they can be forked."""
+    global _stop
+    bar = Progress("compare", len(jobs), progress, unit="runs")
+    bar.update(0)
+    _jobs[:], _stop = jobs, threading.Event()
+    try:
+        if workers == 1 or "fork" not in multiprocessing.get_all_start_methods():
+            for done in range(len(jobs)):
+                if not _play(done):
+                    raise KeyboardInterrupt
+                bar.update(done + 1)
+            return
+        context = multiprocessing.get_context("fork")
+        _stop = context.Event()
+        with ProcessPoolExecutor(min(workers, len(jobs)), context, _deaf) as pool:
+            waiting = [pool.submit(_play, i) for i in range(len(jobs))]
+            try:
+                for done, future in enumerate(as_completed(waiting), start=1):
+                    if not future.result():
+                        raise KeyboardInterrupt
+                    bar.update(done)
+            except BaseException:  # Ctrl-C, or an error of one run: the others save what they have, and end
+                _stop.set()
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+    finally:
+        _jobs.clear()
+        bar.close()

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import occamrl as orl
+from occamrl.report import compare as module
+
+PROBLEM = orl.make_problem("river-swim", states=3)
+AGENTS: dict[str, Any] = {"uniform": orl.UniformRandom(), "optimal": orl.Optimal(mdp=PROBLEM.mdp)}
+
+
+def test_every_result_is_that_of_run() -> None:
+    found = orl.compare(AGENTS, PROBLEM, episodes=30, seeds=[4, 1, 2], progress=False)
+    for name, agent in AGENTS.items():
+        for result, seed in zip(found.results[name], (4, 1, 2), strict=True):
+            alone = orl.run(agent, PROBLEM, episodes=30, seed=seed)
+            np.testing.assert_array_equal(result.cumulative_regret, alone.cumulative_regret)
+    totals = [result.total_regret for result in found.results["uniform"]]
+    row = found.rows[0]
+    assert row["regret"] == pytest.approx(np.mean(totals), rel=1e-5)
+    assert row["low"] <= row["regret"] <= row["high"] <= row["worst"] == pytest.approx(max(totals), rel=1e-5)
+
+
+def test_differences_are_paired_by_seed() -> None:
+    found = orl.compare(AGENTS, PROBLEM, episodes=30, seeds=4, processes=1, progress=False)
+    (row,) = found.differences("optimal")
+    each = [result.total_regret for result in found.results["uniform"]]
+    assert (row["agent"], row["pairs"], row["more"]) == ("uniform", 4, 4)
+    assert row["mean"] == pytest.approx(np.mean(each), rel=1e-5)
+    with pytest.raises(orl.InvalidInput, match="baseline"):
+        found.differences("nobody")
+
+
+def test_the_table_and_the_figure_name_every_agent() -> None:
+    found = orl.compare({"<b>": orl.UniformRandom()}, PROBLEM, episodes=5, seeds=2, processes=1, progress=False)
+    assert "&lt;b&gt;" in found._repr_html_()
+    assert "<b>" in str(found)
+    from matplotlib.figure import Figure
+
+    axes = found.plot(Figure().subplots(), logarithmic=True)
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["<b>"]
+
+
+def test_a_folder_keeps_what_was_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts: dict[str, Any] = {"seeds": 2, "processes": 1, "folder": tmp_path, "progress": False}
+    orl.compare(AGENTS, PROBLEM, episodes=20, **parts)
+    found = orl.compare(AGENTS, PROBLEM, episodes=50, **parts)
+    assert found.rows[0] == pytest.approx(
+        orl.compare(AGENTS, PROBLEM, episodes=50, seeds=2, progress=False).rows[0] | {"us": found.rows[0]["us"]}
+    )
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("played again")
+
+    monkeypatch.setattr("occamrl.running.run.Run.play", refuse)
+    monkeypatch.setattr(module, "run", lambda *_, **__: None)
+    assert orl.compare(AGENTS, PROBLEM, episodes=50, **parts).rows[0]["regret"] == found.rows[0]["regret"]
+    with pytest.raises(orl.InvalidInput, match="50 episodes"):
+        orl.compare(AGENTS, PROBLEM, episodes=20, **parts)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_ctrl_c_keeps_every_run(tmp_path: Path, processes: int) -> None:
+    long: dict[str, Any] = {"episodes": 20_000_000, "seeds": 2, "folder": tmp_path, "progress": False}
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(orl.Interrupted, match="0 of 2 seeds"):
+        orl.compare({"uniform": orl.UniformRandom()}, PROBLEM, processes=processes, **long)
+    kept = [orl.Result.load(path) for path in tmp_path.iterdir()]
+    assert kept
+    assert all(0 < result.total_episodes < 20_000_000 for result in kept)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"agents": {}}, "agents"),
+        ({"seeds": []}, "seeds"),
+        ({"seeds": [1, 1]}, "seeds"),
+        ({"episodes": 0}, "episodes"),
+        ({"problem": 3}, "mdp"),
+    ],
+)
+def test_bad_input_is_named(change: dict[str, Any], name: str) -> None:
+    given: dict[str, Any] = {"agents": AGENTS, "problem": PROBLEM, "episodes": 5, **change}
+    with pytest.raises(orl.InvalidInput, match=name):
+        orl.compare(given.pop("agents"), given.pop("problem"), **given)
+
+
+def test_decisions_are_those_of_exploitation() -> None:
+    problem = orl.make_problem("sparse-mixture", seed=0)
+    selector = orl.ARLLinDim(features=orl.FeatureMap(problem.phi), norm_bound=1.3)
+    found = orl.compare({"ARL-LIN(dim)": selector}, problem, episodes=3_000, seeds=1, processes=1, progress=False)
+    shown = found._model["problems"][0]["agents"][0]["decisions"]
+    rows = [row for row in found.results["ARL-LIN(dim)"][0].phases.to_pylist() if row["label"] == "exploitation"]
+    assert shown["choices"][0] == [row["active"] for row in rows]
+    settled = next(i for i, row in enumerate(rows) if row["active"] == sorted(problem.support))
+    assert all(row["active"] == sorted(problem.support) for row in rows[settled:])  # the answer is known, and found
+    assert shown["settled"]["epoch"] == [rows[settled]["epoch"]] * 3
+    last = dict(zip(shown["rows"], (line[-1] for line in shown["share"]), strict=True))
+    assert {j for j, share in last.items() if share == 1} == set(problem.support)
