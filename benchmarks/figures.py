@@ -15,18 +15,60 @@ from __future__ import annotations
 import argparse
 import pkgutil
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from scipy.stats import bootstrap
 
-from occamrl.protocols import Floats
+from occamrl.protocols import Agent, Floats
+from occamrl.report.figures import COLOURS, STYLES
+from occamrl.running.result import dress
+from occamrl.running.run import run
 
 DOCS = Path(__file__).parent.parent / "docs"
 
 PAGES: dict[str, tuple[str, ...]] = {
+    "continuous-states": ("study_continuous:pendulum", "study_continuous:alike", "study_continuous:others"),
+    "environments": ("study_gymnasium:ladders",),
+    "extensions": (
+        "study_extensions:rewards",
+        "study_extensions:steps",
+        "study_extensions:changing",
+        "study_extensions:selectors",
+        "study_extensions:families",
+    ),
+    "learners": ("study_linear:lazy",),
+    "logged-data": ("study_logs:evidence",),
+    "occam": (
+        "study_occam:held",
+        "study_occam:cliff",
+        "study_occam:blind",
+        "study_occam:outside",
+        "study_occam:coverage",
+        "study_occam:speed",
+        "study_occam_linear:mixtures",
+        "study_occam_linear:signed",
+        "study_occam_linear:many",
+    ),
+    "problems/lost-sales": ("study_practical:lost_sales", "study_practical:free_orders"),
+    "problems/machine-replacement": ("study_practical:machine_replacement",),
+    "problems/patchy-ice": ("study_ladders:ice",),
+    "problems/pricing": ("study_ladders:pricing",),
+    "problems/queue-admission": ("study_practical:queue_admission",),
+    "problems/weekday-inventory": ("study_practical:weekday_inventory",),
+    "selection-ladders": (
+        "study_ladders:classes",
+        "study_paper:ladder",
+        "study_ladders:false_rejection",
+        "study_ladders:ice",
+        "study_ladders:pays",
+        "study_ladders:linear",
+        "study_ladders:pricing",
+    ),
     "selection-linear": (
         "study_linear:dimension",
         "study_linear:instances",
@@ -38,32 +80,9 @@ PAGES: dict[str, tuple[str, ...]] = {
         "study_paper:dimension",
         "study_paper:norm",
     ),
-    "selection-ladders": (
-        "study_ladders:classes",
-        "study_paper:ladder",
-        "study_ladders:false_rejection",
-        "study_ladders:ice",
-        "study_ladders:pays",
-        "study_ladders:linear",
-        "study_ladders:pricing",
-    ),
-    "learners": ("study_linear:lazy",),
-    "simulators": ("study_simulators:evidence",),
-    "logged-data": ("study_logs:evidence",),
-    "occam": (
-        "study_occam:held",
-        "study_occam:cliff",
-        "study_occam:blind",
-        "study_occam:outside",
-        "study_occam:coverage",
-        "study_occam:speed",
-        "study_occam_linear:mixtures",
-        "study_occam_linear:signed",
-    ),
+    "simulators": ("study_simulators:evidence", "study_simulators:between"),
     "your-own-algorithm": ("study_arena:speed",),
     "rivals": ("study_rivals:river_swim",),
-    "problems/pricing": ("study_ladders:pricing",),
-    "problems/patchy-ice": ("study_ladders:ice",),
 }
 
 
@@ -96,6 +115,71 @@ def interval(values: Sequence[float] | Floats) -> str:
     found = bootstrap((data,), np.mean, method="percentile", rng=np.random.default_rng(0)).confidence_interval
     mean = float(data.mean())
     return f"{number(mean)} [{number(found.low, mean)}, {number(found.high, mean)}]"
+
+
+def ratio(values: Floats, of: Floats) -> str:
+    """Return a ratio of means with its 95% bootstrap interval, seeds drawn in pairs."""
+
+    def means(x: Floats, y: Floats, axis: int) -> Any:
+        return x.mean(axis) / y.mean(axis)
+
+    drawn: Any = {"paired": True, "vectorized": True, "method": "percentile", "rng": np.random.default_rng(0)}
+    found = bootstrap((values, of), means, **drawn).confidence_interval
+    return f"{values.mean() / of.mean():.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+
+def regrets(agent: Agent, problem: Any, episodes: int, seeds: int) -> Floats:
+    """Return the regret of each seed."""
+    played = (run(agent, problem, episodes=episodes, seed=seed, progress=False) for seed in range(seeds))
+    return np.array([result.total_regret for result in played])
+
+
+Line = tuple[Any, Floats]  # where, and the values there of every seed, [seeds, places]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A part of a picture: for every name a mean over seeds, within a band from the smallest to the largest.
+
+    ``beyond`` names a line that may leave the panel, where it would make the others flat.
+    """
+
+    title: str
+    lines: Mapping[str, Line]
+    ylabel: str = "cumulative regret"
+    logarithmic: bool = False
+    beyond: str = ""
+
+    def draw(self, axes: Any) -> None:
+        """Draw the panel."""
+        axes.set(xscale="log", yscale="log" if self.logarithmic else "linear")
+        dress(axes, self.title)
+        axes.set_ylabel(self.ylabel)
+        for i, (name, (where, values)) in enumerate(self.lines.items()):
+            axes.plot(where, values.mean(axis=0), color=COLOURS[i], linestyle=STYLES[i], label=name)
+            axes.fill_between(where, values.min(axis=0), values.max(axis=0), color=COLOURS[i], alpha=0.1, linewidth=0.0)
+        if not self.logarithmic:
+            top = max(values.max() for name, (_, values) in self.lines.items() if name != self.beyond)
+            axes.set_ylim(0.0, 1.05 * top)
+
+
+def picture(size: Size, name: str, panels: Sequence[Panel]) -> None:
+    """Draw panels side by side, below them what the lines are; all pictures of the pages look like this."""
+    if size.pictures is None:
+        return
+    columns = 3 if len(panels) % 3 == 0 else min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(10.0 if columns > 1 else 7.0, 0.8 + 3.0 * rows), layout="constrained")
+    places = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes, panel in zip(places, panels, strict=False):
+        panel.draw(axes)
+    for axes in places[len(panels) :]:
+        axes.set_visible(False)
+    handles, labels = places[0].get_legend_handles_labels()
+    across = len(labels) if sum(map(len, labels)) < 50 else 2
+    look: Any = {"loc": "outside lower center", "ncols": across, "frameon": False, "handlelength": 3.4}
+    figure.legend(handles, labels, **look, title="mean of the seeds; bands reach from the smallest to the largest")
+    figure.savefig(size.pictures / name, dpi=110)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -1,49 +1,36 @@
-"""Unknown rewards and one kernel per step, measured: what they cost where they are not needed, and what without them.
+"""Unknown rewards and one kernel per step: what they cost where they are not needed, and what it costs without them.
 
-Regret does not depend on the machine. Every line is a mean over seeds with a 95% bootstrap interval; ratios are of
+For docs/extensions.md (:mod:`benchmarks.figures`): means over 10 seeds with 95% bootstrap intervals; ratios are of
 means, seeds drawn in pairs.
-
-    python benchmarks/study_extensions.py                  all parts
-    python benchmarks/study_extensions.py --part rewards   one of rewards, noise, steps, lengths, changing,
-                                                           selectors, families
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.stats import bootstrap
 
 import occamrl as orl
+from benchmarks.figures import Size, interval, number, ratio, regrets, table
 from occamrl.problems.mdp import BernoulliRewards, BetaRewards
 from occamrl.problems.mixtures import SparseMixture
 from occamrl.protocols import Agent, Floats
 
-SEEDS = 10
 BERNOULLI = BernoulliRewards()  # whoever knows the means has the same regret with and without it
+OPTIONS: dict[str, dict[str, Any]] = {
+    "neither": {},
+    "unknown rewards, per pair": {"rewards": orl.RewardsPerPair()},
+    "one kernel per step": {"kernel": "per_step"},
+    "both": {"rewards": orl.RewardsPerPair(), "kernel": "per_step"},
+}
 
 
-def regrets(agent: Agent, mdp: orl.FiniteMDP, episodes: int) -> Floats:
+def measured(agent: Agent, mdp: orl.FiniteMDP, size: Size, episodes: int = 100_000) -> Floats:
     """Return the regret of each seed."""
-    return np.array([orl.run(agent, mdp, episodes=episodes, seed=k, progress=False).total_regret for k in range(SEEDS)])
+    return regrets(agent, mdp, size.episodes(episodes), size.seeds(10))
 
 
-def line(name: str, found: Floats, against: Floats | None = None) -> None:
-    """Print a mean, and its ratio to another, with intervals."""
-    low, high = bootstrap((found,), np.mean, rng=0).confidence_interval
-    text = f"{name:58s} {found.mean():9.1f} [{low:.1f}, {high:.1f}]"
-    if against is not None:
-        ratio = bootstrap(
-            (found, against), lambda x, y, axis: x.mean(axis) / y.mean(axis), paired=True, vectorized=True, rng=0
-        ).confidence_interval
-        text += f"   ratio {found.mean() / against.mean():.2f} [{ratio[0]:.2f}, {ratio[1]:.2f}]"
-    print(text, flush=True)
-
-
-def with_noise(problem: SparseMixture, noise: Any) -> orl.FiniteMDP:
+def noisy(problem: SparseMixture, noise: Any = BERNOULLI) -> orl.FiniteMDP:
     """Return the problem with random rewards."""
     mdp = problem.mdp
     return orl.FiniteMDP(
@@ -55,11 +42,10 @@ def with_noise(problem: SparseMixture, noise: Any) -> orl.FiniteMDP:
     )
 
 
-def rewards(noise: str = "Bernoulli", kind: Any = BERNOULLI) -> None:
-    """Known rewards against each estimate, Bernoulli rewards."""
+def rewards(size: Size) -> str:
+    """Measure known rewards against each estimate, with much noise, little and none."""
     problem = SparseMixture(seed=0)
-    features = orl.FeatureMap(problem.phi)
-    reward = problem.mdp.known.base_reward
+    features, reward = orl.FeatureMap(problem.phi), problem.mdp.known.base_reward
     psi = np.concatenate([reward[..., None], np.random.default_rng(0).normal(size=(*reward.shape, 3))], axis=-1)
     estimates: dict[str, Any] = {
         "known": "known",
@@ -67,65 +53,34 @@ def rewards(noise: str = "Bernoulli", kind: Any = BERNOULLI) -> None:
         "per pair, Bernstein": orl.RewardsPerPair(),
         "linear, p = 4": orl.RewardsLinear(features=psi, norm_bound=1.0),
     }
-    mdp, known = with_noise(problem, kind), None
-    for name, estimate in estimates.items():
-        found = regrets(orl.UCRLVTRLin(features=features, norm_bound=1.3, rewards=estimate), mdp, 100_000)
-        line(f"noise: {noise}; rewards: {name}", found, known)
-        known = found if known is None else known
+    noises = {"Bernoulli": BERNOULLI, "Beta, concentration 50": BetaRewards(concentration=50.0), "no noise": None}
+    cells: dict[str, list[str]] = {name: [] for name in estimates}
+    for noise in noises.values():
+        mdp, known = noisy(problem, noise), None
+        for name, estimate in estimates.items():
+            found = measured(orl.UCRLVTRLin(features=features, norm_bound=1.3, rewards=estimate), mdp, size)
+            cells[name].append(interval(found) + ("" if known is None else f", ratio {ratio(found, known)}"))
+            known = found if known is None else known
+    return table(("rewards; K = 100,000, 10 seeds", *noises), [(name, *found) for name, found in cells.items()])
 
 
-def noise() -> None:
-    """Measure the same with less noise, and with none."""
-    rewards("Beta, concentration 50", BetaRewards(concentration=50.0))
-    rewards("none", None)
-
-
-def steps() -> None:
-    """One kernel per step on stationary problems of growing horizon."""
+def steps(size: Size) -> str:
+    """Measure one kernel per step on stationary problems of growing horizon, after 10,000 and 100,000 episodes."""
+    rows, marks = [], np.array([size.episodes(10_000), size.episodes(100_000)])
     for horizon in (3, 6, 12, 24):
-        problem = SparseMixture(seed=0, horizon=horizon)
-        features, mdp = orl.FeatureMap(problem.phi), with_noise(problem, BERNOULLI)
-        plain, each = (
-            regrets(orl.UCRLVTRLin(features=features, norm_bound=1.3, kernel=kernel), mdp, 100_000)
-            for kernel in ("stationary", "per_step")
-        )
-        line(f"H = {horizon:2d} (root {np.sqrt(horizon):.2f}), stationary learner", plain)
-        line(f"H = {horizon:2d}, one kernel per step", each, plain)
-
-
-def lengths() -> None:
-    """Measure the ratio of `steps` after 10^4, 10^5 and 10^6 episodes, and without the split of delta; 5 seeds."""
-    for horizon in (3, 6, 12):
-        problem = SparseMixture(seed=0, horizon=horizon)
-        features, mdp = orl.FeatureMap(problem.phi), problem.mdp
-        agents = {
-            "stationary": orl.UCRLVTRLin(features=features, norm_bound=1.3),
-            "per step": orl.UCRLVTRLin(features=features, norm_bound=1.3, kernel="per_step"),
-            "per step, each at delta": orl.UCRLVTRLin(
-                features=features, norm_bound=1.3, kernel="per_step", delta=0.05 * (horizon - 1)
-            ),
-        }
-        after = {name: growth(agent, mdp) for name, agent in agents.items()}
-        for length, column in enumerate(LENGTHS):
-            for name, found in after.items():
-                against = None if name == "stationary" else after["stationary"][length]
-                line(f"H = {horizon:2d}, {column:9,d} episodes, {name}", found[length], against)
-
-
-LENGTHS = (10_000, 100_000, 1_000_000)
-
-
-def growth(agent: Agent, mdp: orl.FiniteMDP) -> Floats:
-    """Return the regret after each of LENGTHS, for each of five seeds."""
-    found = np.zeros((len(LENGTHS), 5))
-    for seed in range(5):
-        result: Any = None
-        for i, length in enumerate(LENGTHS):
-            more = length if result is None else length - LENGTHS[i - 1]
-            start: dict[str, Any] = {"seed": seed} if result is None else {"continue_from": result}
-            result = orl.run(agent, mdp, episodes=more, progress=False, **start)
-            found[i, seed] = result.total_regret
-    return found
+        problem, after = SparseMixture(seed=0, horizon=horizon), []
+        for kernel in ("stationary", "per_step"):
+            agent = orl.UCRLVTRLin(features=orl.FeatureMap(problem.phi), norm_bound=1.3, kernel=kernel)
+            runs = (
+                orl.run(agent, problem, episodes=int(marks[-1]), seed=seed, progress=False)
+                for seed in range(size.seeds(10))
+            )
+            after.append(np.array([result.cumulative_regret[marks - 1] for result in runs]).T)
+        plain, each = after
+        means = (", ".join(number(float(found.mean())) for found in both) for both in after)
+        rows.append((horizon, *means, *map(ratio, each, plain), f"{np.sqrt(horizon):.2f}"))
+    header = ("H; after 10,000 and 100,000 episodes, 10 seeds", "stationary", "per step", "ratio after 10,000")
+    return table((*header, "ratio after 100,000", "sqrt(H)"), rows)
 
 
 def moving_mixture(seed: int) -> tuple[orl.FiniteMDP, orl.FeatureMap]:
@@ -141,77 +96,44 @@ def moving_mixture(seed: int) -> tuple[orl.FiniteMDP, orl.FeatureMap]:
     return mdp, orl.FeatureMap(phi)
 
 
-def changing() -> None:
-    """Both learners where the kernel changes with the step."""
+def changing(size: Size) -> str:
+    """Measure both learners where the kernel changes with the step."""
+    rows = []
     for seed in range(3):
         mdp, features = moving_mixture(seed)
-        plain, each = (
-            regrets(orl.UCRLVTRLin(features=features, norm_bound=1.0, kernel=kernel), mdp, 100_000)
-            for kernel in ("stationary", "per_step")
-        )
-        line(f"instance {seed}, stationary learner", plain)
-        line(f"instance {seed}, one kernel per step", each, plain)
+        agents = (orl.UCRLVTRLin(features=features, norm_bound=1.0, kernel=k) for k in ("stationary", "per_step"))
+        rows.append((seed, *(interval(measured(agent, mdp, size)) for agent in agents)))
+    return table(("instance; K = 100,000, 10 seeds", "stationary", "per step"), rows)
 
 
-def selectors() -> None:
-    """ARL-LIN(dim) and (norm) with unknown rewards and with one kernel per step."""
+def selectors(size: Size) -> str:
+    """Measure ARL-LIN(dim) and (norm) with unknown rewards and with one kernel per step."""
     problem = SparseMixture(seed=0)
-    features, mdp = orl.FeatureMap(problem.phi), with_noise(problem, BERNOULLI)
-    for name, options in (
-        ("neither", {}),
-        ("unknown rewards", {"rewards": orl.RewardsPerPair()}),
-        ("one kernel per step", {"kernel": "per_step"}),
-        ("both", {"rewards": orl.RewardsPerPair(), "kernel": "per_step"}),
-    ):
-        full = regrets(orl.UCRLVTRLin(features=features, norm_bound=1.3, **options), mdp, 100_000)
-        line(f"{name}: all 16 features", full)
-        selector = orl.ARLLinDim(features=features, norm_bound=1.3, **options)
-        line(f"{name}: ARL-LIN(dim)", regrets(selector, mdp, 100_000), full)
-        norm = orl.ARLLinNorm(features=features, norm_bound=100.0, **options)
-        line(f"{name}: ARL-LIN(norm), b = 100", regrets(norm, mdp, 100_000), full)
+    features, mdp, rows = orl.FeatureMap(problem.phi), noisy(problem), []
+    for name, options in OPTIONS.items():
+        agents: dict[str, Agent] = {
+            "all 16 features, b = 1.3": orl.UCRLVTRLin(features=features, norm_bound=1.3, **options),
+            "ARL-LIN(dim)": orl.ARLLinDim(features=features, norm_bound=1.3, **options),
+            "ARL-LIN(norm), b = 100": orl.ARLLinNorm(features=features, norm_bound=100.0, **options),
+        }
+        rows.append((name, *(interval(measured(agent, mdp, size)) for agent in agents.values())))
+    return table(("K = 100,000, 10 seeds", *agents), rows)
 
 
-def families() -> None:
-    """UCRL-VTR on a family of kernels, and ARL-GEN on a ladder of it."""
+def families(size: Size) -> str:
+    """Measure UCRL-VTR on a family of kernels, and ARL-GEN on a ladder of it."""
     rng = np.random.default_rng(0)
     kernels = rng.dirichlet(0.5 * np.ones(5), size=(60, 5, 3))
-    reward = rng.random((5, 3))
-    ladder = orl.Ladder([orl.FiniteFamily(kernels[:size]) for size in (1, 6, 20, 60)])
+    reward, rows = rng.random((5, 3)), []
+    ladder = orl.Ladder([orl.FiniteFamily(kernels[:count]) for count in (1, 6, 20, 60)])
     stationary = orl.FiniteMDP(transition=kernels[4], reward=reward, horizon=6, reward_noise=BERNOULLI)
     moving = orl.FiniteMDP(transition=kernels[[4, 2, 5, 3, 1, 4]], reward=reward, horizon=6, reward_noise=BERNOULLI)
-    for where, mdp in (("one kernel", stationary), ("kernels that change", moving)):
-        base: Floats | None = None
-        for name, options in (
-            ("neither", {}),
-            ("unknown rewards", {"rewards": orl.RewardsPerPair()}),
-            ("one kernel per step", {"kernel": "per_step"}),
-            ("both", {"rewards": orl.RewardsPerPair(), "kernel": "per_step"}),
-        ):
-            found = regrets(orl.UCRLVTR(family=ladder.family, replan=0.1, **options), mdp, 20_000)
-            line(f"{where}; {name}: 60 kernels", found, base)
-            base = found if base is None else base
-            line(f"{where}; {name}: ARL-GEN", regrets(orl.ARLGen(ladder=ladder, replan=0.1, **options), mdp, 20_000))
-
-
-PARTS: dict[str, Callable[[], None]] = {
-    "rewards": rewards,
-    "noise": noise,
-    "steps": steps,
-    "lengths": lengths,
-    "changing": changing,
-    "selectors": selectors,
-    "families": families,
-}
-
-
-def main() -> None:
-    """Run the parts asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=PARTS, action="append")
-    for part in parser.parse_args().part or PARTS:
-        print(f"\n{part}: {PARTS[part].__doc__}")
-        PARTS[part]()
-
-
-if __name__ == "__main__":
-    main()
+    for name, options in OPTIONS.items():
+        agents = (
+            orl.UCRLVTR(family=ladder.family, replan=0.1, **options),
+            orl.ARLGen(ladder=ladder, replan=0.1, **options),
+        )
+        found = (measured(agent, mdp, size, 20_000) for mdp in (stationary, moving) for agent in agents)
+        rows.append((name, *map(interval, found)))
+    header = ("K = 20,000, 10 seeds", "one kernel: all 60", "ARL-GEN", "kernels that change: all 60", "ARL-GEN")
+    return table(header, rows)

@@ -14,12 +14,11 @@ import numpy as np
 from scipy.stats import binomtest
 
 import occamrl as orl
-from benchmarks.figures import Size, number, table
+from benchmarks.figures import Line, Panel, Size, number, picture, table
 from occamrl.problems.classic import RiverZones
 from occamrl.problems.lakes import PatchyIce
 from occamrl.problems.mixtures import MemoryWalk, ReferenceLadder, SparseLadder, SparseMixture
 from occamrl.problems.operations import Pricing
-from occamrl.report.figures import compare
 from occamrl.selectors.references import largest, oracle, smallest
 
 
@@ -28,7 +27,6 @@ class Kept:
     """What the studies need of a result; a learner's state can be large."""
 
     total_regret: float
-    episodes: Any
     cumulative_regret: Any
     phases: Any
 
@@ -41,8 +39,18 @@ def play(cast: dict[str, Any], problem: Any, episodes: int, seeds: int) -> Runs:
     runs: Runs = {}
     for name, agent in cast.items():
         results = (orl.run(agent, problem, episodes=episodes, seed=seed, progress=False) for seed in range(seeds))
-        runs[name] = [Kept(r.total_regret, r.episodes, r.cumulative_regret, r.phases) for r in results]
+        runs[name] = [Kept(r.total_regret, r.cumulative_regret, r.phases) for r in results]
     return runs
+
+
+def curves(runs: Runs, scale: float = 1.0) -> dict[str, Line]:
+    """Return cumulative regret as the lines of a panel, times ``scale``."""
+    episodes = len(next(iter(runs.values()))[0].cumulative_regret)
+    at = np.unique(np.geomspace(1, episodes, 300).astype(int))
+    return {
+        name: (at, scale * np.array([result.cumulative_regret[at - 1] for result in results]))
+        for name, results in runs.items()
+    }
 
 
 AGENTS: dict[str, Callable[[orl.Ladder, int], Any]] = {
@@ -60,9 +68,9 @@ def agents(ladder: orl.Ladder, m: int, *names: str) -> dict[str, Any]:
     return {name: AGENTS[name](ladder, m) for name in names or AGENTS}
 
 
-def mean(results: Sequence[Any]) -> str:
-    """Return the mean regret."""
-    return number(float(np.mean([result.total_regret for result in results])))
+def mean(results: Sequence[Any], scale: float = 1.0) -> str:
+    """Return the mean regret, times ``scale``."""
+    return number(scale * float(np.mean([result.total_regret for result in results])))
 
 
 def found(results: Sequence[Any], m: int) -> str:
@@ -82,10 +90,10 @@ def preflight(ladder: orl.Ladder, problem: Any, episodes: int, **options: Any) -
 SINCE = "class m* at the end: since (median, latest)"
 
 
-def line(runs: Runs, m: int) -> list[str]:
-    """Return what the tables show of the runs on one problem."""
-    first, *others = runs.items()
-    return [mean(first[1]), found(first[1], m), *(mean(results) for _, results in others)]
+def line(runs: Runs, m: int, scale: float = 1.0) -> list[str]:
+    """Return what the tables show of the runs on one problem; regret times ``scale``."""
+    first, *others = runs.values()
+    return [mean(first, scale), found(first, m), *(mean(results, scale) for results in others)]
 
 
 def header(runs: Runs) -> list[str]:
@@ -96,11 +104,14 @@ def header(runs: Runs) -> list[str]:
 
 def classes(size: Size) -> str:
     """Measure the reference ladder of 1, 17, 129 and 577 kernels, for every m*."""
-    rows = []
+    rows, panels = [], []
     for m in range(1, 5):
         problem = ReferenceLadder(nonzero=m - 1)
         runs = play(agents(orl.Ladder.of_problem(problem), m), problem, size.episodes(2**14 - 2), size.seeds(10))
         rows.append([m, *line(runs, m)])
+        shown = {name: results for name, results in runs.items() if name != "guard"}
+        panels.append(Panel(f"reference ladder, m* = {m}", curves(shown), beyond="F_1"))
+    picture(size, "selection-ladders.png", panels)
     return table(["m*; K = 16,382, 10 seeds", *header(runs)], rows)
 
 
@@ -149,7 +160,7 @@ def pricing(size: Size) -> str:
 
 def pays(size: Size) -> str:
     """Measure regret across separation, size and length."""
-    rows, panels, episodes = [], dict[str, Runs](), size.episodes(2**14 - 2)
+    rows, episodes = [], size.episodes(2**14 - 2)
     for contrast in (0.3, 0.6, 0.95):
         for most, m in ((1, 2), (3, 2), (3, 1)):
             problem = SparseLadder(nonzero=m - 1, most=most, contrast=contrast, persistence=0.0)
@@ -161,9 +172,6 @@ def pays(size: Size) -> str:
                 for results in runs.values()
             )
             rows.append((contrast, ladder.family.size, m, *each))
-            if most == 3 and contrast != 0.6 and m == 2:
-                panels[f"sparse hypotheses, contrast {contrast}, m* = {m}"] = runs
-    draw(panels, size, "selection-ladders.png")
     return table(("contrast; 5 seeds; after 1,022 and 16,382 episodes", "kernels", "m*", *runs), rows)
 
 
@@ -192,7 +200,7 @@ def memory() -> tuple[Any, Any, int]:
 
 def linear(size: Size) -> str:
     """Measure linear ladders: coordinates, aggregations of a river, orders of memory."""
-    rows, panels = [], dict[str, Runs]()
+    rows, panels = [], []
     for title, (ladder, problem, episodes), seeds in (
         ("coordinates 1 ... 9", coordinates(), 10),
         ("order of memory", memory(), 5),
@@ -203,16 +211,6 @@ def linear(size: Size) -> str:
         cast = agents(ladder, m, "ARL-GEN", "guard", "oracle", "F_M", "F_1")
         runs = play(cast, problem, size.episodes(episodes), size.seeds(seeds))
         rows.append([title, f"{episodes:,}", seeds, m, *line(runs, m)])
-        panels[f"{title}, m* = {m}"] = runs
-    draw(panels, size, "selection-ladders-linear.png")
+        panels.append(Panel(f"{title}, m* = {m}", curves(runs), beyond="F_1"))
+    picture(size, "selection-ladders-linear.png", panels)
     return table(["ladder", "K", "seeds", "m*", *header(runs)], rows)
-
-
-def draw(panels: dict[str, Runs], size: Size, name: str) -> None:
-    """Draw cumulative regret, one panel per problem."""
-    if size.pictures is None:
-        return
-    drawn = compare(panels, logarithmic=True)
-    for axes in drawn.axes:
-        axes.set_ylim(bottom=0.0)
-    drawn.savefig(size.pictures / name, dpi=120)

@@ -6,17 +6,16 @@ intervals, delta = 0.05, lazy planning 0.2, ``norm_bound`` = ||theta*|| unless b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 import occamrl as orl
-from benchmarks.figures import Size, interval, number, table
+from benchmarks.figures import Panel, Size, interval, number, picture, regrets, table
+from benchmarks.study_ladders import curves, play
 from occamrl.problems.mixtures import ReferenceMixture, SparseMixture
 from occamrl.protocols import Agent, Floats
 from occamrl.running.result import Result
@@ -54,10 +53,6 @@ class Case:
         """Play an agent with several seeds."""
         return [orl.run(agent, self.problem, episodes=episodes, seed=seed, progress=False) for seed in range(seeds)]
 
-    def regret(self, agent: Agent, episodes: int, seeds: int) -> Floats:
-        """Return the regret of each seed."""
-        return np.array([result.total_regret for result in self.play(agent, episodes, seeds)])
-
 
 def dimension(size: Size) -> str:
     """Measure selection by dimension on the reference mixture."""
@@ -69,9 +64,10 @@ def dimension(size: Size) -> str:
         **{f"range weights: {name}" if "LIN" not in name else f"**{name}**": a for name, a in case.agents.items()},
         **{f"ARL-LIN, b = {b:g}": orl.ARLLin(features=case.features, norm_bound=b) for b in (10.0, 100.0)},
     }
-    rows = [
-        (name, interval(case.regret(agent, size.episodes(300_000), size.seeds(10)))) for name, agent in agents.items()
-    ]
+    runs = play(agents, case.problem, size.episodes(300_000), size.seeds(10))
+    rows = [(name, interval([result.total_regret for result in results])) for name, results in runs.items()]
+    shown = {name.strip("*"): runs[name] for name in reversed(agents) if "b =" not in name}
+    picture(size, "selection-linear.png", [Panel("reference mixture", curves(shown), logarithmic=True)])
     return table(("K = 300,000, 10 seeds", "regret"), rows)
 
 
@@ -90,7 +86,9 @@ def instances(size: Size) -> str:
     """Measure how much of the gap between all coordinates and the oracle is closed on 20 instances, one run each."""
     closed = []
     for label, case in fresh_instances(7000):
-        full, best, found = (case.regret(agent, size.episodes(300_000), 1)[0] for agent in case.agents.values())
+        full, best, found = (
+            regrets(agent, case.problem, size.episodes(300_000), 1)[0] for agent in case.agents.values()
+        )
         closed.append((100.0 * float((full - found) / (full - best)), label))
     least, where = min(closed)
     row = (
@@ -107,7 +105,7 @@ def control(size: Size) -> str:
     for d in (6, 16):
         case = Case(SparseMixture(dimension=d, nonzero=d, seed=3))
         episodes, seeds = size.episodes(300_000), size.seeds(10)
-        full = case.regret(case.agents["all coordinates"], episodes, seeds)
+        full = regrets(case.agents["all coordinates"], case.problem, episodes, seeds)
         found = case.play(case.agents["ARL-LIN(dim)"], episodes, seeds)
         cost = [100.0 * result.total_regret / whole - 100.0 for result, whole in zip(found, full, strict=True)]
         dropped = sum(len(row["active"]) < d for result in found for row in result.phases.to_pylist())
@@ -125,7 +123,9 @@ def norm(size: Size) -> str:
     scaled: dict[str, Any] = {**common, "regularization": "scaled"}
 
     def line(name: str, agents: Sequence[Agent]) -> None:
-        rows.append((name, *(interval(case.regret(a, size.episodes(200_000), size.seeds(10))) for a in agents)))
+        rows.append(
+            (name, *(interval(regrets(a, case.problem, size.episodes(200_000), size.seeds(10))) for a in agents))
+        )
 
     bounds = (case.norm, 10.0, 100.0)
     old: dict[str, Any] = {**plain, "regularization": 1.0, "initial_episodes": 100}
@@ -159,31 +159,10 @@ def scale(size: Size) -> str:
         for name, agent in case.agents.items():
             if d < 256 or name != "all coordinates":  # there one run takes minutes
                 seeds = size.seeds(10 if d < 256 else 5)
-                drawn.setdefault(name, []).append(case.regret(agent, size.episodes(20_000), seeds))
-    if size.pictures is not None:
-        draw_scale(dimensions, drawn, size.pictures / "selection-linear.png")
+                drawn.setdefault(name, []).append(regrets(agent, case.problem, size.episodes(20_000), seeds))
     rows = [[name, *map(interval, found)] + [""] * (3 - len(found)) for name, found in drawn.items()]
     header = ("4 non-zero coordinates, K = 20,000", "d = 16, 10 seeds", "d = 64, 10 seeds", "d = 256, 5 seeds")
     return table(header, rows)
-
-
-def draw_scale(dimensions: Sequence[int], drawn: Mapping[str, Sequence[Floats]], path: Path) -> None:
-    """Draw regret over d on logarithmic axes: means, and every seed as a dot."""
-    plate, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
-    for label, seeds in drawn.items():
-        measured = dimensions[: len(seeds)]
-        (mean,) = axes.plot(measured, [each.mean() for each in seeds], marker="o", label=label)
-        for d, each in zip(measured, seeds, strict=True):
-            axes.plot(np.full(each.size, d), each, ".", color=mean.get_color(), alpha=0.35, markersize=4)
-    axes.set(
-        xscale="log", yscale="log", xlabel="d, of which 4 coordinates matter", ylabel="regret after 20,000 episodes"
-    )
-    axes.set_xticks(dimensions, [str(d) for d in dimensions])
-    axes.minorticks_off()
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    plate.savefig(path, dpi=120)
-    plt.close(plate)
 
 
 def containment(size: Size) -> str:

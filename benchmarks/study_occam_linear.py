@@ -10,16 +10,10 @@ from typing import Any
 import numpy as np
 
 import occamrl as orl
-from benchmarks.figures import Size, interval, table
+from benchmarks.figures import Size, interval, regrets, table
 from benchmarks.simulator_cases import CASES, PAIR, Case
 from occamrl.problems.mixtures import ReferenceMixture, SparseMixture
 from occamrl.protocols import Agent
-
-
-def regrets(agent: Agent, problem: Any, episodes: int, seeds: int) -> str:
-    """Return the mean regret of an agent."""
-    runs = (orl.run(agent, problem, episodes=episodes, seed=seed, progress=False) for seed in range(seeds))
-    return interval([result.total_regret for result in runs])
 
 
 def found(case: Case, agent: orl.OccamMixture, episodes: int, seeds: int) -> tuple[str, str, str]:
@@ -53,32 +47,57 @@ def mixtures(size: Size) -> str:
             orl.ARLLin(features=features, norm_bound=1.0),
         ]
         regret, named, covered = found(case, orl.OccamMixture(features=features), episodes, seeds)
-        rest = [regrets(agent, case.mdp, episodes, seeds) for agent in others]
+        rest = [interval(regrets(agent, case.mdp, episodes, seeds)) for agent in others]
         rows.append((name, regret, *rest, named, covered))
-    header = ("twelve simulators, K = 4,000, 10 seeds", "OccamMixture", "told the pair", "UCRL-VTR-LIN", "ARL-LIN")
+    header = (
+        "twelve simulators, K = 4,000, 10 seeds",
+        "OccamMixture",
+        "OccamMixture on the pair (oracle)",
+        "UCRL-VTR-LIN",
+        "ARL-LIN",
+    )
     return table((*header, "pair named: seeds, since (median, latest)", "pair compatible: reports"), rows)
+
+
+def with_oracles(cases: dict[str, list[Any]], size: Size, head: str) -> str:
+    """Return regret with signed features of which few matter, one run for each problem; a row for each case."""
+    rows = []
+    for name, problems in list(cases.items())[: 1 if size.tiny else None]:
+        regret: dict[str, list[float]] = {}
+        for seed, problem in enumerate(problems):
+            features, bound = orl.FeatureMap(problem.phi), float(np.linalg.norm(problem.theta))
+            support = features.restrict(np.flatnonzero(problem.theta).tolist())
+            agents: dict[str, Agent] = {
+                "OccamLin": orl.OccamLin(features=features),
+                "OccamLin on the support (oracle)": orl.OccamLin(features=support),
+                "ARL-LIN": orl.ARLLin(features=features, norm_bound=bound),
+                "UCRL-VTR-LIN on the support (oracle)": orl.UCRLVTRLin(features=support, norm_bound=bound),
+            }
+            for label, agent in agents.items():
+                result = orl.run(agent, problem, episodes=size.episodes(20_000), seed=seed, progress=False)
+                regret.setdefault(label, []).append(result.total_regret)
+        rows.append((name, *map(interval, regret.values())))
+    return table((head, *regret), rows)
+
+
+def sparse(dimension: int, count: int, first_seed: int) -> list[Any]:
+    """Return instances with four coordinates that are not zero."""
+    return [SparseMixture(dimension=dimension, nonzero=4, seed=first_seed + i) for i in range(count)]
 
 
 def signed(size: Size) -> str:
     """Measure regret with 16 signed features, of which few matter."""
-    episodes, rows = size.episodes(20_000), []
-    cases: dict[str, list[Any]] = {
+    cases = {
         "the reference mixture, 5 seeds": [ReferenceMixture()] * size.seeds(5),
-        "4 non-zero, 5 instances": [SparseMixture(nonzero=4, seed=7000 + i) for i in range(size.seeds(5))],
+        "4 non-zero, 5 instances": sparse(16, size.seeds(5), 7000),
     }
-    for name, problems in cases.items():
-        regret: dict[str, list[float]] = {}
-        for seed, problem in enumerate(problems):
-            features, bound = orl.FeatureMap(problem.phi), float(np.linalg.norm(problem.theta))
-            told = features.restrict(np.flatnonzero(problem.theta).tolist())
-            agents: dict[str, Agent] = {
-                "OccamLin": orl.OccamLin(features=features),
-                "OccamLin, told the support": orl.OccamLin(features=told),
-                "ARL-LIN": orl.ARLLin(features=features, norm_bound=bound),
-                "UCRL-VTR-LIN, told the support": orl.UCRLVTRLin(features=told, norm_bound=bound),
-            }
-            for label, agent in agents.items():
-                result = orl.run(agent, problem, episodes=episodes, seed=seed, progress=False)
-                regret.setdefault(label, []).append(result.total_regret)
-        rows.append((name, *map(interval, regret.values())))
-    return table(("16 features, K = 20,000", *regret), rows)
+    return with_oracles(cases, size, "16 features, K = 20,000")
+
+
+def many(size: Size) -> str:
+    """Measure the same with 64 and 256 features."""
+    cases = {
+        "64 features, 5 instances": sparse(64, size.seeds(5), 8000),
+        "256 features, 3 instances": sparse(256, size.seeds(3), 9000),
+    }
+    return with_oracles(cases, size, "4 non-zero, K = 20,000")

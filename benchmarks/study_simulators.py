@@ -1,22 +1,18 @@
-"""Which of twelve simulators matter? Figures for docs/simulators.md: ``python -m benchmarks.study_simulators``.
+"""Which of twelve simulators matter, by value rows and by likelihood; and a ladder whose grid misses the truth.
 
-:func:`evidence` compares value rows with the likelihood (:mod:`benchmarks.figures`).
-
-The truth is .6 of simulator 4 and .4 of simulator 9. For every case and seed: regret of UCRL-VTR-LIN on the pair alone
-(the oracle) and on all twelve, whether the true pair is compatible, and what the report says.
+For docs/simulators.md (:mod:`benchmarks.figures`).
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-
 import numpy as np
 
 import occamrl as orl
-from benchmarks.figures import Size, table
-from benchmarks.simulator_cases import CASES, PAIR
+from benchmarks.figures import Size, number, regrets, table
+from benchmarks.simulator_cases import CASES, PAIR, river
 from occamrl.analysis.supports import Supports
+
+LENGTHS = {"batch queue": 131_072}  # where value rows need more episodes than elsewhere
 
 
 def named(report: Supports) -> bool:
@@ -31,13 +27,14 @@ def compatible(report: Supports) -> bool:
 
 
 def evidence(size: Size) -> str:
-    """Return when the true pair is the only smallest set, by value rows and by likelihood, of the same runs."""
-    marks = [2**i for i in range(2, 13) if 2**i <= size.episodes(4_096)]
-    rows = []
+    """Measure regret, and when the true pair is the only smallest set by either evidence, of the same runs."""
+    rows, seeds = [], size.seeds(10)
     for name, make in CASES.items():
-        case, seeds = make(), size.seeds(10)
-        sims = orl.Simulators(case.kernels)
-        agent = orl.UCRLVTRLin(features=sims.features, norm_bound=1.0)
+        case, episodes = make(), size.episodes(LENGTHS.get(name, 4_096))
+        marks = [2**i for i in range(2, 18) if 2**i <= episodes]
+        sims, pair = orl.Simulators(case.kernels), orl.FeatureMap([case.kernels[j] for j in PAIR])
+        oracle = regrets(orl.UCRLVTRLin(features=pair, norm_bound=1.0), case.mdp, marks[-1], seeds)
+        agent, everything = orl.UCRLVTRLin(features=sims.features, norm_bound=1.0), []
         since: dict[str, list[int | None]] = {"value": [None] * seeds, "likelihood": [None] * seeds}
         held = dict.fromkeys(since, 0)
         left: dict[str, list[int]] = {kind: [] for kind in since}
@@ -52,60 +49,33 @@ def evidence(size: Size) -> str:
                     first[seed] = (first[seed] or k) if named(report) else None
                     if k == marks[-1]:
                         left[kind].append(len(report.smallest))
+            everything.append(result.total_regret if result is not None else 0.0)
+        costs = f"{number(float(oracle.mean()))}, {number(float(np.mean(everything)))}"
         for kind, first in since.items():
             found = sorted(k for k in first if k is not None)
             when = f"{len(found)} of {seeds}, since {found[0]:,} to {found[-1]:,}" if found else f"0 of {seeds}"
             reports = f"{held[kind]} of {seeds * len(marks)}"
-            rows.append((name, kind, reports, when, f"{min(left[kind])} to {max(left[kind])}"))
-    header = ("case", "evidence", "pair compatible", "it is the only smallest set", "smallest sets left")
-    return table(header, rows)
+            rows.append(
+                (f"{name}, {marks[-1]:,}", costs, kind, reports, when, f"{min(left[kind])} to {max(left[kind])}")
+            )
+    header = ("case, episodes", "regret: the pair alone, all twelve", "evidence", "pair compatible")
+    return table((*header, "it is the only smallest set", "smallest sets left"), rows)
 
 
-def main() -> None:
-    """Print the table and one report per case."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--episodes", type=int, default=4_000)
-    parser.add_argument("--only", default="", help="cases whose name contains this")
-    options = parser.parse_args()
-    shown = []
-    marks = [*(2**i for i in range(4, 30) if 2**i < options.episodes), options.episodes]
-    print("case | oracle | all twelve | pair compatible | the only smallest set | since | sets left")
-    for name, make in CASES.items():
-        if options.only not in name:
-            continue
-        case = make()
-        sims = orl.Simulators(case.kernels)
-        pair = orl.FeatureMap([case.kernels[j] for j in PAIR])
-        best, all_twelve, covered, alone, since, left = [], [], 0, 0, [], []
-        for seed in range(options.seeds):
-            sys.stderr.write(f"{name}: seed {seed}\n")
-            agent = orl.UCRLVTRLin(features=pair, norm_bound=1.0)
-            run = orl.run(agent, case.mdp, episodes=options.episodes, seed=seed, progress=False)
-            best.append(run.total_regret)
-            agent = orl.UCRLVTRLin(features=sims.features, norm_bound=1.0)
-            result, first = orl.run(agent, case.mdp, episodes=1, seed=seed, progress=False), None
-            for k in marks:
-                left_over = k - result.total_episodes
-                result = orl.run(agent, case.mdp, episodes=left_over, seed=seed, progress=False, continue_from=result)
-                report = orl.supports(result, sims, evidence="value")
-                covered += compatible(report)
-                first = k if first is None and named(report) else first if named(report) else None
-            all_twelve.append(result.total_regret)
-            alone += named(report)
-            since.append(first)
-            left.append(len(report.sets))
-        times = sorted(k for k in since if k is not None)
-        print(
-            f"{name} | {np.mean(best):.1f} | {np.mean(all_twelve):.1f}"
-            f" | {covered} of {options.seeds * len(marks)} reports"
-            f" | {alone} of {options.seeds} | {times} | {min(left)} to {max(left)}",
-            flush=True,
-        )
-        shown.append((name, report))
-    for name, report in shown:
-        print(f"\n{name}\n{report}")
-
-
-if __name__ == "__main__":
-    main()
+def between(size: Size) -> str:
+    """Measure a ladder of mixtures in tenths where the truth has other weights, with the reach and without."""
+    sims, rows = orl.Simulators([river(np.full(3, up), np.full(3, 1.0 - up)) for up in (0.1, 0.9)]), []
+    for weight in (0.55, 0.57):
+        truth = sims.features.kernel([weight, 1.0 - weight])
+        mdp = orl.FiniteMDP(transition=truth, reward=[[0.05, 0.0], [0.0, 0.0], [0.0, 1.0]], horizon=20)
+        for reach in (None, 0.0):
+            agent = orl.ARLGen(ladder=sims.ladder(most=2, grid=10, reach=reach), safe=True)
+            runs = [
+                orl.run(agent, mdp, episodes=size.episodes(8_190), seed=seed, progress=False)
+                for seed in range(size.seeds(3))
+            ]
+            missed = ", ".join(f"{result.pessimistic_episodes:,}" for result in runs)
+            outside = sum(any(result.phases["outside"].to_pylist()) for result in runs)
+            name = f"{weight} and {1 - weight:.2f}, " + ("`reach=0`" if reach is not None else "by default")
+            rows.append((name, missed, f"{outside} of {len(runs)}"))
+    return table(("weights; K = 8,190", "episodes whose plan was not optimistic, by seed", "called `outside`"), rows)
