@@ -274,7 +274,8 @@ def fuzz(
 ) -> tuple[dict[str, Counter[str]], list[str]]:
     """Return the outcomes of all variants of a case, or of one in ``every``, by field, and those that may not be.
 
-    ``some``: about so many variants, which share a process until one ends it; by default each has one of its own.
+    At least one of every field is drawn. ``some``: so many of the case instead, which share a process until one ends
+    it; by default each has one of its own.
     """
     agent, mdp = cases()[case]
     table: dict[str, Counter[str]] = {}
@@ -297,12 +298,18 @@ def fuzz(
         def every_one() -> Iterator[tuple[str, Arrays]]:
             return altered(document, arrays, tables_of(agent, mdp, result), np.random.default_rng(seed))
 
-        if some is not None:
-            every = max(1, sum(1 for _ in every_one()) // some)
+        draw, positions = np.random.default_rng(seed), dict[str, list[int]]()
+        for number, (field, _) in enumerate(every_one()):
+            positions.setdefault(field if some is None else "", []).append(number)
+        chosen = {
+            int(number)
+            for each in positions.values()
+            for number in draw.choice(each, min(len(each), some or -(-len(each) // every)), replace=False)
+        }
         waiting = [
             (field, own, copy.deepcopy(document), changed)
             for number, (field, changed) in enumerate(every_one())
-            if (number + seed) % every == 0
+            if number in chosen
             for own in owns
             if own or field.startswith("tree")
         ]
@@ -330,19 +337,28 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="take one variant in so many")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    total, wrong = Counter[str](), 0
+    sums: dict[str, Counter[str]] = {}
+    wrong = 0
     print(f"{'state':<16} {'field':<46} {'variants':>8} {REFUSED:>8} {SAME:>6} {ANOTHER:>14} {'bad':>5}")
     for case in options.cases.split(","):
         table, bad = fuzz(case, options.every, options.seed)
         for field, counts in table.items():
-            good = [counts[kind] for kind in (REFUSED, SAME, ANOTHER)]
-            rest = f"{good[0]:>8} {good[1]:>6} {good[2]:>14} {counts.total() - sum(good):>5}"
-            print(f"{case:<16} {field:<46} {counts.total():>8} {rest}")
-            total.update(counts)
+            print(row(case, field, counts))
+            sums.setdefault(case, Counter()).update(counts)
         print("\n".join(bad[:40]), flush=True)
         wrong += len(bad)
+    for case, counts in sums.items():
+        print(row(case, "all fields", counts))
+    total = sum(sums.values(), Counter[str]())
     print(f"{total.total():,} variants: {dict(total)}")
     return 1 if wrong else 0
+
+
+def row(case: str, field: str, counts: Counter[str]) -> str:
+    """Return a line of the table."""
+    good = [counts[kind] for kind in (REFUSED, SAME, ANOTHER)]
+    rest = f"{good[0]:>8} {good[1]:>6} {good[2]:>14} {counts.total() - sum(good):>5}"
+    return f"{case:<16} {field:<46} {counts.total():>8} {rest}"
 
 
 if __name__ == "__main__":

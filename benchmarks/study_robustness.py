@@ -4,6 +4,7 @@ python benchmarks/study_robustness.py kills --count 200
 python benchmarks/study_robustness.py damage --count 1000
 python benchmarks/study_robustness.py storage
 python benchmarks/study_robustness.py many --cells 1000
+python benchmarks/study_robustness.py read --cells 10000
 
 The test-suite runs the same functions on a smaller scale.
 """
@@ -27,9 +28,11 @@ from typing import Any
 
 from benchmarks.faults import sitecustomize as faults
 from occamrl.errors import InvalidInput, Stopped, StorageError
-from occamrl.experiments.execution import Experiment, Stop, play_cell
+from occamrl.experiments.execution import Experiment, Stop, play_cell, record
 from occamrl.experiments.records import Folder, check_cell, load, verify
 from occamrl.experiments.spec import Cell
+from occamrl.running.result import Result
+from occamrl.running.run import run
 from occamrl.running.storage import PARTIAL, read_arrays
 from occamrl.seeding import stream
 
@@ -286,13 +289,64 @@ def many_study(work: Path, cells: int, workers: int = 2) -> dict[str, Any]:
     facts["files per cell"] = sum(1 for path in folder.glob("cells/*/*")) / cells
     facts["bytes per cell"] = round(sum(path.stat().st_size for path in folder.glob("cells/*/*")) / cells)
     facts["memory of the parent, MB"] = round(peak / 2**20)
-    for command in ("status", "verify"):
-        began = time.monotonic()
-        subprocess.run([*COMMAND, command, str(folder)], stdout=subprocess.DEVNULL, check=True)  # noqa: S603  # our own command line
-        facts[f"{command}, seconds"] = round(time.monotonic() - began, 2)
+    facts |= _reading(folder)
     began = time.monotonic()
     rows = load(folder).curves.num_rows
     facts["load, seconds"], facts["rows of the curves"] = round(time.monotonic() - began, 2), rows
+    return facts
+
+
+WIDE = """
+name = "wide"
+episodes = 2_000
+seeds = {seeds}
+thinning = 400
+[[problem]]
+name = "SparseMixture"
+label = "d = {{dimension}}"
+parameters = {{ states = 3, actions = 2, horizon = 3, nonzero = 2 }}
+sweep = {{ dimension = [3, 4, 5, 6] }}
+[[agent]]
+name = "ARLLinDim"
+parameters = {{ norm_bound = "true" }}
+[[agent]]
+name = "ARLLinNorm"
+parameters = {{ norm_bound = 20.0 }}
+[[agent]]
+name = "Greedy"
+[[agent]]
+name = "UniformRandom"
+[[agent]]
+name = "Optimal"
+"""
+
+
+def read_study(work: Path, cells: int) -> dict[str, Any]:
+    """Time the commands that read a folder of many cells, with the runs of a few seeds recorded for all seeds."""
+    spec = work / "wide.toml"
+    spec.write_text(WIDE.format(seeds=cells // 20))
+    experiment, place = Experiment.from_toml(spec), Folder(work / "wide")
+    place.path.mkdir()
+    experiment.settle(place)
+    played: dict[Any, Result] = {}
+    for cell in experiment.cells:
+        who = cell.problem.label, cell.agent.label, cell.seed % 5
+        if who not in played:
+            problem, agent = cell.make()
+            played[who] = run(agent, problem.mdp, episodes=cell.episodes, seed=cell.seed, progress=False)
+        place.open_cell(cell.id)
+        record(place, cell, played[who])
+    facts: dict[str, Any] = {"cells": len(experiment.cells)}
+    return facts | _reading(place.path)
+
+
+def _reading(folder: Path) -> dict[str, Any]:
+    """Return how long the commands that read a folder take, a new process each."""
+    facts = {}
+    for command in ("status", "verify", "report"):
+        began = time.monotonic()
+        subprocess.run([*COMMAND, command, str(folder)], stdout=subprocess.DEVNULL, check=True)  # noqa: S603  # our own command line
+        facts[f"{command}, seconds"] = round(time.monotonic() - began, 2)
     return facts
 
 
@@ -306,7 +360,7 @@ def _memory(pid: int) -> int:
 def main() -> None:
     """Run one study and print its figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=("kills", "damage", "storage", "many"))
+    parser.add_argument("study", choices=("kills", "damage", "storage", "many", "read"))
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--cells", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=0)
@@ -319,8 +373,10 @@ def main() -> None:
             facts = damage_study(work, options.count, options.seed)
         elif options.study == "storage":
             facts = storage_study(work)
-        else:
+        elif options.study == "many":
             facts = many_study(work, options.cells)
+        else:
+            facts = read_study(work, options.cells)
     for name, value in facts.items():
         print(f"{name}: {value}")
 

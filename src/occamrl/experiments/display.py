@@ -160,9 +160,9 @@ def duration(seconds: float) -> str:
 
 def pace(event: Event) -> str:
     """Return how far a running cell is."""
-    if "rate" not in event:
+    if event.get("rate", 0.0) <= 0.0:  # no episode is through
         return "compiling or starting"
-    left = (event["total"] - event["episodes"]) / max(event["rate"], 1e-9)
+    left = (event["total"] - event["episodes"]) / event["rate"]
     share = event["episodes"] / max(event["total"], 1)
     return f"{share:.0%}, {duration(left)} left, regret {event['regret']:,.1f}, {event['rate']:,.0f} episodes/s"
 

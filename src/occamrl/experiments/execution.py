@@ -159,7 +159,7 @@ def play_cell(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_
         with contextlib.suppress(Interrupted):
             run.play(cell.episodes - run.episodes, progress=False, checkpoint=checkpoint, after=tell, seconds=seconds)
     if run.episodes == cell.episodes:
-        return _record(folder, cell, run.result(), resolved)
+        return record(folder, cell, run.result(), resolved)
     (path / "progress.json").unlink(missing_ok=True)
     if run.episodes:
         checkpoint.write(run.result())
@@ -203,7 +203,7 @@ def _tag(cell: Cell) -> str:
     return canonical({"cell": cell.id, "versions": versions()})
 
 
-def _record(folder: Folder, cell: Cell, result: Result, resolved: dict[str, Any]) -> dict[str, Any]:
+def record(folder: Folder, cell: Cell, result: Result, resolved: dict[str, Any]) -> dict[str, Any]:
     """Write the tables, then the manifest, which makes the cell finished; then remove the checkpoint."""
     path = folder.cell(cell.id)
     files = {}

@@ -219,7 +219,7 @@ class _Finished(_Manifest):
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def _checked(model: type[_Model], document: dict[str, Any], path: Path) -> _Model:
+def _checked(model: type[_Model], document: dict[str, Any], path: Path | str) -> _Model:
     """Return the content of a file, or refuse a file of another format or without what readers rely on."""
     if document.get("format") != FORMAT:
         got = f"format {str(document.get('format'))[:20]}"
@@ -315,7 +315,9 @@ class Folder:
 
     def manifest(self, cell: str) -> dict[str, Any] | None:
         """Return the manifest of a cell, with every field that readers rely on; None: there is none yet."""
-        path = self.cell(cell) / "manifest.json"
+        folder = f"{self.cells}/{cell}"
+        _require_folder(folder)
+        path = f"{folder}/manifest.json"
         if not there(path):
             return None
         document = read_sealed(path, LARGEST_MANIFEST)
@@ -382,7 +384,7 @@ def _holds(path: Path, content: bytes) -> bool:
         return False
 
 
-def _require_folder(path: Path) -> None:
+def _require_folder(path: Path | str) -> None:
     """Refuse what has a directory's name and is none; that there is nothing yet is fine."""
     try:
         real = stat.S_ISDIR(os.lstat(path).st_mode)
@@ -458,44 +460,73 @@ def jsonable(value: Any) -> Any:
 
 
 def to_parquet(table: pa.Table) -> bytes:
-    """Return a table as the content of a Parquet file, the same bytes for the same rows: no time, one row group."""
+    """Return a table as the content of a Parquet file, the same bytes for the same rows: no time, one row group.
+
+    Most tables are small, and many are read at once: numbers are not indexed, and the compression is a quick one.
+    """
     buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd", row_group_size=max(table.num_rows, 1), store_schema=False)
+    texts = [each.name for each in table.schema if each.type == pa.string()]
+    size = max(table.num_rows, 1)
+    pq.write_table(table, buffer, compression="snappy", use_dictionary=texts, row_group_size=size, store_schema=False)
     return buffer.getvalue()
 
 
-def read_table(folder: Folder, manifest: Mapping[str, Any], name: str) -> pa.Table:
-    """Return a table of a finished cell, if it is as it was written."""
-    path = folder.cell(manifest["cell"]) / name
+def read_table(path: Path | str, manifest: Mapping[str, Any], name: str) -> pa.Table:
+    """Return a table of a finished cell, if it is as it was written; ``path`` is the cell's folder.
+
+    Whose rows these are is the manifest's to say: those columns are for other readers and are not read, only compared
+    with it by their smallest and largest entry.
+    """
+    path = f"{path}/{name}"
     content = read_plain(path, LARGEST_TABLE)
     found, expected = sha256(content), str(manifest["files"][name])
     if found != expected:
         says = f"{expected[:12]}..., as its manifest says"
         raise RecordError(path, got=f"SHA-256 {found[:12]}...", expected=says)
-    schema = SCHEMAS[name]
+    own, texts, stored = _STORED[name]
     try:
-        texts = [each.name for each in schema if each.type == pa.string()]
-        file = pq.ParquetFile(io.BytesIO(content), read_dictionary=texts)  # a text that is repeated is held once
-        about, found_names = file.metadata, file.schema_arrow.names
-        kinds = {
-            each.name: pa.dictionary(pa.int32(), each.type) if each.name in texts else each.type for each in schema
-        }
-        if about.num_rows > MOST_ROWS[name] or not file.schema_arrow.equals(pa.schema(kinds)):
-            got = f"{about.num_rows:,} rows of {', '.join(found_names)[:200]}"
-            raise RecordError(path, got=got, expected=f"at most {MOST_ROWS[name]:,} of {', '.join(schema.names)}")
-        size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+        file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=texts)  # a text that is repeated is held once
+        about = file.metadata
+        if about.num_rows > MOST_ROWS[name] or about.num_row_groups != 1 or not file.schema_arrow.equals(stored):
+            got = f"{about.num_rows:,} rows of {', '.join(file.schema_arrow.names)[:200]}"
+            expected = f"at most {MOST_ROWS[name]:,} of {', '.join(stored.names)}, in one group"
+            raise RecordError(path, got=got, expected=expected)
+        group = about.row_group(0)
+        size = group.total_byte_size
         if size <= MOST_BYTES:
-            packed = file.read(use_threads=False)  # many small files: a thread pool costs more than it gives
+            # Without threads: for many small files, a pool costs more than it gives.
+            packed = file.reader.read_row_group(0, column_indices=own, use_threads=False)
             size = packed.nbytes + sum(_expanded(chunk) for text in texts for chunk in packed.column(text).chunks)
         if size > MOST_BYTES:
             raise RecordError(path, got=f"{size:,} bytes when decompressed", expected=f"at most {MOST_BYTES:,}")
-        table = packed.cast(schema)
+        who = (manifest["cell"], manifest["problem"]["label"], manifest["agent"]["label"], manifest["seed"])
+        for i, value in enumerate(who):
+            ends = group.column(i).statistics
+            if ends is not None and ends.has_min_max and not ends.min == ends.max == value:
+                got = f"rows of another cell, by their {stored.names[i]}"
+                raise RecordError(path, got=got, expected=f"rows of {who[0]}")
+        whose = [
+            pa.repeat(pa.scalar(value, kind), packed.num_rows) for value, (_, kind) in zip(who, _ABOUT, strict=True)
+        ]
+        table = pa.table([*whose, *packed.columns], names=stored.names)
+        table = table.cast(SCHEMAS[name]) if texts else table
     except RecordError:
         raise
     except Exception as error:  # pyarrow raises errors of many kinds on damaged files
         raise RecordError(path, got=f"{type(error).__name__}: {error}", expected="a Parquet file") from error
-    _require_rows(table, name, manifest, path)
+    _require_rows(packed, name, manifest, path)
     return table
+
+
+def _stored(schema: pa.Schema) -> tuple[list[int], list[str], pa.Schema]:
+    """Return which columns of a table are read, those of them that are texts, and the schema as it is read."""
+    own = range(len(_ABOUT), len(schema))
+    texts = [schema[i].name for i in own if schema[i].type == pa.string()]
+    packed = [(each.name, pa.dictionary(pa.int32(), each.type) if each.name in texts else each.type) for each in schema]
+    return list(own), texts, pa.schema(packed)
+
+
+_STORED = {name: _stored(schema) for name, schema in SCHEMAS.items()}
 
 
 def _expanded(texts: pa.DictionaryArray) -> int:
@@ -504,25 +535,25 @@ def _expanded(texts: pa.DictionaryArray) -> int:
     return int(often @ np.array([len(text) for text in texts.dictionary.to_pylist()], dtype=np.int64))
 
 
-def _require_rows(table: pa.Table, name: str, manifest: Mapping[str, Any], path: Path) -> None:
+def _require_rows(table: pa.Table, name: str, manifest: Mapping[str, Any], path: str) -> None:
     """Refuse rows that are not those of the manifest's cell: gaps, infinite numbers, episodes out of order or count."""
-    about = (manifest["cell"], manifest["problem"]["label"], manifest["agent"]["label"], manifest["seed"])
-    for (column, _), value in zip(_ABOUT, about, strict=True):
-        if table.column(column).unique().to_pylist() != [value]:
-            raise RecordError(path, got=f"rows of another cell, by their {column}", expected=f"rows of {about[0]}")
-    for column in table.column_names:
-        values = table.column(column)
-        infinite = values.type == pa.float64() and not (np.abs(values.to_numpy()) <= LARGEST_NUMBER).all()
-        if values.null_count or infinite:
+    columns: dict[str, Any] = {}
+    for column, values in zip(table.column_names, table.columns, strict=True):
+        gaps = values.null_count > 0
+        if not gaps and not pa.types.is_dictionary(values.type):
+            numbers = columns[column] = values.to_numpy()
+            gaps = numbers.dtype == np.float64 and not (np.abs(numbers) <= LARGEST_NUMBER).all()
+        if gaps:
             raise RecordError(path, got=f"{column}: a row without a finite number", expected="one in each")
     if name == "curve.parquet":
-        episodes = table.column("episode").to_numpy()
-        sound = episodes[0] >= 1 and (np.diff(episodes) > 0).all() and episodes[-1] == manifest["episodes"]
-        sound = sound and table.column("cumulative_regret")[-1].as_py() == manifest["total_regret"]
+        episodes = columns["episode"]
+        sound = bool(episodes.size) and episodes[0] >= 1 and (np.diff(episodes) > 0).all()
+        sound = sound and episodes[-1] == manifest["episodes"]
+        sound = sound and columns["cumulative_regret"][-1] == manifest["total_regret"]
     else:
-        episodes = table.column("episodes").to_numpy()
+        episodes = columns["episodes"]
         sound = (episodes >= 1).all() and int(episodes.astype(object).sum()) == manifest["episodes"]
-        sound = sound and table.column("phase").to_pylist() == list(range(table.num_rows))
+        sound = sound and np.array_equal(columns["phase"], np.arange(table.num_rows))
     if not sound:
         raise RecordError(path, got="episodes or totals that do not add up", expected="those that its manifest says")
 
@@ -605,8 +636,11 @@ def load(folder: str | Path) -> Records:
     now = status(folder)
     for wrong in now.damaged.values():
         raise wrong.with_advice()
+    cells = f"{now.folder}/cells"
     curves, phases = (
-        pa.concat_tables([schema.empty_table(), *(read_table(Folder(folder), cell, name) for cell in now.cells)])
+        pa.concat_tables(
+            [schema.empty_table(), *(read_table(f"{cells}/{cell['cell']}", cell, name) for cell in now.cells)]
+        )
         for name, schema in SCHEMAS.items()
     )
     return Records(**vars(now), curves=curves, phases=phases)
@@ -653,7 +687,7 @@ def check_cell(folder: Folder, cell: str) -> RecordError | CheckpointError | Non
         manifest = folder.manifest(cell)
         if manifest is not None and manifest["status"] == "done":
             for name in SCHEMAS:
-                read_table(folder, manifest, name)
+                read_table(path, manifest, name)
         if there(path / "checkpoint.npz"):
             read_arrays(path / "checkpoint.npz")
     except (RecordError, CheckpointError) as error:

@@ -125,12 +125,22 @@ def bands(values: Floats, statistic: Statistic, *address: Address, confidence: f
     batch = max(1, min(_RESAMPLES, _AT_ONCE // (points * seeds)))
 
     def resampled(method: Any, rows: Floats) -> Floats:
+        def of_seeds(drawn: Ints, axis: int) -> Any:
+            """Return the statistic over the seeds drawn, [points, ...]; a mean by how often each was drawn."""
+            if statistic is not np.mean:
+                return statistic(rows[:, drawn], axis=-1)
+            lists = drawn.reshape(-1, drawn.shape[-1])
+            places = lists + seeds * np.arange(len(lists))[:, None]
+            often = np.bincount(places.ravel(), minlength=seeds * len(lists)).reshape(len(lists), seeds)
+            means = np.einsum("ps,bs->pb", rows, often.astype(np.float64)) / drawn.shape[-1]
+            return means.reshape(len(rows), *drawn.shape[:-1])
+
         with warnings.catch_warnings():  # degenerate rows are found below, by their nan
             warnings.simplefilter("ignore", stats.DegenerateDataWarning)
             warnings.simplefilter("ignore", RuntimeWarning)
             found = stats.bootstrap(
-                (rows,),
-                statistic,
+                (np.arange(seeds),),
+                of_seeds,
                 axis=-1,
                 confidence_level=confidence,
                 n_resamples=_RESAMPLES,
@@ -234,7 +244,10 @@ def slope(episodes: Ints, cumulative_regret: Floats, decades: float = 1.0, point
     if x[-1] - x[0] < math.log(2.0):
         return math.nan
     y = np.interp(x, np.log(episodes[positive]), np.log(cumulative_regret[positive]))
-    return round(float(np.polyfit(x, y, 1)[0]), 9) + 0.0  # a flat curve has slope 0, not a rounding error
+    centred = x - x.mean()
+    return (
+        round(float(centred @ (y - y.mean()) / (centred @ centred)), 9) + 0.0
+    )  # a flat curve has slope 0, not a rounding error
 
 
 def is_number(value: Any) -> bool:
@@ -419,7 +432,7 @@ def mean_curve(group: Group, points: int = POINTS) -> dict[str, Any] | None:
     if not curves:
         return None
     episodes = grid(min(int(cell.episodes[-1]) for cell in curves), points)
-    lines = [np.interp(episodes, [0, *cell.episodes], [0.0, *cell.regret]) for cell in curves]
+    lines = [np.interp(episodes, np.append(0, cell.episodes), np.append(0.0, cell.regret)) for cell in curves]
     values = np.stack(lines, axis=1)  # [points, seeds]
     band = bands(values, np.mean, group.problem, group.agent, "curve")
     return {

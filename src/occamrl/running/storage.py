@@ -131,14 +131,14 @@ def sweep(folder: Path) -> int:
     return len(found)
 
 
-def read_plain(path: Path, largest: int) -> bytes:
+def read_plain(path: Path | str, largest: int) -> bytes:
     """Return the content of a regular file, which is no symbolic link and no larger than ``largest`` bytes."""
     try:
         handle = os.open(path, _FLAGS)
     except FileNotFoundError:
         raise RecordError(path, got="no such file", expected="a file") from None
     except OSError as error:
-        what = "a symbolic link" if path.is_symlink() else str(error.strerror)
+        what = "a symbolic link" if Path(path).is_symlink() else str(error.strerror)
         raise RecordError(path, got=what, expected="a regular file that can be read") from error
     about = os.fstat(handle)
     if not stat.S_ISREG(about.st_mode):
@@ -153,10 +153,10 @@ def read_plain(path: Path, largest: int) -> bytes:
     return content
 
 
-def there(path: Path) -> bool:
+def there(path: Path | str) -> bool:
     """Say whether something has this name, a symbolic link that leads nowhere included."""
     try:
-        path.lstat()
+        os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
@@ -190,9 +190,12 @@ def read_json(path: Path, largest: int = LARGEST_JSON) -> Any:
     return parse_json(read_plain(path, largest), path)
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def canonical(data: Any) -> str:
     """Return the one JSON text of plain data: sorted keys, no white space, no NaN."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _CANONICAL.encode(data)
 
 
 def seal(document: dict[str, Any]) -> bytes:
@@ -201,7 +204,7 @@ def seal(document: dict[str, Any]) -> bytes:
     return b'{"digest":"%s",%s\n' % (sha256(text).encode(), text[1:])
 
 
-def read_sealed(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
+def read_sealed(path: Path | str, largest: int = LARGEST_JSON) -> dict[str, Any]:
     """Return a sealed document; a byte that is not as it was written is an error."""
     content = read_plain(path, largest)
     document = parse_json(content, path)
