@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from occamrl.experiments.display import Display, LiveLines, display_for, duration, printable
+from occamrl.experiments.display import Display, LiveLines, display_for, duration, pace, printable
 from occamrl.experiments.execution import Experiment
 from occamrl.experiments.records import status
 from tests.experiments.common import COMMAND, play, write
@@ -44,6 +44,10 @@ def test_plain_lines_tell_pace_and_time_left() -> None:
         "done [red]P / A\\x1b[2J / seed 3: regret 20.0, 2.0 s; 2 of 3 cells, about 15 s left",
         "FAILED [red]P / A\\x1b[2J / seed 3: given up",
     ]
+
+
+def test_no_time_left_is_told_before_there_is_a_rate() -> None:
+    assert pace({**EVENTS[2], "rate": 0.0}) == pace(EVENTS[1]) == "compiling or starting"
 
 
 @pytest.mark.parametrize("columns", [40, 140])

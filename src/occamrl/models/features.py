@@ -30,7 +30,7 @@ from occamrl.errors import (
     require_kind,
     require_memory,
 )
-from occamrl.problems.mdp import FiniteMDP, sound_sparse
+from occamrl.problems.mdp import FiniteMDP, sound_sparse, union
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
 Layout = DenseFeatures | SparseFeatures | TabularFeatures
@@ -92,7 +92,7 @@ def read_kernels(field: str, kernels: Sequence[Any], support: ArrayLike = ()) ->
         parts.append((cells[-1], matrix.data[kept].astype(np.float64)))  # kernels with the same outcomes share cells
     if shape is None:
         raise FeatureError(field, got="an empty list", expected="at least one kernel")
-    distinct = np.unique(np.concatenate(cells))
+    distinct = union(cells)
     outcomes = outcomes_of(field, distinct // shape[1], distinct % shape[1], shape[0])
     sizes = np.array([value.size for _, value in parts])
     if _ENTRY * sizes.sum() >= distinct.size * len(parts):
