@@ -328,14 +328,14 @@ def read_study(work: Path, cells: int) -> dict[str, Any]:
     experiment, place = Experiment.from_toml(spec), Folder(work / "wide")
     place.path.mkdir()
     experiment.settle(place)
-    played: dict[Any, Result] = {}
+    played: dict[Any, tuple[Result, dict[str, Any]]] = {}
     for cell in experiment.cells:
         who = cell.problem.label, cell.agent.label, cell.seed % 5
         if who not in played:
-            problem, agent = cell.make()
-            played[who] = run(agent, problem.mdp, episodes=cell.episodes, seed=cell.seed, progress=False)
+            problem, agent, resolved = cell.make()
+            played[who] = run(agent, problem.mdp, episodes=cell.episodes, seed=cell.seed, progress=False), resolved
         place.open_cell(cell.id)
-        record(place, cell, played[who])
+        record(place, cell, *played[who])
     facts: dict[str, Any] = {"cells": len(experiment.cells)}
     return facts | _reading(place.path)
 
