@@ -189,7 +189,7 @@ class FiniteModel(NamedTuple):
     theta: Floats  # [d, n]
     values: Floats  # [n*(H + 1), S] V*_{P,h}, where they are solved beforehand
     record: Any  # NoRecord | Record
-    rewards: Any  # KnownRewards | EstimatedRewards
+    rewards: Any  # RewardModel
     known_rewards: bool
     actions: int
     horizon: int
