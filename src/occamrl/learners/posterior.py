@@ -152,7 +152,7 @@ class PosteriorModel(NamedTuple):
     ints: Ints
     theta: Floats  # [d, n]
     values: Floats  # [n*(H + 1), S] V*_{P,h}, where they are solved beforehand
-    rewards: Any  # KnownRewards | EstimatedRewards
+    rewards: Any  # RewardModel
     known_rewards: bool
     actions: int
     horizon: int

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from occamrl._core.arena import field, fmat, fvec, imat, ivec, part, square
-from occamrl._core.compile import hot, implements
+from occamrl._core.compile import hot, hot_inline
 from occamrl._core.loop import Path
 from occamrl._core.regression import CARE, add_row, dot, refactor, squared_norm
 from occamrl._core.rows import (
@@ -54,7 +54,7 @@ from occamrl.errors import (
 from occamrl.learners.radii import SHARP, bernstein_width, ellipsoid_width, hoeffding_width
 from occamrl.protocols import Field, Floats, Ints, Known
 
-HOEFFDING, BERNSTEIN, LINEAR = range(3)
+HOEFFDING, BERNSTEIN, LINEAR, KNOWN = range(4)
 BOUNDS = {"hoeffding": HOEFFDING, "bernstein": BERNSTEIN}
 _LARGEST_FEATURE = 1e50  # its square times that of a norm bound is a number
 _LEAST_LEVEL = 1e-300  # delta enters by its logarithm
@@ -63,12 +63,11 @@ _LEAST_LEVEL = 1e-300  # delta enters by its logarithm
 # Compiled -------------------------------------------------------------------------------------------------------------
 
 
-class KnownRewards(NamedTuple):
-    """Rewards that need no estimate: the model's field REWARD has them."""
+class RewardModel(NamedTuple):
+    """How rewards are estimated: the model's field REWARD is filled at every plan, or has them if they are KNOWN.
 
-
-class EstimatedRewards(NamedTuple):
-    """How rewards are estimated; the model's field REWARD is filled at every plan."""
+    Of one type, so that a learner is compiled once for all kinds.
+    """
 
     kind: int
     delta: float  # of one pair, or of one regression
@@ -77,19 +76,16 @@ class EstimatedRewards(NamedTuple):
     norm_bound: float
 
 
-def observe_rewards(rewards: Any, state: Any, path: Path, steps: int, actions: int, growth: float) -> None:
+@hot_inline
+def observe_rewards(rewards: RewardModel, state: Any, path: Path, steps: int, actions: int, growth: float) -> None:
     """Count the rewards of an episode; a plan is due when those of a pair, plus one, have grown by ``growth``."""
-    raise TypeError(f"no rewards of type {type(rewards).__name__}")
+    if rewards.kind != KNOWN:
+        count_rewards(state, path, steps, actions, growth)
 
 
-@implements(observe_rewards, KnownRewards)
-def observe_nothing(rewards: KnownRewards, state: Any, path: Path, steps: int, actions: int, growth: float) -> None:
-    """``observe_rewards`` of known rewards."""
-
-
-@implements(observe_rewards, EstimatedRewards, inline=False)
-def count_rewards(rewards: EstimatedRewards, state: Any, path: Path, steps: int, actions: int, growth: float) -> None:
-    """``observe_rewards`` of rewards to be estimated."""
+@hot
+def count_rewards(state: Any, path: Path, steps: int, actions: int, growth: float) -> None:
+    """Do the work of :func:`observe_rewards`."""
     heard, before = imat(state, HEARD), imat(state, HEARD_AT_PLAN)
     total, squares = fmat(state, HEARD_TOTAL), fmat(state, HEARD_SQUARES)
     for h in range(steps):
@@ -101,19 +97,16 @@ def count_rewards(rewards: EstimatedRewards, state: Any, path: Path, steps: int,
             ivec(state, COUNTERS)[REWARDS_DUE] = 1
 
 
-def optimistic_rewards(rewards: Any, model: Any, state: Any) -> None:
+@hot_inline
+def optimistic_rewards(rewards: RewardModel, model: Any, state: Any) -> None:
     """Write the largest rewards that the data allow into the model, for the plan that is being made."""
-    raise TypeError(f"no rewards of type {type(rewards).__name__}")
+    if rewards.kind != KNOWN:
+        estimate_rewards(rewards, model, state)
 
 
-@implements(optimistic_rewards, KnownRewards)
-def keep_rewards(rewards: KnownRewards, model: Any, state: Any) -> None:
-    """``optimistic_rewards`` of known rewards: they are there."""
-
-
-@implements(optimistic_rewards, EstimatedRewards, inline=False)
-def estimate_rewards(rewards: EstimatedRewards, model: Any, state: Any) -> None:
-    """``optimistic_rewards`` of rewards to be estimated."""
+@hot
+def estimate_rewards(rewards: RewardModel, model: Any, state: Any) -> None:
+    """Do the work of :func:`optimistic_rewards`."""
     heard, before, reward = imat(state, HEARD), imat(state, HEARD_AT_PLAN), fmat(model, REWARD)
     total, squares = fmat(state, HEARD_TOTAL), fmat(state, HEARD_SQUARES)
     for t in range(heard.shape[0]):
@@ -127,7 +120,7 @@ def estimate_rewards(rewards: EstimatedRewards, model: Any, state: Any) -> None:
 
 
 @hot
-def pair_rewards(rewards: EstimatedRewards, heard: Ints, total: Floats, squares: Floats, out: Floats) -> None:
+def pair_rewards(rewards: RewardModel, heard: Ints, total: Floats, squares: Floats, out: Floats) -> None:
     """Write mean + width of every (s, a), at most 1; 1/2 +- 1/2 before the first reward."""
     level = math.log(1.0 / rewards.delta)
     for sa in range(heard.size):
@@ -145,9 +138,7 @@ def pair_rewards(rewards: EstimatedRewards, heard: Ints, total: Floats, squares:
 
 
 @hot
-def linear_rewards(
-    rewards: EstimatedRewards, psi: Floats, heard: Ints, total: Floats, out: Floats, work: Floats
-) -> None:
+def linear_rewards(rewards: RewardModel, psi: Floats, heard: Ints, total: Floats, out: Floats, work: Floats) -> None:
     """Write <psi, omega> + sqrt(beta) ||psi|| of every (s, a), cut to [0, 1] (M8, M11 for targets of range 1)."""
     p = psi.shape[1]
     sigma, factor = square(work, 0, p), square(work, p * p, p)
@@ -202,11 +193,11 @@ class RewardsPerPair:
         require_choice("bound", self.bound, BOUNDS)
         _require_common(self)
 
-    def model(self, known: Known, delta: float) -> tuple[EstimatedRewards, Floats]:
+    def model(self, known: Known, delta: float) -> tuple[RewardModel, Floats]:
         """Return the constants of the compiled functions, for a learner at level ``delta``, and psi (not read)."""
         pairs = known.states * known.actions
         level = max(_LEAST_LEVEL, self.share * delta / (pairs * _copies(self, known)))
-        return EstimatedRewards(BOUNDS[self.bound], level, float(self.scale), 1.0, 1.0), np.zeros((pairs, 1))
+        return RewardModel(BOUNDS[self.bound], level, float(self.scale), 1.0, 1.0), np.zeros((pairs, 1))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -248,13 +239,13 @@ class RewardsLinear:
         require_number("regularization", self.regularization, 1e-100, 1e100)
         _require_common(self)
 
-    def model(self, known: Known, delta: float) -> tuple[EstimatedRewards, Floats]:
+    def model(self, known: Known, delta: float) -> tuple[RewardModel, Floats]:
         """Return the constants of the compiled functions, for a learner at level ``delta``, and psi [S*A, p]."""
         psi = np.asarray(self.features)
         if psi.shape[:2] != (known.states, known.actions):
             raise ShapeError("features", got=psi.shape, expected=f"[S, A, p] with S={known.states}, A={known.actions}")
         level = max(_LEAST_LEVEL, self.share * delta / _copies(self, known))
-        linear = EstimatedRewards(LINEAR, level, float(self.scale), float(self.regularization), float(self.norm_bound))
+        linear = RewardModel(LINEAR, level, float(self.scale), float(self.regularization), float(self.norm_bound))
         return linear, np.ascontiguousarray(psi.reshape(known.states * known.actions, -1))
 
 
@@ -286,13 +277,13 @@ def reward_rows(rewards: Rewards, known: Known) -> int:
     return 0 if isinstance(rewards, str) else _copies(rewards, known)
 
 
-def rewards_model(rewards: Rewards, known: Known, delta: float) -> tuple[KnownRewards | EstimatedRewards, list[Any]]:
+def rewards_model(rewards: Rewards, known: Known, delta: float) -> tuple[RewardModel, list[Any]]:
     """Return the rewards as the compiled functions read them, and the fields REWARD, PSI and REWARD_WORK of a model.
 
     ``delta`` is the level of the whole learner.
     """
     if isinstance(rewards, str):
-        return KnownRewards(), [known.base_reward.reshape(1, -1), np.zeros((0, 1)), np.zeros(0)]
+        return RewardModel(KNOWN, 1.0, 1.0, 1.0, 1.0), [known.base_reward.reshape(1, -1), np.zeros((0, 1)), np.zeros(0)]
     estimated, psi = rewards.model(known, delta)
     p = psi.shape[1]
     return estimated, [np.zeros((_copies(rewards, known), psi.shape[0])), psi, np.zeros(3 * p * p + 2 * p)]

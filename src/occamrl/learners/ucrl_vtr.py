@@ -198,7 +198,7 @@ class FiniteModel(NamedTuple):
     values: Floats  # [n*(H + 1), S] V*_{P,h}, where they are solved beforehand
     record: Any  # NoRecord | Record
     forms: Any  # NoForms | QuadraticForms
-    rewards: Any  # KnownRewards | EstimatedRewards
+    rewards: Any  # RewardModel
     known_rewards: bool
     actions: int
     horizon: int

@@ -184,7 +184,7 @@ class LinearModel(NamedTuple):
     floats: Floats
     ints: Ints
     record: Any  # NoRecord | Record
-    rewards: Any  # KnownRewards | EstimatedRewards
+    rewards: Any  # RewardModel
     known_rewards: bool
     actions: int
     horizon: int
