@@ -149,7 +149,7 @@ def pendulums(mixture: Sequence[tuple[int, float]], seeds: dict[int, int], size:
 
 def pendulum(size: Size) -> str:
     """Measure the pendulum at three resolutions."""
-    grids = pendulums(((6, 0.6), (9, 0.4)), {12: 5, 24: 5, 48: 3}, size)
+    grids = pendulums(((6, 0.6), (9, 0.4)), {12: 10, 24: 10, 48: 5}, size)
     above = [
         Panel(
             grid.name, {name: (runs[0].at, np.array([run.regret for run in runs])) for name, runs in grid.runs.items()}
