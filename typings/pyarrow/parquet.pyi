@@ -3,9 +3,22 @@ from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import IO, Any
 
-from pyarrow import Schema, Table
+from pyarrow import BufferReader, Schema, Table
+
+class Statistics:
+    @property
+    def has_min_max(self) -> bool: ...
+    @property
+    def min(self) -> Any: ...
+    @property
+    def max(self) -> Any: ...
+
+class ColumnChunkMetaData:
+    @property
+    def statistics(self) -> Statistics | None: ...
 
 class RowGroupMetaData:
+    def column(self, i: int) -> ColumnChunkMetaData: ...
     @property
     def total_byte_size(self) -> int: ...
     @property
@@ -20,7 +33,10 @@ class FileMetaData:
 
 class ParquetFile:
     def __init__(
-        self, source: str | PathLike[str] | IO[bytes], *, read_dictionary: Sequence[str] | None = None
+        self,
+        source: str | PathLike[str] | IO[bytes] | BufferReader,
+        *,
+        read_dictionary: Sequence[str] | None = None,
     ) -> None: ...
     @property
     def metadata(self) -> FileMetaData: ...

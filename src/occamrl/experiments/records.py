@@ -495,7 +495,7 @@ def read_table(path: Path | str, manifest: Mapping[str, Any], name: str) -> pa.T
         size = group.total_byte_size
         if size <= MOST_BYTES:
             # Without threads: for many small files, a pool costs more than it gives.
-            packed = file.reader.read_row_group(0, column_indices=own, use_threads=False)
+            packed = file.read(columns=own, use_threads=False)
             size = packed.nbytes + sum(_expanded(chunk) for text in texts for chunk in packed.column(text).chunks)
         if size > MOST_BYTES:
             raise RecordError(path, got=f"{size:,} bytes when decompressed", expected=f"at most {MOST_BYTES:,}")
@@ -518,12 +518,12 @@ def read_table(path: Path | str, manifest: Mapping[str, Any], name: str) -> pa.T
     return table
 
 
-def _stored(schema: pa.Schema) -> tuple[list[int], list[str], pa.Schema]:
+def _stored(schema: pa.Schema) -> tuple[list[str], list[str], pa.Schema]:
     """Return which columns of a table are read, those of them that are texts, and the schema as it is read."""
-    own = range(len(_ABOUT), len(schema))
-    texts = [schema[i].name for i in own if schema[i].type == pa.string()]
+    own = schema.names[len(_ABOUT) :]
+    texts = [name for name in own if schema.field(name).type == pa.string()]
     packed = [(each.name, pa.dictionary(pa.int32(), each.type) if each.name in texts else each.type) for each in schema]
-    return list(own), texts, pa.schema(packed)
+    return own, texts, pa.schema(packed)
 
 
 _STORED = {name: _stored(schema) for name, schema in SCHEMAS.items()}
@@ -538,9 +538,10 @@ def _expanded(texts: pa.DictionaryArray) -> int:
 def _require_rows(table: pa.Table, name: str, manifest: Mapping[str, Any], path: str) -> None:
     """Refuse rows that are not those of the manifest's cell: gaps, infinite numbers, episodes out of order or count."""
     columns: dict[str, Any] = {}
-    for column, values in zip(table.column_names, table.columns, strict=True):
+    for column in table.column_names:
+        values = table.column(column)
         gaps = values.null_count > 0
-        if not gaps and not pa.types.is_dictionary(values.type):
+        if not gaps and column not in _STORED[name][1]:
             numbers = columns[column] = values.to_numpy()
             gaps = numbers.dtype == np.float64 and not (np.abs(numbers) <= LARGEST_NUMBER).all()
         if gaps:

@@ -246,7 +246,8 @@ def _entries(field: str, matrix: Any, states: int, *, keep_zeros: bool) -> tuple
 def union(parts: Sequence[Ints]) -> Ints:
     """Return all cells, sorted, each once; ``numpy.unique`` hashes them first, which takes many times as long."""
     cells = np.sort(np.concatenate(parts))
-    return cells[np.append(True, np.diff(cells) > 0)[: cells.size]]
+    first: Ints = cells[np.append(True, np.diff(cells) > 0)[: cells.size]]
+    return first
 
 
 def _spread(cell: Ints, value: Floats, cells: Ints) -> Floats:
