@@ -22,7 +22,7 @@ TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OCCAMRL_CACHE_DIR="$${OCCAM
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help install demo test lint format bounds bench clean
+.PHONY: help install demo test lint format bounds bench docs clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -52,8 +52,13 @@ bounds: $(DEV)  ## Play every combination of options with every index checked (m
 bench: $(CORE)  ## Measure speed against plain NumPy, how cost grows, and what a first call compiles
 	@PYTHONPATH=. $(PY) benchmarks/bench.py $(ARGS)
 
+docs: $(DEV)  ## Build the site into docs/_build, notebooks executed, warnings as errors
+	@$(PIP) --editable '.[docs]'
+	@$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build
+	@echo "Open docs/_build/index.html"
+
 clean:  ## Remove the environment, caches, builds and what the demo wrote
-	@rm -rf "$(VENV)" .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build demo dist
+	@rm -rf "$(VENV)" .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build demo dist docs/_build docs/site
 	@find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # A stamp records that the packages are installed. It lies inside the environment, so both are removed together; a change of

@@ -53,11 +53,11 @@ def test_list_names_everything_that_is_found() -> None:
 
 
 def test_the_demonstration_prints_tables_and_draws_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "EPISODES", 600)
+    monkeypatch.setattr(demo, "EPISODES", {"lake": 100, "mixture": 600})
     monkeypatch.setattr(demo, "SEEDS", 1)
     folder = tmp_path / "deep" / "out"
     output = invoke("demo", "--out", str(folder))
-    for label in ("ARL-LIN(dim)", "Greedy", "regret"):
+    for label in ("Occam", "is in play, class", "ARL-LIN(dim)", "of 16 features", "regret"):
         assert label in output
     figures = list(folder.glob("*.png"))
     assert figures

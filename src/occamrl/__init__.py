@@ -12,7 +12,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:  # the one list of public names, for type checkers and for __getattr__ alike
     from occamrl.analysis.diagnosis import diagnose as diagnose

@@ -42,6 +42,7 @@ _FEW = 12  # kernels of each class that the preflight tries: a second or two at 
 
 Folder_ = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of an experiment.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output, JSON lines on standard output.")]
+Page = Annotated[Path | None, typer.Option(help="Write a page for a colleague there: question, answer, evidence.")]
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -219,22 +220,26 @@ def verify(
 
 @app.command()
 def select(
-    log: Annotated[str, typer.Argument(help="A Parquet file, or minari:ID for a local Minari dataset.")],
+    log: Annotated[str, typer.Argument(help="A Parquet or CSV file, or minari:ID for a Minari dataset.")],
     ladder: Annotated[str, typer.Option(metavar="SPEC", help="A TOML file of models, or a shipped ladder.")],
     delta: Annotated[float, typer.Option(help="Probability of rejecting the right class, at most.")] = 0.05,
     horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the spec's.")] = None,
     evidence: Annotated[str | None, typer.Option(help="likelihood or value; by default what suits the ladder.")] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="File to save to, and to go on from.")] = None,
+    page: Page = None,
     as_json: Json = False,
 ) -> None:
     """Say how rich a model logged episodes ask for. Exit code 3: not enough data; 4: no class explains them."""
     with reported_errors(as_json):
         from occamrl.envs.ladder_file import read_ladder
         from occamrl.logs.select import select as test
+        from occamrl.report.answer import write_answer
 
         models = read_ladder(ladder, horizon=horizon)
         found = test(log, models, delta=delta, evidence=evidence, checkpoint=checkpoint)
         print_lines(found.as_data() if as_json else str(found).splitlines())
+        if page is not None:
+            write_answer(found, page)
         if found.verdict in UNDECIDED:
             raise typer.Exit(UNDECIDED[found.verdict])
 
@@ -376,6 +381,7 @@ def learn(
     safe: Annotated[bool, typer.Option(help="Be optimistic over all models that are left.")] = False,
     compare: Annotated[bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")] = False,
     checkpoint: Annotated[Path | None, typer.Option(help="Save there, and go on from there.")] = None,
+    page: Page = None,
     as_json: Json = False,
 ) -> None:
     """Learn in a Gymnasium environment and say which rung of a ladder of models it needs."""
@@ -384,6 +390,7 @@ def learn(
         from occamrl.envs.wrapper import FiniteEnvironment
         from occamrl.learners.rewards import BOUNDS
         from occamrl.registry import import_modules
+        from occamrl.report.answer import write_answer
         from occamrl.running.run import learn as learn_in
 
         _look_here(modules or ())
@@ -409,6 +416,8 @@ def learn(
             if name == selector and found is not None:
                 about |= {"blind_pairs": len(found.blind), "pairs_tried": found.pairs_tried}
             print_lines(about if as_json else _lines(about))
+            if name == selector and page is not None:
+                write_answer(result, page)
 
 
 def _look_here(modules: Sequence[str]) -> None:
@@ -517,6 +526,7 @@ def as_data(result: Result, spec: LadderSpec) -> dict[str, Any]:
             "statistics": list(verdict["statistics"]),
             "threshold": verdict["threshold"],
             "outside": verdict.get("outside"),  # None: not tested
+            "verdict": list(verdict.sentences),
         }
     return about
 
@@ -540,9 +550,8 @@ def _lines(about: dict[str, Any]) -> list[str]:
             found.append(f"  {mark} {name}: {count} model{'s' * (count > 1)}, {told}")
         threshold = about["threshold"]
         limit = "no data yet" if threshold is None else f"accepted up to {threshold:.6f}"
-        found.append(f"  verdict: {about['rung']!r}, in play since episode {about['since_episode']} ({limit})")
-        if about["outside"]:
-            found.append("  but no model of the ladder explains the data: bring a richer one")
+        found.append(f"  ({limit})")
+        found += [f"  {sentence}" for sentence in about["verdict"]]
     return found
 
 

@@ -1,4 +1,4 @@
-"""The demonstration: ARL-LIN(dim) finds three coordinates out of sixteen while it plays."""
+"""The demonstration: which model does a slippery lake need, and which of sixteen features matter?"""
 
 from __future__ import annotations
 
@@ -8,69 +8,67 @@ from pathlib import Path
 
 import numpy as np
 
-from occamrl.analysis.diagnosis import diagnose
-from occamrl.learners.baselines import Greedy
 from occamrl.models.features import FeatureMap
+from occamrl.models.ladder import Ladder
+from occamrl.problems.lakes import FrozenLake
 from occamrl.problems.mixtures import SparseMixture
-from occamrl.protocols import Agent
-from occamrl.report.figures import compare
-from occamrl.running.result import Result
-from occamrl.running.run import run
-from occamrl.selectors.arl_lin import EXPLOITATION, ARLLinDim
+from occamrl.protocols import Agent, Problem
+from occamrl.report.compare import Comparison, compare
+from occamrl.selectors.arl_gen import ARLGen
+from occamrl.selectors.arl_lin import ARLLinDim
+from occamrl.selectors.occam import Occam
 from occamrl.selectors.references import largest, oracle
 
 SEEDS = 3
-EPISODES = 100_000
+EPISODES = {"lake": 2_000, "mixture": 100_000}
 
 
-def cast(problem: SparseMixture) -> dict[str, Agent]:
-    """Return who plays: the selector and what it is compared with."""
-    features, bound = FeatureMap(problem.phi), float(np.linalg.norm(problem.theta))
-    selector = ARLLinDim(features=features, norm_bound=bound)
-    return {
-        "ARL-LIN(dim)": selector,
-        "oracle (knows the support)": oracle(selector, problem.theta),
-        "all 16 coordinates": largest(selector),
-        "Greedy": Greedy(features=features),
+def lake() -> tuple[FrozenLake, dict[str, Agent], int]:
+    """Return FrozenLake, who plays there, and for how many episodes."""
+    problem = FrozenLake(slip=(6, 6))
+    ladder = Ladder.of_problem(problem)
+    agents: dict[str, Agent] = {
+        "Occam": Occam(ladder=ladder),
+        "ARL-GEN": ARLGen(ladder=ladder),
+        "largest class": largest(ladder),
+        "oracle (told the class)": oracle(ladder, 2),
     }
+    return problem, agents, EPISODES["lake"]
+
+
+def mixture() -> tuple[SparseMixture, dict[str, Agent], int]:
+    """Return a sparse mixture, who plays there, and for how many episodes."""
+    problem = SparseMixture(states=12, actions=4, horizon=6, dimension=16, nonzero=3, gamma=0.5, seed=0)
+    selector = ARLLinDim(features=FeatureMap(problem.phi), norm_bound=float(np.linalg.norm(problem.theta)))
+    agents: dict[str, Agent] = {
+        "ARL-LIN(dim)": selector,
+        "all 16 features": largest(selector),
+        "oracle (told the features)": oracle(selector, problem.theta),
+    }
+    return problem, agents, EPISODES["mixture"]
 
 
 def demonstrate(folder: Path, say: Callable[[str], None] = print) -> Path:
     """Run the demonstration, print its tables, write its figure; return the path of the figure."""
+    from matplotlib.figure import Figure
+
     began = time.perf_counter()
-    problem = SparseMixture(states=12, actions=4, horizon=6, dimension=16, nonzero=3, gamma=0.5, seed=0)
-    say(f"Sparse mixture (S=12, A=4, H=6): 16 candidate coordinates, {list(map(int, problem.support))} are not zero.")
-    say(f"{EPISODES:,} episodes, {SEEDS} seeds, V* = {problem.mdp.optimal_value:.4f}\n")
-    say(f"  {'agent':<32}{'regret (mean)':>14}{'plans':>9}{'us/episode':>12}")
-    played: dict[str, list[Result]] = {}
-    for label, agent in cast(problem).items():
-        results = [run(agent, problem.mdp, episodes=EPISODES, seed=seed) for seed in range(SEEDS)]
-        played[label] = results
-        regret, plans = np.mean([result.total_regret for result in results]), np.mean([r.plans for r in results])
-        pace = 1e6 * min(result.wall_time for result in results) / EPISODES
-        say(f"  {label:<32}{regret:>14,.1f}{plans:>9,.0f}{pace:>12.2f}")
-    one = played["ARL-LIN(dim)"][0]
-    say("\nARL-LIN(dim), seed 0, epoch by epoch:")
-    for line in support_table(one):
-        say(line)
-    say(f"\n{diagnose(one)}")
+    figure = Figure(figsize=(11.2, 4.2), layout="constrained")
+    problems: list[tuple[str, tuple[Problem, dict[str, Agent], int]]] = [
+        ("FrozenLake 4x4: how slippery is the ice? 1, 11 or 231 candidate models.", lake()),
+        ("A sparse mixture: which of 16 candidate features matter?", mixture()),
+    ]
+    for axes, (question, (problem, agents, episodes)) in zip(figure.subplots(1, 2), problems, strict=True):
+        say(question)
+        found: Comparison = compare(agents, problem, episodes=episodes, seeds=SEEDS)
+        say(str(found))
+        name = next(iter(agents))
+        say(f"{name}, seed 0:")
+        say("".join(f"  {sentence}\n" for sentence in found.results[name][0].verdict.sentences))
+        found.plot(axes, logarithmic=True)
+        axes.set_title(question, loc="left", fontsize="medium")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "demo.png"
-    title = f"Regret on the sparse mixture, {SEEDS} seeds"
-    compare({title: played}, logarithmic=True).savefig(path, dpi=150)
-    say(f"\n{time.perf_counter() - began:.1f} s in all. Figure: {path}")
+    figure.savefig(path, dpi=150)
+    say(f"{time.perf_counter() - began:.1f} s in all, most of it compilation, once on this machine. Figure: {path}")
     return path
-
-
-def support_table(result: Result) -> list[str]:
-    """Return the support found epoch by epoch, one line each."""
-    lines = [f"  {'epoch':>5}{'from episode':>14}{'episodes':>10}{'threshold':>11}{'regret':>9}  active coordinates"]
-    begin = 1
-    for row in result.phases.to_pylist():
-        if row["label"] == EXPLOITATION:
-            left_out = len(row["estimate"]) - len(row["active"])
-            active = row["active"] if len(row["active"]) < 12 else f"all but {left_out}" if left_out else "all"
-            facts = f"{row['threshold']:>11.3f}{row['regret']:>9.1f}"
-            lines.append(f"  {row['epoch']:>5}{begin:>14,}{row['episodes']:>10,}{facts}  {active}")
-        begin += row["episodes"]
-    return lines

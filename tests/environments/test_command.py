@@ -28,7 +28,7 @@ def call(*arguments: str) -> tuple[int, str, str]:
 def test_a_verdict_for_a_person_and_for_a_machine() -> None:
     code, out, _ = call(*LAKE, "--episodes", "60", "--compare")
     assert code == 0
-    assert "verdict: 'the same to both sides'" in out
+    assert "'the same to both sides' is in play, class 2 of 3, since episode" in out
     assert "exact regret" in out
     code, out, _ = call(*LAKE, "--episodes", "60", "--compare", "--json")
     told = [json.loads(line) for line in out.splitlines()]

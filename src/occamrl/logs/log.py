@@ -1,4 +1,4 @@
-"""A log of episodes, checked row by row; from Parquet files and Minari datasets.
+"""A log of episodes, checked row by row; from Parquet and CSV files, data frames and Minari datasets.
 
 One row per step, without nulls, in the columns
 
@@ -20,6 +20,7 @@ the log alone, not on how it is stored.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -227,6 +228,34 @@ def _parquet_batches(path: Path, skip: int) -> Iterator[dict[str, NDArray[Any]]]
                 yield {name: column[cut:] for name, column in columns.items()}
 
 
+def _csv_batches(path: Path, skip: int) -> Iterator[dict[str, NDArray[Any]]]:
+    """Return the columns of a CSV file with a line of names, from row ``skip`` on, some rows at a time."""
+    import pyarrow as pa
+
+    reader: Any = importlib.import_module("pyarrow.csv")
+    if not path.is_file():
+        raise LogError(str(path), got="no regular file" if path.exists() else "no such file", expected="a CSV file")
+    kinds = {
+        name: pa.float64() if name == "reward" else pa.bool_() if name in _FLAGS else pa.int64() for name in COLUMNS
+    }
+    options = reader.ConvertOptions(column_types=kinds, include_columns=list(COLUMNS), null_values=[""])
+    try:
+        with reader.open_csv(path, convert_options=options) as stream:
+            first = 0
+            for batch in stream:
+                columns = {}
+                for name, column in zip(COLUMNS, batch.columns, strict=True):
+                    if column.null_count:
+                        row = first + column.to_pylist().index(None)
+                        raise LogError(name, index=(row,), got="nothing", expected="a value in every row")
+                    columns[name] = column.to_numpy(zero_copy_only=False)
+                cut, first = max(0, skip - first), first + batch.num_rows
+                if cut < batch.num_rows:
+                    yield {name: column[cut:] for name, column in columns.items()}
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise LogError(str(path), got=str(error)[:200], expected=f"the columns {', '.join(COLUMNS)}") from error
+
+
 def whole_episodes(batches: Iterable[Mapping[str, NDArray[Any]]], source: str, first: int = 0) -> Iterator[Log]:
     """Return columns that come in pieces as blocks of whole episodes, checked; ``first`` is the number of a row."""
     pieces: list[Mapping[str, NDArray[Any]]] = []
@@ -329,20 +358,30 @@ def episode_columns(episodes: Any, first_state: int = 0, first_action: int = 0) 
 
 
 def _batches(source: str, skip: int = 0) -> Iterator[dict[str, NDArray[Any]]]:
-    """Return the columns of a Parquet file or of ``minari:ID``, some rows at a time."""
+    """Return the columns of a Parquet or CSV file or of ``minari:ID``, some rows at a time."""
     if source.startswith("minari:"):
         return _minari_batches(source.removeprefix("minari:"), skip)
-    return _parquet_batches(Path(source), skip)
+    path = Path(source)
+    return _csv_batches(path, skip) if path.suffix.lower() == ".csv" else _parquet_batches(path, skip)
 
 
-def read_log(source: str | Path) -> Log:
-    """Return the log in a Parquet file, or in the local Minari dataset ``minari:ID``.
+def read_log(source: Any) -> Log:
+    """Return the log in a Parquet or CSV file, in a data frame, or in the local Minari dataset ``minari:ID``.
+
+    Parameters
+    ----------
+    source : path, str, or data frame
+        A file whose name ends in ``.csv`` is CSV with a line of names, every other one is Parquet. A data frame of
+        pandas or Polars, or a mapping of arrays, has the columns of a log.
 
     Raises
     ------
     LogError
         With the column and the first row that is wrong.
     """
+    if not isinstance(source, (str, Path)) and hasattr(source, "__getitem__"):
+        there = getattr(source, "columns", source)
+        return Log.of_columns({name: np.asarray(source[name]) for name in COLUMNS if name in there})
     text = str(as_path("log", source))
     return Log.of_columns(joined(list(_batches(text))), source=text)
 
@@ -362,6 +401,8 @@ class StoredLog:
         """The number of steps."""
         if self.source.startswith("minari:"):
             return int(_minari(self.source.removeprefix("minari:")).total_steps)
+        if Path(self.source).suffix.lower() == ".csv":
+            return sum(batch["episode"].size for batch in _csv_batches(Path(self.source), 0))
         with _parquet(Path(self.source)) as file:
             return int(file.metadata.num_rows)
 
