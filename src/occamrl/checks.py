@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from occamrl import seeding
+from occamrl._core.arena import forget_models
 from occamrl._core.loop import PLANNED, draw_episode, draw_first_state
 from occamrl.errors import CheckpointError, ContractError, FamilyError, ParameterError
 from occamrl.learners.rewards import RewardsPerPair
@@ -65,7 +66,11 @@ def check_learner(
     has = "a learner has model(known), begin(known) and reserve(state, episodes), or begin, plan and learn"
     _require(isinstance(learner, (Learner, EpisodeLearner, RuledBases)), has)
     for each in [learner, *extensions(learner)] if isinstance(learner, Learner) else [learner]:
-        list(_arrays(each.begin(mdp.known)))  # refuses what is no array
+        state = each.begin(mdp.known)
+        list(_arrays(state))  # refuses what is no array
+        for name in getattr(state, "_fields", ()) if isinstance(each, Learner) else ():
+            kind = type(getattr(state, name))
+            _require(issubclass(kind, np.ndarray), f"a state is made of arrays, but state.{name} is {kind.__name__}")
         _check_agent(each, mdp, episodes, seed)
 
 
@@ -277,23 +282,29 @@ def _problem_of(kernel: Floats, reward: Floats, horizon: int) -> FiniteMDP:
 
 
 def _check_agent(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> None:
-    whole = run(agent, mdp, episodes=episodes, seed=seed, progress=False)
+    whole = _fresh_run(agent, mdp, episodes=episodes, seed=seed)
     _require(bool((whole.regret >= -1e-9).all()), "regret is never negative")
-    _same(whole, run(agent, mdp, episodes=episodes, seed=seed, progress=False), "the same seed gives the same bits")
-    half = run(agent, mdp, episodes=episodes // 2, seed=seed, progress=False)
+    _same(whole, _fresh_run(agent, mdp, episodes=episodes, seed=seed), "the same seed gives the same bits")
+    half = _fresh_run(agent, mdp, episodes=episodes // 2, seed=seed)
     kept = copy.deepcopy(half.state)
-    rest = run(agent, mdp, episodes=episodes - episodes // 2, progress=False, continue_from=half)
+    rest = _fresh_run(agent, mdp, episodes=episodes - episodes // 2, continue_from=half)
     _same(whole, rest, "one run equals two halves")
     _same_state(half.state, kept, "continuing leaves the earlier result as it was")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "checkpoint.npz"
         half.save(path)
         loaded = Result.load(path, agent, mdp)
-    rest = run(agent, mdp, episodes=episodes - episodes // 2, progress=False, continue_from=loaded)
+    rest = _fresh_run(agent, mdp, episodes=episodes - episodes // 2, continue_from=loaded)
     _same(whole, rest, "a run resumed from a checkpoint equals one that was never interrupted")
     walk = episode_by_episode(agent, mdp, episodes, seed)
     _same_state(whole.state, walk.state, "one loop equals one episode at a time")
     _require(walk.rows[-1]["plans"] == whole.walk.rows[-1]["plans"], "both make the same plans")
+
+
+def _fresh_run(agent: Agent, mdp: FiniteMDP, **options: Any) -> Result:
+    """Run with models made anew: one that remembers, or differs from call to call, is found."""
+    forget_models()
+    return run(agent, mdp, progress=False, **options)
 
 
 def episode_by_episode(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> PhaseWalk:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
+from matplotlib import pyplot
 
 from occamrl.learners.baselines import Optimal, UniformRandom
 from occamrl.problems.classic import RiverSwim
@@ -122,6 +122,7 @@ def test_a_learner_alone_is_one_phase() -> None:
             "regret": result.total_regret,
             "plans": 1,
             "realised_return": result.total_return,
+            "first_episode": 1,
         }
     ]
 
@@ -143,8 +144,10 @@ def test_a_table_comes_back_from_its_file(tmp_path: Path) -> None:
 
 
 def test_a_plot_shows_the_cumulative_regret() -> None:
-    result = uniform()
+    result, figure = uniform(), pyplot.figure()
     axes = result.plot()
+    assert axes.figure is figure
+    pyplot.close(figure)
     (line,) = axes.get_lines()
     np.testing.assert_array_equal(np.asarray(line.get_xdata()), result.episodes)
     np.testing.assert_array_equal(np.asarray(line.get_ydata()), result.cumulative_regret)
@@ -153,8 +156,6 @@ def test_a_plot_shows_the_cumulative_regret() -> None:
     again = result.plot(axes, label="again", color="black")
     assert again is axes
     assert [each.get_label() for each in axes.get_lines()] == ["UniformRandom", "again"]
-    figure = axes.figure
-    assert isinstance(figure, Figure)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     assert buffer.getvalue().startswith(b"\x89PNG")

@@ -134,6 +134,11 @@ def model_of(learner: Any, known: Known) -> Any:
     return made[1]
 
 
+def forget_models() -> None:
+    """Make every model anew when it is asked for next, as another process would."""
+    _MODELS.clear()
+
+
 def named(number: int) -> Any:
     """Return the property of a state that is a view of one of its fields, for Python."""
     return property(lambda arena: field(arena, number))

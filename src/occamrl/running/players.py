@@ -379,7 +379,7 @@ class ArenaPlayer(Player):
 
     def __init__(self, arena: RuledBases, known: Known, state: Any) -> None:
         super().__init__(known)
-        self.arena, self.rule, self._state = arena, arena.rule, state
+        self.learner, self.rule, self._state = arena, arena.rule, state
         self.largest = arena.largest(known)
         self.memory, self.plays = state["memory"], state["plays"]
         self.players = [player(base, known, own) for base, own in zip(arena.bases, state["bases"], strict=True)]
@@ -441,7 +441,7 @@ class ArenaPlayer(Player):
         else:
             chosen = self.players[base]
             turn = chosen.play_episode(truth, (keys[0], self._keys[base]), episode)
-            if self.arena.share:
+            if self.learner.share:
                 rows = turn.episode.states, turn.bonus, turn.episode.rewards, chosen.table, self.known.horizon, False
                 self._share(base, int(turn.episode.states[0]), episode, self._rest, *rows)
             self.table = chosen.table
@@ -510,7 +510,7 @@ class ArenaPlayer(Player):
         if not replay:
             rows = at_rest, path, bonus, reward, actions, steps, ended
             self.players[base].close(*rows)
-            if self.arena.share:
+            if self.learner.share:
                 self._share(base, start, episode, *rows)
             self._keep(base, actions, self._news)
         total = sum_of(seen)

@@ -76,13 +76,13 @@ function chooser(id, label, options, value, change) {
   const select = html("select", { id, onchange: () => change(select.value) }, options.map(one));
   return html("label", { class: "pick" }, label, select);
 }
-function table(id, caption, columns, rows) {
+function table(id, caption, columns, rows, foot = null) {
   const head = html("tr", {}, columns.map(([text, kind]) => html("th", { scope: "col", class: kind }, text)));
   const line = (row) =>
     html("tr", {}, row.map((cell, i) =>
       i === 0 ? html("th", { scope: "row" }, cell) : html("td", { class: columns[i][1] }, cell)));
   const body = html("table", { id }, html("caption", {}, caption), html("thead", {}, head),
-    html("tbody", {}, rows.map(line)));
+    html("tbody", {}, rows.map(line)), foot ? html("tfoot", {}, line(foot)) : null);
   return html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table, scrolls sideways" }, body);
 }
 // Numbers of one column have the same number of decimals, three significant digits of the one in the middle.

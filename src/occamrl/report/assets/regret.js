@@ -161,10 +161,10 @@ function differencesSection(data, state, again) {
     const reach = roundUp(Math.max(1e-12, ...rows.flatMap((row) => [row.mean, ...(row.interval || [])].map(Math.abs))));
     if (!rows.length) return html("p", { class: "note" }, named(problem.name), ": no seed in common with this baseline.");
     const axis = ["", "", "", forestAxis(reach), "", "", ""];
-    return table(`differences-${p}`, named(problem.name), columns, [...rows, null].map((row) => row === null ? axis : [
+    return table(`differences-${p}`, named(problem.name), columns, rows.map((row) => [
       named(data.agents[row.agent]), row.pairs, withEnds(row.mean, row.interval), forest(row, reach), show(row.median),
       `${row.less} / ${row.more}`, row.unpaired.length ? `seeds ${row.unpaired.slice(0, 12).join(", ")}` +
-        (row.unpaired.length > 12 ? ` and ${row.unpaired.length - 12} more` : "") : "–"]));
+        (row.unpaired.length > 12 ? ` and ${row.unpaired.length - 12} more` : "") : "–"]), axis);
   });
   const all = () => data.problems.flatMap((problem) => problem.differences.map((row) => [
     problem.name, data.agents[row.agent], data.agents[row.baseline], row.pairs, row.mean, row.interval && row.interval[0],
