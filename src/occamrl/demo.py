@@ -1,4 +1,4 @@
-"""The demonstration: which model does a slippery lake need, and which of sixteen features matter?"""
+"""The demonstration: which model a slippery lake needs, and which of sixteen features matter."""
 
 from __future__ import annotations
 
