@@ -467,6 +467,13 @@ class UCRLVTRLin(Learner):
         if statistics.steps != steps:
             raise ParameterError("statistics.steps", got=statistics.steps, expected=steps)
         require_gram("statistics.gram", blocks, statistics.gram)
+        squares = np.zeros(statistics.xy.size)  # sum x_j^2
+        for begin, at, n in zip(blocks.matrix_start, blocks.vector_start, blocks.size, strict=False):
+            squares[at : at + n] = statistics.gram[begin : begin + n * n : n + 1]
+        rounding = 1e-6 * (self.lam + float(np.abs(squares).max(initial=0.0)))
+        rows = statistics.episodes * known.horizon  # with targets of at most H: |sum y x_j|^2 <= sum y^2 sum x_j^2
+        limit = known.horizon * np.sqrt(rows * (np.maximum(squares, 0.0) + rounding))
+        Field("xy", statistics.xy.shape, -limit, limit).require(statistics.xy, "statistics")
         if statistics.seen is not None and self._counted:
             Field("seen", (self._counted,), 0, MOST_ROWS).require(statistics.seen, "statistics")
         if rewards and statistics.rewards is not None:
