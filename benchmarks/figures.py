@@ -60,7 +60,7 @@ PAGES: dict[str, tuple[str, ...]] = {
         "study_occam_linear:mixtures",
         "study_occam_linear:signed",
     ),
-    "rivals": ("study_rivals:river_swim",),
+    "rivals": ("study_rivals:river_swim", "study_rivals:linear_river_swim"),
     "problems/pricing": ("study_ladders:pricing",),
     "problems/patchy-ice": ("study_ladders:ice",),
 }
