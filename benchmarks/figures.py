@@ -60,6 +60,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "problems/pricing": ("study_ladders:pricing",),
     "problems/queue-admission": ("study_practical:queue_admission",),
     "problems/weekday-inventory": ("study_practical:weekday_inventory",),
+    "rivals": ("study_rivals:river_swim", "study_rivals:linear_river_swim"),
     "selection-ladders": (
         "study_ladders:classes",
         "study_paper:ladder",
@@ -82,7 +83,6 @@ PAGES: dict[str, tuple[str, ...]] = {
     ),
     "simulators": ("study_simulators:evidence", "study_simulators:between"),
     "your-own-algorithm": ("study_arena:speed",),
-    "rivals": ("study_rivals:river_swim",),
 }
 
 
