@@ -53,12 +53,12 @@ bench: $(CORE)  ## Measure speed against plain NumPy, how cost grows, and what a
 	@PYTHONPATH=. $(PY) benchmarks/bench.py $(ARGS)
 
 docs: $(DEV)  ## Build the site into docs/_build, notebooks executed, warnings as errors
-	@$(PIP) --editable '.[docs]'
+	@$(PIP) --editable '.[dev,docs]'
 	@$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build
 	@echo "Open docs/_build/index.html"
 
 clean:  ## Remove the environment, caches, builds and what the demo wrote
-	@rm -rf "$(VENV)" .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build demo dist docs/_build docs/site
+	@rm -rf "$(VENV)" .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build demo dist docs/_build docs/site docs/.jupyter_cache docs/jupyter_execute
 	@find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # A stamp records that the packages are installed. It lies inside the environment, so both are removed together; a change of

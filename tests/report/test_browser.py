@@ -9,9 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-import shutil
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,38 +22,6 @@ from tests.report.synthetic import FORMULA, KINDS, MARKUP, NAMES, hostile, recor
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
-
-_FLAGS = (
-    "--no-sandbox",  # as root, in a container, there is no other way; the pages are our own
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-
-
-def _missing(what: str) -> None:
-    if os.environ.get("OCCAMRL_REQUIRE_BROWSER"):
-        pytest.fail(f"{what}, and OCCAMRL_REQUIRE_BROWSER insists on it")
-    pytest.skip(what)
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """Give a browser, or skip the test."""
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        _missing("playwright is not installed (pip install playwright)")
-    program = os.environ.get("OCCAMRL_BROWSER") or shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        _missing("no chromium on the path (Debian: apt-get install chromium; or name one in OCCAMRL_BROWSER)")
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=program, args=list(_FLAGS))
-        yield found
-        found.close()
 
 
 class Watched:
