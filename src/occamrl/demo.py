@@ -70,5 +70,5 @@ def demonstrate(folder: Path, say: Callable[[str], None] = print) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "demo.png"
     figure.savefig(path, dpi=150)
-    say(f"{time.perf_counter() - began:.1f} s in all, most of it compilation, once on this machine. Figure: {path}")
+    say(f"{time.perf_counter() - began:.1f} s in all, compilation included where it was needed. Figure: {path}")
     return path

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,12 @@ from numpy.typing import NDArray
 from occamrl.errors import ParameterError, ShapeError, require_integer, require_memory
 
 Floats = NDArray[np.float64]
+Kernel = Literal["stationary", "per_step"]  # one for all steps, or one for each
+Weights = Literal["range", "none"]  # of regression rows
+Radius = Literal["sharp", "unweighted", "paper", "ayoub"]
+Acting = Literal["optimism", "sampling"]
+Scope = Literal["smallest", "all"]
+Evidence = Literal["likelihood", "value"]
 Ints = NDArray[np.int64]
 
 

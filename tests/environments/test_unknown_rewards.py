@@ -33,12 +33,12 @@ def problem(per_step: bool = False, noise: Any = None) -> orl.FiniteMDP:
     return orl.FiniteMDP(transition=transition, reward=CASE.reward, horizon=4, reward_noise=chosen)
 
 
-def linear(rewards: Any = None, kernel: str = "stationary") -> orl.UCRLVTRLin:
+def linear(rewards: Any = None, kernel: Any = "stationary") -> orl.UCRLVTRLin:
     estimate = orl.RewardsPerPair() if rewards is None else rewards
     return orl.UCRLVTRLin(features=CASE.features, norm_bound=1.2, rewards=estimate, kernel=kernel)
 
 
-def ladder(kernel: str) -> orl.ARLGen:
+def ladder(kernel: Any) -> orl.ARLGen:
     kernels = np.stack([CASE.phi @ theta for theta in (*THETAS, CASE.theta)])
     classes = orl.Ladder([orl.FiniteFamily(kernels[:1]), orl.FiniteFamily(kernels)])
     return orl.ARLGen(ladder=classes, rewards=orl.RewardsPerPair(bound="hoeffding"), kernel=kernel)

@@ -82,7 +82,7 @@ def logdet(sigma: Any) -> Any:
 
 
 @pytest.mark.parametrize("weights", ["range", "none"])
-def test_after_a_run_of_ten_million_rows_the_estimate_is_that_of_a_fresh_factorisation(weights: str) -> None:
+def test_after_a_run_of_ten_million_rows_the_estimate_is_that_of_a_fresh_factorisation(weights: Any) -> None:
     case = mixture(0, horizon=11, dimension=4)
     learner = UCRLVTRLin(features=case.features, norm_bound=1.0, weights=weights)
     result = run(learner, case.mdp, episodes=1_000_000, progress=False)

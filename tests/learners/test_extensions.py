@@ -174,7 +174,7 @@ def compare(case: Mixture, mdp: FiniteMDP, transition: Any, episodes: int = 25, 
 
 @pytest.mark.parametrize("kernel", ["stationary", "per_step"])
 @pytest.mark.parametrize("name", REWARDS)
-def test_every_plan_is_that_of_plain_numpy(name: str, kernel: str) -> None:
+def test_every_plan_is_that_of_plain_numpy(name: str, kernel: Any) -> None:
     compare(CASE, NOISY, CASE.transition, rewards=REWARDS[name], kernel=kernel)
 
 
@@ -327,7 +327,7 @@ def finite_plan(steps: list[Step], reward: Floats, kernels: Floats, *, delta: fl
 
 @pytest.mark.parametrize("kernel", ["stationary", "per_step"])
 @pytest.mark.parametrize("known", [True, False])
-def test_every_plan_is_that_of_the_oracle(kernel: str, known: bool) -> None:
+def test_every_plan_is_that_of_the_oracle(kernel: Any, known: bool) -> None:
     per_step = kernel == "per_step"
     if known and not per_step:
         pytest.skip("the plain learner")

@@ -70,7 +70,7 @@ CASES = {"sharp": (2, 4, 7), "unweighted": (0, 1, 2), "paper": (0, 1, 2)}
 @pytest.mark.parametrize("replan", [0.0, 0.2])
 @pytest.mark.parametrize("weights", ["range", "none"])
 @pytest.mark.parametrize("radius", RADII)
-def test_every_form_agrees_with_the_oracle(radius: str, weights: str, replan: float) -> None:
+def test_every_form_agrees_with_the_oracle(radius: str, weights: Any, replan: float) -> None:
     options: dict[str, Any] = {"weights": weights, "replan": replan, "scale": SCALE[radius]}
     thrown_out = 0
     for seed in CASES[radius]:
@@ -246,7 +246,7 @@ def test_sets_with_dropping_and_looking_again_are_those_of_the_definition(
 
 @pytest.mark.parametrize("weights", ["range", "none"])
 def test_a_large_ladder_is_played_alike_with_quadratic_forms_and_row_by_row(
-    weights: str, monkeypatch: pytest.MonkeyPatch
+    weights: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """700 mixtures of three kernels in one block, 600 kernels in blocks of their own: chunks, gaps, larger classes."""
     draw = np.random.default_rng(1)

@@ -115,7 +115,7 @@ def _outcomes(learner: LikelihoodLearner, known: Known, state: Any) -> dict[tupl
 
 
 @pytest.mark.parametrize("acting", ["optimism", "sampling"])
-def test_what_has_died_is_as_if_it_had_been_kept(acting: str) -> None:
+def test_what_has_died_is_as_if_it_had_been_kept(acting: Any) -> None:
     """At episode 64 the dead are looked at again; who is alive then follows from the counts alone."""
     stack = kernels(9, seed=1)
     learner = LikelihoodLearner(ladder=ladder(stack), acting=acting, scope="all", replan=0.0)
@@ -167,7 +167,7 @@ def test_a_truth_between_members_is_outside_and_played_by_the_hull() -> None:
 
 
 @pytest.mark.parametrize("acting", ["optimism", "sampling"])
-def test_an_outcome_that_no_member_allows_is_counted_and_learned(acting: str) -> None:
+def test_an_outcome_that_no_member_allows_is_counted_and_learned(acting: Any) -> None:
     """State 2 pays, and every member says that only action 0 leads there; truly only action 1 does."""
     wrong = np.zeros((2, STATES, ACTIONS, STATES))
     wrong[:, :, 0] = [[0.9, 0.0, 0.1]] * STATES
@@ -186,7 +186,7 @@ def test_an_outcome_that_no_member_allows_is_counted_and_learned(acting: str) ->
 @pytest.mark.parametrize("rewards", ["known", orl.RewardsPerPair()])
 @pytest.mark.parametrize("kernel", ["stationary", "per_step"])
 @pytest.mark.parametrize("scope", ["smallest", "all"])
-def test_plans_are_optimistic_while_the_truth_is_alive(rewards: Any, kernel: str, scope: str) -> None:
+def test_plans_are_optimistic_while_the_truth_is_alive(rewards: Any, kernel: Any, scope: Any) -> None:
     stack = kernels(9, seed=2)
     agent = orl.Occam(ladder=ladder(stack, (1, 9)) if scope == "all" else ladder(stack[:4], (4,)), scope=scope,
                       rewards=rewards, kernel=kernel)  # fmt: skip

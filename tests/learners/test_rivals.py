@@ -167,7 +167,7 @@ next_normal = from_python(rng.next_normal)
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("kernel", ["stationary", "per_step"])
-def test_rlsvi_is_its_pseudo_code(kernel: str, problem: str) -> None:
+def test_rlsvi_is_its_pseudo_code(kernel: Any, problem: str) -> None:
     mdp, learner = PROBLEMS[problem], RLSVI(scale=0.3, kernel=kernel)
     S, A, H, extra, gap_of_flaw = mdp.states, mdp.actions, mdp.horizon, bonuses(PROBLEMS[problem]), 0.0
     data: list[list[Step]] = [[] for _ in range(H)]
@@ -298,7 +298,7 @@ def test_lin_psrl_is_its_pseudo_code(problem: str) -> None:
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("kernel", ["stationary", "per_step"])
-def test_ucrl_vtr_plus_is_its_pseudo_code(kernel: str, problem: str) -> None:
+def test_ucrl_vtr_plus_is_its_pseudo_code(kernel: Any, problem: str) -> None:
     mdp, phi, B, d = PROBLEMS[problem], dense(PROBLEMS[problem], 2), 1.5, 4
     H, known, extra, scale = mdp.horizon, mdp.known, bonuses(mdp), 0.002
     learner = UCRLVTRPlus(features=orl.FeatureMap(phi), norm_bound=B, scale=scale, kernel=kernel)

@@ -43,7 +43,7 @@ def ridge(x: Floats, y: Floats, lam: float) -> Floats:
 
 @pytest.mark.parametrize("weights", ["range", "none"])
 @pytest.mark.parametrize("replan", [0.0, 0.5])
-def test_statistics_are_the_sums_over_all_rows_seen(weights: str, replan: float) -> None:
+def test_statistics_are_the_sums_over_all_rows_seen(weights: Any, replan: float) -> None:
     case = mixture(0)
     learner = UCRLVTRLin(features=case.features, norm_bound=1.0, weights=weights, replan=replan, scale=0.2)
     results = one_by_one(learner, case.mdp, EPISODES, 3)

@@ -168,7 +168,7 @@ def test_what_no_kernel_allows_is_reported_as_outside() -> None:
 
 
 @pytest.mark.parametrize("weights", ["range", "none"])
-def test_one_step_leaves_nothing_to_learn(weights: str) -> None:
+def test_one_step_leaves_nothing_to_learn(weights: Any) -> None:
     reward = np.random.default_rng(0).uniform(size=KERNELS.shape[1:3])
     mdp = orl.FiniteMDP(transition=KERNELS[0], reward=reward, horizon=1)
     result = orl.run(orl.ARLGen(ladder=LADDER, weights=weights), mdp, episodes=30, progress=False)

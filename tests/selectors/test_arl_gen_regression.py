@@ -246,7 +246,7 @@ def test_a_linear_ladder_finds_the_class_that_holds_the_kernels_of_all_steps(rew
 
 
 @pytest.mark.parametrize("kernel", ["stationary", "per_step"])
-def test_a_list_below_a_linear_class_is_kept_if_it_holds_the_truth_and_left_if_not(kernel: str) -> None:
+def test_a_list_below_a_linear_class_is_kept_if_it_holds_the_truth_and_left_if_not(kernel: Any) -> None:
     agent = orl.ARLGen(ladder=kernels_below_mixtures(), kernel=kernel, rewards=orl.RewardsPerPair())
     turns = np.eye(3)[[0, 1, 1, 0]] if kernel == "per_step" else np.eye(3)[[1, 1, 1, 1]]
     between = WEIGHTS if kernel == "per_step" else np.array([[0.5, 0.5, 0.0]] * 4)

@@ -28,7 +28,7 @@ from occamrl.learners.rewards import Rewards, require_rewards
 from occamrl.learners.ucrl_vtr_lin import LinearModel, LinearState, UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.problems.mdp import FiniteMDP
-from occamrl.protocols import Field, Floats, Ints, Known, Learner, Truth
+from occamrl.protocols import Field, Floats, Ints, Kernel, Known, Learner, Truth, Weights
 
 
 class UniformModel(NamedTuple):
@@ -185,11 +185,11 @@ class Greedy(Learner):
     """
 
     features: FeatureMap
-    weights: str = "range"
+    weights: Weights = "range"
     replan: float = 0.2
     regularization: float = 1.0
     rewards: Rewards = "known"
-    kernel: str = "stationary"
+    kernel: Kernel = "stationary"
 
     def __post_init__(self) -> None:
         require_rewards(self.rewards)

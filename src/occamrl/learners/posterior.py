@@ -70,7 +70,7 @@ from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.models.likelihood import LARGEST_HULL, hull_bound, hull_fit, ladder_log_weights, mixed_at
-from occamrl.protocols import Field, Floats, Ints, Known, Learner, Outcomes
+from occamrl.protocols import Acting, Field, Floats, Ints, Kernel, Known, Learner, Outcomes, Scope
 
 _GROWTH = 1.02  # of the data until a hull is fitted again
 _FIRST_LOOK = 64  # episodes before members that died are looked at again for the first time
@@ -185,11 +185,11 @@ class LikelihoodLearner(Learner):
 
     ladder: Ladder
     delta: float = 0.05
-    acting: str = "optimism"
-    scope: str = "smallest"
+    acting: Acting = "optimism"
+    scope: Scope = "smallest"
     replan: float = 0.02
     rewards: Rewards = "known"
-    kernel: str = "stationary"
+    kernel: Kernel = "stationary"
 
     def __post_init__(self) -> None:
         require_rewards(self.rewards)
@@ -384,7 +384,7 @@ class PSRL(Learner):
     family: FiniteFamily | None = None
     delta: float = 0.05
     rewards: Rewards = "known"
-    kernel: str = "stationary"
+    kernel: Kernel = "stationary"
 
     def __post_init__(self) -> None:
         if self.family is not None and not isinstance(self.family, FiniteFamily):

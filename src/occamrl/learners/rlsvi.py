@@ -24,7 +24,7 @@ from occamrl._core.loop import CHANGED, PLANNED, Path, follows_policy, learn, pl
 from occamrl._core.rng import next_normal
 from occamrl.errors import require_choice, require_numbers
 from occamrl.learners.ucbvi import MOST_EPISODES, begin_stream, table_fields, tabular_outcomes
-from occamrl.protocols import Field, Floats, Ints, Known, Learner, Outcomes
+from occamrl.protocols import Field, Floats, Ints, Kernel, Known, Learner, Outcomes
 
 
 class RLSVIModel(NamedTuple):
@@ -64,7 +64,7 @@ class RLSVI(Learner):
     """
 
     scale: float = 1.0
-    kernel: str = "stationary"
+    kernel: Kernel = "stationary"
 
     def __post_init__(self) -> None:
         require_numbers(self, 0.0, math.inf, "scale")

@@ -48,7 +48,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -107,7 +107,7 @@ from occamrl.learners.rewards import (
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily, level, off_grid
 from occamrl.models.ladder import Ladder
-from occamrl.protocols import Field, Floats, Ints, Known, Learner, Outcomes
+from occamrl.protocols import Field, Floats, Ints, Kernel, Known, Learner, Outcomes, Weights
 
 _COLUMN_NUMBERS = 2**23  # at most 64 MiB of cached columns
 _MIX, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)  # of the hash table of rows
@@ -278,14 +278,14 @@ class UCRLVTR(Learner):
 
     family: FiniteFamily
     delta: float = 0.05
-    radius: str = "sharp"
-    weights: str = "range"
+    radius: Literal["sharp", "unweighted", "paper"] = "sharp"
+    weights: Weights = "range"
     replan: float = 0.0
     scale: float = 1.0
     prior: Floats | None = None
     record: FeatureMap | None = None
     rewards: Rewards = "known"
-    kernel: str = "stationary"
+    kernel: Kernel = "stationary"
 
     def __post_init__(self) -> None:
         require_rewards(self.rewards)
@@ -533,7 +533,7 @@ class NestedUCRLVTR(Learner):
 
     ladder: Ladder
     delta: float = 0.05
-    weights: str = "range"
+    weights: Weights = "range"
     replan: float = 0.0
     scale: float = 1.0
     test_growth: float = 0.1
@@ -541,7 +541,7 @@ class NestedUCRLVTR(Learner):
     safe: bool = False
     guard: bool = False
     rewards: Rewards = "known"
-    kernel: str = "stationary"
+    kernel: Kernel = "stationary"
 
     def __post_init__(self) -> None:
         require_number("test_growth", self.test_growth, 0.0, 1e100)

@@ -24,7 +24,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -124,7 +124,7 @@ from occamrl.learners.rewards import (
     seen_by,
 )
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import Field, Floats, Ints, Known, Learner, Outcomes
+from occamrl.protocols import Field, Floats, Ints, Kernel, Known, Learner, Outcomes, Radius, Weights
 
 SMALLEST, LARGEST = 1e-100, 1e100  # parameters between these keep every formula finite
 SMALLEST_LEVEL = 1e-300  # of delta, which enters by its logarithm
@@ -295,19 +295,19 @@ class UCRLVTRLin(Learner):
     features: FeatureMap
     norm_bound: float
     delta: float = 0.05
-    radius: str = "sharp"
-    weights: str = "range"
+    radius: Radius = "sharp"
+    weights: Weights = "range"
     replan: float = 0.2
     regularization: float | str = 1.0
     scale: float = 1.0
     paper_constant: float = 1.0
     target_range: float | None = None
-    clip: str | None = None
+    clip: Literal["step", "horizon"] | None = None
     active: Sequence[int] | None = None
     event: tuple[float, float] | None = None
     record: FeatureMap | None = None
     rewards: Rewards = "known"
-    kernel: str = "stationary"
+    kernel: Kernel = "stationary"
 
     def __post_init__(self) -> None:
         require_linear_parameters(self)

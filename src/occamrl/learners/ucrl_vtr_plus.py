@@ -40,7 +40,7 @@ import numpy as np
 from occamrl.errors import require_choice, require_kind, require_number, require_numbers
 from occamrl.learners.lin_psrl import best_actions, known_outcomes, transitions
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known
+from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Kernel, Known
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,7 +74,7 @@ class UCRLVTRPlus(EpisodeLearner):
     norm_bound: float
     delta: float = 0.05
     scale: float = 1.0
-    kernel: str = "stationary"
+    kernel: Kernel = "stationary"
 
     def __post_init__(self) -> None:
         require_kind("features", self.features, FeatureMap)

@@ -77,7 +77,7 @@ from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin, require_
 from occamrl.models.family import unpacked
 from occamrl.models.finite import level, off_grid
 from occamrl.models.ladder import Ladder, dense
-from occamrl.protocols import Field, Floats, Ints, Known, Learner, Phase, PhaseOutcome, Selector
+from occamrl.protocols import Field, Floats, Ints, Kernel, Known, Learner, Phase, PhaseOutcome, Selector, Weights
 from occamrl.selectors.references import on_class, own_parameters, require_memory
 
 _LAMBDA = 1.0  # of all regressions: the default of UCRLVTRLin
@@ -140,11 +140,11 @@ class ARLGen(Selector):
     safe: bool = False
     guard: bool = False
     test_growth: float = 0.1
-    weights: str = "range"
+    weights: Weights = "range"
     replan: float | None = None
     scale: float = 1.0
     rewards: Rewards = "known"
-    kernel: str = "stationary"
+    kernel: Kernel = "stationary"
 
     def __post_init__(self) -> None:
         require_rewards(self.rewards)

@@ -75,7 +75,7 @@ from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width, farthest
 from occamrl.learners.rewards import Rewards
 from occamrl.learners.ucrl_vtr_lin import SMALLEST, SMALLEST_LEVEL, LinearStatistics, UCRLVTRLin
 from occamrl.models.features import FeatureMap, pair_of_outcome
-from occamrl.protocols import Floats, Known, Phase, PhaseOutcome, Selector
+from occamrl.protocols import Floats, Kernel, Known, Phase, PhaseOutcome, Radius, Selector, Weights
 from occamrl.selectors.references import own_parameters, require_memory
 from occamrl.selectors.support_search import detection_limits, log_price, sharp_support
 
@@ -95,13 +95,13 @@ class LinearSelector(Selector):
     features: FeatureMap
     norm_bound: float
     delta: float = 0.05
-    radius: str = "sharp"
-    weights: str = "range"
+    radius: Radius = "sharp"
+    weights: Weights = "range"
     replan: float = 0.2
     regularization: float | str | None = None
     scale: float = 1.0
     rewards: Rewards = "known"
-    kernel: str = "stationary"
+    kernel: Kernel = "stationary"
     initial_episodes: int = 4
     growth: float = 2.0
     finds_norm = False  # whether the norm of theta* is to be found out

@@ -35,7 +35,7 @@ from occamrl.learners.posterior import (
 from occamrl.learners.rewards import Rewards
 from occamrl.learners.ucrl_vtr import example_ladder
 from occamrl.models.ladder import Ladder
-from occamrl.protocols import Known, Phase, PhaseOutcome, Selector
+from occamrl.protocols import Acting, Kernel, Known, Phase, PhaseOutcome, Scope, Selector
 from occamrl.selectors.references import own_parameters, require_memory
 
 
@@ -81,11 +81,11 @@ class Occam(Selector):
 
     ladder: Ladder
     delta: float = 0.05
-    acting: str = "optimism"
-    scope: str = "smallest"
+    acting: Acting = "optimism"
+    scope: Scope = "smallest"
     replan: float = 0.02
     rewards: Rewards = "known"
-    kernel: str = "stationary"
+    kernel: Kernel = "stationary"
 
     def __post_init__(self) -> None:
         _ = self._learner  # checks the parameters
