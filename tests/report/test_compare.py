@@ -11,6 +11,7 @@ import pytest
 
 import occamrl as orl
 from occamrl.report import compare as module
+from occamrl.report.data import Cell, Group, decisions
 
 PROBLEM = orl.make_problem("river-swim", states=3)
 AGENTS: dict[str, Any] = {"uniform": orl.UniformRandom(), "optimal": orl.Optimal(mdp=PROBLEM.mdp)}
@@ -108,3 +109,10 @@ def test_decisions_are_those_of_exploitation() -> None:
     assert shown["settled"]["epoch"] == [rows[settled]["epoch"]] * 3
     last = dict(zip(shown["rows"], (line[-1] for line in shown["share"]), strict=True))
     assert {j for j, share in last.items() if share == 1} == set(problem.support)
+
+
+def test_classes_have_names_and_the_true_one_a_star() -> None:
+    steps = [{"epoch": 1, "label": "F_1", "episodes": 9, "facts": {"chosen": 1, "statistics": [0, 0], "threshold": 1}}]
+    manifest = {"resolved": {"classes": ["flat", "steep"], "true_class": 2}, "episodes": 9}
+    cell = Cell(0, manifest, np.array([9]), np.array([1.0]), steps)
+    assert (decisions(Group("p", "a", [cell])) or {})["labels"] == ["1 flat", "2 steep *"]

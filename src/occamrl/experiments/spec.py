@@ -63,7 +63,7 @@ from occamrl.learners.rewards import rewards_of
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
-from occamrl.problems.mdp import FiniteMDP
+from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Agent, Floats
 from occamrl.running.storage import canonical, read_plain, sha256
 from occamrl.selectors.references import REFERENCES, oracle
@@ -707,6 +707,16 @@ class Cell(BaseModel):
         """Return (problem, agent, the agent's parameters as resolved, in plain words), ready to run."""
         problem = _problem(self.problem.name, json.dumps(self.problem.parameters))
         agent, words = Resolution(problem, self.episodes).agent(self.agent.name, self.agent.parameters)
+        ladder = getattr(agent, "ladder", None)
+        if isinstance(ladder, Ladder):  # a report names the classes and marks the true one
+            words = {
+                **words,
+                "classes": list(ladder.names)[:_MOST_LISTED],
+                "true_class": ladder.class_of(as_mdp(problem)),
+            }
+        theta = getattr(problem, "theta", None)
+        if theta is not None and getattr(getattr(agent, "features", None), "dimension", 0) == np.size(theta):
+            words = {**words, "true_support": np.flatnonzero(theta).tolist()[:_MOST_LISTED]}
         return problem, agent, words
 
 

@@ -412,7 +412,23 @@ def decisions(group: Group) -> dict[str, Any] | None:
         found["choices"] = [plains(line) for line in found["choices"]]
         return found | _spread([[c for c in column if c is not None] for column in zip(*table, strict=True)])
     evidence = found["evidence"]
-    return found | _shares(table, evidence["names"] if evidence is not None and kind == "chosen" else ())
+    shares = _shares(table, evidence["names"] if evidence is not None and kind == "chosen" else ())
+    return found | shares | {"labels": _row_labels(group, kind, shares["rows"])}
+
+
+def _row_labels(group: Group, kind: str, rows: Sequence[int]) -> list[str]:
+    """Return classes by their names, or coordinates by their numbers; what is true is marked, where that is known."""
+    told = group.cells[0].manifest.get("resolved", {})
+    told = told if isinstance(told, dict) else {}
+    names = told.get("classes") if kind == "chosen" else None
+    true = {told.get("true_class")} if kind == "chosen" else set(told.get("true_support") or ())
+    labels = []
+    for row in rows:
+        name = str(row)
+        if isinstance(names, list) and 0 < row <= len(names) and str(names[row - 1]) != f"F_{row}":
+            name = f"{row} {str(names[row - 1])[:24]}"
+        labels.append(f"{name} *" if row in true else name)
+    return labels
 
 
 def grid(last: int, points: int = POINTS) -> Ints:
@@ -533,7 +549,9 @@ def _finding(found: Mapping[str, Any]) -> str:
     when = f"by episode {settled['episode']:,} (median)"
     share = "" if seeds == settled["seeds"] else f" in {seeds} of {settled['seeds']} seeds"
     if kind == "chosen":
-        return f"settles on class {final}{share} {when}"
+        labels = dict(zip(map(str, found["rows"]), found["labels"], strict=True))
+        name = labels.get(final, final).removesuffix(" *").removeprefix(final).strip()
+        return f"settles on class {final}{f' ({name})' if name else ''}{share} {when}"
     count = 0 if final == "{}" else final.count(",") + 1
     of = 0 if found["evidence"] is None else len(found["evidence"]["names"]) + found["evidence"]["hidden"]
     return f"keeps {count} of {max(of, count)} features{share} {when}"

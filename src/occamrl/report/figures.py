@@ -186,7 +186,8 @@ def _shares(found: Mapping[str, Any], title: str) -> Figure:
     image = axes.pcolormesh(*places, share, cmap="Blues", vmin=0.0, vmax=1.0, edgecolors="white", linewidth=0.4)
     axes.invert_yaxis()
     every = max(1, len(rows) // 24 + (len(rows) > 24))
-    axes.set_yticks(range(0, len(rows), every), [str(row) for row in rows[::every]])
+    labels = [label.replace("$", r"\$") for label in found["labels"]]
+    axes.set_yticks(range(0, len(rows), every), labels[::every])
     step = max(1, -(-len(epochs) // 12))
     axes.set_xticks(range(0, len(epochs), step), [str(epoch) for epoch in epochs[::step]])
     axes.set_xlabel("epoch")

@@ -79,7 +79,7 @@ class Result:
     seed: int
     plans: int = 0
     pessimistic_episodes: int = 0  # simulated ones whose planned value was below V*_1(s_1): optimism failed
-    wall_time: float = 0.0  # seconds spent playing
+    wall_time: float = 0.0  # seconds spent playing, without compilation
     steps: int = 0  # taken in the environment
     start: int = 0  # where most episodes begin, as far as is known
     cut_short: tuple[int, ...] = ()  # episodes (from 1) of which an environment showed only a first part

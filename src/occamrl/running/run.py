@@ -95,6 +95,7 @@ class Progress:
         self._base: int | None = None
         self._said = self._said_compiling = False
         self._compiling, self._compile_began, self._compiled = 0, 0.0, 0.0
+        self.compiled = 0.0  # seconds in all
         _COMPILING.register("numba:compile", self)
 
     def notify(self, event: Any) -> None:
@@ -111,6 +112,7 @@ class Progress:
             self._compiling -= 1
             if not self._compiling:
                 self._compiled += now - self._compile_began
+                self.compiled += now - self._compile_began
 
     def update(self, done: int, value: float | None = None) -> None:
         """Say where the job is, if it is time to; a job without a measure does not tell one."""
@@ -279,9 +281,9 @@ class Run:
             with ctrl_c(may_raise=lambda: source.waiting) as pressed:
                 while self.episodes < end:
                     size = min(chunk, end - self.episodes, walk.remaining or chunk)
-                    phase, began = walk.phase, time.perf_counter()
+                    phase, began = walk.phase, time.perf_counter() - bar.compiled
                     played = source.play(walk, self.agent_key, self.episodes, size, pressed.is_set)
-                    spent = self._record(played, began)
+                    spent = self._record(played, began + bar.compiled)
                     if size == chunk and spent < seconds:
                         chunk = min((8 if spent < seconds / 32.0 else 2) * chunk, largest)
                     elif spent > 4.0 * seconds:

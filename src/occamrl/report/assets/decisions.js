@@ -15,13 +15,13 @@ const KINDS = {
 function shareMap(found, width, label) {
   const row = KINDS[found.kind].row;
   return heatMap({
-    width, label, rows: found.rows, columns: found.epochs, episodes: found.episode, rowLabel: row,
+    width, label, rows: found.labels, columns: found.epochs, episodes: found.episode, rowLabel: row,
     cell: (i, j) => {
       const share = found.share[i][j];
       if (share === null) return null;
       const of = `${show(100 * share, 3)} % of ${found.reached[j]} seeds`;
       return {
-        share, text: String(Math.round(100 * share)), title: `${row} ${found.rows[i]}, epoch ${found.epochs[j]}: ${of}`,
+        share, text: String(Math.round(100 * share)), title: `${row} ${found.labels[i]}, epoch ${found.epochs[j]}: ${of}`,
       };
     },
   });
@@ -42,7 +42,7 @@ function seedMap(found, width, label) { // the class of every seed
 function oneSeedMap(found, width, label, seed) {
   const row = KINDS[found.kind].row;
   return heatMap({
-    width, label, rows: found.rows, columns: found.epochs, episodes: found.episode, rowLabel: row,
+    width, label, rows: found.labels, columns: found.epochs, episodes: found.episode, rowLabel: row,
     cell: (i, j) => {
       const choice = found.choices[seed][j];
       if (choice === null) return null;
@@ -104,6 +104,7 @@ function decisionFigure(data, state, p, one, width, again) {
   const choose = (value) => { state.views[id] = value; again(); };
   const reading = html("p", { class: "reading", "aria-live": "polite" });
   const notes = [kind.hint];
+  if (found.labels && found.labels.some((label) => label.endsWith(" *"))) notes.push("A star marks what is true.");
   if (found.hidden) notes.push(`${found.hidden} coordinates that were in play least are not drawn.`);
   if (found.epochs_in_all > found.epochs.length)
     notes.push(`${found.epochs.length} of ${found.epochs_in_all} epochs are drawn.`);
