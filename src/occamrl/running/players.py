@@ -183,15 +183,24 @@ class CompiledPlayer(Player):
 
     def play_episode(self, truth: Truth, keys: Keys, episode: int) -> Turn:
         """Play one simulated episode."""
-        if self._room == 0:
-            self.reserve(ROOM)
-            self._room = ROOM
-        self._room -= 1
+        self._make_room()
         regret, returns = self._one
         _, pessimistic, news, planned = self._play(truth, keys, episode, regret, returns)
         path = self._path
         seen = Episode(path.states.copy(), path.actions.copy(), path.reward.copy())
         return Turn(regret.item(), returns.item(), planned, pessimistic, news, seen, path.bonus)
+
+    def observe(self, start: int, key: np.uint64, episode: int, *rows: Any) -> int:
+        """Plan for an episode that somebody else plays, and learn from it: it takes as much room as one's own."""
+        self._make_room()
+        return super().observe(start, key, episode, *rows)
+
+    def _make_room(self) -> None:
+        """Reserve for many episodes at a time, where they come one by one."""
+        if self._room == 0:
+            self.reserve(ROOM)
+            self._room = ROOM
+        self._room -= 1
 
     def open(self, start: int, key: np.uint64, episode: int, actions: Ints) -> int:
         """Begin an episode in ``start`` and write its policy to ``actions`` [H, S]; return PLANNED | CHANGED bits."""
