@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -78,3 +79,28 @@ def test_attributes_of_an_object_are_checked_by_name() -> None:
         errors.require_integers(Given(), states=1, horizon=1)
     with pytest.raises(ParameterError, match="share"):
         errors.require_numbers(Given(), 0.0, 1.0, "share")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ParameterError("n", got=0, expected="more", index=(2,)),
+        UnknownName("x", got="cofee", known=["coffee"]),
+        InvalidInputs([ParameterError("n", got=0, expected="more"), ShapeError("a", got=1, expected=2)]),
+        errors.NestingError(rungs=(0, 1), member=2, got=0, expected=1),
+        errors.EnvironmentFailure("step", got="nothing", expected="something", index=(3, 4)),
+        errors.MissingCheckpoint("file", got="none", expected="one"),
+        errors.SpecError("spec.toml", [errors.Fault("agent", "none", "one")]),
+        errors.RecordError("manifest.json", got="none", expected="one"),
+        errors.StorageError("file", OSError(28, "no space")),
+        errors.ContractError("broken"),
+    ],
+)
+def test_errors_pass_between_processes_as_they_are(error: errors.OccamRLError) -> None:
+    passed = copy.copy(error)  # by __reduce__, as processes do
+    assert type(passed) is type(error)
+    assert str(passed) == str(error)
+    assert {name: str(value) for name, value in vars(passed).items()} == {
+        name: str(value) for name, value in vars(error).items()
+    }
+    assert getattr(passed, "errno", None) == getattr(error, "errno", None)

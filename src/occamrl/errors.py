@@ -28,6 +28,20 @@ _SINGLE_PRECISION = 1e-5  # how far the sum of some hundred numbers of 32 bits m
 class OccamRLError(Exception):
     """Base of every error raised on purpose by this package."""
 
+    def __reduce__(self) -> Any:
+        """Pass between processes as it is: by default Python would make it anew from its message alone."""
+        own = {"errno": self.errno} if isinstance(self, OSError) else {}  # not among the attributes
+        return _restored, (type(self), {"args": self.args, **own, **vars(self)})
+
+
+def _restored(kind: type[OccamRLError], attributes: dict[str, Any]) -> OccamRLError:
+    """Return an error that another process raised."""
+    base: Any = OSError if issubclass(kind, OSError) else Exception  # which makes objects in a way of its own
+    error: OccamRLError = base.__new__(kind)
+    for name, value in attributes.items():
+        setattr(error, name, value)
+    return error
+
 
 class InvalidInput(OccamRLError, ValueError):
     """A value the user gave cannot be used.

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import io
 import os
 import signal
 import threading
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import occamrl as orl
+from occamrl.errors import CheckpointError
 from occamrl.report import compare as module
 from occamrl.report.data import Cell, Group, decisions
 
@@ -40,15 +43,17 @@ def test_differences_are_paired_by_seed() -> None:
 
 
 def test_the_table_and_the_figure_name_every_agent() -> None:
-    found = orl.compare({"<b>": orl.UniformRandom()}, PROBLEM, episodes=5, seeds=2, processes=1, progress=False)
+    name = r"_<b> $\frac{$"
+    found = orl.compare({name: orl.UniformRandom()}, PROBLEM, episodes=5, seeds=2, processes=1, progress=False)
     assert "&lt;b&gt;" in found._repr_html_()
-    assert "<b>" in str(found)
+    assert name in str(found)
     from matplotlib.figure import Figure
 
     axes = found.plot(Figure().subplots(), logarithmic=True)
     legend = axes.get_legend()
     assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["<b>"]
+    assert [text.get_text() for text in legend.get_texts()] == [name]
+    axes.figure.savefig(io.BytesIO())  # a name is no formula
 
 
 def test_a_folder_keeps_what_was_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,8 +70,43 @@ def test_a_folder_keeps_what_was_played(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("occamrl.running.run.Run.play", refuse)
     monkeypatch.setattr(module, "run", lambda *_, **__: None)
     assert orl.compare(AGENTS, PROBLEM, episodes=50, **parts).rows[0]["regret"] == found.rows[0]["regret"]
-    with pytest.raises(orl.InvalidInput, match="50 episodes"):
-        orl.compare(AGENTS, PROBLEM, episodes=20, **parts)
+    for processes in (1, 2):  # the error of a process arrives as it is
+        with pytest.raises(CheckpointError, match="50 episodes"):
+            orl.compare(AGENTS, PROBLEM, episodes=20, **parts | {"processes": processes})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Failing(orl.EpisodeLearner):
+    """Learn from its returns, and fail in the middle while ``failures`` is set."""
+
+    failures: ClassVar[bool] = True
+
+    def begin(self, known: Any) -> dict[str, Any]:
+        return {"episodes": 0, "total": 0.0}
+
+    def plan(self, known: Any, state: Any, start: int, draw: Any) -> Any:
+        if self.failures and state["episodes"] == 57:
+            raise OSError("out of order")
+        return np.full((known.horizon, known.states), round(100.0 * state["total"]) % 2)
+
+    def learn(self, known: Any, state: Any, episode: Any) -> None:
+        state["episodes"] += 1
+        state["total"] += float(episode.rewards.sum())
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_after_an_error_of_an_agent_a_folder_goes_on_from_what_is_whole(
+    tmp_path: Path, processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agents = {"failing": Failing()}
+    parts: dict[str, Any] = {"episodes": 90, "seeds": 1, "processes": processes, "progress": False}
+    with pytest.raises(OSError, match="out of order"):
+        orl.compare(agents, PROBLEM, folder=tmp_path, **parts)
+    monkeypatch.setattr(Failing, "failures", False)
+    (found,) = orl.compare(agents, PROBLEM, folder=tmp_path, **parts).results["failing"]
+    (whole,) = orl.compare(agents, PROBLEM, **parts).results["failing"]
+    assert found.state["episodes"] == 90
+    assert found.regret.tobytes() == whole.regret.tobytes()
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -85,8 +125,12 @@ def test_ctrl_c_keeps_every_run(tmp_path: Path, processes: int) -> None:
     ("change", "name"),
     [
         ({"agents": {}}, "agents"),
+        ({"agents": {1: orl.UniformRandom()}}, "agents: got the key 1"),
+        ({"agents": {"class": orl.UCBVI}}, "the class UCBVI"),
         ({"seeds": []}, "seeds"),
         ({"seeds": [1, 1]}, "seeds"),
+        ({"seeds": 2.0}, "seeds"),
+        ({"processes": 0}, "processes"),
         ({"episodes": 0}, "episodes"),
         ({"problem": 3}, "mdp"),
     ],

@@ -23,6 +23,7 @@ from occamrl.errors import CheckpointError, Interrupted, ParameterError, as_path
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Agent, Problem
 from occamrl.report.data import Cell, Group, describe
+from occamrl.running.phases import as_selector
 from occamrl.running.result import Result, html_table, text_table
 from occamrl.running.run import Progress, Run, Simulator, run
 from occamrl.running.storage import fingerprint, load, make_folder, save
@@ -92,13 +93,13 @@ class Comparison:
 
     def plot(self, axes: Axes | None = None, *, logarithmic: bool = False) -> Axes:
         """Draw mean cumulative regret with the interval of the mean, on the current axes unless some are given."""
-        from occamrl.report.figures import draw_regret
+        from occamrl.report.figures import draw_regret, label_lines
         from occamrl.running.result import current_axes
 
         axes = current_axes(axes)
         drawn = draw_regret(axes, self._model, self._model["problems"][0], logarithmic=logarithmic)
         if drawn:
-            axes.legend(*zip(*drawn, strict=True), frameon=False, fontsize="small")
+            label_lines(axes.legend, drawn, fontsize="small")
         return axes
 
     def __str__(self) -> str:
@@ -152,19 +153,22 @@ class _Job:
     path: Path
 
     def play(self) -> bool:
-        """Play what the file does not hold yet, or until Ctrl-C; say whether all was played."""
+        """Play what the file does not hold yet, or until Ctrl-C; say whether all was played.
+
+        An error of the agent leaves the file as it was: a state in the middle of an episode is none to go on from.
+        """
         earlier = self.earlier()
         played = 0 if earlier is None else earlier.total_episodes
-        if played < self.episodes:
-            under_way = Run(self.agent, Simulator(self.mdp), self.seed, earlier=earlier)
-            try:
-                under_way.play(self.episodes - played, progress=False, after=lambda *_: not _stop.is_set())
-            except Interrupted:
-                return False
-            finally:
-                save(under_way.result(), self.path)
-            return under_way.episodes == self.episodes
-        return True
+        if played == self.episodes:
+            return True
+        under_way = Run(self.agent, Simulator(self.mdp), self.seed, earlier=earlier)
+        stopped = False
+        try:
+            under_way.play(self.episodes - played, progress=False, after=lambda *_: not _stop.is_set())
+        except Interrupted:  # even during the last episodes
+            stopped = True
+        save(under_way.result(), self.path)
+        return not stopped and under_way.episodes == self.episodes
 
     def earlier(self) -> Result | None:
         """Return what the file holds."""
@@ -248,11 +252,15 @@ def compare(
     mdp, episodes = as_mdp(problem), require_integer("episodes", episodes, 1)
     if not isinstance(agents, Mapping) or not agents:
         raise ParameterError("agents", got=f"{agents!r:.80}", expected='a dict such as {"name": agent}')
-    numbers = range(require_integer("seeds", seeds, 1)) if isinstance(seeds, int) else list(seeds)
+    for name, agent in agents.items():
+        if not isinstance(name, str):
+            raise ParameterError("agents", got=f"the key {name!r:.80}", expected="a name, as text")
+        as_selector(agent)
+    numbers = list(seeds) if isinstance(seeds, Iterable) else range(require_integer("seeds", seeds, 1))
     every = [require_integer("seeds", seed, 0) for seed in numbers]
     if not every or len(set(every)) < len(every):
         raise ParameterError("seeds", got=f"{every!r:.80}", expected="different seeds, at least one")
-    workers = require_integer("processes", processes or os.cpu_count() or 1, 1)
+    workers = require_integer("processes", (os.cpu_count() or 1) if processes is None else processes, 1)
     with _folder(folder) as place:
         marks = {name: fingerprint((agent, mdp.fingerprint))[:12] for name, agent in agents.items()}
         jobs = [

@@ -11,7 +11,7 @@ import io
 import re
 import textwrap
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,15 +104,20 @@ def _axes(title: str, size: tuple[float, float] = _SIZE) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    """Draw a legend below the plot, where it hides nothing; labels are taken as they are, whatever they begin with."""
-    columns = 2 if max(map(len, labels)) <= 26 else 1
-    figure.set_figheight(_SIZE[1] + 0.16 * -(-len(labels) // columns))
+def label_lines(legend: Callable[..., Any], drawn: Sequence[tuple[Any, str]], **style: Any) -> None:
+    """Call ``legend`` for lines and their labels, which are taken as they are: with dollar signs, whatever is first."""
+    handles, labels = zip(*drawn, strict=True)
     names = [f"line {i}" for i in range(len(handles))]
-    legend = figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, handlelength=3.4)
-    for text, label in zip(legend.get_texts(), labels, strict=True):
+    for text, label in zip(legend(handles, names, frameon=False, **style).get_texts(), labels, strict=True):
         text.set_parse_math(False)
         text.set_text(_short(label, 52))
+
+
+def _legend(figure: Figure, drawn: Sequence[tuple[Any, str]]) -> None:
+    """Draw a legend below the plot, where it hides nothing."""
+    columns = 2 if max(len(label) for _, label in drawn) <= 26 else 1
+    figure.set_figheight(_SIZE[1] + 0.16 * -(-len(drawn) // columns))
+    label_lines(figure.legend, drawn, loc="outside lower center", ncols=columns, handlelength=3.4)
 
 
 def _short(label: str, most: int) -> str:
@@ -152,7 +157,7 @@ def _regret(model: Mapping[str, Any], problem: Mapping[str, Any], logarithmic: b
     figure, axes = _axes(problem["name"])
     drawn = draw_regret(axes, model, problem, logarithmic=logarithmic)
     if drawn:
-        _legend(figure, [line for line, _ in drawn], [name for _, name in drawn])
+        _legend(figure, drawn)
     return figure
 
 
@@ -231,7 +236,7 @@ def _evidence(found: Mapping[str, Any], title: str) -> Figure:
         axes.set_yscale("log")
     axes.set_xlabel("epoch")
     axes.set_ylabel("statistic" if found["kind"] == "chosen" else "size of estimate")
-    _legend(figure, handles, [*labels, "threshold"])
+    _legend(figure, list(zip(handles, [*labels, "threshold"], strict=True)))
     return figure
 
 
