@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from typing import Any
 
@@ -48,6 +49,16 @@ def test_a_learner_decides_nothing() -> None:
     assert "<svg" in result._repr_html_()
 
 
+def test_an_arena_says_who_played() -> None:
+    arena = orl.Arena(bases=[orl.UniformRandom(), orl.UniformRandom()], rule=orl.UCB1())
+    result = orl.run(arena, ICE, episodes=5, progress=False)
+    first, second = result.state["plays"]
+    text = str(result.verdict)
+    assert f"1 (UniformRandom) {first} and 2 (UniformRandom) {second}." in text
+    assert f"played most, {max(first, second)} of 5 episodes" in text
+    assert "nothing was selected" not in text
+
+
 def test_a_policy_has_the_names_of_states_and_actions(played: orl.Result) -> None:
     states, actions = [f"cell {s}" for s in range(ICE.mdp.states)], [f"go {a}" for a in range(ICE.mdp.actions)]
     rows = played.policy_table(states=states, actions=actions).to_pylist()
@@ -55,11 +66,16 @@ def test_a_policy_has_the_names_of_states_and_actions(played: orl.Result) -> Non
     assert [row["state"] for row in rows] == states
     last = list(rows[0])[-1]
     assert [row[last] for row in rows] == [actions[a] for a in policy[-1]]
-    with pytest.raises(orl.InvalidInput, match="states"):
-        played.policy_table(states=["one"])
+    for wrong in (["one"], 3):
+        with pytest.raises(orl.InvalidInput, match="states"):
+            played.policy_table(states=wrong)  # type: ignore[arg-type]  # refused
     axes = played.plot_policy(Figure().subplots(), actions=actions)
     legend = axes.get_legend()
     assert legend is not None
+    formula = [r"$\frac{$"] * max(ICE.mdp.states, ICE.mdp.actions)
+    figure = Figure()
+    played.plot_policy(figure.subplots(), states=formula[: ICE.mdp.states], actions=formula[: ICE.mdp.actions])
+    figure.savefig(io.BytesIO())  # a name is no formula
     assert {text.get_text() for text in legend.get_texts()} == {actions[a] for a in np.unique(policy)}
 
 

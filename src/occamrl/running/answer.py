@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from occamrl.errors import ParameterError
-from occamrl.protocols import Floats, Ints
+from occamrl.protocols import Floats, Ints, RuledBases
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,6 +65,8 @@ def _sentences(result: Result, facts: dict[str, Any]) -> list[str]:
         found = _feature_sentences(result)
     elif "norm_bound" in facts:
         found = [f"The norm of the parameter is at most {facts['norm_bound']:.4g}, by the data so far."]
+    elif isinstance(result.agent, RuledBases):
+        found = _turn_sentences(result, result.agent)
     else:
         found = [f"{result.label} plays one model: nothing was selected."]
     return [*found, _earned(result)]
@@ -120,6 +122,18 @@ def _feature_sentences(result: Result) -> list[str]:
     ]
 
 
+def _turn_sentences(result: Result, arena: RuledBases) -> list[str]:
+    """Return who played how often, by the rule of an arena."""
+    plays = result.state["plays"]
+    most = max(range(len(plays)), key=plays.__getitem__)
+    counts = [f"{i} ({type(base).__name__}) {plays[i - 1]:,}" for i, base in enumerate(arena.bases, start=1)]
+    return [
+        f"{type(arena.rule).__name__} chose among {len(plays)} bases before every episode; base {most + 1} "
+        f"({type(arena.bases[most]).__name__}) played most, {plays[most]:,} of {sum(plays):,} episodes.",
+        f"Episodes of each: {_listed(counts)}.",
+    ]
+
+
 def _earned(result: Result) -> str:
     """Return what the run earned lately, and its regret if that is known."""
     values = result.returns[-max(1, result.returns.size // 10) :]
@@ -151,6 +165,11 @@ def smoothed(returns: Floats, most: int = 200) -> tuple[Ints, Floats, Floats]:
     return ends, mean, np.sqrt(spread / max(1, width - 1))
 
 
+def _as_text(names: Sequence[str]) -> list[str]:
+    """Return names that a picture shows as they are: what is between dollar signs is no formula."""
+    return [name.replace("$", r"\$") for name in names]
+
+
 def draw_returns(result: Result, axes: Axes, **style: Any) -> None:
     """Draw smoothed returns with two standard errors, and the class in play beneath where one is chosen."""
     ends, mean, error = smoothed(result.returns)
@@ -168,7 +187,7 @@ def draw_returns(result: Result, axes: Axes, **style: Any) -> None:
     begins = [row["first_episode"] for row in rows]
     chosen = [int(row["chosen"]) for row in rows]
     below.step([*begins, result.total_episodes], [*chosen, chosen[-1]], where="post", color=line.get_color())
-    below.set_yticks(range(1, len(names) + 1), names, fontsize="x-small")
+    below.set_yticks(range(1, len(names) + 1), _as_text(names), fontsize="x-small")
     below.set_ylim(0.5, len(names) + 0.5)
     below.set_xlabel("episode")
     below.spines[["top", "right"]].set_visible(False)
@@ -183,8 +202,9 @@ def named_policy(
     known, info = result.known, result.environment
     named = []
     for field, given, size in (("states", states, known.states), ("actions", actions, known.actions)):
-        if given is not None and len(given) != size:
-            raise ParameterError(field, got=f"{len(given)} names", expected=f"{size}")
+        if given is not None and (not isinstance(given, Sequence) or len(given) != size):
+            got = f"{len(given)} names" if isinstance(given, Sequence) else f"{given!r:.80}"
+            raise ParameterError(field, got=got, expected=f"{size} names")
         codec = None if info is None else (info.observation if field == "states" else info.action)
         own = [str(codec.decode(i) if codec is not None and i < codec.size else i) for i in range(size)]
         named.append(own if given is None else [str(name) for name in given])
@@ -220,12 +240,12 @@ def draw_policy(
     edges = np.arange(len(policy) + 1) + 0.5, np.arange(len(state_names) + 1) - 0.5
     axes.pcolormesh(*edges, policy.T, cmap=ListedColormap(colours), vmin=-0.5, vmax=len(colours) - 0.5)
     every = -(-len(state_names) // _MOST_STATES)
-    axes.set_yticks(range(0, len(state_names), every), state_names[::every], fontsize="x-small")
+    axes.set_yticks(range(0, len(state_names), every), _as_text(state_names[::every]), fontsize="x-small")
     axes.invert_yaxis()
     axes.set_xlabel("step")
     axes.set_ylabel("state")
     used = [int(a) for a in np.unique(policy)]
     axes.legend(
-        [Patch(color=colours[a]) for a in used], [action_names[a] for a in used],
+        [Patch(color=colours[a]) for a in used], _as_text([action_names[a] for a in used]),
         loc="upper left", bbox_to_anchor=(1.02, 1.0), frameon=False, title="action",
     )  # fmt: skip
