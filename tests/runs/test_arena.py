@@ -309,6 +309,7 @@ def test_rows_of_one_base_that_played_for_long_stay_as_they_are() -> None:
     ("parameters", "message"),
     [
         ({"bases": []}, "bases"),
+        ({"bases": lin()}, "bases: .* a list of learners"),
         ({"bases": [lin(), leader()]}, r"bases.*selector Leader"),
         ({"bases": [lin(), orl.UCRLVTRLin]}, "bases"),
         ({"rule": Mostly}, "rule"),
@@ -341,6 +342,9 @@ class Replaying(Always):
     [
         (Always(answer=2), r"expected a base in \[0, 2\)"),
         (Always(answer=-1), r"expected a base in \[0, 2\)"),
+        (Always(answer=1.0), r"returned 1.0; expected a base in \[0, 2\)"),
+        (Always(answer=None), r"returned None; expected a base in \[0, 2\)"),
+        (Replaying(answer=Replay(2)), r"expected a base in \[0, 2\)"),
         (Always(answer=Replay(0)), "no Replay without replays = True"),
         (Replaying(answer=Replay(1)), "base 1, which has not played yet"),
     ],

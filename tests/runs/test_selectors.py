@@ -11,14 +11,17 @@ import pytest
 from occamrl.checks import check_selector, episode_by_episode
 from occamrl.errors import ContractError
 from occamrl.learners.baselines import Optimal, UniformRandom
+from occamrl.learners.ucbvi import UCBVI
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import EpisodeLearner, Known, Learner, Phase, PhaseOutcome, RuledBases, Selector
+from occamrl.rules.bandits import UCB1
 from occamrl.running.result import Result
 from occamrl.running.run import run
+from occamrl.selectors.arena import Arena
 from tests.cases import bits, stack
 
 
@@ -237,3 +240,44 @@ def test_regret_of_a_phase_is_that_of_who_played() -> None:
     assert [row["regret"] for row in rows[1::2]] == pytest.approx([0.0, 0.0], abs=1e-12)
     assert rows[0]["regret"] == pytest.approx(result.regret[:5].sum())
     assert rows[2]["regret"] > 0.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Anew(Selector):
+    """Begin anew every five episodes: in the arrays of the state that was played, or in others."""
+
+    in_place: bool
+    base: Any
+
+    def start(self, known: Known) -> dict[str, Any]:
+        return {"state": self.base.begin(known), "epoch": 0}
+
+    def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
+        return Phase(self.base, memory["state"], episodes=5, epoch=memory["epoch"])
+
+    def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
+        fresh = self.base.begin(known)
+        if not self.in_place:
+            memory["state"] = fresh
+        elif isinstance(fresh, dict):
+            memory["state"].update(fresh)
+        else:
+            for ours, theirs in zip(memory["state"], fresh, strict=True):
+                ours[...] = theirs
+        memory["epoch"] += 1
+
+
+@pytest.mark.parametrize("arena", [False, True])
+def test_a_state_that_is_written_to_between_phases_is_looked_at_again(arena: bool) -> None:
+    """What the state says is played, not the table of the phase before: see the second action, which is better."""
+    mdp = FiniteMDP(transition=np.ones((1, 2, 1)), reward=np.array([[0.1, 0.9]]), horizon=1)
+    base: Any = UCBVI(episodes=100, scale=0.001)
+    base = Arena(bases=[base, base], rule=UCB1()) if arena else base
+    others, same = (
+        run(Anew(in_place=each, base=base), mdp, episodes=60, seed=3, progress=False) for each in (False, True)
+    )
+    np.testing.assert_array_equal(same.regret, others.regret)
+    assert others.regret.any()
+    half = run(same.agent, mdp, episodes=33, seed=3, progress=False)
+    rest = run(same.agent, mdp, episodes=27, progress=False, continue_from=half)
+    np.testing.assert_array_equal(rest.regret, same.regret)

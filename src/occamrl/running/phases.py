@@ -28,7 +28,7 @@ from occamrl.protocols import (
     RuledBases,
     Selector,
 )
-from occamrl.running.players import player
+from occamrl.running.players import CompiledPlayer, PlainPlayer, player
 
 KEEP_ALL_UNTIL = 1_000_000
 POINTS_PER_DECADE = 1_000
@@ -256,7 +256,10 @@ class PhaseWalk:
 
     def _take(self, phase: Phase) -> None:
         self.phase, last = phase, getattr(self, "player", None)
-        if last is None or last.learner is not phase.learner or last.state is not phase.state:
+        kept = isinstance(last, (CompiledPlayer, PlainPlayer)) and last.learner is phase.learner
+        if kept and last.state is phase.state:
+            last.look_again()
+        else:
             self.player = player(phase.learner, self.known, phase.state)
         self.played, self.plans, self.returned = 0, 0, 0.0
 

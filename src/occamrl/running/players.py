@@ -103,6 +103,9 @@ class Player:
     def reserve(self, episodes: int) -> None:
         """Make room in the state for that many episodes, where it does not grow by itself."""
 
+    def look_again(self) -> None:
+        """Take note that the state may have been written to since the last episode."""
+
     def resume(self, saved: Any) -> None:
         """Go on from a saved state."""
         raise NotImplementedError
@@ -160,6 +163,10 @@ class CompiledPlayer(Player):
     def reserve(self, episodes: int) -> None:
         """Make room in the state for that many episodes."""
         self.state = self.learner.reserve(self.state, episodes)
+
+    def look_again(self) -> None:
+        """Take note that the table at hand, and its value, may not be those of the state."""
+        self._truth = None
 
     def resume(self, saved: Any) -> None:
         """Go on from a saved state, checked, in the arrays of the fresh one, which a selector's memory may share."""
@@ -434,9 +441,14 @@ class ArenaPlayer(Player):
         self._draw = self._address.at(key, episode)
         choice = self.rule.choose(self.memory, self._draw)
         replay = isinstance(choice, Replay)
-        base = operator.index(choice.base if isinstance(choice, Replay) else choice)
+        try:
+            base = operator.index(choice.base if isinstance(choice, Replay) else choice)
+        except TypeError:
+            base = -1  # no number of a base
         if not 0 <= base < len(self.players) or (replay and not self.past):
-            expected = f"a base in [0, {len(self.players)})" if not replay else "no Replay without replays = True"
+            expected = f"a base in [0, {len(self.players)})"
+            if replay and not self.past:
+                expected = "no Replay without replays = True"
             raise ContractError(f"{type(self.rule).__name__}.choose returned {choice!r}; expected {expected}")
         if replay and not self.past[base].episodes:
             raise ContractError(f"{type(self.rule).__name__}.choose replays base {base}, which has not played yet")

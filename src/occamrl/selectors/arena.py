@@ -49,6 +49,8 @@ class Arena(RuledBases):
     largest_return: float | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.bases, Sequence):
+            raise ParameterError("bases", got=repr(self.bases)[:80], expected="a list of learners")
         object.__setattr__(self, "bases", tuple(self.bases))
         if not self.bases:
             raise ParameterError("bases", got="none", expected="at least one learner")
