@@ -49,11 +49,12 @@ def test_the_table_and_the_figure_name_every_agent() -> None:
     assert name in str(found)
     from matplotlib.figure import Figure
 
-    axes = found.plot(Figure().subplots(), logarithmic=True)
+    figure = Figure()
+    axes = found.plot(figure.subplots(), logarithmic=True)
     legend = axes.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == [name]
-    axes.figure.savefig(io.BytesIO())  # a name is no formula
+    figure.savefig(io.BytesIO())  # a name is no formula
 
 
 def test_a_folder_keeps_what_was_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,10 @@ import pytest
 import occamrl as orl
 from occamrl import seeding
 from occamrl._core.arena import field as field_of
+from occamrl._core.rows import COUNTERS
 from occamrl.checks import check_learner, check_rule, check_selector
 from occamrl.errors import CheckpointError, ContractError, ParameterError
-from occamrl.learners.ucrl_vtr import _LEAST_SLOTS, COUNTERS, USED
+from occamrl.learners.ucrl_vtr import _LEAST_SLOTS, USED
 from occamrl.protocols import Known, Played, Replay, Rule
 from occamrl.running import phases, players
 from occamrl.running.phases import coarsened

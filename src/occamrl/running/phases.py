@@ -256,8 +256,8 @@ class PhaseWalk:
 
     def _take(self, phase: Phase) -> None:
         self.phase, last = phase, getattr(self, "player", None)
-        kept = isinstance(last, (CompiledPlayer, PlainPlayer)) and last.learner is phase.learner
-        if kept and last.state is phase.state:
+        own = isinstance(last, (CompiledPlayer, PlainPlayer))  # an arena's player keeps parts of its state by itself
+        if last is not None and own and last.learner is phase.learner and last.state is phase.state:
             last.look_again()
         else:
             self.player = player(phase.learner, self.known, phase.state)
