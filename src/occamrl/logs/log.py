@@ -379,8 +379,8 @@ def read_log(source: Any) -> Log:
     LogError
         With the column and the first row that is wrong.
     """
-    if not isinstance(source, (str, Path)) and hasattr(source, "__getitem__"):
-        there = getattr(source, "columns", source)
+    if not isinstance(source, (str, bytes, Path)) and hasattr(source, "__getitem__"):
+        there = getattr(source, "column_names", getattr(source, "columns", source))
         return Log.of_columns({name: np.asarray(source[name]) for name in COLUMNS if name in there})
     text = str(as_path("log", source))
     return Log.of_columns(joined(list(_batches(text))), source=text)

@@ -224,9 +224,11 @@ def _into_tabular(small: LinearFamily, large: AggregationFamily, rungs: tuple[in
 
 def _checked_names(names: Sequence[str] | None, classes: int) -> tuple[str, ...]:
     """Return the names of the classes, none or one for each."""
-    found = tuple(str(name) for name in names or ())
-    if found and len(found) != classes:
-        raise FamilyError("names", got=f"{len(found)} names", expected=f"{classes}, one for each class")
+    if isinstance(names, str) or not all(isinstance(name, str) and name for name in names or ()):
+        raise FamilyError("names", got=f"{names!r:.80}", expected=f"{classes} texts, one for each class")
+    found = tuple(names or ())
+    if found and (len(found) != classes or len(set(found)) != classes):
+        raise FamilyError("names", got=f"{list(found)!r:.80}", expected=f"{classes} different names")
     return found
 
 

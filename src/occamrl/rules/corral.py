@@ -49,7 +49,7 @@ class StochasticCORRAL(Rule):
 
     def __post_init__(self) -> None:
         require_integers(self, episodes=1)
-        require_number("scale", self.scale, 0.0, math.inf, open_low=True)
+        require_number("scale", self.scale, 0.0, 1e6, open_low=True)
 
     @property
     def rounds(self) -> float:

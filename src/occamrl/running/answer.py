@@ -99,7 +99,7 @@ def _class_sentences(result: Result, facts: dict[str, Any]) -> list[str]:
         found.append("It is the smallest class: nothing in the data speaks against it so far.")
     if m == len(names) > 1:
         found.append("Next: it is the largest class, so nothing richer could be tested; add one if it may be too poor.")
-    elif since > played / 2:
+    elif since > max(played / 2, 1):
         found.append("Next: the class changed lately; play on before relying on it.")
     else:
         found.append("Next: go on with it; a class that is too small costs reward until it is rejected.")
@@ -138,7 +138,8 @@ def _earned(result: Result) -> str:
     """Return what the run earned lately, and its regret if that is known."""
     values = result.returns[-max(1, result.returns.size // 10) :]
     spread = f" +- {values.std(ddof=1) / math.sqrt(values.size):.2g}" if values.size > 1 else ""
-    text = f"The last {values.size:,} episodes earned {values.mean():,.4g}{spread} each"
+    some = f"The last {values.size:,} episodes" if values.size > 1 else "The last episode"
+    text = f"{some} earned {values.mean():,.4g}{spread}{' each' if values.size > 1 else ''}"
     if result.total_regret is None:
         return text + "; what the best policy would have earned is not known here."
     return text + f"; all {result.total_episodes:,} lost {result.total_regret:,.4g} against the best policy."
