@@ -66,7 +66,7 @@ class QLearningUCB(Learner):
     def __post_init__(self) -> None:
         require_integers(self, episodes=1)
         require_number("delta", self.delta, 0.0, 1.0, open_low=True)
-        require_numbers(self, 0.0, math.inf, "scale")
+        require_numbers(self, 0.0, 1e6, "scale")
 
     def model(self, known: Known) -> QLearningModel:
         """Return the constants of the compiled functions."""

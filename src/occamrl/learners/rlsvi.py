@@ -67,7 +67,7 @@ class RLSVI(Learner):
     kernel: Kernel = "stationary"
 
     def __post_init__(self) -> None:
-        require_numbers(self, 0.0, math.inf, "scale")
+        require_numbers(self, 0.0, 1e6, "scale")
         require_choice("kernel", self.kernel, ("stationary", "per_step"))
 
     def model(self, known: Known) -> RLSVIModel:

@@ -145,7 +145,7 @@ class UCBVI(Learner):
         require_integers(self, episodes=1)
         require_choice("bonus", self.bonus, BONUSES)
         require_number("delta", self.delta, 0.0, 1.0, open_low=True)
-        require_numbers(self, 0.0, math.inf, "scale")
+        require_numbers(self, 0.0, 1e6, "scale")
 
     def model(self, known: Known) -> UCBVIModel:
         """Return the constants of the compiled functions."""

@@ -25,7 +25,7 @@ from occamrl.protocols import Floats, Played, Rule
 def require_confidence(rule: Any) -> None:
     """Refuse a level or a scale that is none."""
     require_number("delta", rule.delta, 0.0, 1.0, open_low=True)
-    require_numbers(rule, 0.0, math.inf, "scale")
+    require_numbers(rule, 0.0, 1e6, "scale")
 
 
 def require_promises(rule: Any) -> None:
@@ -91,7 +91,7 @@ class D3RB(Rule):
 
     def __post_init__(self) -> None:
         require_confidence(self)
-        require_numbers(self, 0.0, math.inf, "coefficient", open_low=True)
+        require_numbers(self, 0.0, 1e6, "coefficient", open_low=True)
 
     def start(self, bases: int) -> dict[str, Any]:
         """Return the memory: plays, total returns, d_i and phi_i."""

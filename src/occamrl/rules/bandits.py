@@ -36,7 +36,7 @@ class UCB1(Rule):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        require_numbers(self, 0.0, math.inf, "scale")
+        require_numbers(self, 0.0, 1e6, "scale")
 
     def start(self, bases: int) -> dict[str, Any]:
         """Return the memory: plays and total returns."""
@@ -94,7 +94,7 @@ class EXP3P(Rule):
     def __post_init__(self) -> None:
         require_integers(self, episodes=1)
         require_number("delta", self.delta, 0.0, 1.0, open_low=True)
-        require_numbers(self, 0.0, math.inf, "scale")
+        require_numbers(self, 0.0, 1e6, "scale")
 
     def start(self, bases: int) -> dict[str, Any]:
         """Return the memory: the estimated gains G."""
