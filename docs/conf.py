@@ -39,13 +39,24 @@ def write_reference(app: Any) -> None:
     listing = Path(occamrl.__file__).read_text("utf-8")
     for module, name in re.findall(r"^    from occamrl\.(\S+) import (\w+) as", listing, re.MULTILINE):
         groups.setdefault(module.split(".")[0], []).append(name)
-    lines = ["# Reference", "", "Every public name; each has an example in its docstring or on the page of its topic.", ""]
+    lines = [
+        "# Reference",
+        "",
+        "Every public name; each has an example in its docstring or on the page of its topic.",
+        "",
+    ]
     for group, names in sorted(groups.items()):
         lines += [f"## {group}", ""]
         for name in sorted(names):
             kind = "autoclass" if isinstance(getattr(occamrl, name), type) else "autofunction"
             options = [":members:"] if kind == "autoclass" else []
-            lines += ["```{eval-rst}", f".. {kind}:: occamrl.{name}", *(f"   {option}" for option in options), "```", ""]
+            lines += [
+                "```{eval-rst}",
+                f".. {kind}:: occamrl.{name}",
+                *(f"   {option}" for option in options),
+                "```",
+                "",
+            ]
     path = Path(app.srcdir) / "site" / "reference.md"
     text = "\n".join(lines)
     if not path.exists() or path.read_text("utf-8") != text:

@@ -151,7 +151,13 @@ def arena(
     """Let selectors, and rules over bases, play the same seeds; print the league table and write the page."""
     from occamrl.experiments.spec import shipped
 
-    _execute(out, as_json, (workers, None, 30.0, 600.0), modules or (), f"arena-{spec}" if f"arena-{spec}" in shipped() else spec)
+    _execute(
+        out,
+        as_json,
+        (workers, None, 30.0, 600.0),
+        modules or (),
+        f"arena-{spec}" if f"arena-{spec}" in shipped() else spec,
+    )
     with reported_errors(as_json):
         from occamrl.experiments.records import load
         from occamrl.report.data import build

@@ -787,7 +787,9 @@ def _cells(spec: Spec, faults: list[Fault], *, refused: set[str], incomplete: bo
                         resolution.agent(name, options)
                         other = Variant(name=name, label=who, parameters=options)
                         if whole:
-                            cells += [Cell(problem=one, agent=other, seed=seed, **rest) for seed in spec.seeds_of(agent)]
+                            cells += [
+                                Cell(problem=one, agent=other, seed=seed, **rest) for seed in spec.seeds_of(agent)
+                            ]
     for position, agent, name in players:  # those whose problems could not be built: their parameters' names
         if position in unseen and name not in REFERENCES:
             known = _known(registry.find("agent", name, agents(), *AGENTS))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from occamrl.experiments.spec import Entry
 from occamrl.protocols import Floats
 from occamrl.report.data import Group, is_number, plain, plains, rule_of, walk
 from occamrl.running.result import text_table
@@ -173,8 +174,6 @@ def _on_right(group: Group, right: Any) -> float:
 
 def _bases(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return name and parameters of every base, sweeps expanded."""
-    from occamrl.experiments.spec import Entry
-
     entries = [Entry.model_validate(base) for base in parameters["bases"]]
     return [{**options, "name": entry.name, "label": label} for entry in entries for label, options in entry.variants()]
 
@@ -246,12 +245,12 @@ def lines(tables: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def heading(table: Mapping[str, Any]) -> str:
     """Return what a table is of."""
-    return f"{table['problem']}: K = {table['episodes']:,}, {len(table['seeds'])} seeds ({_listed(table['seeds'])})"
+    return f"{table['problem']}: K = {table['episodes']:,}, {len(table['seeds'])} seeds ({listed(table['seeds'])})"
 
 
 def cells(table: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return the rows of a table as they are shown in print."""
-    tuned = f"tuned on seeds {_listed(table['tuned_on'])}"
+    tuned = f"tuned on seeds {listed(table['tuned_on'])}"
     found = []
     for row in table["rows"]:
         first, best = row["published"], row["tuned"]
@@ -273,7 +272,7 @@ def cells(table: Mapping[str, Any]) -> list[dict[str, str]]:
     return found
 
 
-def _listed(seeds: Sequence[int]) -> str:
+def listed(seeds: Sequence[int]) -> str:
     """Return seeds in words: those that follow one another as a range."""
     run = len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds)))
     return f"{seeds[0]} to {seeds[-1]}" if run else ", ".join(map(str, seeds))
