@@ -44,7 +44,7 @@ def league(model: Mapping[str, Any], found: Sequence[Group], tuning: Sequence[Gr
             model["agents"][one["agent"]]: _figures(one, groups[model["agents"][one["agent"]]], right)
             for one in problem["agents"]
         }
-        rows = []
+        rows: list[dict[str, Any]] = []
         for members in _rivals(list(groups.values()), tuned_on):
             first = members[0]
             best = min(members, key=lambda member: _mean_regret(tuned_on.get((member.problem, member.agent))))
