@@ -32,6 +32,14 @@ from occamrl.running.run import run
 DOCS = Path(__file__).parent.parent / "docs"
 
 PAGES: dict[str, tuple[str, ...]] = {
+    "arena": (
+        "study_league:ice",
+        "study_league:ladder",
+        "study_league:mixture",
+        "study_league:pricing",
+        "study_league:misspecified",
+        "study_league:riverswim",
+    ),
     "continuous-states": ("study_continuous:pendulum", "study_continuous:alike", "study_continuous:others"),
     "environments": ("study_gymnasium:ladders",),
     "extensions": (

@@ -140,6 +140,38 @@ def run(
 
 
 @app.command()
+def arena(
+    out: Annotated[Path, typer.Option(help="Directory; created if missing, resumed if it holds this arena.")],
+    spec: Annotated[
+        str, typer.Argument(metavar="[NAME|SPEC]", help="A shipped arena, such as ice, or a TOML file.")
+    ] = "ladder",
+    workers: Workers = None,
+    modules: Modules = None,
+    as_json: Json = False,
+) -> None:
+    """Let selectors, and rules over bases, play the same seeds; print the league table and write the page."""
+    from occamrl.experiments.spec import shipped
+
+    _execute(
+        out,
+        as_json,
+        (workers, None, 30.0, 600.0),
+        modules or (),
+        f"arena-{spec}" if f"arena-{spec}" in shipped() else spec,
+    )
+    with reported_errors(as_json):
+        from occamrl.experiments.records import load
+        from occamrl.report.data import build
+        from occamrl.report.league import lines
+        from occamrl.report.page import write_report
+
+        records = load(out)
+        tables = build(records)["league"]
+        print_lines({"league": tables} if as_json else lines(tables))
+        tell(f"The page: {write_report(records)}")
+
+
+@app.command()
 def resume(
     folder: Folder_,
     workers: Workers = None,

@@ -38,7 +38,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -64,9 +64,9 @@ from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import Agent, Floats
+from occamrl.protocols import Agent, Floats, RuledBases
 from occamrl.running.storage import canonical, read_plain, sha256
-from occamrl.selectors.references import REFERENCES, oracle
+from occamrl.selectors.references import REFERENCES, on_class, oracle
 
 FORMAT = 1
 LARGEST_SPEC = 2**20
@@ -91,6 +91,20 @@ def make_agent(name: str, parameters: dict[str, Any], problem: Any, episodes: in
     return agent
 
 
+def claims(agent: Any) -> dict[str, Any]:
+    """Return what is proved of an agent and what it is told beforehand, as its class states it.
+
+    The attributes are ``guarantee`` and ``told``; of an arena those of its rule. Where a ``scale`` is not 1, what was
+    proved for the published constants is not claimed.
+    """
+    ruled = isinstance(agent, RuledBases)
+    parts = [agent.rule, *agent.bases] if ruled else [agent]
+    stated = str(getattr(parts[0], "guarantee", "not stated"))
+    if stated not in ("none", "not stated") and any(getattr(each, "scale", 1.0) != 1.0 for each in parts):
+        stated = "constants scaled"
+    return {"guarantee": stated, "told": list(getattr(parts[0], "told", ()))}
+
+
 Told = tuple[Any, dict[str, Any]]  # an object, and its parameters in plain words
 
 
@@ -99,10 +113,16 @@ class Resolution:
 
     def __init__(self, problem: Any, episodes: int) -> None:
         self.problem, self.episodes = problem, episodes
+        self.named = cache(registry.named)  # the metadata of installed packages are read once
+
+    @cached_property
+    def own_ladder(self) -> Ladder:
+        """The ladder that the problem brings along: one for all bases and agents."""
+        return Ladder.of_problem(self.problem)
 
     def agent(self, name: str, parameters: dict[str, Any]) -> Told:
         """Return an agent, and its parameters in plain words."""
-        kind = registry.find("agent", name, agents(), *AGENTS)
+        kind = registry.find("agent", name, self.named(*AGENTS) | REFERENCES, *AGENTS)
         return self._reference(kind, dict(parameters)) if kind in REFERENCES.values() else self._build(kind, parameters)
 
     def _build(self, kind: Any, parameters: dict[str, Any]) -> Told:
@@ -129,20 +149,24 @@ class Resolution:
         name, problem = parameters.pop("selector", None), self.problem
         if not isinstance(name, str):
             raise ParameterError("selector", got=repr(name), expected="the name of a selector")
-        found = registry.find("selector", name, registry.named("selectors"), "selectors")
+        found = registry.find("selector", name, self.named("selectors"), "selectors")
+        m = parameters.pop("m", None) if kind is on_class else None
         selector, words = self._build(found, parameters)
         words = {"selector": found.__name__, **words}
+        if kind is on_class:
+            return on_class(selector, m, {}), {**words, "m": m}
         if kind is not oracle:
             return kind(selector), words
         if hasattr(selector, "ladder"):
             truth = selector.ladder.class_of(problem.mdp)
-            knows, missing = f"class {truth}", "none of the ladder's classes holds the problem's kernel"
+            right, knows, missing = truth, f"class {truth}", "none of the ladder's classes holds the problem's kernel"
         else:
             truth = getattr(problem, "theta", None)
+            right = None if truth is None else np.flatnonzero(truth).tolist()
             knows, missing = "the problem's theta", f"{type(problem).__name__} has no theta"
         if truth is None:
             raise ParameterError("selector", got=repr(name), expected=f"one whose answer is known: {missing}")
-        return oracle(selector, truth), {**words, "knows": knows}
+        return oracle(selector, truth), {**words, "knows": knows, "right": right}
 
     def _resolved(self, name: str, kind: str, given: dict[str, Any], made: dict[str, Any]) -> tuple[Any, Any]:
         """Return what ``given[name]`` stands for and how to say it; some that are required may be left out."""
@@ -179,7 +203,7 @@ class Resolution:
         if entry.sweep:
             expected = f"none here: sweep over {field} itself, with a list of tables"
             raise ParameterError(f"{field}.sweep", got="a sweep", expected=expected)
-        known = registry.named(*kinds or ("families",))
+        known = self.named(*kinds or ("families",))
         found = registry.find(f"{field}.name", entry.name, known, *kinds)
         with _within(f"{field}.parameters."):
             built, words = self._build(found, entry.parameters)
@@ -195,7 +219,7 @@ class Resolution:
             entry = _entry(f"bases[{number}]", each)
             for _, parameters in entry.variants():
                 with _gathered(errors):
-                    registry.find(f"bases[{number}].name", entry.name, agents(), *AGENTS)
+                    registry.find(f"bases[{number}].name", entry.name, self.named(*AGENTS) | REFERENCES, *AGENTS)
                     with _within(f"bases[{number}].parameters."):
                         base, words = self.agent(entry.name, parameters)
                         made.append((base, {"name": entry.name, **words}))
@@ -204,7 +228,7 @@ class Resolution:
 
     def _family(self, name: str, value: Any) -> tuple[Any, Any]:
         if isinstance(value, str) and value == "problem":
-            family = Ladder.of_problem(self.problem).family
+            family = self.own_ladder.family
             return family, f"the problem's own: {family!r}"
         if isinstance(value, str) or (isinstance(value, dict) and "name" in value):
             return self._named(name, value)
@@ -226,8 +250,7 @@ class Resolution:
             if not own:
                 expected = f"{_WITH_TRUE}: {type(problem).__name__} brings no ladder along"
                 raise ParameterError(name, got=repr(value), expected=expected)
-            ladder = Ladder.of_problem(problem)
-            return ladder, f"the problem's own: {ladder!r}"
+            return self.own_ladder, f"the problem's own: {self.own_ladder!r}"
         if value is None:
             expected = f"{_WITH_TRUE}, or rungs of yours: {{ rungs = [{{ name = ..., parameters = ... }}, ...] }}"
             got = f"nothing, and {type(problem).__name__} brings no ladder along"
@@ -494,6 +517,7 @@ class Spec(_Strict):
     imports: list[Module] = Field(default_factory=list, alias="import")  # modules whose classes it names
     episodes: Count
     seeds: Seeds
+    tuning_seeds: Annotated[list[Seed], Field(max_length=MOST_CELLS)] = Field(default_factory=list)  # of swept agents
     thinning: Thinning = 1_000
     baseline: Label = ""  # the agent's label that a report compares with
     description: str = ""
@@ -504,6 +528,10 @@ class Spec(_Strict):
     def entries(self) -> tuple[tuple[str, Sequence[Entry]], ...]:
         """Problems and agents, with the keys under which they stand."""
         return ("problem", self.problem), ("agent", self.agent)
+
+    def seeds_of(self, agent: AgentEntry) -> list[int]:
+        """Return the seeds that an agent plays; on those for tuning only its parameters are compared, by a report."""
+        return [*self.seeds, *self.tuning_seeds] if agent.sweep else self.seeds
 
 
 def shipped() -> list[str]:
@@ -646,6 +674,8 @@ def _repeated(spec: Spec) -> Iterator[Fault]:
     """Find what occurs twice or does nothing."""
     if len(set(spec.seeds)) < len(spec.seeds):
         yield Fault("seeds", f"{spec.seeds}", "each seed once")
+    if len({*spec.seeds, *spec.tuning_seeds}) < len({*spec.seeds}) + len(spec.tuning_seeds):
+        yield Fault("tuning_seeds", f"{spec.tuning_seeds}", "each seed once, and none that is shown")
     labels: dict[str, set[str]] = {"problem": set(), "agent": set()}
     for kind, entries in spec.entries:
         for number, entry in enumerate(entries):
@@ -717,7 +747,7 @@ class Cell(BaseModel):
         theta = getattr(problem, "theta", None)
         if theta is not None and getattr(getattr(agent, "features", None), "dimension", 0) == np.size(theta):
             words = {**words, "true_support": np.flatnonzero(theta).tolist()[:_MOST_LISTED]}
-        return problem, agent, words
+        return problem, agent, words | claims(agent)
 
 
 @lru_cache(maxsize=4)
@@ -732,8 +762,9 @@ def _cells(spec: Spec, faults: list[Fault], *, refused: set[str], incomplete: bo
     A problem with a parameter that is refused is looked at without it, so that its agents are looked at as well.
     """
     labels = [(problem, label) for problem in spec.problem for label, _ in problem.variants()]
-    pairs = sum(agent.size * sum(agent.plays(*each) for each in labels) for agent in spec.agent)
-    count = pairs * len(spec.seeds)
+    count = sum(
+        agent.size * sum(agent.plays(*each) for each in labels) * len(spec.seeds_of(agent)) for agent in spec.agent
+    )
     if count > MOST_CELLS or not (count or faults or incomplete):  # before any of them is built
         faults.append(Fault("cells", f"{count:,}", f"from 1 to {MOST_CELLS:,}"))
         return []
@@ -766,7 +797,9 @@ def _cells(spec: Spec, faults: list[Fault], *, refused: set[str], incomplete: bo
                         resolution.agent(name, options)
                         other = Variant(name=name, label=who, parameters=options)
                         if whole:
-                            cells += [Cell(problem=one, agent=other, seed=seed, **rest) for seed in spec.seeds]
+                            cells += [
+                                Cell(problem=one, agent=other, seed=seed, **rest) for seed in spec.seeds_of(agent)
+                            ]
     for position, agent, name in players:  # those whose problems could not be built: their parameters' names
         if position in unseen and name not in REFERENCES:
             known = _known(registry.find("agent", name, agents(), *AGENTS))

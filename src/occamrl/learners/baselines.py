@@ -184,6 +184,9 @@ class Greedy(Learner):
     A reference point without a guarantee.
     """
 
+    guarantee = "none"
+    told = ()
+
     features: FeatureMap
     weights: Weights = "range"
     replan: float = 0.2

@@ -74,6 +74,9 @@ class LinPSRL(EpisodeLearner):
     takes O(d^3 + H O) operations for O outcomes, an episode's rows O(H d^2).
     """
 
+    guarantee = "none"
+    told = ()
+
     features: FeatureMap
     width: float = 0.5
     regularization: float = 1.0

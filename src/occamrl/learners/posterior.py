@@ -381,6 +381,9 @@ class PSRL(Learner):
     (200,)
     """
 
+    guarantee = "on average over its prior"
+    told = ("a prior",)
+
     family: FiniteFamily | None = None
     delta: float = 0.05
     rewards: Rewards = "known"

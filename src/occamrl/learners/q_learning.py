@@ -59,6 +59,9 @@ class QLearningUCB(Learner):
         c.
     """
 
+    guarantee = "valid, c left open"
+    told = ("K",)
+
     episodes: int
     delta: float = 0.05
     scale: float = 1.0

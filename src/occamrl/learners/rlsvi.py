@@ -63,6 +63,9 @@ class RLSVI(Learner):
     kernel : "stationary" | "per_step"
     """
 
+    guarantee = "valid for counts per step"
+    told = ()
+
     scale: float = 1.0
     kernel: Kernel = "stationary"
 

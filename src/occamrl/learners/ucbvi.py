@@ -136,6 +136,9 @@ class UCBVI(Learner):
         Factor of the bonus; below one there is no guarantee.
     """
 
+    guarantee = "valid"
+    told = ("K",)
+
     episodes: int
     bonus: str = "bernstein"
     delta: float = 0.05

@@ -276,6 +276,9 @@ class UCRLVTR(Learner):
         unknown rewards need the sharp set.
     """
 
+    guarantee = "valid"
+    told = ("the class",)
+
     family: FiniteFamily
     delta: float = 0.05
     radius: Literal["sharp", "unweighted", "paper"] = "sharp"

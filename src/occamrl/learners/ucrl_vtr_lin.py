@@ -292,6 +292,9 @@ class UCRLVTRLin(Learner):
         every one of them, and delta is divided evenly among the steps that give rows.
     """
 
+    guarantee = "valid"
+    told = ("a norm bound",)
+
     features: FeatureMap
     norm_bound: float
     delta: float = 0.05

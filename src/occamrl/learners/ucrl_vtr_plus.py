@@ -70,6 +70,9 @@ class UCRLVTRPlus(EpisodeLearner):
     right-hand sides; ``values``, V of the plan in play [H + 1, S]. A plan takes O(H S A d^2) operations.
     """
 
+    guarantee = "valid for a theta per step"
+    told = ("a norm bound",)
+
     features: FeatureMap
     norm_bound: float
     delta: float = 0.05

@@ -70,6 +70,11 @@ class Group:
         """The seeds, in the order of the cells."""
         return [cell.seed for cell in self.cells]
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """Name and parameters of the agent, as far as the manifests tell."""
+        return {"name": "", "parameters": {}, **self.cells[0].manifest.get("agent", {})}
+
     def numbers(self, name: str) -> dict[int, float]:
         """Return a number of the manifests by seed."""
         return {cell.seed: float(cell.manifest[name]) for cell in self.cells}
@@ -273,6 +278,7 @@ class Step(NamedTuple):
 
     epoch: int
     episode: int  # the first episode (from 1) of that phase
+    episodes: int
     decision: Any
     facts: Mapping[str, Any]
 
@@ -294,7 +300,7 @@ def walk(cell: Cell, name: str) -> list[Step]:
     for phase in cell.phases:
         decision = _decision(name, phase["facts"].get(name))
         if decision is not None and phase["label"] != ESTIMATION:
-            found.append(Step(int(phase["epoch"]), begin, decision, phase["facts"]))
+            found.append(Step(int(phase["epoch"]), begin, int(phase["episodes"]), decision, phase["facts"]))
         begin += int(phase["episodes"])
     return found
 
@@ -572,6 +578,12 @@ def _figure(value: float, digits: int = 3) -> str:
     return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:,.{digits}g}"
 
 
+def rule_of(parameters: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return name and parameters of the rule among the parameters of an agent; None without one."""
+    rule = parameters.get("rule")
+    return {"name": rule} if isinstance(rule, str) else rule if isinstance(rule, dict) else None
+
+
 def sweeps(found: Sequence[Group]) -> list[dict[str, Any]]:
     """Return mean regret against every number that a spec sweeps over, of problems or of agents.
 
@@ -582,12 +594,14 @@ def sweeps(found: Sequence[Group]) -> list[dict[str, Any]]:
         about = {kind: dict(group.cells[0].manifest.get(kind, {})) for kind in ("problem", "agent")}
         for kind, other in (("problem", "agent"), ("agent", "problem")):
             parameters = dict(about[kind].get("parameters", {}))
+            rule = rule_of(parameters)
+            if rule is not None:  # its constants, and what it is called
+                parameters = {**parameters, **rule.get("parameters", {}), "rule": rule.get("name", "")}
             for name, value in parameters.items():
                 if is_number(value):
                     rest = sorted((key, repr(part)) for key, part in parameters.items() if key != name)
-                    who = (
-                        str(about[other].get("label", "")) if kind == "problem" else str(about["agent"].get("name", ""))
-                    )
+                    role = str(about["agent"].get("name", "") if rule is None else parameters["rule"])
+                    who = str(about[other].get("label", "")) if kind == "problem" else role
                     where = str(about["problem"].get("name" if kind == "problem" else "label", ""))
                     lines.setdefault((kind, name, where, who, repr(rest)), {})[float(value)] = group
     charts: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
@@ -656,8 +670,24 @@ def describe(found: Sequence[Group], baseline: str | None = None) -> dict[str, A
     return {"agents": agents, "baseline": against, "problems": shown, "sweeps": sweeps(found)}
 
 
+def split(found: Sequence[Group], seeds: Any) -> tuple[list[Group], list[Group]]:
+    """Return the cells of other seeds, which are shown, and those of ``seeds``, on which constants are chosen."""
+    apart = set(seeds if isinstance(seeds, list) else ())
+    parts = (
+        [Group(each.problem, each.agent, [cell for cell in each.cells if (cell.seed in apart) == tunes])
+         for each in found]
+        for tunes in (False, True)
+    )  # fmt: skip
+    shown, tuning = ([group for group in part if group.cells] for part in parts)
+    return shown, tuning
+
+
 def build(records: Records) -> dict[str, Any]:
     """Return the data of a report; its table of differences opens with the spec's ``baseline``, or the first agent."""
+    from occamrl.report.league import league  # which is made of what stands above
+
+    shown, tuning = split(groups(records), records.spec.get("tuning_seeds"))
+    described = describe(shown, records.spec.get("baseline"))
     return {
         "format": 1,
         "name": records.name,
@@ -665,7 +695,8 @@ def build(records: Records) -> dict[str, Any]:
         "confidence": CONFIDENCE,
         "fewest": FEWEST,
         "status": standing(records),
-        **describe(groups(records), records.spec.get("baseline")),
+        **described,
+        "league": league(described, shown, tuning),
         "spec": tomli_w.dumps(_without_none(records.spec)),
         "versions": _variants(records.cells, "versions"),
         "machine": _variants(records.cells, "machine"),

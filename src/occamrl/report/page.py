@@ -22,7 +22,7 @@ from occamrl.experiments.records import Records, load
 from occamrl.report.data import build
 from occamrl.running.storage import make_folder, write_whole
 
-SCRIPTS = ("dom.js", "chart.js", "heat.js", "regret.js", "decisions.js", "evidence.js", "main.js")
+SCRIPTS = ("dom.js", "chart.js", "heat.js", "regret.js", "decisions.js", "evidence.js", "league.js", "main.js")
 
 _PAGE = """<!doctype html>
 <html lang="en"{live}>

@@ -85,6 +85,9 @@ class D3RB(Rule):
         d_min, where doubling begins; 1 in the authors' experiments, on returns in [0, 1].
     """
 
+    guarantee = "valid, c left open"
+    told = ()
+
     delta: float = 0.05
     scale: float = 1.0
     coefficient: float = 1.0
@@ -166,6 +169,8 @@ class RegretBalancing(Rule):
         c.
     """
 
+    guarantee = "valid, c left open, if the bounds hold"
+
     promised: tuple[float, ...] | None = None
     power: float = 0.5
     delta: float = 0.05
@@ -173,6 +178,11 @@ class RegretBalancing(Rule):
 
     def __post_init__(self) -> None:
         require_promises(self)
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What it is told beforehand."""
+        return () if self.promised is None else ("promised bounds",)
 
     def start(self, bases: int) -> dict[str, Any]:
         """Return the memory: plays, total returns, total planned values, and who is active."""
@@ -230,6 +240,9 @@ class ECE(Rule):
     scale : float
         c.
     """
+
+    guarantee = "valid, c left open, if the bounds hold"
+    told = ("order", "promised bounds")
 
     promised: tuple[float, ...]
     power: float = 0.5

@@ -33,6 +33,9 @@ class UCB1(Rule):
         c; 1 in the paper.
     """
 
+    guarantee = "none"
+    told = ()
+
     scale: float = 1.0
 
     def __post_init__(self) -> None:
@@ -86,6 +89,9 @@ class EXP3P(Rule):
     scale : float
         Factor of eta; 1 in the theorem.
     """
+
+    guarantee = "none"
+    told = ("K",)
 
     episodes: int
     delta: float = 0.05

@@ -44,6 +44,9 @@ class StochasticCORRAL(Rule):
 
     replays = True  # past policies are kept
 
+    guarantee = "valid"
+    told = ("K",)
+
     episodes: int
     scale: float = 1.0
 

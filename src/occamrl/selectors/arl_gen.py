@@ -134,6 +134,8 @@ class ARLGen(Selector):
     1
     """
 
+    told = ("order",)
+
     ladder: Ladder
     delta: float = 0.05
     start_class: int = 1
@@ -166,6 +168,11 @@ class ARLGen(Selector):
     @cached_property
     def _evidence(self) -> MemberEvidence | RegressionEvidence:
         return MemberEvidence(self) if self.ladder.finite else RegressionEvidence(self)
+
+    @property
+    def guarantee(self) -> str:
+        """What is proved of its regret."""
+        return "valid" if self.safe else "valid if separable"
 
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data."""

@@ -92,6 +92,9 @@ _ROUNDING = 1e-6  # the relative error that a norm computed from features may ha
 class LinearSelector(Selector):
     """The parameters of UCRL-VTR-LIN, which the selectors play, and the schedule of their epochs."""
 
+    guarantee = "of its tests, not of its regret"
+    told = ("a norm bound",)
+
     features: FeatureMap
     norm_bound: float
     delta: float = 0.05

@@ -79,6 +79,8 @@ class Occam(Selector):
     (1, False)
     """
 
+    told = ("order",)
+
     ladder: Ladder
     delta: float = 0.05
     acting: Acting = "optimism"
@@ -93,6 +95,13 @@ class Occam(Selector):
     @cached_property
     def _learner(self) -> LikelihoodLearner:
         return LikelihoodLearner(**own_parameters(self, LikelihoodLearner))
+
+    @property
+    def guarantee(self) -> str:
+        """What is proved of its regret."""
+        if self.acting == "sampling":
+            return "on average over its prior"
+        return "valid" if self.scope == "all" else "valid if separable"
 
     def start(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data."""

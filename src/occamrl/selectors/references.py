@@ -56,9 +56,6 @@ def smallest(selector: Any, **parameters: Any) -> Reference:
     return on_class(selector, 1, parameters)
 
 
-REFERENCES = {"oracle": oracle, "largest": largest, "smallest": smallest}
-
-
 def _ladder(selector: Any) -> Ladder:
     ladder = getattr(selector, "ladder", selector)
     if not isinstance(ladder, Ladder):
@@ -67,12 +64,15 @@ def _ladder(selector: Any) -> Ladder:
 
 
 def on_class(selector: Any, m: Any, parameters: dict[str, Any]) -> Reference:
-    """Return the learner on class m of a ladder, with the parameters that it shares with the selector."""
+    """Return the learner on class m of a ladder, from 1, with the parameters that it shares with the selector."""
     family = _ladder(selector).rung(m)
     if family.finite:
         return UCRLVTR(**{**own_parameters(selector, UCRLVTR), "family": family, **parameters})
     class_ = {"features": family.own_features, "norm_bound": family.norm_bound}
     return UCRLVTRLin(**{**own_parameters(selector, UCRLVTRLin), **class_, **parameters})
+
+
+REFERENCES = {"oracle": oracle, "largest": largest, "smallest": smallest, "rung": on_class}
 
 
 def own_parameters(selector: Any, learner: Any) -> dict[str, Any]:

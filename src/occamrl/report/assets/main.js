@@ -6,7 +6,7 @@ const far = (problem) => { // a winner would lie on the zero line
   return ends.length > 1 && Math.max(...ends) > 10 * Math.min(...ends);
 };
 const state = {
-  axes: data.problems.some(far) ? "log" : "linear", scale: "own", band: "interval", baseline: data.baseline, evidence: "values", hidden: new Set(), views: {},
+  axes: data.problems.some(far) ? "log" : "linear", scale: "own", band: "interval", baseline: data.baseline, evidence: "values", hidden: new Set(unlisted(data)), views: {},
 };
 const main = document.getElementById("main");
 
@@ -54,6 +54,7 @@ const panelWidth = (panels) => { // inside a figure, as the style sheet lays fig
 
 const SECTIONS = { // each is drawn anew by itself when one of its controls changes
   headline: () => headlineSection(data),
+  league: () => leagueSection(data, panelWidth(3)),
   regret: (again) => regretSection(data, state, panelWidth(data.problems.length), again),
   sweeps: () => sweepsSection(data, panelWidth(data.sweeps.length)),
   summary: () => summarySection(data),
