@@ -24,7 +24,7 @@ from scipy import stats
 
 from occamrl.experiments.records import Records, Status
 from occamrl.protocols import Floats, Ints
-from occamrl.running.storage import LARGEST_NUMBER, parse_json
+from occamrl.running.files import LARGEST_NUMBER, parse_json
 from occamrl.seeding import Step as Address
 from occamrl.seeding import stream
 from occamrl.selectors.arl_lin import ESTIMATION

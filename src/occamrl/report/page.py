@@ -20,7 +20,7 @@ from typing import Any
 from occamrl.analysis.certificates import Finding, Record, number
 from occamrl.experiments.records import Records, load
 from occamrl.report.data import build
-from occamrl.running.storage import make_folder, write_whole
+from occamrl.running.files import make_folder, write_whole
 
 SCRIPTS = ("dom.js", "chart.js", "heat.js", "regret.js", "decisions.js", "evidence.js", "main.js")
 
