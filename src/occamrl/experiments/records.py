@@ -286,10 +286,10 @@ class Folder:
         if found.cells != [id_of(content) for content in document["contents"]]:
             raise RecordError(path, got="ids that are not of the contents", expected="the id of each cell's content")
         meaning: dict[Any, Any] = {}
-        for cell in found.contents:
-            problem = cell.problem, cell.episodes
-            same = meaning.setdefault(("problem", cell.problem.label), problem) == problem
-            if not same or meaning.setdefault(("agent", cell.agent.label), cell.agent) != cell.agent:
+        for content in document["contents"]:  # plain data, which are compared sooner than cells
+            agent, *problem = (content[key] for key in ("agent", "problem", "episodes"))
+            same = meaning.setdefault(("problem", problem[0]["label"]), problem) == problem
+            if not same or meaning.setdefault(("agent", agent["label"]), agent) != agent:
                 raise RecordError(path, got="cells of one label that differ", expected="one meaning of each label")
         if len({tuple(cell.names.values()) for cell in found.contents}) < len(found.contents):
             got = "two cells of one problem, agent and seed"
@@ -468,20 +468,12 @@ def load(folder: str | Path) -> Records:
     RecordError
         Naming the file that is damaged; ``occamrl verify`` takes it out.
     """
-    import pyarrow as pa
-
-    from occamrl.experiments.tables import SCHEMAS, read_table
+    from occamrl.experiments.tables import joined
 
     now = status(folder)
     for wrong in now.damaged.values():
         raise wrong.with_advice()
-    cells = f"{now.folder}/cells"
-    curves, phases = (
-        pa.concat_tables(
-            [schema.empty_table(), *(read_table(f"{cells}/{cell['cell']}", cell, name) for cell in now.cells)]
-        )
-        for name, schema in SCHEMAS.items()
-    )
+    curves, phases = (joined(now.folder / "cells", now.cells, name) for name in TABLES)
     return Records(**vars(now), curves=curves, phases=phases)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,10 +89,10 @@ def to_parquet(table: pa.Table) -> bytes:
 
 
 def read_table(path: Path | str, manifest: Mapping[str, Any], name: str) -> pa.Table:
-    """Return a table of a finished cell, if it is as it was written; ``path`` is the cell's folder.
+    """Return the columns of a finished cell's table, if it is as it was written; ``path`` is the cell's folder.
 
-    Whose rows these are is the manifest's to say: those columns are for other readers and are not read, only compared
-    with it by their smallest and largest entry.
+    Whose rows these are is the manifest's to say (:func:`joined`): those columns are for other readers and are not
+    read, only compared with it by their smallest and largest entry. A text that is repeated is held once.
     """
     path = f"{path}/{name}"
     content = read_plain(path, LARGEST_TABLE)
@@ -102,7 +102,7 @@ def read_table(path: Path | str, manifest: Mapping[str, Any], name: str) -> pa.T
         raise RecordError(path, got=f"SHA-256 {found[:12]}...", expected=says)
     own, texts, stored = _STORED[name]
     try:
-        file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=texts)  # a text that is repeated is held once
+        file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=texts)
         about = file.metadata
         if about.num_rows > MOST_ROWS[name] or about.num_row_groups != 1 or not file.schema_arrow.equals(stored):
             got = f"{about.num_rows:,} rows of {', '.join(file.schema_arrow.names)[:200]}"
@@ -113,26 +113,38 @@ def read_table(path: Path | str, manifest: Mapping[str, Any], name: str) -> pa.T
         if size <= MOST_BYTES:
             # Without threads: for many small files, a pool costs more than it gives.
             packed = file.read(columns=own, use_threads=False)
-            size = packed.nbytes + sum(_expanded(chunk) for text in texts for chunk in packed.column(text).chunks)
+            size = packed.get_total_buffer_size()
+            if size * (1 + packed.num_rows) > MOST_BYTES:  # so much, if every row had all texts; now how much it is
+                size = packed.nbytes + sum(_expanded(chunk) for text in texts for chunk in packed.column(text).chunks)
         if size > MOST_BYTES:
             raise RecordError(path, got=f"{size:,} bytes when decompressed", expected=f"at most {MOST_BYTES:,}")
-        who = (manifest["cell"], manifest["problem"]["label"], manifest["agent"]["label"], manifest["seed"])
+        who = _who(manifest)
         for i, value in enumerate(who):
             ends = group.column(i).statistics
             if ends is not None and ends.has_min_max and not ends.min == ends.max == value:
                 got = f"rows of another cell, by their {stored.names[i]}"
                 raise RecordError(path, got=got, expected=f"rows of {who[0]}")
-        whose = [
-            pa.repeat(pa.scalar(value, kind), packed.num_rows) for value, (_, kind) in zip(who, _ABOUT, strict=True)
-        ]
-        table = pa.table([*whose, *packed.columns], names=stored.names)
-        table = table.cast(SCHEMAS[name]) if texts else table
     except RecordError:
         raise
     except Exception as error:  # pyarrow raises errors of many kinds on damaged files
         raise RecordError(path, got=f"{type(error).__name__}: {error}", expected="a Parquet file") from error
     _require_rows(packed, name, manifest, path)
-    return table
+    return packed
+
+
+def _who(manifest: Mapping[str, Any]) -> tuple[str, str, str, int]:
+    return manifest["cell"], manifest["problem"]["label"], manifest["agent"]["label"], manifest["seed"]
+
+
+def joined(path: Path | str, manifests: Sequence[Mapping[str, Any]], name: str) -> pa.Table:
+    """Return the tables of some finished cells, one after the other; ``path`` is the folder of all cells."""
+    schema = SCHEMAS[name]
+    own = pa.schema(list(_STORED[name][2])[len(_ABOUT) :])
+    read = [read_table(f"{path}/{manifest['cell']}", manifest, name) for manifest in manifests]
+    packed = pa.concat_tables([own.empty_table(), *read])
+    rows = np.repeat(np.arange(len(read)), np.array([table.num_rows for table in read], dtype=np.int64))
+    named = pa.table(list(zip(*map(_who, manifests), strict=True)) or [[]] * len(_ABOUT), schema=pa.schema(_ABOUT))
+    return pa.table([*named.take(rows).columns, *packed.columns], names=schema.names).cast(schema)
 
 
 def _stored(schema: pa.Schema) -> tuple[list[str], list[str], pa.Schema]:

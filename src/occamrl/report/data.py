@@ -23,11 +23,10 @@ import tomli_w
 from scipy import stats
 
 from occamrl.experiments.records import Records, Status
-from occamrl.protocols import Floats, Ints
+from occamrl.protocols import ESTIMATION, Floats, Ints
 from occamrl.running.files import LARGEST_NUMBER, parse_json
 from occamrl.seeding import Step as Address
 from occamrl.seeding import stream
-from occamrl.selectors.arl_lin import ESTIMATION
 
 FEWEST = 3  # seeds for an interval
 CONFIDENCE = 0.95
@@ -132,7 +131,7 @@ def bands(values: Floats, statistic: Statistic, *address: Address, confidence: f
             lists = drawn.reshape(-1, drawn.shape[-1])
             places = lists + seeds * np.arange(len(lists))[:, None]
             often = np.bincount(places.ravel(), minlength=seeds * len(lists)).reshape(len(lists), seeds)
-            means = np.einsum("ps,bs->pb", rows, often.astype(np.float64)) / drawn.shape[-1]
+            means = rows @ often.T.astype(np.float64) / drawn.shape[-1]
             return means.reshape(len(rows), *drawn.shape[:-1])
 
         with warnings.catch_warnings():  # degenerate rows are found below, by their nan

@@ -110,14 +110,19 @@ def read_plain(path: Path | str, largest: int) -> bytes:
     except OSError as error:
         what = "a symbolic link" if Path(path).is_symlink() else str(error.strerror)
         raise RecordError(path, got=what, expected="a regular file that can be read") from error
-    about = os.fstat(handle)
-    if not stat.S_ISREG(about.st_mode):
-        os.close(handle)
-        raise RecordError(path, got="no regular file", expected="a regular file")
-    with os.fdopen(handle, "rb") as file:
+    try:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode):
+            raise RecordError(path, got="no regular file", expected="a regular file")
         if about.st_size > largest:
             raise RecordError(path, got=f"{about.st_size:,} bytes", expected=f"at most {largest:,}")
-        content = file.read(about.st_size + 1)
+        parts, left = [], about.st_size + 1
+        while left and (part := os.read(handle, left)):  # the system gives 2 GiB at once
+            parts.append(part)
+            left -= len(part)
+    finally:
+        os.close(handle)
+    content = b"".join(parts)
     if len(content) > about.st_size:
         raise RecordError(path, got="a file that grows", expected=f"{about.st_size:,} bytes")
     return content
