@@ -211,6 +211,7 @@ class _Finished(_Manifest):
     pessimistic_episodes: Number
 
 
+_CONTENT = ("format", *Cell.model_fields)  # what the id of a cell is the hash of
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -320,7 +321,7 @@ class Folder:
         document = read_sealed(path, LARGEST_MANIFEST)
         done = document.get("status") == "done"
         found = _checked(_Finished if done else _Manifest, document, path)
-        content = {key: document.get(key) for key in ("format", *Cell.model_fields)}
+        content = {key: document.get(key) for key in _CONTENT}
         if (found.cell, id_of(content)) != (cell, cell):
             raise RecordError(path, got=f"the manifest of {found.cell[:40]!r}, or another content", expected=cell)
         expected = sorted(TABLES) if done else []

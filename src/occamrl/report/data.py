@@ -128,10 +128,13 @@ def bands(values: Floats, statistic: Statistic, *address: Address, confidence: f
             """Return the statistic over the seeds drawn, [points, ...]; a mean by how often each was drawn."""
             if statistic is not np.mean:
                 return statistic(rows[:, drawn], axis=-1)
+            if drawn.shape[-1] < seeds:  # the jackknife, without one seed: (sum_j x_j - x_i) / (n - 1)
+                left_out = seeds * (seeds - 1) // 2 - drawn.sum(axis=-1)
+                return (rows.sum(axis=1).reshape(-1, *[1] * left_out.ndim) - rows[:, left_out]) / (seeds - 1)
             lists = drawn.reshape(-1, drawn.shape[-1])
             places = lists + seeds * np.arange(len(lists))[:, None]
             often = np.bincount(places.ravel(), minlength=seeds * len(lists)).reshape(len(lists), seeds)
-            means = rows @ often.T.astype(np.float64) / drawn.shape[-1]
+            means = np.einsum("ps,bs->pb", rows, often.astype(np.float64)) / drawn.shape[-1]
             return means.reshape(len(rows), *drawn.shape[:-1])
 
         with warnings.catch_warnings():  # degenerate rows are found below, by their nan

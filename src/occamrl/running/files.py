@@ -33,7 +33,8 @@ _PARTIAL = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.partial")  # as write_whole makes
 LARGEST_JSON = 64 * 2**20
 DEEPEST_JSON = 64
 LARGEST_NUMBER = 1e300  # sums of larger ones overflow
-_ESCAPED, _STRING, _BRACKET = re.compile(r"\\.", re.DOTALL), re.compile(r'"[^"]*"'), re.compile(r"[\[\]{}]")
+_ESCAPED, _STRING = re.compile(rb"\\.", re.DOTALL), re.compile(rb'"[^"]*"')
+_OTHER = bytes(set(range(256)) - set(b'"[]{}'))  # bytes that neither are brackets nor begin or end a text
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 FORMAT = 5
 LARGEST = 16 * 2**30
@@ -147,13 +148,14 @@ def real_folder(path: Path) -> bool:
 def parse_json(content: bytes, path: str | Path) -> Any:
     """Return the data of a JSON text of bounded depth."""
     try:
-        text = content.decode("utf-8")
-        if text.count("[") + text.count("{") > DEEPEST_JSON:
-            brackets = _BRACKET.findall(_STRING.sub("", _ESCAPED.sub("", text)))
-            deepest = max(itertools.accumulate(1 if mark in "[{" else -1 for mark in brackets), default=0)
+        if content.count(b"[") + content.count(b"{") > DEEPEST_JSON:
+            marks = _ESCAPED.sub(b"", content) if b"\\" in content else content
+            marks = marks.translate(None, _OTHER).replace(b'""', b"")  # almost all texts are without a bracket
+            brackets = _STRING.sub(b"", marks)
+            deepest = max(itertools.accumulate(1 if mark in b"[{" else -1 for mark in brackets), default=0)
             if deepest > DEEPEST_JSON:
                 raise RecordError(path, got=f"JSON nested {deepest} deep", expected=f"at most {DEEPEST_JSON}")
-        return json.loads(text)
+        return json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         if isinstance(error, RecordError):
             raise
