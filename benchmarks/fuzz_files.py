@@ -32,7 +32,8 @@ import scipy.sparse as sp
 import occamrl as orl
 from occamrl.errors import InvalidInput
 from occamrl.learners.ucrl_vtr import NestedUCRLVTR
-from occamrl.running.storage import load, read_document, save, write_document
+from occamrl.running.files import read_document, write_document
+from occamrl.running.storage import load, save
 
 SECONDS = 20  # of processor time; a machine may be busy with other things, so 20 times as long by the clock
 MEMORY = 3 * 2**30  # more than the process has, for what a file may make it ask for

@@ -28,12 +28,12 @@ from typing import Any
 
 from benchmarks.faults import sitecustomize as faults
 from occamrl.errors import InvalidInput, Stopped, StorageError
+from occamrl.experiments.cells import Cell
 from occamrl.experiments.execution import Experiment, Stop, play_cell, record
 from occamrl.experiments.records import Folder, check_cell, load, verify
-from occamrl.experiments.spec import Cell
+from occamrl.running.files import PARTIAL, read_arrays
 from occamrl.running.result import Result
 from occamrl.running.run import run
-from occamrl.running.storage import PARTIAL, read_arrays
 from occamrl.seeding import stream
 
 SPEC = """

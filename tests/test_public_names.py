@@ -49,3 +49,10 @@ def test_imports_are_no_heavier_than_what_is_done() -> None:
     )
     assert "numba" in played
     assert not played & tables
+
+
+def test_folders_are_read_without_the_compiler() -> None:
+    loaded = loaded_after("from occamrl.experiments import display, records\nimport occamrl.report.page")
+    assert "pyarrow" in loaded
+    assert not loaded & {"numba", "gymnasium", "matplotlib", "rich"}
+    assert "pyarrow" not in loaded_after("from occamrl.experiments import display, records")

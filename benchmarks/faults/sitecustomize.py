@@ -23,7 +23,7 @@ POINTS = ("open", "write", "fsync", "rename", "renamed")
 
 
 def hook(text: str) -> Callable[[str, Path], None]:
-    """Return what takes the place of ``occamrl.running.storage.reach``."""
+    """Return what takes the place of ``occamrl.running.files.reach``."""
     point, pattern, action, count, *once = text.split()
     left = int(count.removesuffix("+"))
 
@@ -48,14 +48,14 @@ def hook(text: str) -> Callable[[str, Path], None]:
 @contextmanager
 def injected(text: str) -> Iterator[None]:
     """Act as if the variable had this value, in this process."""
-    from occamrl.running import storage
+    from occamrl.running import files
 
-    before = storage.reach
-    setattr(storage, "reach", hook(text))  # noqa: B010  # a function is no variable to a type checker
+    before = files.reach
+    setattr(files, "reach", hook(text))  # noqa: B010  # a function is no variable to a type checker
     try:
         yield
     finally:
-        setattr(storage, "reach", before)  # noqa: B010
+        setattr(files, "reach", before)  # noqa: B010
 
 
 def environment(text: str) -> dict[str, str]:
@@ -65,6 +65,6 @@ def environment(text: str) -> dict[str, str]:
 
 
 if VARIABLE in os.environ:
-    from occamrl.running import storage
+    from occamrl.running import files
 
-    setattr(storage, "reach", hook(os.environ[VARIABLE]))  # noqa: B010
+    setattr(files, "reach", hook(os.environ[VARIABLE]))  # noqa: B010

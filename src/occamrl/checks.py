@@ -40,11 +40,12 @@ from occamrl.protocols import (
     RuledBases,
     Selector,
 )
+from occamrl.running.files import Arrays
 from occamrl.running.phases import PhaseWalk
 from occamrl.running.players import scratch
 from occamrl.running.result import Result
 from occamrl.running.run import run
-from occamrl.running.storage import Arrays, put_together, take_apart
+from occamrl.running.storage import put_together, take_apart
 
 _EPISODES = 150  # past the first second look at dropped kernels
 

@@ -318,7 +318,7 @@ def certify(
     with reported_errors(as_json):
         from occamrl.analysis import certificates
         from occamrl.report.page import write_certificates
-        from occamrl.running.storage import write_whole
+        from occamrl.running.files import write_whole
 
         try:
             records = certificates.certify(out, names or (), quick=quick, workers=workers, say=tell)
@@ -375,7 +375,7 @@ def new(
 ) -> None:
     """Write a small class of your own to start from: it passes its check and can be named in a spec."""
     with reported_errors():
-        from occamrl.running.storage import there, write_whole
+        from occamrl.running.files import there, write_whole
 
         require_choice("kind", kind, ("learner", "rule", "problem"))
         if not name.isidentifier() or keyword.iskeyword(name):

@@ -278,6 +278,9 @@ class RuledBases(Protocol):
         """Return the largest possible sum of rewards of an episode."""
 
 
+ESTIMATION = "estimation"  # the label of a phase in which all coordinates play, whatever was decided
+
+
 @dataclass(frozen=True)
 class Phase:
     """Who plays the next episodes, for how long, and why."""

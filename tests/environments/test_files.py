@@ -16,7 +16,8 @@ from occamrl.errors import CheckpointError
 from occamrl.models.linear import AggregationFamily
 from occamrl.protocols import Agent
 from occamrl.registry import learners, selectors
-from occamrl.running.storage import fingerprint, put_together, read_document, take_apart, write_document
+from occamrl.running.files import read_document, write_document
+from occamrl.running.storage import fingerprint, put_together, take_apart
 from tests.environments.misbehaving import CASE, MDP, Plant, learner
 
 

@@ -18,22 +18,20 @@ import pytest
 
 from benchmarks import study_robustness as study
 from occamrl.errors import CheckpointError, RecordError, StorageError
+from occamrl.experiments.cells import Cell
 from occamrl.experiments.display import lines
 from occamrl.experiments.execution import Experiment
 from occamrl.experiments.records import (
-    MOST_ROWS,
-    SCHEMAS,
     Folder,
     FolderLock,
     holder_of,
     load,
     status,
-    to_parquet,
     verify,
 )
-from occamrl.experiments.spec import Cell
+from occamrl.experiments.tables import MOST_ROWS, SCHEMAS, to_parquet
 from occamrl.report.page import write_report
-from occamrl.running.storage import _with_digest, read_arrays, seal, sha256
+from occamrl.running.files import _with_digest, read_arrays, seal, sha256
 from tests.experiments.common import command, play, write
 
 

@@ -148,6 +148,12 @@ def test_intervals_cover_the_truth_as_often_as_the_bootstrap_promises(test_seed:
     assert _coverage(middle + 0.5 * (ends - middle)) < 0.75  # a band half as wide is found out
 
 
+def test_means_by_sums_are_the_means_of_what_was_drawn() -> None:
+    values = stream(0, "sums").gamma(0.5, size=(3, 9))  # skew, so that the jackknife's acceleration matters
+    by_sums, one_by_one = (bands(values, mean) for mean in (np.mean, lambda drawn, axis: np.mean(drawn, axis=axis)))
+    np.testing.assert_allclose(by_sums, one_by_one, rtol=1e-12)
+
+
 def test_a_difference_is_taken_seed_by_seed_and_names_the_seeds_left_out() -> None:
     agent = {3: 10.0, 1: 5.0, 2: 7.0, 9: 1.0}
     baseline = {1: 6.0, 2: 9.0, 3: 13.0, 4: 0.0}

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from occamrl.errors import OccamRLError, ParameterError
+from occamrl.experiments.cells import Cell
 from occamrl.experiments.execution import GRACE_SECONDS, RETRIES, SILENCE_SECONDS, Event, Losses, Stop, answer
 from occamrl.experiments.records import Folder, FolderLock, holder_of, read_progress
-from occamrl.experiments.spec import Cell
 from occamrl.registry import NO_MODULES, Modules
 
 _CONNECT_SECONDS = 5

@@ -13,13 +13,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.text import Text
+from occamrl.experiments.records import Damage, Status, describe_holder, is_gone
+from occamrl.running.files import jsonable
 
-from occamrl.experiments.records import Damage, Status, describe_holder, is_gone, jsonable
+if TYPE_CHECKING:
+    from rich.console import Group
 
 PLAIN_EVERY = 10.0  # seconds between two lines about what runs
 _LIVE_ROWS = 40
@@ -114,6 +114,9 @@ class LiveLines(Display):
     """A line for each running cell, which renews itself, below the lines that stay."""
 
     def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
         super().__init__(stream)
         self.console = Console(file=stream, highlight=False)
         self.live = Live(console=self.console, refresh_per_second=5, transient=True, get_renderable=self._running)
@@ -131,11 +134,16 @@ class LiveLines(Display):
         self.told = self.clock()
         line = "" if event["event"] == "done" else self.describe(event)
         if line:
+            from rich.text import Text
+
             with contextlib.suppress(OSError):
                 self.console.print(Text(printable(line)))
 
     def _running(self) -> Group:
         """Return the numbers first, then the names, which a narrow terminal cuts."""
+        from rich.console import Group
+        from rich.text import Text
+
         cells = list(self.running.values())[:_LIVE_ROWS]
         text = [self.count()]
         text += [f"{pace(each)}  {each.get('agent')}, seed {each.get('seed')}, {each.get('problem')}" for each in cells]

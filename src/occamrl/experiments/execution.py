@@ -46,16 +46,18 @@ from occamrl.errors import (
     require_integer,
     require_number,
 )
+from occamrl.experiments.cells import FORMAT, Cell
 from occamrl.experiments.display import display_for
-from occamrl.experiments.records import Folder, FolderLock, Records, describe_holder, finish, jsonable, load, tables_of
-from occamrl.experiments.spec import FORMAT, Cell, Spec, read_source, read_spec, require_imports
+from occamrl.experiments.records import Folder, FolderLock, Records, describe_holder, finish, load
+from occamrl.experiments.spec import Spec, read_source, read_spec, require_imports
+from occamrl.experiments.tables import tables_of
 from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import Agent, Phase
 from occamrl.registry import NO_MODULES, Modules, import_modules
 from occamrl.running.environments import Chunk
+from occamrl.running.files import canonical, jsonable, make_folder, seal, sha256, sweep, there, write_whole
 from occamrl.running.result import Result
 from occamrl.running.run import CHUNK_SECONDS, Checkpoint, Run, Simulator
-from occamrl.running.storage import canonical, make_folder, seal, sha256, sweep, there, write_whole
 from occamrl.running.storage import load as load_result
 
 

@@ -19,30 +19,22 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import json
-import math
 import os
 import shutil
 import socket
 import stat
 import time
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-import filelock
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from occamrl.errors import CheckpointError, FolderInUse, OccamRLError, RecordError, StorageError, as_path
-from occamrl.experiments.spec import FORMAT, Cell, fault_of_form, id_of
-from occamrl.running.result import Result, thin
-from occamrl.running.storage import (
+from occamrl.experiments.cells import FORMAT, Cell, id_of
+from occamrl.running.files import (
     LARGEST_JSON,
     LARGEST_NUMBER,
     make_folder,
@@ -58,10 +50,11 @@ from occamrl.running.storage import (
     write_whole,
 )
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 LARGEST_MANIFEST = 2**20
-LARGEST_TABLE = 8 * 2**30
-MOST_ROWS = {"curve.parquet": 2 * 10**6, "phases.parquet": 10**7}  # a curve keeps a million episodes, then a few
-MOST_BYTES = 4 * 2**30  # of a table, once decompressed
+TABLES = ("curve.parquet", "phases.parquet")
 PASSING = ("checkpoint.npz", "progress.json")  # files of a cell that is not finished
 
 _SMALL = 10_000  # bytes of a lock's note or of a progress
@@ -88,6 +81,8 @@ class FolderLock:
         self.recovered: dict[str, Any] | None = None  # what a dead process had written into the lock
 
     def __enter__(self) -> FolderLock:
+        import filelock
+
         if not filelock.has_fcntl:
             raise OccamRLError("this system has no file locks that processes inherit: run cells on Linux or macOS")
         self._lock = filelock.UnixFileLock(self.path, fallback_to_soft=False, on_acquired=self._take)
@@ -216,6 +211,7 @@ class _Finished(_Manifest):
     pessimistic_episodes: Number
 
 
+_CONTENT = ("format", *Cell.model_fields)  # what the id of a cell is the hash of
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -227,6 +223,8 @@ def _checked(model: type[_Model], document: dict[str, Any], path: Path | str) ->
     try:
         return model.model_validate(document)
     except ValidationError as error:
+        from occamrl.experiments.spec import fault_of_form
+
         fault = fault_of_form(error.errors()[0])
         raise RecordError(path, got=f"{fault.key}: {fault.got}", expected=fault.expected) from error
 
@@ -289,10 +287,10 @@ class Folder:
         if found.cells != [id_of(content) for content in document["contents"]]:
             raise RecordError(path, got="ids that are not of the contents", expected="the id of each cell's content")
         meaning: dict[Any, Any] = {}
-        for cell in found.contents:
-            problem = cell.problem, cell.episodes
-            same = meaning.setdefault(("problem", cell.problem.label), problem) == problem
-            if not same or meaning.setdefault(("agent", cell.agent.label), cell.agent) != cell.agent:
+        for content in document["contents"]:  # plain data, which are compared sooner than cells
+            agent, *problem = (content[key] for key in ("agent", "problem", "episodes"))
+            same = meaning.setdefault(("problem", problem[0]["label"]), problem) == problem
+            if not same or meaning.setdefault(("agent", agent["label"]), agent) != agent:
                 raise RecordError(path, got="cells of one label that differ", expected="one meaning of each label")
         if len({tuple(cell.names.values()) for cell in found.contents}) < len(found.contents):
             got = "two cells of one problem, agent and seed"
@@ -323,10 +321,10 @@ class Folder:
         document = read_sealed(path, LARGEST_MANIFEST)
         done = document.get("status") == "done"
         found = _checked(_Finished if done else _Manifest, document, path)
-        content = {key: document.get(key) for key in ("format", *Cell.model_fields)}
+        content = {key: document.get(key) for key in _CONTENT}
         if (found.cell, id_of(content)) != (cell, cell):
             raise RecordError(path, got=f"the manifest of {found.cell[:40]!r}, or another content", expected=cell)
-        expected = sorted(SCHEMAS) if done else []
+        expected = sorted(TABLES) if done else []
         if sorted(found.files) != expected:
             got = f"files {sorted(name[:40] for name in found.files)}"
             raise RecordError(path, got=got, expected=f"{expected}")
@@ -394,169 +392,6 @@ def _require_folder(path: Path | str) -> None:
         raise RecordError(path, got=str(error.strerror), expected="a folder that can be read") from error
     if not real:
         raise RecordError(path, got="a symbolic link or a file", expected="a folder")
-
-
-_ABOUT = [("cell", pa.string()), ("problem", pa.string()), ("agent", pa.string()), ("seed", pa.int64())]
-_CURVE = [
-    ("episode", pa.int64()),
-    ("regret", pa.float64()),
-    ("cumulative_regret", pa.float64()),
-    ("realised_return", pa.float64()),
-]
-_PHASE = [
-    ("epoch", pa.int64()),
-    ("label", pa.string()),
-    ("episodes", pa.int64()),
-    ("regret", pa.float64()),
-    ("plans", pa.int64()),
-    ("realised_return", pa.float64()),
-]
-SCHEMAS = {
-    "curve.parquet": pa.schema([*_ABOUT, *_CURVE]),
-    "phases.parquet": pa.schema([*_ABOUT, ("phase", pa.int64()), *_PHASE, ("facts", pa.string())]),
-}
-
-
-def tables_of(cell: Cell, result: Result) -> dict[str, bytes]:
-    """Return the tables of a finished cell as the contents of its files.
-
-    The curve is thinned. There is one row per phase; what else a phase says is its facts, as JSON.
-    """
-    at = thin(result.episodes, cell.thinning)
-    curve = {
-        "episode": result.episodes[at],
-        "regret": result.regret[at],
-        "cumulative_regret": result.cumulative_regret[at],
-        "realised_return": result.returns[at],
-    }
-    rows = [row for row in result.walk.rows if row["episodes"]]
-    own = [name for name, _ in _PHASE]
-    facts = [{key: jsonable(value) for key, value in row.items() if key not in own} for row in rows]
-    phases = {
-        "phase": list(range(len(rows))),
-        **{name: [row[name] for row in rows] for name in own},
-        "facts": [json.dumps(each, sort_keys=True) for each in facts],
-    }
-    found = {}
-    for name, size, columns in (("curve.parquet", at.size, curve), ("phases.parquet", len(rows), phases)):
-        about = {key: [value] * size for key, value in {"cell": cell.id, **cell.names}.items()}
-        found[name] = to_parquet(pa.table({**about, **columns}, schema=SCHEMAS[name]))
-    return found
-
-
-def jsonable(value: Any) -> Any:
-    """Return plain data that every JSON reader takes: NaN becomes null, infinities strings, the unknown its repr."""
-    if isinstance(value, dict):
-        return {str(key): jsonable(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [jsonable(part) for part in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (np.ndarray, np.generic)):
-        return jsonable(value.tolist())
-    return repr(value)
-
-
-def to_parquet(table: pa.Table) -> bytes:
-    """Return a table as the content of a Parquet file, the same bytes for the same rows: no time, one row group.
-
-    Most tables are small, and many are read at once: numbers are not indexed, and the compression is a quick one.
-    """
-    buffer = io.BytesIO()
-    texts = [each.name for each in table.schema if each.type == pa.string()]
-    size = max(table.num_rows, 1)
-    pq.write_table(table, buffer, compression="snappy", use_dictionary=texts, row_group_size=size, store_schema=False)
-    return buffer.getvalue()
-
-
-def read_table(path: Path | str, manifest: Mapping[str, Any], name: str) -> pa.Table:
-    """Return a table of a finished cell, if it is as it was written; ``path`` is the cell's folder.
-
-    Whose rows these are is the manifest's to say: those columns are for other readers and are not read, only compared
-    with it by their smallest and largest entry.
-    """
-    path = f"{path}/{name}"
-    content = read_plain(path, LARGEST_TABLE)
-    found, expected = sha256(content), str(manifest["files"][name])
-    if found != expected:
-        says = f"{expected[:12]}..., as its manifest says"
-        raise RecordError(path, got=f"SHA-256 {found[:12]}...", expected=says)
-    own, texts, stored = _STORED[name]
-    try:
-        file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=texts)  # a text that is repeated is held once
-        about = file.metadata
-        if about.num_rows > MOST_ROWS[name] or about.num_row_groups != 1 or not file.schema_arrow.equals(stored):
-            got = f"{about.num_rows:,} rows of {', '.join(file.schema_arrow.names)[:200]}"
-            expected = f"at most {MOST_ROWS[name]:,} of {', '.join(stored.names)}, in one group"
-            raise RecordError(path, got=got, expected=expected)
-        group = about.row_group(0)
-        size = group.total_byte_size
-        if size <= MOST_BYTES:
-            # Without threads: for many small files, a pool costs more than it gives.
-            packed = file.read(columns=own, use_threads=False)
-            size = packed.nbytes + sum(_expanded(chunk) for text in texts for chunk in packed.column(text).chunks)
-        if size > MOST_BYTES:
-            raise RecordError(path, got=f"{size:,} bytes when decompressed", expected=f"at most {MOST_BYTES:,}")
-        who = (manifest["cell"], manifest["problem"]["label"], manifest["agent"]["label"], manifest["seed"])
-        for i, value in enumerate(who):
-            ends = group.column(i).statistics
-            if ends is not None and ends.has_min_max and not ends.min == ends.max == value:
-                got = f"rows of another cell, by their {stored.names[i]}"
-                raise RecordError(path, got=got, expected=f"rows of {who[0]}")
-        whose = [
-            pa.repeat(pa.scalar(value, kind), packed.num_rows) for value, (_, kind) in zip(who, _ABOUT, strict=True)
-        ]
-        table = pa.table([*whose, *packed.columns], names=stored.names)
-        table = table.cast(SCHEMAS[name]) if texts else table
-    except RecordError:
-        raise
-    except Exception as error:  # pyarrow raises errors of many kinds on damaged files
-        raise RecordError(path, got=f"{type(error).__name__}: {error}", expected="a Parquet file") from error
-    _require_rows(packed, name, manifest, path)
-    return table
-
-
-def _stored(schema: pa.Schema) -> tuple[list[str], list[str], pa.Schema]:
-    """Return which columns of a table are read, those of them that are texts, and the schema as it is read."""
-    own = schema.names[len(_ABOUT) :]
-    texts = [name for name in own if schema.field(name).type == pa.string()]
-    packed = [(each.name, pa.dictionary(pa.int32(), each.type) if each.name in texts else each.type) for each in schema]
-    return own, texts, pa.schema(packed)
-
-
-_STORED = {name: _stored(schema) for name, schema in SCHEMAS.items()}
-
-
-def _expanded(texts: pa.DictionaryArray) -> int:
-    """Return how many bytes texts have, each as often as it is repeated."""
-    often = np.bincount(texts.indices.to_numpy(zero_copy_only=False), minlength=len(texts.dictionary))
-    return int(often @ np.array([len(text) for text in texts.dictionary.to_pylist()], dtype=np.int64))
-
-
-def _require_rows(table: pa.Table, name: str, manifest: Mapping[str, Any], path: str) -> None:
-    """Refuse rows that are not those of the manifest's cell: gaps, infinite numbers, episodes out of order or count."""
-    columns: dict[str, Any] = {}
-    for column in table.column_names:
-        values = table.column(column)
-        gaps = values.null_count > 0
-        if not gaps and column not in _STORED[name][1]:
-            numbers = columns[column] = values.to_numpy()
-            gaps = numbers.dtype == np.float64 and not (np.abs(numbers) <= LARGEST_NUMBER).all()
-        if gaps:
-            raise RecordError(path, got=f"{column}: a row without a finite number", expected="one in each")
-    if name == "curve.parquet":
-        episodes = columns["episode"]
-        sound = bool(episodes.size) and episodes[0] >= 1 and (np.diff(episodes) > 0).all()
-        sound = sound and episodes[-1] == manifest["episodes"]
-        sound = sound and columns["cumulative_regret"][-1] == manifest["total_regret"]
-    else:
-        episodes = columns["episodes"]
-        sound = (episodes >= 1).all() and int(episodes.astype(object).sum()) == manifest["episodes"]
-        sound = sound and np.array_equal(columns["phase"], np.arange(table.num_rows))
-    if not sound:
-        raise RecordError(path, got="episodes or totals that do not add up", expected="those that its manifest says")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -634,16 +469,12 @@ def load(folder: str | Path) -> Records:
     RecordError
         Naming the file that is damaged; ``occamrl verify`` takes it out.
     """
+    from occamrl.experiments.tables import joined
+
     now = status(folder)
     for wrong in now.damaged.values():
         raise wrong.with_advice()
-    cells = f"{now.folder}/cells"
-    curves, phases = (
-        pa.concat_tables(
-            [schema.empty_table(), *(read_table(f"{cells}/{cell['cell']}", cell, name) for cell in now.cells)]
-        )
-        for name, schema in SCHEMAS.items()
-    )
+    curves, phases = (joined(now.folder / "cells", now.cells, name) for name in TABLES)
     return Records(**vars(now), curves=curves, phases=phases)
 
 
@@ -666,7 +497,7 @@ def verify(path: str | Path, *, quarantine: bool = True) -> list[Damage]:
     document = folder.experiment()
     found: list[Damage] = []
     try:
-        source = read_plain(folder.spec_file, LARGEST_TABLE)
+        source = read_plain(folder.spec_file, LARGEST_JSON)
         if sha256(source) != document.files.get("spec.toml"):
             raise RecordError(folder.spec_file, got="another SHA-256", expected="the spec as it was given")
     except RecordError as error:
@@ -681,13 +512,15 @@ def verify(path: str | Path, *, quarantine: bool = True) -> list[Damage]:
 
 def check_cell(folder: Folder, cell: str) -> RecordError | CheckpointError | None:
     """Read everything of a cell; return the first error."""
+    from occamrl.experiments.tables import read_table
+
     try:
         path = folder.cell(cell)
         if not real_folder(path):
             return None
         manifest = folder.manifest(cell)
         if manifest is not None and manifest["status"] == "done":
-            for name in SCHEMAS:
+            for name in TABLES:
                 read_table(path, manifest, name)
         if there(path / "checkpoint.npz"):
             read_arrays(path / "checkpoint.npz")

@@ -44,7 +44,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from occamrl import registry, seeding
 from occamrl.errors import (
@@ -59,20 +59,18 @@ from occamrl.errors import (
     raise_all,
     require_choice,
 )
+from occamrl.experiments.cells import Cell, Count, Seed, Strict, Thinning, Variant
 from occamrl.learners.rewards import rewards_of
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Agent, Floats, RuledBases
-from occamrl.running.storage import canonical, read_plain, sha256
+from occamrl.running.files import canonical, read_plain
 from occamrl.selectors.references import REFERENCES, on_class, oracle
 
-FORMAT = 1
 LARGEST_SPEC = 2**20
 MOST_CELLS = 100_000
-MOST_EPISODES = 10**12
-MOST_POINTS = 10**9  # of a curve
 _MOST_LISTED = 100  # entries of a parameter that a manifest tells one by one
 _OF_PARAMETERS = (OccamRLError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError, MemoryError)
 
@@ -420,10 +418,7 @@ def _listed(value: Any) -> Any:
     return list(range(value))
 
 
-Count = Annotated[int, Field(ge=1, le=MOST_EPISODES, strict=True)]
-Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 Seeds = Annotated[list[Seed], Field(min_length=1, max_length=MOST_CELLS), BeforeValidator(_listed)]
-Thinning = Annotated[int, Field(ge=0, le=MOST_POINTS, strict=True)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Label = Annotated[str, Field(max_length=200)]
 Module = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$", max_length=200)]
@@ -443,11 +438,7 @@ def _said(value: Any) -> str:
     return f"{value['name']}({', '.join(f'{key}={each}' for key, each in inside)})"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Entry(_Strict):
+class Entry(Strict):
     """A problem or an agent: what every variant has, and what is swept over."""
 
     name: Name
@@ -510,7 +501,7 @@ class AgentEntry(Entry):
         return not self.only or not {problem.name, label}.isdisjoint(self.only)
 
 
-class Spec(_Strict):
+class Spec(Strict):
     """A whole experiment."""
 
     name: Name
@@ -652,7 +643,7 @@ def fault_of_form(error: Any) -> Fault:
     if error["type"] == "missing":
         return Fault(key, "nothing", "a value: it is required")
     if error["type"] == "extra_forbidden":
-        models: dict[str, type[_Strict]] = {"problem": ProblemEntry, "agent": AgentEntry}
+        models: dict[str, type[Strict]] = {"problem": ProblemEntry, "agent": AgentEntry}
         model = models.get(str(location[0]), Entry) if len(location) > 1 else Spec
         model = Entry if len(location) > 3 else model
         fields = [field.alias or name for name, field in model.model_fields.items()]
@@ -694,60 +685,21 @@ def _repeated(spec: Spec) -> Iterator[Fault]:
         yield Fault("baseline", repr(spec.baseline), _nearest(spec.baseline, labels["agent"]))
 
 
-class Variant(_Strict):
-    """A problem or an agent of a cell, by its name."""
-
-    name: str
-    label: str
-    parameters: dict[str, Any]
-
-
-def id_of(content: dict[str, Any]) -> str:
-    """Return the id of a cell with this content."""
-    return sha256(canonical(content).encode())[:16]
-
-
-class Cell(BaseModel):
-    """What is run, in plain data."""
-
-    model_config = ConfigDict(frozen=True)  # a manifest has more keys
-
-    problem: Variant
-    agent: Variant
-    seed: Seed
-    episodes: Count
-    thinning: Thinning
-
-    @property
-    def content(self) -> dict[str, Any]:
-        """Everything that makes the cell what it is."""
-        return {"format": FORMAT, **self.model_dump(include=set(Cell.model_fields))}
-
-    @cached_property
-    def id(self) -> str:
-        """Sixteen hexadecimal digits."""
-        return id_of(self.content)
-
-    @property
-    def names(self) -> dict[str, Any]:
-        """What a person calls the cell: the columns of its tables, beside its id."""
-        return {"problem": self.problem.label, "agent": self.agent.label, "seed": self.seed}
-
-    def make(self) -> tuple[Any, Agent, dict[str, Any]]:
-        """Return (problem, agent, the agent's parameters as resolved, in plain words), ready to run."""
-        problem = _problem(self.problem.name, json.dumps(self.problem.parameters))
-        agent, words = Resolution(problem, self.episodes).agent(self.agent.name, self.agent.parameters)
-        ladder = getattr(agent, "ladder", None)
-        if isinstance(ladder, Ladder):  # a report names the classes and marks the true one
-            words = {
-                **words,
-                "classes": list(ladder.names)[:_MOST_LISTED],
-                "true_class": ladder.class_of(as_mdp(problem)),
-            }
-        theta = getattr(problem, "theta", None)
-        if theta is not None and getattr(getattr(agent, "features", None), "dimension", 0) == np.size(theta):
-            words = {**words, "true_support": np.flatnonzero(theta).tolist()[:_MOST_LISTED]}
-        return problem, agent, words | claims(agent)
+def make_cell(cell: Cell) -> tuple[Any, Agent, dict[str, Any]]:
+    """Return (problem, agent, the agent's parameters as resolved, in plain words), ready to run."""
+    problem = _problem(cell.problem.name, json.dumps(cell.problem.parameters))
+    agent, words = Resolution(problem, cell.episodes).agent(cell.agent.name, cell.agent.parameters)
+    ladder = getattr(agent, "ladder", None)
+    if isinstance(ladder, Ladder):  # a report names the classes and marks the true one
+        words = {
+            **words,
+            "classes": list(ladder.names)[:_MOST_LISTED],
+            "true_class": ladder.class_of(as_mdp(problem)),
+        }
+    theta = getattr(problem, "theta", None)
+    if theta is not None and getattr(getattr(agent, "features", None), "dimension", 0) == np.size(theta):
+        words = {**words, "true_support": np.flatnonzero(theta).tolist()[:_MOST_LISTED]}
+    return problem, agent, words | claims(agent)
 
 
 @lru_cache(maxsize=4)

@@ -47,8 +47,9 @@ from occamrl.models.likelihood import (
     member_likelihoods,
 )
 from occamrl.protocols import Floats, Ints, Known
+from occamrl.running.files import FORMAT, read_document, write_document
 from occamrl.running.run import Progress, ctrl_c
-from occamrl.running.storage import FORMAT, fingerprint, put_together, read_document, take_apart, write_document
+from occamrl.running.storage import fingerprint, put_together, take_apart
 from occamrl.selectors.arl_gen import ARLGen, RegressionEvidence, unexplained
 
 DECIDED = "decided"  # every kernel that is left lies in the class chosen, and every smaller class is rejected

@@ -23,10 +23,11 @@ from occamrl.errors import CheckpointError, Interrupted, ParameterError, as_path
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Agent, Problem
 from occamrl.report.data import Cell, Group, describe
+from occamrl.running.files import make_folder
 from occamrl.running.phases import as_selector
 from occamrl.running.result import Result, html_table, text_table
 from occamrl.running.run import Progress, Run, Simulator, run
-from occamrl.running.storage import fingerprint, load, make_folder, save
+from occamrl.running.storage import fingerprint, load, save
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,11 +23,10 @@ import tomli_w
 from scipy import stats
 
 from occamrl.experiments.records import Records, Status
-from occamrl.protocols import Floats, Ints
-from occamrl.running.storage import LARGEST_NUMBER, parse_json
+from occamrl.protocols import ESTIMATION, Floats, Ints
+from occamrl.running.files import LARGEST_NUMBER, parse_json
 from occamrl.seeding import Step as Address
 from occamrl.seeding import stream
-from occamrl.selectors.arl_lin import ESTIMATION
 
 FEWEST = 3  # seeds for an interval
 CONFIDENCE = 0.95
@@ -134,6 +133,9 @@ def bands(values: Floats, statistic: Statistic, *address: Address, confidence: f
             """Return the statistic over the seeds drawn, [points, ...]; a mean by how often each was drawn."""
             if statistic is not np.mean:
                 return statistic(rows[:, drawn], axis=-1)
+            if drawn.shape[-1] < seeds:  # the jackknife, without one seed: (sum_j x_j - x_i) / (n - 1)
+                left_out = seeds * (seeds - 1) // 2 - drawn.sum(axis=-1)
+                return (rows.sum(axis=1).reshape(-1, *[1] * left_out.ndim) - rows[:, left_out]) / (seeds - 1)
             lists = drawn.reshape(-1, drawn.shape[-1])
             places = lists + seeds * np.arange(len(lists))[:, None]
             often = np.bincount(places.ravel(), minlength=seeds * len(lists)).reshape(len(lists), seeds)

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from occamrl.protocols import Floats, Ints
+from occamrl.running.files import make_folder, write_whole
 from occamrl.running.result import Result, dress, thin
-from occamrl.running.storage import make_folder, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

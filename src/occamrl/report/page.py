@@ -15,12 +15,14 @@ import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from occamrl.analysis.certificates import Finding, Record, number
 from occamrl.experiments.records import Records, load
 from occamrl.report.data import build
-from occamrl.running.storage import make_folder, write_whole
+from occamrl.running.files import make_folder, write_whole
+
+if TYPE_CHECKING:
+    from occamrl.analysis.certificates import Finding, Record
 
 SCRIPTS = ("dom.js", "chart.js", "heat.js", "regret.js", "decisions.js", "evidence.js", "league.js", "main.js")
 
@@ -182,6 +184,8 @@ _COLUMNS = (
 
 def _row(record: Record) -> str:
     """Return the row of a certificate; the picture has its interval above that of the control."""
+    from occamrl.analysis.certificates import number  # it measures, and brings all that is measured
+
     about, found, broken = record.certificate, record.finding, record.control
     text = [html.escape(part) for part in (about.statement, about.source, found.text, record.verdict, about.control)]
     warn = "" if record.good else " warn"
@@ -198,6 +202,8 @@ def _row(record: Record) -> str:
 
 def _picture(found: Finding, broken: Finding) -> str:
     """Return the intervals of a promise and of its control, each with a mark at the bound."""
+    from occamrl.analysis.certificates import number
+
     ends = [part for each in (found, broken) for part in (each.low, each.high, each.value, each.bound)]
     finite = [end for end in ends if math.isfinite(end)]
     low, high = min(finite), max(finite)

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from occamrl.errors import OccamRLError, ParameterError
-from occamrl.experiments.records import SCHEMAS, Records, load, status
+from occamrl.experiments.records import Records, load, status
+from occamrl.experiments.tables import SCHEMAS
 from occamrl.report import page
 from occamrl.report.data import build, standing
 

@@ -219,7 +219,7 @@ class Result:
         """Write the curves to a Parquet file; a file of that name is replaced only once the new one is whole."""
         import pyarrow.parquet as pq
 
-        from occamrl.running.storage import write_whole
+        from occamrl.running.files import write_whole
 
         buffer = io.BytesIO()
         pq.write_table(self.to_table(), buffer)

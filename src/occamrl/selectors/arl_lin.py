@@ -75,11 +75,11 @@ from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width, farthest
 from occamrl.learners.rewards import Rewards
 from occamrl.learners.ucrl_vtr_lin import SMALLEST, SMALLEST_LEVEL, LinearStatistics, UCRLVTRLin
 from occamrl.models.features import FeatureMap, pair_of_outcome
-from occamrl.protocols import Floats, Kernel, Known, Phase, PhaseOutcome, Radius, Selector, Weights
+from occamrl.protocols import ESTIMATION, Floats, Kernel, Known, Phase, PhaseOutcome, Radius, Selector, Weights
 from occamrl.selectors.references import own_parameters, require_memory
 from occamrl.selectors.support_search import detection_limits, log_price, sharp_support
 
-EXPLOITATION, ESTIMATION = "exploitation", "estimation"
+EXPLOITATION = "exploitation"
 
 _LONGEST = 1e18  # episodes: longer than any run
 _SMALLEST_LAMBDA = 1e-12  # below it, and above its inverse, Sigma has no inverse in double precision
