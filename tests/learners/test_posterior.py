@@ -15,6 +15,7 @@ from occamrl._core.rng import next_gamma
 from occamrl._core.rows import COUNTERS
 from occamrl.learners.posterior import (
     ALIVE,
+    COUNT,
     EVIDENCE,
     HULL_EVIDENCE,
     KT,
@@ -23,8 +24,11 @@ from occamrl.learners.posterior import (
     UNLISTED_ROWS,
     LikelihoodLearner,
     distinct_outcomes,
+    twin_outcomes,
 )
 from occamrl.models.finite import CoverFamily
+from occamrl.models.likelihood import member_likelihoods
+from occamrl.problems.mixtures import SparseLadder
 from occamrl.protocols import Floats, Known
 
 STATES, ACTIONS, HORIZON = 3, 2, 4
@@ -126,6 +130,41 @@ def test_what_has_died_is_as_if_it_had_been_kept(acting: Any) -> None:
     left = field(state, MEMBERS)[: counters[ALIVE]]
     assert 4 in left
     assert counters[ALIVE] < 9
+
+
+def test_looking_again_finds_whom_the_counts_allow() -> None:
+    """Next states in one half are twins here; members that died come back at episode 64 and at no other time."""
+    truth = SparseLadder(nonzero=2, seed=300)
+    rungs, known = orl.Ladder.of_problem(truth), truth.mdp.known
+    learner = LikelihoodLearner(ladder=rungs, delta=0.9, replan=0.0)
+    outcomes, matrix = distinct_outcomes(rungs.family.features, known)
+    probabilities = matrix @ rungs.family.theta
+    first, size = twin_outcomes(outcomes, matrix)
+    assert np.array_equal(probabilities, probabilities[first])
+    assert size.sum() == size.size > 2 * np.count_nonzero(size)
+    back = 0
+    for seed in range(4):
+        before, after = (orl.run(learner, truth, episodes=k, seed=seed, progress=False).state for k in (64, 65))
+        counts = field(before, COUNT)[0].astype(float)
+        likelihood, bound = member_likelihoods(counts, probabilities), field(after, EVIDENCE)[0] + math.log(0.9)
+        left = field(after, MEMBERS)[: field(after, COUNTERS)[ALIVE]]
+        assert np.array_equal(left, np.flatnonzero(likelihood >= bound))
+        assert field(after, LIKELIHOOD)[0, : left.size] == pytest.approx(likelihood[left], abs=1e-9)
+        back += np.setdiff1d(left, field(before, MEMBERS)[: field(before, COUNTERS)[ALIVE]]).size
+    assert back > 0  # otherwise nothing was found
+
+
+def test_products_that_underflow_are_taken_apart() -> None:
+    """In an episode the truth takes eight steps, each of probability 1e-60 or 2e-60 in the members."""
+    truth, small = np.zeros((9, 1, 9)), np.array([1e-60, 2e-60])
+    truth[np.arange(9), 0, np.minimum(np.arange(9) + 1, 8)] = 1.0
+    stack = small[:, None, None, None] * truth
+    stack[..., 0] += 1.0
+    mdp = orl.FiniteMDP(transition=truth, reward=np.zeros((9, 1)), horizon=9)
+    state = orl.run(orl.PSRL(family=orl.FiniteFamily(stack)), mdp, episodes=4, seed=0, progress=False).state
+    assert np.prod(np.full(8, small[1])) == 0.0
+    assert field(state, COUNTERS)[ALIVE] == 1  # 2e-60 is 3 * 8 * log 2 nats ahead
+    assert field(state, LIKELIHOOD)[0, 0] == pytest.approx(3 * 8 * math.log(small[1]), rel=1e-12)
 
 
 def test_draws_of_gamma_have_their_law() -> None:

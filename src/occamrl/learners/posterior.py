@@ -8,7 +8,8 @@ ladder with the prior of M25 and E *rivals*: Krichevsky and Trofimov's counts (L
 200 members, whose weights are fitted to the past by EM and kept until the data have grown by 2 % (L5). P is alive while
 l(P) >= Z - log(1/delta). Leaving terms out lowers Z, so the truth stays alive: members that have died are left out of
 the sum and not kept current. They are looked at again at doubling times, pair by pair: for every (s, a)
-sum_o c_o log(P(o) N/c_o) <= 0, so a member is put aside again as soon as a partial sum is too small.
+sum_g c_g log(P(g) N/c_g) <= 0 over groups g of outcomes with the same features, so a member is put aside again as soon
+as a partial sum is too small.
 
 **Acting.** By optimism: the member with the largest value at the start, among those alive in the smallest class that
 has one, or among all (M5). By sampling: a member, a hull or the tabular class is drawn by its weight in Z, and a kernel
@@ -35,7 +36,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from occamrl._core.arena import field, fmat, fresh_state, fvec, imat, ivec, lay_out, named, part
-from occamrl._core.compile import entry, hot, implements
+from occamrl._core.compile import entry, hot, hot_inline, implements
 from occamrl._core.features import outcome_of
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
 from occamrl._core.rng import fill_uniforms, next_gamma
@@ -75,7 +76,9 @@ from occamrl.protocols import Acting, Field, Floats, Ints, Kernel, Known, Learne
 _GROWTH = 1.02  # of the data until a hull is fitted again
 _FIRST_LOOK = 64  # episodes before members that died are looked at again for the first time
 _FIT_STEPS, _DRAW_STEPS = 3, 20  # of EM
-_CHUNK = 512  # members at a time, so that their parameters stay near
+_CHUNK = 256  # members at a time, so that their parameters stay near
+_NEAR = 64  # coordinates of these that are kept, a power of 2
+_FACTORS, _SMALL = 8, 1e-290  # probabilities in one product; below this it may have lost digits
 _MOST_UNLISTED = 1024  # outcomes that no member allows
 _APART = np.uint64(0x9C6E6A6F6E7A1B35)  # sets draws of kernels apart from other numbers of an episode
 NOBODY, TABULAR = -1, -2  # in play: nothing yet; a draw from the tabular class; -3 - m: one from hull m
@@ -112,13 +115,16 @@ NOBODY, TABULAR = -1, -2  # in play: nothing yet; a draw from the tabular class;
     HULL,  # [O, W] probabilities of the members of the largest such class
     KERNEL,  # [T, O + unlisted] the kernel that is being solved; scratch, as what follows
     CANDIDATES,  # [n] int
-    SUMS,  # [n]
+    SUMS,  # [n + E] of candidates; multiples of the terms of Z
     WEIGHTS,  # [2*W] of a hull that is being drawn from, and a gradient
     FLOAT_COUNTS,  # [O]
     STREAM,  # [3] int, where the numbers of draws come from
     UNIFORMS,  # [T + 1, rounded up to an even number]
-    CHUNK,  # [_CHUNK] probabilities of some members
-) = range(3, 22)
+    CHUNK,  # [2, _CHUNK] probabilities of some members, and products of them
+    NEAR,  # [_NEAR, _CHUNK] coordinates of theta of these members
+    NEAR_OF,  # [_NEAR] int, which coordinates; -1: none
+    TWINS,  # [2, O] int, the first outcome of (s, a) with the same features; how many it has, 0 for the others
+) = range(3, 25)
 
 # Fields of the state, after those of _core.rows
 (
@@ -238,12 +244,15 @@ class LikelihoodLearner(Learner):
             np.ascontiguousarray(matrix @ family.theta[:, :widest]),
             np.zeros((steps, count + unlisted)),
             np.zeros(family.size, whole),
-            np.zeros(family.size),
+            np.zeros(self.log_weights.size),
             np.zeros(2 * max(1, widest)),
             np.zeros(count),
             np.zeros(3, whole),
             np.zeros(steps + 1 + (steps + 1) % 2),
-            np.zeros(_CHUNK),
+            np.zeros((2, _CHUNK)),
+            np.zeros((_NEAR, _CHUNK)),
+            np.zeros(_NEAR, whole),
+            twin_outcomes(outcomes, matrix),
         ]
         values = family.optimal_values(known).reshape(-1, known.states) if solved else np.zeros((1, known.states))
         level = float(self.delta) * kernel_share(self.rewards) / (max(1, rows) if steps > 1 else 1)
@@ -475,6 +484,18 @@ def distinct_outcomes(features: FeatureMap, known: Known) -> tuple[Outcomes, Any
     return kept, sp.csr_matrix(join @ sp.csr_matrix(features.matrix))
 
 
+def twin_outcomes(outcomes: Outcomes, matrix: Any) -> Ints:
+    """Return TWINS: outcomes of one (s, a) with the same features are equally probable in every member."""
+    count = outcomes.next_state.size
+    pair = np.repeat(np.arange(outcomes.start.size - 1), np.diff(outcomes.start))
+    mark = matrix @ np.random.default_rng(0).random(matrix.shape[1])  # equal where features are
+    _, where, of = np.unique(np.column_stack([pair, mark]), axis=0, return_index=True, return_inverse=True)
+    first = where[of.ravel()]
+    alone = np.asarray(abs(matrix - matrix[first]).sum(axis=1)).ravel() > 0.0  # by chance
+    first = np.where(alone, np.arange(count), first)
+    return np.stack([first, np.bincount(first, minlength=count)]).astype(np.int64)
+
+
 # Statistics -----------------------------------------------------------------------------------------------------------
 
 
@@ -533,42 +554,92 @@ def probability(model: PosteriorModel, o: int, member: int) -> float:
 
 
 @hot
-def chunk_probabilities(model: PosteriorModel, members: Ints, first: int, n: int, o: int, out: Floats) -> None:
+def forget_near(model: PosteriorModel) -> None:
+    """Begin with other members: no coordinate of theirs has been brought near."""
+    near_of = ivec(model, NEAR_OF)
+    for slot in range(_NEAR):
+        near_of[slot] = -1
+
+
+@hot_inline
+def bring_near(model: PosteriorModel, members: Ints, first: int, n: int, coordinate: int) -> int:
+    """Return the row of NEAR with a coordinate of ``n`` members, those in a list from ``first`` on.
+
+    Outcomes share coordinates, and to collect them from all over theta takes longer than to use them.
+    """
+    slot = coordinate % _NEAR
+    if ivec(model, NEAR_OF)[slot] != coordinate:
+        theta, near = model.theta[coordinate], fmat(model, NEAR)[slot]
+        for i in range(n):
+            near[i] = theta[np.uint64(members[first + i])]
+        ivec(model, NEAR_OF)[slot] = coordinate
+    return slot
+
+
+@hot
+def chunk_probabilities(model: PosteriorModel, members: Ints, first: int, n: int, o: int) -> None:
     """Write P(o) of ``n`` members, those in a list from ``first`` on."""
     row, coordinate, entries = ivec(model, ROW), ivec(model, COORDINATE), fvec(model, ENTRY)
-    neighbours = members[first + n - 1] - members[first] == n - 1
+    out = part(fvec(model, CHUNK), 0, n)
     for i in range(n):
         out[i] = 0.0
     for e in range(row[o], row[o + 1]):
-        theta, scale = model.theta[coordinate[e]], entries[e]
-        if neighbours:  # what a list begins as, several times faster
-            near = part(theta, members[first], n)
-            for i in range(n):
-                out[i] += scale * near[i]
-        else:
-            for i in range(n):
-                out[i] += scale * theta[np.uint64(members[first + i])]
+        slot, scale = bring_near(model, members, first, n, coordinate[e]), entries[e]
+        near = part(fvec(model, NEAR), slot * _CHUNK, n)
+        for i in range(n):
+            out[i] += scale * near[i]
     for i in range(n):
         out[i] = max(out[i], 0.0)
 
 
 @hot
-def add_likelihoods(model: PosteriorModel, state: PosteriorState) -> None:
-    """Add the outcomes that wait to the likelihoods of the members alive, some members at a time."""
+def same_number(state: PosteriorState, at: int) -> int:
+    """Return where a run of outcomes ends that wait equally often, at the same step; it is no longer than a product."""
     counters, count, entered = ivec(state, COUNTERS), imat(state, COUNT), imat(state, ENTERED)
-    waiting, members, p = ivec(state, WAITING), ivec(state, MEMBERS), fvec(model, CHUNK)
+    waiting, end = ivec(state, WAITING), at + 1
+    t, o = divmod(waiting[at], count.shape[1])
+    more = count[t, o] - entered[t, o]
+    while end < min(at + _FACTORS, counters[WAITING_SIZE]):
+        other, o = divmod(waiting[end], count.shape[1])
+        if other != t or count[t, o] - entered[t, o] != more:
+            break
+        end += 1
+    return end
+
+
+@hot
+def add_likelihoods(model: PosteriorModel, state: PosteriorState) -> None:
+    """Add the outcomes that wait to the likelihoods of the members alive, some members at a time.
+
+    Logarithms are taken of products: sum_o c log P(o) = c log prod_o P(o).
+    """
+    counters, count, entered = ivec(state, COUNTERS), imat(state, COUNT), imat(state, ENTERED)
+    waiting, members, chunk = ivec(state, WAITING), ivec(state, MEMBERS), fmat(model, CHUNK)
+    p, product, outcomes = chunk[0], chunk[1], count.shape[1]
     for first in range(0, counters[ALIVE], _CHUNK):
-        n = min(_CHUNK, counters[ALIVE] - first)
-        for at in range(counters[WAITING_SIZE]):
-            t, o = divmod(waiting[at], count.shape[1])
+        n, at = min(_CHUNK, counters[ALIVE] - first), 0
+        forget_near(model)
+        while at < counters[WAITING_SIZE]:
+            end, (t, o) = same_number(state, at), divmod(waiting[at], outcomes)
             likelihood, more = fmat(state, LIKELIHOOD)[t], count[t, o] - entered[t, o]
-            chunk_probabilities(model, members, first, n, o, p)
             for i in range(n):
-                likelihood[first + i] += more * math.log(p[i])
-            if model.reach > 0.0:
-                within = fmat(state, WITHIN)[t]
+                product[i] = 1.0
+            for j in range(at, end):
+                chunk_probabilities(model, members, first, n, waiting[j] % outcomes)
                 for i in range(n):
-                    within[first + i] += more * math.log(min(1.0, p[i] + 0.5 * model.reach))
+                    product[i] *= p[i]
+                if model.reach > 0.0:
+                    within = fmat(state, WITHIN)[t]
+                    for i in range(n):
+                        within[first + i] += more * math.log(min(1.0, p[i] + 0.5 * model.reach))
+            for i in range(n):
+                if product[i] >= _SMALL:
+                    likelihood[first + i] += more * math.log(product[i])
+                else:
+                    for j in range(at, end):
+                        own = probability(model, waiting[j] % outcomes, members[first + i])
+                        likelihood[first + i] += more * math.log(own)
+            at = end
 
 
 @hot
@@ -624,23 +695,24 @@ def rival_evidence(model: PosteriorModel, state: PosteriorState, t: int, e: int)
 
 @hot
 def log_evidence(model: PosteriorModel, state: PosteriorState, t: int, n: int) -> float:
-    """Return Z over the first ``n`` positions and the rivals (L2), and keep it."""
+    """Return Z over the first ``n`` positions and the rivals (L2), and keep it; multiples of its terms are in SUMS."""
     members, likelihood, weight = ivec(state, MEMBERS), fmat(state, LIKELIHOOD)[t], fvec(model, LOG_WEIGHT)
-    size = ivec(model, LEVEL).size
-    rivals, top = weight.size - size, -math.inf
+    terms, size, top = fvec(model, SUMS), ivec(model, LEVEL).size, -math.inf
     for i in range(n):
-        top = max(top, weight[members[i]] + likelihood[i])
-    for e in range(rivals):
-        top = max(top, weight[size + e] + rival_evidence(model, state, t, e))
-    total = 0.0
-    if top > -math.inf:
-        for i in range(n):
-            total += math.exp(weight[members[i]] + likelihood[i] - top)
-        for e in range(rivals):
-            total += math.exp(weight[size + e] + rival_evidence(model, state, t, e) - top)
-        top += math.log(total)
-    fvec(state, EVIDENCE)[t] = top
-    return top
+        terms[i] = weight[members[i]] + likelihood[i]
+        top = max(top, terms[i])
+    for i in range(size, weight.size):
+        terms[i] = weight[i] + rival_evidence(model, state, t, i - size)
+        top = max(top, terms[i])
+    shift, total = max(top, -MOST), 0.0  # finite, whatever happens
+    for i in range(n):
+        terms[i] = math.exp(terms[i] - shift)
+        total += terms[i]
+    for i in range(size, weight.size):
+        terms[i] = math.exp(terms[i] - shift)
+        total += terms[i]
+    fvec(state, EVIDENCE)[t] = shift + math.log(total)
+    return float(fvec(state, EVIDENCE)[t])
 
 
 @hot
@@ -702,33 +774,52 @@ def note_outside(state: PosteriorState, outside: bool) -> None:
 
 @hot
 def add_excess(model: PosteriorModel, state: PosteriorState, sa: int, first: int, n: int, limit: float) -> int:
-    """Add sum_o c_o log(P(o) N/c_o), which is never positive, over the outcomes of (s, a) to the sums of candidates.
+    """Add sum_g c_g log(P(o) |g| N/c_g), which is never positive, over the twins of (s, a) to the sums of candidates.
 
     Of the ``n`` from ``first`` on those whose sum is below ``limit`` are put aside; returns how many are left.
     """
-    candidates, sums, p = ivec(model, CANDIDATES), fvec(model, SUMS), fvec(model, CHUNK)
-    start, count, rows = ivec(model, START), imat(state, ENTERED)[0], imat(state, PAIRS)[0, sa]
+    candidates, sums, p = ivec(model, CANDIDATES), fvec(model, SUMS), fmat(model, CHUNK)[0]
+    start, count, rows = ivec(model, START), fvec(model, FLOAT_COUNTS), imat(state, PAIRS)[0, sa]
     for o in range(start[sa], start[sa + 1]):
-        if count[o] > 0 and n > 0:
-            chunk_probabilities(model, candidates, first, n, o, p)
+        if count[o] > 0.0:
+            chunk_probabilities(model, candidates, first, n, o)
+            scale = imat(model, TWINS)[1, o] * rows / count[o]
             for i in range(n):
-                sums[first + i] += count[o] * math.log(p[i] * rows / count[o])
+                sums[first + i] += count[o] * math.log(p[i] * scale)
     kept = 0
     for i in range(n):
         if sums[first + i] >= limit:
             candidates[first + kept] = candidates[first + i]
             sums[first + kept] = sums[first + i]
             kept += 1
+    if kept < n:
+        forget_near(model)
     return kept
+
+
+@hot
+def join_twins(model: PosteriorModel, state: PosteriorState) -> float:
+    """Write the counts of twins at the first of them; return sum_g c_g log(c_g/(|g| N)), which no member exceeds."""
+    count, joined, twins = imat(state, ENTERED)[0], fvec(model, FLOAT_COUNTS), imat(model, TWINS)
+    start, pairs, best = ivec(model, START), imat(state, PAIRS)[0], 0.0
+    for o in range(count.size):
+        joined[o] = 0.0
+    for o in range(count.size):
+        joined[twins[0, o]] += count[o]
+    for sa in range(pairs.size):
+        for o in range(start[sa], start[sa + 1]):
+            if joined[o] > 0.0:
+                best += joined[o] * math.log(joined[o] / (twins[1, o] * pairs[sa]))
+    return best
 
 
 @hot
 def look_again(model: PosteriorModel, state: PosteriorState) -> None:
     """Let members back in whose likelihood of all outcomes is large enough."""
     counters, members, likelihood = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LIKELIHOOD)[0]
-    count, pairs, start = imat(state, ENTERED)[0], imat(state, PAIRS)[0], ivec(model, START)
+    pairs, best, rows, used = imat(state, PAIRS)[0], join_twins(model, state), 0, 0
     candidates, sums, alive, size = ivec(model, CANDIDATES), fvec(model, SUMS), counters[ALIVE], 0
-    at = 0
+    least_alive, at = log_evidence(model, state, 0, alive) - model.slack, 0
     for member in range(candidates.size):  # the dead; both lists are in the order of the members
         if at < alive and members[at] == member:
             at += 1
@@ -736,17 +827,13 @@ def look_again(model: PosteriorModel, state: PosteriorState) -> None:
             candidates[size] = member
             sums[size] = 0.0
             size += 1
-    best, rows, used = 0.0, 0, 0  # the likelihood of the observed frequencies: no kernel has more
     for sa in range(pairs.size):
         used += pairs[sa] > 0
         rows += pairs[sa]
-        for o in range(start[sa], start[sa + 1]):
-            if count[o] > 0:
-                best += count[o] * math.log(count[o] / pairs[sa])
-    limit = log_evidence(model, state, 0, alive) - model.slack - best
-    back = 0
+    limit, back = least_alive - best, 0
     for first in range(0, size, _CHUNK):
         n, least, most = min(_CHUNK, size - first), 4.0 * rows / max(1, used), np.inf
+        forget_near(model)
         for tier in range(4):  # heavy pairs first
             least = 0.0 if tier == 3 else least
             for sa in range(pairs.size):
@@ -825,17 +912,19 @@ def update(model: PosteriorModel, state: PosteriorState) -> None:
 @hot
 def accumulate(model: PosteriorModel, state: PosteriorState, t: int) -> None:
     """Write running sums of the weights of members and rivals in Z, those of members that may not be drawn being 0."""
-    counters, members, likelihood = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LIKELIHOOD)[t]
-    weight, out, level = fvec(model, LOG_WEIGHT), fmat(state, CUMULATIVE)[t], ivec(model, LEVEL)
-    n, stationary = counters[CURRENT], imat(state, INSIDE).shape[1] == 0
-    shift, total = log_evidence(model, state, t, n), 0.0
-    for i in range(level.size):
-        if i < n and (stationary or not model.restrict or level[i] <= counters[CLASS]):
-            total += math.exp(weight[members[i]] + likelihood[i] - shift)
+    counters = ivec(state, COUNTERS)
+    terms, out, level = fvec(model, SUMS), fmat(state, CUMULATIVE)[t], ivec(model, LEVEL)
+    n, stationary, total = counters[CURRENT], imat(state, INSIDE).shape[1] == 0, 0.0
+    log_evidence(model, state, t, n)
+    for i in range(n):
+        if stationary or not model.restrict or level[i] <= counters[CLASS]:
+            total += terms[i]
         out[i] = total
-    for e in range(weight.size - level.size):
-        total += math.exp(weight[level.size + e] + rival_evidence(model, state, t, e) - shift)
-        out[level.size + e] = total
+    for i in range(n, level.size):
+        out[i] = total
+    for i in range(level.size, out.size):
+        total += terms[i]
+        out[i] = total
 
 
 # Acting ---------------------------------------------------------------------------------------------------------------
