@@ -4,6 +4,7 @@ import io
 import os
 import signal
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -113,8 +114,14 @@ def test_after_an_error_of_an_agent_a_folder_goes_on_from_what_is_whole(
 @pytest.mark.parametrize("processes", [1, 2])
 def test_ctrl_c_keeps_every_run(tmp_path: Path, processes: int) -> None:
     long: dict[str, Any] = {"episodes": 20_000_000, "seeds": 2, "folder": tmp_path, "progress": False}
-    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+
+    def press() -> None:  # once the runs have begun
+        while not module._jobs:
+            time.sleep(0.01)
+        time.sleep(1.0)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press, daemon=True).start()
     with pytest.raises(orl.Interrupted, match="0 of 2 seeds"):
         orl.compare({"uniform": orl.UniformRandom()}, PROBLEM, processes=processes, **long)
     kept = [orl.Result.load(path) for path in tmp_path.iterdir()]

@@ -19,6 +19,7 @@ the log alone, not on how it is stored.
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import importlib
 import itertools
@@ -235,6 +236,12 @@ def _csv_batches(path: Path, skip: int) -> Iterator[dict[str, NDArray[Any]]]:
     reader: Any = importlib.import_module("pyarrow.csv")
     if not path.is_file():
         raise LogError(str(path), got="no regular file" if path.exists() else "no such file", expected="a CSV file")
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        named = next(csv.reader([file.readline(10_000)]), [])
+    for name in COLUMNS:
+        if named.count(name) != 1:
+            expected = f"the columns {', '.join(COLUMNS)}, once each; the file has {', '.join(named)[:200]}"
+            raise LogError(name, got=f"{named.count(name)} columns of that name", expected=expected)
     kinds = {
         name: pa.float64() if name == "reward" else pa.bool_() if name in _FLAGS else pa.int64() for name in COLUMNS
     }

@@ -16,6 +16,7 @@ Both hold whoever chose the actions.
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import time
@@ -28,10 +29,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from occamrl._core.loop import open_episode
-from occamrl.envs.ladder_file import LadderSpec
+from occamrl.envs.ladder_file import LadderSpec, read_ladder
 from occamrl.errors import CheckpointError, Interrupted, ParameterError, require_choice, require_kind, require_number
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
-from occamrl.logs.log import Log, Matched, StoredLog, match_rows
+from occamrl.logs.log import Log, Matched, StoredLog, match_rows, read_log
 from occamrl.models.family import sparse_rows
 from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.models.finite import level, off_grid
@@ -107,6 +108,11 @@ class Selection:
     other: Selection | None = None  # by the other evidence, where that was asked as well and says something else
     difference: str = ""  # why the two say different things
 
+    def page(self, path: str | Path) -> Path:
+        """Write a page for a colleague: the question, the answer, the evidence, what was assumed."""
+        written: Path = importlib.import_module("occamrl.report.answer").write_answer(self, Path(path))
+        return written
+
     def as_data(self) -> dict[str, Any]:
         """Return plain data, as JSON takes it; infinite numbers become None."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)), parse_constant=lambda _: None)
@@ -129,8 +135,8 @@ class Selection:
 
 
 def select(
-    log: Log | str | Path,
-    ladder: Ladder | LadderSpec,
+    log: Any,
+    ladder: Ladder | LadderSpec | str | Path,
     known: Known | None = None,
     *,
     delta: float = 0.05,
@@ -142,10 +148,10 @@ def select(
 
     Parameters
     ----------
-    log : Log or path
-        A path (see ``read_log``) is read in blocks: memory does not grow with the log.
-    ladder : Ladder or LadderSpec
-        A spec (``read_ladder``) has names, what is known, and the unit of the log's rewards.
+    log : Log, path or data frame
+        What ``read_log`` takes; a path is read in blocks, so that memory does not grow with the log.
+    ladder : Ladder, LadderSpec, path or name
+        A spec has names, what is known, and the unit of the log's rewards; a path or name is read (``read_ladder``).
     known : Known, optional
         With a plain ladder: ``mdp.known`` of the problem, in the unit of the log's rewards.
     delta : float
@@ -165,7 +171,7 @@ def select(
     Interrupted
         Ctrl-C, between two blocks.
     """
-    spec = ladder
+    spec = read_ladder(ladder) if isinstance(ladder, (str, Path)) else ladder
     if isinstance(ladder, Ladder):
         if known is None:
             raise ParameterError("known", got=None, expected="mdp.known: sizes, horizon and rewards")
@@ -186,7 +192,7 @@ def select(
         raise ParameterError("evidence", got=repr(evidence), expected=expected)
     kinds = [evidence] if evidence is not None else [LIKELIHOOD, VALUE] if exact else [VALUE]
     if not isinstance(log, (Log, str, Path)):
-        raise ParameterError("log", got=type(log).__name__, expected="a Log, or the path of one")
+        log = read_log(log)
     stored: Log | StoredLog = log if isinstance(log, Log) else StoredLog(str(log))
     rows = stored.rows  # a file that is none is refused here
     under_way = Replay(spec, delta, kinds)

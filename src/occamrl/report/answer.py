@@ -38,9 +38,9 @@ def _paragraphs(lines: Sequence[str]) -> str:
     return "".join(f"<p>{html.escape(line)}</p>" for line in lines)
 
 
-def _classes(names: Sequence[str], rows: Sequence[Mapping[str, str]], chosen: int | None) -> str:
+def _classes(names: Sequence[str], rows: Sequence[Mapping[str, str]], chosen: int | None, mark: str) -> str:
     marked = [
-        {"class": name, **row, "": "in play" if m == chosen else ""}
+        {"class": name, **row, "": mark if m == chosen else ""}
         for m, (name, row) in enumerate(zip(names, rows, strict=True), start=1)
     ]
     return f'<div class="scroll">{html_table(marked)}</div>'
@@ -50,14 +50,14 @@ def render_learned(result: Result, *, states: Sequence[str] | None = None, actio
     """Return the page of a result of ``learn`` or ``run``."""
     verdict, where = result.verdict, "the simulator" if result.environment is None else result.environment.name
     sections = {
-        "Question": _paragraphs([f"How rich a model does {where} need, and what is to be done there meanwhile?"]),
+        "Question": _paragraphs([f"How rich a model does {where} need, and how should one act there meanwhile?"]),
         "Answer": _paragraphs(verdict.sentences),
     }
     evidence = _picture(lambda axes: draw_returns(result, axes), "returns of the episodes, and the class in play")
     if "chosen" in verdict:
         numbers = ["impossible" if each is None else f"{each:.5g}" for each in verdict["statistics"]]
         evidence += _classes(
-            class_names(result), [{"evidence against it": each} for each in numbers], verdict["chosen"]
+            class_names(result), [{"evidence against it": each} for each in numbers], verdict["chosen"], "in play"
         )
         limit = verdict["threshold"]
         if limit is not None:
@@ -99,7 +99,7 @@ def render_selected(found: Selection) -> str:
     sections = {
         "Question": _paragraphs([f"How rich a model do the episodes in {found.source} ask for?"]),
         "Answer": _paragraphs(about),
-        "Evidence": _classes([rung.name for rung in found.rungs], rows, found.chosen)
+        "Evidence": _classes([rung.name for rung in found.rungs], rows, found.chosen, "the answer")
         + _paragraphs([f"A class is rejected when its statistic exceeds {found.threshold:.5g} (by {found.evidence})."]),
         "What was assumed": _paragraphs(
             [

@@ -92,17 +92,19 @@ def _class_sentences(result: Result, facts: dict[str, Any]) -> list[str]:
     if m > 1:
         smaller = _listed([repr(name) for name in names[: m - 1]])
         found.append(
-            f"{smaller} {'is' if m == 2 else 'are'} rejected by the data; the smallest class that holds the truth is "
-            f"ever rejected with probability {delta:g} at most."
+            f"{smaller} {'is' if m == 2 else 'are'} rejected by the data; with probability at least {1 - delta:g} the "
+            "smallest class that holds the truth is never rejected."
         )
     else:
         found.append("It is the smallest class: nothing in the data speaks against it so far.")
     if m == len(names) > 1:
-        found.append("Next: it is the largest class, so nothing richer could be tested; add one if it may be too poor.")
+        found.append(
+            "Next: this is the largest class, so nothing richer was tested; if it may be too simple, add a richer one."
+        )
     elif since > max(played / 2, 1):
         found.append("Next: the class changed lately; play on before relying on it.")
     else:
-        found.append("Next: go on with it; a class that is too small costs reward until it is rejected.")
+        found.append("Next: keep it; were it too small, it would cost reward until the data reject it.")
     return found
 
 
@@ -185,8 +187,11 @@ def draw_returns(result: Result, axes: Axes, **style: Any) -> None:
     divide: Any = importlib.import_module("mpl_toolkits.axes_grid1").make_axes_locatable  # it has no types
     names = class_names(result)
     below = divide(axes).append_axes("bottom", size="22%", pad=0.12, sharex=axes)
-    begins = [row["first_episode"] for row in rows]
     chosen = [int(row["chosen"]) for row in rows]
+    begins = [  # a class may change in the middle of a phase
+        max(1, int(row["since"])) if i and chosen[i] != chosen[i - 1] and row.get("since") else row["first_episode"]
+        for i, row in enumerate(rows)
+    ]
     below.step([*begins, result.total_episodes], [*chosen, chosen[-1]], where="post", color=line.get_color())
     below.set_yticks(range(1, len(names) + 1), _as_text(names), fontsize="x-small")
     below.set_ylim(0.5, len(names) + 0.5)
@@ -244,6 +249,7 @@ def draw_policy(
     axes.set_yticks(range(0, len(state_names), every), _as_text(state_names[::every]), fontsize="x-small")
     axes.invert_yaxis()
     axes.set_xlabel("step")
+    axes.locator_params(axis="x", integer=True)
     axes.set_ylabel("state")
     used = [int(a) for a in np.unique(policy)]
     axes.legend(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import importlib
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -238,6 +239,14 @@ class Result:
         at = thin(self.episodes)
         axes.plot(self.episodes[at], self.cumulative_regret[at], **{"label": self.label, **style})
         return axes
+
+    def page(
+        self, path: str | Path, *, states: Sequence[str] | None = None, actions: Sequence[str] | None = None
+    ) -> Path:
+        """Write a page for a colleague: the question, the answer, the evidence, the policy, what was assumed."""
+        write = importlib.import_module("occamrl.report.answer").write_answer  # above this module
+        written: Path = write(self, Path(path), states=states, actions=actions)
+        return written
 
     def _repr_html_(self) -> str:
         lines = [repr(self), *self.verdict.sentences]
