@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import csv
+import itertools
+import math
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +18,7 @@ from occamrl.logs.log import (
     COLUMNS,
     Log,
     LogError,
+    StoredLog,
     episode_columns,
     joined,
     read_log,
@@ -44,78 +49,125 @@ def test_a_log_knows_its_episodes() -> None:
     assert log.head(1).columns()["reward"].tolist() == [0.0, 0.5, 1.0]
 
 
-@pytest.mark.parametrize(
-    ("column", "row", "value"),
-    [
-        ("episode", 3, -1),  # negative
-        ("step", 1, 2),  # counts 0, 2
-        ("step", 3, 1),  # does not begin with 0
-        ("state", 2, 1),  # not where the step before ended
-        ("action", 1, -2),
-        ("reward", 4, np.nan),
-        ("reward", 0, np.inf),
-    ],
-)
-def test_the_first_wrong_row_is_named(column: str, row: int, value: Any) -> None:
-    wrong = columns()
+WRONG: list[tuple[str, int, Any]] = [
+    ("episode", 3, -1),  # negative
+    ("step", 1, 2),  # counts 0, 2
+    ("step", 3, 1),  # does not begin with 0
+    ("state", 2, 1),  # not where the step before ended
+    ("action", 1, -2),
+    ("reward", 4, math.nan),
+    ("reward", 0, math.inf),
+    ("terminated", 1, True),  # though the episode goes on
+    ("truncated", 1, True),
+    ("state", 2, 1.5),  # and values of another kind
+    ("step", 4, None),
+    ("action", 3, "left"),
+    ("reward", 1, "0,5"),
+    ("truncated", 4, "yes"),
+]
+
+
+class Frame:
+    """A data frame as far as a log needs one: columns by name, and their names."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data, self.columns = data, list(data)
+
+    def __getitem__(self, name: str) -> Any:
+        return np.array(self.data[name], dtype=object)
+
+
+def write_csv(data: dict[str, Any], path: Path) -> Path:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([data, *zip(*data.values(), strict=True)])
+    return path
+
+
+FORMS = [  # an array and a Parquet column have one type
+    (form, *wrong)
+    for form, wrong in itertools.product(("arrays", "data frame", "csv", "parquet"), WRONG)
+    if form in ("data frame", "csv") or not (isinstance(wrong[2], str) or (form == "arrays" and wrong[2] is None))
+]
+
+
+@pytest.mark.parametrize(("form", "column", "row", "value"), FORMS)
+def test_the_first_wrong_row_is_named(form: str, column: str, row: int, value: Any, tmp_path: Path) -> None:
+    wrong = {name: list(values) for name, values in columns().items()}
     wrong[column][row] = value
-    with pytest.raises(LogError) as caught:
-        Log.of_columns(wrong)
+    source: Any = Frame(wrong) if form == "data frame" else {name: np.array(each) for name, each in wrong.items()}
+    if form == "csv":
+        source = write_csv(wrong, tmp_path / "log.csv")
+    if form == "parquet":
+        pq.write_table(pa.table(wrong), tmp_path / "log.parquet")
+        source = tmp_path / "log.parquet"
+    with pytest.raises(LogError, match=rf"^{column} in row {row} \(from 0\): got .*, expected ") as caught:
+        read_log(source)
     assert (caught.value.field, caught.value.index) == (column, (row,))
+    assert not re.search("(?i)csv|arrow|conversion|dtype", str(caught.value))
 
 
 def test_episodes_must_not_come_back() -> None:
-    wrong = columns()
-    wrong["episode"] = np.array([4, 4, 4, 0, 0])
-    with pytest.raises(LogError, match=r"episode\[3\]: got 0, expected .*above 4"):
-        Log.of_columns(wrong)
-
-
-@pytest.mark.parametrize("flag", ["terminated", "truncated"])
-def test_nothing_follows_an_end(flag: str) -> None:
-    wrong = columns()
-    wrong[flag][1] = True
-    with pytest.raises(LogError, match=rf"{flag}\[1\]"):
-        Log.of_columns(wrong)
+    with pytest.raises(LogError, match=r"episode in row 3 .*: got 0, expected .*above 4"):
+        Log.of_columns(columns() | {"episode": np.array([4, 4, 4, 0, 0])})
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_columns_of_the_wrong_kind_or_length_are_refused(name: str) -> None:
-    for bad in (np.array(["a"] * 5), columns()[name][:-1], columns()[name].reshape(5, 1)):
+def test_columns_that_are_missing_or_have_another_length_are_refused(name: str) -> None:
+    for bad in (columns()[name][:-1], columns()[name].reshape(5, 1)):
         with pytest.raises(LogError):
             Log.of_columns(columns() | {name: bad})
-    with pytest.raises(LogError, match="no such column"):
-        Log.of_columns({key: value for key, value in columns().items() if key != name})
+    with pytest.raises(LogError, match=f"{name}: got no such column"):
+        read_log({key: value for key, value in columns().items() if key != name})
 
 
-def test_parquet_keeps_every_bit_and_small_types_are_read(tmp_path: Path) -> None:
+def test_every_form_of_a_log_is_read_as_it_is(tmp_path: Path) -> None:
     log = simulate_log(cases.mixture(0).mdp, episodes=20, seed=1)
     write_parquet(log, tmp_path / "log.parquet")
-    again = read_log(tmp_path / "log.parquet")
-    assert all((again.columns()[name] == column).all() for name, column in log.columns().items())
     small = {name: column.astype(np.int8) if column.dtype == np.int64 else column for name, column in columns().items()}
     pq.write_table(pa.table(small | {"note": ["x"] * 5}), tmp_path / "small.parquet")
     assert read_log(tmp_path / "small.parquet").next_state.tolist() == [1, 2, 0, 2, 2]
+    given = {"note": ["a, b"] * log.rows, **{name: column.tolist() for name, column in log.columns().items()}}
+    flags = {name: np.array(given[name]).astype(float) for name in ("state", "terminated")}  # as pandas may have them
+    for source in (
+        tmp_path / "log.parquet",
+        write_csv(given, tmp_path / "log.CSV"),
+        pa.table(given),
+        Frame(given),
+        given | flags,
+    ):
+        again = read_log(source)
+        assert all((again.columns()[name] == column).all() for name, column in log.columns().items())
+    path = write_csv(given, tmp_path / "log.csv")
+    assert [each.rows for each in StoredLog(str(path)).blocks(40)] == [log.rows - 40]
 
 
-def test_files_that_are_no_logs_are_refused_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "log.parquet"
-    for content in (b"", b"PAR1 and then something else PAR1", b"\x80\x04pickle"):
-        path.write_bytes(content)
-        with pytest.raises(LogError, match="Parquet"):
-            read_log(path)
-    with pytest.raises(LogError, match="Parquet"):
-        read_log(tmp_path / "nowhere.parquet")
-    pq.write_table(pa.table({"episode": [0]}), path)
-    with pytest.raises(LogError, match="step: got no such column"):
-        read_log(path)
+BAD_FILES: dict[str, tuple[bytes, str]] = {
+    "empty.parquet": (b"", "a Parquet file"),
+    "other.parquet": (b"PAR1 and then something else PAR1", "a Parquet file"),
+    "pickle.parquet": (b"\x80\x04pickle", "a Parquet file"),
+    "empty.csv": (b"", "episode: got no such column"),
+    "other.csv": (b"episode;step\n0;0\n", "among episode;step"),
+    "short.csv": (",".join(COLUMNS).encode() + b"\n0,0,0\n", r"values in row 0 .*: got 3, expected 8"),
+    "names.csv": (",".join(COLUMNS).encode() + b"\n", "no step"),
+    "wide.csv": (b'"' + b"x" * 200_000 + b'",step\n', "a CSV file of a log"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_files_that_are_no_logs_are_refused(name: str, tmp_path: Path) -> None:
+    content, message = BAD_FILES[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(LogError, match=message):
+        read_log(tmp_path / name)
+    with pytest.raises(LogError, match="no such file"):
+        read_log(tmp_path / f"nowhere-{name}")
+
+
+def test_a_column_that_comes_twice_is_refused(tmp_path: Path) -> None:
     names = [*columns(), "state"]
-    pq.write_table(pa.table([pa.array(columns()[name]) for name in names], names=names), path)
+    pq.write_table(pa.table([pa.array(columns()[name]) for name in names], names=names), tmp_path / "twice.parquet")
     with pytest.raises(LogError, match="state: got 2 columns of that name"):
-        read_log(path)
-    pq.write_table(pa.table(columns() | {"reward": [0.0, None, 1.0, 0.0, 0.25]}), path)
-    with pytest.raises(LogError, match=r"reward\[1\]: got null"):
-        read_log(path)
+        read_log(tmp_path / "twice.parquet")
 
 
 def test_a_whole_file_that_is_cut_anywhere_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ Rows are in the order in which they were collected: episodes one after the other
 row. The order matters: a policy that learned from earlier episodes has drawn on their outcomes, and the argument behind
 the test takes outcomes in the order in which they came.
 
-A log may be larger than memory: :func:`read_blocks` reads it in blocks of whole episodes. Where a block ends depends on
+A log may be larger than memory: :class:`StoredLog` reads it in blocks of whole episodes. Where a block ends depends on
 the log alone, not on how it is stored.
 """
 
@@ -23,6 +23,7 @@ import csv
 import hashlib
 import importlib
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,16 +45,23 @@ MOST_ROWS = 100_000_000
 BLOCK = 2**17  # rows at least in a block, but the last
 _ROWS_A_BYTE = 1000  # more than any log compresses to
 _ROUNDING = 1e-6  # how far a reward may be from the known one, in the unit of [0, 1]
-_FLAGS = ("terminated", "truncated")
 _STORED = ("state", "action", "reward", "next_state", "terminated", "truncated")
 COLUMNS = ("episode", "step", *_STORED)
-_KINDS = {"reward": ("iuf", "numbers"), **dict.fromkeys(_FLAGS, ("b", "true or false"))}  # the others: whole numbers
+_FLAGS = ("terminated", "truncated")
+_KINDS = dict.fromkeys(COLUMNS, "a whole number >= 0")
+_KINDS |= {"reward": "a finite number", **dict.fromkeys(_FLAGS, "true or false")}
 
 Flags = NDArray[np.bool_]
+Columns = Mapping[str, NDArray[Any]]
 
 
 class LogError(InvalidInput):
     """A log cannot be used; ``field`` is the column, ``index`` the row, counted from 0."""
+
+    @property
+    def where(self) -> str:
+        """The column and the row in words."""
+        return self.field if self.index is None else f"{self.field} in row {self.index[0]} (from 0)"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -88,8 +96,7 @@ class Log:
         """The number of each step in its episode, from 0."""
         return np.arange(self.rows) - np.repeat(self.begin[:-1], np.diff(self.begin))
 
-    def part(self, first: int, last: int) -> Log:
-        """Return some episodes as a log."""
+    def _part(self, first: int, last: int) -> Log:
         begin = self.begin[first : last + 1]
         rows = slice(int(begin[0]), int(begin[-1]))
         columns = {name: getattr(self, name)[rows] for name in _STORED}
@@ -97,14 +104,14 @@ class Log:
 
     def head(self, episodes: int) -> Log:
         """Return the first episodes."""
-        return self.part(0, min(episodes, self.episodes))
+        return self._part(0, min(episodes, self.episodes))
 
     def blocks(self, skip: int = 0) -> Iterator[Log]:
         """Return the blocks of a log that is in memory, from row ``skip`` on, where one of them begins."""
         first = int(np.searchsorted(self.begin, skip))
         while first < self.episodes:
             last = int(np.searchsorted(self.begin, self.begin[first] + BLOCK))
-            yield self.part(first, min(last, self.episodes))
+            yield self._part(first, min(last, self.episodes))
             first = last
 
     def fingerprint(self) -> str:
@@ -120,9 +127,14 @@ class Log:
         return {"episode": episode, "step": self.step, **{name: getattr(self, name) for name in _STORED}}
 
     @classmethod
-    def of_columns(cls, columns: Mapping[str, Any], *, source: str = "log", first: int = 0) -> Log:
-        """Return the log of these columns (see :data:`COLUMNS`), or refuse the first row that is wrong (LogError)."""
-        arrays = {name: _array(columns, name, first) for name in COLUMNS}
+    def of_columns(cls, columns: Any, *, source: str = "log", first: int = 0) -> Log:
+        """Return the log of these columns (see :data:`COLUMNS`), or refuse the first row that is wrong (LogError).
+
+        ``columns`` is a mapping of arrays, or a data frame.
+        """
+        names = getattr(columns, "column_names", getattr(columns, "columns", columns))
+        _require_columns([] if callable(names) or not isinstance(names, Iterable) else list(names))
+        arrays = {name: _array(columns[name], name, first) for name in COLUMNS}
         sizes = {array.size for array in arrays.values()}
         if len(sizes) != 1 or 0 in sizes:
             raise LogError("rows", got=f"columns of {sorted(sizes)} rows", expected="as many in each, at least one")
@@ -134,53 +146,60 @@ class Log:
         return cls(**{name: arrays[name] for name in _STORED}, begin=begin, source=source, first=first)
 
 
-def _array(columns: Mapping[str, Any], name: str, first: int) -> NDArray[Any]:
-    """Return one column as integers, floats or flags."""
-    if not isinstance(columns, Mapping) or name not in columns:
-        raise LogError(name, got="no such column", expected=f"the columns {', '.join(COLUMNS)}")
-    array = np.asarray(columns[name])
-    kinds, expected = _KINDS.get(name, ("iu", "whole numbers"))
-    if array.ndim != 1 or (array.dtype.kind not in kinds and array.size):
-        raise LogError(name, got=f"{array.dtype}{list(array.shape)}", expected=f"a column of {expected}")
-    if name in _FLAGS:
-        return array.astype(bool)
+def _require_columns(names: Sequence[Any]) -> None:
+    """Refuse names among which one of a log's columns is missing or comes twice."""
+    for name in COLUMNS:
+        if names.count(name) != 1:
+            got = f"{names.count(name)} columns of that name" if name in names else "no such column"
+            expected = f"the columns {', '.join(COLUMNS)}, each once, among {', '.join(map(str, names))[:200]}"
+            raise LogError(name, got=got, expected=expected)
+
+
+def _array(column: Any, name: str, first: int) -> NDArray[Any]:
+    """Return one column as integers, floats or flags; a row whose value is of another kind is refused."""
+    array = np.asarray(column)
+    if array.ndim != 1:
+        raise LogError(name, got=f"an array {list(array.shape)}", expected="one value per row")
+    if array.dtype.kind not in "biuf":  # objects or texts: of each value by itself
+        values = array.tolist()
+        number = np.array([isinstance(value, (int, float, np.number, np.bool_)) for value in values], dtype=bool)
+        refuse_first(name, ~number, [repr(value) for value in values], _KINDS[name], first)
+        array = np.array(values)
     if name == "reward":
-        floats = array.astype(np.float64)
-        refuse_first(name, ~np.isfinite(floats), array, "a finite number", first)
-        return floats
-    whole = array.astype(np.int64)
-    refuse_first(name, (whole < 0) | (whole > 2**62), array, "a whole number >= 0", first)
-    return whole
+        bad = ~np.isfinite(array)
+    elif name in _FLAGS:
+        bad = (array != 0) & (array != 1)
+    else:
+        bad = ~((array >= 0) & (array <= 2**62) & (array == np.floor(array)))  # true where not a number
+    refuse_first(name, bad, array, _KINDS[name], first)
+    return array.astype(np.float64 if name == "reward" else bool if name in _FLAGS else np.int64)
 
 
-def refuse_first(
-    name: str, bad: Flags, values: NDArray[Any], expected: str | Callable[[int], str], first: int = 0
-) -> None:
+def refuse_first(name: str, bad: Flags, values: Any, expected: str | Callable[[int], str], first: int = 0) -> None:
     """Refuse the first row that is marked; ``expected`` may depend on the row, ``first`` is the number of the first."""
     if bad.any():
         row = int(np.argmax(bad))
-        due = expected if isinstance(expected, str) else expected(row)
-        raise LogError(name, index=(first + row,), got=values[row], expected=due)
+        wanted = expected if isinstance(expected, str) else expected(row)
+        raise LogError(name, index=(first + row,), got=values[row], expected=wanted)
 
 
-def _require_order(arrays: Mapping[str, NDArray[Any]], new: Flags, first: int) -> None:
+def _require_order(arrays: Columns, new: Flags, first: int) -> None:
     """Refuse episodes that come back, steps that do not count 0, 1, 2, ..., and steps that are not a chain."""
     before = {name: np.concatenate([arrays[name][:1], arrays[name][:-1]]) for name in COLUMNS}  # the row before
     due = np.where(new, 0, before["step"] + 1)
 
-    def later(row: int) -> str:
-        return f"episodes in the order in which they were collected, above {before['episode'][row]}"
+    def check(name: str, bad: Flags, expected: str | Callable[[int], str]) -> None:
+        refuse_first(name, bad, arrays[name], expected, first)
 
-    def joined(row: int) -> str:
-        return f"{before['next_state'][row]}, the next_state of row {first + row - 1}"
-
-    refuse_first("episode", arrays["episode"] < before["episode"], arrays["episode"], later, first)
-    counted = arrays["step"] != due
-    refuse_first("step", counted, arrays["step"], lambda row: f"{due[row]}: steps count 0, 1, 2, ...", first)
-    refuse_first("state", ~new & (arrays["state"] != before["next_state"]), arrays["state"], joined, first)
-    goes_on = np.append(~new[1:], False)
+    check("episode", arrays["episode"] < before["episode"], lambda row: _LATER.format(before["episode"][row]))
+    check("step", arrays["step"] != due, lambda row: f"{due[row]}: steps count 0, 1, 2, ...")
+    moved = ~new & (arrays["state"] != before["next_state"])
+    check("state", moved, lambda row: f"{before['next_state'][row]}, the next_state of row {first + row - 1}")
     for name in _FLAGS:
-        refuse_first(name, goes_on & arrays[name], arrays[name], "true on the last step of an episode only", first)
+        check(name, np.append(~new[1:], False) & arrays[name], "true on the last step of an episode only")
+
+
+_LATER = "episodes in the order in which they were collected, above {}"
 
 
 @contextmanager
@@ -189,106 +208,116 @@ def _parquet(path: Path) -> Iterator[Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if path.exists() and not path.is_file():
-        raise LogError(str(path), got="no regular file", expected="a Parquet file")
     try:
         with path.open("rb") as stream:
             file = pq.ParquetFile(stream)
             most = min(MOST_ROWS, _ROWS_A_BYTE * (1000 + path.stat().st_size))
             if file.metadata.num_rows > most:
                 raise LogError(str(path), got=f"{file.metadata.num_rows:,} rows", expected=f"at most {most:,}")
-            for name in COLUMNS:
-                count = file.schema_arrow.names.count(name)
-                if count != 1:
-                    got = f"{count} columns of that name" if count else "no such column"
-                    raise LogError(name, got=got, expected=f"the columns {', '.join(COLUMNS)}")
+            _require_columns(file.schema_arrow.names)
+            for name in COLUMNS:  # texts may be far longer than the file
                 kind = str(file.schema_arrow.field(name).type)
                 if not kind.removeprefix("u").startswith(("int", "float", "double", "halffloat", "bool")):
-                    raise LogError(name, got=kind[:80], expected="numbers, or true and false")
+                    raise LogError(name, got=f"values of type {kind:.80}", expected=f"{_KINDS[name]} in every row")
             yield file
     except (OSError, pa.ArrowException, MemoryError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise LogError(str(path), got=reason, expected="a Parquet file") from error
+        raise LogError(str(path), got=reason, expected="a Parquet file, or one whose name ends in .csv") from error
 
 
-def _parquet_batches(path: Path, skip: int) -> Iterator[dict[str, NDArray[Any]]]:
+def _parquet_batches(path: Path, skip: int) -> Iterator[Columns]:
     """Return the columns from row ``skip`` on, some rows at a time; row groups before it are not read."""
     with _parquet(path) as file:
         groups, first = list(range(file.metadata.num_row_groups)), 0
         while groups and first + file.metadata.row_group(groups[0]).num_rows <= skip:
             first += file.metadata.row_group(groups.pop(0)).num_rows
-        for batch in file.iter_batches(BLOCK, row_groups=groups, columns=list(COLUMNS)):
-            for name in COLUMNS:
-                if batch.column(name).null_count:
-                    row = first + batch.column(name).to_pylist().index(None)
-                    raise LogError(name, index=(row,), got="null", expected="a value in every row")
-            columns = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in COLUMNS}
-            cut = max(0, skip - first)
-            first += batch.num_rows
-            if cut < batch.num_rows:
-                yield {name: column[cut:] for name, column in columns.items()}
+        yield from _arrays(file.iter_batches(BLOCK, row_groups=groups, columns=list(COLUMNS)), first, skip)
 
 
-def _csv_batches(path: Path, skip: int) -> Iterator[dict[str, NDArray[Any]]]:
+def _csv_batches(path: Path, skip: int) -> Iterator[Columns]:
     """Return the columns of a CSV file with a line of names, from row ``skip`` on, some rows at a time."""
     import pyarrow as pa
 
     reader: Any = importlib.import_module("pyarrow.csv")
-    if not path.is_file():
-        raise LogError(str(path), got="no regular file" if path.exists() else "no such file", expected="a CSV file")
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        named = next(csv.reader([file.readline(10_000)]), [])
-    for name in COLUMNS:
-        if named.count(name) != 1:
-            expected = f"the columns {', '.join(COLUMNS)}, once each; the file has {', '.join(named)[:200]}"
-            raise LogError(name, got=f"{named.count(name)} columns of that name", expected=expected)
-    kinds = {
-        name: pa.float64() if name == "reward" else pa.bool_() if name in _FLAGS else pa.int64() for name in COLUMNS
-    }
+    kinds = {name: pa.bool_() if name in _FLAGS else pa.int64() for name in COLUMNS} | {"reward": pa.float64()}
     options = reader.ConvertOptions(column_types=kinds, include_columns=list(COLUMNS), null_values=[""])
     try:
+        with _csv_rows(path) as (names, _):
+            _require_columns(names)
         with reader.open_csv(path, convert_options=options) as stream:
-            first = 0
-            for batch in stream:
-                columns = {}
-                for name, column in zip(COLUMNS, batch.columns, strict=True):
-                    if column.null_count:
-                        row = first + column.to_pylist().index(None)
-                        raise LogError(name, index=(row,), got="nothing", expected="a value in every row")
-                    columns[name] = column.to_numpy(zero_copy_only=False)
-                cut, first = max(0, skip - first), first + batch.num_rows
-                if cut < batch.num_rows:
-                    yield {name: column[cut:] for name, column in columns.items()}
-    except (OSError, pa.ArrowException, KeyError) as error:
-        raise LogError(str(path), got=str(error)[:200], expected=f"the columns {', '.join(COLUMNS)}") from error
+            yield from _arrays(stream, 0, skip)
+    except (OSError, pa.ArrowException, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or str(error)[:200]
+        raise _bad_cell(path) or LogError(str(path), got=reason, expected="a CSV file of a log") from error
 
 
-def whole_episodes(batches: Iterable[Mapping[str, NDArray[Any]]], source: str, first: int = 0) -> Iterator[Log]:
+@contextmanager
+def _csv_rows(path: Path) -> Iterator[tuple[list[str], Iterator[list[str]]]]:
+    """Give the names of a CSV file's columns, and its rows as texts."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        rows = csv.reader(file)
+        yield next(rows, []), (cells for cells in rows if cells)
+
+
+def _bad_cell(path: Path) -> LogError | None:
+    """Return the error of the first row of a CSV file that is too short or long, or has a value of another kind."""
+    try:
+        with _csv_rows(path) as (names, rows):
+            for row, cells in enumerate(rows):
+                if len(cells) != len(names):
+                    expected = f"{len(names)}, one for each column"
+                    return LogError("values", index=(row,), got=len(cells), expected=expected)
+                for name in COLUMNS:
+                    text = cells[names.index(name)].strip()
+                    if not (_BOOLEAN if name in _FLAGS else _NUMBER if name == "reward" else _WHOLE).fullmatch(text):
+                        return LogError(name, index=(row,), got=repr(text[:80]), expected=_KINDS[name])
+    except (OSError, csv.Error):
+        pass  # the error that led here says why
+    return None
+
+
+_WHOLE = re.compile(r"-?\d{1,18}")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
+_BOOLEAN = re.compile(r"true|false|0|1", re.IGNORECASE)
+
+
+def _arrays(batches: Iterable[Any], first: int, skip: int) -> Iterator[Columns]:
+    """Return Arrow's batches as arrays, from row ``skip`` on; the first of all rows has the number ``first``."""
+    for batch in batches:
+        for name in COLUMNS:
+            if batch.column(name).null_count:
+                row = first + batch.column(name).to_pylist().index(None)
+                raise LogError(name, index=(row,), got="nothing", expected=_KINDS[name])
+        cut, first = max(0, skip - first), first + batch.num_rows
+        if cut < batch.num_rows:
+            yield {name: batch.column(name).to_numpy(zero_copy_only=False)[cut:] for name in COLUMNS}
+
+
+def whole_episodes(batches: Iterable[Columns], source: str, first: int = 0) -> Iterator[Log]:
     """Return columns that come in pieces as blocks of whole episodes, checked; ``first`` is the number of a row."""
-    pieces: list[Mapping[str, NDArray[Any]]] = []
-    last = None  # the number of the last episode of the block before
+    pieces: list[Columns] = []
+    last = -1  # the number of the last episode of the block before
     for batch in itertools.chain(batches, [None]):
         pieces += [] if batch is None else [batch]
         if batch is not None and sum(piece["episode"].size for piece in pieces) <= BLOCK:
             continue
-        left = joined(pieces) if pieces or not first else {"episode": np.zeros(0)}  # nothing is left after a resume
+        if not pieces and first:
+            return  # resumed after the last row
+        left = joined(pieces)
         while left["episode"].size:
             new = np.flatnonzero(np.diff(left["episode"][BLOCK - 1 :]))  # rows before another episode begins
             if not new.size and batch is not None:
                 break
             cut = BLOCK + int(new[0]) if new.size else left["episode"].size
             block = Log.of_columns({name: column[:cut] for name, column in left.items()}, source=source, first=first)
-            number = left["episode"][0]
-            if last is not None and number <= last:
-                expected = f"episodes in the order in which they were collected, above {last}"
-                raise LogError("episode", index=(first,), got=number, expected=expected)
+            refuse_first("episode", left["episode"][:1] <= last, left["episode"], _LATER.format(last), first)
             yield block
             last, first = left["episode"][cut - 1], first + cut
             left = {name: column[cut:] for name, column in left.items()}
         pieces = [left]
 
 
-def joined(pieces: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+def joined(pieces: Sequence[Columns]) -> dict[str, NDArray[Any]]:
     """Return columns that come in pieces as one each."""
     if not pieces:
         raise LogError("rows", got="no step", expected="at least one")
@@ -324,7 +353,7 @@ def _minari(name: str) -> Any:
     return dataset
 
 
-def _minari_batches(name: str, skip: int) -> Iterator[dict[str, NDArray[Any]]]:
+def _minari_batches(name: str, skip: int) -> Iterator[Columns]:
     """Return the columns of a Minari dataset, an episode at a time; a start other than 0 is taken off.
 
     Observations and actions must be Discrete.
@@ -341,14 +370,14 @@ def _minari_batches(name: str, skip: int) -> Iterator[dict[str, NDArray[Any]]]:
             yield columns
 
 
-def episode_columns(episodes: Any, first_state: int = 0, first_action: int = 0) -> Iterator[dict[str, NDArray[Any]]]:
+def episode_columns(episodes: Any, first_state: int = 0, first_action: int = 0) -> Iterator[Columns]:
     """Return the columns of Minari's episodes, each with T + 1 observations and T of everything else."""
     for k, episode in enumerate(episodes):
         seen, chosen = (np.asarray(each) for each in (episode.observations, episode.actions))
         steps = chosen.shape[0]
         if seen.ndim != 1 or chosen.ndim != 1 or seen.shape[0] != steps + 1:
             got = f"observations {seen.shape}, actions {chosen.shape}"
-            raise LogError("episode", index=(k,), got=got, expected="T + 1 and T whole numbers")
+            raise LogError(f"episode {k}", got=got, expected="T + 1 and T whole numbers")
         if not steps:
             continue
         states = seen.astype(np.int64) - first_state
@@ -364,12 +393,21 @@ def episode_columns(episodes: Any, first_state: int = 0, first_action: int = 0) 
         }
 
 
-def _batches(source: str, skip: int = 0) -> Iterator[dict[str, NDArray[Any]]]:
+def _batches(source: str, skip: int = 0) -> Iterator[Columns]:
     """Return the columns of a Parquet or CSV file or of ``minari:ID``, some rows at a time."""
     if source.startswith("minari:"):
         return _minari_batches(source.removeprefix("minari:"), skip)
+    path, is_csv = _file(source)
+    return _csv_batches(path, skip) if is_csv else _parquet_batches(path, skip)
+
+
+def _file(source: str) -> tuple[Path, bool]:
+    """Return the path of a file and whether it is CSV; what is no regular file is refused."""
     path = Path(source)
-    return _csv_batches(path, skip) if path.suffix.lower() == ".csv" else _parquet_batches(path, skip)
+    if not path.is_file():
+        got = "no regular file" if path.exists() else "no such file"
+        raise LogError(source, got=got, expected="a Parquet or CSV file, or minari:ID")
+    return path, path.suffix.lower() == ".csv"
 
 
 def read_log(source: Any) -> Log:
@@ -387,8 +425,7 @@ def read_log(source: Any) -> Log:
         With the column and the first row that is wrong.
     """
     if not isinstance(source, (str, bytes, Path)) and hasattr(source, "__getitem__"):
-        there = getattr(source, "column_names", getattr(source, "columns", source))
-        return Log.of_columns({name: np.asarray(source[name]) for name in COLUMNS if name in there})
+        return Log.of_columns(source)
     text = str(as_path("log", source))
     return Log.of_columns(joined(list(_batches(text))), source=text)
 
@@ -405,13 +442,15 @@ class StoredLog:
 
     @property
     def rows(self) -> int:
-        """The number of steps."""
+        """The number of steps; of a CSV file, of lines."""
         if self.source.startswith("minari:"):
             return int(_minari(self.source.removeprefix("minari:")).total_steps)
-        if Path(self.source).suffix.lower() == ".csv":
-            return sum(batch["episode"].size for batch in _csv_batches(Path(self.source), 0))
-        with _parquet(Path(self.source)) as file:
-            return int(file.metadata.num_rows)
+        path, is_csv = _file(self.source)
+        if not is_csv:
+            with _parquet(path) as file:
+                return int(file.metadata.num_rows)
+        with path.open("rb") as lines:
+            return sum(chunk.count(b"\n") for chunk in iter(lambda: lines.read(2**20), b""))
 
     def fingerprint(self) -> str:
         """Return a hash of the file; of a dataset, its name."""
