@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from occamrl.continuous.discretise import discretise, quadrature_error, reachable, refinement, vertex_law
+from occamrl.continuous.discretise import discretise, quadrature_error, reachable, refinement
 from occamrl.continuous.grid import Grid, StateError
 from occamrl.continuous.transitions import Atom, Driven, Rule, Transition, normal_rule, quantile_rule
 from occamrl.errors import InvalidInput, ParameterError, ProbabilityError, ShapeError
@@ -248,12 +248,6 @@ def test_models_that_break_are_refused_by_state_and_action() -> None:
         discretise(heavy, circle(4), [0.0])
     with pytest.raises(ShapeError, match="actions"):
         discretise(driven(), circle(4), [[math.nan]])
-
-
-def test_a_state_between_vertices_has_a_law_of_its_own() -> None:
-    kernel, left, _ = vertex_law(drift(0.0), line(), np.array([[0.3]]), np.array([1.0]))
-    np.testing.assert_allclose(kernel.toarray(), [[0.0, 0.8, 0.2, 0.0, 0.0]], atol=1e-12)
-    assert not left.any()
 
 
 def ruled(rule: Any, nodes: Any = 2) -> Driven:

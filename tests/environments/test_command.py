@@ -78,19 +78,15 @@ def test_a_module_beside_the_user_is_imported_only_when_it_is_named(
         (["--horizon", "500"], "max_episode_steps=500"),
         (["--rewards", "bernoulli"], "--rewards"),
         (["--kernel", "step"], "did you mean 'per_step'"),
-        (["--import", ""], "--import"),
         (["--import", "..x"], "--import"),
         (["--import", "no_such_module"], "no_such_module"),
-        (["--import", "no_grammar"], "SyntaxError"),
-        (["--import", "divides_by_zero"], "ZeroDivisionError"),
         (["--import", "leaves"], "SystemExit"),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(
     change: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, text in {"no_grammar": "def (", "divides_by_zero": "1 / 0", "leaves": "raise SystemExit(0)"}.items():
-        (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "leaves.py").write_text("raise SystemExit(0)")
     monkeypatch.syspath_prepend(tmp_path)
     code, _, error = call(*LAKE, "--episodes", "5", *change)
     assert code == 2

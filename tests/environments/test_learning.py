@@ -86,12 +86,6 @@ def test_twice_x_is_once_2x_and_so_is_a_file_between(tmp_path: Path) -> None:
     assert half.total_episodes == 23  # what was continued is as it was
 
 
-def test_other_seeds_other_episodes() -> None:
-    returns = [orl.learn(orl.UniformRandom(), Plant(), episodes=5, seed=s, known=MDP.known).returns for s in (0, 0, 1)]
-    np.testing.assert_array_equal(returns[0], returns[1])
-    assert (returns[0] != returns[2]).any()
-
-
 def test_without_a_table_there_is_no_regret_and_the_reason_is_told() -> None:
     result = orl.learn(learner(), Plant(), episodes=5, known=MDP.known)
     assert result.regret is None
@@ -123,18 +117,6 @@ def test_the_agents_own_verbs(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="12 steps"):
         agent.predict(0, np.array([12, 0]))
     assert bits(agent.result.walk) == before  # predicting learns nothing
-
-
-def test_a_prediction_before_any_learning_is_the_first_plan() -> None:
-    agent = orl.Agent(orl.ARLGen(ladder=LADDER), frozen_lake())
-    known = orl.make_problem("frozen-lake", horizon=12).mdp.known
-    best = LADDER.rung(1).optimal_values(known)[0]
-    assert best[0, 0] == 1.0  # without slipping the goal is reached for sure ...
-    s, state, tiles = 0, None, orl.make_problem("frozen-lake", slip=(0, 0), horizon=12).mdp
-    for _ in range(12):
-        action, state = agent.predict(s, state)
-        s = int(tiles.kernel()[s, action].argmax())
-    assert s == 15  # ... and it is
 
 
 SCRIPT = """

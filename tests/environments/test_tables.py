@@ -49,12 +49,6 @@ def test_the_optimum_in_the_environments_own_unit(name: str, options: Any, horiz
     assert table.rewards.total(table.mdp.optimal_value, horizon) == pytest.approx(expected, abs=1e-9)
 
 
-def test_repeated_successors_are_added_up() -> None:
-    """In the corner of the lake, left leads: up (stays), left (stays), down; each 1/3."""
-    mdp = table_of(gym.make("FrozenLake-v1"), horizon=3).mdp
-    np.testing.assert_allclose(mdp.kernel()[0, 0, [0, 4]], [2 / 3, 1 / 3], rtol=0, atol=1e-15)
-
-
 def test_a_reward_that_the_next_state_does_not_fix() -> None:
     """At the start of the slippery cliff, moving right: the cliff (-100, back to the start), up, or staying (-1)."""
     table = table_of(gym.make("CliffWalking-v1", is_slippery=True), horizon=5)
@@ -247,10 +241,3 @@ def test_outcomes_come_as_often_as_the_kernel_says(test_seed: int) -> None:
     expected = 4000 * env.mdp.kernel()[0, 1]
     assert stats.chisquare(counts, expected).pvalue > 1e-5
     assert stats.chisquare(counts, expected[::-1]).pvalue < 1e-5  # and another kernel would be told apart
-
-
-def test_learning_in_a_registered_problem_has_exact_regret() -> None:
-    env: Any = gym.make("occamrl/RiverSwim-v0", states=4)
-    result = orl.learn(orl.UniformRandom(), env, episodes=3)
-    expected = orl.run(orl.UniformRandom(), env.unwrapped.mdp, episodes=1).regret[0]
-    np.testing.assert_allclose(result.regret, expected, rtol=0, atol=1e-12)

@@ -124,8 +124,7 @@ def test_rewards_may_come_in_32_bits() -> None:
     orl.learn(orl.UniformRandom(), Coarse(told), known=told.known, **options)  # known ones may as well
 
 
-@pytest.mark.parametrize("bad", [1.5, -0.25, float("nan")])
-@pytest.mark.parametrize("name", ["both options", "ladder"])
+@pytest.mark.parametrize(("name", "bad"), [("both options", -0.25), ("ladder", float("nan"))])
 def test_a_reward_out_of_range_on_the_hundredth_episode(name: str, bad: float, tmp_path: Path) -> None:
     """What was learned is what an episode cut before that step teaches; it is saved, loaded, and goes on."""
     agent, per_step = AGENTS[name]

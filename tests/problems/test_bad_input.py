@@ -20,7 +20,7 @@ from occamrl.errors import (
 from occamrl.problems.boxes import Pendulum
 from occamrl.problems.classic import DeepSea, HardLinearMixture, RandomMDP, RiverSwim, RiverZones, WideTree
 from occamrl.problems.mdp import FiniteMDP
-from occamrl.problems.mixtures import MemoryWalk, SparseMixture
+from occamrl.problems.mixtures import MemoryWalk, ReferenceLadder, SparseMixture
 from occamrl.problems.operations import LostSales, MachineReplacement, QueueAdmission, WeekdayInventory
 
 S, A, H = 3, 2, 2
@@ -49,7 +49,6 @@ BAD = {
     "row at a step": ({"transition": changed(PER_STEP, (1, 2, 1, 0), 0.5)}, ProbabilityError, "transition", (1, 2, 1)),
     "sparse row": ({"transition": sparse(changed(UNIFORM, (2, 1, 0), 0.0))}, ProbabilityError, "transition", (2, 1)),
     "negative, sums to 1": ({"transition": NEGATIVE}, ProbabilityError, "transition", (0, 1, 2)),
-    "NaN": ({"transition": changed(UNIFORM, (2, 0, 1), np.nan)}, ProbabilityError, "transition", (2, 0, 1)),
     "infinite": ({"transition": changed(UNIFORM, (2, 0, 1), np.inf)}, ProbabilityError, "transition", (2, 0, 1)),
     "NaN at a step": ({"transition": NAN_AT_A_STEP}, ProbabilityError, "transition", (1, 2, 0, 1)),
     "not square": ({"transition": np.full((S, A, 2), 0.5)}, ShapeError, "transition", None),
@@ -58,12 +57,10 @@ BAD = {
     "no states": ({"transition": np.zeros((0, A, 0))}, ShapeError, "transition", None),
     "sparse complex": ({"transition": sparse(UNIFORM.astype(complex))}, ShapeError, "transition", None),
     "sparse shape": ({"transition": scipy.sparse.csr_array(np.ones((4, 3)) / 3)}, ShapeError, "transition", None),
-    "sparse count": ({"transition": [sparse(UNIFORM)] * (H + 1)}, ShapeError, "transition", None),
     "sparse shapes": ({"transition": [sparse(UNIFORM), scipy.sparse.eye_array(S)]}, ShapeError, "transition", None),
     "sparse and dense": ({"transition": [sparse(UNIFORM), UNIFORM]}, ShapeError, "transition", None),
     "no transition": ({"transition": None}, ParameterError, "transition", None),
     "reward above 1": ({"reward": changed(HALF, (2, 1), 1.0 + 1e-9)}, RewardError, "reward", (2, 1)),
-    "reward below 0": ({"reward": changed(HALF, (0, 1), -0.1)}, RewardError, "reward", (0, 1)),
     "reward NaN": ({"reward": changed(HALF, (0, 0), np.nan)}, RewardError, "reward", (0, 0)),
     "reward of a transition": ({"reward": changed(BY_MOVE, (1, 1, 2), 2.0)}, RewardError, "reward", (1, 1, 2)),
     "sparse reward": ({"reward": sparse(changed(BY_MOVE, (1, 0, 2), -2.0))}, RewardError, "reward", (1, 0, 2)),
@@ -74,7 +71,6 @@ BAD = {
     "initial state too large": ({"initial_state": S}, ParameterError, "initial_state", None),
     "initial shape": ({"initial_state": [0.5, 0.5]}, ShapeError, "initial_state", None),
     "initial negative": ({"initial_state": [0.5, -0.5, 1.0]}, ProbabilityError, "initial_state", (1,)),
-    "initial NaN": ({"initial_state": [0.5, 0.5, np.nan]}, ProbabilityError, "initial_state", (2,)),
     "initial sum": ({"initial_state": [0.5, 0.4, 0.0]}, ProbabilityError, "initial_state", None),
     "absorbing": ({"absorbing": [S]}, ParameterError, "absorbing", None),
     "range of arrays": ({"reward_range": (0.0, 2.0)}, ParameterError, "reward_range", None),
@@ -133,9 +129,7 @@ BAD_POLICIES = {
     "shape": (np.zeros((H, S + 1), int), ShapeError, None),
     "floats": (np.zeros((H, S)), ShapeError, None),
     "action": (changed(np.zeros((H, S)), (1, 2), A).astype(int), ParameterError, (1, 2)),
-    "negative action": (changed(np.zeros((H, S)), (0, 1), -1).astype(int), ParameterError, (0, 1)),
     "sum": (changed(np.full((H, S, A), 0.5), (1, 0, 0), 0.6), ProbabilityError, (1, 0)),
-    "negative": (changed(np.full((H, S, A), 0.5), (1, 0, 0), -0.5), ProbabilityError, (1, 0, 0)),
     "NaN": (changed(np.full((H, S, A), 0.5), (0, 2, 0), np.nan), ProbabilityError, (0, 2, 0)),
 }
 
@@ -163,13 +157,10 @@ def test_a_kernel_too_large_to_write_out_is_refused() -> None:
 
 
 BAD_PARAMETERS: list[tuple[Any, dict[str, Any], type[InvalidInput], str]] = [
-    (RiverSwim, {"states": 1}, ParameterError, "states"),
     (RiverSwim, {"variant": "ayub"}, UnknownName, "variant"),
     (WideTree, {"leaves": 6}, ParameterError, "leaves"),
-    (DeepSea, {"size": 0}, ParameterError, "size"),
     (HardLinearMixture, {"dimension": 40}, ParameterError, "dimension"),
     (HardLinearMixture, {"episodes": 1}, ParameterError, "episodes"),
-    (HardLinearMixture, {"gap": 0.2}, ParameterError, "gap"),
     (RandomMDP, {"horizon": 0}, HorizonError, "horizon"),
     (RandomMDP, {"successors": 7}, ParameterError, "successors"),
     (MemoryWalk, {"order": 3}, ParameterError, "order"),
@@ -181,23 +172,18 @@ BAD_PARAMETERS: list[tuple[Any, dict[str, Any], type[InvalidInput], str]] = [
     (LostSales, {"demand": "poison"}, UnknownName, "demand"),
     (LostSales, {"shelf": 7}, ParameterError, "shelf"),
     (LostSales, {"order_step": 16}, ParameterError, "order_step"),
-    (LostSales, {"margin": -1.0}, ParameterError, "margin"),
-    (WeekdayInventory, {"means": (6.0,) * 6}, ParameterError, "means"),
     (WeekdayInventory, {"means": (5.0,) * 7}, ParameterError, "means"),
     (WeekdayInventory, {"levels": (6.0, 6.0)}, ParameterError, "levels"),
-    (QueueAdmission, {"change": 1.5}, ParameterError, "change"),
     (QueueAdmission, {"arrivals": (0.3, 0.3)}, ParameterError, "arrivals"),
-    (QueueAdmission, {"services": (0.3, 0.3, 0.25)}, ParameterError, "services"),
     (QueueAdmission, {"arrival_levels": (0.3, 0.6)}, ParameterError, "service_levels"),
     (MachineReplacement, {"stretch": 4}, ParameterError, "stretch"),
     (MachineReplacement, {"hazard": (0.1, 0.2)}, ParameterError, "hazard"),
     (Pendulum, {"mixture": ((11, 1.0),)}, ParameterError, "mixture"),
     (Pendulum, {"mixture": ((1, 0.5),)}, ParameterError, "mixture"),
     (Pendulum, {"mixture": ((1, 0.5), (1, 0.5))}, ParameterError, "mixture"),
-    *(
-        (Pendulum, {name: -1}, ParameterError, name)
-        for name in ("resolution", "torques", "hold", "disturbance", "nodes")
-    ),
+    (Pendulum, {"disturbance": -1.0}, ParameterError, "disturbance"),
+    (DeepSea, {"randomize_actions": -1}, ParameterError, "randomize_actions"),
+    (ReferenceLadder, {"nonzero": 4}, ParameterError, "nonzero"),
 ]
 
 

@@ -16,14 +16,12 @@ from scipy import stats
 
 import occamrl as orl
 from occamrl.errors import ParameterError
-from occamrl.problems.mdp import RewardMap
 from occamrl.problems.operations import (
     CLOSED,
     DAYS,
     DEMANDS,
     KEEP,
     OPEN,
-    REPLACE,
     Entry,
     LostSales,
     MachineReplacement,
@@ -78,14 +76,6 @@ def test_ladders_are_nested_and_each_class_has_a_truth_of_its_own(kind: type[Pra
     np.testing.assert_allclose(problems[-1].mdp.kernel().sum(axis=2), 1.0, atol=1e-12)
 
 
-@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.lists(st.floats(0.0, 1.0), min_size=1, max_size=30))
-def test_a_map_of_rewards_counts_an_episode_as_its_steps(low: float, width: float, shares: list[float]) -> None:
-    unit = RewardMap(low, low + width)
-    amounts = low + unit.scale * np.array(shares)
-    rewards = unit.to_unit(amounts)
-    assert unit.total(float(rewards.sum()), len(shares)) == pytest.approx(amounts.sum(), rel=1e-9, abs=1e-3)
-
-
 @dataclass(frozen=True, kw_only=True)
 class _TwoAmounts(MachineReplacement):
     def entries(self) -> Iterable[Entry]:
@@ -108,14 +98,6 @@ def test_without_a_cost_of_ordering_every_day_is_a_newsvendor(demand: str) -> No
     assert value(problem) == pytest.approx(28 * max(gain), rel=1e-12)  # leftovers are worth their cost: myopic is best
     policy = problem.mdp.optimal_policy
     assert all(gain[min(s + policy[0, s], 15)] == pytest.approx(gain[best]) for s in range(best + 1))
-
-
-def test_a_cost_of_ordering_makes_orders_rare_and_large() -> None:
-    free, dear = LostSales(fixed=0.0, order_step=1), LostSales(fixed=25.0, order_step=1)
-    orders = [problem.mdp.optimal_policy[0] > 0 for problem in (free, dear)]
-    assert orders[1].sum() < orders[0].sum()
-    assert (np.diff(orders[1].astype(int)) <= 0).all()  # (s, S): order at and below a level
-    assert value(dear) < value(free)
 
 
 @given(st.integers(0, 15), st.integers(0, 3), st.sampled_from(DEMANDS))
@@ -170,25 +152,11 @@ def test_the_door_closes_above_a_length(problem: QueueAdmission) -> None:
     assert policy[0, 2].sum() <= policy[0, 0].sum()  # no longer a queue is let in when it is slower or more crowded
 
 
-def test_nobody_is_seen_before_a_closed_door() -> None:
-    kernel = QueueAdmission(room=3).mdp.kernel()
-    for phase, n in itertools.product(range(3), range(4)):
-        more = kernel[phase * 4 + n, CLOSED].reshape(3, 4)[:, n + 1 :]
-        assert (more == 0.0).all()
-
-
 @pytest.mark.parametrize("hazard", [0.02, 0.1, 0.3])
 def test_a_machine_that_does_not_age_is_never_replaced(hazard: float) -> None:
     problem = MachineReplacement(hazard=(hazard,) * 15)
     assert value(problem) == pytest.approx(-36 * hazard * 10_000.0, rel=1e-12)
     assert (problem.mdp.optimal_policy == KEEP).all()
-
-
-@pytest.mark.parametrize("problem", MachineReplacement.truths()[1:], ids=["linear", "monotone"])
-def test_a_machine_that_ages_is_replaced_from_an_age_on(problem: MachineReplacement) -> None:
-    policy = problem.mdp.optimal_policy
-    assert (np.diff(policy, axis=1) >= 0).all()
-    assert policy[0, -1] == REPLACE
 
 
 @pytest.mark.parametrize("m", [2, 3])

@@ -123,14 +123,6 @@ def test_hot_loop_kernels_agree_with_evaluate(horizon: int, per_step: bool) -> N
     np.testing.assert_allclose(out[0], mdp.evaluate(uniform)[0], rtol=1e-13)
 
 
-def test_value_of_an_initial_distribution_is_an_average() -> None:
-    transition, reward = tiny(7, per_step=False, on_transitions=False)
-    mdp = FiniteMDP(transition=transition[0], reward=reward, horizon=H, initial_state=[0.25, 0.75])
-    expected = 0.25 * mdp.optimal_values[0, 0] + 0.75 * mdp.optimal_values[0, 1]
-    assert mdp.optimal_value == pytest.approx(expected, abs=1e-15)
-    assert build(transition, reward).optimal_value == mdp.optimal_values[0, 0]
-
-
 sizes = st.tuples(st.integers(1, 5), st.integers(1, 3), st.integers(1, 6))
 
 

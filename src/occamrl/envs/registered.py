@@ -9,7 +9,7 @@ block of tiles otherwise.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -29,18 +29,6 @@ _HERE = (214, 69, 48)
 _TILES = {"S": (222, 238, 222), "F": (224, 236, 246), "H": (62, 78, 98), "G": (248, 208, 92), " ": (236, 238, 240)}
 
 
-class Scene(NamedTuple):
-    """What is to be drawn."""
-
-    tiles: tuple[str, ...]  # rows of letters; tile i is state i
-    states: int
-    state: int
-    step: int
-    horizon: int
-    last: tuple[int, float] | None  # action and reward
-    name: str
-
-
 def tiles_of(problem: Any, states: int) -> tuple[str, ...]:
     """Return the rows of tiles on which the states of a problem are drawn."""
     lake, grid = getattr(problem, "lake", None), getattr(problem, "grid", None)
@@ -52,50 +40,6 @@ def tiles_of(problem: Any, states: int) -> tuple[str, ...]:
         columns = states if states <= 30 else math.ceil(math.sqrt(2 * states))
         rows = math.ceil(states / columns)
     return (" " * columns,) * rows
-
-
-def text(scene: Scene) -> str:
-    """Return the scene as text: the tiles with the current one in brackets, and a line below."""
-    columns, lines = len(scene.tiles[0]), []
-    for r, row in enumerate(scene.tiles):
-        cells = []
-        for c, letter in enumerate(row):
-            tile = "." if letter == " " else letter
-            if r * columns + c < scene.states:
-                cells.append(f"[{tile}]" if r * columns + c == scene.state else f" {tile} ")
-        lines.append("".join(cells))
-    return "\n".join([*lines, _caption(scene)])
-
-
-def _caption(scene: Scene) -> str:
-    line = f"{scene.name}  step {scene.step} of {scene.horizon}  state {scene.state}"
-    if scene.last is not None:
-        line += f"  after action {scene.last[0]}, reward {scene.last[1]:.4g}"
-    return line
-
-
-def picture(scene: Scene) -> NDArray[np.uint8]:
-    """Return the scene as an image [height, width, 3]."""
-    rows, columns = len(scene.tiles), len(scene.tiles[0])
-    side = max(_SMALLEST_TILE, min(_LARGEST_TILE, (_WIDEST - 2 * _MARGIN) // columns, (_WIDEST - _FOOT) // rows))
-    font, small = ImageFont.load_default(14), ImageFont.load_default(max(8, side // 3))
-    caption = _caption(scene)
-    width = max(columns * side, math.ceil(font.getlength(caption))) + 2 * _MARGIN
-    image = Image.new("RGB", (width, rows * side + _MARGIN + _FOOT), _PAPER)
-    pen = ImageDraw.Draw(image)
-    for state in range(min(scene.states, rows * columns)):
-        r, c = divmod(state, columns)
-        x, y, letter = _MARGIN + c * side, _MARGIN + r * side, scene.tiles[r][c]
-        pen.rectangle((x, y, x + side - 1, y + side - 1), fill=_TILES.get(letter, _TILES[" "]), outline=_FAINT)
-        middle = (x + side / 2, y + side / 2)
-        if state == scene.state:
-            (m, n), reach = middle, 0.34 * side
-            pen.ellipse((m - reach, n - reach, m + reach, n + reach), fill=_HERE)
-        elif side >= 18 and (letter != " " or side >= 24):
-            colour = _PAPER if letter == "H" else _INK if letter != " " else (150, 156, 163)
-            pen.text(middle, letter if letter != " " else str(state), fill=colour, font=small, anchor="mm")
-    pen.text((_MARGIN, rows * side + _MARGIN + 10), caption, fill=_INK, font=font)
-    return np.asarray(image, dtype=np.uint8).copy()
 
 
 class ProblemEnv(gym.Env[np.int64, np.int64]):
@@ -159,12 +103,45 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
         return np.int64(self._state), reward, False, self._step >= self.mdp.horizon, {}
 
     def render(self) -> Any:
-        """Return a line of text, or a picture [height, width, 3]."""
+        """Return lines of text, or a picture [height, width, 3]."""
         if self.render_mode is None or self._state is None:
             return None
-        tiles, name = tiles_of(self.problem, self.mdp.states), type(self.problem).__name__
-        scene = Scene(tiles, self.mdp.states, self._state, self._step, self.mdp.horizon, self._last, name)
-        return text(scene) if self.render_mode == "ansi" else picture(scene)
+        tiles = tiles_of(self.problem, self.mdp.states)
+        caption = f"{type(self.problem).__name__}  step {self._step} of {self.mdp.horizon}  state {self._state}"
+        if self._last is not None:
+            caption += f"  after action {self._last[0]}, reward {self._last[1]:.4g}"
+        if self.render_mode == "ansi":
+            return _text(tiles, caption, self._state, self.mdp.states)
+        return _picture(tiles, caption, self._state, self.mdp.states)
+
+
+def _text(tiles: tuple[str, ...], caption: str, here: int, states: int) -> str:
+    """Return the tiles with the current one in brackets, and a line below."""
+    cells = [f" {'.' if letter == ' ' else letter} " for letter in "".join(tiles)][:states]
+    cells[here] = f"[{cells[here][1]}]"
+    columns = len(tiles[0])
+    return "\n".join(["".join(cells[first : first + columns]) for first in range(0, states, columns)] + [caption])
+
+
+def _picture(tiles: tuple[str, ...], caption: str, here: int, states: int) -> NDArray[np.uint8]:
+    """Return an image [height, width, 3]."""
+    rows, columns = len(tiles), len(tiles[0])
+    side = max(_SMALLEST_TILE, min(_LARGEST_TILE, (_WIDEST - 2 * _MARGIN) // columns, (_WIDEST - _FOOT) // rows))
+    font, small = ImageFont.load_default(14), ImageFont.load_default(max(8, side // 3))
+    width = max(columns * side, math.ceil(font.getlength(caption))) + 2 * _MARGIN
+    image = Image.new("RGB", (width, rows * side + _MARGIN + _FOOT), _PAPER)
+    pen = ImageDraw.Draw(image)
+    for state, letter in enumerate("".join(tiles)[:states]):
+        x, y = _MARGIN + state % columns * side, _MARGIN + state // columns * side
+        pen.rectangle((x, y, x + side - 1, y + side - 1), fill=_TILES.get(letter, _TILES[" "]), outline=_FAINT)
+        m, n, reach = x + side / 2, y + side / 2, 0.34 * side
+        if state == here:
+            pen.ellipse((m - reach, n - reach, m + reach, n + reach), fill=_HERE)
+        elif side >= 18 and (letter != " " or side >= 24):
+            colour = _PAPER if letter == "H" else _INK if letter != " " else (150, 156, 163)
+            pen.text((m, n), letter if letter != " " else str(state), fill=colour, font=small, anchor="mm")
+    pen.text((_MARGIN, rows * side + _MARGIN + 10), caption, fill=_INK, font=font)
+    return np.asarray(image, dtype=np.uint8).copy()
 
 
 def register_problems() -> list[str]:

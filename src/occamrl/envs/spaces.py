@@ -7,7 +7,6 @@ last part running fastest. A Box is finite only through a :class:`Discretiser`.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,15 +48,10 @@ class Range:
 
     def encode(self, value: Any) -> int:
         """Return value - start."""
-        try:
-            index = operator.index(value) - self.start
-        except TypeError:
-            if not (isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iu"):
-                raise _outside(value, self._told) from None
-            index = int(value) - self.start
-        if isinstance(value, (bool, np.bool_)) or not 0 <= index < self.size:
-            raise _outside(value, self._told)
-        return index
+        whole = np.asarray(value)
+        if whole.ndim or whole.dtype.kind not in "iu" or not 0 <= int(whole) - self.start < self.size:
+            raise _outside(value, f"an integer in {self.start} ... {self.start + self.size - 1}")
+        return int(whole) - self.start
 
     def decode(self, index: int) -> int:
         """Return start + index."""
@@ -66,10 +60,6 @@ class Range:
     def to_plain(self) -> dict[str, Any]:
         """Return plain data."""
         return {"kind": "range", "size": self.size, "start": self.start}
-
-    @property
-    def _told(self) -> str:
-        return f"an integer in {self.start} ... {self.start + self.size - 1}"
 
 
 @dataclass(frozen=True)
@@ -91,7 +81,7 @@ class Digits:
         array = np.asarray(value)
         if array.shape != self.shape or array.dtype.kind not in "biu":
             raise _outside(value, f"integers of shape {self.shape}")
-        digits = [int(entry) - start for entry, start in zip(array.ravel().tolist(), self.starts, strict=True)]
+        digits = [int(entry) - start for entry, start in zip(array.ravel(), self.starts, strict=True)]
         if not all(0 <= digit < count for digit, count in zip(digits, self.counts, strict=True)):
             raise _outside(value, f"entries from {list(self.starts)}, {list(self.counts)} values each")
         return _number(digits, self.counts)
@@ -150,37 +140,30 @@ def codec_of(space: spaces.Space[Any], discretiser: Discretiser | None = None) -
     SpaceError
         A space that is not finite, or a Box without a discretiser.
     """
-    codec = _codec(space, discretiser)
+    codec: Codec
+    if discretiser is not None:
+        discretiser.require_fits(space)
+    match space:
+        case spaces.Box() if discretiser is not None:
+            codec = discretiser
+        case spaces.Discrete():
+            codec = Range(int(space.n), int(space.start))
+        case spaces.MultiDiscrete():
+            counts, starts = (tuple(int(n) for n in array.ravel()) for array in (space.nvec, space.start))
+            codec = Digits(space.nvec.shape, counts, starts, np.dtype(space.dtype).name)
+        case spaces.MultiBinary():
+            shape = tuple(space.shape or ())
+            codec = Digits(shape, (2,) * math.prod(shape), (0,) * math.prod(shape), "int8")
+        case spaces.Tuple():
+            codec = Product(tuple(codec_of(part) for part in space.spaces))
+        case spaces.Dict():
+            codec = Product(tuple(codec_of(part) for part in space.spaces.values()), tuple(space.spaces))
+        case _:
+            expected = "Discrete, MultiDiscrete, MultiBinary, a Tuple or Dict of them, or a Discretiser for a Box"
+            raise SpaceError("space", got=f"{space}", expected=expected)
     if not 1 <= codec.size <= LARGEST:
         raise SpaceError("space", got=f"{codec.size:,} points", expected=f"at most {LARGEST:,}")
     return codec
-
-
-def _codec(space: spaces.Space[Any], discretiser: Discretiser | None) -> Codec:
-    if isinstance(space, spaces.Box):
-        if discretiser is None:
-            raise SpaceError("space", got=f"{space}", expected="a finite space, or a Discretiser for the Box")
-        discretiser.require_fits(space)
-        return discretiser
-    if discretiser is not None:
-        raise SpaceError("discretiser", got=f"one for {space}", expected="none: only a Box needs one")
-    match space:
-        case spaces.Discrete():
-            return Range(int(space.n), int(space.start))
-        case spaces.MultiDiscrete():
-            counts, starts = (tuple(int(n) for n in array.ravel()) for array in (space.nvec, space.start))
-            return Digits(space.nvec.shape, counts, starts, np.dtype(space.dtype).name)
-        case spaces.MultiBinary():
-            shape = tuple(space.shape or ())
-            bits = math.prod(shape)
-            return Digits(shape, (2,) * bits, (0,) * bits, "int8")
-        case spaces.Tuple():
-            return Product(tuple(_codec(part, None) for part in space.spaces))
-        case spaces.Dict():
-            return Product(tuple(_codec(part, None) for part in space.spaces.values()), tuple(space.spaces))
-    raise SpaceError(
-        "space", got=f"{space}", expected="Discrete, MultiDiscrete, MultiBinary, or a Tuple or Dict of them"
-    )
 
 
 def codec_from_plain(data: Any) -> Codec:
@@ -305,8 +288,10 @@ class Discretiser:
         """The number of cells."""
         return int(np.prod([float(count) for count in self.counts]))
 
-    def require_fits(self, space: spaces.Box) -> None:
-        """Refuse a Box of another shape."""
+    def require_fits(self, space: spaces.Space[Any]) -> None:
+        """Refuse what is no Box, or one of another shape."""
+        if not isinstance(space, spaces.Box):
+            raise SpaceError("discretiser", got=f"one for {space}", expected="none: only a Box needs one")
         expected = self.shape if self.shape is not None else (len(self.edges),)
         if tuple(space.shape) != expected:
             raise SpaceError("discretiser", got=f"a Box of shape {space.shape}", expected=f"shape {expected}")

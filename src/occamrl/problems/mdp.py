@@ -49,6 +49,7 @@ from occamrl.protocols import Floats, Ints, Known, Noise, Outcomes, Truth
 TOLERANCE = 1e-9  # how far a row of probabilities may be from summing to one
 
 LARGEST_DENSE = 2**28  # entries of a kernel that will be written out: 2 GiB
+_TOGETHER = 2**20  # outcomes whose running sums are made at once
 _LEAST_MEAN = 1e-200  # of a Beta distribution whose quantiles are numbers
 _ATOMS = 64  # values of a Beta reward
 _CONCENTRATIONS = (1e-2, 1e6)
@@ -161,10 +162,9 @@ def validate(stated: Statement, listing: Listing) -> None:
         at = (*divmod(int(pair[outcome]), actions), int(listing.next_state[outcome]))
         return at if steps == 1 else (step, *at)
 
-    for bad, expected in ((~np.isfinite(probability), "a finite number"), (probability < 0.0, "a number >= 0")):
-        for t, o in np.argwhere(bad)[:1]:
-            value = float(probability[t, o])
-            raise ProbabilityError(stated.fields[0], got=value, expected=expected, index=where(int(t), o))
+    for t, o in np.argwhere(~((probability >= 0.0) & np.isfinite(probability)))[:1]:
+        got = float(probability[t, o])
+        raise ProbabilityError(stated.fields[0], got=got, expected="a finite number >= 0", index=where(int(t), o))
     for t, row in enumerate(probability):
         total = np.bincount(pair, weights=row, minlength=stated.states * actions)
         for sa in np.flatnonzero(np.abs(total - 1.0) > TOLERANCE)[:1]:
@@ -194,6 +194,8 @@ def layout(listing: Listing, base_reward: Floats) -> Outcomes:
 def possible(listing: Listing) -> Listing:
     """Return the outcomes that happen with positive probability at some step."""
     keep = (listing.probability > 0.0).any(axis=0)
+    if keep.all():
+        return listing
     return Listing(listing.pair[keep], listing.next_state[keep], listing.probability[:, keep], listing.reward[keep])
 
 
@@ -206,13 +208,13 @@ def running_sums(start: Ints, probability: Floats) -> Floats:
     cumulative = np.empty_like(probability)
     sizes = np.diff(start)
     for size in np.unique(sizes):  # rows of one length at once, added up from left to right
-        at = start[:-1][sizes == size][:, np.newaxis] + np.arange(size)
-        part = probability[:, at]
-        positive = part > 0.0
-        last = size - 1 - np.argmax(positive[..., ::-1], axis=-1)
-        last = np.where(positive.any(axis=-1), last, 0)
-        sums = np.minimum(np.cumsum(part, axis=-1), 1.0)
-        cumulative[:, at] = np.where(np.arange(size) >= last[..., np.newaxis], 1.0, sums)
+        rows, together = start[:-1][sizes == size], max(1, _TOGETHER // size)
+        for first in range(0, rows.size, together):
+            at = rows[first : first + together, np.newaxis] + np.arange(size)
+            part = probability[:, at]
+            later = np.zeros(part.shape, dtype=bool)  # whether some outcome after this one can happen
+            later[..., :-1] = np.logical_or.accumulate(part[..., :0:-1] > 0.0, axis=-1)[..., ::-1]
+            cumulative[:, at] = np.where(later, np.minimum(np.cumsum(part, axis=-1), 1.0), 1.0)
     return cumulative
 
 
@@ -275,12 +277,11 @@ def _matrices(transition: Any, horizon: int) -> list[Any]:
         return [sp.csr_array(kernel.reshape(-1, dense.shape[3])) for kernel in dense]
     if len(matrices) not in (1, horizon):
         raise ShapeError("transition", got=f"{len(matrices)} sparse matrices", expected=f"one, or H = {horizon}")
-    shape = matrices[0].shape
+    shape = np.shape(matrices[0])
     for matrix in matrices:
-        if not _is_sparse(matrix):
-            raise ShapeError("transition", got=f"a {type(matrix).__name__} among them", expected="sparse matrices only")
-        if matrix.shape != shape:
-            raise ShapeError("transition", got=f"shapes {shape} and {matrix.shape}", expected="one shape")
+        if not _is_sparse(matrix) or np.shape(matrix) != shape:
+            got = f"{type(matrix).__name__} {np.shape(matrix)} among them"
+            raise ShapeError("transition", got=got, expected=f"sparse matrices {shape} only")
     if len(shape) != 2 or 0 in shape or shape[0] % shape[1]:
         raise ShapeError("transition", got=f"a sparse matrix of shape {shape}", expected="(S*A, S), row s*A + a")
     return matrices
@@ -320,35 +321,45 @@ def read_arrays(transition: Any, reward: Any, horizon: int) -> Statement:
 
 def _rows(table: Any, index: tuple[int, ...], expected: int | None = None) -> list[Any]:
     """Return the entries of a mapping with keys 0, 1, ... or of a sequence."""
-    what = "entries for 0, 1, ..., as a mapping or a sequence"
+    what, at = "entries for 0, 1, ..., as a mapping or a sequence", index or None
     if isinstance(table, Mapping):
         if set(table) != set(range(len(table))):
-            raise ShapeError("outcomes", got=f"keys {sorted(map(str, table))[:5]}", expected=what, index=index or None)
+            raise ShapeError("outcomes", got=f"keys {sorted(map(str, table))[:5]}", expected=what, index=at)
         table = [table[key] for key in range(len(table))]
     if not isinstance(table, Sequence) or isinstance(table, str) or not table:
-        raise ShapeError("outcomes", got=f"a {type(table).__name__}", expected=what, index=index or None)
+        raise ShapeError("outcomes", got=f"a {type(table).__name__}", expected=what, index=at)
     if expected is not None and len(table) != expected:
         raise ShapeError("outcomes", got=f"{len(table)} actions", expected=f"{expected}, as in state 0", index=index)
     return list(table)
 
 
-def _entry(entry: Any, index: tuple[int, ...], states: int) -> tuple[float, int, float, bool]:
+class _Entry(NamedTuple):
+    """One outcome of a table."""
+
+    pair: int
+    probability: float
+    next_state: int
+    reward: float
+    terminated: bool = False
+
+
+def _entry(entry: Any, index: tuple[int, int, int], sizes: tuple[int, int], rewards: RewardMap) -> _Entry:
     """Return one outcome, with its numbers checked one by one."""
+    (s, a, _), (states, actions), (low, high) = index, sizes, rewards
     try:
-        probability, next_state, reward = (float(entry[0]), entry[1], float(entry[2]))
-        terminated = bool(entry[3]) if len(entry) > 3 else False
+        found = _Entry(s * actions + a, float(entry[0]), entry[1], float(entry[2]), len(entry) > 3 and bool(entry[3]))
     except (TypeError, ValueError, LookupError):
         expected = "(probability, next_state, reward[, terminated])"
         raise ShapeError("outcomes", got=repr(entry), expected=expected, index=index) from None
-    if not (math.isfinite(probability) and probability >= 0.0):
-        raise ProbabilityError("outcomes", got=probability, expected="a probability >= 0", index=index)
-    try:
-        target = require_integer("next_state", next_state, 0, ShapeError)
-    except ShapeError:
-        target = states
-    if target >= states:
-        raise ShapeError("outcomes", got=f"next state {next_state!r}", expected=f"one of 0..{states - 1}", index=index)
-    return probability, target, reward, terminated
+    if not 0.0 <= found.probability < math.inf:
+        raise ProbabilityError("outcomes", got=found.probability, expected="a probability >= 0", index=index)
+    require_integer("outcomes", found.next_state, 0, ShapeError, index, most=states - 1)
+    if not low <= found.reward <= high:
+        expected = f"a reward in [{low:g}, {high:g}]"
+        if rewards == RewardMap():
+            expected += "; reward_range=(low, high) maps others onto it"
+        raise RewardError("outcomes", got=found.reward, expected=expected, index=index)
+    return found
 
 
 def read_table(table: Table, reward_range: Sequence[float] | None) -> Statement:
@@ -358,39 +369,31 @@ def read_table(table: Table, reward_range: Sequence[float] | None) -> Statement:
     kind (under every action it stays, with reward 0), a state S is added and led to. Every policy earns H steps' worth
     of rewards, so mapping them onto [0, 1] keeps the order of policies and divides regret by high - low.
     """
-    rewards = reward_map(reward_range)
-    low, high = rewards
-    rows = _rows(table, ())
+    rewards, rows = reward_map(reward_range), _rows(table, ())
     states = listed = len(rows)
     actions = len(_rows(rows[0], (0,)))
-    pairs: list[int] = []
-    entries: list[tuple[float, int, float, bool]] = []
-    for s, row in enumerate(rows):
-        for a, outcomes in enumerate(_rows(row, (s,), actions)):
-            for i, entry in enumerate(_rows(outcomes, (s, a))):
-                pairs.append(s * actions + a)
-                entries.append(_entry(entry, (s, a, i), states))
-                if not low <= entries[-1][2] <= high:
-                    raise RewardError(
-                        "outcomes", got=entries[-1][2], expected=f"a reward in [{low:g}, {high:g}]", index=(s, a, i)
-                    )
-    pair = np.array(pairs, np.int64)
-    columns = list(zip(*entries, strict=True))
-    probability, reward = np.array(columns[0]), np.array(columns[2])
-    next_state = np.array(columns[1], np.int64)
-    stirs = np.zeros(states, bool)
-    stirs[pair[(probability > 0.0) & ((next_state != pair // actions) | (reward != 0.0))] // actions] = True
-    ends = np.array(columns[3], bool) & stirs[next_state]
-    if ends.any():
-        if not low <= 0.0 <= high:
+    entries = [
+        _entry(entry, (s, a, i), (states, actions), rewards)
+        for s, row in enumerate(rows)
+        for a, outcomes in enumerate(_rows(row, (s,), actions))
+        for i, entry in enumerate(_rows(outcomes, (s, a)))
+    ]
+    moving = {  # states in which something can still happen
+        each.pair // actions
+        for each in entries
+        if each.probability > 0.0 and (each.next_state != each.pair // actions or each.reward != 0.0)
+    }
+    if any(each.terminated and each.next_state in moving for each in entries):
+        if not rewards.low <= 0.0 <= rewards.high:
             raise ParameterError("reward_range", got=reward_range, expected="0 in it, earned after the end")
-        next_state[ends] = states
-        pair = np.concatenate([pair, states * actions + np.arange(actions)])
-        next_state = np.concatenate([next_state, np.full(actions, states)])
-        probability = np.concatenate([probability, np.ones(actions)])
-        reward = np.concatenate([reward, np.zeros(actions)])
+        entries = [
+            each._replace(next_state=states) if each.terminated and each.next_state in moving else each
+            for each in entries
+        ]
+        entries += [_Entry(states * actions + a, 1.0, states, 0.0) for a in range(actions)]
         states += 1
-    listing = Listing(pair, next_state, probability[np.newaxis], rewards.to_unit(reward))
+    pair, probability, next_state, reward, _ = (np.array(column) for column in zip(*entries, strict=True))
+    listing = Listing(pair, next_state.astype(np.int64), probability[np.newaxis], rewards.to_unit(reward))
     return Statement(states, actions, listed, merge(listing))
 
 
@@ -411,10 +414,9 @@ def initial_distribution(initial_state: Any, listed: int, states: int) -> Floats
     distribution = np.zeros(states)
     if as_array("initial_state", initial_state).ndim == 0:
         distribution[require_integer("initial_state", initial_state, 0, most=listed - 1)] = 1.0
-        return distribution
-    given = as_floats("initial_state", initial_state, (listed,))
-    require_distributions("initial_state", given)
-    distribution[:listed] = given
+    else:
+        distribution[:listed] = as_floats("initial_state", initial_state, (listed,))
+        require_distributions("initial_state", distribution[:listed])
     return distribution
 
 
