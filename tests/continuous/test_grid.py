@@ -62,21 +62,6 @@ def test_multilinear_functions_are_reproduced(seed: int) -> None:
     np.testing.assert_allclose(grid.interpolate(f(grid.vertices), points), f(points), rtol=1e-9, atol=1e-9)
 
 
-def test_the_bound_for_smooth_functions_holds_and_is_sharp() -> None:
-    grid = Grid(low=[0.0, 0.0], high=[1.0, 2.0], points=[5, 5])
-    points = np.random.default_rng(0).uniform([0, 0], [1, 2], size=(4_000, 2))
-    middle = 0.5 * grid.spacing[None]  # of the first cell: the worst place for squares
-    both = np.concatenate([points, middle])
-
-    def f(x: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-        return 3.0 * x[:, 0] ** 2 + x[:, 1] ** 2
-
-    gap = np.abs(grid.interpolate(f(grid.vertices), both) - f(both))
-    bound = (grid.spacing**2 * [6.0, 2.0]).sum() / 8.0
-    assert gap.max() <= bound + 1e-12
-    assert gap[-1] == pytest.approx(bound)
-
-
 def test_angles_wrap_around() -> None:
     grid = Grid(low=[-math.pi], high=[math.pi], points=[8], periodic=[True])
     values = np.cos(grid.vertices[:, 0])
@@ -248,6 +233,10 @@ def test_models_that_break_are_refused_by_state_and_action() -> None:
         discretise(heavy, circle(4), [0.0])
     with pytest.raises(ShapeError, match="actions"):
         discretise(driven(), circle(4), [[math.nan]])
+    outside: list[Any] = [[[3.0]], [[math.nan]], [0.5], np.zeros((0, 1))]  # though no state leaves the box
+    for start in outside:
+        with pytest.raises(InvalidInput, match=r"start|states\[0\]"):
+            discretise(drift(0.0), line(), [0.0], start=start)
 
 
 def ruled(rule: Any, nodes: Any = 2) -> Driven:
@@ -281,9 +270,3 @@ def test_a_model_of_ones_own_with_negative_weights_is_no_kernel() -> None:
 
     with pytest.raises(ProbabilityError, match=r"weight -0\.5"):
         discretise(Odd(), line(), [0.0])
-
-
-@pytest.mark.parametrize("start", [[[3.0]], [[math.nan]], [0.5], np.zeros((0, 1))])
-def test_a_start_outside_is_refused_though_no_state_leaves_the_box(start: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"start|states\[0\]"):
-        discretise(drift(0.0), line(), [0.0], start=start)

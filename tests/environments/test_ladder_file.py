@@ -97,14 +97,11 @@ def test_mixtures_lie_between_environments(folder: Path) -> None:
 
 BAD = [
     ("", "`problem`, or"),
-    ('problem = "x"\n[[rungs]]\n', "`problem`, or"),
     ("horizons = 3", "did you mean 'horizon'"),
     ('problem = "frozen-lak"', "did you mean 'FrozenLake'"),
     ('problem = "river-swim"', "brings a ladder along"),
     ('problem = "frozen-lake"\nreward = "r.npz"', "the problem has its own"),
     ("[[rungs]]\nkernels = 'one.npz'", "horizon"),
-    ("horizon = 3\nrungs = []", "at least one"),
-    ("horizon = 0\n[[rungs]]\nkernels = 'one.npz'", "integer >= 1"),
     ("horizon = 3\n[[rungs]]\nkernels = 'one.npz'", "reward: got nothing"),
     ("horizon = 3\n[[rungs]]\nname = 'x'", r"rungs\[1\]"),
     ("horizon = 3\n[[rungs]]\nkernel = 'one.npz'", "did you mean 'kernels'"),
@@ -113,11 +110,9 @@ BAD = [
     ("horizon = 3\nreward = 'reward.npz'\n[[rungs]]\nkernels = 'more.npz:c'", "'c'"),
     ("horizon = 3\nreward = 'reward.npz'\n[[rungs]]\nkernels = 5", "the name of an NPZ file"),
     ("horizon = 3\nreward = 'reward.npz'\n[[rungs]]\nkernels = 'reward.npz'", r"\[S, A, S\]"),
-    ("horizon = 3\nreward = 'reward.npz'\n[[rungs]]\nkernels = ['one.npz', 'three.npz']", r"\[S, A, S\]"),
     (RUNGS.replace('"more.npz:a", "more.npz:b"', '"three.npz"'), r"\[S, A, S\]"),
     ("horizon = 3\n[[rungs]]\nmixtures = 3", "in all"),
     ("horizon = 3\n[[rungs]]\nenvironments = ['os:Thing-v0']", "a registered environment"),
-    ("horizon = 3\n[[rungs]]\nenvironments = ['Nothing-v0']", "Nothing"),
     (
         "horizon = 3\n[[rungs]]\nenvironments = [{id = 'FrozenLake-v1', slippery = true}]",
         r"environments\[0\]: .*slippery",

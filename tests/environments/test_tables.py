@@ -63,21 +63,6 @@ def test_a_reward_that_the_next_state_does_not_fix() -> None:
         orl.FeatureMap.tabular(states=49, actions=4, support=table.mdp.kernel() > 0.0).attach(table.mdp.known)
 
 
-@pytest.mark.parametrize(("name", "observations"), [("CliffWalking-v1", 48), ("Taxi-v4", 500)])
-def test_terminal_states_that_go_on_get_an_end_whose_zero_is_in_the_map(name: str, observations: int) -> None:
-    table = table_of(gym.make(name), horizon=5)
-    end = table.mdp.states - 1
-    assert end == observations
-    np.testing.assert_array_equal(table.mdp.kernel()[end, :, end], 1.0)
-    np.testing.assert_allclose(
-        table.rewards.total(1.0, 1) * table.mdp.known.base_reward[end]
-        + table.rewards.low * (1 - table.mdp.known.base_reward[end]),
-        0.0,
-        atol=1e-12,
-    )
-    assert table.rewards.low <= 0.0 <= table.rewards.high
-
-
 def test_the_end_of_an_episode_in_the_environment_is_the_added_state() -> None:
     environment = FiniteEnvironment(gym.make("CliffWalking-v1"), horizon=20)
     environment.reset(0)

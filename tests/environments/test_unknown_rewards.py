@@ -38,10 +38,10 @@ def linear(rewards: Any = None, kernel: Any = "stationary") -> orl.UCRLVTRLin:
     return orl.UCRLVTRLin(features=CASE.features, norm_bound=1.2, rewards=estimate, kernel=kernel)
 
 
-def ladder(kernel: Any) -> orl.ARLGen:
+def ladder() -> orl.ARLGen:
     kernels = np.stack([CASE.phi @ theta for theta in (*THETAS, CASE.theta)])
     classes = orl.Ladder([orl.FiniteFamily(kernels[:1]), orl.FiniteFamily(kernels)])
-    return orl.ARLGen(ladder=classes, rewards=orl.RewardsPerPair(bound="hoeffding"), kernel=kernel)
+    return orl.ARLGen(ladder=classes, rewards=orl.RewardsPerPair(bound="hoeffding"))
 
 
 class Casino(Scripted):
@@ -69,8 +69,7 @@ AGENTS: dict[str, tuple[Agent, bool]] = {
     "per pair": (linear(), False),
     "linear in features": (linear(orl.RewardsLinear(features=PSI, norm_bound=1.5)), False),
     "both options": (linear(kernel="per_step"), True),
-    "ladder": (ladder("stationary"), False),
-    "ladder, both options": (ladder("per_step"), True),
+    "ladder": (ladder(), False),
 }
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from occamrl.envs.ladder_file import LadderSpec, ladder_of_problem
+from occamrl.envs.ladder_file import LadderSpec
 from occamrl.errors import CheckpointError, Interrupted, InvalidInput, ParameterError
 from occamrl.logs import log as reading
 from occamrl.logs.log import Log, LogError, StoredLog, read_log, simulate_log
@@ -22,7 +22,6 @@ from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.models.linear import LinearFamily
 from occamrl.models.simulators import Simulators
-from occamrl.problems.lakes import FrozenLake
 from occamrl.problems.mdp import FiniteMDP
 from tests import cases
 from tests.logs.test_selection import small
@@ -196,13 +195,3 @@ def test_covers_and_linear_classes_keep_value_rows() -> None:
     assert select(log, sims.ladder(most=2, grid=4, reach=0.0), mdp.known, progress=False).evidence == LIKELIHOOD
     with pytest.raises(InvalidInput, match="evidence"):
         select(log, sims.ladder(most=2, grid=4, reach=0.0), mdp.known, evidence="both")
-
-
-def test_more_data_by_likelihood_are_of_the_right_order(test_seed: int) -> None:
-    spec, mdp = ladder_of_problem(FrozenLake(slip=(10, 10))), FrozenLake(slip=(10, 10)).mdp
-    log = simulate_log(mdp, episodes=4_000, seed=test_seed)
-    early = select(log.head(100), spec, evidence=LIKELIHOOD, progress=False)
-    assert early.more is not None
-    assert 10 <= early.more.all <= 4_000
-    late = select(log, spec, evidence=LIKELIHOOD, progress=False)
-    assert (late.chosen, late.verdict) == (2, DECIDED)

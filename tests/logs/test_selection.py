@@ -257,24 +257,6 @@ def test_linear_classes_are_tested_in_their_own_form(test_seed: int) -> None:
     assert select(log.head(2), ladder, mdp.known, progress=False).verdict == NOT_ENOUGH
 
 
-def test_linear_rows_are_those_of_a_loop() -> None:
-    problem = cases.mixture(3, dimension=3, full_support=True, horizon=6)
-    known, log = problem.mdp.known, simulate_log(problem.mdp, episodes=1, seed=4)
-    rows = match_rows(log, known, problem.features.attach(known).outcomes, RewardMap())
-    statistics, values = mixture_statistics(rows, problem.features, known)  # one episode: one plan, before any data
-    gram, xy = np.zeros((3, 3)), np.zeros(3)
-    for h, (s, a, s2) in enumerate(zip(log.state, log.action, log.next_state, strict=True)):
-        target = values[h + 1]
-        low, high = target.min(), target.max()
-        if high > low:
-            weighted = (target - 0.5 * (low + high)) / (high - low)
-            x = weighted @ problem.phi[s, a]
-            gram, xy = gram + np.outer(x, x), xy + weighted[s2] * x
-    assert np.trace(gram) > 0.0
-    assert statistics.gram.reshape(3, 3) == pytest.approx(gram, abs=1e-12)
-    assert statistics.xy == pytest.approx(xy, abs=1e-12)
-
-
 def test_supports_are_read_off_a_log(test_seed: int) -> None:
     rng = np.random.default_rng(6)
     kernels = list(rng.dirichlet(np.full(5, 0.5), size=(4, 5, 2)))
@@ -353,7 +335,7 @@ def replayed(truth: FiniteMDP, episodes: int, monkeypatch: pytest.MonkeyPatch) -
     enter, ends = selecting.enter, [0]
 
     def spy(features: Any, known: Any, stretch: Any, values: Floats, memory: Any) -> float:
-        ends.append(replay.told)
+        ends.append(replay.tested)
         seen.append((ends[-2], ends[-1], values.copy()))
         return enter(features, known, stretch, values, memory)
 

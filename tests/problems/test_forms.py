@@ -75,15 +75,6 @@ def test_sparse_kernels_per_step_equal_dense_ones() -> None:
     np.testing.assert_array_equal(dense.kernel(), transition)
 
 
-def test_only_possible_outcomes_are_laid_out() -> None:
-    transition = random_kernel(6, steps=H)
-    mdp = FiniteMDP(transition=transition, reward=np.zeros((S, A)), horizon=H)
-    happens = (transition > 0.0).any(axis=0)
-    np.testing.assert_array_equal(mdp.truth.outcomes.next_state, np.argwhere(happens)[:, 2])
-    np.testing.assert_array_equal(np.diff(mdp.truth.outcomes.start), happens.sum(axis=2).ravel())
-    assert mdp.truth.probability.shape == (H, happens.sum())
-
-
 @pytest.mark.parametrize("steps", [1, H])
 def test_rewards_on_transitions_have_the_values_of_their_averages(steps: int) -> None:
     transition = random_kernel(7)[0]
@@ -109,15 +100,6 @@ def test_an_agent_knows_the_whole_reward_table_and_nothing_of_the_kernel() -> No
         rebuilt = np.repeat(each.base_reward.ravel(), S) + table.bonus
         np.testing.assert_allclose(rebuilt, reward.ravel(), rtol=0, atol=1e-15)
     np.testing.assert_array_equal(known[0].transition_rewards[2], known[1].transition_rewards[2])  # type: ignore[index]  # not None here
-
-
-def test_rewards_that_no_next_state_changes_are_rewards_of_pairs() -> None:
-    transition = random_kernel(13)[0]
-    reward = np.random.default_rng(14).random((S, A))
-    spread = np.repeat(reward[:, :, np.newaxis], S, axis=2)
-    mdp = FiniteMDP(transition=transition, reward=spread, horizon=H)
-    assert mdp.known.transition_rewards is None
-    same(mdp, FiniteMDP(transition=transition, reward=reward, horizon=H))
 
 
 def test_sparse_rewards_list_what_is_stored_and_what_can_happen() -> None:

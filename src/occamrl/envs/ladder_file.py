@@ -49,7 +49,7 @@ import gymnasium as gym
 import numpy as np
 
 from occamrl.envs.wrapper import make_environment, rewards_of_problem
-from occamrl.errors import InvalidInput, ParameterError, UnknownName, as_path, require_choice, require_integer
+from occamrl.errors import InvalidInput, UnknownName, as_path, require_choice, require_integer
 from occamrl.learners.rewards import Rewards, require_rewards, rewards_of
 from occamrl.learners.ucrl_vtr_lin import KERNELS
 from occamrl.models.features import FeatureMap, read_problems
@@ -68,9 +68,8 @@ class LadderSpec:
 
     ladder: Ladder
     known: Known  # sizes, horizon and rewards
-    rewards: RewardMap = dataclasses.field(
-        default_factory=RewardMap
-    )  # the known rewards are the environment's own mapped by this
+    # The known rewards are the environment's own, mapped by this.
+    rewards: RewardMap = dataclasses.field(default_factory=RewardMap)
     estimate: Rewards = "known"  # how an agent comes to know the rewards
     kernel: str = "stationary"
 
@@ -97,9 +96,7 @@ class LadderSpec:
 
 
 def ladder_of_problem(problem: Any) -> LadderSpec:
-    """Return the ladder that a problem brings along: ``ladder``, or ``phi``, ``hypotheses`` and ``sizes``."""
-    if not all(hasattr(problem, name) for name in ("phi", "hypotheses", "sizes")):
-        raise ParameterError("problem", got=type(problem).__name__, expected="one that brings a ladder along")
+    """Return the ladder that a problem brings along: ``phi``, ``hypotheses`` and ``sizes``."""
     ladder, known = Ladder.of_problem(problem), as_mdp(problem).known
     return LadderSpec(ladder=ladder, known=known, rewards=rewards_of_problem(problem))
 
@@ -184,15 +181,14 @@ def read_ladder(
     for key in data:
         require_choice(f"{path}: key", key, _KEYS)
     given = {"horizon": horizon, "rewards": rewards, "kernel": kernel}
-    data |= {key: value for key, value in given.items() if value is not None}
+    file = _File(path, data | {key: value for key, value in given.items() if value is not None})
+    estimate = rewards_of(file.data.get("rewards", "known"), f"{path}: rewards", file.array)
+    steps = file.data.get("kernel", "stationary")
+    require_choice(f"{path}: kernel", steps, KERNELS)
     if ("problem" in data) == ("rungs" in data):
         raise LadderSpecError(str(path), got="both or neither", expected="`problem`, or [[rungs]]")
-    data["rewards"] = rewards_of(
-        data.get("rewards", "known"), f"{path}: rewards", lambda file, field: read_array(path, file, field)
-    )
-    require_choice(f"{path}: kernel", data.get("kernel", "stationary"), KERNELS)
-    spec = _of_problem(path, data) if "problem" in data else _of_rungs(path, data)
-    return dataclasses.replace(spec, estimate=data["rewards"], kernel=data.get("kernel", "stationary"))
+    spec = file.of_problem() if "problem" in data else file.of_rungs(estimated=not isinstance(estimate, str))
+    return dataclasses.replace(spec, estimate=estimate, kernel=steps)
 
 
 def shipped_ladders() -> list[str]:
@@ -200,102 +196,130 @@ def shipped_ladders() -> list[str]:
     return sorted(path.stem for path in LADDERS.glob("*.toml"))
 
 
-def _of_problem(path: Path, data: dict[str, Any]) -> LadderSpec:
-    for key in ("reward", "reward_range"):
-        if key in data:
-            raise LadderSpecError(f"{path}: {key}", got="a value", expected="none: the problem has its own")
-    parameters = data.get("parameters", {})
-    if not isinstance(parameters, dict):
-        raise LadderSpecError(f"{path}: parameters", got=repr(parameters), expected="a table")
-    plain = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
-    if "horizon" in data:
-        plain["horizon"] = data["horizon"]
-    return ladder_of_problem(make_problem(data["problem"], **plain))
+class _File:
+    """What a TOML file says, on its way to a ladder."""
+
+    def __init__(self, path: Path, data: dict[str, Any]) -> None:
+        self.path, self.data = path, data
+
+    def bad(self, key: str, got: object, expected: object) -> LadderSpecError:
+        return LadderSpecError(f"{self.path}: {key}", got=got, expected=expected)
+
+    def of_problem(self) -> LadderSpec:
+        data, parameters = self.data, self.data.get("parameters", {})
+        for key in {"reward", "reward_range"} & set(data):
+            raise self.bad(key, "a value", "none: the problem has its own")
+        if not isinstance(parameters, dict):
+            raise self.bad("parameters", repr(parameters), "a table")
+        plain = {key: tuple(value) if isinstance(value, list) else value for key, value in parameters.items()}
+        if "horizon" in data:
+            plain["horizon"] = data["horizon"]
+        return ladder_of_problem(make_problem(data["problem"], **plain))
+
+    def of_rungs(self, *, estimated: bool) -> LadderSpec:
+        rungs, horizon = self.data["rungs"], self.data.get("horizon")
+        if horizon is None:
+            raise self.bad("horizon", "nothing", "the number of steps of an episode")
+        require_integer(f"{self.path}: horizon", horizon, 1)
+        if not isinstance(rungs, list) or not rungs or not all(isinstance(rung, dict) for rung in rungs):
+            raise self.bad("rungs", repr(rungs), "at least one table [[rungs]]")
+        kinds = set()
+        for m, rung in enumerate(rungs, start=1):
+            for key in rung:
+                require_choice(f"{self.path}: rungs[{m}] key", key, _RUNG_KEYS)
+            given = [kind for kind in _RUNG_KEYS[1:] if kind in rung]
+            if len(given) != 1 or not rung[given[0]]:
+                raise self.bad(f"rungs[{m}]", given or "nothing", "one of `kernels`, `environments` and `mixtures`")
+            kinds.add(given[0])
+        if ("kernels" in kinds and len(kinds) > 1) or kinds == {"mixtures"}:
+            raise self.bad("rungs", "kernels and environments", "kernels, or environments, in all")
+        names = tuple(str(rung.get("name", f"F_{m}")) for m, rung in enumerate(rungs, start=1))
+        return self.of_kernels(names, estimated) if kinds == {"kernels"} else self.of_environments(names)
+
+    def of_kernels(self, names: tuple[str, ...], estimated: bool) -> LadderSpec:
+        if ("reward" in self.data) == estimated:
+            wanted = "an NPZ file with r[s, a] or r[s, a, s'], or `rewards`"
+            raise self.bad(
+                "reward", *(("a value", "none: rewards are estimated") if estimated else ("nothing", wanted))
+            )
+        stacks: list[Floats] = []
+        for m, rung in enumerate(self.data["rungs"], start=1):
+            files, field = rung["kernels"], f"{self.path}: rungs[{m}].kernels"
+            parts = [self.array(file, field) for file in (files if isinstance(files, list) else [files])]
+            parts = [part[np.newaxis] if part.ndim == 3 else part for part in parts]
+            for part in parts:
+                size = (stacks[0] if stacks else parts[0]).shape[1:]
+                if part.ndim != 4 or part.shape[1:] != size:
+                    raise LadderSpecError(field, got=f"a kernel {list(part.shape[1:])}", expected=f"[S, A, S] = {size}")
+            stacks.append(np.concatenate(parts))
+        rewards = reward_map(self.data.get("reward_range"))
+        reward = np.zeros(stacks[0].shape[1:3])  # stands for nothing where rewards are estimated
+        if not estimated:
+            reward = rewards.to_unit(self.array(self.data["reward"], f"{self.path}: reward"))
+        mdp = FiniteMDP(transition=stacks[0][0], reward=reward, horizon=self.data["horizon"])
+        whole, sizes = FiniteFamily(np.concatenate(stacks)), np.cumsum([len(stack) for stack in stacks]).tolist()
+        ladder = Ladder.of_prefixes(whole.theta.T, whole.features, sizes, names=names)
+        return LadderSpec(ladder=ladder, known=mdp.known, rewards=rewards)
+
+    def of_environments(self, names: tuple[str, ...]) -> LadderSpec:
+        if "reward" in self.data:
+            raise self.bad("reward", "a value", "none: environments have their own")
+        environments: list[gym.Env[Any, Any]] = []
+        weights: list[tuple[float, ...]] = []
+        sizes, grids = [], []
+        for m, rung in enumerate(self.data["rungs"], start=1):
+            grids.append((1, 1))
+            if "mixtures" in rung:
+                field = f"{self.path}: rungs[{m}].mixtures"
+                grids[-1] = (len(environments), require_integer(field, rung["mixtures"], 1))
+                weights.extend(_mixtures(field, *grids[-1], weights))
+            entries = rung.get("environments", [])
+            for i, entry in enumerate(entries if isinstance(entries, list) else [entries]):
+                weights.append((0.0,) * len(environments) + (1.0,))
+                environments.append(_make(f"{self.path}: rungs[{m}].environments[{i}]", entry))
+            sizes.append(len(weights))
+        about = {"horizon": self.data["horizon"], "reward_range": self.data.get("reward_range")}
+        return ladder_of_environments(environments, sizes, names=names, weights=weights, grids=grids, **about)
+
+    def array(self, where: object, field: str) -> Floats:
+        """Return an array of an NPZ file beside this one, ``file`` or ``file:array``; nothing is unpickled."""
+        if not isinstance(where, str):
+            raise LadderSpecError(field, got=repr(where), expected="the name of an NPZ file")
+        file, _, name = where.partition(":")
+        folder = self.path.parent.resolve()
+        path = (folder / file).resolve()
+        if not path.is_relative_to(folder) or (path.exists() and not path.is_file()):
+            raise LadderSpecError(field, got=file, expected="a regular file beside the TOML file, or in a folder there")
+        try:
+            with np.load(path, allow_pickle=False) as arrays, zipfile.ZipFile(path) as archive:
+                names = list(arrays.files)
+                if not name and len(names) != 1:
+                    raise LadderSpecError(field, got=f"{file} with {names}", expected="one array, or file:array")
+                if name:
+                    require_choice(field, name, names)
+                name = name or names[0]
+                with archive.open(f"{name}.npy") as head:
+                    np.lib.format.read_magic(head)
+                    shape, _, dtype = np.lib.format.read_array_header_1_0(head)
+                size = max(math.prod(shape) * dtype.itemsize, archive.getinfo(f"{name}.npy").file_size)
+                if size > LARGEST_ARRAY:
+                    raise LadderSpecError(field, got=f"{file}: {size:,} bytes", expected=f"at most {LARGEST_ARRAY:,}")
+                array = np.asarray(arrays[name])
+        except InvalidInput:
+            raise
+        except (OSError, ValueError, EOFError, KeyError, TypeError, MemoryError, zipfile.BadZipFile) as error:
+            raise LadderSpecError(field, got=f"{file}: {error}", expected="an NPZ file of plain arrays") from error
+        if array.dtype.kind not in "biuf" or array.ndim not in (2, 3, 4):
+            got = f"{file}: {array.dtype}{list(array.shape)}"
+            raise LadderSpecError(field, got=got, expected="an array of numbers")
+        return array.astype(np.float64)
 
 
-def _of_rungs(path: Path, data: dict[str, Any]) -> LadderSpec:
-    rungs, horizon = data["rungs"], data.get("horizon")
-    if horizon is None:
-        raise LadderSpecError(f"{path}: horizon", got="nothing", expected="the number of steps of an episode")
-    require_integer(f"{path}: horizon", horizon, 1)
-    if not isinstance(rungs, list) or not rungs or not all(isinstance(rung, dict) for rung in rungs):
-        raise LadderSpecError(f"{path}: rungs", got=repr(rungs), expected="at least one table [[rungs]]")
-    kinds = set()
-    for m, rung in enumerate(rungs, start=1):
-        for key in rung:
-            require_choice(f"{path}: rungs[{m}] key", key, _RUNG_KEYS)
-        given = [kind for kind in _RUNG_KEYS[1:] if kind in rung]
-        if len(given) != 1 or not rung[given[0]]:
-            expected = "one of `kernels`, `environments` and `mixtures`"
-            raise LadderSpecError(f"{path}: rungs", index=(m,), got=given or "nothing", expected=expected)
-        kinds.add(given[0])
-    if ("kernels" in kinds and len(kinds) > 1) or kinds == {"mixtures"}:
-        raise LadderSpecError(
-            f"{path}: rungs", got="kernels and environments", expected="kernels, or environments, in all"
-        )
-    names = tuple(str(rung.get("name", f"F_{m}")) for m, rung in enumerate(rungs, start=1))
-    build = _of_kernels if kinds == {"kernels"} else _of_environments
-    return build(path, data, rungs, names, horizon)
-
-
-def _of_kernels(
-    path: Path, data: dict[str, Any], rungs: list[dict[str, Any]], names: tuple[str, ...], horizon: int
-) -> LadderSpec:
-    estimated = not isinstance(data["rewards"], str)
-    if ("reward" in data) == estimated:
-        wanted = "none: rewards are estimated" if estimated else "an NPZ file with r[s, a] or r[s, a, s'], or `rewards`"
-        raise LadderSpecError(f"{path}: reward", got="a value" if estimated else "nothing", expected=wanted)
-    stacks: list[Floats] = []
-    for m, rung in enumerate(rungs, start=1):
-        files, field = rung["kernels"], f"{path}: rungs[{m}].kernels"
-        parts = [read_array(path, file, field) for file in (files if isinstance(files, list) else [files])]
-        parts = [part[np.newaxis] if part.ndim == 3 else part for part in parts]
-        for part in parts:
-            size = (stacks[0] if stacks else parts[0]).shape[1:]
-            if part.ndim != 4 or part.shape[1:] != size:
-                raise LadderSpecError(field, got=f"a kernel {list(part.shape[1:])}", expected=f"[S, A, S] = {size}")
-        stacks.append(np.concatenate(parts))
-    rewards = reward_map(data.get("reward_range"))
-    reward = np.zeros(stacks[0].shape[1:3])  # stands for nothing where rewards are estimated
-    if not estimated:
-        reward = rewards.to_unit(read_array(path, data["reward"], f"{path}: reward"))
-    mdp = FiniteMDP(transition=stacks[0][0], reward=reward, horizon=horizon)
-    whole, sizes = FiniteFamily(np.concatenate(stacks)), np.cumsum([len(stack) for stack in stacks]).tolist()
-    ladder = Ladder.of_prefixes(whole.theta.T, whole.features, sizes, names=names)
-    return LadderSpec(ladder=ladder, known=mdp.known, rewards=rewards)
-
-
-def _of_environments(
-    path: Path, data: dict[str, Any], rungs: list[dict[str, Any]], names: tuple[str, ...], horizon: int
-) -> LadderSpec:
-    if "reward" in data:
-        raise LadderSpecError(f"{path}: reward", got="a value", expected="none: environments have their own")
-    environments: list[gym.Env[Any, Any]] = []
-    weights: list[tuple[float, ...]] = []
-    sizes, grids = [], []
-    for m, rung in enumerate(rungs, start=1):
-        grids.append((1, 1))
-        if "mixtures" in rung:
-            parts = require_integer(f"{path}: rungs[{m}].mixtures", rung["mixtures"], 1)
-            grids[-1] = (len(environments), parts)
-            weights.extend(_mixtures(f"{path}: rungs[{m}].mixtures", parts, len(environments), weights))
-        entries = rung.get("environments", [])
-        for i, entry in enumerate(entries if isinstance(entries, list) else [entries]):
-            weights.append((0.0,) * len(environments) + (1.0,))
-            environments.append(_make(f"{path}: rungs[{m}].environments[{i}]", entry))
-        sizes.append(len(weights))
-    chosen = data.get("reward_range")
-    return ladder_of_environments(
-        environments, sizes, horizon=horizon, names=names, reward_range=chosen, weights=weights, grids=grids
-    )
-
-
-def _mixtures(field: str, parts: int, size: int, known: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+def _mixtures(field: str, size: int, parts: int, known: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
     """Return the mixtures of ``size`` members with weights that are multiples of 1/parts, less those already known."""
     if math.comb(parts + size - 1, parts) > _MOST_MIXTURES:
-        raise LadderSpecError(
-            field, got=f"{parts} parts of {size} environments", expected=f"{_MOST_MIXTURES:,} mixtures"
-        )
+        got = f"{parts} parts of {size} environments"
+        raise LadderSpecError(field, got=got, expected=f"at most {_MOST_MIXTURES:,} mixtures")
     seen = {tuple(weight) + (0.0,) * (size - len(weight)) for weight in known}
     counts = itertools.combinations_with_replacement(range(size), parts)
     grid = [tuple(chosen.count(i) / parts for i in range(size)) for chosen in counts]
@@ -308,37 +332,3 @@ def _make(field: str, entry: Any) -> gym.Env[Any, Any]:
     if not isinstance(name, str) or ":" in name:
         raise LadderSpecError(field, got=repr(entry), expected="{ id = ..., options } of a registered environment")
     return make_environment(field, name, about, LadderSpecError)
-
-
-def read_array(beside: Path, where: object, field: str) -> Floats:
-    """Return an array of an NPZ file, ``file`` or ``file:array``, found beside another file; nothing is unpickled."""
-    if not isinstance(where, str):
-        raise LadderSpecError(field, got=repr(where), expected="the name of an NPZ file")
-    file, _, name = where.partition(":")
-    path = (beside.parent / file).resolve()
-    if not path.is_relative_to(beside.parent.resolve()) or (path.exists() and not path.is_file()):
-        raise LadderSpecError(field, got=file, expected="a regular file beside the TOML file, or in a folder there")
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            if not isinstance(arrays, np.lib.npyio.NpzFile):
-                raise LadderSpecError(field, got=f"{file}, which is no NPZ file", expected="an NPZ file")
-            names = list(arrays.files)
-            if not name and len(names) != 1:
-                raise LadderSpecError(field, got=f"{file} with {names}", expected="one array, or file:array")
-            if name:
-                require_choice(field, name, names)
-            entry = f"{name or names[0]}.npy"
-            with zipfile.ZipFile(path) as archive, archive.open(entry) as head:
-                np.lib.format.read_magic(head)
-                shape, _, dtype = np.lib.format.read_array_header_1_0(head)
-                size = max(math.prod(shape) * dtype.itemsize, archive.getinfo(entry).file_size)
-            if size > LARGEST_ARRAY:
-                raise LadderSpecError(field, got=f"{file}: {size:,} bytes", expected=f"at most {LARGEST_ARRAY:,}")
-            array = np.asarray(arrays[name or names[0]])
-    except (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise LadderSpecError(field, got=f"{file}: {error}", expected="an NPZ file of plain arrays") from error
-    if array.dtype.kind not in "biuf" or array.ndim not in (2, 3, 4):
-        raise LadderSpecError(field, got=f"{file}: {array.dtype}{list(array.shape)}", expected="an array of numbers")
-    return array.astype(np.float64)

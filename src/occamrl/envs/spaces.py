@@ -159,7 +159,7 @@ def codec_of(space: spaces.Space[Any], discretiser: Discretiser | None = None) -
         case spaces.Dict():
             codec = Product(tuple(codec_of(part) for part in space.spaces.values()), tuple(space.spaces))
         case _:
-            expected = "Discrete, MultiDiscrete, MultiBinary, a Tuple or Dict of them, or a Discretiser for a Box"
+            expected = "Discrete, MultiDiscrete, MultiBinary, a Tuple or Dict of them; a Box needs a discretiser"
             raise SpaceError("space", got=f"{space}", expected=expected)
     if not 1 <= codec.size <= LARGEST:
         raise SpaceError("space", got=f"{codec.size:,} points", expected=f"at most {LARGEST:,}")
@@ -261,10 +261,8 @@ class Discretiser:
         low, high = (np.asarray(end, dtype=np.float64).ravel() for end in (space.low, space.high))
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             i = int(np.argmax(~(np.isfinite(low) & np.isfinite(high))))
-            got = f"a Box without bounds: [{low[i]}, {high[i]}]"
-            raise SpaceError(
-                "space", index=(i,), got=got, expected="finite bounds, or a Discretiser with your own edges"
-            )
+            got = f"a Box without bounds: [{low[i]}, {high[i]}] in dimension {i}"
+            raise SpaceError("space", got=got, expected="finite bounds, or Discretiser(edges) with your own")
         counts = [cells] * low.size if isinstance(cells, int) else list(cells)
         if len(counts) != low.size:
             raise ParameterError("cells", got=f"{len(counts)} numbers", expected=f"{low.size}, one per dimension")

@@ -35,7 +35,7 @@ from gymnasium.spaces import Discrete
 from numpy.typing import ArrayLike, NDArray
 
 from occamrl.envs.wrapper import RewardMap
-from occamrl.errors import InvalidInput, OccamRLError, ShapeError, as_path, require_integer
+from occamrl.errors import InvalidInput, OccamRLError, ParameterError, ShapeError, as_path, require_integer
 from occamrl.models.features import pair_of_outcome
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Floats, Ints, Known, Outcomes
@@ -218,7 +218,7 @@ def _parquet(path: Path) -> Iterator[Any]:
             for name in COLUMNS:  # texts may be far longer than the file
                 kind = str(file.schema_arrow.field(name).type)
                 if not kind.removeprefix("u").startswith(("int", "float", "double", "halffloat", "bool")):
-                    raise LogError(name, got=f"values of type {kind:.80}", expected=f"{_KINDS[name]} in every row")
+                    raise LogError(name, got=f"{kind:.80} values", expected=f"{_KINDS[name]} in every row")
             yield file
     except (OSError, pa.ArrowException, MemoryError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -426,6 +426,8 @@ def read_log(source: Any) -> Log:
     """
     if not isinstance(source, (str, bytes, Path)) and hasattr(source, "__getitem__"):
         return Log.of_columns(source)
+    if not isinstance(source, (str, Path)):
+        raise ParameterError("log", got=f"{source!r:.100}", expected="a path, a data frame or a mapping of arrays")
     text = str(as_path("log", source))
     return Log.of_columns(joined(list(_batches(text))), source=text)
 

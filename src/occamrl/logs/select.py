@@ -30,23 +30,14 @@ import numpy as np
 
 from occamrl._core.loop import open_episode
 from occamrl.envs.ladder_file import LadderSpec, read_ladder
-from occamrl.errors import CheckpointError, Interrupted, ParameterError, require_choice, require_kind, require_number
+from occamrl.errors import CheckpointError, Interrupted, ParameterError, require_choice, require_number
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.logs.log import Log, Matched, StoredLog, match_rows, read_log
+from occamrl.models import likelihood
 from occamrl.models.family import sparse_rows
 from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.models.finite import level, off_grid
 from occamrl.models.ladder import Ladder
-from occamrl.models.likelihood import (
-    LARGEST_HULL,
-    hull_fit,
-    hull_likelihood,
-    hull_maximum,
-    kt_evidence,
-    ladder_log_weights,
-    log_mixture,
-    member_likelihoods,
-)
 from occamrl.protocols import Floats, Ints, Known
 from occamrl.running.files import FORMAT, read_document, write_document
 from occamrl.running.run import Progress, ctrl_c
@@ -173,12 +164,12 @@ def select(
     """
     spec = read_ladder(ladder) if isinstance(ladder, (str, Path)) else ladder
     if isinstance(ladder, Ladder):
-        if known is None:
-            raise ParameterError("known", got=None, expected="mdp.known: sizes, horizon and rewards")
-        require_kind("known", known, Known)
+        if not isinstance(known, Known):
+            raise ParameterError("known", got=type(known).__name__, expected="mdp.known: sizes, horizon and rewards")
         spec = LadderSpec(ladder=ladder, known=known)
     if not isinstance(spec, LadderSpec):
-        raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder or LadderSpec")
+        expected = "a Ladder (Ladder.of_problem), or a file with one"
+        raise ParameterError("ladder", got=type(ladder).__name__, expected=expected)
     if spec.kernel != "stationary":
         raise ParameterError("kernel", got=repr(spec.kernel), expected='"stationary": a log is tested for one')
     if not spec.known.rewards_known:
@@ -195,63 +186,27 @@ def select(
         log = read_log(log)
     stored: Log | StoredLog = log if isinstance(log, Log) else StoredLog(str(log))
     rows = stored.rows  # a file that is none is refused here
-    under_way = Replay(spec, delta, kinds)
+    replay = Replay(spec, delta, kinds)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None:
-        under_way.identify(stored)
+        replay.identify(stored)
         if path.exists():
-            under_way.resume(path)
+            replay.resume(path)
     bar = Progress("select", rows, progress, unit="steps")
     saved = time.monotonic()
     try:
         with ctrl_c(may_raise=lambda: False) as pressed:
-            for block in stored.blocks(under_way.rows):
-                under_way.take(block)
-                bar.update(under_way.rows)
+            for block in stored.blocks(replay.rows):
+                replay.take(block)
+                bar.update(replay.rows)
                 if path is not None and (pressed.is_set() or time.monotonic() - saved > SAVE_EVERY):
-                    under_way.save(path)
+                    replay.save(path)
                     saved = time.monotonic()
                 if pressed.is_set():
-                    raise Interrupted(f"stopped after step {under_way.rows:,}", None)
+                    raise Interrupted(f"stopped after step {replay.rows:,}", None)
     finally:
         bar.close()
-    return under_way.answer(stored.source)
-
-
-def _selection(under_way: Replay, test: ClassTest, source: str) -> Selection:
-    """Return the answer by one kind of evidence."""
-    ladder, known, names = under_way.spec.ladder, under_way.spec.known, under_way.spec.names
-    standing = [m for m, at in enumerate(test.rejected, start=1) if at < 0]
-    chosen, pairs = standing[0] if standing else ladder.classes, known.states * known.actions
-    more = None
-    if under_way.broken is not None:
-        row, s, a, s2 = under_way.broken
-        verdict, why = OUTSIDE, f"Row {row} goes from state {s} by action {a} to {s2}, which no model allows."
-    elif test.outside:
-        verdict, why = OUTSIDE, test.outside
-    else:
-        more = more_data(test, ladder, chosen, under_way.episodes) if ladder.finite else None
-        verdict, why = judge(chosen, more, finite=ladder.finite, classes=ladder.classes, name=names[chosen - 1])
-    steps = max(1, under_way.tested)
-    sizes = [rung.size if rung.finite else rung.own_features.dimension for rung in ladder.rungs]
-    left = [int(test.alive[:size].sum()) if ladder.finite else None for size in sizes]
-    statistics = [float(loss + test.squares) / steps for loss in test.losses]
-    rejected = [None if at < 0 else int(at) for at in test.rejected]
-    return Selection(
-        rungs=tuple(Rung(*column) for column in zip(names, sizes, statistics, rejected, left, strict=True)),
-        threshold=(test.bound + test.squares) / steps,
-        chosen=chosen,
-        verdict=verdict,
-        why=why,
-        more=more,
-        episodes=under_way.episodes,
-        rows=under_way.rows,
-        unvisited=int((under_way.visits == 0).sum()),
-        pairs=pairs,
-        delta=under_way.delta,
-        source=source,
-        evidence=test.kind,
-    )
+    return replay.answer(stored.source)
 
 
 def more_data(test: ClassTest, ladder: Ladder, chosen: int, episodes: int) -> MoreData | None:
@@ -286,34 +241,23 @@ def judge(chosen: int, more: MoreData | None, *, finite: bool, classes: int, nam
         smaller = "Every smaller class is rejected" if chosen > 1 else "It is the smallest"
         enough = ", and every kernel outside it" if chosen < classes else ""
         return DECIDED, f"The model needed is class {chosen} ({name}). {smaller}{enough}."
-    if finite and more is not None:
-        open_ones = _open(more)
-    else:
-        open_ones = (
-            "A larger linear class holds this one, so data can never exclude it; they can only fail to ask for it."
-        )
+    left_open = "A larger linear class holds this one, so data can never exclude it; they can only fail to ask for it."
+    if more is not None:
+        half, every, wrong = (f"{float(f'{each:.2g}'):,.0f}" for each in (more.half, more.all, more.if_wrong))
+        sentences = []
+        if math.isfinite(more.half):
+            enough = f", {every} all that they can" if more.all > more.half else ""
+            text = f"If it is right, about {half} more such episodes exclude half of what is left outside it{enough}."
+            sentences.append(text)
+        if more.never:
+            same = "kernels outside it predict the same at every step of such a log: it needs others."
+            sentences.append(f"{more.never:,} {same}")
+        if math.isfinite(more.if_wrong):
+            sentences.append(f"If the best kernel outside it is the truth, about {wrong} more reject it.")
+        left_open = " ".join(sentences)
     if chosen > 1:
-        return AT_LEAST, f"Class {chosen} ({name}) or a larger one: every smaller class is rejected. {open_ones}"
-    return NOT_ENOUGH, f"Class 1 ({name}) is not contradicted, and nothing larger is excluded. {open_ones}"
-
-
-def _open(more: MoreData) -> str:
-    parts = []
-    if math.isfinite(more.half):
-        half = _rounded(more.half)
-        text = f"If it is right, about {half} more such episodes exclude half of what is left outside it"
-        parts.append(text + (f", {_rounded(more.all)} all that they can." if more.all > more.half else "."))
-    if more.never:
-        parts.append(
-            f"{more.never:,} kernels outside it predict the same at every step of such a log: it needs others."
-        )
-    if math.isfinite(more.if_wrong):
-        parts.append(f"If the best kernel outside it is the truth, about {_rounded(more.if_wrong)} more reject it.")
-    return " ".join(parts)
-
-
-def _rounded(episodes: float) -> str:
-    return f"{float(f'{episodes:.2g}'):,.0f}"
+        return AT_LEAST, f"Class {chosen} ({name}) or a larger one: every smaller class is rejected. {left_open}"
+    return NOT_ENOUGH, f"Class 1 ({name}) is not contradicted, and nothing larger is excluded. {left_open}"
 
 
 def stretch_end(first: int) -> int:
@@ -343,7 +287,7 @@ def stretch_of(rows: Matched, first: int, last: int, outcomes: int, before: Stre
 
 
 class Replay:
-    """A log being read: what is counted, and the tests that are told of it."""
+    """A log being read: what is counted, and the tests that take it in."""
 
     def __init__(self, spec: LadderSpec, delta: float, kinds: Sequence[str]) -> None:
         self.spec, self.delta, self.log = spec, delta, ""
@@ -351,8 +295,8 @@ class Replay:
         finite: dict[str, type[ClassTest]] = {LIKELIHOOD: LikelihoodTest, VALUE: ValueTest}
         self.tests = [(finite[kind] if ladder.finite else LinearTest)(ladder, known, delta) for kind in kinds]
         self.outcomes = ladder.features.attach(known).outcomes
-        self.rows = self.tested = 0  # steps read, and those of them that the tests are told of
-        self.episodes = self.told = 0  # likewise
+        self.rows = self.tested_rows = 0  # steps read, and those of them that the tests take in
+        self.episodes = self.tested = 0  # likewise
         self.begun = self.start = 0  # where the stretch that is open began, and the state in which it did
         self.open = NO_ROWS
         self.visits = np.zeros(known.states * known.actions, dtype=np.int64)
@@ -362,10 +306,8 @@ class Replay:
         """Take in the next block."""
         rows = match_rows(block, self.spec.known, self.outcomes, self.spec.rewards)
         impossible = np.flatnonzero(rows.outcome < 0)
-        whole = rows.start.size  # episodes that the tests are told of: those before such a transition
-        if self.broken is not None:
-            whole = 0
-        elif impossible.size:
+        whole = 0 if self.broken is not None else rows.start.size  # episodes before such a transition, for the tests
+        if impossible.size and self.broken is None:
             row = int(impossible[0])
             whole = int(np.searchsorted(block.begin, row, side="right")) - 1
             seen = (int(column[row]) for column in (block.state, block.action, block.next_state))
@@ -373,32 +315,72 @@ class Replay:
         first = 0
         while first < whole:
             if self.open.key.size == 0:
-                self.begun, self.start = self.told, int(rows.start[first])
-            last = min(whole, first + stretch_end(self.begun) - self.told)
+                self.begun, self.start = self.tested, int(rows.start[first])
+            last = min(whole, first + stretch_end(self.begun) - self.tested)
             self.open = stretch_of(rows, first, last, self.outcomes.next_state.size, self.open)
-            first, self.told = last, self.told + last - first
-            if self.told == stretch_end(self.begun):
+            first, self.tested = last, self.tested + last - first
+            if self.tested == stretch_end(self.begun):
                 self.close()
-        self.tested += int(rows.begin[whole])
+        self.tested_rows += int(rows.begin[whole])
         self.episodes += block.episodes
         self.rows += block.rows
         self.visits += np.bincount(rows.pair, minlength=self.visits.size)
 
     def close(self) -> None:
-        """Tell the tests of the stretch that is open."""
+        """Test on the stretch that is open."""
         for test in self.tests:
-            test.enter(self.open, self.start, self.told)
+            test.enter(self.open, self.start, self.tested)
         self.open = NO_ROWS
 
     def answer(self, source: str) -> Selection:
         """End the last stretch, and return what the tests say."""
         if self.open.key.size:
             self.close()
-        found, *others = (_selection(self, test, source) for test in self.tests)
+        found, *others = (self._answer_of(test, source) for test in self.tests)
         for other in others:
             if self.broken is None and (other.chosen, other.verdict) != (found.chosen, found.verdict):
                 return replace(found, other=other, difference=_difference(found, other, self.tests))
         return found
+
+    def _answer_of(self, test: ClassTest, source: str) -> Selection:
+        """Return the answer by one kind of evidence."""
+        ladder, names, steps = self.spec.ladder, self.spec.names, max(1, self.tested_rows)
+        standing = np.flatnonzero(test.rejected < 0)
+        chosen, more = (int(standing[0]) + 1 if standing.size else ladder.classes), None
+        if self.broken is not None:
+            row, s, a, s2 = self.broken
+            verdict, why = OUTSIDE, f"Row {row} goes from state {s} by action {a} to {s2}, which no model allows."
+        elif test.outside:
+            verdict, why = OUTSIDE, test.outside
+        else:
+            more = more_data(test, ladder, chosen, self.episodes) if ladder.finite else None
+            verdict, why = judge(chosen, more, finite=ladder.finite, classes=ladder.classes, name=names[chosen - 1])
+        sizes = [rung.size if rung.finite else rung.own_features.dimension for rung in ladder.rungs]
+        rungs = [
+            Rung(
+                name=names[m],
+                size=size,
+                statistic=float(test.losses[m] + test.squares) / steps,
+                rejected_after=None if test.rejected[m] < 0 else int(test.rejected[m]),
+                left=int(test.alive[:size].sum()) if ladder.finite else None,
+            )
+            for m, size in enumerate(sizes)
+        ]
+        return Selection(
+            rungs=tuple(rungs),
+            threshold=(test.bound + test.squares) / steps,
+            chosen=chosen,
+            verdict=verdict,
+            why=why,
+            more=more,
+            episodes=self.episodes,
+            rows=self.rows,
+            unvisited=int((self.visits == 0).sum()),
+            pairs=self.visits.size,
+            delta=self.delta,
+            source=source,
+            evidence=test.kind,
+        )
 
     def identify(self, log: Log | StoredLog) -> None:
         """Say which log, ladder and level this is, for a checkpoint."""
@@ -406,14 +388,13 @@ class Replay:
         parts = (self.spec.ladder, self.spec.known, self.spec.rewards, self.delta, kinds, GROWTH)
         self.log = f"{log.fingerprint()} {fingerprint(parts)}"
 
-    _COUNTED = ("rows", "tested", "episodes", "told", "begun", "start", "open", "visits", "broken")
+    _COUNTED = ("rows", "tested_rows", "episodes", "tested", "begun", "start", "open", "visits", "broken")
 
     def save(self, path: Path) -> None:
         """Write what is needed to go on."""
-        tree = {name: getattr(self, name) for name in self._COUNTED}
+        tree = {name: getattr(self, name) for name in self._COUNTED} | {"tests": [test.memory for test in self.tests]}
         arrays: dict[str, Any] = {}
-        tests = [test.memory for test in self.tests]
-        document = {"format": FORMAT, "select": self.log, "tree": take_apart({**tree, "tests": tests}, arrays)}
+        document = {"format": FORMAT, "select": self.log, "tree": take_apart(tree, arrays)}
         write_document(path, document, arrays)
 
     def resume(self, path: Path) -> None:
@@ -422,26 +403,23 @@ class Replay:
         if document.get("select") != self.log:
             raise CheckpointError(str(path), got="one of another log, ladder or level", expected="one of this call")
         tree = put_together(document["tree"], arrays)
-        tests = tree.pop("tests")
-        require_like(str(path), [getattr(self, name) for name in ("rows", "visits")], [tree["rows"], tree["visits"]])
-        require_like(str(path), [test.memory for test in self.tests], tests)
+        fresh = {"rows": self.rows, "visits": self.visits, "tests": [test.memory for test in self.tests]}
+        require_like(str(path), fresh, {name: tree[name] for name in fresh})
         for name in self._COUNTED:
             setattr(self, name, tree[name])
-        for test, memory in zip(self.tests, tests, strict=True):
+        for test, memory in zip(self.tests, tree["tests"], strict=True):
             test.memory = memory
 
 
 def require_like(name: str, fresh: Any, found: Any) -> None:
     """Refuse what a checkpoint holds where it has another shape than what a new test begins with."""
+    same = type(found) is type(fresh)
     if isinstance(fresh, np.ndarray):
-        same = isinstance(found, np.ndarray) and (found.dtype, found.shape) == (fresh.dtype, fresh.shape)
+        same = same and (found.dtype, found.shape) == (fresh.dtype, fresh.shape)
     elif isinstance(fresh, (list, dict)):
-        same = type(found) is type(fresh) and (len(found) == len(fresh) or not fresh)
-        keys = range(len(fresh)) if isinstance(fresh, list) else fresh
-        for key in keys if same else ():
+        same = same and (len(found) == len(fresh) or not fresh)
+        for key in (range(len(fresh)) if isinstance(fresh, list) else fresh) if same else ():
             require_like(name, fresh[key], found[key])
-    else:
-        same = type(found) is type(fresh)
     if not same:
         raise CheckpointError(name, got="other arrays", expected="those of this log and ladder")
 
@@ -463,6 +441,7 @@ class ClassTest(ABC):
             "squares": 0.0,  # the constant: sum y^2
         }
 
+    # What changes is in ``memory`` alone, which a checkpoint saves.
     loss = property(lambda self: self.memory["loss"])
     alive = property(lambda self: self.memory["alive"])
     rejected = property(lambda self: self.memory["rejected"])
@@ -484,11 +463,8 @@ class ClassTest(ABC):
         """Why no class holds the truth; empty if one may."""
 
     def distances(self, kernels: Ints, reference: int) -> Floats:
-        """Return by how much the losses of some kernels exceed the reference's on average, if it is the truth.
-
-        Linear classes have no list of kernels, and no answer.
-        """
-        return np.full(kernels.size, math.nan)
+        """Return by how much the losses of some kernels exceed the reference's on average, if it is the truth."""
+        raise NotImplementedError("linear classes have no list of kernels")
 
     def reject(self, last: int) -> None:
         """Strike off kernels, and classes none of whose kernels is left."""
@@ -569,9 +545,9 @@ class LikelihoodTest(ClassTest):
         self.outcomes = ladder.features.attach(known).outcomes
         n, count = ladder.family.size, self.outcomes.next_state.size
         self.kernels = ladder.family.probabilities() if n * count <= _MOST_KEPT else None
-        self.hulls = [size for size in ladder.sizes if 2 <= size <= LARGEST_HULL]
+        self.hulls = [size for size in ladder.sizes if 2 <= size <= likelihood.LARGEST_HULL]
         self.hull = np.ascontiguousarray(ladder.family.probabilities(slice(0, max(self.hulls, default=1))))
-        self.weights = ladder_log_weights(ladder.prior, ladder.classes, 1 + len(self.hulls))
+        self.weights = likelihood.ladder_log_weights(ladder.prior, ladder.classes, 1 + len(self.hulls))
         self.memory["counts"] = np.zeros(count)
         self.memory["mixed"] = [np.full(size, 1.0 / size) for size in self.hulls]  # the weights of each hull
         self.memory["evidence"] = np.zeros(len(self.hulls))  # the log of what their predictions earned
@@ -579,10 +555,10 @@ class LikelihoodTest(ClassTest):
     def likelihoods(self, counts: Floats) -> Floats:
         """Return l(P) of every member."""
         if self.kernels is not None:
-            return member_likelihoods(counts, self.kernels)
+            return likelihood.member_likelihoods(counts, self.kernels)
         family, step = self.ladder.family, max(1, _MOST_NUMBERS // counts.size)
         parts = (family.probabilities(slice(first, first + step)) for first in range(0, family.size, step))
-        return np.concatenate([member_likelihoods(counts, part) for part in parts])
+        return np.concatenate([likelihood.member_likelihoods(counts, part) for part in parts])
 
     def enter(self, stretch: Stretch, start: int, last: int) -> None:
         """Let the competitors predict the outcomes of a stretch, then learn from them; test the members."""
@@ -592,10 +568,11 @@ class LikelihoodTest(ClassTest):
         memory["loss"] -= self.likelihoods(new)
         for e, weights in enumerate(memory["mixed"]):
             scratch = np.zeros(weights.size)
-            memory["evidence"][e] += hull_likelihood(new, self.hull, weights, scratch)  # fitted to what came before
-            hull_fit(memory["counts"], self.hull, weights, 3, 1.0 / weights.size, scratch)
-        counted = kt_evidence(memory["counts"], self.outcomes.start)
-        mixture = log_mixture(self.weights, np.concatenate([-self.loss, [counted], memory["evidence"]]))
+            # The weights were fitted to what came before.
+            memory["evidence"][e] += likelihood.hull_likelihood(new, self.hull, weights, scratch)
+            likelihood.hull_fit(memory["counts"], self.hull, weights, 3, 1.0 / weights.size, scratch)
+        counted = likelihood.kt_evidence(memory["counts"], self.outcomes.start)
+        mixture = likelihood.log_mixture(self.weights, np.concatenate([-self.loss, [counted], memory["evidence"]]))
         memory["bound"] = math.log(1.0 / self.delta) - mixture
         self.reject(last)
 
@@ -605,8 +582,8 @@ class LikelihoodTest(ClassTest):
         if (self.rejected < 0).any():
             return ""
         for size, weights in zip(self.hulls, self.memory["mixed"], strict=True):
-            mixed = weights.copy()
-            if hull_maximum(self.memory["counts"], self.hull, mixed, enough=-self.bound)[1] >= -self.bound:  # L6
+            counts, mixed = self.memory["counts"], weights.copy()
+            if likelihood.hull_maximum(counts, self.hull, mixed, enough=-self.bound)[1] >= -self.bound:  # L6
                 m = self.ladder.sizes.index(size) + 1
                 return f"No kernel of the ladder explains the data, but mixtures of class {m} do: it lies between them."
         return _NO_CLASS + (" No mixture of its kernels explains them either." if self.hulls else "")

@@ -174,7 +174,8 @@ def validate(stated: Statement, listing: Listing) -> None:
     for o in np.flatnonzero(~((reward >= 0.0) & (reward <= 1.0)))[:1]:  # NaN is bad too
         s, a, after = where(0, o)[-3:]
         index = (s, a) if stated.reward_of_pair else (s, a, after)
-        raise RewardError(stated.fields[1], got=float(reward[o]), expected="a reward in [0, 1]", index=index)
+        expected = "a reward in [0, 1]; map others by (r - low) / (high - low)"
+        raise RewardError(stated.fields[1], got=float(reward[o]), expected=expected, index=index)
 
 
 def starts(pair: Ints, pairs: int) -> Ints:
@@ -273,7 +274,8 @@ def _matrices(transition: Any, horizon: int) -> list[Any]:
             expected = f"[S, A, S] or [H, S, A, S] with H = {horizon}"
             raise ShapeError("transition", got=f"shape {dense.shape}", expected=expected)
         if dense.shape[1] != dense.shape[3] or 0 in dense.shape:
-            raise ShapeError("transition", got=f"shape {dense.shape[-3:]}", expected="[S, A, S] with S, A >= 1")
+            hint = "; of P[a, s, s'], give np.moveaxis(P, 0, 1)" if dense.shape[2] == dense.shape[3] else ""
+            raise ShapeError("transition", got=f"shape {dense.shape[-3:]}", expected="[S, A, S] with S, A >= 1" + hint)
         return [sp.csr_array(kernel.reshape(-1, dense.shape[3])) for kernel in dense]
     if len(matrices) not in (1, horizon):
         raise ShapeError("transition", got=f"{len(matrices)} sparse matrices", expected=f"one, or H = {horizon}")
@@ -572,7 +574,7 @@ class FiniteMDP:
                 name = "transition" if transition is None else "reward"
                 raise ParameterError(name, got=None, expected="transition and reward, or outcomes")
             if reward_range is not None:
-                raise ParameterError("reward_range", got=reward_range, expected="None, unless with outcomes")
+                raise ParameterError("reward_range", got=reward_range, expected="None: only `outcomes` are mapped")
             stated = read_arrays(transition, reward, horizon)
         states, actions, listed = stated[:3]
         require_memory("horizon", horizon, horizon, states)
