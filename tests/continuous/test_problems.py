@@ -90,9 +90,8 @@ def test_the_truth_is_the_mixture_of_its_candidates(problem: ContinuousProblem) 
     assert np.count_nonzero(problem.theta) == 2
 
 
-@pytest.mark.parametrize(("resolution", "horizon"), [(5, 4), (20, 14)])
-def test_the_error_estimate_of_the_inventory_is_near_the_true_one(resolution: int, horizon: int) -> None:
-    problem = ContinuousInventory(resolution=resolution, horizon=horizon)
+def test_the_error_estimate_of_the_inventory_is_near_the_true_one() -> None:
+    problem = ContinuousInventory()
     report, fine = problem.discretisation_error(), problem.refined(32)
     there = np.concatenate([[problem.start], problem.grid.vertices])
     gap = problem.grid.interpolate(problem.mdp.optimal_values[0], there)

@@ -143,11 +143,6 @@ def test_pickled_arrays_are_not_loaded(folder: Path) -> None:
     assert not touched.exists()
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LadderSpecError, match=r"none\.toml"):
-        orl.read_ladder(tmp_path / "none.toml")
-
-
 UNKNOWN = 'rewards = { per_pair = "hoeffding" }\nkernel = "per_step"\n' + RUNGS.replace('reward = "reward.npz"\n', "")
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 import occamrl as orl
 from occamrl.envs.wrapper import FiniteEnvironment
@@ -84,17 +83,6 @@ def test_twice_x_is_once_2x_and_so_is_a_file_between(tmp_path: Path) -> None:
         np.testing.assert_array_equal(other.regret, whole.regret)
         assert other.steps == whole.steps
     assert half.total_episodes == 23  # what was continued is as it was
-
-
-def test_without_a_table_there_is_no_regret_and_the_reason_is_told() -> None:
-    result = orl.learn(learner(), Plant(), episodes=5, known=MDP.known)
-    assert result.regret is None
-    assert result.total_regret is None
-    assert result.environment is not None
-    assert "no table" in result.environment.why_not
-    assert "regret" not in result.phases.column_names
-    assert "regret" not in repr(result)
-    assert result.plot(Figure().subplots()).get_ylabel() == "return of an episode"
 
 
 def test_the_agents_own_verbs(tmp_path: Path) -> None:

@@ -144,10 +144,16 @@ def test_policies(name: str) -> None:
 
 
 def test_a_message_says_where_what_and_what_instead() -> None:
-    with pytest.raises(
-        ProbabilityError, match=r"transition\[1, 0\]: got a row that sums to 1\.1, expected .* sum to 1"
-    ):
-        FiniteMDP(transition=changed(UNIFORM, (1, 0, 2), 1 / 3 + 0.1), reward=HALF, horizon=H)
+    wrong: dict[str, dict[str, Any]] = {
+        r"transition\[1, 0\]: got a row that sums to 1\.1, expected .* sum to 1": {
+            "transition": changed(UNIFORM, (1, 0, 2), 1 / 3 + 0.1)
+        },
+        r"of P\[a, s, s'\], give np.moveaxis": {"transition": np.moveaxis(UNIFORM, 1, 0)},
+        r"reward\[0, 0\]: got 5\.0, expected a reward in \[0, 1\]; map others": {"reward": 10.0 * HALF},
+    }
+    for message, change in wrong.items():
+        with pytest.raises(InvalidInput, match=message):
+            FiniteMDP(**{"transition": UNIFORM, "reward": HALF, "horizon": H, **change})
 
 
 def test_a_kernel_too_large_to_write_out_is_refused() -> None:

@@ -186,20 +186,13 @@ class Translation:
     def _known_bonus(self, s: int, a: int, s2: int, mapped: float) -> float:
         """Return the bonus as the known rewards have it, so that rounding does not become a target."""
         base = float(self.known.base_reward[s, a])
-        if self.known.transition_rewards is None:
-            if abs(mapped - base) > ROUNDING:
-                got, expected = (self.rewards.total(each, 1) for each in (mapped, base))
-                stated = f"{expected:g}, the known reward of ({s}, {a})"
-                raise EnvironmentReward("reward", got=got, expected=stated + _RANDOM)
-            return 0.0
         listed = self._bonuses(self.known.transition_rewards, s, a, s2)
         if listed.size == 0:  # no model knows this outcome: what was seen is what it pays
             return mapped - base
         nearest = float(listed[np.abs(listed - (mapped - base)).argmin()])
         if abs(nearest - (mapped - base)) > ROUNDING:
-            known = [round(self.rewards.total(base + float(each), 1), 9) for each in listed]
-            got = self.rewards.total(mapped, 1)
-            stated = f"one of {known}, those known of ({s}, {a}, {s2})"
+            known = " or ".join(f"{self.rewards.total(base + float(each), 1):.9g}" for each in listed)
+            got, stated = self.rewards.total(mapped, 1), f"{known}, the known reward of ({s}, {a}, {s2})"
             raise EnvironmentReward("reward", got=got, expected=stated + _RANDOM)
         return nearest
 
@@ -279,17 +272,17 @@ class FiniteEnvironment:
 
     def _horizon(self, known: Known | None, horizon: int | None) -> int:
         limits = [layer._max_episode_steps for layer in layers(self.env) if isinstance(layer, wrappers.TimeLimit)]
+        own = getattr(self.env.unwrapped, "mdp", None)
         if known is not None:
             if horizon is not None and horizon != known.horizon:
                 raise HorizonError("horizon", got=horizon, expected=f"{known.horizon}, that of `known`")
             horizon = known.horizon
-        own = getattr(self.env.unwrapped, "mdp", None)
-        if horizon is None and isinstance(own, FiniteMDP):
+        elif horizon is None and isinstance(own, FiniteMDP):
             horizon = own.horizon
-        if horizon is None:
-            if not limits:
-                raise HorizonError("horizon", got=None, expected="horizon=H: the environment has no time limit")
+        elif horizon is None and limits:
             horizon = min(limits)
+        if horizon is None:
+            raise HorizonError("horizon", got=None, expected="horizon=H: the environment has no time limit")
         require_integer("horizon", horizon, 1, HorizonError)
         if limits and min(limits) < horizon:
             expected = f"at most the time limit {min(limits)}, or gymnasium.make(..., max_episode_steps={horizon})"

@@ -9,7 +9,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -287,19 +287,11 @@ class HardLinearMixture(HasExamples):
         return FiniteMDP(transition=transition, reward=reward, horizon=self.horizon)
 
 
-class _Current(NamedTuple):
-    """Swimming right: (down, stay, up) at the first, the middle and the last state; and the reward for staying home."""
-
-    first: tuple[float, float, float]
-    middle: tuple[float, float, float]
-    last: tuple[float, float, float]
-    left_reward: float
-
-
+# Swimming right: (down, stay, up) at the first, the middle and the last state; and the reward for staying home.
 _CURRENTS = {
-    "ayoub": _Current((0.0, 0.3, 0.7), (0.1, 0.6, 0.3), (0.1, 0.9, 0.0), 0.005),
-    "osband": _Current((0.0, 0.4, 0.6), (0.05, 0.6, 0.35), (0.4, 0.6, 0.0), 0.005),
-    "statistical": _Current((0.0, 0.4, 0.6), (0.05, 0.35, 0.6), (0.05, 0.95, 0.0), 0.1),
+    "ayoub": ((0.0, 0.3, 0.7), (0.1, 0.6, 0.3), (0.1, 0.9, 0.0), 0.005),
+    "osband": ((0.0, 0.4, 0.6), (0.05, 0.6, 0.35), (0.4, 0.6, 0.0), 0.005),
+    "statistical": ((0.0, 0.4, 0.6), (0.05, 0.35, 0.6), (0.05, 0.95, 0.0), 0.1),
 }
 
 
@@ -341,17 +333,15 @@ class RiverSwim(HasExamples):
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem; episodes start in state 0."""
-        current, last = _CURRENTS[self.variant], self.states - 1
+        (first, middle, final, left_reward), last = _CURRENTS[self.variant], self.states - 1
         transition = np.zeros((self.states, 2, self.states))
         reward = np.zeros((self.states, 2))
         for s in range(self.states):
             transition[s, LEFT, max(s - 1, 0)] = 1.0
-            law = current.first if s == 0 else current.last if s == last else current.middle
-            for step, probability in zip((-1, 0, 1), law, strict=True):
+            for step, probability in zip((-1, 0, 1), first if s == 0 else final if s == last else middle, strict=True):
                 if probability > 0.0:
                     transition[s, RIGHT, s + step] = probability
-        reward[0, LEFT] = current.left_reward
-        reward[last, RIGHT] = 1.0
+        reward[0, LEFT], reward[last, RIGHT] = left_reward, 1.0
         default = 20 if self.variant == "osband" else 4 * self.states
         horizon = default if self.horizon is None else self.horizon
         return FiniteMDP(transition=transition, reward=reward, horizon=horizon)

@@ -163,8 +163,8 @@ def validate(stated: Statement, listing: Listing) -> None:
         return at if steps == 1 else (step, *at)
 
     for t, o in np.argwhere(~((probability >= 0.0) & np.isfinite(probability)))[:1]:
-        got = float(probability[t, o])
-        raise ProbabilityError(stated.fields[0], got=got, expected="a finite number >= 0", index=where(int(t), o))
+        found = float(probability[t, o])
+        raise ProbabilityError(stated.fields[0], got=found, expected="a finite number >= 0", index=where(int(t), o))
     for t, row in enumerate(probability):
         total = np.bincount(pair, weights=row, minlength=stated.states * actions)
         for sa in np.flatnonzero(np.abs(total - 1.0) > TOLERANCE)[:1]:
@@ -401,14 +401,12 @@ def read_table(table: Table, reward_range: Sequence[float] | None) -> Statement:
 
 def require_distributions(field: str, rows: Floats) -> None:
     """Refuse rows [..., n] that are not distributions."""
-    for at in np.argwhere(~(np.isfinite(rows) & (rows >= 0.0)))[:1]:
-        index = tuple(int(i) for i in at)
-        raise ProbabilityError(field, got=float(rows[index]), expected="a probability >= 0", index=index)
+    for at in map(tuple, np.argwhere(~(np.isfinite(rows) & (rows >= 0.0)))[:1].tolist()):
+        raise ProbabilityError(field, got=float(rows[at]), expected="a probability >= 0", index=at)
     total = rows.sum(axis=-1)
-    for at in np.argwhere(np.abs(total - 1.0) > TOLERANCE)[:1]:
-        index = tuple(int(i) for i in at)
-        got = f"a sum of {total[index]:.12g}"
-        raise ProbabilityError(field, got=got, expected="probabilities that sum to 1", index=index or None)
+    for at in map(tuple, np.argwhere(np.abs(total - 1.0) > TOLERANCE)[:1].tolist()):
+        got = f"a sum of {total[at]:.12g}"
+        raise ProbabilityError(field, got=got, expected="probabilities that sum to 1", index=at or None)
 
 
 def initial_distribution(initial_state: Any, listed: int, states: int) -> Floats:
@@ -426,13 +424,9 @@ def mixed_policy(policy: Any, horizon: int, states: int, actions: int) -> Floats
     """Return probabilities of actions [H, S, A], given those or the actions themselves [H, S]."""
     raw = as_array("policy", policy)
     if raw.shape == (horizon, states) and raw.dtype.kind in "iu":
-        wrong = np.argwhere((raw < 0) | (raw >= actions))
-        if wrong.size:
-            h, s = (int(i) for i in wrong[0])
+        for h, s in np.argwhere((raw < 0) | (raw >= actions))[:1].tolist():
             raise ParameterError("policy", got=int(raw[h, s]), expected=f"an action in 0..{actions - 1}", index=(h, s))
-        certain: Floats = np.zeros((horizon, states, actions))
-        np.put_along_axis(certain, raw[..., np.newaxis].astype(np.int64), 1.0, axis=2)
-        return certain
+        return np.eye(actions)[raw.astype(np.int64)]
     if raw.shape != (horizon, states, actions):
         got = f"shape {raw.shape} of dtype {raw.dtype}"
         expected = f"integers {(horizon, states)} or probabilities {(horizon, states, actions)}"
@@ -701,16 +695,12 @@ class FiniteMDP:
 
     def kernel(self) -> Floats:
         """Return the dense kernel P[s, a, s'], or P[h, s, a, s'] if there is one per step; for small problems."""
-        listing = self._listing
-        steps, cells = listing.probability.shape[0], self.states * self.actions * self.states
-        if steps * cells > LARGEST_DENSE:
+        listing, sizes = self._listing, (self.states, self.actions, self.states)
+        if len(listing.probability) * math.prod(sizes) > LARGEST_DENSE:
             raise ParameterError("states", got=self.states, expected="a problem small enough for a dense kernel")
         cell = listing.pair * self.states + listing.next_state
-        dense = np.zeros((steps, cells))
-        for t in range(steps):
-            np.add.at(dense[t], cell, listing.probability[t])
-        sizes = (self.states, self.actions, self.states)
-        return dense.reshape(sizes if self.stationary else (steps, *sizes))
+        dense = [np.bincount(cell, row, math.prod(sizes)).reshape(sizes) for row in listing.probability]
+        return dense[0] if self.stationary else np.stack(dense)
 
 
 def as_mdp(problem: object) -> FiniteMDP:
