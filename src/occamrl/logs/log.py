@@ -35,7 +35,7 @@ from gymnasium.spaces import Discrete
 from numpy.typing import ArrayLike, NDArray
 
 from occamrl.envs.wrapper import RewardMap
-from occamrl.errors import InvalidInput, OccamRLError, ParameterError, ShapeError, as_path, require_integer
+from occamrl.errors import InvalidInput, OccamRLError, ParameterError, ShapeError, as_array, as_path, require_integer
 from occamrl.models.features import pair_of_outcome
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Floats, Ints, Known, Outcomes
@@ -50,6 +50,8 @@ COLUMNS = ("episode", "step", *_STORED)
 _FLAGS = ("terminated", "truncated")
 _KINDS = dict.fromkeys(COLUMNS, "a whole number >= 0")
 _KINDS |= {"reward": "a finite number", **dict.fromkeys(_FLAGS, "true or false")}
+
+_NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 Flags = NDArray[np.bool_]
 Columns = Mapping[str, NDArray[Any]]
@@ -132,8 +134,9 @@ class Log:
 
         ``columns`` is a mapping of arrays, or a data frame.
         """
-        names = getattr(columns, "column_names", getattr(columns, "columns", columns))
-        _require_columns([] if callable(names) or not isinstance(names, Iterable) else list(names))
+        names = columns if isinstance(columns, Mapping) else getattr(columns, "columns", ())
+        names = getattr(columns, "column_names", names)
+        _require_columns([name for name in names if isinstance(name, str)] if isinstance(names, Iterable) else [])
         arrays = {name: _array(columns[name], name, first) for name in COLUMNS}
         sizes = {array.size for array in arrays.values()}
         if len(sizes) != 1 or 0 in sizes:
@@ -157,13 +160,13 @@ def _require_columns(names: Sequence[Any]) -> None:
 
 def _array(column: Any, name: str, first: int) -> NDArray[Any]:
     """Return one column as integers, floats or flags; a row whose value is of another kind is refused."""
-    array = np.asarray(column)
+    array = as_array(name, column, "one value per row")
     if array.ndim != 1:
         raise LogError(name, got=f"an array {list(array.shape)}", expected="one value per row")
-    if array.dtype.kind not in "biuf":  # objects or texts: of each value by itself
+    if array.dtype.kind not in "biuf":  # objects or texts: each value by itself
         values = array.tolist()
-        number = np.array([isinstance(value, (int, float, np.number, np.bool_)) for value in values], dtype=bool)
-        refuse_first(name, ~number, [repr(value) for value in values], _KINDS[name], first)
+        number = [isinstance(value, _NUMBERS) and -(2**62) <= value <= 2**62 for value in values]
+        refuse_first(name, ~np.array(number, dtype=bool), [repr(value)[:80] for value in values], _KINDS[name], first)
         array = np.array(values)
     if name == "reward":
         bad = ~np.isfinite(array)

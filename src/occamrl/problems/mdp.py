@@ -699,8 +699,8 @@ class FiniteMDP:
         if len(listing.probability) * math.prod(sizes) > LARGEST_DENSE:
             raise ParameterError("states", got=self.states, expected="a problem small enough for a dense kernel")
         cell = listing.pair * self.states + listing.next_state
-        dense = [np.bincount(cell, row, math.prod(sizes)).reshape(sizes) for row in listing.probability]
-        return dense[0] if self.stationary else np.stack(dense)
+        dense = np.array([np.bincount(cell, row, math.prod(sizes)) for row in listing.probability], dtype=np.float64)
+        return dense.reshape(sizes if self.stationary else (-1, *sizes))
 
 
 def as_mdp(problem: object) -> FiniteMDP:
