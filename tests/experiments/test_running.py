@@ -22,9 +22,9 @@ from occamrl.errors import FolderInUse, OccamRLError, ParameterError, RecordErro
 from occamrl.experiments import execution
 from occamrl.experiments.execution import (
     RETRIES,
+    Executor,
     Experiment,
     LocalPool,
-    Losses,
     Options,
     Stop,
     execute,
@@ -209,7 +209,7 @@ def test_a_hung_worker_is_ended_and_its_cell_tried_again(tmp_path: Path) -> None
     folder, killer, heard = Folder(tmp_path / "out"), Killer(10_000, signal.SIGSTOP), []
     experiment = settled(folder, write(tmp_path, ONE))
     with FolderLock(folder.lock_file) as lock:
-        pool = LocalPool(folder, 1, 0.05, lock.handle)
+        pool = LocalPool(folder, lock, Options(workers=1, checkpoint_seconds=0.05))
         for event in pool.play(experiment.cells):
             heard.append(event)
             killer(event)
@@ -263,18 +263,18 @@ def test_the_end_of_a_long_reason_is_kept(tmp_path: Path) -> None:
 def test_lost_workers_are_forgiven_after_a_checkpoint(tmp_path: Path) -> None:
     experiment = Experiment.from_toml(write(tmp_path))
     folder, cell = Folder(tmp_path), experiment.cells[0]
-    losses = Losses(folder)
+    executor = Executor(folder, FolderLock(folder.lock_file), Options())
 
     def events(count: int) -> list[str]:
-        return [losses.count(cell, "killed", stopping=False)["event"] for _ in range(count)]
+        return [executor.lose(cell, "killed")["event"] for _ in range(count)]
 
     assert events(RETRIES) == ["retry"] * RETRIES
     checkpoint = folder.cells / cell.id / "checkpoint.npz"
     checkpoint.parent.mkdir(parents=True)
     checkpoint.touch()
     assert events(RETRIES + 1) == ["retry"] * RETRIES + ["failed"]  # no other checkpoint since the first of these
-    assert losses.count(cell, "killed", stopping=True)["event"] == "stopped"
-    assert Losses(folder).count(cell, "killed", stopping=False, workers=RETRIES + 1)["event"] == "failed"
+    other = experiment.cells[1]
+    assert executor.lose(other, "killed", workers=RETRIES + 1)["event"] == "failed"
 
 
 # ------------------------------------------------------------------------------------------------------ command line
@@ -492,7 +492,7 @@ def test_no_cell_is_begun_after_the_request_to_stop(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "out")
     experiment = settled(folder, write(tmp_path, slow(100_000_000)))
     with FolderLock(folder.lock_file) as lock:
-        pool = LocalPool(folder, 2, QUICK, lock.handle)
+        pool = LocalPool(folder, lock, Options(workers=2, checkpoint_seconds=QUICK))
         events = []
         for event in pool.play(experiment.cells):
             events.append(event["event"])

@@ -26,7 +26,7 @@ import threading
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -91,6 +91,7 @@ GRACE_SECONDS = 30.0  # seconds between the request to stop and the end of patie
 _LONGEST_REASON = 4000  # characters of a failure that are kept
 
 Event = dict[str, Any]
+Events = Generator[Event, None, None]
 Listener = Callable[[Event], None]
 
 
@@ -129,7 +130,7 @@ def play_cell(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_
     StorageError
         When something cannot be written.
     """
-    finished = folder.manifest(cell.id)
+    finished = folder.manifest(cell.id, cell.content)
     if finished is not None and finished["status"] == "done":  # by a worker that was killed before it could say so
         finish(folder.cell(cell.id))
         return finished
@@ -304,7 +305,7 @@ def work() -> None:
         except queue.Empty:
             continue
         if line is not None:
-            say(answer(folder, Cell.model_validate(json.loads(line)), say, stop, checkpoint_seconds, modules))
+            say(answer(folder, Cell.of(json.loads(line)), say, stop, checkpoint_seconds, modules))
 
 
 def environment() -> dict[str, str]:
@@ -316,32 +317,47 @@ def environment() -> dict[str, str]:
     return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
-class Losses:
-    """How often each cell has lost its worker since its last checkpoint; after :data:`RETRIES` it is given up."""
+class Executor:
+    """What plays the cells of a directory whose lock is held: worker processes, or the workers of a Dask cluster.
 
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
-        self._counts: Counter[str] = Counter()
+    ``play`` yields events until every cell is done, failed or stopped; ``stop`` asks for an end at the next episode
+    boundaries and, asked a second time, waits for nobody.
+    """
+
+    def __init__(self, folder: Folder, lock: FolderLock, options: Options, modules: Modules = NO_MODULES) -> None:
+        self.folder, self.lock, self.options, self.modules = folder, lock, options, modules
+        self.silence = options.silence_seconds
+        self._stopping: float | None = None  # when that was asked for
+        self._losses: Counter[str] = Counter()
         self._checkpoints: dict[str, int] = {}  # by cell: the time of the one it had when its worker was lost
 
-    def count(self, cell: Cell, why: str, *, stopping: bool, workers: int = 1) -> Event:
+    def lose(self, cell: Cell, why: str, workers: int = 1) -> Event:
         """Return what becomes of a cell that lost its worker: retry, failed, or stopped if that was asked for.
 
-        ``workers``: how many it lost, if somebody else has tried again.
+        It is given up after :data:`RETRIES` losses without a new checkpoint. ``workers``: how many it has lost, if
+        somebody else has tried again.
         """
-        if stopping:
+        if self._stopping is not None:
             return {"event": "stopped", "cell": cell.id, "text": why}
         try:
-            checkpoint = (self._folder.cells / cell.id / "checkpoint.npz").stat().st_mtime_ns
+            checkpoint = (self.folder.cells / cell.id / "checkpoint.npz").stat().st_mtime_ns
         except OSError:
             checkpoint = 0
         if checkpoint > self._checkpoints.get(cell.id, 0):
-            del self._counts[cell.id]
+            del self._losses[cell.id]
         self._checkpoints[cell.id] = checkpoint
-        self._counts[cell.id] += workers
-        if self._counts[cell.id] > RETRIES:
+        self._losses[cell.id] += workers
+        if self._losses[cell.id] > RETRIES:
             return {"event": "failed", "cell": cell.id, "text": f"{why}; given up after {RETRIES} retries"}
-        return {"event": "retry", "cell": cell.id, "text": why, "try": self._counts[cell.id]}
+        return {"event": "retry", "cell": cell.id, "text": why, "try": self._losses[cell.id]}
+
+    def play(self, cells: Sequence[Cell]) -> Events:
+        """Yield events until every cell has one of done, failed, stopped, storage; closing it ends all work."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Have the cells in play stopped."""
+        raise NotImplementedError
 
 
 @dataclass(eq=False)
@@ -378,34 +394,17 @@ class _Worker:
         return f"{who} ended with code {code}{': ' if last else ''}{last}"
 
 
-class LocalPool:
-    """Worker processes on this machine; :class:`occamrl.experiments.dask.DaskExecutor` has the same two methods.
+class LocalPool(Executor):
+    """Worker processes on this machine, which inherit the lock; one that says nothing for long is taken to hang."""
 
-    Workers keep the descriptor ``handle`` of the directory's lock open. One that says nothing for ``silence`` seconds
-    is taken to hang.
-    """
-
-    def __init__(
-        self,
-        folder: Folder,
-        workers: int,
-        checkpoint_seconds: float,
-        handle: int,
-        silence: float = SILENCE_SECONDS,
-        modules: Modules = NO_MODULES,
-    ) -> None:
-        self.folder = folder
-        self.size = workers
-        self.checkpoint_seconds = checkpoint_seconds
-        self.handle = handle
-        self.silence = silence
-        self.modules = modules
+    def __init__(self, folder: Folder, lock: FolderLock, options: Options, modules: Modules = NO_MODULES) -> None:
+        super().__init__(folder, lock, options, modules)
+        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.size = options.workers or available
         self._workers: set[_Worker] = set()
         self._news: queue.SimpleQueue[tuple[_Worker, bytes | None]] = queue.SimpleQueue()
-        self._losses = Losses(folder)
-        self._stopping: float | None = None
 
-    def play(self, cells: Sequence[Cell]) -> Iterator[Event]:
+    def play(self, cells: Sequence[Cell]) -> Events:
         """Yield events until every cell has one of done, failed, stopped, storage; closing it ends all work."""
         waiting, by_id = deque(cells), {cell.id: cell for cell in cells}
         try:
@@ -450,14 +449,14 @@ class LocalPool:
 
     def _start(self) -> _Worker:
         code = "from occamrl.experiments.execution import work; work()"
-        arguments = (str(self.folder.path), str(self.checkpoint_seconds), json.dumps(self.modules))
+        arguments = (str(self.folder.path), str(self.options.checkpoint_seconds), json.dumps(self.modules))
         process = subprocess.Popen(  # noqa: S603  # this package's own code
             [sys.executable, "-P", "-c", code, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment(),
-            pass_fds=[self.handle],
+            pass_fds=[self.lock.handle],
             start_new_session=True,  # Ctrl-C in a terminal goes to this process, which passes it on
         )
         worker = _Worker(process, time.monotonic())
@@ -497,7 +496,7 @@ class LocalPool:
             worker.hang_up()
             if worker.cell is None:
                 return None
-            return self._losses.count(worker.cell, worker.why_it_ended(code), stopping=self._stopping is not None)
+            return self.lose(worker.cell, worker.why_it_ended(code))
         try:
             event: Event = json.loads(line)
         except ValueError:  # the last line of a worker that was killed while it spoke
@@ -551,16 +550,6 @@ class Options:
                 raise ParameterError("workers", got=self.workers, expected="none: the Dask scheduler has its own")
         for name in ("checkpoint_seconds", "silence_seconds"):
             require_number(name, getattr(self, name), 0.0, math.inf, open_low=True)
-
-    def executor(self, folder: Folder, lock: FolderLock, modules: Modules) -> Any:
-        """Return what plays the cells of a directory whose lock is held."""
-        if self.scheduler is not None:
-            from occamrl.experiments.dask import DaskExecutor
-
-            return DaskExecutor(folder, self.scheduler, self.checkpoint_seconds, lock, self.silence_seconds, modules)
-        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        how = self.checkpoint_seconds, lock.handle, self.silence_seconds, modules
-        return LocalPool(folder, self.workers or available, *how)
 
 
 @dataclass(frozen=True, eq=False)
@@ -665,18 +654,24 @@ def execute(
             listen({"event": "warning", "text": text})
         if experiment is not None:
             experiment.settle(folder)
-        planned = folder.experiment().contents
+        planned = folder.experiment().planned
         todo = folder.unfinished(planned)
         finished = len(planned) - len(todo)
         listen({"event": "plan", "cells": len(planned), "todo": len(todo), "finished": finished})
         if not todo:
             return Tally(done=0, earlier=finished, failed=(), stopped=False)
-        executor = options.executor(folder, lock, modules)
+        executor: Executor
+        if options.scheduler is None:
+            executor = LocalPool(folder, lock, options, modules)
+        else:
+            from occamrl.experiments.dask import DaskExecutor
+
+            executor = DaskExecutor(folder, lock, options, modules)
         stops(executor)
         return _follow(folder, executor, todo, finished, listen)
 
 
-def _follow(folder: Folder, executor: Any, todo: list[Cell], finished: int, listen: Listener) -> Tally:
+def _follow(folder: Folder, executor: Executor, todo: list[Cell], finished: int, listen: Listener) -> Tally:
     """Hand on what happens, write down failures, and stop everything when nothing can be written."""
     cells = {cell.id: cell for cell in todo}
     done, failed = 0, []

@@ -252,9 +252,8 @@ def slope(episodes: Ints, cumulative_regret: Floats, decades: float = 1.0, point
         return math.nan
     y = np.interp(x, np.log(episodes[positive]), np.log(cumulative_regret[positive]))
     centred = x - x.mean()
-    return (
-        round(float(centred @ (y - y.mean()) / (centred @ centred)), 9) + 0.0
-    )  # a flat curve has slope 0, not a rounding error
+    fitted = float(centred @ (y - y.mean()) / (centred @ centred))
+    return round(fitted, 9) + 0.0  # a flat curve has slope 0, not a rounding error
 
 
 def is_number(value: Any) -> bool:
