@@ -175,7 +175,7 @@ def sample_folder(work: Path) -> tuple[Path, Cell]:
     experiment = Experiment.from_toml(write_spec(work, episodes=3_000, seeds=2))
     place = Folder(folder)
     folder.mkdir()
-    experiment.settle(place)
+    experiment.write(place)
     *finished, last = experiment.cells
     for cell in finished:
         play_cell(place, cell, lambda news: None, Stop(), QUICK)
@@ -255,7 +255,7 @@ def _fail_then_fix(folder: Path, experiment: Experiment, fault: str, number: int
     stop = iter([False] * 3 + [True] + [False] * 10**6)
     try:
         with faults.injected(fault):
-            experiment.settle(place)
+            experiment.write(place)
             for cell in experiment.cells:
                 try:
                     play_cell(place, cell, lambda news: None, Stop(lambda: next(stop)), QUICK)
@@ -268,7 +268,7 @@ def _fail_then_fix(folder: Path, experiment: Experiment, fault: str, number: int
         raise AssertionError(f"{fault}: nobody noticed")
     if any(path.name.endswith(PARTIAL) for path in folder.rglob("*")):
         raise AssertionError(f"{fault}: a temporary file is left")
-    experiment.settle(place)
+    experiment.write(place)
     for cell in experiment.cells:
         play_cell(place, cell, lambda news: None, Stop(), QUICK)
 
@@ -330,7 +330,7 @@ def read_study(work: Path, cells: int) -> dict[str, Any]:
     spec.write_text(WIDE.format(seeds=cells // 20))
     experiment, place = Experiment.from_toml(spec), Folder(work / "wide")
     place.path.mkdir()
-    experiment.settle(place)
+    experiment.write(place)
     played: dict[Any, tuple[Result, dict[str, Any]]] = {}
     for cell in experiment.cells:
         who = cell.problem.label, cell.agent.label, cell.seed % 5

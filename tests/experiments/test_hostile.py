@@ -339,7 +339,7 @@ def test_an_experiment_too_large_to_be_read_again_is_not_written(
 ) -> None:
     monkeypatch.setattr("occamrl.experiments.records.LARGEST_JSON", 500)
     with pytest.raises(RecordError, match="fewer cells"):
-        Experiment.from_toml(write(tmp_path)).settle(Folder(tmp_path / "out"))
+        Experiment.from_toml(write(tmp_path)).write(Folder(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 

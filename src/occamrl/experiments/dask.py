@@ -81,7 +81,7 @@ class DaskExecutor(Executor):
         """Yield events until every cell is done, failed or stopped."""
         waiting = {self._submit(cell): cell for cell in cells}
         reported: dict[str, float] = {}
-        look, heard, told = 0.0, time.monotonic(), False
+        look, heard, warned = 0.0, time.monotonic(), False
         try:
             while waiting:
                 time.sleep(_POLL_SECONDS)
@@ -97,12 +97,12 @@ class DaskExecutor(Executor):
                     if self._stopping is None and quiet > self.silence:
                         text = f"nothing heard for {quiet:.0f} s of the {workers} worker(s) of the Dask scheduler at "
                         raise OccamRLError(f"{text}{self.address}; finished cells and checkpoints are in the folder")
-                    if not workers and not told:
+                    if not workers and not warned:
                         text = f"waiting for a worker: the Dask scheduler at {self.address} has none"
                         yield {"event": "warning", "text": f"{text}; this ends after {self.silence:.0f} s (--silence)"}
-                    told = not workers
+                    warned = not workers
                 if self._stopping is not None:
-                    yield from self._let_go(waiting, since=self._stopping)
+                    yield from self._withdraw(waiting, since=self._stopping)
                 for future in [future for future in waiting if future.done()]:
                     cell, heard = waiting.pop(future), time.monotonic()
                     event = self._outcome(future, cell)
@@ -125,7 +125,7 @@ class DaskExecutor(Executor):
         self._stopping = self._stopping or time.monotonic()
         self.lock.revoke()
 
-    def _let_go(self, waiting: dict[Any, Cell], since: float) -> Iterator[Event]:
+    def _withdraw(self, waiting: dict[Any, Cell], since: float) -> Iterator[Event]:
         """Take back the cells that no worker has begun, and in the end those of workers that do not answer."""
         patient = not self._abandoned and time.monotonic() - since < GRACE_SECONDS
         at_work = {key for keys in self.client.processing().values() for key in keys} if patient else set()

@@ -44,7 +44,7 @@ class Display(contextlib.AbstractContextManager["Display"]):
         self.stream, self.brief, self.clock = stream, brief, clock
         self.total = self.through = self.earlier = self.failed = 0  # cells
         self.running: dict[str, Event] = {}  # the latest of each cell
-        self.began = self.told = clock()
+        self.began = self.shown_at = clock()
 
     def __exit__(self, *error: object) -> None:
         """Nothing to tidy."""
@@ -68,18 +68,18 @@ class Display(contextlib.AbstractContextManager["Display"]):
         """Write a line, if there is one to write."""
         line = "" if self.brief and event["event"] in ("plan", "done") else self.describe(event)
         now = self.clock()
-        if not line and now - self.told >= PLAIN_EVERY:
+        if not line and now - self.shown_at >= PLAIN_EVERY:
             paces = "; ".join(pace(each) for each in list(self.running.values())[:_PACES])
             line = self.count() + (f"; running: {paces}" if paces else "")
         if line:
-            self.told = now
+            self.shown_at = now
             with contextlib.suppress(OSError):  # that nobody can read it, on a full disk, is no reason to end a run
                 self.stream.write(printable(line) + "\n")
                 self.stream.flush()
 
     def count(self) -> str:
         """Return how many cells are through, in words."""
-        new, spent = self.through - self.earlier, self.told - self.began
+        new, spent = self.through - self.earlier, self.shown_at - self.began
         left = f", about {duration(spent / new * (self.total - self.through))} left" if new else ""
         failed = f", {self.failed} failed" if self.failed else ""
         return f"{self.through} of {self.total} cells{failed}{left}"
@@ -131,7 +131,7 @@ class LiveLines(Display):
 
     def show(self, event: Event) -> None:
         """Print what stays."""
-        self.told = self.clock()
+        self.shown_at = self.clock()
         line = "" if event["event"] == "done" else self.describe(event)
         if line:
             from rich.text import Text

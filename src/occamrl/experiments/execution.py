@@ -366,19 +366,19 @@ class _Worker:
     heard: float
     cell: Cell | None = None
     hung: float = 0.0  # seconds of silence for which it was ended
-    last_words: deque[str] = field(default_factory=lambda: deque(maxlen=20))
+    last_lines: deque[str] = field(default_factory=lambda: deque(maxlen=20))
 
     @property
     def input(self) -> IO[bytes]:
         return cast(IO[bytes], self.process.stdin)  # a pipe: see LocalPool._start
 
-    def give(self, cell: Cell) -> None:
+    def assign(self, cell: Cell) -> None:
         self.cell, self.heard = cell, time.monotonic()
         with contextlib.suppress(OSError):  # it died; its reader will say so, and the cell is tried again
             self.input.write(json.dumps(cell.content).encode() + b"\n")
             self.input.flush()
 
-    def hang_up(self) -> None:
+    def close_input(self) -> None:
         """End its input, which asks it to stop; the outputs are closed by the threads that read them, at their end."""
         with contextlib.suppress(OSError):
             self.input.close()
@@ -390,7 +390,7 @@ class _Worker:
         if code < 0:
             names = {each.value: each.name for each in signal.Signals}
             return f"{who} was killed by {names.get(-code, f'signal {-code}')}"
-        last = self.last_words[-1].strip() if self.last_words else ""
+        last = self.last_lines[-1].strip() if self.last_lines else ""
         return f"{who} ended with code {code}{': ' if last else ''}{last}"
 
 
@@ -413,7 +413,7 @@ class LocalPool(Executor):
                     yield from ({"event": "stopped", "cell": cell.id, "text": "not begun"} for cell in waiting)
                     waiting.clear()
                 yield from self._assign(waiting)
-                self._look_after_workers()
+                self._check_workers()
                 try:
                     worker, line = self._news.get(timeout=0.2)
                 except queue.Empty:
@@ -445,7 +445,7 @@ class LocalPool(Executor):
             cell = waiting.popleft()
             worker.cell = cell
             yield {"event": "begin", "cell": cell.id, "pid": worker.process.pid}
-            worker.give(cell)
+            worker.assign(cell)
 
     def _start(self) -> _Worker:
         code = "from occamrl.experiments.execution import work; work()"
@@ -474,9 +474,9 @@ class LocalPool(Executor):
     def _keep(self, worker: _Worker, stream: IO[bytes]) -> None:
         with stream:
             for line in stream:
-                worker.last_words.append(line.decode(errors="replace"))
+                worker.last_lines.append(line.decode(errors="replace"))
 
-    def _look_after_workers(self) -> None:
+    def _check_workers(self) -> None:
         """End those that are silent, or that do not stop; ask the others to stop if it is time to."""
         now = time.monotonic()
         for worker in self._workers:
@@ -485,7 +485,7 @@ class LocalPool(Executor):
                 worker.hung = self.silence if silent else 0.0
                 worker.process.kill()
             elif self._stopping is not None:
-                worker.hang_up()
+                worker.close_input()
 
     def _take(self, worker: _Worker, line: bytes | None) -> Event | None:
         """Turn a line from a worker, or its end, into an event."""
@@ -493,7 +493,7 @@ class LocalPool(Executor):
         if line is None:
             self._workers.discard(worker)
             code = worker.process.wait()
-            worker.hang_up()
+            worker.close_input()
             if worker.cell is None:
                 return None
             return self.lose(worker.cell, worker.why_it_ended(code))
@@ -508,7 +508,7 @@ class LocalPool(Executor):
     def _close(self) -> None:
         """End the workers: their input ends, and after a while they are made to."""
         for worker in self._workers:
-            worker.hang_up()
+            worker.close_input()
         deadline = time.monotonic() + GRACE_SECONDS
         for worker in self._workers:
             try:
@@ -615,7 +615,7 @@ class Experiment:
             raise KeyboardInterrupt(f"stopped; run again to go on: {tally.done + tally.earlier} cells are finished")
         return load(out)
 
-    def settle(self, folder: Folder) -> None:
+    def write(self, folder: Folder) -> None:
         """Write the experiment into a directory, unless that holds cells which this spec does not have."""
         if folder.exists():
             ours = {cell.id for cell in self.cells}
@@ -653,7 +653,7 @@ def execute(
             text = f"the lock of {describe_holder(lock.recovered)} was left behind; recovered"
             listen({"event": "warning", "text": text})
         if experiment is not None:
-            experiment.settle(folder)
+            experiment.write(folder)
         planned = folder.experiment().planned
         todo = folder.unfinished(planned)
         finished = len(planned) - len(todo)

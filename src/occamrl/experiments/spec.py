@@ -248,8 +248,8 @@ def read_spec(
         more += error.faults
     more += _repeated(spec)
     cells = _cells(spec, more, refused=set(spec.imports) - set(modules.names), incomplete=bool(faults))
-    told = [fault.key for fault in faults]  # what is at fault there was left out afterwards
-    faults += [each for each in dict.fromkeys(more) if not any(_nested(each.key, key) for key in told)]
+    keys = [fault.key for fault in faults]  # what is at fault there was left out afterwards
+    faults += [each for each in dict.fromkeys(more) if not any(_nested(each.key, key) for key in keys)]
     if faults:
         raise SpecError(path, faults)
     return data, spec, cells, modules
@@ -424,7 +424,7 @@ def _found(
     faults: list[Fault],
     refused: set[str],
 ) -> Iterator[tuple[int, _Entry, str]]:
-    """Yield (position, entry, its canonical name); those that are not found are faults, unless that was told."""
+    """Yield (position, entry, its canonical name); those that are not found are faults."""
     for number, entry in enumerate(entries):
         if entry.name.partition(":")[0] in refused:
             continue

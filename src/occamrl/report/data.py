@@ -425,10 +425,10 @@ def decisions(group: Group) -> dict[str, Any] | None:
 
 def _row_labels(group: Group, kind: str, rows: Sequence[int]) -> list[str]:
     """Return classes by their names, or coordinates by their numbers; what is true is marked, where that is known."""
-    told = group.cells[0].manifest.get("resolved", {})
-    told = told if isinstance(told, dict) else {}
-    names = told.get("classes") if kind == "chosen" else None
-    true = {told.get("true_class")} if kind == "chosen" else set(told.get("true_support") or ())
+    resolved = group.cells[0].manifest.get("resolved", {})
+    resolved = resolved if isinstance(resolved, dict) else {}
+    names = resolved.get("classes") if kind == "chosen" else None
+    true = {resolved.get("true_class")} if kind == "chosen" else set(resolved.get("true_support") or ())
     labels = []
     for row in rows:
         name = str(row)
@@ -458,11 +458,12 @@ def mean_curve(group: Group, points: int = POINTS) -> dict[str, Any] | None:
     lines = [np.interp(episodes, np.append(0, cell.episodes), np.append(0.0, cell.regret)) for cell in curves]
     values = np.stack(lines, axis=1)  # [points, seeds]
     band = bands(values, np.mean, group.problem, group.agent, "curve")
+    low, high = (None, None) if band is None else map(plains, band)
     return {
         "episode": episodes.tolist(),
         "mean": plains(values.mean(axis=1)),
-        "low": None if band is None else plains(band[0]),
-        "high": None if band is None else plains(band[1]),
+        "low": low,
+        "high": high,
         "smallest": plains(values.min(axis=1)),
         "largest": plains(values.max(axis=1)),
     }
@@ -530,20 +531,19 @@ def headline(members: Sequence[Group], shown: Sequence[Mapping[str, Any]]) -> st
     """Return what came out on a problem in a sentence for each selector, or else who had the least regret."""
     regret = {group.agent: float(one["regret"]["mean"]) for group, one in zip(members, shown, strict=True)}
     role = {group.agent: str(group.cells[0].manifest.get("agent", {}).get("name", "")) for group in members}
-    told = []
+    sentences = []
     for group, one in zip(members, shown, strict=True):
         found = one["decisions"]
         if found is None or found["settled"] is None or role[group.agent] in ("oracle", "largest", "smallest"):
             continue
-        parts = [_finding(found)]
+        parts = [f"{group.agent} {_finding(found)} and pays {_figure(regret[group.agent])}"]
         for name, against in (("largest", "the largest model"), ("oracle", "the oracle")):
             label = next((agent for agent, kind in role.items() if kind == name), None)
             if label is not None:
                 parts.append(f"{_times(regret[group.agent], regret[label])} {against} ({label})")
-        told.append(f"{group.agent} {parts[0]} and pays {_figure(regret[group.agent])}" + "".join(
-            f", {part}" for part in parts[1:]) + ".")  # fmt: skip
-    if told:
-        return " ".join(told)
+        sentences.append(", ".join(parts) + ".")
+    if sentences:
+        return " ".join(sentences)
     order = sorted(regret, key=lambda agent: regret[agent])
     text = f"{order[0]} has the least regret, {_figure(regret[order[0]])} on average"
     return text + (f"; next comes {order[1]} with {_figure(regret[order[1]])}." if len(order) > 1 else ".")
@@ -611,18 +611,13 @@ def sweeps(found: Sequence[Group]) -> list[dict[str, Any]]:
             continue
         at = sorted(points)
         rows = [np.array(list(points[x].numbers("total_regret").values())) for x in at]
-        ends = intervals(rows, np.mean, where, who, name)
-        charts.setdefault((kind, name, where), []).append(
-            {
-                "name": who,
-                "x": at,
-                "mean": plains([row.mean() for row in rows]),
-                "low": None if None in ends else plains([end[0] for end in ends if end]),
-                "high": None if None in ends else plains([end[1] for end in ends if end]),
-            }
-        )
-    return [{"of": kind, "parameter": name, "where": where, "lines": drawn}
-            for (kind, name, where), drawn in charts.items()]  # fmt: skip
+        ends = [end for end in intervals(rows, np.mean, where, who, name) if end is not None]
+        low, high = (plains(side) for side in zip(*ends, strict=True)) if len(ends) == len(at) else (None, None)
+        line = {"name": who, "x": at, "mean": plains([row.mean() for row in rows]), "low": low, "high": high}
+        charts.setdefault((kind, name, where), []).append(line)
+    return [
+        {"of": kind, "parameter": name, "where": where, "lines": drawn} for (kind, name, where), drawn in charts.items()
+    ]
 
 
 def _variants(manifests: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
@@ -674,13 +669,12 @@ def describe(found: Sequence[Group], baseline: str | None = None) -> dict[str, A
 def split(found: Sequence[Group], seeds: Any) -> tuple[list[Group], list[Group]]:
     """Return the cells of other seeds, which are shown, and those of ``seeds``, on which constants are chosen."""
     apart = set(seeds if isinstance(seeds, list) else ())
-    parts = (
-        [Group(each.problem, each.agent, [cell for cell in each.cells if (cell.seed in apart) == tunes])
-         for each in found]
-        for tunes in (False, True)
-    )  # fmt: skip
-    shown, tuning = ([group for group in part if group.cells] for part in parts)
-    return shown, tuning
+    parts: tuple[list[Group], list[Group]] = [], []
+    for each in found:
+        for tunes in (False, True):
+            if cells := [cell for cell in each.cells if (cell.seed in apart) == tunes]:
+                parts[tunes].append(Group(each.problem, each.agent, cells))
+    return parts
 
 
 def build(records: Records) -> dict[str, Any]:
