@@ -98,6 +98,7 @@ class Killer:
             left = strays(folder)
             if left or tables(folder) != reference or Folder(folder).quarantine.exists():
                 raise AssertionError(f"{folder} differs after kills, or has strays: {left}")
+            sys.stderr.write(f"{self.folders} folders identical after {self.kills.total()} kills {dict(self.kills)}\n")
 
     def attempt(self, folder: Path, *, more: bool) -> bool:
         """Run once, with a kill somewhere if ``more`` are wanted; return whether the experiment finished."""

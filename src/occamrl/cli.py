@@ -42,8 +42,10 @@ UNDECIDED = {"not enough data": 3, "outside": 4}  # verdicts of `select` that na
 _FEW = 12  # kernels of each class that the preflight tries: a second or two at most
 
 Folder_ = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of an experiment.")]
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable output, JSON lines on standard output.")]
-Page = Annotated[Path | None, typer.Option(help="Write a page for a colleague there: question, answer, evidence.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON lines instead of text.")]
+Page = Annotated[
+    Path | None, typer.Option(help="Also write an HTML page with the question, the answer and the evidence.")
+]
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -127,14 +129,18 @@ def print_lines(lines: list[str] | dict[str, Any]) -> None:
             typer.echo(printable(line))
 
 
-Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per processor.")]
-Scheduler = Annotated[str | None, typer.Option(help="Address of a Dask scheduler, tcp://host:8786.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Number of worker processes; by default one per processor.")]
+Scheduler = Annotated[
+    str | None, typer.Option(help="Run on a Dask cluster: the address of its scheduler, such as tcp://host:8786.")
+]
 CheckpointEvery = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints of a cell.")]
 Modules = Annotated[
     list[str] | None,
-    typer.Option("--import", metavar="MODULE", help="Import a module of yours, also from the current folder."),
+    typer.Option("--import", metavar="MODULE", help="Import a module of your own; the current folder is searched too."),
 ]
-Silence = Annotated[float, typer.Option(min=1.0, help="Seconds without news until a worker, or Dask, is given up.")]
+Silence = Annotated[
+    float, typer.Option(min=1.0, help="Seconds without news after which a worker, or the cluster, is given up.")
+]
 
 
 @command()
@@ -148,9 +154,9 @@ def run(
     modules: Modules = None,
     as_json: Json = False,
 ) -> None:
-    """Run an experiment, or what is left of it.
+    """Run the cells of an experiment that are not finished yet.
 
-    The modules of your own that a spec lists under `import` are imported if each is named with --import as well.
+    A spec may list modules of your own under `import`; each of them has to be named with --import as well.
     """
     _execute(out, spec, modules, as_json, workers, scheduler, checkpoint_every, silence)
 
@@ -165,7 +171,7 @@ def arena(
     modules: Modules = None,
     as_json: Json = False,
 ) -> None:
-    """Let selectors, and rules over bases, play the same seeds; print the league table and write the page."""
+    """Compare selectors, and rules over bases, on the same seeds; print a league table and write a page."""
     from occamrl.experiments.records import load
     from occamrl.experiments.spec import shipped
     from occamrl.report.data import build
@@ -190,7 +196,7 @@ def resume(
     modules: Modules = None,
     as_json: Json = False,
 ) -> None:
-    """Go on with an experiment that was stopped, killed, or had cells that failed."""
+    """Continue an experiment that was stopped or killed, or in which cells failed."""
     _execute(folder, None, modules, as_json, workers, scheduler, checkpoint_every, silence)
 
 
@@ -232,7 +238,7 @@ def _execute(
 
 @command()
 def status(folder: Folder_, as_json: Json = False) -> None:
-    """Say how far an experiment is."""
+    """Show the progress of an experiment."""
     from occamrl.experiments import display, records
 
     now, holder = records.status(folder), records.holder_of(folder / "lock")
@@ -247,7 +253,7 @@ def verify(
     quarantine: Annotated[bool, typer.Option(help="Move damaged cells to DIR/quarantine.")] = True,
     as_json: Json = False,
 ) -> None:
-    """Compare every byte with its digest, put damaged cells aside and say how to run them again."""
+    """Check every file against its digest, move damaged cells aside and say how to run them again."""
     from occamrl.experiments import display, records
 
     records.Folder(folder).experiment()
@@ -262,15 +268,24 @@ def verify(
 @command()
 def select(
     log: Annotated[str, typer.Argument(help="A Parquet or CSV file, or minari:ID for a Minari dataset.")],
-    ladder: Annotated[str, typer.Option(metavar="SPEC", help="A TOML file of models, or a shipped ladder.")],
-    delta: Annotated[float, typer.Option(help="Probability of rejecting the right class, at most.")] = 0.05,
-    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the spec's.")] = None,
-    evidence: Annotated[str | None, typer.Option(help="likelihood or value; by default what suits the ladder.")] = None,
-    checkpoint: Annotated[Path | None, typer.Option(help="File to save to, and to go on from.")] = None,
+    ladder: Annotated[
+        str, typer.Option(metavar="SPEC", help="A TOML file of models, or the name of a shipped ladder.")
+    ],
+    delta: Annotated[float, typer.Option(help="Largest probability of rejecting the right class.")] = 0.05,
+    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")] = None,
+    evidence: Annotated[
+        str | None, typer.Option(help="likelihood or value; by default the one that suits the ladder.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="File to save progress to; if it exists, the command continues from it.")
+    ] = None,
     page: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Say how rich a model logged episodes ask for. Exit code 3: not enough data; 4: no class explains them."""
+    """Find the smallest class of models that explains logged episodes.
+
+    Exit code 3: there is not enough data; 4: no class explains them.
+    """
     from occamrl.envs.ladder_file import read_ladder
     from occamrl.logs.select import select as test
     from occamrl.report.answer import write_answer
@@ -287,8 +302,10 @@ def select(
 @command()
 def report(
     folder: Folder_,
-    out: Annotated[Path | None, typer.Option(help="The page; by default DIR/report.html.")] = None,
-    figures: Annotated[Path | None, typer.Option(help="Directory for PDF, SVG and PNG of every plot.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File of the page; by default DIR/report.html.")] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Directory to which every plot is written as PDF, SVG and PNG.")
+    ] = None,
 ) -> None:
     """Write one self-contained HTML page about an experiment."""
     from occamrl.report.page import write_report
@@ -299,9 +316,9 @@ def report(
 @command()
 def watch(
     folder: Folder_,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: any that is free.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 takes any free one.")] = 0,
 ) -> None:
-    """Serve the page on this machine while cells run."""
+    """Serve the page of an experiment on this machine and renew it while cells run."""
     from occamrl.report.watch import serve
 
     serve(folder, port)
@@ -310,17 +327,17 @@ def watch(
 @command()
 def certify(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Some certificates; by default all.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Names of certificates; by default all are tested.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs: two minutes instead of twenty.")] = False,
-    out: Annotated[Path, typer.Option(help="Directory of measurements; those found there are kept.")] = Path(
-        "certificates"
-    ),
+    quick: Annotated[bool, typer.Option("--quick", help="Use fewer runs: two minutes instead of twenty.")] = False,
+    out: Annotated[
+        Path, typer.Option(help="Directory of the measurements; those that it already holds are kept.")
+    ] = Path("certificates"),
     workers: Workers = None,
-    write: Annotated[Path | None, typer.Option(help="Also write the table as Markdown, to this file.")] = None,
+    write: Annotated[Path | None, typer.Option(help="Also write the table to this file, as Markdown.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure what the theory promises, beside controls that must fail. Exit code 1: a promise is refuted."""
+    """Test what the theory promises, together with controls that must fail. Exit code 1: a promise is refuted."""
     from occamrl.analysis import certificates
     from occamrl.report.page import write_certificates
     from occamrl.running.files import write_whole
@@ -341,9 +358,9 @@ def certify(
 
 @command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Directory for the figure.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Directory for the figures.")] = Path("demo"),
 ) -> None:
-    """Run the learners on built-in problems; print a table and draw a figure."""
+    """Run selectors on two built-in problems; print tables and draw figures."""
     from occamrl.demo import demonstrate
 
     demonstrate(out, typer.echo)
@@ -351,7 +368,7 @@ def demo(
 
 @command("list")
 def list_names(as_json: Json = False) -> None:
-    """List problems, families, learners, selectors, rules, specs and ladders, and which package brings them."""
+    """List all problems, families, learners, selectors, rules, specs and ladders, with the package of each."""
     from occamrl import registry
     from occamrl.envs.ladder_file import shipped_ladders
     from occamrl.experiments.spec import shipped
@@ -372,11 +389,13 @@ def list_names(as_json: Json = False) -> None:
 
 @command()
 def new(
-    kind: Annotated[str, typer.Argument(help="learner, rule or problem.")],
+    kind: Annotated[str, typer.Argument(help="One of learner, rule, problem.")],
     name: Annotated[str, typer.Argument(help="The name of the class, such as UCBVI.")],
-    out: Annotated[Path | None, typer.Option(help="The file; by default the name in small letters, here.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write; by default the name in lower case, in the current folder.")
+    ] = None,
 ) -> None:
-    """Write a small class of your own to start from: it passes its check and can be named in a spec."""
+    """Write a template for a class of your own, which passes the contract checks and can be named in a spec."""
     from occamrl.running.files import there, write_whole
 
     require_choice("kind", kind, ("learner", "rule", "problem"))
@@ -400,24 +419,30 @@ def version() -> None:
 
 @command()
 def learn(
-    env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="A registered Gymnasium environment.")],
+    env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="Name of a registered Gymnasium environment.")],
     ladder: Annotated[str, typer.Option(help="A TOML file of models, or the name of a shipped ladder.")],
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes, in all.")],
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    episodes: Annotated[int, typer.Option(min=1, help="Number of episodes.")],
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the environment and the agent.")] = 0,
     horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")] = None,
-    options: Annotated[list[str] | None, typer.Option("--with", help="key=value for the environment.")] = None,
+    options: Annotated[
+        list[str] | None, typer.Option("--with", help="key=value, an argument of the environment; may be repeated.")
+    ] = None,
     modules: Modules = None,
-    delta: Annotated[float, typer.Option(help="How often the verdict may be wrong.")] = 0.05,
+    delta: Annotated[float, typer.Option(help="Largest probability that the verdict is wrong.")] = 0.05,
     rewards: Annotated[str | None, typer.Option(help="known, bernstein or hoeffding, instead of the ladder's.")] = None,
     kernel: Annotated[str | None, typer.Option(help="stationary or per_step, instead of the ladder's.")] = None,
-    evidence: Annotated[str, typer.Option(help="value: ARL-GEN; likelihood: Occam, on lists of kernels.")] = "value",
-    safe: Annotated[bool, typer.Option(help="Be optimistic over all models that are left.")] = False,
+    evidence: Annotated[
+        str, typer.Option(help="value plays ARL-GEN; likelihood plays Occam, on lists of kernels.")
+    ] = "value",
+    safe: Annotated[bool, typer.Option(help="Be optimistic over all models that are not rejected.")] = False,
     compare: Annotated[bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")] = False,
-    checkpoint: Annotated[Path | None, typer.Option(help="Save there, and go on from there.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="File to save progress to; if it exists, the command continues from it.")
+    ] = None,
     page: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Learn in a Gymnasium environment and say which rung of a ladder of models it needs."""
+    """Learn in a Gymnasium environment and find the smallest class of a ladder of models that explains it."""
     from occamrl.envs.ladder_file import read_ladder
     from occamrl.envs.wrapper import FiniteEnvironment
     from occamrl.learners.rewards import BOUNDS
