@@ -138,9 +138,7 @@ Modules = Annotated[
     list[str] | None,
     typer.Option("--import", metavar="MODULE", help="Import a module of your own; the current folder is searched too."),
 ]
-Silence = Annotated[
-    float, typer.Option(min=1.0, help="Seconds without news after which a worker, or the cluster, is given up.")
-]
+Silence = Annotated[float, typer.Option(min=1.0, help="Seconds without news until a worker is given up.")]
 
 
 @command()
@@ -272,10 +270,8 @@ def select(
         str, typer.Option(metavar="SPEC", help="A TOML file of models, or the name of a shipped ladder.")
     ],
     delta: Annotated[float, typer.Option(help="Largest probability of rejecting the right class.")] = 0.05,
-    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")] = None,
-    evidence: Annotated[
-        str | None, typer.Option(help="likelihood or value; by default the one that suits the ladder.")
-    ] = None,
+    horizon: Horizon = None,
+    evidence: Annotated[str | None, typer.Option(help="likelihood or value; by default as suits the ladder.")] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="File to save progress to; if it exists, the command continues from it.")
     ] = None,
@@ -303,9 +299,7 @@ def select(
 def report(
     folder: Folder_,
     out: Annotated[Path | None, typer.Option(help="File of the page; by default DIR/report.html.")] = None,
-    figures: Annotated[
-        Path | None, typer.Option(help="Directory to which every plot is written as PDF, SVG and PNG.")
-    ] = None,
+    figures: Annotated[Path | None, typer.Option(help="Directory for PDF, SVG and PNG files of every plot.")] = None,
 ) -> None:
     """Write one self-contained HTML page about an experiment."""
     from occamrl.report.page import write_report
@@ -391,9 +385,7 @@ def list_names(as_json: Json = False) -> None:
 def new(
     kind: Annotated[str, typer.Argument(help="One of learner, rule, problem.")],
     name: Annotated[str, typer.Argument(help="The name of the class, such as UCBVI.")],
-    out: Annotated[
-        Path | None, typer.Option(help="File to write; by default the name in lower case, in the current folder.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write; by default the name in lower case.")] = None,
 ) -> None:
     """Write a template for a class of your own, which passes the contract checks and can be named in a spec."""
     from occamrl.running.files import there, write_whole
@@ -420,20 +412,16 @@ def version() -> None:
 @command()
 def learn(
     env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="Name of a registered Gymnasium environment.")],
-    ladder: Annotated[str, typer.Option(help="A TOML file of models, or the name of a shipped ladder.")],
+    ladder: LadderName,
     episodes: Annotated[int, typer.Option(min=1, help="Number of episodes.")],
     seed: Annotated[int, typer.Option(min=0, help="Seed of the environment and the agent.")] = 0,
-    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")] = None,
-    options: Annotated[
-        list[str] | None, typer.Option("--with", help="key=value, an argument of the environment; may be repeated.")
-    ] = None,
+    horizon: Horizon = None,
+    options: Annotated[list[str] | None, typer.Option("--with", help="key=value for the environment.")] = None,
     modules: Modules = None,
     delta: Annotated[float, typer.Option(help="Largest probability that the verdict is wrong.")] = 0.05,
     rewards: Annotated[str | None, typer.Option(help="known, bernstein or hoeffding, instead of the ladder's.")] = None,
     kernel: Annotated[str | None, typer.Option(help="stationary or per_step, instead of the ladder's.")] = None,
-    evidence: Annotated[
-        str, typer.Option(help="value plays ARL-GEN; likelihood plays Occam, on lists of kernels.")
-    ] = "value",
+    evidence: Annotated[str, typer.Option(help="value: ARL-GEN; likelihood: Occam, on lists of kernels.")] = "value",
     safe: Annotated[bool, typer.Option(help="Be optimistic over all models that are not rejected.")] = False,
     compare: Annotated[bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")] = False,
     checkpoint: Annotated[
