@@ -43,9 +43,10 @@ _FEW = 12  # kernels of each class that the preflight tries: a second or two at 
 
 Folder_ = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of an experiment.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON lines instead of text.")]
-Page = Annotated[
-    Path | None, typer.Option(help="Also write an HTML page with the question, the answer and the evidence.")
-]
+Page = Annotated[Path | None, typer.Option(help="Also write an HTML page: question, answer, evidence.")]
+Checkpoint = Annotated[Path | None, typer.Option(help="File to save progress to, and to continue from if it exists.")]
+LadderName = Annotated[str, typer.Option(help="A TOML file of models, or the name of a shipped ladder.")]
+Horizon = Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")]
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -266,15 +267,11 @@ def verify(
 @command()
 def select(
     log: Annotated[str, typer.Argument(help="A Parquet or CSV file, or minari:ID for a Minari dataset.")],
-    ladder: Annotated[
-        str, typer.Option(metavar="SPEC", help="A TOML file of models, or the name of a shipped ladder.")
-    ],
+    ladder: LadderName,
     delta: Annotated[float, typer.Option(help="Largest probability of rejecting the right class.")] = 0.05,
     horizon: Horizon = None,
     evidence: Annotated[str | None, typer.Option(help="likelihood or value; by default as suits the ladder.")] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="File to save progress to; if it exists, the command continues from it.")
-    ] = None,
+    checkpoint: Checkpoint = None,
     page: Page = None,
     as_json: Json = False,
 ) -> None:
@@ -324,9 +321,7 @@ def certify(
         list[str] | None, typer.Argument(metavar="NAME", help="Names of certificates; by default all are tested.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Use fewer runs: two minutes instead of twenty.")] = False,
-    out: Annotated[
-        Path, typer.Option(help="Directory of the measurements; those that it already holds are kept.")
-    ] = Path("certificates"),
+    out: Annotated[Path, typer.Option(help="Directory; measurements that it holds are kept.")] = Path("certificates"),
     workers: Workers = None,
     write: Annotated[Path | None, typer.Option(help="Also write the table to this file, as Markdown.")] = None,
     as_json: Json = False,
@@ -424,9 +419,7 @@ def learn(
     evidence: Annotated[str, typer.Option(help="value: ARL-GEN; likelihood: Occam, on lists of kernels.")] = "value",
     safe: Annotated[bool, typer.Option(help="Be optimistic over all models that are not rejected.")] = False,
     compare: Annotated[bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")] = False,
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="File to save progress to; if it exists, the command continues from it.")
-    ] = None,
+    checkpoint: Checkpoint = None,
     page: Page = None,
     as_json: Json = False,
 ) -> None:
