@@ -46,16 +46,25 @@ from occamrl.errors import (
     require_integer,
     require_number,
 )
-from occamrl.experiments.cells import FORMAT, Cell
+from occamrl.experiments.cells import Cell
 from occamrl.experiments.display import display_for
-from occamrl.experiments.records import Folder, FolderLock, Records, describe_holder, finish, load
+from occamrl.experiments.records import (
+    PASSING,
+    TOTALS,
+    Folder,
+    FolderLock,
+    Records,
+    describe_holder,
+    load,
+    tidy,
+)
 from occamrl.experiments.spec import Spec, read_source, read_spec, require_imports
 from occamrl.experiments.tables import tables_of
 from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import Agent, Phase
 from occamrl.registry import NO_MODULES, Modules, import_modules
 from occamrl.running.environments import Chunk
-from occamrl.running.files import canonical, jsonable, make_folder, seal, sha256, sweep, there, write_whole
+from occamrl.running.files import canonical, jsonable, make_folder, seal, sha256, there, write_whole
 from occamrl.running.result import Result
 from occamrl.running.run import CHUNK_SECONDS, Checkpoint, Run, Simulator
 from occamrl.running.storage import load as load_result
@@ -132,7 +141,7 @@ def play_cell(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_
     """
     finished = folder.manifest(cell.id, cell.content)
     if finished is not None and finished["status"] == "done":  # by a worker that was killed before it could say so
-        finish(folder.cell(cell.id))
+        tidy(folder.cell(cell.id))
         return finished
     path = folder.open_cell(cell.id)
     problem, agent, resolved = cell.make()
@@ -208,49 +217,30 @@ def _tag(cell: Cell) -> str:
 
 def record(folder: Folder, cell: Cell, result: Result, resolved: dict[str, Any]) -> dict[str, Any]:
     """Write the tables, then the manifest, which makes the cell finished; then remove the checkpoint."""
-    path = folder.cell(cell.id)
-    files = {}
+    path, files = folder.cell(cell.id), {}
     for name, content in tables_of(cell, result).items():
         write_whole(path / name, content)
         files[name] = sha256(content)
-    manifest = {
-        **_about(cell),
-        "status": "done",
-        "resolved": jsonable(resolved),
-        "total_regret": result.total_regret,
-        "total_return": result.total_return,
-        "plans": result.plans,
-        "pessimistic_episodes": result.pessimistic_episodes,
-        "wall_time": result.wall_time,
-        "files": files,
-        "reason": None,
-    }
-    write_whole(path / "manifest.json", seal(manifest))
-    finish(path)
-    return manifest
+    totals = {name: getattr(result, name) for name in TOTALS}
+    outcome = {"status": "done", "resolved": jsonable(resolved), **totals, "files": files, "reason": None}
+    return _conclude(path, cell, outcome, PASSING)
 
 
 def record_failure(folder: Folder, cell: Cell, reason: str) -> dict[str, Any]:
     """Write down that a cell failed, and why; its checkpoint stays, for another try."""
     reason = reason if len(reason) <= _LONGEST_REASON else "... " + reason[4 - _LONGEST_REASON :]  # the error is last
-    manifest = {**_about(cell), "status": "failed", "files": {}, "reason": reason}
-    path = folder.open_cell(cell.id)
+    outcome = {"status": "failed", "files": {}, "reason": reason}
+    return _conclude(folder.open_cell(cell.id), cell, outcome, ("progress.json",))
+
+
+def _conclude(path: Path, cell: Cell, outcome: dict[str, Any], passing: Sequence[str]) -> dict[str, Any]:
+    """Write the manifest of a cell and remove its ``passing`` files; return the manifest."""
+    addresses = [[cell.seed, "environment"], [cell.seed, "agent"]]
+    about = {"cell": cell.id, "seed_address": addresses, "versions": versions(), "machine": machine()}
+    manifest = {**cell.content, **about, **outcome}
     write_whole(path / "manifest.json", seal(manifest))
-    (path / "progress.json").unlink(missing_ok=True)
-    sweep(path)
+    tidy(path, passing)
     return manifest
-
-
-def _about(cell: Cell) -> dict[str, Any]:
-    """Return what a manifest says about a cell whatever became of it."""
-    return {
-        **cell.content,
-        "format": FORMAT,
-        "cell": cell.id,
-        "seed_address": [[cell.seed, "environment"], [cell.seed, "agent"]],
-        "versions": versions(),
-        "machine": machine(),
-    }
 
 
 def answer(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_seconds: float, modules: Modules) -> Event:

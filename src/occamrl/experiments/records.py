@@ -26,7 +26,7 @@ import socket
 import stat
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -190,21 +190,13 @@ class ExperimentFile:
         return [Cell.of(content) for content in self.contents]
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= LARGEST_NUMBER
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, dict) and {str}.issuperset(map(type, value.values()))
-
-
 _KINDS: dict[str, Callable[[Any], bool]] = {
     "a text": lambda value: isinstance(value, str),
     "done or failed": lambda value: value in ("done", "failed"),
     "a list": lambda value: isinstance(value, list),
     "a table": lambda value: isinstance(value, dict),
-    "a table of texts": _are_texts,
-    "a finite number": _is_number,
+    "a table of texts": lambda value: isinstance(value, dict) and {str}.issuperset(map(type, value.values())),
+    "a finite number": lambda value: type(value) in (int, float) and abs(value) <= LARGEST_NUMBER,
 }
 # What readers rely on: the fields of each file and their kinds.
 _EXPERIMENT = {
@@ -216,8 +208,8 @@ _EXPERIMENT = {
 }
 _MANIFEST = {"cell": "a text", "status": "done or failed"}
 _MANIFEST |= dict.fromkeys(("files", "versions", "machine"), "a table of texts")
-_TOTALS = ("total_regret", "total_return", "wall_time", "plans", "pessimistic_episodes")
-_FINISHED = _MANIFEST | dict.fromkeys(_TOTALS, "a finite number")
+TOTALS = ("total_regret", "total_return", "wall_time", "plans", "pessimistic_episodes")
+_FINISHED = _MANIFEST | dict.fromkeys(TOTALS, "a finite number")
 
 
 def _require_fields(document: dict[str, Any], fields: dict[str, str], path: Path | str) -> None:
@@ -353,7 +345,7 @@ class Folder:
             for cell in cells:
                 manifest = self.manifest(cell.id, cell.content)
                 if manifest is not None and manifest["status"] == "done":
-                    finish(self.cell(cell.id))
+                    tidy(self.cell(cell.id))
                 else:
                     (self.cell(cell.id) / "manifest.json").unlink(missing_ok=True)
                     found.append(cell)
@@ -379,9 +371,9 @@ class Folder:
         return target
 
 
-def finish(cell: Path) -> None:
-    """Remove the passing files of a finished cell, and what a worker that was killed on the way left behind."""
-    for name in PASSING:
+def tidy(cell: Path, passing: Sequence[str] = PASSING) -> None:
+    """Remove the passing files of a cell, and what a worker that was killed on the way left behind."""
+    for name in passing:
         (cell / name).unlink(missing_ok=True)
     sweep(cell)
 

@@ -314,13 +314,6 @@ def lock_in(steps: Sequence[Step]) -> Step:
     return steps[first]
 
 
-def _kept(epochs: list[int]) -> list[int]:
-    """Return the epochs that are shown."""
-    if len(epochs) <= MOST_EPOCHS:
-        return epochs
-    return [epochs[i] for i in np.unique(np.linspace(0, len(epochs) - 1, MOST_EPOCHS).round().astype(int))]
-
-
 def _shares(table: Sequence[Sequence[Any]], every: Iterable[int]) -> dict[str, Any]:
     """Return, for each class or coordinate and epoch, the share of seeds in which it was chosen or active.
 
@@ -402,7 +395,8 @@ def decisions(group: Group) -> dict[str, Any] | None:
         return None
     walks = [{step.epoch: step for step in steps} for steps in every[kind]]  # the last of each epoch
     all_epochs = sorted({epoch for steps in walks for epoch in steps})
-    epochs = _kept(all_epochs)
+    shown = np.unique(np.linspace(0, len(all_epochs) - 1, min(MOST_EPOCHS, len(all_epochs))).round().astype(int))
+    epochs = [all_epochs[i] for i in shown]
     table = [[steps[epoch].decision if epoch in steps else None for epoch in epochs] for steps in walks]
     starts = [[steps[epoch].episode for steps in walks if epoch in steps] for epoch in epochs]
     found: dict[str, Any] = {
@@ -469,36 +463,6 @@ def mean_curve(group: Group, points: int = POINTS) -> dict[str, Any] | None:
     }
 
 
-def _of_cells(group: Group) -> dict[str, Any]:
-    """Return what concerns one agent on one problem alone."""
-    episodes = sum(group.numbers("episodes").values())
-    return {
-        "seeds": group.seeds,
-        "episodes": int(group.cells[0].manifest["episodes"]),
-        "curve": mean_curve(group),
-        "totals": plains(group.numbers("total_regret").values()),
-        "plans": plain(np.mean(list(group.numbers("plans").values()))),
-        "pessimistic": plain(sum(group.numbers("pessimistic_episodes").values()) / max(episodes, 1)),
-        "wall_time": plain(np.mean(list(group.numbers("wall_time").values()))),
-        "decisions": decisions(group),
-    }
-
-
-def _of_seeds(members: Sequence[Group]) -> list[dict[str, Any]]:
-    """Return total regret and log-log slope of every agent on one problem, with intervals over seeds."""
-    problem = members[0].problem
-    regrets = summarise([np.array(list(group.numbers("total_regret").values())) for group in members], problem)
-    slopes = [np.array([slope(cell.episodes, cell.regret) for cell in group.cells]) for group in members]
-    slopes = [row[np.isfinite(row)] for row in slopes]  # seeds without a slope are left out, and counted out
-    return [
-        {
-            "regret": regret,
-            "slope": {"seeds": row.size, "mean": plain(row.mean()), "interval": plains(ends)} if row.size else None,
-        }
-        for regret, row, ends in zip(regrets, slopes, intervals(slopes, np.mean, problem, "slope"), strict=True)
-    ]
-
-
 def _differences(members: Mapping[int, Group], baseline: int) -> list[dict[str, Any]]:
     """Return paired differences of total regret: every pair both ways, or against one baseline if there are many."""
     totals = {agent: group.numbers("total_regret") for agent, group in members.items()}
@@ -514,17 +478,32 @@ def _differences(members: Mapping[int, Group], baseline: int) -> list[dict[str, 
 
 
 def _problem(name: str, members: Mapping[int, Group], baseline: int) -> dict[str, Any]:
-    over_seeds = _of_seeds(list(members.values()))
-    shown = [
-        {"agent": index, **_of_cells(group), **numbers}
-        for (index, group), numbers in zip(members.items(), over_seeds, strict=True)
-    ]
-    return {
-        "name": name,
-        "headline": headline(list(members.values()), shown),
-        "agents": shown,
-        "differences": _differences(members, baseline),
-    }
+    """Return all agents on one problem: total regret and log-log slope with intervals over seeds, curves, decisions."""
+    each = list(members.values())
+    regrets = summarise([np.array(list(group.numbers("total_regret").values())) for group in each], name)
+    slopes = [np.array([slope(cell.episodes, cell.regret) for cell in group.cells]) for group in each]
+    slopes = [row[np.isfinite(row)] for row in slopes]  # seeds without a slope are left out, and counted out
+    ends = intervals(slopes, np.mean, name, "slope")
+    shown = []
+    for (index, group), regret, row, end in zip(members.items(), regrets, slopes, ends, strict=True):
+        numbers = {key: list(group.numbers(key).values()) for key in ("episodes", "pessimistic_episodes")}
+        shown.append(
+            {
+                "agent": index,
+                "seeds": group.seeds,
+                "episodes": int(numbers["episodes"][0]),
+                "curve": mean_curve(group),
+                "totals": plains(group.numbers("total_regret").values()),
+                "plans": plain(np.mean(list(group.numbers("plans").values()))),
+                "pessimistic": plain(sum(numbers["pessimistic_episodes"]) / max(sum(numbers["episodes"]), 1)),
+                "wall_time": plain(np.mean(list(group.numbers("wall_time").values()))),
+                "decisions": decisions(group),
+                "regret": regret,
+                "slope": {"seeds": row.size, "mean": plain(row.mean()), "interval": plains(end)} if row.size else None,
+            }
+        )
+    differences = _differences(members, baseline)
+    return {"name": name, "headline": headline(each, shown), "agents": shown, "differences": differences}
 
 
 def headline(members: Sequence[Group], shown: Sequence[Mapping[str, Any]]) -> str:
