@@ -224,12 +224,12 @@ def _execute(
     name = shlex.quote(str(path))  # to be pasted into a shell
     again = f"occamrl resume {name}" + "".join(f" --import {module}" for module in modules)
     if tally.stopped:
-        tell(f"Stopped. Go on with: {again}")
+        tell(f"Stopped. To continue: {again}")
         raise typer.Exit(INTERRUPTED)
     if not as_json:
         tell(f"{finished} cells finished, {len(tally.failed)} failed: {path}")
     if tally.failed:
-        tell(f"See why with: occamrl status {name}; try again with: {again}")
+        tell(f"To see why: occamrl status {name}; to try again: {again}")
         raise typer.Exit(FAILED)
     if not as_json:
         tell(f"next: occamrl report {name}")
@@ -395,7 +395,7 @@ def new(
         raise ParameterError("out", got=f"{path}, which exists", expected="a new file; --out names another one")
     template = resources.files("occamrl").joinpath("templates", f"{kind}.txt").read_text("utf-8")
     write_whole(path, template.replace("NAME", name).replace("MODULE", path.stem).encode())
-    typer.echo(f"{path}: run it to check it: python {shlex.quote(str(path))}")
+    typer.echo(f"{path} is written; to check it: python {shlex.quote(str(path))}")
 
 
 @command()

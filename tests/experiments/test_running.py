@@ -21,7 +21,6 @@ from benchmarks.faults.sitecustomize import environment
 from occamrl.errors import FolderInUse, OccamRLError, ParameterError, RecordError, Stopped
 from occamrl.experiments import execution
 from occamrl.experiments.execution import (
-    RETRIES,
     Executor,
     Experiment,
     LocalPool,
@@ -31,7 +30,7 @@ from occamrl.experiments.execution import (
     play_cell,
     record_failure,
 )
-from occamrl.experiments.records import Folder, FolderLock, load, status, verify
+from occamrl.experiments.records import RETRIES, Folder, FolderLock, load, status, verify
 from tests.experiments.common import (
     COMMAND,
     QUICK,

@@ -17,8 +17,8 @@ from typing import Any
 
 from occamrl.errors import OccamRLError, ParameterError
 from occamrl.experiments.cells import Cell
-from occamrl.experiments.execution import GRACE_SECONDS, RETRIES, Event, Events, Executor, Options, Stop, answer
-from occamrl.experiments.records import Folder, FolderLock, holder_of, read_progress
+from occamrl.experiments.execution import GRACE_SECONDS, Event, Events, Executor, Options, Stop, answer
+from occamrl.experiments.records import RETRIES, Folder, FolderLock, holder_of, read_progress
 from occamrl.registry import NO_MODULES, Modules
 
 _CONNECT_SECONDS = 5

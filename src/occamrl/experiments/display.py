@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from occamrl.experiments.records import Damage, Status, describe_holder, is_gone
+from occamrl.experiments.records import RETRIES, Damage, Status, describe_holder, is_gone
 from occamrl.running.files import jsonable
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ class Display(contextlib.AbstractContextManager["Display"]):
             case "failed":
                 return f"FAILED {who}: {event['text']}"
             case "retry":
-                return f"again {who} (retry {event['try']}): {event['text']}"
+                return f"retry {event['try']} of {RETRIES}, {who}: {event['text']}"
             case "warning":
-                return f"note: {event['text']}"
+                return f"warning: {event['text']}"
         return ""
 
 
@@ -219,14 +219,14 @@ def as_data(now: Status, holder: dict[str, Any] | None) -> dict[str, Any]:
 def damage_lines(found: list[Damage], folder: Path) -> list[str]:
     """Return what `verify` found, and what to do about it."""
     if not found:
-        return [f"{folder}: every record and checkpoint is as it was written"]
+        return [f"{folder}: no damage; every record and checkpoint matches its digest"]
     text = []
     for damage in found:
         text.append(f"damaged: {damage.problem}")
         if damage.moved_to is not None:
-            text.append(f"  cell {damage.cell} put aside: {damage.moved_to}")
+            text.append(f"  cell {damage.cell} was moved to {damage.moved_to}")
     if any(damage.cell for damage in found):
-        text.append(f"Run the cells that were put aside again with: occamrl resume {folder}")
+        text.append(f"To run these cells again: occamrl resume {folder}")
     if any(damage.cell is None for damage in found):
-        text.append("The copy of the spec is damaged; results do not depend on it, and `occamrl run` renews it.")
+        text.append("The copy of the spec is damaged. Results do not depend on it, and `occamrl run` renews it.")
     return text

@@ -50,6 +50,7 @@ from occamrl.experiments.cells import Cell
 from occamrl.experiments.display import display_for
 from occamrl.experiments.records import (
     PASSING,
+    RETRIES,
     TOTALS,
     Folder,
     FolderLock,
@@ -94,7 +95,6 @@ def machine() -> dict[str, str]:
 CHECKPOINT_SECONDS = 30.0
 _PROGRESS_SECONDS = 1.0
 
-RETRIES = 3
 SILENCE_SECONDS = 600.0  # a worker that says nothing for so long is taken to hang; compiling is silent too
 GRACE_SECONDS = 30.0  # seconds between the request to stop and the end of patience
 _LONGEST_REASON = 4000  # characters of a failure that are kept

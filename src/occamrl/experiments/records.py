@@ -56,6 +56,7 @@ LARGEST_MANIFEST = 2**20
 TABLES = ("curve.parquet", "phases.parquet")
 _FILES = set(TABLES)
 PASSING = ("checkpoint.npz", "progress.json")  # files of a cell that is not finished
+RETRIES = 3  # of a cell whose worker was lost, without a new checkpoint
 
 _SMALL = 10_000  # bytes of a lock's note or of a progress
 _LATEST = 1e11  # the year 5138: a time beyond it is none

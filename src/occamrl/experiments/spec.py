@@ -219,7 +219,7 @@ def read_source(spec: str | Path) -> tuple[str, bytes]:
     if not os.path.isfile(path):  # noqa: PTH113  # a name too long is not there, either
         near = UnknownName("spec", got=spec, known=names).suggestion
         hint = f"; did you mean {near!r}?" if near else ""
-        raise SpecError(spec, [Fault("file", "nothing there", f"a TOML file, or one of {', '.join(names)}{hint}")])
+        raise SpecError(spec, [Fault("file", "no such file", f"a TOML file, or one of {', '.join(names)}{hint}")])
     try:
         return str(path), read_plain(path.resolve(), LARGEST_SPEC)
     except RecordError as error:
