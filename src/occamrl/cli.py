@@ -399,12 +399,6 @@ def new(
 
 
 @command()
-def version() -> None:
-    """Print the version."""
-    typer.echo(__version__)
-
-
-@command()
 def learn(
     env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="Name of a registered Gymnasium environment.")],
     ladder: LadderName,

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -69,6 +69,9 @@ from occamrl.running.files import canonical, jsonable, make_folder, seal, sha256
 from occamrl.running.result import Result
 from occamrl.running.run import CHUNK_SECONDS, Checkpoint, Run, Simulator
 from occamrl.running.storage import load as load_result
+
+if TYPE_CHECKING:
+    from occamrl.experiments.dask import DaskExecutor
 
 
 @lru_cache(maxsize=1)
@@ -310,8 +313,8 @@ def environment() -> dict[str, str]:
 class Executor:
     """What plays the cells of a directory whose lock is held: worker processes, or the workers of a Dask cluster.
 
-    ``play`` yields events until every cell is done, failed or stopped; ``stop`` asks for an end at the next episode
-    boundaries and, asked a second time, waits for nobody.
+    Each kind has ``play(cells)``, which yields events until every cell is done, failed or stopped, and ``stop()``,
+    which asks for an end at the next episode boundaries and, called a second time, waits for nobody.
     """
 
     def __init__(self, folder: Folder, lock: FolderLock, options: Options, modules: Modules = NO_MODULES) -> None:
@@ -340,14 +343,6 @@ class Executor:
         if self._losses[cell.id] > RETRIES:
             return {"event": "failed", "cell": cell.id, "text": f"{why}; given up after {RETRIES} retries"}
         return {"event": "retry", "cell": cell.id, "text": why, "try": self._losses[cell.id]}
-
-    def play(self, cells: Sequence[Cell]) -> Events:
-        """Yield events until every cell has one of done, failed, stopped, storage; closing it ends all work."""
-        raise NotImplementedError
-
-    def stop(self) -> None:
-        """Have the cells in play stopped."""
-        raise NotImplementedError
 
 
 @dataclass(eq=False)
@@ -650,7 +645,7 @@ def execute(
         listen({"event": "plan", "cells": len(planned), "todo": len(todo), "finished": finished})
         if not todo:
             return Tally(done=0, earlier=finished, failed=(), stopped=False)
-        executor: Executor
+        executor: LocalPool | DaskExecutor
         if options.scheduler is None:
             executor = LocalPool(folder, lock, options, modules)
         else:
@@ -661,7 +656,9 @@ def execute(
         return _follow(folder, executor, todo, finished, listen)
 
 
-def _follow(folder: Folder, executor: Executor, todo: list[Cell], finished: int, listen: Listener) -> Tally:
+def _follow(
+    folder: Folder, executor: LocalPool | DaskExecutor, todo: list[Cell], finished: int, listen: Listener
+) -> Tally:
     """Hand on what happens, write down failures, and stop everything when nothing can be written."""
     cells = {cell.id: cell for cell in todo}
     done, failed = 0, []

@@ -96,9 +96,9 @@ class Resolution:
         """The ladder that the problem brings along: one for all bases and agents."""
         return Ladder.of_problem(self.problem)
 
-    def agent(self, name: str, parameters: dict[str, Any], field: str = "agent") -> Described:
+    def agent(self, name: str, parameters: dict[str, Any]) -> Described:
         """Return an agent, and its parameters in plain data."""
-        kind = registry.find(field, name, self.named(*AGENTS) | REFERENCES, *AGENTS)
+        kind = registry.find("agent", name, self.named(*AGENTS) | REFERENCES, *AGENTS)
         return self._reference(kind, dict(parameters)) if kind in REFERENCES.values() else self._build(kind, parameters)
 
     def _build(self, kind: Any, parameters: dict[str, Any]) -> Described:
