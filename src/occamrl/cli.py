@@ -101,7 +101,7 @@ def _report(error: OccamRLError, as_json: bool) -> None:
 
 def _leave_output(error: OSError) -> None:
     if not isinstance(error, BrokenPipeError):  # whoever reads has gone: nobody is left to tell
-        tell(f"standard output cannot be written: {error}")
+        tell(f"cannot write to standard output: {error}")
     try:
         sys.stdout.flush()
     except OSError:  # lead it nowhere: Python would try once more when it ends, and complain
