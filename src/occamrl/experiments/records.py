@@ -219,7 +219,7 @@ def _require_fields(document: dict[str, Any], fields: dict[str, str], path: Path
         got = f"format {str(document.get('format'))[:20]}"
         raise RecordError(path, got=got, expected=f"format {FORMAT}; a newer version of occamrl may read it")
     for name, kind in fields.items():
-        if not _KINDS[kind](document.get(name)):
+        if name not in document or not _KINDS[kind](document[name]):
             raise RecordError(path, got=f"{name}: {document.get(name)!r:.100}", expected=kind)
 
 

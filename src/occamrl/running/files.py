@@ -119,7 +119,7 @@ def read_plain(path: Path | str, largest: int) -> bytes:
         if about.st_size > largest:
             raise RecordError(path, got=f"{about.st_size:,} bytes", expected=f"at most {largest:,}")
         parts, left = [], about.st_size + 1
-        while left and (part := os.read(handle, left)):  # the system gives 2 GiB at once
+        while left > 1 and (part := os.read(handle, left)):  # the system gives 2 GiB at once
             parts.append(part)
             left -= len(part)
     finally:
