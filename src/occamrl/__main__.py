@@ -19,7 +19,7 @@ def main() -> None:
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, note)
-    gc.set_threshold(100_000)  # a command may read a million objects, and hardly any are garbage
+    gc.set_threshold(1_000_000)  # a command may read as many objects, and hardly any are garbage
     try:
         from occamrl.cli import main as command
 

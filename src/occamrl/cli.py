@@ -10,13 +10,14 @@ is called, so that `--help` does not wait for it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import keyword
 import os
 import shlex
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib import resources
 from pathlib import Path
@@ -41,8 +42,11 @@ UNDECIDED = {"not enough data": 3, "outside": 4}  # verdicts of `select` that na
 _FEW = 12  # kernels of each class that the preflight tries: a second or two at most
 
 Folder_ = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of an experiment.")]
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable output, JSON lines on standard output.")]
-Page = Annotated[Path | None, typer.Option(help="Write a page for a colleague there: question, answer, evidence.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON lines instead of text.")]
+Page = Annotated[Path | None, typer.Option(help="Also write an HTML page: question, answer, evidence.")]
+Checkpoint = Annotated[Path | None, typer.Option(help="File to save progress to, and to continue from if it exists.")]
+LadderName = Annotated[str, typer.Option(help="A TOML file of models, or the name of a shipped ladder.")]
+Horizon = Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")]
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -62,33 +66,48 @@ def occamrl(
     """Occam's razor for reinforcement learning."""
 
 
-@contextlib.contextmanager
-def reported_errors(as_json: bool = False) -> Iterator[None]:
-    """Turn the package's errors into one message and an exit code; for a program, also into a line of JSON."""
+def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a command whose errors become one message and an exit code; for a program, also a line of JSON."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def call(*arguments: Any, **options: Any) -> None:
+            try:
+                function(*arguments, **options)
+            except KeyboardInterrupt:
+                tell("stopped")
+                raise typer.Exit(INTERRUPTED) from None
+            except OccamRLError as error:
+                _report(error, options.get("as_json", False))
+                bad = isinstance(error, InvalidInput) and not isinstance(error, RecordError)
+                raise typer.Exit(BAD_INPUT if bad else FAILED) from error
+            except OSError as error:  # of standard output; those of our own files are StorageErrors
+                _leave_output(error)
+                raise typer.Exit(FAILED) from error
+
+        return app.command(name)(call)
+
+    return register
+
+
+def _report(error: OccamRLError, as_json: bool) -> None:
+    for line in str(error).splitlines():
+        tell(line)
+    if as_json:
+        faults = {"faults": [asdict(fault) for fault in error.faults]} if isinstance(error, SpecError) else {}
+        with contextlib.suppress(OSError):  # the message has been written, the code will be
+            print_lines({"event": "error", "kind": type(error).__name__, "text": str(error), **faults})
+
+
+def _leave_output(error: OSError) -> None:
+    if not isinstance(error, BrokenPipeError):  # whoever reads has gone: nobody is left to tell
+        tell(f"cannot write to standard output: {error}")
     try:
-        yield
-    except KeyboardInterrupt:
-        tell("stopped")
-        raise typer.Exit(INTERRUPTED) from None
-    except OccamRLError as error:
-        for line in str(error).splitlines():
-            tell(line)
-        if as_json:
-            faults = {"faults": [asdict(fault) for fault in error.faults]} if isinstance(error, SpecError) else {}
-            with contextlib.suppress(OSError):  # the message has been written, the code will be
-                print_lines({"event": "error", "kind": type(error).__name__, "text": str(error), **faults})
-        bad = isinstance(error, InvalidInput) and not isinstance(error, RecordError)
-        raise typer.Exit(BAD_INPUT if bad else FAILED) from error
-    except OSError as error:  # of standard output; those of our own files are StorageErrors
-        if not isinstance(error, BrokenPipeError):  # whoever reads has gone: nobody is left to tell
-            tell(f"the system refused: {error}")
-        try:
-            sys.stdout.flush()
-        except OSError:  # lead it nowhere: Python would try once more when it ends, and complain
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, sys.stdout.fileno())
-            os.close(nowhere)
-        raise typer.Exit(FAILED) from error
+        sys.stdout.flush()
+    except OSError:  # lead it nowhere: Python would try once more when it ends, and complain
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def tell(line: str) -> None:
@@ -111,17 +130,19 @@ def print_lines(lines: list[str] | dict[str, Any]) -> None:
             typer.echo(printable(line))
 
 
-Workers = Annotated[int | None, typer.Option(min=1, help="Worker processes; by default one per processor.")]
-Scheduler = Annotated[str | None, typer.Option(help="Address of a Dask scheduler, tcp://host:8786.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Number of worker processes; by default one per processor.")]
+Scheduler = Annotated[
+    str | None, typer.Option(help="Run on a Dask cluster: the address of its scheduler, such as tcp://host:8786.")
+]
 CheckpointEvery = Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints of a cell.")]
 Modules = Annotated[
     list[str] | None,
-    typer.Option("--import", metavar="MODULE", help="Import a module of yours, also from the current folder."),
+    typer.Option("--import", metavar="MODULE", help="Import a module of your own; the current folder is searched too."),
 ]
-Silence = Annotated[float, typer.Option(min=1.0, help="Seconds without news until a worker, or Dask, is given up.")]
+Silence = Annotated[float, typer.Option(min=1.0, help="Seconds without news until a worker is given up.")]
 
 
-@app.command()
+@command()
 def run(
     spec: Annotated[str, typer.Argument(help="A TOML file, or the name of a shipped spec (see `occamrl list`).")],
     out: Annotated[Path, typer.Option(help="Directory; created if missing, resumed if it holds this experiment.")],
@@ -132,14 +153,14 @@ def run(
     modules: Modules = None,
     as_json: Json = False,
 ) -> None:
-    """Run an experiment, or what is left of it.
+    """Run the cells of an experiment that are not finished yet.
 
-    The modules of your own that a spec lists under `import` are imported if each is named with --import as well.
+    A spec may list modules of your own under `import`; each of them has to be named with --import as well.
     """
-    _execute(out, as_json, (workers, scheduler, checkpoint_every, silence), modules or (), spec)
+    _execute(out, spec, modules, as_json, workers, scheduler, checkpoint_every, silence)
 
 
-@app.command()
+@command()
 def arena(
     out: Annotated[Path, typer.Option(help="Directory; created if missing, resumed if it holds this arena.")],
     spec: Annotated[
@@ -149,29 +170,22 @@ def arena(
     modules: Modules = None,
     as_json: Json = False,
 ) -> None:
-    """Let selectors, and rules over bases, play the same seeds; print the league table and write the page."""
+    """Compare selectors, and rules over bases, on the same seeds; print a league table and write a page."""
+    from occamrl.experiments.records import load
     from occamrl.experiments.spec import shipped
+    from occamrl.report.data import build
+    from occamrl.report.league import lines
+    from occamrl.report.page import write_report
 
-    _execute(
-        out,
-        as_json,
-        (workers, None, 30.0, 600.0),
-        modules or (),
-        f"arena-{spec}" if f"arena-{spec}" in shipped() else spec,
-    )
-    with reported_errors(as_json):
-        from occamrl.experiments.records import load
-        from occamrl.report.data import build
-        from occamrl.report.league import lines
-        from occamrl.report.page import write_report
-
-        records = load(out)
-        tables = build(records)["league"]
-        print_lines({"league": tables} if as_json else lines(tables))
-        tell(f"The page: {write_report(records)}")
+    named = f"arena-{spec}"
+    _execute(out, named if named in shipped() else spec, modules, as_json, workers)
+    records = load(out)
+    tables = build(records)["league"]
+    print_lines({"league": tables} if as_json else lines(tables))
+    tell(f"The page: {write_report(records)}")
 
 
-@app.command()
+@command()
 def resume(
     folder: Folder_,
     workers: Workers = None,
@@ -181,281 +195,265 @@ def resume(
     modules: Modules = None,
     as_json: Json = False,
 ) -> None:
-    """Go on with an experiment that was stopped, killed, or had cells that failed."""
-    _execute(folder, as_json, (workers, scheduler, checkpoint_every, silence), modules or ())
+    """Continue an experiment that was stopped or killed, or in which cells failed."""
+    _execute(folder, None, modules, as_json, workers, scheduler, checkpoint_every, silence)
 
 
 def _execute(
     path: Path,
+    spec: str | None,
+    modules: list[str] | None,
     as_json: bool,
-    options: tuple[int | None, str | None, float, float],
-    modules: Sequence[str],
-    spec: str | None = None,
+    workers: int | None,
+    scheduler: str | None = None,
+    checkpoint_every: float = 30.0,
+    silence: float = 600.0,
 ) -> None:
-    with reported_errors(as_json):
-        from occamrl.experiments.display import JsonLines, display_for
-        from occamrl.experiments.execution import Experiment, Options, execute
-        from occamrl.experiments.records import Folder
+    """Run the cells of a spec, or without one those of the directory, that are not finished."""
+    from occamrl.experiments.display import JsonLines, display_for
+    from occamrl.experiments.execution import Experiment, Options, execute
+    from occamrl.experiments.records import Folder
 
-        workers, scheduler, checkpoint_every, silence = options
-        how = Options(workers, scheduler, max(checkpoint_every, 1e-3), silence)
-        _look_here(modules)
-        experiment = None if spec is None else Experiment.from_toml(spec, imports=modules)
-        with JsonLines(sys.stdout) if as_json else display_for() as display:
-            tally = execute(Folder(path), how, display, experiment, modules)
-            finished = tally.done + tally.earlier
-            display({"event": "end", "finished": finished, "failed": len(tally.failed), "stopped": tally.stopped})
-        name = shlex.quote(str(path))  # to be pasted into a shell
-        again = f"occamrl resume {name}" + "".join(f" --import {module}" for module in modules)
-        if tally.stopped:
-            tell(f"Stopped. Go on with: {again}")
-            raise typer.Exit(INTERRUPTED)
-        if not as_json:
-            tell(f"{finished} cells finished, {len(tally.failed)} failed: {path}")
-        if tally.failed:
-            tell(f"See why with: occamrl status {name}; try again with: {again}")
-            raise typer.Exit(FAILED)
-        if not as_json:
-            tell(f"next: occamrl report {name}")
+    modules = _findable(modules)
+    how = Options(workers, scheduler, max(checkpoint_every, 1e-3), silence)
+    experiment = None if spec is None else Experiment.from_toml(spec, imports=modules)
+    with JsonLines(sys.stdout) if as_json else display_for() as display:
+        tally = execute(Folder(path), how, display, experiment, modules)
+        finished = tally.done + tally.earlier
+        display({"event": "end", "finished": finished, "failed": len(tally.failed), "stopped": tally.stopped})
+    name = shlex.quote(str(path))  # to be pasted into a shell
+    again = f"occamrl resume {name}" + "".join(f" --import {module}" for module in modules)
+    if tally.stopped:
+        tell(f"Stopped. To continue: {again}")
+        raise typer.Exit(INTERRUPTED)
+    if not as_json:
+        tell(f"{finished} cells finished, {len(tally.failed)} failed: {path}")
+    if tally.failed:
+        tell(f"To see why: occamrl status {name}; to try again: {again}")
+        raise typer.Exit(FAILED)
+    if not as_json:
+        tell(f"next: occamrl report {name}")
 
 
-@app.command()
+@command()
 def status(folder: Folder_, as_json: Json = False) -> None:
-    """Say how far an experiment is."""
-    with reported_errors(as_json):
-        from occamrl.experiments import display, records
+    """Show the progress of an experiment."""
+    from occamrl.experiments import display, records
 
-        now, holder = records.status(folder), records.holder_of(folder / "lock")
-        print_lines(display.as_data(now, holder) if as_json else display.lines(now, holder))
-        if now.damaged:
-            raise typer.Exit(FAILED)
+    now, holder = records.status(folder), records.holder_of(folder / "lock")
+    print_lines(display.as_data(now, holder) if as_json else display.lines(now, holder))
+    if now.damaged:
+        raise typer.Exit(FAILED)
 
 
-@app.command()
+@command()
 def verify(
     folder: Folder_,
     quarantine: Annotated[bool, typer.Option(help="Move damaged cells to DIR/quarantine.")] = True,
     as_json: Json = False,
 ) -> None:
-    """Compare every byte with its digest, put damaged cells aside and say how to run them again."""
-    with reported_errors(as_json):
-        from occamrl.experiments import display, records
+    """Check every file against its digest, move damaged cells aside and say how to run them again."""
+    from occamrl.experiments import display, records
 
-        records.Folder(folder).experiment()
-        with records.FolderLock(folder / "lock") if quarantine else contextlib.nullcontext():
-            found = records.verify(folder, quarantine=quarantine)
-        data = {"damaged": [asdict(damage) for damage in found]}
-        print_lines(data if as_json else display.damage_lines(found, folder))
-        if found:
-            raise typer.Exit(FAILED)
+    records.Folder(folder).experiment()
+    with records.FolderLock(folder / "lock") if quarantine else contextlib.nullcontext():
+        found = records.verify(folder, quarantine=quarantine)
+    data = {"damaged": [asdict(damage) for damage in found]}
+    print_lines(data if as_json else display.damage_lines(found, folder))
+    if found:
+        raise typer.Exit(FAILED)
 
 
-@app.command()
+@command()
 def select(
     log: Annotated[str, typer.Argument(help="A Parquet or CSV file, or minari:ID for a Minari dataset.")],
-    ladder: Annotated[str, typer.Option(metavar="SPEC", help="A TOML file of models, or a shipped ladder.")],
-    delta: Annotated[float, typer.Option(help="Probability of rejecting the right class, at most.")] = 0.05,
-    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the spec's.")] = None,
-    evidence: Annotated[str | None, typer.Option(help="likelihood or value; by default what suits the ladder.")] = None,
-    checkpoint: Annotated[Path | None, typer.Option(help="File to save to, and to go on from.")] = None,
+    ladder: LadderName,
+    delta: Annotated[float, typer.Option(help="Largest probability of rejecting the right class.")] = 0.05,
+    horizon: Horizon = None,
+    evidence: Annotated[str | None, typer.Option(help="likelihood or value; by default as suits the ladder.")] = None,
+    checkpoint: Checkpoint = None,
     page: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Say how rich a model logged episodes ask for. Exit code 3: not enough data; 4: no class explains them."""
-    with reported_errors(as_json):
-        from occamrl.envs.ladder_file import read_ladder
-        from occamrl.logs.select import select as test
-        from occamrl.report.answer import write_answer
+    """Find the smallest class of models that explains logged episodes.
 
-        models = read_ladder(ladder, horizon=horizon)
-        found = test(log, models, delta=delta, evidence=evidence, checkpoint=checkpoint)
-        print_lines(found.as_data() if as_json else str(found).splitlines())
-        if page is not None:
-            write_answer(found, page)
-        if found.verdict in UNDECIDED:
-            raise typer.Exit(UNDECIDED[found.verdict])
+    Exit code 3: there is not enough data; 4: no class explains them.
+    """
+    from occamrl.envs.ladder_file import read_ladder
+    from occamrl.logs.select import select as test
+    from occamrl.report.answer import write_answer
+
+    models = read_ladder(ladder, horizon=horizon)
+    found = test(log, models, delta=delta, evidence=evidence, checkpoint=checkpoint)
+    print_lines(found.as_data() if as_json else str(found).splitlines())
+    if page is not None:
+        write_answer(found, page)
+    if found.verdict in UNDECIDED:
+        raise typer.Exit(UNDECIDED[found.verdict])
 
 
-@app.command()
+@command()
 def report(
     folder: Folder_,
-    out: Annotated[Path | None, typer.Option(help="The page; by default DIR/report.html.")] = None,
-    figures: Annotated[Path | None, typer.Option(help="Directory for PDF, SVG and PNG of every plot.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File of the page; by default DIR/report.html.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Directory for PDF, SVG and PNG files of every plot.")] = None,
 ) -> None:
     """Write one self-contained HTML page about an experiment."""
-    with reported_errors():
-        from occamrl.report.page import write_report
+    from occamrl.report.page import write_report
 
-        typer.echo(write_report(folder, out, figures))
+    typer.echo(write_report(folder, out, figures))
 
 
-@app.command()
+@command()
 def watch(
     folder: Folder_,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: any that is free.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 takes any free one.")] = 0,
 ) -> None:
-    """Serve the page on this machine while cells run."""
-    with reported_errors():
-        from occamrl.report.watch import serve
+    """Serve the page of an experiment on this machine and renew it while cells run."""
+    from occamrl.report.watch import serve
 
-        serve(folder, port)
+    serve(folder, port)
 
 
-@app.command()
+@command()
 def certify(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Some certificates; by default all.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Names of certificates; by default all are tested.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs: two minutes instead of twenty.")] = False,
-    out: Annotated[Path, typer.Option(help="Directory of measurements; those found there are kept.")] = Path(
-        "certificates"
-    ),
+    quick: Annotated[bool, typer.Option("--quick", help="Use fewer runs: two minutes instead of twenty.")] = False,
+    out: Annotated[Path, typer.Option(help="Directory; measurements that it holds are kept.")] = Path("certificates"),
     workers: Workers = None,
-    write: Annotated[Path | None, typer.Option(help="Also write the table as Markdown, to this file.")] = None,
+    write: Annotated[Path | None, typer.Option(help="Also write the table to this file, as Markdown.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure what the theory promises, beside controls that must fail. Exit code 1: a promise is refuted."""
-    with reported_errors(as_json):
-        from occamrl.analysis import certificates
-        from occamrl.report.page import write_certificates
-        from occamrl.running.files import write_whole
+    """Test what the theory promises, together with controls that must fail. Exit code 1: a promise is refuted."""
+    from occamrl.analysis import certificates
+    from occamrl.report.page import write_certificates
+    from occamrl.running.files import write_whole
 
-        try:
-            records = certificates.certify(out, names or (), quick=quick, workers=workers, say=tell)
-        except KeyboardInterrupt:
-            tell("Stopped. The same command goes on with what is left.")
-            raise
-        page = write_certificates(records, out / "certificates.html")
-        if write is not None:
-            write_whole(write, certificates.markdown(records).encode())
-        print_lines(certificates.as_data(records) if as_json else certificates.lines(records))
-        tell(f"The page: {page}")
-        if not all(record.good for record in records):
-            raise typer.Exit(FAILED)
+    try:
+        records = certificates.certify(out, names or (), quick=quick, workers=workers, say=tell)
+    except KeyboardInterrupt:
+        tell("Stopped. The same command goes on with what is left.")
+        raise
+    page = write_certificates(records, out / "certificates.html")
+    if write is not None:
+        write_whole(write, certificates.markdown(records).encode())
+    print_lines(certificates.as_data(records) if as_json else certificates.lines(records))
+    tell(f"The page: {page}")
+    if not all(record.good for record in records):
+        raise typer.Exit(FAILED)
 
 
-@app.command()
+@command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Directory for the figure.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Directory for the figures.")] = Path("demo"),
 ) -> None:
-    """Run the learners on built-in problems; print a table and draw a figure."""
-    with reported_errors():
-        from occamrl.demo import demonstrate
+    """Run selectors on two built-in problems; print tables and draw figures."""
+    from occamrl.demo import demonstrate
 
-        demonstrate(out, typer.echo)
+    demonstrate(out, typer.echo)
 
 
-@app.command("list")
+@command("list")
 def list_names(as_json: Json = False) -> None:
-    """List problems, families, learners, selectors, rules, specs and ladders, and which package brings them."""
-    with reported_errors(as_json):
-        from occamrl import registry
-        from occamrl.envs.ladder_file import shipped_ladders
-        from occamrl.experiments.spec import shipped
+    """List all problems, families, learners, selectors, rules, specs and ladders, with the package of each."""
+    from occamrl import registry
+    from occamrl.envs.ladder_file import shipped_ladders
+    from occamrl.experiments.spec import shipped
 
-        own = f"occamrl {__version__}"
-        found: dict[str, dict[str, str]] = {}
-        for kind in registry.KINDS:
-            theirs = {name: each.source for name, each in registry.installed(kind).items()}
-            found[kind] = dict(sorted((theirs | dict.fromkeys(registry.own(kind), own)).items()))
-        found["specs"], found["ladders"] = (dict.fromkeys(names, own) for names in (shipped(), shipped_ladders()))
-        lines = []
-        for kind, names in found.items():
-            for package in [own, *sorted(set(names.values()) - {own})]:
-                listed = ", ".join(name for name, source in names.items() if source == package)
-                lines += [f"{kind}{'' if package == own else f' of {package}'}: {listed}"] if listed else []
-        print_lines(found if as_json else lines)
+    own = f"occamrl {__version__}"
+    found: dict[str, dict[str, str]] = {}
+    for kind in registry.KINDS:
+        theirs = {name: each.source for name, each in registry.installed(kind).items()}
+        found[kind] = dict(sorted((theirs | dict.fromkeys(registry.own(kind), own)).items()))
+    found["specs"], found["ladders"] = (dict.fromkeys(names, own) for names in (shipped(), shipped_ladders()))
+    lines = []
+    for kind, names in found.items():
+        for package in [own, *sorted(set(names.values()) - {own})]:
+            listed = ", ".join(name for name, source in names.items() if source == package)
+            lines += [f"{kind}{'' if package == own else f' of {package}'}: {listed}"] if listed else []
+    print_lines(found if as_json else lines)
 
 
-@app.command()
+@command()
 def new(
-    kind: Annotated[str, typer.Argument(help="learner, rule or problem.")],
+    kind: Annotated[str, typer.Argument(help="One of learner, rule, problem.")],
     name: Annotated[str, typer.Argument(help="The name of the class, such as UCBVI.")],
-    out: Annotated[Path | None, typer.Option(help="The file; by default the name in small letters, here.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write; by default the name in lower case.")] = None,
 ) -> None:
-    """Write a small class of your own to start from: it passes its check and can be named in a spec."""
-    with reported_errors():
-        from occamrl.running.files import there, write_whole
+    """Write a template for a class of your own, which passes the contract checks and can be named in a spec."""
+    from occamrl.running.files import there, write_whole
 
-        require_choice("kind", kind, ("learner", "rule", "problem"))
-        if not name.isidentifier() or keyword.iskeyword(name):
-            raise ParameterError("name", got=repr(name), expected="the name of a Python class, such as UCBVI")
-        path = out if out is not None else Path(f"{name.lower()}.py")
-        if path.suffix != ".py" or not path.stem.isidentifier():
-            raise ParameterError("out", got=str(path), expected="a file that can be imported, such as ucbvi.py")
-        if there(path):
-            raise ParameterError("out", got=f"{path}, which exists", expected="a new file; --out names another one")
-        template = resources.files("occamrl").joinpath("templates", f"{kind}.txt").read_text("utf-8")
-        write_whole(path, template.replace("NAME", name).replace("MODULE", path.stem).encode())
-        typer.echo(f"{path}: run it to check it: python {shlex.quote(str(path))}")
-
-
-@app.command()
-def version() -> None:
-    """Print the version."""
-    with reported_errors():
-        typer.echo(__version__)
+    require_choice("kind", kind, ("learner", "rule", "problem"))
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise ParameterError("name", got=repr(name), expected="the name of a Python class, such as UCBVI")
+    path = out if out is not None else Path(f"{name.lower()}.py")
+    if path.suffix != ".py" or not path.stem.isidentifier():
+        raise ParameterError("out", got=str(path), expected="a file that can be imported, such as ucbvi.py")
+    if there(path):
+        raise ParameterError("out", got=f"{path}, which exists", expected="a new file; --out names another one")
+    template = resources.files("occamrl").joinpath("templates", f"{kind}.txt").read_text("utf-8")
+    write_whole(path, template.replace("NAME", name).replace("MODULE", path.stem).encode())
+    typer.echo(f"{path} is written; to check it: python {shlex.quote(str(path))}")
 
 
-@app.command()
+@command()
 def learn(
-    env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="A registered Gymnasium environment.")],
-    ladder: Annotated[str, typer.Option(help="A TOML file of models, or the name of a shipped ladder.")],
-    episodes: Annotated[int, typer.Option(min=1, help="Episodes, in all.")],
-    seed: Annotated[int, typer.Option(min=0)] = 0,
-    horizon: Annotated[int | None, typer.Option(min=1, help="Steps of an episode, instead of the ladder's.")] = None,
+    env_id: Annotated[str, typer.Argument(metavar="ENV_ID", help="Name of a registered Gymnasium environment.")],
+    ladder: LadderName,
+    episodes: Annotated[int, typer.Option(min=1, help="Number of episodes.")],
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the environment and the agent.")] = 0,
+    horizon: Horizon = None,
     options: Annotated[list[str] | None, typer.Option("--with", help="key=value for the environment.")] = None,
     modules: Modules = None,
-    delta: Annotated[float, typer.Option(help="How often the verdict may be wrong.")] = 0.05,
+    delta: Annotated[float, typer.Option(help="Largest probability that the verdict is wrong.")] = 0.05,
     rewards: Annotated[str | None, typer.Option(help="known, bernstein or hoeffding, instead of the ladder's.")] = None,
     kernel: Annotated[str | None, typer.Option(help="stationary or per_step, instead of the ladder's.")] = None,
     evidence: Annotated[str, typer.Option(help="value: ARL-GEN; likelihood: Occam, on lists of kernels.")] = "value",
-    safe: Annotated[bool, typer.Option(help="Be optimistic over all models that are left.")] = False,
+    safe: Annotated[bool, typer.Option(help="Be optimistic over all models that are not rejected.")] = False,
     compare: Annotated[bool, typer.Option(help="Also play the oracle, the largest and the smallest class.")] = False,
-    checkpoint: Annotated[Path | None, typer.Option(help="Save there, and go on from there.")] = None,
+    checkpoint: Checkpoint = None,
     page: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Learn in a Gymnasium environment and say which rung of a ladder of models it needs."""
-    with reported_errors(as_json):
-        from occamrl.envs.ladder_file import read_ladder
-        from occamrl.envs.wrapper import FiniteEnvironment
-        from occamrl.learners.rewards import BOUNDS
-        from occamrl.registry import import_modules
-        from occamrl.report.answer import write_answer
-        from occamrl.running.run import learn as learn_in
+    """Learn in a Gymnasium environment and find the smallest class of a ladder of models that explains it."""
+    from occamrl.envs.ladder_file import read_ladder
+    from occamrl.envs.wrapper import FiniteEnvironment
+    from occamrl.learners.rewards import BOUNDS
+    from occamrl.registry import import_modules
+    from occamrl.report.answer import write_answer
+    from occamrl.running.run import learn as learn_in
 
-        _look_here(modules or ())
-        import_modules(modules or (), field="--import")
-        if rewards is not None:
-            require_choice("--rewards", rewards, ("known", *BOUNDS))
-        estimate = {"per_pair": rewards} if rewards in BOUNDS else rewards
-        spec = read_ladder(ladder, horizon=horizon, rewards=estimate, kernel=kernel)
-        env = _make_environment(env_id, options or ())
-        environment = FiniteEnvironment(env, known=spec.known, reward_range=tuple(spec.rewards))
-        require_choice("--evidence", evidence, ("value", "likelihood"))
-        everybody = agents(
-            spec, environment, delta=delta, safe=safe, compare=compare, evidence=evidence
-        )  # checks delta
-        found = _quick_preflight(spec, environment, episodes, delta, evidence)
-        if not as_json:
-            tell(_forecast(found, spec, environment, safe=safe))
-        selector = next(iter(everybody))
-        for name, agent in everybody.items():
-            path = checkpoint if name == selector else None
-            result = learn_in(agent, environment, episodes=episodes, seed=seed, checkpoint=path)
-            about = {"agent": name, **as_data(result, spec)}
-            if name == selector and found is not None:
-                about |= {"blind_pairs": len(found.blind), "pairs_tried": found.pairs_tried}
-            print_lines(about if as_json else _lines(about))
-            if name == selector and page is not None:
-                write_answer(result, page)
+    import_modules(_findable(modules), field="--import")
+    if rewards is not None:
+        require_choice("--rewards", rewards, ("known", *BOUNDS))
+    require_choice("--evidence", evidence, ("value", "likelihood"))
+    estimate = {"per_pair": rewards} if rewards in BOUNDS else rewards
+    spec = read_ladder(ladder, horizon=horizon, rewards=estimate, kernel=kernel)
+    env = _make_environment(env_id, options or ())
+    environment = FiniteEnvironment(env, known=spec.known, reward_range=tuple(spec.rewards))
+    selector, *others = _agents(spec, environment, evidence, delta=delta, safe=safe, compare=compare)
+    found = _quick_preflight(spec, environment, episodes, delta, evidence)
+    if not as_json:
+        tell(_forecast(found, spec, environment, safe=safe))
+    for name, agent in (selector, *others):
+        first = name == selector[0]
+        path = checkpoint if first else None
+        result = learn_in(agent, environment, episodes=episodes, seed=seed, checkpoint=path)
+        about = {"agent": name, **_outcome(result, spec)}
+        if first and found is not None:
+            about |= {"blind_pairs": len(found.blind), "pairs_tried": found.pairs_tried}
+        print_lines(about if as_json else _lines(about))
+        if first and page is not None:
+            write_answer(result, page)
 
 
-def _look_here(modules: Sequence[str]) -> None:
-    """Let modules be found in the current folder: the installed command does not look there, `python -m` does."""
+def _findable(modules: Sequence[str] | None) -> list[str]:
+    """Return the user's modules; the current folder is looked into, as `python -m` does and the command does not."""
     if modules and "" not in sys.path:
         sys.path.insert(0, "")
+    return list(modules or ())
 
 
 def _make_environment(identifier: str, options: Sequence[str]) -> gym.Env[Any, Any]:
@@ -476,32 +474,23 @@ def _make_environment(identifier: str, options: Sequence[str]) -> gym.Env[Any, A
     return make_environment("ENV_ID", identifier, parameters)
 
 
-def agents(
-    spec: LadderSpec,
-    environment: FiniteEnvironment,
-    *,
-    delta: float,
-    safe: bool,
-    compare: bool,
-    evidence: str = "value",
-) -> dict[str, Agent]:
-    """Return who is to learn, by name: the selector, and what it is compared with."""
+def _agents(
+    spec: LadderSpec, environment: FiniteEnvironment, evidence: str, *, delta: float, safe: bool, compare: bool
+) -> list[tuple[str, Agent]]:
+    """Return who is to learn, with names: the selector, then what it is compared with."""
     from occamrl.selectors.arl_gen import ARLGen
     from occamrl.selectors.occam import Occam
     from occamrl.selectors.references import largest, oracle, smallest
 
-    options: dict[str, Any] = {"delta": delta, **spec.options}
-    found: dict[str, Agent] = {}
+    ladder, options = spec.ladder, {"delta": delta, **spec.options}
+    found: list[tuple[str, Agent]] = [("ARL-GEN", ARLGen(ladder=ladder, safe=safe, **options))]
     if evidence == "likelihood":
-        found["Occam"] = Occam(ladder=spec.ladder, scope="all" if safe else "smallest", **options)
-    else:
-        found["ARL-GEN"] = ARLGen(ladder=spec.ladder, safe=safe, **options)
+        found = [("Occam", Occam(ladder=ladder, scope="all" if safe else "smallest", **options))]
     if compare:
-        right = None if environment.mdp is None else spec.ladder.class_of(environment.mdp)
+        right = None if environment.mdp is None else ladder.class_of(environment.mdp)
         if right is not None:
-            found[f"oracle ({spec.names[right - 1]})"] = oracle(spec.ladder, right, **options)
-        found["largest class"] = largest(spec.ladder, **options)
-        found["smallest class"] = smallest(spec.ladder, **options)
+            found.append((f"oracle ({spec.names[right - 1]})", oracle(ladder, right, **options)))
+        found += [("largest class", largest(ladder, **options)), ("smallest class", smallest(ladder, **options))]
     return found
 
 
@@ -537,7 +526,7 @@ def _forecast(found: Preflight | None, spec: LadderSpec, environment: FiniteEnvi
     )
 
 
-def as_data(result: Result, spec: LadderSpec) -> dict[str, Any]:
+def _outcome(result: Result, spec: LadderSpec) -> dict[str, Any]:
     """Return a result as plain data, in the environment's own unit."""
     verdict, environment = result.verdict, result.environment
     about: dict[str, Any] = {
@@ -565,8 +554,7 @@ def as_data(result: Result, spec: LadderSpec) -> dict[str, Any]:
 
 def _lines(about: dict[str, Any]) -> list[str]:
     """Return what a person is told of one agent."""
-    regret = about["regret"]
-    exact = f"exact regret {regret:,.2f}" if regret is not None else "no exact regret"
+    exact = "no exact regret" if about["regret"] is None else f"exact regret {about['regret']:,.2f}"
     found = [
         f"{about['agent']}: {about['episodes']:,} episodes, {about['steps']:,} steps, realised return "
         f"{about['realised_return_per_episode']:,.4g} an episode, {exact}"
@@ -574,15 +562,12 @@ def _lines(about: dict[str, Any]) -> list[str]:
     if about["regret_unknown_because"]:
         found.append(f"  ({about['regret_unknown_because']})")
     if "rung" in about:
-        for m, name in enumerate(about["rungs"]):
-            mark = "->" if m + 1 == about["chosen"] else "  "
-            count = about["sizes"][m]
-            statistic = about["statistics"][m]
-            told = "impossible" if statistic is None else f"statistic {statistic:.6f}"
-            found.append(f"  {mark} {name}: {count} model{'s' * (count > 1)}, {told}")
+        rows = zip(about["rungs"], about["sizes"], about["statistics"], strict=True)
+        for m, (name, size, statistic) in enumerate(rows, start=1):
+            value = "impossible" if statistic is None else f"statistic {statistic:.6f}"
+            found.append(f"  {'->' if m == about['chosen'] else '  '} {name}: {size} model{'s' * (size > 1)}, {value}")
         threshold = about["threshold"]
-        limit = "no data yet" if threshold is None else f"accepted up to {threshold:.6f}"
-        found.append(f"  ({limit})")
+        found.append("  (no data yet)" if threshold is None else f"  (accepted up to {threshold:.6f})")
         found += [f"  {sentence}" for sentence in about["verdict"]]
     return found
 

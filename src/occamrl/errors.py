@@ -2,8 +2,10 @@
 
 Every error that a user can cause derives from :class:`OccamRLError` (Ctrl-C is not an error). An error about input
 carries what was wrong, where, what was got and what was expected as attributes, so that a program can act on them, and
-puts them into one sentence for a person. The functions ``require_*`` and ``as_floats`` are the only validators of
-single integers, numbers, choices and arrays; what is particular to a class is checked where the class is.
+puts them into one sentence for a person. The functions ``require_*`` and ``as_*`` are the only validators of single
+integers, numbers, choices and arrays; what is particular to a class is checked where the class is.
+
+NumPy is imported by the first array: commands that only read files do not wait for it.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _LARGEST_INTEGER = 2**62  # sums of two fit into 64 bits
 _SINGLE_PRECISION = 1e-5  # how far the sum of some hundred numbers of 32 bits may be from one
@@ -218,7 +221,8 @@ class SpecError(InvalidInput):
         self.faults = tuple(faults)
         first = self.faults[0]
         super().__init__(f"{path}: {first.key}", got=first.got, expected=first.expected)
-        lines = [f"{path}: {len(self.faults)} error(s)", *(f"  {fault}" for fault in self.faults)]
+        count = f"{len(self.faults)} error{'s' * (len(self.faults) > 1)}"
+        lines = [f"{path}: {count}", *(f"  {fault}" for fault in self.faults)]
         self.args = ("\n".join(lines),)
 
 
@@ -281,7 +285,7 @@ def require_integer(
 ) -> int:
     """Return ``value`` as an int in [least, most], or refuse it; a bool is no integer."""
     try:
-        number = None if isinstance(value, (bool, np.bool_)) else operator.index(cast(SupportsIndex, value))
+        number = None if isinstance(value, bool) else operator.index(cast(SupportsIndex, value))
     except TypeError:
         number = None
     if number is None or not least <= number <= most:
@@ -361,6 +365,8 @@ def sum_to_one(total: float) -> str:
 
 def as_array(field: str, value: Any, expected: object = "an array", kinds: str = "") -> NDArray[Any]:
     """Return an array of which there can be a copy, of these kinds of numbers, and of the shape ``expected`` if one."""
+    import numpy as np
+
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, OverflowError):
@@ -375,12 +381,12 @@ def as_array(field: str, value: Any, expected: object = "an array", kinds: str =
 
 def as_floats(field: str, value: Any, expected: object = "an array of real numbers") -> NDArray[np.float64]:
     """Return a new array of floats, or refuse what is ragged or not made of real numbers."""
-    return as_array(field, value, expected, "biuf").astype(np.float64)
+    return as_array(field, value, expected, "biuf").astype("float64")
 
 
 def as_flags(field: str, value: Any, expected: object) -> NDArray[np.bool_]:
     """Return an array of true and false; numbers are true where they are not zero."""
-    return as_array(field, value, expected, "biuf").astype(np.bool_)
+    return as_array(field, value, expected, "biuf").astype("bool")
 
 
 def as_integers(field: str, value: Any, expected: object = "an array of integers") -> NDArray[np.int64]:
@@ -388,7 +394,7 @@ def as_integers(field: str, value: Any, expected: object = "an array of integers
     array = as_array(field, value, expected, "iu")
     if array.size and array.max() > _LARGEST_INTEGER:
         raise ShapeError(field, got=array.max(), expected=expected)
-    return array.astype(np.int64)
+    return array.astype("int64")
 
 
 def as_indices(field: str, value: Any, size: int) -> NDArray[np.int64]:
@@ -396,7 +402,7 @@ def as_indices(field: str, value: Any, size: int) -> NDArray[np.int64]:
     expected = f"different integers in [0, {size}), at least one"
     chosen = as_integers(field, value, expected)
     inside = chosen.ndim == 1 and chosen.size and chosen.min() >= 0 and chosen.max() < size
-    if not inside or np.unique(chosen).size < chosen.size:
+    if not inside or len(set(chosen.tolist())) < chosen.size:
         raise ShapeError(field, got=f"{value!r:.200}", expected=expected)
     return chosen
 

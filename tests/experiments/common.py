@@ -152,7 +152,7 @@ def play(experiment: Experiment, out: Path) -> Folder:
     """Play every cell in this process, without any worker."""
     folder = Folder(out)
     out.mkdir(parents=True, exist_ok=True)
-    experiment.settle(folder)
+    experiment.write(folder)
     for cell in experiment.cells:
         play_cell(folder, cell, lambda news: None, Stop(), QUICK)
     return folder
@@ -184,7 +184,7 @@ def play_in_pieces(experiment: Experiment, out: Path, pieces: tuple[int, ...]) -
     """Play every cell, stopped after each of so many pieces; the last time it must not begin anew."""
     folder = Folder(out)
     out.mkdir()
-    experiment.settle(folder)
+    experiment.write(folder)
     for cell in experiment.cells:
         for count in pieces:
             with pytest.raises(Stopped, match="stopped"):

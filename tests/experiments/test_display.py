@@ -40,7 +40,7 @@ def test_plain_lines_tell_pace_and_time_left() -> None:
     assert stream.getvalue().splitlines() == [
         "3 cells, 1 finished before, 2 to run",
         "1 of 3 cells; running: 40%, 3 s left, regret 12.5, 200 episodes/s",
-        "again [red]P / A\\x1b[2J / seed 3 (retry 1): worker 1 was killed",
+        "retry 1 of 3, [red]P / A\\x1b[2J / seed 3: worker 1 was killed",
         "done [red]P / A\\x1b[2J / seed 3: regret 20.0, 2.0 s; 2 of 3 cells, about 15 s left",
         "FAILED [red]P / A\\x1b[2J / seed 3: given up",
     ]
@@ -109,7 +109,8 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("words", [["status"], ["resume", "--json"]])
 def test_output_that_is_full_is_one_message_and_a_code(out: Path, words: list[str]) -> None:
     answer = shell('"$@" >/dev/full', *words, out)
-    assert (answer.returncode, answer.stderr) == (1, "the system refused: [Errno 28] No space left on device\n")
+    message = "cannot write to standard output: [Errno 28] No space left on device\n"
+    assert (answer.returncode, answer.stderr) == (1, message)
 
 
 def test_a_reader_that_leaves_is_no_error_to_talk_about(out: Path) -> None:

@@ -72,7 +72,7 @@ def replace_columns(path: Path, name: str, change: Callable[[dict[str, list[Any]
 def experiments(ids: list[str], contents: list[dict[str, Any]]) -> dict[str, dict[str, object]]:
     """Return documents that are no experiment, by what is wrong with them."""
     first = contents[0]
-    other = Cell.model_validate({**first, "thinning": 7})
+    other = Cell.of({**first, "thinning": 7})
     names: list[object] = ["../../../etc", "/etc/passwd", "0123456789ABCDEF", "", 7, None]
     return {
         **{f"the id {name!r}": {"cells": [name], "contents": [first]} for name in names},
@@ -339,7 +339,7 @@ def test_an_experiment_too_large_to_be_read_again_is_not_written(
 ) -> None:
     monkeypatch.setattr("occamrl.experiments.records.LARGEST_JSON", 500)
     with pytest.raises(RecordError, match="fewer cells"):
-        Experiment.from_toml(write(tmp_path)).settle(Folder(tmp_path / "out"))
+        Experiment.from_toml(write(tmp_path)).write(Folder(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 

@@ -21,17 +21,16 @@ from benchmarks.faults.sitecustomize import environment
 from occamrl.errors import FolderInUse, OccamRLError, ParameterError, RecordError, Stopped
 from occamrl.experiments import execution
 from occamrl.experiments.execution import (
-    RETRIES,
+    Executor,
     Experiment,
     LocalPool,
-    Losses,
     Options,
     Stop,
     execute,
     play_cell,
     record_failure,
 )
-from occamrl.experiments.records import Folder, FolderLock, load, status, verify
+from occamrl.experiments.records import RETRIES, Folder, FolderLock, load, status, verify
 from tests.experiments.common import (
     COMMAND,
     QUICK,
@@ -53,17 +52,25 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.parquet"))}
 
 
+SCRIPT = 'import occamrl as orl; print(len(orl.Experiment.from_toml("spec.toml").run("two", workers=2).cells))'
+
+
 def test_one_worker_or_two_or_none_give_the_same_bytes(tmp_path: Path) -> None:
-    experiment = Experiment.from_toml(write(tmp_path))
-    records = experiment.run(tmp_path / "two", workers=2)
-    experiment.run(tmp_path / "one", workers=1)
+    """Two for a script, which needs no guard; one for a thread, which gets no signals."""
+    experiment, found = Experiment.from_toml(write(tmp_path)), []
+    environment = {**os.environ, "PYTHONPATH": str(Path(occamrl.__file__).parents[1])}
+    answer = subprocess.run(
+        [COMMAND[0], "-"], input=SCRIPT, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+    )
+    assert (answer.stdout, answer.returncode) == ("4\n", 0), answer.stderr
+    thread = threading.Thread(target=lambda: found.append(experiment.run(tmp_path / "one", workers=1)))
+    thread.start()
+    thread.join()
     play(experiment, tmp_path / "none")
     assert contents(tmp_path / "two") == contents(tmp_path / "one") == contents(tmp_path / "none")
     assert len(contents(tmp_path / "two")) == 8
+    (records,) = found
     assert [manifest["cell"] for manifest in records.cells] == [cell.id for cell in experiment.cells]
-    assert not records.failed
-    assert not records.running
-    assert not records.missing
 
 
 def test_records_are_tidy(tmp_path: Path) -> None:
@@ -97,11 +104,11 @@ def test_cells_can_be_added_and_finished_ones_stay(tmp_path: Path) -> None:
         play(Experiment.from_toml(write(tmp_path, SMALL.replace("seeds = 2", "seeds = 1"))), out)
 
 
-def settled(folder: Folder, spec: Path) -> Experiment:
+def prepared(folder: Folder, spec: Path) -> Experiment:
     """Return an experiment whose directory is there and whose cells are not played."""
     experiment = Experiment.from_toml(spec)
     folder.path.mkdir()
-    experiment.settle(folder)
+    experiment.write(folder)
     return experiment
 
 
@@ -134,7 +141,7 @@ def test_a_checkpoint_of_other_versions_is_kept_and_used_when_they_are_back(
 ) -> None:
     """Two versions take turns on a cell; each goes on where it was, and the result is that of the first alone."""
     spec, folder = write(tmp_path, slow(5_000)), Folder(tmp_path / "out")
-    whole, first = play(Experiment.from_toml(spec), tmp_path / "whole"), settled(folder, spec).cells[0]
+    whole, first = play(Experiment.from_toml(spec), tmp_path / "whole"), prepared(folder, spec).cells[0]
     here, reached = execution.versions(), []
     for release, chunks in (("1", 3), ("2", 2), ("1", None)):
         monkeypatch.setattr(execution, "versions", lambda release=release: {**here, "numpy": release})
@@ -175,7 +182,7 @@ def test_verify_puts_damaged_cells_aside_and_they_can_be_run_again(tmp_path: Pat
 
 # ----------------------------------------------------------------------------------------------------------- workers
 def watched(tmp_path: Path, act: object, text: str) -> tuple[list[Event], Folder]:
-    """Run with one worker and call ``act(event)`` on each event."""
+    """Run to the end with one worker and call ``act(event)`` on each event."""
     heard: list[Event] = []
     folder = Folder(tmp_path / "out")
 
@@ -183,7 +190,8 @@ def watched(tmp_path: Path, act: object, text: str) -> tuple[list[Event], Folder
         heard.append(event)
         act(event)  # type: ignore[operator]  # any callable
 
-    execute(folder, Options(workers=1, checkpoint_seconds=0.05), listen, Experiment.from_toml(write(tmp_path, text)))
+    options = Options(workers=1, checkpoint_seconds=0.05)
+    assert not execute(folder, options, listen, Experiment.from_toml(write(tmp_path, text))).stopped
     return heard, folder
 
 
@@ -196,6 +204,8 @@ def test_a_killed_worker_costs_its_cell_a_retry_from_the_checkpoint(tmp_path: Pa
     def act(event: Event) -> None:
         if list((tmp_path / "out").glob("cells/*/checkpoint.npz")):
             killer(event)
+        if event["event"] == "done":
+            signal.raise_signal(signal.SIGINT)  # nothing is left to stop
 
     heard, folder = watched(tmp_path, act, ONE)
     (retry,) = (event for event in heard if event["event"] == "retry")
@@ -207,9 +217,9 @@ def test_a_killed_worker_costs_its_cell_a_retry_from_the_checkpoint(tmp_path: Pa
 
 def test_a_hung_worker_is_ended_and_its_cell_tried_again(tmp_path: Path) -> None:
     folder, killer, heard = Folder(tmp_path / "out"), Killer(10_000, signal.SIGSTOP), []
-    experiment = settled(folder, write(tmp_path, ONE))
+    experiment = prepared(folder, write(tmp_path, ONE))
     with FolderLock(folder.lock_file) as lock:
-        pool = LocalPool(folder, 1, 0.05, lock.handle)
+        pool = LocalPool(folder, lock, Options(workers=1, checkpoint_seconds=0.05))
         for event in pool.play(experiment.cells):
             heard.append(event)
             killer(event)
@@ -238,14 +248,14 @@ def test_a_cell_that_always_kills_its_worker_fails_while_others_finish(tmp_path:
 
 def test_an_error_inside_a_cell_is_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Folder(tmp_path / "out")
-    experiment = Experiment.from_toml(write(tmp_path))
+    experiment = Experiment.from_toml(write(tmp_path, ONE))
     shadow = tmp_path / "shadow" / "numba"
     shadow.mkdir(parents=True)
     (shadow / "__init__.py").write_text('raise ImportError("this numba is broken")')
     path = os.pathsep.join([str(shadow.parent), os.environ.get("PYTHONPATH", "")])
     monkeypatch.setattr("occamrl.experiments.execution.environment", lambda: {**os.environ, "PYTHONPATH": path})
-    tally = execute(folder, Options(workers=2), lambda event: None, experiment)
-    assert len(tally.failed) == 4
+    tally = execute(folder, Options(workers=1), lambda event: None, experiment)
+    assert len(tally.failed) == 1
     assert "this numba is broken" in load(folder.path).failed[0]["reason"]
 
 
@@ -263,18 +273,18 @@ def test_the_end_of_a_long_reason_is_kept(tmp_path: Path) -> None:
 def test_lost_workers_are_forgiven_after_a_checkpoint(tmp_path: Path) -> None:
     experiment = Experiment.from_toml(write(tmp_path))
     folder, cell = Folder(tmp_path), experiment.cells[0]
-    losses = Losses(folder)
+    executor = Executor(folder, FolderLock(folder.lock_file), Options())
 
     def events(count: int) -> list[str]:
-        return [losses.count(cell, "killed", stopping=False)["event"] for _ in range(count)]
+        return [executor.lose(cell, "killed")["event"] for _ in range(count)]
 
     assert events(RETRIES) == ["retry"] * RETRIES
     checkpoint = folder.cells / cell.id / "checkpoint.npz"
     checkpoint.parent.mkdir(parents=True)
     checkpoint.touch()
     assert events(RETRIES + 1) == ["retry"] * RETRIES + ["failed"]  # no other checkpoint since the first of these
-    assert losses.count(cell, "killed", stopping=True)["event"] == "stopped"
-    assert Losses(folder).count(cell, "killed", stopping=False, workers=RETRIES + 1)["event"] == "failed"
+    other = experiment.cells[1]
+    assert executor.lose(other, "killed", workers=RETRIES + 1)["event"] == "failed"
 
 
 # ------------------------------------------------------------------------------------------------------ command line
@@ -415,16 +425,6 @@ def test_a_report_needs_a_name(tmp_path: Path) -> None:
         assert "no name for a file" in answer.stderr
 
 
-def test_a_script_needs_no_guard(tmp_path: Path) -> None:
-    write(tmp_path)
-    code = 'import occamrl as orl; print(len(orl.Experiment.from_toml("spec.toml").run("out", workers=2).cells))'
-    environment = {**os.environ, "PYTHONPATH": str(Path(occamrl.__file__).parents[1])}
-    answer = subprocess.run(
-        [COMMAND[0], "-"], input=code, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
-    )
-    assert (answer.stdout, answer.returncode) == ("4\n", 0), answer.stderr
-
-
 # ------------------------------------------------------------------------------------------------------------- locks
 def test_a_lock_tells_who_holds_it_and_is_recovered_when_stale(tmp_path: Path) -> None:
     path = tmp_path / "lock"
@@ -464,14 +464,6 @@ def test_a_lock_outlives_a_killed_process_until_its_last_worker_is_gone(tmp_path
         assert lock.recovered["pid"] == holder.pid
 
 
-def test_runs_outside_the_main_thread(tmp_path: Path) -> None:
-    experiment, found = Experiment.from_toml(write(tmp_path)), []
-    thread = threading.Thread(target=lambda: found.append(experiment.run(tmp_path / "out", workers=1)))
-    thread.start()
-    thread.join()
-    assert len(found[0].cells) == 4
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -490,9 +482,9 @@ def test_options_are_checked(options: dict[str, Any]) -> None:
 def test_no_cell_is_begun_after_the_request_to_stop(tmp_path: Path) -> None:
     """Ctrl-C while workers are being started: those that come later would not have heard it."""
     folder = Folder(tmp_path / "out")
-    experiment = settled(folder, write(tmp_path, slow(100_000_000)))
+    experiment = prepared(folder, write(tmp_path, slow(100_000_000)))
     with FolderLock(folder.lock_file) as lock:
-        pool = LocalPool(folder, 2, QUICK, lock.handle)
+        pool = LocalPool(folder, lock, Options(workers=2, checkpoint_seconds=QUICK))
         events = []
         for event in pool.play(experiment.cells):
             events.append(event["event"])
@@ -516,17 +508,3 @@ def test_ctrl_c_before_there_is_an_executor_is_not_lost(tmp_path: Path) -> None:
     assert tally.stopped
     assert events == ["plan"] + ["stopped"] * len(experiment.cells)
     assert not (tmp_path / "out" / "lock").exists()
-
-
-def test_a_run_that_finished_all_the_same_was_not_stopped(tmp_path: Path) -> None:
-    """Ctrl-C when nothing is left to stop."""
-
-    def press(event: Event) -> None:
-        if event["event"] == "done":
-            signal.raise_signal(signal.SIGINT)
-
-    experiment = Experiment.from_toml(
-        write(tmp_path, SMALL.replace("seeds = 2", "seeds = 1").split('[[agent]]\nname = "Opt')[0])
-    )
-    tally = execute(Folder(tmp_path / "out"), Options(workers=1), press, experiment)
-    assert (tally.done, tally.stopped) == (1, False)

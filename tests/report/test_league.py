@@ -13,7 +13,8 @@ import pytest
 from occamrl import registry
 from occamrl.errors import SpecError
 from occamrl.experiments.records import Records
-from occamrl.experiments.spec import claims, read_spec, shipped
+from occamrl.experiments.resolution import claims
+from occamrl.experiments.spec import read_spec, shipped
 from occamrl.report.data import build
 from occamrl.report.league import cells, lines, listed
 from occamrl.report.page import render

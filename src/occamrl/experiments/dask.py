@@ -17,8 +17,8 @@ from typing import Any
 
 from occamrl.errors import OccamRLError, ParameterError
 from occamrl.experiments.cells import Cell
-from occamrl.experiments.execution import GRACE_SECONDS, RETRIES, SILENCE_SECONDS, Event, Losses, Stop, answer
-from occamrl.experiments.records import Folder, FolderLock, holder_of, read_progress
+from occamrl.experiments.execution import GRACE_SECONDS, Event, Events, Executor, Options, Stop, answer
+from occamrl.experiments.records import RETRIES, Folder, FolderLock, holder_of, read_progress
 from occamrl.registry import NO_MODULES, Modules
 
 _CONNECT_SECONDS = 5
@@ -32,7 +32,7 @@ def play_remotely(
     path: str, content: dict[str, Any], token: str, checkpoint_seconds: float, modules: tuple[tuple[str, ...], ...]
 ) -> Event:
     """Play a cell inside a Dask worker; return what became of it."""
-    folder, cell = Folder(path), Cell.model_validate(content)
+    folder, cell = Folder(path), Cell.of(content)
     if not folder.exists():
         text = f"{path}: not to be seen from this Dask worker, which needs the folder under the same path"
         return {"event": "failed", "cell": cell.id, "text": text}
@@ -46,52 +46,42 @@ def play_remotely(
 
 def require_listening(address: str) -> None:
     """Refuse an address that is none, or where nobody listens; Dask itself would try for long, and log."""
-    expected = "the address of a running Dask scheduler, such as tcp://host:8786"
     found = re.fullmatch(r"(?:\w+://)?(\[[0-9a-fA-F:.%\w]+\]|[\w.-]+):(\d{1,5})/?", address)
     if found is None:
-        raise ParameterError("scheduler", got=repr(address), expected=expected)
+        raise _unreachable(address)
     try:
         socket.create_connection((found[1].strip("[]"), int(found[2])), _CONNECT_SECONDS).close()
     except (OSError, OverflowError, ValueError) as error:
-        raise ParameterError("scheduler", got=f"{address!r} ({error})", expected=expected) from error
+        raise _unreachable(address, error) from error
 
 
-class DaskExecutor:
+def _unreachable(address: str, error: Exception | None = None) -> ParameterError:
+    got = repr(address) if error is None else f"{address!r} ({error})"
+    expected = "the address of a running Dask scheduler, such as tcp://host:8786"
+    return ParameterError("scheduler", got=got, expected=expected)
+
+
+class DaskExecutor(Executor):
     """Cells as tasks of a Dask scheduler."""
 
-    def __init__(
-        self,
-        folder: Folder,
-        address: str,
-        checkpoint_seconds: float,
-        lock: FolderLock,
-        silence: float = SILENCE_SECONDS,
-        modules: Modules = NO_MODULES,
-    ) -> None:
+    def __init__(self, folder: Folder, lock: FolderLock, options: Options, modules: Modules = NO_MODULES) -> None:
         try:
             from distributed import Client
         except ImportError as error:
             raise OccamRLError("Dask is not installed; install it with: pip install 'occamrl[dask]'") from error
-        self.folder = Folder(folder.path.resolve())
-        self.address = address
-        self.checkpoint_seconds = checkpoint_seconds
-        self.lock = lock
-        self.silence = silence
-        self.modules = tuple(modules)  # plain data: nothing of this package's own travels
+        super().__init__(Folder(folder.path.resolve()), lock, options, modules)
+        self.address = str(options.scheduler)
         try:
-            self.client = Client(address, timeout=_CONNECT_SECONDS, set_as_default=False)
+            self.client = Client(self.address, timeout=_CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError) as error:
-            got = f"{address!r} ({type(error).__name__}: {error})"
-            raise ParameterError("scheduler", got=got, expected="the address of a running Dask scheduler") from error
-        self._losses = Losses(self.folder)
-        self._stopping: float | None = None
+            raise _unreachable(self.address, error) from error
         self._abandoned = False
 
-    def play(self, cells: Sequence[Cell]) -> Iterator[Event]:
+    def play(self, cells: Sequence[Cell]) -> Events:
         """Yield events until every cell is done, failed or stopped."""
         waiting = {self._submit(cell): cell for cell in cells}
         reported: dict[str, float] = {}
-        look, heard, told = 0.0, time.monotonic(), False
+        look, heard, warned = 0.0, time.monotonic(), False
         try:
             while waiting:
                 time.sleep(_POLL_SECONDS)
@@ -107,12 +97,12 @@ class DaskExecutor:
                     if self._stopping is None and quiet > self.silence:
                         text = f"nothing heard for {quiet:.0f} s of the {workers} worker(s) of the Dask scheduler at "
                         raise OccamRLError(f"{text}{self.address}; finished cells and checkpoints are in the folder")
-                    if not workers and not told:
+                    if not workers and not warned:
                         text = f"waiting for a worker: the Dask scheduler at {self.address} has none"
                         yield {"event": "warning", "text": f"{text}; this ends after {self.silence:.0f} s (--silence)"}
-                    told = not workers
+                    warned = not workers
                 if self._stopping is not None:
-                    yield from self._let_go(waiting, since=self._stopping)
+                    yield from self._withdraw(waiting, since=self._stopping)
                 for future in [future for future in waiting if future.done()]:
                     cell, heard = waiting.pop(future), time.monotonic()
                     event = self._outcome(future, cell)
@@ -135,7 +125,7 @@ class DaskExecutor:
         self._stopping = self._stopping or time.monotonic()
         self.lock.revoke()
 
-    def _let_go(self, waiting: dict[Any, Cell], since: float) -> Iterator[Event]:
+    def _withdraw(self, waiting: dict[Any, Cell], since: float) -> Iterator[Event]:
         """Take back the cells that no worker has begun, and in the end those of workers that do not answer."""
         patient = not self._abandoned and time.monotonic() - since < GRACE_SECONDS
         at_work = {key for keys in self.client.processing().values() for key in keys} if patient else set()
@@ -146,7 +136,8 @@ class DaskExecutor:
             yield {"event": "stopped", "cell": waiting.pop(future).id, "text": text}
 
     def _submit(self, cell: Cell) -> Any:
-        arguments = (str(self.folder.path), cell.content, self.lock.token, self.checkpoint_seconds, self.modules)
+        seconds, modules = self.options.checkpoint_seconds, tuple(self.modules)  # nothing of this package's own travels
+        arguments = (str(self.folder.path), cell.content, self.lock.token, seconds, modules)
         # A key of its own: Dask would hand out the remembered result of an equal task. Never pure, never retried by it.
         return self.client.submit(play_remotely, *arguments, key=f"occamrl-{cell.id}-{time.time_ns()}", pure=False)
 
@@ -157,7 +148,7 @@ class DaskExecutor:
         error = future.exception() if future.status == "error" else None
         text = f"the task was {future.status}" if error is None else f"{type(error).__name__}: {error}"
         tries = RETRIES if type(error).__name__ == "KilledWorker" else 1  # then Dask has tried again by itself
-        return self._losses.count(cell, text, stopping=self._stopping is not None, workers=tries)
+        return self.lose(cell, text, tries)
 
     def _progress(self, cells: Any, reported: dict[str, float]) -> Iterator[Event]:
         """Read how far the running cells are from their files."""

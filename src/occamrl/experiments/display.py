@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from occamrl.experiments.records import Damage, Status, describe_holder, is_gone
+from occamrl.experiments.records import RETRIES, Damage, Status, describe_holder, is_gone
 from occamrl.running.files import jsonable
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Display(contextlib.AbstractContextManager["Display"]):
         self.stream, self.brief, self.clock = stream, brief, clock
         self.total = self.through = self.earlier = self.failed = 0  # cells
         self.running: dict[str, Event] = {}  # the latest of each cell
-        self.began = self.told = clock()
+        self.began = self.shown_at = clock()
 
     def __exit__(self, *error: object) -> None:
         """Nothing to tidy."""
@@ -68,18 +68,18 @@ class Display(contextlib.AbstractContextManager["Display"]):
         """Write a line, if there is one to write."""
         line = "" if self.brief and event["event"] in ("plan", "done") else self.describe(event)
         now = self.clock()
-        if not line and now - self.told >= PLAIN_EVERY:
+        if not line and now - self.shown_at >= PLAIN_EVERY:
             paces = "; ".join(pace(each) for each in list(self.running.values())[:_PACES])
             line = self.count() + (f"; running: {paces}" if paces else "")
         if line:
-            self.told = now
+            self.shown_at = now
             with contextlib.suppress(OSError):  # that nobody can read it, on a full disk, is no reason to end a run
                 self.stream.write(printable(line) + "\n")
                 self.stream.flush()
 
     def count(self) -> str:
         """Return how many cells are through, in words."""
-        new, spent = self.through - self.earlier, self.told - self.began
+        new, spent = self.through - self.earlier, self.shown_at - self.began
         left = f", about {duration(spent / new * (self.total - self.through))} left" if new else ""
         failed = f", {self.failed} failed" if self.failed else ""
         return f"{self.through} of {self.total} cells{failed}{left}"
@@ -95,9 +95,9 @@ class Display(contextlib.AbstractContextManager["Display"]):
             case "failed":
                 return f"FAILED {who}: {event['text']}"
             case "retry":
-                return f"again {who} (retry {event['try']}): {event['text']}"
+                return f"retry {event['try']} of {RETRIES}, {who}: {event['text']}"
             case "warning":
-                return f"note: {event['text']}"
+                return f"warning: {event['text']}"
         return ""
 
 
@@ -131,7 +131,7 @@ class LiveLines(Display):
 
     def show(self, event: Event) -> None:
         """Print what stays."""
-        self.told = self.clock()
+        self.shown_at = self.clock()
         line = "" if event["event"] == "done" else self.describe(event)
         if line:
             from rich.text import Text
@@ -219,14 +219,14 @@ def as_data(now: Status, holder: dict[str, Any] | None) -> dict[str, Any]:
 def damage_lines(found: list[Damage], folder: Path) -> list[str]:
     """Return what `verify` found, and what to do about it."""
     if not found:
-        return [f"{folder}: every record and checkpoint is as it was written"]
+        return [f"{folder}: no damage; every record and checkpoint matches its digest"]
     text = []
     for damage in found:
         text.append(f"damaged: {damage.problem}")
         if damage.moved_to is not None:
-            text.append(f"  cell {damage.cell} put aside: {damage.moved_to}")
+            text.append(f"  cell {damage.cell} was moved to {damage.moved_to}")
     if any(damage.cell for damage in found):
-        text.append(f"Run the cells that were put aside again with: occamrl resume {folder}")
+        text.append(f"To run these cells again: occamrl resume {folder}")
     if any(damage.cell is None for damage in found):
-        text.append("The copy of the spec is damaged; results do not depend on it, and `occamrl run` renews it.")
+        text.append("The copy of the spec is damaged. Results do not depend on it, and `occamrl run` renews it.")
     return text

@@ -26,13 +26,13 @@ import threading
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -46,19 +46,32 @@ from occamrl.errors import (
     require_integer,
     require_number,
 )
-from occamrl.experiments.cells import FORMAT, Cell
+from occamrl.experiments.cells import Cell
 from occamrl.experiments.display import display_for
-from occamrl.experiments.records import Folder, FolderLock, Records, describe_holder, finish, load
+from occamrl.experiments.records import (
+    PASSING,
+    RETRIES,
+    TOTALS,
+    Folder,
+    FolderLock,
+    Records,
+    describe_holder,
+    load,
+    tidy,
+)
 from occamrl.experiments.spec import Spec, read_source, read_spec, require_imports
 from occamrl.experiments.tables import tables_of
 from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import Agent, Phase
 from occamrl.registry import NO_MODULES, Modules, import_modules
 from occamrl.running.environments import Chunk
-from occamrl.running.files import canonical, jsonable, make_folder, seal, sha256, sweep, there, write_whole
+from occamrl.running.files import canonical, jsonable, make_folder, seal, sha256, there, write_whole
 from occamrl.running.result import Result
 from occamrl.running.run import CHUNK_SECONDS, Checkpoint, Run, Simulator
 from occamrl.running.storage import load as load_result
+
+if TYPE_CHECKING:
+    from occamrl.experiments.dask import DaskExecutor
 
 
 @lru_cache(maxsize=1)
@@ -85,12 +98,12 @@ def machine() -> dict[str, str]:
 CHECKPOINT_SECONDS = 30.0
 _PROGRESS_SECONDS = 1.0
 
-RETRIES = 3
 SILENCE_SECONDS = 600.0  # a worker that says nothing for so long is taken to hang; compiling is silent too
 GRACE_SECONDS = 30.0  # seconds between the request to stop and the end of patience
 _LONGEST_REASON = 4000  # characters of a failure that are kept
 
 Event = dict[str, Any]
+Events = Generator[Event, None, None]
 Listener = Callable[[Event], None]
 
 
@@ -129,9 +142,9 @@ def play_cell(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_
     StorageError
         When something cannot be written.
     """
-    finished = folder.manifest(cell.id)
+    finished = folder.manifest(cell.id, cell.content)
     if finished is not None and finished["status"] == "done":  # by a worker that was killed before it could say so
-        finish(folder.cell(cell.id))
+        tidy(folder.cell(cell.id))
         return finished
     path = folder.open_cell(cell.id)
     problem, agent, resolved = cell.make()
@@ -207,49 +220,30 @@ def _tag(cell: Cell) -> str:
 
 def record(folder: Folder, cell: Cell, result: Result, resolved: dict[str, Any]) -> dict[str, Any]:
     """Write the tables, then the manifest, which makes the cell finished; then remove the checkpoint."""
-    path = folder.cell(cell.id)
-    files = {}
+    path, files = folder.cell(cell.id), {}
     for name, content in tables_of(cell, result).items():
         write_whole(path / name, content)
         files[name] = sha256(content)
-    manifest = {
-        **_about(cell),
-        "status": "done",
-        "resolved": jsonable(resolved),
-        "total_regret": result.total_regret,
-        "total_return": result.total_return,
-        "plans": result.plans,
-        "pessimistic_episodes": result.pessimistic_episodes,
-        "wall_time": result.wall_time,
-        "files": files,
-        "reason": None,
-    }
-    write_whole(path / "manifest.json", seal(manifest))
-    finish(path)
-    return manifest
+    totals = {name: getattr(result, name) for name in TOTALS}
+    outcome = {"status": "done", "resolved": jsonable(resolved), **totals, "files": files, "reason": None}
+    return _conclude(path, cell, outcome, PASSING)
 
 
 def record_failure(folder: Folder, cell: Cell, reason: str) -> dict[str, Any]:
     """Write down that a cell failed, and why; its checkpoint stays, for another try."""
     reason = reason if len(reason) <= _LONGEST_REASON else "... " + reason[4 - _LONGEST_REASON :]  # the error is last
-    manifest = {**_about(cell), "status": "failed", "files": {}, "reason": reason}
-    path = folder.open_cell(cell.id)
+    outcome = {"status": "failed", "files": {}, "reason": reason}
+    return _conclude(folder.open_cell(cell.id), cell, outcome, ("progress.json",))
+
+
+def _conclude(path: Path, cell: Cell, outcome: dict[str, Any], passing: Sequence[str]) -> dict[str, Any]:
+    """Write the manifest of a cell and remove its ``passing`` files; return the manifest."""
+    addresses = [[cell.seed, "environment"], [cell.seed, "agent"]]
+    about = {"cell": cell.id, "seed_address": addresses, "versions": versions(), "machine": machine()}
+    manifest = {**cell.content, **about, **outcome}
     write_whole(path / "manifest.json", seal(manifest))
-    (path / "progress.json").unlink(missing_ok=True)
-    sweep(path)
+    tidy(path, passing)
     return manifest
-
-
-def _about(cell: Cell) -> dict[str, Any]:
-    """Return what a manifest says about a cell whatever became of it."""
-    return {
-        **cell.content,
-        "format": FORMAT,
-        "cell": cell.id,
-        "seed_address": [[cell.seed, "environment"], [cell.seed, "agent"]],
-        "versions": versions(),
-        "machine": machine(),
-    }
 
 
 def answer(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_seconds: float, modules: Modules) -> Event:
@@ -304,7 +298,7 @@ def work() -> None:
         except queue.Empty:
             continue
         if line is not None:
-            say(answer(folder, Cell.model_validate(json.loads(line)), say, stop, checkpoint_seconds, modules))
+            say(answer(folder, Cell.of(json.loads(line)), say, stop, checkpoint_seconds, modules))
 
 
 def environment() -> dict[str, str]:
@@ -316,32 +310,39 @@ def environment() -> dict[str, str]:
     return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
-class Losses:
-    """How often each cell has lost its worker since its last checkpoint; after :data:`RETRIES` it is given up."""
+class Executor:
+    """What plays the cells of a directory whose lock is held: worker processes, or the workers of a Dask cluster.
 
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
-        self._counts: Counter[str] = Counter()
+    Each kind has ``play(cells)``, which yields events until every cell is done, failed or stopped, and ``stop()``,
+    which asks for an end at the next episode boundaries and, called a second time, waits for nobody.
+    """
+
+    def __init__(self, folder: Folder, lock: FolderLock, options: Options, modules: Modules = NO_MODULES) -> None:
+        self.folder, self.lock, self.options, self.modules = folder, lock, options, modules
+        self.silence = options.silence_seconds
+        self._stopping: float | None = None  # when that was asked for
+        self._losses: Counter[str] = Counter()
         self._checkpoints: dict[str, int] = {}  # by cell: the time of the one it had when its worker was lost
 
-    def count(self, cell: Cell, why: str, *, stopping: bool, workers: int = 1) -> Event:
+    def lose(self, cell: Cell, why: str, workers: int = 1) -> Event:
         """Return what becomes of a cell that lost its worker: retry, failed, or stopped if that was asked for.
 
-        ``workers``: how many it lost, if somebody else has tried again.
+        It is given up after :data:`RETRIES` losses without a new checkpoint. ``workers``: how many it has lost, if
+        somebody else has tried again.
         """
-        if stopping:
+        if self._stopping is not None:
             return {"event": "stopped", "cell": cell.id, "text": why}
         try:
-            checkpoint = (self._folder.cells / cell.id / "checkpoint.npz").stat().st_mtime_ns
+            checkpoint = (self.folder.cells / cell.id / "checkpoint.npz").stat().st_mtime_ns
         except OSError:
             checkpoint = 0
         if checkpoint > self._checkpoints.get(cell.id, 0):
-            del self._counts[cell.id]
+            del self._losses[cell.id]
         self._checkpoints[cell.id] = checkpoint
-        self._counts[cell.id] += workers
-        if self._counts[cell.id] > RETRIES:
+        self._losses[cell.id] += workers
+        if self._losses[cell.id] > RETRIES:
             return {"event": "failed", "cell": cell.id, "text": f"{why}; given up after {RETRIES} retries"}
-        return {"event": "retry", "cell": cell.id, "text": why, "try": self._counts[cell.id]}
+        return {"event": "retry", "cell": cell.id, "text": why, "try": self._losses[cell.id]}
 
 
 @dataclass(eq=False)
@@ -350,19 +351,19 @@ class _Worker:
     heard: float
     cell: Cell | None = None
     hung: float = 0.0  # seconds of silence for which it was ended
-    last_words: deque[str] = field(default_factory=lambda: deque(maxlen=20))
+    last_lines: deque[str] = field(default_factory=lambda: deque(maxlen=20))
 
     @property
     def input(self) -> IO[bytes]:
         return cast(IO[bytes], self.process.stdin)  # a pipe: see LocalPool._start
 
-    def give(self, cell: Cell) -> None:
+    def assign(self, cell: Cell) -> None:
         self.cell, self.heard = cell, time.monotonic()
         with contextlib.suppress(OSError):  # it died; its reader will say so, and the cell is tried again
             self.input.write(json.dumps(cell.content).encode() + b"\n")
             self.input.flush()
 
-    def hang_up(self) -> None:
+    def close_input(self) -> None:
         """End its input, which asks it to stop; the outputs are closed by the threads that read them, at their end."""
         with contextlib.suppress(OSError):
             self.input.close()
@@ -374,38 +375,21 @@ class _Worker:
         if code < 0:
             names = {each.value: each.name for each in signal.Signals}
             return f"{who} was killed by {names.get(-code, f'signal {-code}')}"
-        last = self.last_words[-1].strip() if self.last_words else ""
+        last = self.last_lines[-1].strip() if self.last_lines else ""
         return f"{who} ended with code {code}{': ' if last else ''}{last}"
 
 
-class LocalPool:
-    """Worker processes on this machine; :class:`occamrl.experiments.dask.DaskExecutor` has the same two methods.
+class LocalPool(Executor):
+    """Worker processes on this machine, which inherit the lock; one that says nothing for long is taken to hang."""
 
-    Workers keep the descriptor ``handle`` of the directory's lock open. One that says nothing for ``silence`` seconds
-    is taken to hang.
-    """
-
-    def __init__(
-        self,
-        folder: Folder,
-        workers: int,
-        checkpoint_seconds: float,
-        handle: int,
-        silence: float = SILENCE_SECONDS,
-        modules: Modules = NO_MODULES,
-    ) -> None:
-        self.folder = folder
-        self.size = workers
-        self.checkpoint_seconds = checkpoint_seconds
-        self.handle = handle
-        self.silence = silence
-        self.modules = modules
+    def __init__(self, folder: Folder, lock: FolderLock, options: Options, modules: Modules = NO_MODULES) -> None:
+        super().__init__(folder, lock, options, modules)
+        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.size = options.workers or available
         self._workers: set[_Worker] = set()
         self._news: queue.SimpleQueue[tuple[_Worker, bytes | None]] = queue.SimpleQueue()
-        self._losses = Losses(folder)
-        self._stopping: float | None = None
 
-    def play(self, cells: Sequence[Cell]) -> Iterator[Event]:
+    def play(self, cells: Sequence[Cell]) -> Events:
         """Yield events until every cell has one of done, failed, stopped, storage; closing it ends all work."""
         waiting, by_id = deque(cells), {cell.id: cell for cell in cells}
         try:
@@ -414,7 +398,7 @@ class LocalPool:
                     yield from ({"event": "stopped", "cell": cell.id, "text": "not begun"} for cell in waiting)
                     waiting.clear()
                 yield from self._assign(waiting)
-                self._look_after_workers()
+                self._check_workers()
                 try:
                     worker, line = self._news.get(timeout=0.2)
                 except queue.Empty:
@@ -446,18 +430,18 @@ class LocalPool:
             cell = waiting.popleft()
             worker.cell = cell
             yield {"event": "begin", "cell": cell.id, "pid": worker.process.pid}
-            worker.give(cell)
+            worker.assign(cell)
 
     def _start(self) -> _Worker:
         code = "from occamrl.experiments.execution import work; work()"
-        arguments = (str(self.folder.path), str(self.checkpoint_seconds), json.dumps(self.modules))
+        arguments = (str(self.folder.path), str(self.options.checkpoint_seconds), json.dumps(self.modules))
         process = subprocess.Popen(  # noqa: S603  # this package's own code
             [sys.executable, "-P", "-c", code, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment(),
-            pass_fds=[self.handle],
+            pass_fds=[self.lock.handle],
             start_new_session=True,  # Ctrl-C in a terminal goes to this process, which passes it on
         )
         worker = _Worker(process, time.monotonic())
@@ -475,9 +459,9 @@ class LocalPool:
     def _keep(self, worker: _Worker, stream: IO[bytes]) -> None:
         with stream:
             for line in stream:
-                worker.last_words.append(line.decode(errors="replace"))
+                worker.last_lines.append(line.decode(errors="replace"))
 
-    def _look_after_workers(self) -> None:
+    def _check_workers(self) -> None:
         """End those that are silent, or that do not stop; ask the others to stop if it is time to."""
         now = time.monotonic()
         for worker in self._workers:
@@ -486,7 +470,7 @@ class LocalPool:
                 worker.hung = self.silence if silent else 0.0
                 worker.process.kill()
             elif self._stopping is not None:
-                worker.hang_up()
+                worker.close_input()
 
     def _take(self, worker: _Worker, line: bytes | None) -> Event | None:
         """Turn a line from a worker, or its end, into an event."""
@@ -494,10 +478,10 @@ class LocalPool:
         if line is None:
             self._workers.discard(worker)
             code = worker.process.wait()
-            worker.hang_up()
+            worker.close_input()
             if worker.cell is None:
                 return None
-            return self._losses.count(worker.cell, worker.why_it_ended(code), stopping=self._stopping is not None)
+            return self.lose(worker.cell, worker.why_it_ended(code))
         try:
             event: Event = json.loads(line)
         except ValueError:  # the last line of a worker that was killed while it spoke
@@ -509,7 +493,7 @@ class LocalPool:
     def _close(self) -> None:
         """End the workers: their input ends, and after a while they are made to."""
         for worker in self._workers:
-            worker.hang_up()
+            worker.close_input()
         deadline = time.monotonic() + GRACE_SECONDS
         for worker in self._workers:
             try:
@@ -551,16 +535,6 @@ class Options:
                 raise ParameterError("workers", got=self.workers, expected="none: the Dask scheduler has its own")
         for name in ("checkpoint_seconds", "silence_seconds"):
             require_number(name, getattr(self, name), 0.0, math.inf, open_low=True)
-
-    def executor(self, folder: Folder, lock: FolderLock, modules: Modules) -> Any:
-        """Return what plays the cells of a directory whose lock is held."""
-        if self.scheduler is not None:
-            from occamrl.experiments.dask import DaskExecutor
-
-            return DaskExecutor(folder, self.scheduler, self.checkpoint_seconds, lock, self.silence_seconds, modules)
-        available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        how = self.checkpoint_seconds, lock.handle, self.silence_seconds, modules
-        return LocalPool(folder, self.workers or available, *how)
 
 
 @dataclass(frozen=True, eq=False)
@@ -626,7 +600,7 @@ class Experiment:
             raise KeyboardInterrupt(f"stopped; run again to go on: {tally.done + tally.earlier} cells are finished")
         return load(out)
 
-    def settle(self, folder: Folder) -> None:
+    def write(self, folder: Folder) -> None:
         """Write the experiment into a directory, unless that holds cells which this spec does not have."""
         if folder.exists():
             ours = {cell.id for cell in self.cells}
@@ -664,19 +638,27 @@ def execute(
             text = f"the lock of {describe_holder(lock.recovered)} was left behind; recovered"
             listen({"event": "warning", "text": text})
         if experiment is not None:
-            experiment.settle(folder)
-        planned = folder.experiment().contents
+            experiment.write(folder)
+        planned = folder.experiment().planned
         todo = folder.unfinished(planned)
         finished = len(planned) - len(todo)
         listen({"event": "plan", "cells": len(planned), "todo": len(todo), "finished": finished})
         if not todo:
             return Tally(done=0, earlier=finished, failed=(), stopped=False)
-        executor = options.executor(folder, lock, modules)
+        executor: LocalPool | DaskExecutor
+        if options.scheduler is None:
+            executor = LocalPool(folder, lock, options, modules)
+        else:
+            from occamrl.experiments.dask import DaskExecutor
+
+            executor = DaskExecutor(folder, lock, options, modules)
         stops(executor)
         return _follow(folder, executor, todo, finished, listen)
 
 
-def _follow(folder: Folder, executor: Any, todo: list[Cell], finished: int, listen: Listener) -> Tally:
+def _follow(
+    folder: Folder, executor: LocalPool | DaskExecutor, todo: list[Cell], finished: int, listen: Listener
+) -> Tally:
     """Hand on what happens, write down failures, and stop everything when nothing can be written."""
     cells = {cell.id: cell for cell in todo}
     done, failed = 0, []

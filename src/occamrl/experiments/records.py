@@ -26,14 +26,13 @@ import socket
 import stat
 import time
 import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
-
-from pydantic import BaseModel, BeforeValidator, ValidationError
+from typing import TYPE_CHECKING, Any
 
 from occamrl.errors import CheckpointError, FolderInUse, OccamRLError, RecordError, StorageError, as_path
-from occamrl.experiments.cells import FORMAT, Cell, id_of
+from occamrl.experiments.cells import CONTENT, FORMAT, Cell, content_fault, id_of
 from occamrl.running.files import (
     LARGEST_JSON,
     LARGEST_NUMBER,
@@ -55,7 +54,9 @@ if TYPE_CHECKING:
 
 LARGEST_MANIFEST = 2**20
 TABLES = ("curve.parquet", "phases.parquet")
+_FILES = set(TABLES)
 PASSING = ("checkpoint.npz", "progress.json")  # files of a cell that is not finished
+RETRIES = 3  # of a cell whose worker was lost, without a new checkpoint
 
 _SMALL = 10_000  # bytes of a lock's note or of a progress
 _LATEST = 1e11  # the year 5138: a time beyond it is none
@@ -174,59 +175,52 @@ def is_gone(holder: dict[str, Any]) -> bool:
     return False
 
 
-def _finite(value: Any) -> Any:
-    if type(value) not in (int, float) or not abs(value) <= LARGEST_NUMBER:
-        raise ValueError("a finite number")
-    return value
-
-
-Number = Annotated[Any, BeforeValidator(_finite)]
-
-
-class ExperimentFile(BaseModel):
-    """What readers rely on in experiment.json."""
+@dataclass(frozen=True)
+class ExperimentFile:
+    """What experiment.json says; ``contents`` are those of the cells, in the order of their ids."""
 
     name: str
     spec: dict[str, Any]
     cells: list[str]
-    contents: list[Cell]
+    contents: list[dict[str, Any]]
     files: dict[str, str]
 
-
-class _Manifest(BaseModel):
-    """What readers rely on in the manifest of a cell, beside the cell itself, which its id vouches for."""
-
-    cell: str
-    status: Literal["done", "failed"]
-    files: dict[str, str]
-    versions: dict[str, str]
-    machine: dict[str, str]
+    @property
+    def planned(self) -> list[Cell]:
+        """The cells themselves."""
+        return [Cell.of(content) for content in self.contents]
 
 
-class _Finished(_Manifest):
-    total_regret: Number
-    total_return: Number
-    wall_time: Number
-    plans: Number
-    pessimistic_episodes: Number
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "a text": lambda value: isinstance(value, str),
+    "done or failed": lambda value: value in ("done", "failed"),
+    "a list": lambda value: isinstance(value, list),
+    "a table": lambda value: isinstance(value, dict),
+    "a table of texts": lambda value: isinstance(value, dict) and {str}.issuperset(map(type, value.values())),
+    "a finite number": lambda value: type(value) in (int, float) and abs(value) <= LARGEST_NUMBER,
+}
+# What readers rely on: the fields of each file and their kinds.
+_EXPERIMENT = {
+    "name": "a text",
+    "spec": "a table",
+    "cells": "a list",
+    "contents": "a list",
+    "files": "a table of texts",
+}
+_MANIFEST = {"cell": "a text", "status": "done or failed"}
+_MANIFEST |= dict.fromkeys(("files", "versions", "machine"), "a table of texts")
+TOTALS = ("total_regret", "total_return", "wall_time", "plans", "pessimistic_episodes")
+_FINISHED = _MANIFEST | dict.fromkeys(TOTALS, "a finite number")
 
 
-_CONTENT = ("format", *Cell.model_fields)  # what the id of a cell is the hash of
-_Model = TypeVar("_Model", bound=BaseModel)
-
-
-def _checked(model: type[_Model], document: dict[str, Any], path: Path | str) -> _Model:
-    """Return the content of a file, or refuse a file of another format or without what readers rely on."""
+def _require_fields(document: dict[str, Any], fields: dict[str, str], path: Path | str) -> None:
+    """Refuse a file of another format, or without what readers rely on."""
     if document.get("format") != FORMAT:
         got = f"format {str(document.get('format'))[:20]}"
         raise RecordError(path, got=got, expected=f"format {FORMAT}; a newer version of occamrl may read it")
-    try:
-        return model.model_validate(document)
-    except ValidationError as error:
-        from occamrl.experiments.spec import fault_of_form
-
-        fault = fault_of_form(error.errors()[0])
-        raise RecordError(path, got=f"{fault.key}: {fault.got}", expected=fault.expected) from error
+    for name, kind in fields.items():
+        if name not in document or not _KINDS[kind](document[name]):
+            raise RecordError(path, got=f"{name}: {document.get(name)!r:.100}", expected=kind)
 
 
 class Folder:
@@ -283,16 +277,25 @@ class Folder:
         except RecordError as error:
             fix = f"{error.expected}; remove it and run the spec again: finished cells stay"
             raise RecordError(path, got=error.got, expected=fix) from error
-        found = _checked(ExperimentFile, document, path)
-        if found.cells != [id_of(content) for content in document["contents"]]:
+        _require_fields(document, _EXPERIMENT, path)
+        found = ExperimentFile(**{name: document[name] for name in _EXPERIMENT})
+        meanings: dict[tuple[str, str], Any] = {}
+        names = set()
+        for content in found.contents:
+            fault = content_fault(content)
+            if fault is not None:
+                raise RecordError(path, got=fault, expected="the content of a cell")
+            problem, agent = (content[kind]["label"] for kind in ("problem", "agent"))
+            names.add((problem, agent, content["seed"]))
+            for label, meaning in (
+                (("problem", problem), (content["problem"], content["episodes"])),
+                (("agent", agent), content["agent"]),
+            ):
+                if meanings.setdefault(label, meaning) != meaning:
+                    raise RecordError(path, got="cells of one label that differ", expected="one meaning of each label")
+        if found.cells != [id_of(content) for content in found.contents]:  # so no id is a path to elsewhere
             raise RecordError(path, got="ids that are not of the contents", expected="the id of each cell's content")
-        meaning: dict[Any, Any] = {}
-        for content in document["contents"]:  # plain data, which are compared sooner than cells
-            agent, *problem = (content[key] for key in ("agent", "problem", "episodes"))
-            same = meaning.setdefault(("problem", problem[0]["label"]), problem) == problem
-            if not same or meaning.setdefault(("agent", agent["label"]), agent) != agent:
-                raise RecordError(path, got="cells of one label that differ", expected="one meaning of each label")
-        if len({tuple(cell.names.values()) for cell in found.contents}) < len(found.contents):
+        if len(names) < len(found.contents):
             got = "two cells of one problem, agent and seed"
             raise RecordError(path, got=got, expected="one, so that it counts once")
         _require_folder(self.cells)
@@ -311,23 +314,25 @@ class Folder:
         make_folder(path)
         return path
 
-    def manifest(self, cell: str) -> dict[str, Any] | None:
+    def manifest(self, cell: str, content: dict[str, Any]) -> dict[str, Any] | None:
         """Return the manifest of a cell, with every field that readers rely on; None: there is none yet."""
-        folder = f"{self.cells}/{cell}"
-        _require_folder(folder)
-        path = f"{folder}/manifest.json"
-        if not there(path):
+        _require_folder(f"{self.cells}/{cell}")
+        path = f"{self.cells}/{cell}/manifest.json"
+        try:
+            document = read_sealed(path, LARGEST_MANIFEST)
+        except RecordError:
+            if there(path):
+                raise
             return None
-        document = read_sealed(path, LARGEST_MANIFEST)
         done = document.get("status") == "done"
-        found = _checked(_Finished if done else _Manifest, document, path)
-        content = {key: document.get(key) for key in _CONTENT}
-        if (found.cell, id_of(content)) != (cell, cell):
-            raise RecordError(path, got=f"the manifest of {found.cell[:40]!r}, or another content", expected=cell)
-        expected = sorted(TABLES) if done else []
-        if sorted(found.files) != expected:
-            got = f"files {sorted(name[:40] for name in found.files)}"
-            raise RecordError(path, got=got, expected=f"{expected}")
+        _require_fields(document, _FINISHED if done else _MANIFEST, path)
+        if document["cell"] != cell or {key: document.get(key) for key in CONTENT} != content:
+            got = f"the manifest of {document['cell'][:40]!r}, or another content"
+            raise RecordError(path, got=got, expected=cell)
+        if document["files"].keys() != (_FILES if done else set()):
+            got = f"files {sorted(name[:40] for name in document['files'])}"
+            raise RecordError(path, got=got, expected=f"{sorted(TABLES) if done else 'none'}")
+        document.update(content)  # equal, and shared; where a manifest says true for 1, it is 1
         return document
 
     def unfinished(self, cells: list[Cell]) -> list[Cell]:
@@ -339,9 +344,9 @@ class Folder:
         try:
             sweep(self.path)
             for cell in cells:
-                manifest = self.manifest(cell.id)
+                manifest = self.manifest(cell.id, cell.content)
                 if manifest is not None and manifest["status"] == "done":
-                    finish(self.cell(cell.id))
+                    tidy(self.cell(cell.id))
                 else:
                     (self.cell(cell.id) / "manifest.json").unlink(missing_ok=True)
                     found.append(cell)
@@ -367,9 +372,9 @@ class Folder:
         return target
 
 
-def finish(cell: Path) -> None:
-    """Remove the passing files of a finished cell, and what a worker that was killed on the way left behind."""
-    for name in PASSING:
+def tidy(cell: Path, passing: Sequence[str] = PASSING) -> None:
+    """Remove the passing files of a cell, and what a worker that was killed on the way left behind."""
+    for name in passing:
         (cell / name).unlink(missing_ok=True)
     sweep(cell)
 
@@ -430,9 +435,9 @@ def status(path: str | Path) -> Status:
     folder = Folder(path)
     document = folder.experiment()
     now = Status(folder=folder.path, name=document.name, spec=document.spec)
-    for cell in document.cells:
+    for cell, content in zip(document.cells, document.contents, strict=True):
         try:
-            manifest = folder.manifest(cell)
+            manifest = folder.manifest(cell, content)
         except RecordError as error:
             now.damaged[cell] = error
             continue
@@ -469,12 +474,12 @@ def load(folder: str | Path) -> Records:
     RecordError
         Naming the file that is damaged; ``occamrl verify`` takes it out.
     """
-    from occamrl.experiments.tables import joined
+    from occamrl.experiments.tables import read_tables
 
     now = status(folder)
     for wrong in now.damaged.values():
         raise wrong.with_advice()
-    curves, phases = (joined(now.folder / "cells", now.cells, name) for name in TABLES)
+    curves, phases = (read_tables(now.folder / "cells", now.cells, name) for name in TABLES)
     return Records(**vars(now), curves=curves, phases=phases)
 
 
@@ -502,26 +507,26 @@ def verify(path: str | Path, *, quarantine: bool = True) -> list[Damage]:
             raise RecordError(folder.spec_file, got="another SHA-256", expected="the spec as it was given")
     except RecordError as error:
         found.append(Damage(str(folder.spec_file), str(error), None, None))
-    for cell in document.cells:
-        wrong = check_cell(folder, cell)
+    for cell, content in zip(document.cells, document.contents, strict=True):
+        wrong = check_cell(folder, cell, content)
         if wrong is not None:
             moved = str(folder.put_aside(cell)) if quarantine else None
             found.append(Damage(wrong.field, str(wrong), cell, moved))
     return found
 
 
-def check_cell(folder: Folder, cell: str) -> RecordError | CheckpointError | None:
+def check_cell(folder: Folder, cell: str, content: dict[str, Any]) -> RecordError | CheckpointError | None:
     """Read everything of a cell; return the first error."""
-    from occamrl.experiments.tables import read_table
+    from occamrl.experiments.tables import read_each
 
     try:
         path = folder.cell(cell)
         if not real_folder(path):
             return None
-        manifest = folder.manifest(cell)
+        manifest = folder.manifest(cell, content)
         if manifest is not None and manifest["status"] == "done":
             for name in TABLES:
-                read_table(path, manifest, name)
+                read_each(folder.cells, [manifest], name)
         if there(path / "checkpoint.npz"):
             read_arrays(path / "checkpoint.npz")
     except (RecordError, CheckpointError) as error:

@@ -252,9 +252,8 @@ def slope(episodes: Ints, cumulative_regret: Floats, decades: float = 1.0, point
         return math.nan
     y = np.interp(x, np.log(episodes[positive]), np.log(cumulative_regret[positive]))
     centred = x - x.mean()
-    return (
-        round(float(centred @ (y - y.mean()) / (centred @ centred)), 9) + 0.0
-    )  # a flat curve has slope 0, not a rounding error
+    fitted = float(centred @ (y - y.mean()) / (centred @ centred))
+    return round(fitted, 9) + 0.0  # a flat curve has slope 0, not a rounding error
 
 
 def is_number(value: Any) -> bool:
@@ -313,13 +312,6 @@ def lock_in(steps: Sequence[Step]) -> Step:
     while first > 0 and steps[first - 1].decision == steps[-1].decision:
         first -= 1
     return steps[first]
-
-
-def _kept(epochs: list[int]) -> list[int]:
-    """Return the epochs that are shown."""
-    if len(epochs) <= MOST_EPOCHS:
-        return epochs
-    return [epochs[i] for i in np.unique(np.linspace(0, len(epochs) - 1, MOST_EPOCHS).round().astype(int))]
 
 
 def _shares(table: Sequence[Sequence[Any]], every: Iterable[int]) -> dict[str, Any]:
@@ -403,7 +395,8 @@ def decisions(group: Group) -> dict[str, Any] | None:
         return None
     walks = [{step.epoch: step for step in steps} for steps in every[kind]]  # the last of each epoch
     all_epochs = sorted({epoch for steps in walks for epoch in steps})
-    epochs = _kept(all_epochs)
+    shown = np.unique(np.linspace(0, len(all_epochs) - 1, min(MOST_EPOCHS, len(all_epochs))).round().astype(int))
+    epochs = [all_epochs[i] for i in shown]
     table = [[steps[epoch].decision if epoch in steps else None for epoch in epochs] for steps in walks]
     starts = [[steps[epoch].episode for steps in walks if epoch in steps] for epoch in epochs]
     found: dict[str, Any] = {
@@ -426,10 +419,10 @@ def decisions(group: Group) -> dict[str, Any] | None:
 
 def _row_labels(group: Group, kind: str, rows: Sequence[int]) -> list[str]:
     """Return classes by their names, or coordinates by their numbers; what is true is marked, where that is known."""
-    told = group.cells[0].manifest.get("resolved", {})
-    told = told if isinstance(told, dict) else {}
-    names = told.get("classes") if kind == "chosen" else None
-    true = {told.get("true_class")} if kind == "chosen" else set(told.get("true_support") or ())
+    resolved = group.cells[0].manifest.get("resolved", {})
+    resolved = resolved if isinstance(resolved, dict) else {}
+    names = resolved.get("classes") if kind == "chosen" else None
+    true = {resolved.get("true_class")} if kind == "chosen" else set(resolved.get("true_support") or ())
     labels = []
     for row in rows:
         name = str(row)
@@ -459,44 +452,15 @@ def mean_curve(group: Group, points: int = POINTS) -> dict[str, Any] | None:
     lines = [np.interp(episodes, np.append(0, cell.episodes), np.append(0.0, cell.regret)) for cell in curves]
     values = np.stack(lines, axis=1)  # [points, seeds]
     band = bands(values, np.mean, group.problem, group.agent, "curve")
+    low, high = (None, None) if band is None else map(plains, band)
     return {
         "episode": episodes.tolist(),
         "mean": plains(values.mean(axis=1)),
-        "low": None if band is None else plains(band[0]),
-        "high": None if band is None else plains(band[1]),
+        "low": low,
+        "high": high,
         "smallest": plains(values.min(axis=1)),
         "largest": plains(values.max(axis=1)),
     }
-
-
-def _of_cells(group: Group) -> dict[str, Any]:
-    """Return what concerns one agent on one problem alone."""
-    episodes = sum(group.numbers("episodes").values())
-    return {
-        "seeds": group.seeds,
-        "episodes": int(group.cells[0].manifest["episodes"]),
-        "curve": mean_curve(group),
-        "totals": plains(group.numbers("total_regret").values()),
-        "plans": plain(np.mean(list(group.numbers("plans").values()))),
-        "pessimistic": plain(sum(group.numbers("pessimistic_episodes").values()) / max(episodes, 1)),
-        "wall_time": plain(np.mean(list(group.numbers("wall_time").values()))),
-        "decisions": decisions(group),
-    }
-
-
-def _of_seeds(members: Sequence[Group]) -> list[dict[str, Any]]:
-    """Return total regret and log-log slope of every agent on one problem, with intervals over seeds."""
-    problem = members[0].problem
-    regrets = summarise([np.array(list(group.numbers("total_regret").values())) for group in members], problem)
-    slopes = [np.array([slope(cell.episodes, cell.regret) for cell in group.cells]) for group in members]
-    slopes = [row[np.isfinite(row)] for row in slopes]  # seeds without a slope are left out, and counted out
-    return [
-        {
-            "regret": regret,
-            "slope": {"seeds": row.size, "mean": plain(row.mean()), "interval": plains(ends)} if row.size else None,
-        }
-        for regret, row, ends in zip(regrets, slopes, intervals(slopes, np.mean, problem, "slope"), strict=True)
-    ]
 
 
 def _differences(members: Mapping[int, Group], baseline: int) -> list[dict[str, Any]]:
@@ -514,37 +478,51 @@ def _differences(members: Mapping[int, Group], baseline: int) -> list[dict[str, 
 
 
 def _problem(name: str, members: Mapping[int, Group], baseline: int) -> dict[str, Any]:
-    over_seeds = _of_seeds(list(members.values()))
-    shown = [
-        {"agent": index, **_of_cells(group), **numbers}
-        for (index, group), numbers in zip(members.items(), over_seeds, strict=True)
-    ]
-    return {
-        "name": name,
-        "headline": headline(list(members.values()), shown),
-        "agents": shown,
-        "differences": _differences(members, baseline),
-    }
+    """Return all agents on one problem: total regret and log-log slope with intervals over seeds, curves, decisions."""
+    each = list(members.values())
+    regrets = summarise([np.array(list(group.numbers("total_regret").values())) for group in each], name)
+    slopes = [np.array([slope(cell.episodes, cell.regret) for cell in group.cells]) for group in each]
+    slopes = [row[np.isfinite(row)] for row in slopes]  # seeds without a slope are left out, and counted out
+    ends = intervals(slopes, np.mean, name, "slope")
+    shown = []
+    for (index, group), regret, row, end in zip(members.items(), regrets, slopes, ends, strict=True):
+        numbers = {key: list(group.numbers(key).values()) for key in ("episodes", "pessimistic_episodes")}
+        shown.append(
+            {
+                "agent": index,
+                "seeds": group.seeds,
+                "episodes": int(numbers["episodes"][0]),
+                "curve": mean_curve(group),
+                "totals": plains(group.numbers("total_regret").values()),
+                "plans": plain(np.mean(list(group.numbers("plans").values()))),
+                "pessimistic": plain(sum(numbers["pessimistic_episodes"]) / max(sum(numbers["episodes"]), 1)),
+                "wall_time": plain(np.mean(list(group.numbers("wall_time").values()))),
+                "decisions": decisions(group),
+                "regret": regret,
+                "slope": {"seeds": row.size, "mean": plain(row.mean()), "interval": plains(end)} if row.size else None,
+            }
+        )
+    differences = _differences(members, baseline)
+    return {"name": name, "headline": headline(each, shown), "agents": shown, "differences": differences}
 
 
 def headline(members: Sequence[Group], shown: Sequence[Mapping[str, Any]]) -> str:
     """Return what came out on a problem in a sentence for each selector, or else who had the least regret."""
     regret = {group.agent: float(one["regret"]["mean"]) for group, one in zip(members, shown, strict=True)}
     role = {group.agent: str(group.cells[0].manifest.get("agent", {}).get("name", "")) for group in members}
-    told = []
+    sentences = []
     for group, one in zip(members, shown, strict=True):
         found = one["decisions"]
         if found is None or found["settled"] is None or role[group.agent] in ("oracle", "largest", "smallest"):
             continue
-        parts = [_finding(found)]
+        parts = [f"{group.agent} {_finding(found)} and pays {_figure(regret[group.agent])}"]
         for name, against in (("largest", "the largest model"), ("oracle", "the oracle")):
             label = next((agent for agent, kind in role.items() if kind == name), None)
             if label is not None:
                 parts.append(f"{_times(regret[group.agent], regret[label])} {against} ({label})")
-        told.append(f"{group.agent} {parts[0]} and pays {_figure(regret[group.agent])}" + "".join(
-            f", {part}" for part in parts[1:]) + ".")  # fmt: skip
-    if told:
-        return " ".join(told)
+        sentences.append(", ".join(parts) + ".")
+    if sentences:
+        return " ".join(sentences)
     order = sorted(regret, key=lambda agent: regret[agent])
     text = f"{order[0]} has the least regret, {_figure(regret[order[0]])} on average"
     return text + (f"; next comes {order[1]} with {_figure(regret[order[1]])}." if len(order) > 1 else ".")
@@ -612,18 +590,13 @@ def sweeps(found: Sequence[Group]) -> list[dict[str, Any]]:
             continue
         at = sorted(points)
         rows = [np.array(list(points[x].numbers("total_regret").values())) for x in at]
-        ends = intervals(rows, np.mean, where, who, name)
-        charts.setdefault((kind, name, where), []).append(
-            {
-                "name": who,
-                "x": at,
-                "mean": plains([row.mean() for row in rows]),
-                "low": None if None in ends else plains([end[0] for end in ends if end]),
-                "high": None if None in ends else plains([end[1] for end in ends if end]),
-            }
-        )
-    return [{"of": kind, "parameter": name, "where": where, "lines": drawn}
-            for (kind, name, where), drawn in charts.items()]  # fmt: skip
+        ends = [end for end in intervals(rows, np.mean, where, who, name) if end is not None]
+        low, high = (plains(side) for side in zip(*ends, strict=True)) if len(ends) == len(at) else (None, None)
+        line = {"name": who, "x": at, "mean": plains([row.mean() for row in rows]), "low": low, "high": high}
+        charts.setdefault((kind, name, where), []).append(line)
+    return [
+        {"of": kind, "parameter": name, "where": where, "lines": drawn} for (kind, name, where), drawn in charts.items()
+    ]
 
 
 def _variants(manifests: Sequence[Mapping[str, Any]], name: str) -> list[dict[str, Any]]:
@@ -675,13 +648,12 @@ def describe(found: Sequence[Group], baseline: str | None = None) -> dict[str, A
 def split(found: Sequence[Group], seeds: Any) -> tuple[list[Group], list[Group]]:
     """Return the cells of other seeds, which are shown, and those of ``seeds``, on which constants are chosen."""
     apart = set(seeds if isinstance(seeds, list) else ())
-    parts = (
-        [Group(each.problem, each.agent, [cell for cell in each.cells if (cell.seed in apart) == tunes])
-         for each in found]
-        for tunes in (False, True)
-    )  # fmt: skip
-    shown, tuning = ([group for group in part if group.cells] for part in parts)
-    return shown, tuning
+    parts: tuple[list[Group], list[Group]] = [], []
+    for each in found:
+        for tunes in (False, True):
+            if cells := [cell for cell in each.cells if (cell.seed in apart) == tunes]:
+                parts[tunes].append(Group(each.problem, each.agent, cells))
+    return parts
 
 
 def build(records: Records) -> dict[str, Any]:

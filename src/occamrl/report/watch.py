@@ -161,7 +161,7 @@ def serve(folder: Path, port: int = 0, open_browser: bool = True, say: Callable[
 
     Cells may be running in the folder, here or elsewhere. ``say`` is given the address.
     """
-    status(folder)  # a folder that holds no experiment is told now, not on the page
+    status(folder)  # refuses a folder that holds no experiment, before there is a page
     try:
         made = Server(Source(folder), port)
     except OSError as error:

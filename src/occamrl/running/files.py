@@ -22,11 +22,12 @@ import stat
 import uuid
 import zipfile
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from occamrl.errors import CheckpointError, MissingCheckpoint, RecordError, StorageError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 PARTIAL = ".partial"
 _PARTIAL = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.partial")  # as write_whole makes them, and nobody else's
@@ -118,7 +119,7 @@ def read_plain(path: Path | str, largest: int) -> bytes:
         if about.st_size > largest:
             raise RecordError(path, got=f"{about.st_size:,} bytes", expected=f"at most {largest:,}")
         parts, left = [], about.st_size + 1
-        while left and (part := os.read(handle, left)):  # the system gives 2 GiB at once
+        while left > 1 and (part := os.read(handle, left)):  # the system gives 2 GiB at once
             parts.append(part)
             left -= len(part)
     finally:
@@ -177,7 +178,7 @@ def jsonable(value: Any) -> Any:
         return None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if isinstance(value, (np.ndarray, np.generic)):
+    if hasattr(value, "dtype") and not isinstance(value, type):  # an array or a number of NumPy
         return jsonable(value.tolist())
     return repr(value)
 
@@ -222,11 +223,13 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-Arrays = dict[str, np.ndarray[Any, Any]]
+Arrays = dict[str, "np.ndarray[Any, Any]"]
 
 
 def write_document(path: Path, document: dict[str, Any], arrays: Arrays) -> None:
     """Write a JSON document and the arrays it refers to as one file with a digest of itself."""
+    import numpy as np
+
     arrays[_DOCUMENT] = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]  # the stub takes the names for its own options
@@ -272,6 +275,8 @@ def read_arrays(path: Path) -> Arrays:
 
 def _array(info: zipfile.ZipInfo, archive: zipfile.ZipFile, size: int) -> np.ndarray[Any, Any]:
     """Return an entry that is not compressed, has the size that it declares, and holds no Python objects."""
+    import numpy as np
+
     if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or info.file_size > size:
         raise ValueError(f"{info.filename} declares {info.file_size:,} bytes in a file of {size:,}")
     with archive.open(info) as entry:
