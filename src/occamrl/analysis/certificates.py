@@ -381,16 +381,16 @@ SETS = {
         "M11, second form", "the ellipsoid without weights", linear_case, UNWEIGHTED, SMALL, "a twentieth of the radius"
     ),
     "rewards-hoeffding": Covered(
-        "radii: hoeffding", "every mean reward, by Hoeffding", linear_case, per_pair("hoeffding", **SHARE),
+        "section 4, rewards (a)", "Hoeffding's bounds of all mean rewards", linear_case, per_pair("hoeffding", **SHARE),
         per_pair("hoeffding", scale=0.05), "a twentieth of the width",
     ),
     "rewards-bernstein": Covered(
-        "radii: bernstein", "every mean reward, by Bernstein", linear_case, per_pair("bernstein", **SHARE),
+        "section 4, rewards (a)", "Bernstein's bounds of all mean rewards", linear_case, per_pair("bernstein", **SHARE),
         per_pair("bernstein", scale=0.05), "a twentieth of the width",
     ),
     "rewards-linear": Covered(
-        "M11 for rewards", "every mean reward, by regression", linear_case, {"rewards": "linear", "linear": SHARE},
-        {"rewards": "linear", "linear": SMALL}, "a twentieth of the width",
+        "section 4, rewards (b)", "the bounds of all mean rewards by regression", linear_case,
+        {"rewards": "linear", "linear": SHARE}, {"rewards": "linear", "linear": SMALL}, "a twentieth of the width",
     ),
     "per-step-linear": Covered(
         "M11, per step", "one ellipsoid per step", linear_case, {"kind": "per step"}, SMALL, "a twentieth of the radius"
@@ -746,12 +746,20 @@ def random_gap(mdp: FiniteMDP) -> float:
     return float(run(UniformRandom(), mdp, episodes=1_000, seed=0, progress=False).total_regret) / 1_000.0
 
 
+@lru_cache(maxsize=256)
+def regret_curve(name: str, seed: int) -> tuple[Ints, Floats]:
+    """Return 13 numbers of episodes from 10^3 on, the last being all, and the regret up to each of them."""
+    agent, mdp, episodes, _, _ = theorem(name)
+    result = run(agent, mdp, episodes=episodes, seed=seed, progress=False)
+    points = np.geomspace(1e3, episodes, 13).astype(np.int64)
+    return points, result.cumulative_regret[np.searchsorted(result.episodes, points)]
+
+
 def _against_theorem(name: str, broken: bool, seeds: range) -> Samples:
-    agent, mdp, episodes, bound, _ = theorem(name)
+    _, mdp, episodes, bound, _ = theorem(name)
     if broken:  # exact, so that it need not be played
         return [(random_gap(mdp) * 10.0 ** far(name), bound(10 ** far(name)))]
-    regrets = [run(agent, mdp, episodes=episodes, seed=seed, progress=False).total_regret for seed in seeds]
-    return [(float(regret), bound(episodes)) for regret in regrets]
+    return [(float(regret_curve(name, seed)[1][-1]), bound(episodes)) for seed in seeds]
 
 
 def slope(points: Ints, values: Floats) -> float:
@@ -761,24 +769,18 @@ def slope(points: Ints, values: Floats) -> float:
 
 
 def _slope(name: str, broken: bool, seeds: range) -> Samples:
-    agent, mdp, episodes, bound, rate = theorem(name)
+    _, mdp, episodes, bound, rate = theorem(name)
     points = np.geomspace(1e3, episodes, 13).astype(np.int64)
     promised = slope(points, np.array([(rate or bound)(int(k)) for k in points]))
     if broken:
         return [(slope(points, random_gap(mdp) * points.astype(np.float64)), promised)] * 2
-    samples = []
-    for seed in seeds:
-        result = run(agent, mdp, episodes=episodes, seed=seed, progress=False)
-        at = np.searchsorted(result.episodes, points)
-        samples.append((slope(points, result.cumulative_regret[at]), promised))
-    return samples
+    return [(slope(*regret_curve(name, seed)), promised) for seed in seeds]
 
 
 for _name, (_who, _source, _runs, _few) in THEOREMS.items():
     _says = f"The regret of {_who} is at most the right side of its theorem"
     _enter = promise(REGRET, _source, most, _runs, _few, control=f"random actions, 10^{far(_name)} episodes, exact")
     _enter(partial(_against_theorem, _name), f"regret-{_name}", _says)
-for _name, (_who, _source, _runs, _few) in THEOREMS.items():
     if _name not in _LETTERS:
         _last = "10^6" if _name in ("finite", "infinite", "selection") else "10^7"
         _says = f"The log-log slope of its regret over K = 10^3 to {_last} is at most the theorem's: {_who}"
