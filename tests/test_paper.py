@@ -243,9 +243,8 @@ def test_an_empty_support_is_replaced_by_everything() -> None:
 
 
 def test_the_defaults_are_the_papers() -> None:
-    features = mixture(0).features
-    dim, norm = ARLLinDim(features=features, norm_bound=1.0), ARLLinNorm(features=features, norm_bound=1.0)
-    assert (dim.growth, dim.estimation_growth, dim.threshold, norm.growth) == (36, 6, 0.5, 2)
+    dim = ARLLinDim(features=mixture(0).features, norm_bound=1.0)
+    assert (dim.growth, dim.estimation_growth, dim.threshold) == (36, 6, 0.5)
 
 
 @pytest.mark.parametrize(("seed", "estimate"), [(2, "maximum"), (2, "sum"), (0, "maximum"), (1, "maximum"), (3, "sum")])
