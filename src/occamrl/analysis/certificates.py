@@ -1297,5 +1297,5 @@ that a promise that is kept is refuted by chance once in a thousand times at mos
 the same with fewer runs. For the RiverSwim of Ayoub et al. 2020 with S = 4 no figure of the regret was available: the
 paper has a curve, and the authors' notebooks keep the plot of S = 5 alone. The optimal values that it states for S = 3,
 4 and 5 are those of a first state that pays .05; in the authors' code it pays .005, which is what is played here. The
-two differ by less than half a percent of the regrets above.
+two differ by less than half a percent of the regrets below.
 """
