@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_integer, require_number
+from occamrl.errors import ParameterError, require_number
 from occamrl.models.family import Family
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
@@ -370,7 +370,7 @@ def regret_bound_norm(**parameters: Any) -> dict[str, float]:
 def _noise(horizon: int, episodes: int, delta: float) -> float:
     """Return H sqrt(2 K H log(1/delta)), a bound on the martingale part of the regret with probability 1 - delta."""
     require_number("delta", delta, 0.0, 1.0, open_low=True)
-    require_integer("episodes", episodes, 1)
+    require_number("episodes", episodes, 1.0, math.inf)  # 10^60 is a number of episodes of which to ask
     return horizon * math.sqrt(2.0 * episodes * horizon * math.log(1.0 / delta))
 
 
