@@ -52,134 +52,66 @@ LAZY = 0.2
 
 
 @dataclass(frozen=True)
-class LinearCase:
-    """A problem with a feature map, as the package takes it and as dense arrays for NumPy."""
+class Case:
+    """A problem and its learner, as the package takes them and as dense arrays for NumPy."""
 
     mdp: Any
-    features: Any
-    norm_bound: float
-    phi: Floats  # [S, A, S, d]
-    transition: Floats  # [S, A, S]
-    reward: Floats  # [S, A]
-    horizon: int
-    initial_state: int = 0
-    replan: float = 0.0
+    learner: Any
+    numpy: Callable[..., object]  # of benchmarks.oracle
+    model: Floats  # phi [S, A, S, d] or kernels [n, S, A, S]
 
-    @property
-    def learner(self) -> Any:
-        """The package's UCRL-VTR-LIN for this problem."""
-        return orl.UCRLVTRLin(
-            features=self.features,
-            norm_bound=self.norm_bound,
-            delta=DELTA,
-            radius="sharp",
-            weights="range",
-            replan=self.replan,
-        )
+    def lazy(self) -> Case:
+        """Return the case with lazy planning."""
+        return replace(self, learner=replace(self.learner, replan=LAZY))
 
     def run_numpy(self, episodes: int) -> object:
         """Run the same algorithm in plain NumPy."""
-        return oracle.ucrl_vtr_lin(
-            self.phi,
-            self.reward,
-            self.transition,
-            self.horizon,
-            self.initial_state,
-            episodes=episodes,
-            uniforms=np.random.default_rng(0).random((episodes, self.horizon)),
-            norm_bound=self.norm_bound,
-            delta=DELTA,
-            replan=self.replan,
-        )
+        mdp, learner = self.mdp, self.learner
+        options: dict[str, Any] = {"norm_bound": learner.norm_bound} if isinstance(learner, orl.UCRLVTRLin) else {}
+        problem = (np.array(mdp.known.base_reward), mdp.kernel(), mdp.horizon, int(np.argmax(mdp.initial_distribution)))
+        uniforms = np.random.default_rng(0).random((episodes, mdp.horizon))
+        options |= {"episodes": episodes, "uniforms": uniforms, "delta": DELTA, "replan": learner.replan}
+        return self.numpy(self.model, *problem, **options)
 
 
-@dataclass(frozen=True)
-class FamilyCase:
-    """A problem with a finite family of kernels, member 0 the truth."""
-
-    mdp: Any
-    kernels: Floats  # [n, S, A, S]
-    reward: Floats
-    horizon: int
-    replan: float = 0.0
-
-    @property
-    def learner(self) -> Any:
-        """The package's UCRL-VTR for this family."""
-        return orl.UCRLVTR(family=orl.FiniteFamily(self.kernels), delta=DELTA, replan=self.replan)
-
-    def run_numpy(self, episodes: int) -> object:
-        """Run the same algorithm in plain NumPy."""
-        return oracle.ucrl_vtr(
-            self.kernels,
-            self.reward,
-            self.kernels[0],
-            self.horizon,
-            0,
-            episodes=episodes,
-            uniforms=np.random.default_rng(0).random((episodes, self.horizon)),
-            delta=DELTA,
-            replan=self.replan,
-        )
+def linear_case(mdp: Any, features: Any, phi: Floats, theta: Floats) -> Case:
+    """Return UCRL-VTR-LIN, planning before every episode."""
+    learner = orl.UCRLVTRLin(features=features, norm_bound=float(np.linalg.norm(theta)), delta=DELTA, replan=0.0)
+    return Case(mdp, learner, oracle.ucrl_vtr_lin, phi)
 
 
-Case = LinearCase | FamilyCase
-
-
-def known_problem(mdp: Any, features: Any, phi: Floats, theta: Floats) -> LinearCase:
-    """Return a problem of the package with its dense arrays."""
-    return LinearCase(
-        mdp=mdp,
-        features=features,
-        norm_bound=float(np.linalg.norm(theta)),
-        phi=phi,
-        transition=mdp.kernel(),
-        reward=np.array(mdp.known.base_reward),
-        horizon=mdp.horizon,
-        initial_state=int(np.argmax(mdp.initial_distribution)),
-    )
-
-
-def mixture_problem(*, states: int, horizon: int, dimension: int) -> LinearCase:
+def mixture_problem(*, states: int, horizon: int, dimension: int) -> Case:
     """Return the sparse linear mixture of the package, 4 actions, 3 non-zero coordinates."""
     problem = SparseMixture(
         states=states, actions=4, horizon=horizon, dimension=dimension, nonzero=3, gamma=0.5, seed=0
     )
     phi = np.array(problem.phi, dtype=np.float64)
-    return known_problem(problem.mdp, orl.FeatureMap(phi), phi, np.array(problem.theta, dtype=np.float64))
+    return linear_case(problem.mdp, orl.FeatureMap(phi), phi, np.array(problem.theta, dtype=np.float64))
 
 
-def river_swim_problem(states: int) -> LinearCase:
+def river_swim_problem(states: int) -> Case:
     """Return RiverSwim with one-hot features, d = 2 S^2, kept as blocks by the package and dense for NumPy."""
     mdp = RiverSwim(states=states, variant="ayoub").mdp
     kernel = mdp.kernel()
     phi = np.eye(kernel.size).reshape(*kernel.shape, -1)
-    return known_problem(mdp, orl.FeatureMap.tabular(states=states, actions=mdp.actions), phi, kernel)
+    return linear_case(mdp, orl.FeatureMap.tabular(states=states, actions=mdp.actions), phi, kernel)
 
 
-def simulators_problem(*, states: int, horizon: int, dimension: int, actions: int = 4) -> LinearCase:
+def simulators_problem(*, states: int, horizon: int, dimension: int, actions: int = 4) -> Case:
     """Return a mixture of random dense kernels, with equal weights."""
     rng = np.random.default_rng([states, horizon, dimension])
     phi = np.moveaxis(rng.dirichlet(np.ones(states), size=(dimension, states, actions)), 0, -1).copy()
     theta = np.full(dimension, 1.0 / dimension)
-    transition, reward = phi @ theta, rng.random((states, actions))
-    return LinearCase(
-        mdp=orl.FiniteMDP(transition=transition, reward=reward, horizon=horizon, initial_state=0),
-        features=orl.FeatureMap(phi),
-        norm_bound=float(np.linalg.norm(theta)),
-        phi=phi,
-        transition=transition,
-        reward=reward,
-        horizon=horizon,
-    )
+    mdp = orl.FiniteMDP(transition=phi @ theta, reward=rng.random((states, actions)), horizon=horizon)
+    return linear_case(mdp, orl.FeatureMap(phi), phi, theta)
 
 
-def family_problem(*, members: int, states: int, horizon: int, actions: int = 4) -> FamilyCase:
-    """Return a family of random kernels."""
+def family_problem(*, members: int, states: int, horizon: int, actions: int = 4) -> Case:
+    """Return a family of random kernels, of which the first is the truth."""
     rng = np.random.default_rng([members, states, horizon])
     kernels, reward = rng.dirichlet(np.ones(states), size=(members, states, actions)), rng.random((states, actions))
-    mdp = orl.FiniteMDP(transition=kernels[0], reward=reward, horizon=horizon, initial_state=0)
-    return FamilyCase(mdp=mdp, kernels=kernels, reward=reward, horizon=horizon)
+    mdp = orl.FiniteMDP(transition=kernels[0], reward=reward, horizon=horizon)
+    return Case(mdp, orl.UCRLVTR(family=orl.FiniteFamily(kernels), delta=DELTA), oracle.ucrl_vtr, kernels)
 
 
 def seconds(action: Callable[[], object], repeats: int) -> float:
@@ -221,13 +153,13 @@ def compare(quick: bool) -> None:
     family = family_problem(members=577, states=6, horizon=20)
     rows: list[tuple[str, Case, int, int]] = [  # name, case, K of the package, K of NumPy
         ("mixture S=6 A=4 H=20 d=8", mixture, 2_000 // short, 300 // short),
-        ("mixture S=6 A=4 H=20 d=8", replace(mixture, replan=LAZY), 20_000 // short, 20_000 // short),
+        ("mixture S=6 A=4 H=20 d=8", mixture.lazy(), 20_000 // short, 20_000 // short),
         ("RiverSwim, one-hot, S=5 A=2 H=20 d=50", river, 2_000 // short, 200 // short),
-        ("RiverSwim, one-hot, S=5 A=2 H=20 d=50", replace(river, replan=LAZY), 5_000 // short, 5_000 // short),
+        ("RiverSwim, one-hot, S=5 A=2 H=20 d=50", river.lazy(), 5_000 // short, 5_000 // short),
         ("mixture S=12 A=4 H=6 d=16", wide, 2_000 // short, 300 // short),
-        ("mixture S=12 A=4 H=6 d=16", replace(wide, replan=LAZY), 20_000 // short, 20_000 // short),
+        ("mixture S=12 A=4 H=6 d=16", wide.lazy(), 20_000 // short, 20_000 // short),
         ("577 kernels S=6 A=4 H=20", family, 1_000 // short, 1_000 // short),
-        ("577 kernels S=6 A=4 H=20", replace(family, replan=LAZY), 1_000 // short, 1_000 // short),
+        ("577 kernels S=6 A=4 H=20", family.lazy(), 1_000 // short, 1_000 // short),
     ]
     say("1. Against plain NumPy (benchmarks/oracle.py): microseconds per episode")
     say("   every: plans before each episode; lazy: replan=0.2, at the same K for both;")
@@ -238,17 +170,17 @@ def compare(quick: bool) -> None:
     for name, case, package_episodes, numpy_episodes in rows:
         ours = 1e6 * package_time(case, package_episodes) / package_episodes
         theirs = 1e6 * numpy_time(case, numpy_episodes, 1 if numpy_episodes > 5_000 else 3) / numpy_episodes
-        if case.replan == 0.0:
+        if case.learner.replan == 0.0:
             numpy_every = theirs
         say(
-            f"   {name:<38} {'lazy' if case.replan else 'every':<6} {package_episodes:>7,} {ours:>9.2f}"
+            f"   {name:<38} {'lazy' if case.learner.replan else 'every':<6} {package_episodes:>7,} {ours:>9.2f}"
             f" {numpy_episodes:>7,} {theirs:>9.1f} {theirs / ours:>6.0f}x {numpy_every / ours:>8.0f}x"
         )
     say()
     say("   Lazily over a long run, the package alone")
     for name, long_case in (("mixture S=6 A=4 H=20 d=8", mixture), ("mixture S=12 A=4 H=6 d=16", wide)):
         episodes = 200_000 // short
-        ours = 1e6 * package_time(replace(long_case, replan=LAZY), episodes) / episodes
+        ours = 1e6 * package_time(long_case.lazy(), episodes) / episodes
         say(f"   {name:<38} {'lazy':<6} {episodes:>7,} {ours:>9.2f}")
     say()
 
@@ -270,7 +202,7 @@ def growth(quick: bool) -> None:
         "horizon": ("H", [5, 10, 20, 40, 80]),
     }
     say("2. How cost grows: dense mixtures of d random kernels around S=8, A=4, H=10, d=8; the package alone")
-    for replan, plan, episodes in ((0.0, "every", 200 if quick else 1_000), (LAZY, "lazy", 2_000 if quick else 20_000)):
+    for plan, episodes in (("every", 200 if quick else 1_000), ("lazy", 2_000 if quick else 20_000)):
         say()
         say(f"   plan: {plan}; microseconds per episode, K={episodes:,}")
         for field, (symbol, sizes) in sweeps.items():
@@ -278,12 +210,14 @@ def growth(quick: bool) -> None:
                 sizes = sizes[:3]
             times = []
             for size in sizes:
-                case = replace(simulators_problem(**(centre | {field: size})), replan=replan)
+                case = simulators_problem(**(centre | {field: size}))
+                case = case.lazy() if plan == "lazy" else case
                 times.append(package_time(case, episodes) / episodes)
             points = "  ".join(f"{size}: {1e6 * t:.2f}" for size, t in zip(sizes, times, strict=True))
             say(f"   {symbol}^{exponent(sizes, times):<6.2f} {points}")
-        counts = [episodes * factor for factor in ((1, 4, 16, 64) if replan else (1, 2, 4, 8))]
-        case = replace(simulators_problem(**centre), replan=replan)
+        counts = [episodes * factor for factor in ((1, 4, 16, 64) if plan == "lazy" else (1, 2, 4, 8))]
+        case = simulators_problem(**centre)
+        case = case.lazy() if plan == "lazy" else case
         times = [package_time(case, count) for count in counts]
         points = "  ".join(f"{count:,}: {1e3 * t:.2f}" for count, t in zip(counts, times, strict=True))
         say(f"   K^{exponent(counts, times):<6.2f} {points}   (milliseconds in all)")
@@ -337,64 +271,51 @@ def sparse_simulators(states: int, *, shared: bool) -> tuple[list[Any], Any, Flo
     return kernels, truth.tocsr(), theta, rng.random((states, actions))
 
 
-def per_episode(learner: Any, mdp: Any, episodes: int) -> tuple[float, float]:
-    """Return seconds for a first run of one episode, and for each further episode.
+def sparse_case(states: int, *, shared: bool) -> tuple[Any, Any]:
+    """Return UCRL-VTR-LIN, planning before every episode, and a sparse mixture of simulators."""
+    kernels, truth, theta, reward = sparse_simulators(states, shared=shared)
+    mdp = orl.FiniteMDP(transition=truth, reward=reward, horizon=20)
+    return linear_case(mdp, orl.FeatureMap(kernels), np.zeros(0), theta).learner, mdp
+
+
+def parameters_case(members: int) -> tuple[Any, Any]:
+    """Return UCRL-VTR, planning before every episode, on kernels given by parameters over a feature map."""
+    case = simulators_problem(states=6, horizon=20, dimension=8)
+    thetas = np.random.default_rng(members).dirichlet(np.ones(8), size=members)
+    mdp = orl.FiniteMDP(transition=case.model @ thetas[0], reward=case.mdp.known.base_reward, horizon=20)
+    family = orl.FiniteFamily(parameters=thetas, features=orl.FeatureMap(case.model))
+    return orl.UCRLVTR(family=family, delta=DELTA), mdp
+
+
+def probe(name: str, size: int) -> dict[str, float]:
+    """Measure one of the large problems in this process: seconds to build, for a first run of one episode, and each.
 
     What a learner does once is in the first run; what every run does once is taken out by a second run of one episode.
     """
+    finite = name in ("family", "early")
+    build = parameters_case if finite else partial(sparse_case, shared=name == "shared")
+    small, few = build(10 if finite else 50)
+    orl.run(small, few, episodes=2, seed=0, progress=False)  # compiles
+    before, begin = peak_memory(), time.perf_counter()
+    learner, mdp = build(size)
+    built = time.perf_counter() - begin
 
     def run(count: int) -> float:
         return seconds(lambda: orl.run(learner, mdp, episodes=count, seed=0, progress=False), 1)
 
-    first, again = run(1), run(1)
-    return first, max(0.0, run(1 + episodes) - again) / episodes
-
-
-def probe_sparse(states: int, shared: bool) -> dict[str, float]:
-    """Measure UCRL-VTR-LIN, planning before every episode, on a sparse mixture of simulators."""
-
-    def build(size: int) -> tuple[Any, Any]:
-        kernels, truth, theta, reward = sparse_simulators(size, shared=shared)
-        mdp = orl.FiniteMDP(transition=truth, reward=reward, horizon=20, initial_state=0)
-        learner = orl.UCRLVTRLin(
-            features=orl.FeatureMap(kernels), norm_bound=float(np.linalg.norm(theta)), delta=DELTA, replan=0.0
-        )
-        return learner, mdp
-
-    small_learner, small_mdp = build(50)
-    orl.run(small_learner, small_mdp, episodes=2, seed=0, progress=False)  # compiles
-    before = peak_memory()
-    begin = time.perf_counter()
-    learner, mdp = build(states)
-    built = time.perf_counter() - begin
-    first, each = per_episode(learner, mdp, 4)
+    first, again, more = run(1), run(1), {"family": 2_000, "early": 50}.get(name, 4)
+    each = max(0.0, run(1 + more) - again) / more
     return {"build": built, "first": first, "each": each, "before": before, "peak": peak_memory()}
 
 
-def probe_family(members: int, episodes: int) -> dict[str, float]:
-    """Measure UCRL-VTR, planning before every episode, on kernels given by parameters over a feature map."""
-    case = simulators_problem(states=6, horizon=20, dimension=8)
-    thetas = np.random.default_rng(members).dirichlet(np.ones(8), size=members)
-    mdp = orl.FiniteMDP(transition=case.phi @ thetas[0], reward=case.reward, horizon=20, initial_state=0)
-
-    def learner_of(count: int) -> Any:
-        family = orl.FiniteFamily(parameters=thetas[:count], features=orl.FeatureMap(case.phi))
-        return orl.UCRLVTR(family=family, delta=DELTA)
-
-    orl.run(learner_of(10), mdp, episodes=2, seed=0, progress=False)  # compiles
-    before = peak_memory()
-    begin = time.perf_counter()
-    learner = learner_of(members)
-    built = time.perf_counter() - begin
-    first, each = per_episode(learner, mdp, episodes)
-    return {"build": built, "first": first, "each": each, "before": before, "peak": peak_memory()}
-
-
-def probe(name: str, size: int) -> dict[str, float]:
-    """Measure one of the large problems in this process."""
-    if name in ("family", "early"):
-        return probe_family(size, 2_000 if name == "family" else 50)
-    return probe_sparse(size, shared=name == "shared")
+def child(*arguments: str, **environment: str) -> tuple[str, str]:
+    """Run this file in a process of its own; return what it printed, or why it failed."""
+    command = [sys.executable, str(Path(__file__).resolve()), *arguments]
+    env = {**os.environ, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)  # noqa: S603 (this very file)
+    if done.returncode == 0:
+        return done.stdout, ""
+    return "", (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
 
 
 def large(quick: bool, states: int | None = None) -> bool:
@@ -414,14 +335,12 @@ def large(quick: bool, states: int | None = None) -> bool:
     say(f"   {'problem':<54} {'build':>8} {'first':>8} {'episode':>12} {'before':>9} {'peak':>9}")
     complete = True
     for label, name, size in rows:
-        command = [sys.executable, str(Path(__file__).resolve()), "--probe", name, "--size", str(size)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (this very file)
-        if done.returncode != 0:
+        printed, reason = child("--probe", name, "--size", str(size))
+        if reason:
             complete = False
-            reason = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-            say(f"   {label:<54} failed: {reason[0]}")
+            say(f"   {label:<54} failed: {reason}")
             continue
-        found = json.loads(done.stdout.splitlines()[-1])
+        found = json.loads(printed.splitlines()[-1])
         episode = f"{found['each']:.3f} s" if found["each"] >= 0.01 else f"{1e6 * found['each']:.1f} us"
         say(
             f"   {label:<54} {found['build']:>6.2f} s {found['first']:>6.2f} s {episode:>12}"
@@ -446,7 +365,7 @@ def start_linear(kind: str) -> object:
     case = river_swim_problem(5) if kind == "tabular" else mixture_problem(states=6, horizon=20, dimension=8)
     learner = case.learner
     if kind == "dimension":
-        learner = orl.ARLLinDim(features=case.features, norm_bound=case.norm_bound)
+        learner = orl.ARLLinDim(features=learner.features, norm_bound=learner.norm_bound)
     return orl.run(learner, case.mdp, episodes=10, progress=False)
 
 
@@ -474,25 +393,17 @@ def cold_start() -> bool:
     complete = True
     for name, (label, _) in STARTS.items():
         with tempfile.TemporaryDirectory(prefix="occamrl-bench-") as folder:
-            command = [sys.executable, str(Path(__file__).resolve()), "--start", name]
-            found = []
+            times, reasons = [], []
             for _ in range(2):
                 begin = time.perf_counter()
-                done = subprocess.run(  # noqa: S603 (this very file)
-                    command,
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                    env={**os.environ, "OCCAMRL_CACHE_DIR": folder},
-                )
-                found.append((time.perf_counter() - begin, done))
+                reasons.append(child("--start", name, OCCAMRL_CACHE_DIR=folder)[1])
+                times.append(time.perf_counter() - begin)
             functions, versions = (sum(1 for _ in Path(folder).rglob(f"*.{end}")) for end in ("nbi", "nbc"))
-        if failed := next((done for _, done in found if done.returncode != 0), None):
+        if any(reasons):
             complete = False
-            reason = failed.stderr.strip().splitlines()[-1:] or [f"exit status {failed.returncode}"]
-            say(f"   {label:<32} failed: {reason[0]}")
-            continue
-        say(f"   {label:<32} {functions:>10} {versions:>9} {found[0][0]:>7.1f} s {found[1][0]:>7.1f} s")
+            say(f"   {label:<32} failed: {max(reasons)}")
+        else:
+            say(f"   {label:<32} {functions:>10} {versions:>9} {times[0]:>7.1f} s {times[1]:>7.1f} s")
     say()
     return complete
 

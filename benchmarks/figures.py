@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import pkgutil
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from scipy.stats import bootstrap
 
 from occamrl.protocols import Agent, Floats
 from occamrl.report.figures import COLOURS, STYLES
-from occamrl.running.result import dress
+from occamrl.running.result import Result, dress
 from occamrl.running.run import run
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -136,10 +136,14 @@ def ratio(values: Floats, of: Floats) -> str:
     return f"{values.mean() / of.mean():.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
+def runs(agent: Agent, problem: Any, episodes: int, seeds: int) -> Iterator[Result]:
+    """Play an agent with every seed, one after the other: a learner's state can be large."""
+    return (run(agent, problem, episodes=episodes, seed=seed, progress=False) for seed in range(seeds))
+
+
 def regrets(agent: Agent, problem: Any, episodes: int, seeds: int) -> Floats:
     """Return the regret of each seed."""
-    played = (run(agent, problem, episodes=episodes, seed=seed, progress=False) for seed in range(seeds))
-    return np.array([result.total_regret for result in played])
+    return np.array([result.total_regret for result in runs(agent, problem, episodes, seeds)])
 
 
 Line = tuple[Any, Floats]  # where, and the values there of every seed, [seeds, places]

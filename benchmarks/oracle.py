@@ -9,7 +9,7 @@ compiled rooms. Arrays are dense: ``phi[s, a, s', j]``, ``kernels[n, s, a, s']``
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -249,34 +249,17 @@ class LinearVariant(paper.UCRLVTRLin):
         state["episodes"] += 1
 
 
-def ucrl_vtr_lin(
-    phi: Floats,
-    reward: Floats,
-    transition: Floats,
-    horizon: int,
-    initial_state: int,
-    *,
-    episodes: int,
-    uniforms: Floats,
-    **options: Any,
-) -> dict[str, Any]:
-    """Run UCRL-VTR-LIN with the options of :class:`LinearVariant`; ``uniforms`` [K, H] decide the transitions.
+def ucrl_vtr_lin(phi: Floats, *problem: Any, episodes: int, uniforms: Floats, **options: Any) -> dict[str, Any]:
+    """Run UCRL-VTR-LIN on a problem: rewards, the true kernel, H and the first state.
 
-    Returns regret, planned, planned_value (by episode), plans, and of the end theta, sigma, logdet, values and policy.
+    The options are those of :class:`LinearVariant`; ``uniforms`` [K, H] decide the transitions.
+
+    Returns what :func:`_run` does, and of the end theta, sigma, logdet, values and policy.
     """
     learner = LinearVariant(features=FeatureMap(phi), **options)
-    known = Known(reward.shape[0], reward.shape[1], horizon, reward)
-    found: dict[str, Any] = {name: [] for name in ("regret", "planned", "planned_value")}
-    plans = 0
-    for moment in play(learner, known, transition, _point(initial_state, reward), _with_start(uniforms[:episodes])):
-        state = moment.state
-        found["regret"].append(moment.regret)
-        found["planned"].append(state["plans"] > plans)
-        found["planned_value"].append(moment.planned_value)
-        plans = state["plans"]
-    found = {name: np.array(values) for name, values in found.items()}
+    found, state, _ = _run(learner, problem, uniforms[:episodes])
     logdet = float(np.linalg.slogdet(state["sigma"])[1])
-    kept = {name: state[name] for name in ("plans", "sigma", "values", "policy")}
+    kept = {name: state[name] for name in ("sigma", "values", "policy")}
     return {**found, **kept, "theta": learner.estimate(state), "logdet": logdet}
 
 
@@ -343,42 +326,35 @@ class FiniteVariant(paper.UCRLVTR):
         state["episodes"] += 1
 
 
-def ucrl_vtr(
-    kernels: Floats,
-    reward: Floats,
-    transition: Floats,
-    horizon: int,
-    initial_state: int,
-    *,
-    episodes: int,
-    uniforms: Floats,
-    **options: Any,
-) -> dict[str, Any]:
-    """Run UCRL-VTR over ``kernels[n, s, a, s']`` with the options of :class:`FiniteVariant`.
+def ucrl_vtr(kernels: Floats, *problem: Any, episodes: int, uniforms: Floats, **options: Any) -> dict[str, Any]:
+    """Run UCRL-VTR over ``kernels[n, s, a, s']``, with the options of :class:`FiniteVariant`.
 
-    Returns regret, planned, planned_value, played and confident (by episode), plans, and of the end losses, values and
-    policy.
+    Returns what :func:`_run` does, played and confident (by episode), and of the end losses, values and policy.
     """
     learner = FiniteVariant(family=FiniteFamily(kernels), **options)
+    names = (("played", "member"), ("confident", "inside"))
+    found, state, known = _run(learner, problem, uniforms[:episodes], names)
+    values = member_values(learner.family, known)[0][state["member"]]
+    return {**found, "losses": state["losses"], "values": values, "policy": state["policy"]}
+
+
+def _run(
+    learner: Any, problem: tuple[Any, ...], uniforms: Floats, names: Sequence[tuple[str, str]] = ()
+) -> tuple[dict[str, Any], dict[str, Any], Known]:
+    """Play an episode per row of ``uniforms`` [K, H], which decide the transitions.
+
+    Returns regret, planned, planned_value and the entries of the state in ``names`` (by episode), and plans; the state.
+    """
+    reward, transition, horizon, start = problem
     known = Known(reward.shape[0], reward.shape[1], horizon, reward)
-    found: dict[str, Any] = {name: [] for name in ("regret", "planned", "planned_value", "played", "confident")}
-    plans = 0
-    for moment in play(learner, known, transition, _point(initial_state, reward), _with_start(uniforms[:episodes])):
+    found: dict[str, Any] = {name: [] for name in ("regret", "planned", "planned_value", *dict(names))}
+    initial, plans = np.asarray(np.eye(reward.shape[0])[start]), 0
+    for moment in play(learner, known, transition, initial, np.insert(uniforms, 0, 0.0, axis=1)):
         state = moment.state
         found["regret"].append(moment.regret)
         found["planned"].append(state["plans"] > plans)
         found["planned_value"].append(moment.planned_value)
-        found["played"].append(state["member"])
-        found["confident"].append(state["inside"])
+        for name, entry in names:
+            found[name].append(state[entry])
         plans = state["plans"]
-    found = {name: np.array(values) for name, values in found.items()}
-    values = member_values(learner.family, known)[0][state["member"]]
-    return {**found, "plans": plans, "losses": state["losses"], "values": values, "policy": state["policy"]}
-
-
-def _point(initial_state: int, reward: Floats) -> Floats:
-    return np.asarray(np.eye(reward.shape[0])[initial_state])
-
-
-def _with_start(uniforms: Floats) -> Floats:
-    return np.concatenate([np.zeros((len(uniforms), 1)), uniforms], axis=1)
+    return {**{name: np.array(values) for name, values in found.items()}, "plans": plans}, state, known

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import occamrl as orl
-from benchmarks.figures import Size, interval, number, ratio, regrets, table
+from benchmarks.figures import Size, interval, number, ratio, regrets, runs, table
 from occamrl.problems.mdp import BernoulliRewards, BetaRewards
 from occamrl.problems.mixtures import SparseMixture
 from occamrl.protocols import Agent, Floats
@@ -71,11 +71,8 @@ def steps(size: Size) -> str:
         problem, after = SparseMixture(seed=0, horizon=horizon), []
         for kernel in ("stationary", "per_step"):
             agent = orl.UCRLVTRLin(features=orl.FeatureMap(problem.phi), norm_bound=1.3, kernel=kernel)
-            runs = (
-                orl.run(agent, problem, episodes=int(marks[-1]), seed=seed, progress=False)
-                for seed in range(size.seeds(10))
-            )
-            after.append(np.array([result.cumulative_regret[marks - 1] for result in runs]).T)
+            found = runs(agent, problem, int(marks[-1]), size.seeds(10))
+            after.append(np.array([result.cumulative_regret[marks - 1] for result in found]).T)
         plain, each = after
         means = (", ".join(number(float(found.mean())) for found in both) for both in after)
         rows.append((horizon, *means, *map(ratio, each, plain), f"{np.sqrt(horizon):.2f}"))

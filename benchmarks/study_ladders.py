@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 import occamrl as orl
-from benchmarks.figures import Line, Panel, Size, number, picture, table
+from benchmarks.figures import Line, Panel, Size, number, picture, runs, table
 from occamrl.problems.classic import RiverZones
 from occamrl.problems.lakes import PatchyIce
 from occamrl.problems.mixtures import MemoryWalk, ReferenceLadder, SparseLadder, SparseMixture
@@ -36,20 +36,19 @@ Runs = dict[str, list[Any]]
 
 def play(cast: dict[str, Any], problem: Any, episodes: int, seeds: int) -> Runs:
     """Run every agent on every seed."""
-    runs: Runs = {}
-    for name, agent in cast.items():
-        results = (orl.run(agent, problem, episodes=episodes, seed=seed, progress=False) for seed in range(seeds))
-        runs[name] = [Kept(r.total_regret, r.cumulative_regret, r.phases) for r in results]
-    return runs
+    return {
+        name: [Kept(r.total_regret, r.cumulative_regret, r.phases) for r in runs(agent, problem, episodes, seeds)]
+        for name, agent in cast.items()
+    }
 
 
-def curves(runs: Runs, scale: float = 1.0) -> dict[str, Line]:
+def curves(played: Runs, scale: float = 1.0) -> dict[str, Line]:
     """Return cumulative regret as the lines of a panel, times ``scale``."""
-    episodes = len(next(iter(runs.values()))[0].cumulative_regret)
+    episodes = len(next(iter(played.values()))[0].cumulative_regret)
     at = np.unique(np.geomspace(1, episodes, 300).astype(int))
     return {
         name: (at, scale * np.array([result.cumulative_regret[at - 1] for result in results]))
-        for name, results in runs.items()
+        for name, results in played.items()
     }
 
 
@@ -90,15 +89,15 @@ def preflight(ladder: orl.Ladder, problem: Any, episodes: int, **options: Any) -
 SINCE = "class m* at the end: since (median, latest)"
 
 
-def line(runs: Runs, m: int, scale: float = 1.0) -> list[str]:
+def line(played: Runs, m: int, scale: float = 1.0) -> list[str]:
     """Return what the tables show of the runs on one problem; regret times ``scale``."""
-    first, *others = runs.values()
+    first, *others = played.values()
     return [mean(first, scale), found(first, m), *(mean(results, scale) for results in others)]
 
 
-def header(runs: Runs) -> list[str]:
+def header(played: Runs) -> list[str]:
     """Return the heads of the columns of :func:`line`."""
-    first, *others = runs
+    first, *others = played
     return [first, SINCE, *others]
 
 
@@ -107,12 +106,12 @@ def classes(size: Size) -> str:
     rows, panels = [], []
     for m in range(1, 5):
         problem = ReferenceLadder(nonzero=m - 1)
-        runs = play(agents(orl.Ladder.of_problem(problem), m), problem, size.episodes(2**14 - 2), size.seeds(10))
-        rows.append([m, *line(runs, m)])
-        shown = {name: results for name, results in runs.items() if name != "guard"}
+        played = play(agents(orl.Ladder.of_problem(problem), m), problem, size.episodes(2**14 - 2), size.seeds(10))
+        rows.append([m, *line(played, m)])
+        shown = {name: results for name, results in played.items() if name != "guard"}
         panels.append(Panel(f"reference ladder, m* = {m}", curves(shown), beyond="F_1"))
     picture(size, "selection-ladders.png", panels)
-    return table(["m*; K = 16,382, 10 seeds", *header(runs)], rows)
+    return table(["m*; K = 16,382, 10 seeds", *header(played)], rows)
 
 
 def false_rejection(size: Size) -> str:
@@ -121,8 +120,8 @@ def false_rejection(size: Size) -> str:
     ladder, count = orl.Ladder.of_problem(problem), size.seeds(400)
     for name, scale in (("the test", 1.0), ("without its slack log(1/delta)", 0.0)):
         agent = orl.ARLGen(ladder=ladder, delta=delta, scale=scale)
-        runs = play({name: agent}, problem, size.episodes(1022), count)[name]
-        rejected = sum(max(run.phases["chosen"].to_pylist()) > 2 for run in runs)
+        played = play({name: agent}, problem, size.episodes(1022), count)[name]
+        rejected = sum(max(run.phases["chosen"].to_pylist()) > 2 for run in played)
         upper = binomtest(rejected, count).proportion_ci(0.95).high
         rows.append((name, f"{rejected} of {count}", f"{upper:.3f}"))
     return table(("m* = 2, K = 1,022, delta = 0.05", "runs that rejected F_2", "upper end of the 95% interval"), rows)
@@ -140,9 +139,9 @@ def ice(size: Size) -> str:
         problem = PatchyIce(slip=slip)
         ladder = orl.Ladder.of_problem(problem)
         m = ladder.class_of(problem.mdp) or 0
-        runs = play(agents(ladder, m), problem, size.episodes(2**13 - 2), size.seeds(5))
-        rows.append([name, m, *line(runs, m)])
-    return table(["slip; K = 8,190, 5 seeds", "m*", *header(runs)], rows)
+        played = play(agents(ladder, m), problem, size.episodes(2**13 - 2), size.seeds(5))
+        rows.append([name, m, *line(played, m)])
+    return table(["slip; K = 8,190, 5 seeds", "m*", *header(played)], rows)
 
 
 def pricing(size: Size) -> str:
@@ -150,11 +149,11 @@ def pricing(size: Size) -> str:
     problem = Pricing.examples()[0] if size.tiny else Pricing()  # else 65,536 kernels
     ladder = orl.Ladder.of_problem(problem)
     m = ladder.class_of(problem.mdp) or 0
-    runs = play(agents(ladder, m), problem, size.episodes(2**12 - 2), size.seeds(5))
+    played = play(agents(ladder, m), problem, size.episodes(2**12 - 2), size.seeds(5))
     return (
         preflight(ladder, problem, 2**12 - 2)
         + "\n\n"
-        + table(["m*; K = 4,094, 5 seeds", *header(runs)], [[m, *line(runs, m)]])
+        + table(["m*; K = 4,094, 5 seeds", *header(played)], [[m, *line(played, m)]])
     )
 
 
@@ -165,14 +164,14 @@ def pays(size: Size) -> str:
         for most, m in ((1, 2), (3, 2), (3, 1)):
             problem = SparseLadder(nonzero=m - 1, most=most, contrast=contrast, persistence=0.0)
             ladder = orl.Ladder.of_problem(problem)
-            runs = play(agents(ladder, m, "ARL-GEN", "oracle", "F_M"), problem, episodes, size.seeds(5))
+            played = play(agents(ladder, m, "ARL-GEN", "oracle", "F_M"), problem, episodes, size.seeds(5))
             early = min(1022, episodes) - 1
             each = (
                 f"{number(float(np.mean([r.cumulative_regret[early] for r in results])))}, {mean(results)}"
-                for results in runs.values()
+                for results in played.values()
             )
             rows.append((contrast, ladder.family.size, m, *each))
-    return table(("contrast; 5 seeds; after 1,022 and 16,382 episodes", "kernels", "m*", *runs), rows)
+    return table(("contrast; 5 seeds; after 1,022 and 16,382 episodes", "kernels", "m*", *played), rows)
 
 
 def coordinates() -> tuple[Any, Any, int]:
@@ -209,8 +208,8 @@ def linear(size: Size) -> str:
     ):
         m = ladder.class_of(problem.mdp) or 0
         cast = agents(ladder, m, "ARL-GEN", "guard", "oracle", "F_M", "F_1")
-        runs = play(cast, problem, size.episodes(episodes), size.seeds(seeds))
-        rows.append([title, f"{episodes:,}", seeds, m, *line(runs, m)])
-        panels.append(Panel(f"{title}, m* = {m}", curves(runs), beyond="F_1"))
+        played = play(cast, problem, size.episodes(episodes), size.seeds(seeds))
+        rows.append([title, f"{episodes:,}", seeds, m, *line(played, m)])
+        panels.append(Panel(f"{title}, m* = {m}", curves(played), beyond="F_1"))
     picture(size, "selection-ladders-linear.png", panels)
-    return table(["ladder", "K", "seeds", "m*", *header(runs)], rows)
+    return table(["ladder", "K", "seeds", "m*", *header(played)], rows)

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 import occamrl as orl
-from benchmarks.figures import Panel, Size, interval, number, picture, regrets, table
+from benchmarks.figures import Panel, Size, interval, number, picture, regrets, runs, table
 from benchmarks.study_ladders import curves, play
 from occamrl.problems.mixtures import ReferenceMixture, SparseMixture
 from occamrl.protocols import Agent, Floats
-from occamrl.running.result import Result
 from occamrl.selectors.references import largest, oracle
 
 
@@ -49,10 +48,6 @@ class Case:
         new = orl.ARLLinDim(features=self.features, norm_bound=self.norm)
         return {"all coordinates": largest(new), "oracle": oracle(new, self.problem.theta), "ARL-LIN(dim)": new}
 
-    def play(self, agent: Agent, episodes: int, seeds: int) -> list[Result]:
-        """Play an agent with several seeds."""
-        return [orl.run(agent, self.problem, episodes=episodes, seed=seed, progress=False) for seed in range(seeds)]
-
 
 def dimension(size: Size) -> str:
     """Measure selection by dimension on the reference mixture."""
@@ -64,9 +59,9 @@ def dimension(size: Size) -> str:
         **{f"range weights: {name}" if "LIN" not in name else f"**{name}**": a for name, a in case.agents.items()},
         **{f"ARL-LIN, b = {b:g}": orl.ARLLin(features=case.features, norm_bound=b) for b in (10.0, 100.0)},
     }
-    runs = play(agents, case.problem, size.episodes(300_000), size.seeds(10))
-    rows = [(name, interval([result.total_regret for result in results])) for name, results in runs.items()]
-    shown = {name.strip("*"): runs[name] for name in reversed(agents) if "b =" not in name}
+    played = play(agents, case.problem, size.episodes(300_000), size.seeds(10))
+    rows = [(name, interval([result.total_regret for result in results])) for name, results in played.items()]
+    shown = {name.strip("*"): played[name] for name in reversed(agents) if "b =" not in name}
     picture(size, "selection-linear.png", [Panel("reference mixture", curves(shown), logarithmic=True)])
     return table(("K = 300,000, 10 seeds", "regret"), rows)
 
@@ -106,7 +101,7 @@ def control(size: Size) -> str:
         case = Case(SparseMixture(dimension=d, nonzero=d, seed=3))
         episodes, seeds = size.episodes(300_000), size.seeds(10)
         full = regrets(case.agents["all coordinates"], case.problem, episodes, seeds)
-        found = case.play(case.agents["ARL-LIN(dim)"], episodes, seeds)
+        found = list(runs(case.agents["ARL-LIN(dim)"], case.problem, episodes, seeds))
         cost = [100.0 * result.total_regret / whole - 100.0 for result, whole in zip(found, full, strict=True)]
         dropped = sum(len(row["active"]) < d for result in found for row in result.phases.to_pylist())
         regret = interval([result.total_regret for result in found])
@@ -140,7 +135,8 @@ def norm(size: Size) -> str:
 def rate(size: Size) -> str:
     """Measure the bounds b^(i) of ARL-LIN(norm) and how fast they fall."""
     case = Case(ReferenceMixture())
-    found = case.play(orl.ARLLinNorm(features=case.features, norm_bound=100.0), size.episodes(200_000), size.seeds(10))
+    agent = orl.ARLLinNorm(features=case.features, norm_bound=100.0)
+    found = runs(agent, case.problem, size.episodes(200_000), size.seeds(10))
     bounds = np.mean([result.phases["norm_bound"].to_pylist() for result in found], axis=0)
     epochs = np.arange(1, len(bounds) + 1)
     scaled = (bounds - case.norm) / epochs**1.5 * 2.0 ** (0.5 * epochs)
@@ -172,7 +168,7 @@ def containment(size: Size) -> str:
     for label, case in (("the reference mixture", Case(ReferenceMixture())), ("gamma 0.5, 5 non-zero, d = 16", hard)):
         true, kept, exact, more, locked = set(case.support), 0, 0, 0, []
         episodes, seeds = size.episodes(30_000), size.seeds(200)
-        for result in case.play(case.agents["ARL-LIN(dim)"], episodes, seeds):
+        for result in runs(case.agents["ARL-LIN(dim)"], case.problem, episodes, seeds):
             phases = result.phases.to_pylist()
             begins = np.cumsum([0] + [row["episodes"] for row in phases])
             sets = [
@@ -197,7 +193,7 @@ def lazy(size: Size) -> str:
     case, rows = Case(ReferenceMixture()), []
     for replan in (0.0, 0.05, 0.2, 0.5, 1.0, 4.0):
         agent = orl.UCRLVTRLin(features=case.features, norm_bound=case.norm, replan=replan)
-        results = case.play(agent, size.episodes(20_000), size.seeds(10))
+        results = list(runs(agent, case.problem, size.episodes(20_000), size.seeds(10)))
         name = {0.0: "0 (every episode)", 0.2: "0.2 (default)"}.get(replan, f"{replan:g}")
         plans = np.mean([result.plans for result in results])
         rows.append((name, interval([result.total_regret for result in results]), number(float(plans))))

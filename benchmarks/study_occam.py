@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 import occamrl as orl
-from benchmarks.figures import Size, interval, number, table
+from benchmarks.figures import Size, interval, number, regrets, runs, table
 from benchmarks.study_ladders import AGENTS, preflight
 from occamrl._core.arena import field
 from occamrl._core.rows import COUNTERS
@@ -100,12 +100,7 @@ def blind(size: Size) -> str:
     ladder, cast, row = orl.Ladder.of_problem(problem), {**CAST, "ARL-GEN, safe": AGENTS["safe"]}, []
     m = ladder.class_of(problem.mdp) or 0
     for kind in cast.values():
-        agent = kind(ladder, m)
-        found = [
-            orl.run(agent, problem, episodes=size.episodes(800), seed=seed, progress=False).total_regret
-            for seed in range(size.seeds(5))
-        ]
-        row.append(interval(found))
+        row.append(interval(regrets(kind(ladder, m), problem, size.episodes(800), size.seeds(5))))
     said = preflight(ladder, problem, 800, evidence="likelihood")
     return said + "\n\n" + table(["K = 800, 5 seeds", *cast], [[f"pricing, m* = {m}", *row]])
 
@@ -127,8 +122,7 @@ def outside(size: Size) -> str:
     for name, kernel in list(kernels.items())[: 1 if size.tiny else None]:
         mdp, row = orl.FiniteMDP(transition=kernel, reward=lake.reward, horizon=lake.horizon), [name]
         for agent in agents.values():
-            seeds = range(size.seeds(3 if isinstance(agent, orl.PSRL) else 10))
-            found = [orl.run(agent, mdp, episodes=episodes, seed=seed, progress=False) for seed in seeds]
+            found = list(runs(agent, mdp, episodes, size.seeds(3 if isinstance(agent, orl.PSRL) else 10)))
             tail = float(np.mean([result.regret[-episodes // 4 :].mean() for result in found]))
             text = f"{interval([result.total_regret for result in found])}; {tail:.1g}"
             if isinstance(agent, orl.Occam):
@@ -143,15 +137,14 @@ def outside(size: Size) -> str:
 def coverage(size: Size) -> str:
     """Measure how often the true kernel is not alive at some time in 60 episodes."""
     problem: Any = SparseLadder(nonzero=2, seed=300)
-    ladder, runs, rows = orl.Ladder.of_problem(problem), size.seeds(400), []
+    ladder, count, rows = orl.Ladder.of_problem(problem), size.seeds(400), []
     truth = int(np.flatnonzero(np.isclose(ladder.family.theta.T, problem.theta).all(axis=1))[0])
     for delta in (0.05, 0.5):
         learner, lost = LikelihoodLearner(ladder=ladder, delta=delta, replan=0.0), 0
-        for seed in range(runs):
-            state = orl.run(learner, problem, episodes=size.episodes(60), seed=seed, progress=False).state
-            lost += truth not in field(state, MEMBERS)[: field(state, COUNTERS)[ALIVE]]
-        upper = binomtest(lost, runs).proportion_ci(0.95).high
-        rows.append((delta, f"{lost} of {runs}", f"{upper:.3f}"))
+        for result in runs(learner, problem, size.episodes(60), count):
+            lost += truth not in field(result.state, MEMBERS)[: field(result.state, COUNTERS)[ALIVE]]
+        upper = binomtest(lost, count).proportion_ci(0.95).high
+        rows.append((delta, f"{lost} of {count}", f"{upper:.3f}"))
     return table(("delta", "runs that lose the truth", "upper end of the 95% interval"), rows)
 
 

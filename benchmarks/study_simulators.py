@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 import occamrl as orl
-from benchmarks.figures import Size, number, regrets, table
+from benchmarks.figures import Size, number, regrets, runs, table
 from benchmarks.simulator_cases import CASES, PAIR, river
 from occamrl.analysis.supports import Supports
 
@@ -70,12 +70,9 @@ def between(size: Size) -> str:
         mdp = orl.FiniteMDP(transition=truth, reward=[[0.05, 0.0], [0.0, 0.0], [0.0, 1.0]], horizon=20)
         for reach in (None, 0.0):
             agent = orl.ARLGen(ladder=sims.ladder(most=2, grid=10, reach=reach), safe=True)
-            runs = [
-                orl.run(agent, mdp, episodes=size.episodes(8_190), seed=seed, progress=False)
-                for seed in range(size.seeds(3))
-            ]
-            missed = ", ".join(f"{result.pessimistic_episodes:,}" for result in runs)
-            outside = sum(any(result.phases["outside"].to_pylist()) for result in runs)
+            played = list(runs(agent, mdp, size.episodes(8_190), size.seeds(3)))
+            missed = ", ".join(f"{result.pessimistic_episodes:,}" for result in played)
+            outside = sum(any(result.phases["outside"].to_pylist()) for result in played)
             name = f"{weight} and {1 - weight:.2f}, " + ("`reach=0`" if reach is not None else "by default")
-            rows.append((name, missed, f"{outside} of {len(runs)}"))
+            rows.append((name, missed, f"{outside} of {len(played)}"))
     return table(("weights; K = 8,190", "episodes whose plan was not optimistic, by seed", "called `outside`"), rows)

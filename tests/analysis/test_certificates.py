@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 from scipy.stats import binom
 from typer.testing import CliRunner
 
 from occamrl.analysis import certificates
-from occamrl.analysis.certificates import CERTIFICATES, Mean, Most, Near, Never, Rate, Samples, certify
+from occamrl.analysis.certificates import CERTIFICATES, Claim, Samples, certify, mean, most, near, never, rate
 from occamrl.cli import app
 from occamrl.errors import UnknownName
 from occamrl.report.page import render_certificates
@@ -38,16 +37,16 @@ def test_the_interval_is_the_exact_one() -> None:
 @pytest.mark.parametrize(
     ("claim", "good", "bad"),
     [
-        (Rate(), [(0.0, 0.05)] * 95 + [(1.0, 0.05)] * 5, [(0.0, 0.05)] * 80 + [(1.0, 0.05)] * 20),
-        (Never(), [(0.0, 40.0)] * 3, [(0.0, 40.0), (1.0, 40.0)]),
-        (Most(), [(1.0, 2.0), (2.0, 2.0)], [(1.0, 2.0), (2.1, 2.0)]),
-        (Mean(), [(0.4, 0.5), (0.5, 0.5), (0.45, 0.5)], [(1.0, 0.5), (1.001, 0.5), (0.999, 0.5)]),
-        (Near(), [(1.0, 1.3), (1.2, 1.3), (1.1, 1.3), (1.3, 1.3)], [(1.0, 9.0), (1.2, 9.0), (1.1, 9.0), (1.3, 9.0)]),
+        (rate, [(0.0, 0.05)] * 95 + [(1.0, 0.05)] * 5, [(0.0, 0.05)] * 80 + [(1.0, 0.05)] * 20),
+        (never, [(0.0, 40.0)] * 3, [(0.0, 40.0), (1.0, 40.0)]),
+        (most, [(1.0, 2.0), (2.0, 2.0)], [(1.0, 2.0), (2.1, 2.0)]),
+        (mean, [(0.4, 0.5), (0.5, 0.5), (0.45, 0.5)], [(1.0, 0.5), (1.001, 0.5), (0.999, 0.5)]),
+        (near, [(1.0, 1.3), (1.2, 1.3), (1.1, 1.3), (1.3, 1.3)], [(1.0, 9.0), (1.2, 9.0), (1.1, 9.0), (1.3, 9.0)]),
     ],
 )
-def test_claims_tell_good_from_bad(claim: Any, good: Samples, bad: Samples) -> None:
-    assert claim.judge(good).holds
-    assert not claim.judge(bad).holds
+def test_claims_tell_good_from_bad(claim: Claim, good: Samples, bad: Samples) -> None:
+    assert claim(good).holds
+    assert not claim(bad).holds
 
 
 def test_every_certificate_has_all_that_the_table_shows() -> None:

@@ -23,11 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_integer, require_number
+from occamrl.errors import ParameterError, require_number
 from occamrl.models.family import Family
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
-from occamrl.models.linear import AggregationFamily, LinearFamily
 from occamrl.paper.ucrl_vtr import beta_infinite as beta_infinite  # M6; the letter uses it
 from occamrl.paper.ucrl_vtr_lin import beta_linear
 from occamrl.protocols import Floats, Known, Outcomes
@@ -66,23 +65,6 @@ def linear_eluder_bound(dimension: int, scale: float, norm_bound: float, feature
     """Return 3 d e/(e-1) log(3 + 3 (2 b g/scale)^2) + 1 (Russo and Van Roy 2013), |x| <= g and |theta| <= b."""
     ratio = 2.0 * norm_bound * feature_bound / scale
     return 3.0 * dimension * math.e / (math.e - 1.0) * math.log(3.0 + 3.0 * ratio**2) + 1.0
-
-
-def family_eluder_bound(family: Family, scale: float) -> float:
-    """Return a bound on the eluder dimension of (P W)(s, a) over range-weighted target functions (M23).
-
-    Linear classes and aggregations: :func:`linear_eluder_bound`, rows being no longer than max over (s, a) of
-    sum_o |phi_o|/2. Finite families: n (n - 1)/2, for a pair can show only once that a point is independent of those
-    before it; of small ones :func:`eluder_dimension` of their :func:`predictions` is exact.
-    """
-    if isinstance(family, FiniteFamily):
-        return 0.5 * family.size * (family.size - 1)
-    if isinstance(family, AggregationFamily):
-        longest = 0.5 * math.sqrt(float(family.features.blocks.size.max()))
-        return linear_eluder_bound(family.features.dimension, scale, family.norm_bound, longest)
-    if isinstance(family, LinearFamily):
-        return linear_eluder_bound(family.size, scale, family.norm_bound, 0.5 * family.lipschitz)
-    raise ParameterError("family", got=type(family).__name__, expected="a finite, linear or aggregation family")
 
 
 def separation(ladder: Ladder, known: Known, truth: int) -> tuple[float, float]:
@@ -259,8 +241,6 @@ def selection_epoch_dimension(
     smallest: float,
     excitation: float,
     initial_episodes: int,
-    estimation_growth: float = 6.0,
-    threshold: float = 0.5,
     feature_bound: float = 1.0,
 ) -> int:
     """Return i* of ARL-LIN(dim): from this epoch on the support is exact (M16), with probability 1 - 2 delta.
@@ -278,7 +258,7 @@ def selection_epoch_dimension(
     excitation, feature_bound
         Of :func:`tau_min`.
     initial_episodes : int
-        k_0; estimation takes ceil(6^j ceil(sqrt(k_0))) episodes in epoch j.
+        k_0; estimation takes 6^j ceil(sqrt(k_0)) episodes in epoch j.
     """
     require_number("smallest", smallest, 0.0, math.inf, open_low=True)
     H, d, b = horizon, dimension, norm_bound
@@ -289,9 +269,9 @@ def selection_epoch_dimension(
     while tau <= episodes:
         beta = beta_linear(horizon=H, episodes=tau, delta=delta, dimension=d, norm_bound=b)
         error = math.sqrt(beta / (1.0 + 0.5 * excitation * H * tau)) if tau >= enough else math.inf
-        if not (error < threshold**i and error + threshold**i <= smallest):
+        if not (error < 0.5**i and error + 0.5**i <= smallest):
             first = i + 1
-        tau, i = tau + math.ceil(estimation_growth**i * _root(initial_episodes)), i + 1
+        tau, i = tau + 6**i * _root(initial_episodes), i + 1
     return first
 
 
@@ -305,8 +285,6 @@ def regret_bound_dimension(
     norm_bound: float,
     initial_episodes: int,
     first_epoch: int,
-    growth: float = 36.0,
-    estimation_growth: float = 6.0,
     feature_bound: float = 1.0,
 ) -> dict[str, float]:
     """Return the right side of theorem 2, with every phase as long as it is within K ``episodes``.
@@ -319,8 +297,8 @@ def regret_bound_dimension(
     terms = {"selection": 0.0, "exploitation": 0.0, "estimation": 0.0}
     left, estimation, i = episodes, 0, 0
     while left:
-        exploit = min(left, math.ceil(growth**i * initial_episodes))
-        estimate = min(left - exploit, math.ceil(estimation_growth**i * _root(initial_episodes)))
+        exploit = min(left, 36**i * initial_episodes)
+        estimate = min(left - exploit, 6**i * _root(initial_episodes))
         if i < first_epoch:
             terms["selection"] += horizon * exploit
         else:
@@ -343,7 +321,6 @@ def norm_bounds(
     true_norm: float,
     excitation: float,
     initial_episodes: int,
-    growth: float = 2.0,
     feature_bound: float = 1.0,
 ) -> list[float]:
     """Return upper bounds on b^(1), b^(2), ... of ARL-LIN(norm) for the epochs within K ``episodes``.
@@ -351,9 +328,8 @@ def norm_bounds(
     b^(i+1) <= ||theta*|| + 2 sqrt(beta_{k_i}(delta_i; b^(i))/lambda), lambda = 1 + rho H k_i/2 from tau_min(delta_i) on
     and 1 before: the recursion of lemma 6 without its C_1, C_2, p and q. All hold with probability 1 - 4 delta.
     """
-    bounds, k, played = [norm_bound], initial_episodes, initial_episodes
-    while played < episodes:
-        level = delta / 2 ** (len(bounds) - 1)
+    bounds, k, level = [norm_bound], initial_episodes, delta
+    while 2 * k - initial_episodes < episodes:  # played in all epochs so far
         beta = beta_linear(horizon=horizon, episodes=k, delta=level, dimension=dimension, norm_bound=bounds[-1])
         enough = tau_min(
             horizon=horizon, episodes=episodes, delta=level, dimension=dimension, excitation=excitation,
@@ -361,8 +337,7 @@ def norm_bounds(
         )  # fmt: skip
         least = 1.0 + 0.5 * excitation * horizon * k if k >= enough else 1.0
         bounds.append(true_norm + 2.0 * math.sqrt(beta / least))
-        k = math.ceil(growth ** (len(bounds) - 1) * initial_episodes)
-        played += k
+        k, level = 2 * k, level / 2.0
     return bounds
 
 
@@ -382,21 +357,20 @@ def regret_bound_norm(**parameters: Any) -> dict[str, float]:
     The sum over epochs of :func:`regret_bound_linear` with the bound b^(i) of :func:`norm_bounds` at level
     delta/2^(i-1); the last epoch ends with episode K. With probability 1 - 6 delta, as in the paper.
     """
-    common = {name: parameters[name] for name in ("horizon", "dimension")}
-    growth, feature_bound = parameters.get("growth", 2.0), parameters.get("feature_bound", 1.0)
-    terms, left = {"width": 0.0, "noise": 0.0}, parameters["episodes"]
-    for i, bound in enumerate(norm_bounds(**parameters)):
-        k = min(left, math.ceil(growth**i * parameters["initial_episodes"]))
-        level = parameters["delta"] / 2**i
-        epoch = regret_bound_linear(episodes=k, delta=level, norm_bound=bound, feature_bound=feature_bound, **common)
-        terms, left = {name: terms[name] + epoch[name] for name in terms}, left - k
+    common = {name: parameters[name] for name in ("horizon", "dimension", "feature_bound") if name in parameters}
+    left, k, level = parameters["episodes"], parameters["initial_episodes"], parameters["delta"]
+    terms = {"width": 0.0, "noise": 0.0}
+    for bound in norm_bounds(**parameters):
+        epoch = regret_bound_linear(episodes=min(left, k), delta=level, norm_bound=bound, **common)
+        terms = {name: terms[name] + epoch[name] for name in terms}
+        left, k, level = left - k, 2 * k, level / 2.0
     return _with_total(terms)
 
 
 def _noise(horizon: int, episodes: int, delta: float) -> float:
     """Return H sqrt(2 K H log(1/delta)), a bound on the martingale part of the regret with probability 1 - delta."""
     require_number("delta", delta, 0.0, 1.0, open_low=True)
-    require_integer("episodes", episodes, 1)
+    require_number("episodes", episodes, 1.0, math.inf)  # 10^60 is a number of episodes of which to ask
     return horizon * math.sqrt(2.0 * episodes * horizon * math.log(1.0 / delta))
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.errors import require_choice, require_integer, require_number
+from occamrl.errors import require_choice, require_integer
 from occamrl.models.features import FeatureMap
 from occamrl.paper.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known
@@ -38,8 +38,6 @@ class ARLLinNorm(EpisodeLearner):
         b, the first bound.
     initial_episodes : int
         k_1.
-    growth : float
-        How much longer an epoch is than the one before, 2.
     norm_estimate : "maximum" | "sum"
         Erratum. The algorithm asks for the largest norm in the ellipsoid ("maximum"); the proof writes
         ||theta|| + sqrt(beta / lambda_min(Sigma)), an upper bound, as an equality ("sum").
@@ -55,13 +53,11 @@ class ARLLinNorm(EpisodeLearner):
     delta: float = 0.05
     paper_constant: float = 1.0
     initial_episodes: int = 16
-    growth: float = 2
     norm_estimate: str = "maximum"
 
     def __post_init__(self) -> None:
         require_choice("norm_estimate", self.norm_estimate, ("maximum", "sum"))
         require_integer("initial_episodes", self.initial_episodes, 1)
-        require_number("growth", self.growth, 1.0, math.inf)
         base_learner(self, self.norm_bound, 1)  # checks the other parameters
 
     def begin(self, known: Known) -> dict[str, Any]:
@@ -72,7 +68,7 @@ class ARLLinNorm(EpisodeLearner):
 
     def _begin_epoch(self, known: Known, state: dict[str, Any]) -> None:
         state["epoch"] += 1
-        state["left"] = math.ceil(self.growth ** (state["epoch"] - 1) * self.initial_episodes)
+        state["left"] = 2 ** (state["epoch"] - 1) * self.initial_episodes
         state["learner"] = self._base(state).begin(known)
 
     def _base(self, state: dict[str, Any]) -> UCRLVTRLin:
