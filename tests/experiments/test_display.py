@@ -146,3 +146,12 @@ def test_errors_are_objects_for_programs(out: Path) -> None:
     told = json.loads(answer.stdout)
     assert {fault["key"] for fault in told["faults"]} == {"nam", "name", "episodes", "seeds", "problem", "agent"}
     assert set(told["faults"][0]) == {"key", "got", "expected"}
+
+
+@pytest.mark.parametrize(
+    ("module", "heavy"), [("experiments.display", {"numpy", "pydantic", "pyarrow"}), ("report.league", {"numba"})]
+)
+def test_what_reads_a_folder_loads_nothing_that_computes(module: str, heavy: set[str]) -> None:
+    code = f"import sys, occamrl.{module}; print(*sys.modules)"
+    answer = subprocess.run([COMMAND[0], "-c", code], capture_output=True, text=True, check=True)
+    assert heavy.isdisjoint(answer.stdout.split())

@@ -15,7 +15,6 @@ import numpy as np
 from occamrl.experiments.spec import Entry
 from occamrl.protocols import Floats
 from occamrl.report.data import Group, is_number, plain, plains, rule_of, walk
-from occamrl.running.result import text_table
 
 REFERENCES = ("oracle", "largest", "smallest")
 BINS = 32  # of plays over time
@@ -237,6 +236,8 @@ def _plays(group: Group) -> tuple[list[str], dict[str, Any] | None]:
 
 def lines(tables: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the tables as lines for a terminal."""
+    from occamrl.running.result import text_table  # and with it the compiler, which a page does without
+
     found: list[str] = []
     for table in tables:
         found += [heading(table), *text_table(cells(table)).splitlines(), ""]
