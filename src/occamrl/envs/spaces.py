@@ -159,7 +159,8 @@ def codec_of(space: spaces.Space[Any], discretiser: Discretiser | None = None) -
 def _codec(space: spaces.Space[Any], discretiser: Discretiser | None) -> Codec:
     if isinstance(space, spaces.Box):
         if discretiser is None:
-            raise SpaceError("space", got=f"{space}", expected="a finite space, or a Discretiser for the Box")
+            expected = "a finite space, or FiniteEnvironment(env, discretiser=Discretiser(...)) for the Box"
+            raise SpaceError("space", got=f"{space}", expected=expected)
         discretiser.require_fits(space)
         return discretiser
     if discretiser is not None:

@@ -255,7 +255,8 @@ class FiniteEnvironment:
         action_discretiser: Discretiser | None = None,
     ) -> None:
         if not isinstance(env, gym.Env):
-            raise ParameterError("env", got=type(env).__name__, expected="a Gymnasium environment")
+            expected = "a Gymnasium environment; on a FiniteMDP or a problem that has one, call occamrl.run"
+            raise ParameterError("env", got=type(env).__name__, expected=expected)
         if known is not None and not isinstance(known, Known):
             raise ParameterError("known", got=type(known).__name__, expected="what a learner knows: `mdp.known`")
         self.env = env
@@ -287,7 +288,9 @@ class FiniteEnvironment:
             horizon = own.horizon
         if horizon is None:
             if not limits:
-                raise HorizonError("horizon", got=None, expected="a number of steps: the environment has no time limit")
+                raise HorizonError(
+                    "horizon", got=None, expected="horizon=..., a number of steps: the environment has no time limit"
+                )
             horizon = min(limits)
         require_integer("horizon", horizon, 1, HorizonError)
         if limits and min(limits) < horizon:

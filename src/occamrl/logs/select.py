@@ -178,7 +178,7 @@ def select(
         require_kind("known", known, Known)
         spec = LadderSpec(ladder=ladder, known=known)
     if not isinstance(spec, LadderSpec):
-        raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder or LadderSpec")
+        raise ParameterError("ladder", got=type(ladder).__name__, expected="a Ladder([F_1, ...]) or a LadderSpec")
     if spec.kernel != "stationary":
         raise ParameterError("kernel", got=repr(spec.kernel), expected='"stationary": a log is tested for one')
     if not spec.known.rewards_known:

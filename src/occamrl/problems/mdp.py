@@ -174,7 +174,7 @@ def validate(stated: Statement, listing: Listing) -> None:
     for o in np.flatnonzero(~((reward >= 0.0) & (reward <= 1.0)))[:1]:  # NaN is bad too
         s, a, after = where(0, o)[-3:]
         index = (s, a) if stated.reward_of_pair else (s, a, after)
-        raise RewardError(stated.fields[1], got=float(reward[o]), expected="a reward in [0, 1]", index=index)
+        raise RewardError(stated.fields[1], got=float(reward[o]), expected="a reward in [0, 1]: rescale", index=index)
 
 
 def starts(pair: Ints, pairs: int) -> Ints:
@@ -271,7 +271,8 @@ def _matrices(transition: Any, horizon: int) -> list[Any]:
             expected = f"[S, A, S] or [H, S, A, S] with H = {horizon}"
             raise ShapeError("transition", got=f"shape {dense.shape}", expected=expected)
         if dense.shape[1] != dense.shape[3] or 0 in dense.shape:
-            raise ShapeError("transition", got=f"shape {dense.shape[-3:]}", expected="[S, A, S] with S, A >= 1")
+            expected = "[S, A, S] with S, A >= 1" + "; swap the axes of [A, S, S]" * (dense.shape[2] == dense.shape[3])
+            raise ShapeError("transition", got=f"shape {dense.shape[-3:]}", expected=expected)
         return [sp.csr_array(kernel.reshape(-1, dense.shape[3])) for kernel in dense]
     if len(matrices) not in (1, horizon):
         raise ShapeError("transition", got=f"{len(matrices)} sparse matrices", expected=f"one, or H = {horizon}")
@@ -716,6 +717,8 @@ def as_mdp(problem: object) -> FiniteMDP:
         expected = "a FiniteMDP, or a problem that has one"
         if hasattr(problem, "step") and hasattr(problem, "reset"):
             expected += "; for a Gymnasium environment, call occamrl.learn(agent, env, episodes=...)"
+        elif hasattr(problem, "begin") or hasattr(problem, "next_phase"):
+            expected += "; the agent comes first"
         raise ParameterError("mdp", got=type(problem).__name__, expected=expected)
     return found
 
