@@ -81,7 +81,7 @@ def reported_errors(as_json: bool = False) -> Iterator[None]:
         raise typer.Exit(BAD_INPUT if bad else FAILED) from error
     except OSError as error:  # of standard output; those of our own files are StorageErrors
         if not isinstance(error, BrokenPipeError):  # whoever reads has gone: nobody is left to tell
-            tell(f"the system refused: {error}")
+            tell(f"cannot write to standard output: {error}")
         try:
             sys.stdout.flush()
         except OSError:  # lead it nowhere: Python would try once more when it ends, and complain

@@ -109,7 +109,8 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("words", [["status"], ["resume", "--json"]])
 def test_output_that_is_full_is_one_message_and_a_code(out: Path, words: list[str]) -> None:
     answer = shell('"$@" >/dev/full', *words, out)
-    assert (answer.returncode, answer.stderr) == (1, "the system refused: [Errno 28] No space left on device\n")
+    message = "cannot write to standard output: [Errno 28] No space left on device\n"
+    assert (answer.returncode, answer.stderr) == (1, message)
 
 
 def test_a_reader_that_leaves_is_no_error_to_talk_about(out: Path) -> None:

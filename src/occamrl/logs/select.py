@@ -123,14 +123,14 @@ class Selection:
         lines = [f"{self.source}: {self.episodes:,} episodes, {self.rows:,} steps, {covered}; delta {self.delta:g}"]
         width = max(len(rung.name) for rung in self.rungs)
         for m, rung in enumerate(self.rungs, start=1):
-            fate = f"rejected after {rung.rejected_after:,} episodes" if rung.rejected_after else "not rejected"
+            fate = f"rejected in episode {rung.rejected_after:,}" if rung.rejected_after else "not rejected"
             left = "" if rung.left is None else f", {rung.left:,} of {rung.size:,} kernels left"
             mark = "->" if m == self.chosen and self.verdict != OUTSIDE else "  "
             lines.append(f"{mark} {m}. {rung.name:<{width}}  T = {rung.statistic:.5f}  {fate}{left}")
         lines.append(f"   threshold {self.threshold:.5f}, by {self.evidence}")
-        lines.append(f"Verdict: {self.verdict}. {self.why}")
+        lines.append(f"Verdict: {self.why}")
         if self.other is not None:
-            lines.append(f"By {self.other.evidence}: {self.other.verdict}. {self.other.why} {self.difference}")
+            lines.append(f"By {self.other.evidence}: {self.other.why} {self.difference}")
         return "\n".join(lines)
 
 
