@@ -55,7 +55,7 @@ class Comparison:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """One row per agent: mean regret, its interval, median, worst seed, tail per episode, the fastest run's speed."""
+        """One row per agent: mean regret, its interval, median, worst seed, tail per episode, best speed."""
         found = []
         for one, results in zip(self._model["problems"][0]["agents"], self.results.values(), strict=True):
             low, high = one["regret"]["interval"] or (None, None)
