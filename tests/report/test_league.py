@@ -64,8 +64,8 @@ def arena() -> Records:
         for phase, (episodes, plays) in enumerate(turns):
             about = {"cell": cell, "phase": phase, "epoch": 0, "label": "Arena", "episodes": episodes}
             phases.append({**about, "facts": json.dumps({"plays": plays})})
-    tables = {"curves": pa.Table.from_pylist(curves), "phases": pa.Table.from_pylist(phases)}
-    return replace(made, cells=manifests, spec={**made.spec, "tuning_seeds": TUNING}, **tables)
+    spec, tables = {**made.spec, "tuning_seeds": TUNING}, [pa.Table.from_pylist(rows) for rows in (curves, phases)]
+    return replace(made, cells=manifests, spec=spec, curves=tables[0], phases=tables[1])
 
 
 def test_constants_are_chosen_on_the_tuning_seeds_and_shown_on_the_others() -> None:

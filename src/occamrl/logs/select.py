@@ -108,6 +108,11 @@ class Selection:
     other: Selection | None = None  # by the other evidence, where that was asked as well and says something else
     difference: str = ""  # why the two say different things
 
+    @property
+    def answer(self) -> str:
+        """The verdict with its reason, in sentences."""
+        return self.why if self.verdict == AT_LEAST else f"{self.verdict}. {self.why}"
+
     def page(self, path: str | Path) -> Path:
         """Write a page for a colleague: the question, the answer, the evidence, what was assumed."""
         written: Path = importlib.import_module("occamrl.report.answer").write_answer(self, Path(path))
@@ -128,9 +133,9 @@ class Selection:
             mark = "->" if m == self.chosen and self.verdict != OUTSIDE else "  "
             lines.append(f"{mark} {m}. {rung.name:<{width}}  T = {rung.statistic:.5f}  {fate}{left}")
         lines.append(f"   threshold {self.threshold:.5f}, by {self.evidence}")
-        lines.append(f"Verdict: {self.why}")
+        lines.append(f"Verdict: {self.answer}")
         if self.other is not None:
-            lines.append(f"By {self.other.evidence}: {self.other.why} {self.difference}")
+            lines.append(f"By {self.other.evidence}: {self.other.answer} {self.difference}")
         return "\n".join(lines)
 
 

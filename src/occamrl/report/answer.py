@@ -98,9 +98,9 @@ def render_selected(found: Selection) -> str:
         }
         for rung in found.rungs
     ]
-    about = [found.why]
+    about = [found.answer[:1].upper() + found.answer[1:]]
     if found.other is not None:
-        about.append(f"By {found.other.evidence}: {found.other.why} {found.difference}")
+        about.append(f"By {found.other.evidence}: {found.other.answer} {found.difference}")
     covered = f"{found.pairs - found.unvisited} of {found.pairs} state-action pairs were met"
     sections = {
         "Question": _paragraphs(f"How rich a model do the logged episodes ask for ({found.source})?"),
