@@ -25,7 +25,7 @@ def test_modules_can_be_reached_by_attribute(name: str) -> None:
 
 
 def test_other_names_are_refused() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'UCRL'"):
+    with pytest.raises(AttributeError, match="has no attribute 'UCRL'; did you mean 'UCRLVTR'"):
         occamrl.UCRL  # noqa: B018  # reading the name is the test
     assert not hasattr(occamrl, "numpy")
 

@@ -8,6 +8,7 @@ Public names are loaded when first used, so that ``import occamrl`` costs nothin
 from __future__ import annotations
 
 import ast
+import difflib
 import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,7 +94,9 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"occamrl.{name}")
     home = None if name.startswith("_") else _homes().get(name)
     if home is None:
-        raise AttributeError(f"module 'occamrl' has no attribute {name!r}")
+        near = difflib.get_close_matches(name, _homes(), n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise AttributeError(f"module 'occamrl' has no attribute {name!r}{hint}")
     value = globals()[name] = getattr(importlib.import_module(home), name)
     return value
 

@@ -321,7 +321,7 @@ def require_sequences(owner: object, low: float, high: float, *names: str, open_
 def require_kind(field: str, value: object, kind: type[Any]) -> None:
     """Refuse a value that is not of a class."""
     if not isinstance(value, kind):
-        raise ParameterError(field, got=f"{type(value).__name__} {value!r:.100}", expected=f"a {kind.__name__}")
+        raise ParameterError(field, got=f"{type(value).__name__} {value!r:.60}", expected=f"a {kind.__name__}(...)")
 
 
 def memory() -> int:

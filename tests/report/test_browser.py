@@ -90,7 +90,7 @@ def test_nothing_is_asked_of_a_network_nothing_complains_and_nothing_sticks_out(
         assert page.locator("button >> visible=true").count() == page.locator(".keys button").count()
         assert page.locator("#axes").is_hidden()
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert page.locator("figure").count() == 2 + 2 * 5
+    assert page.locator("figure").count() == 2 + 2 * 3
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
     assert dark == name.endswith("dark")

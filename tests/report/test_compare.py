@@ -135,11 +135,7 @@ def test_ctrl_c_keeps_every_run(tmp_path: Path, processes: int) -> None:
         ({"agents": {}}, "agents"),
         ({"agents": {1: orl.UniformRandom()}}, "agents: got the key 1"),
         ({"agents": {"class": orl.UCBVI}}, "the class UCBVI"),
-        ({"seeds": []}, "seeds"),
         ({"seeds": [1, 1]}, "seeds"),
-        ({"seeds": 2.0}, "seeds"),
-        ({"processes": 0}, "processes"),
-        ({"episodes": 0}, "episodes"),
         ({"problem": 3}, "mdp"),
     ],
 )

@@ -16,7 +16,7 @@ from occamrl.experiments.records import Records
 from occamrl.experiments.resolution import claims
 from occamrl.experiments.spec import read_spec, shipped
 from occamrl.report.data import build
-from occamrl.report.league import cells, lines, listed
+from occamrl.report.league import cells, lines
 from occamrl.report.page import render
 from tests.report.synthetic import Kind, records
 
@@ -50,36 +50,23 @@ def arena() -> Records:
     """Return made-up records: regret grows evenly, and bases 1, 2, 3 play for 100, 300 and 600 episodes."""
     kinds = [Kind(label, 1.0, 1.0) for label in AGENTS]
     made = records(("Ice",), kinds, seeds=5, episodes=EPISODES, spread=0.0)
-    curves, phases, manifests = [], [], []
+    curves: list[dict[str, Any]] = []
+    phases: list[dict[str, Any]] = []
+    manifests = []
     for manifest in made.cells:
-        label = manifest["agent"]["label"]
+        label, cell = manifest["agent"]["label"], manifest["cell"]
         total = REGRET[label][manifest["seed"] not in TUNING]
         resolved = {"guarantee": "valid", "told": ["order"], **({"right": 3} if label == "oracle" else {})}
-        manifests.append(
-            {**manifest, "agent": {"label": label, **AGENTS[label]}, "resolved": resolved, "total_regret": total}
-        )
-        at = np.array([1, EPISODES // 2, EPISODES])
-        curve = {"cell": [manifest["cell"]] * 3, "episode": at, "cumulative_regret": total * at / EPISODES}
-        curves.append(pa.table(curve))
-        turns = [(100, [100, 0, 0]), (300, [0, 300, 0]), (600, [0, 0, 600])]
-        if label == "oracle":
-            turns = [(EPISODES, [])]
-        phases.append(
-            pa.table(
-                {
-                    "cell": [manifest["cell"]] * len(turns),
-                    "phase": list(range(len(turns))),
-                    "epoch": [0] * len(turns),
-                    "label": ["Arena"] * len(turns),
-                    "episodes": [episodes for episodes, _ in turns],
-                    "facts": [json.dumps({"plays": plays}) for _, plays in turns],
-                }
-            )
-        )
-    spec = {**made.spec, "tuning_seeds": TUNING}
-    return replace(
-        made, cells=manifests, curves=pa.concat_tables(curves), phases=pa.concat_tables(phases), spec=spec
-    )  # fmt: skip
+        about = {"agent": {"label": label, **AGENTS[label]}, "resolved": resolved, "total_regret": total}
+        manifests.append({**manifest, **about})
+        for at in (1, EPISODES // 2, EPISODES):
+            curves.append({"cell": cell, "episode": at, "cumulative_regret": total * at / EPISODES})
+        turns = [(EPISODES, [])] if label == "oracle" else [(100, [100, 0, 0]), (300, [0, 300, 0]), (600, [0, 0, 600])]
+        for phase, (episodes, plays) in enumerate(turns):
+            about = {"cell": cell, "phase": phase, "epoch": 0, "label": "Arena", "episodes": episodes}
+            phases.append({**about, "facts": json.dumps({"plays": plays})})
+    spec, tables = {**made.spec, "tuning_seeds": TUNING}, [pa.Table.from_pylist(rows) for rows in (curves, phases)]
+    return replace(made, cells=manifests, spec=spec, curves=tables[0], phases=tables[1])
 
 
 def test_constants_are_chosen_on_the_tuning_seeds_and_shown_on_the_others() -> None:
@@ -124,14 +111,6 @@ def test_the_table_is_told_in_print_and_on_the_page() -> None:
     assert "30.0 [30.0, 30.0]; scale 0.1" in told
     assert '"league":[{"problem":"Ice"' in render(model)
     assert [line["name"] for sweep in model["sweeps"] for line in sweep["lines"]] == ["D3RB"]  # regret against scale
-
-
-def test_a_report_without_rules_has_no_league() -> None:
-    assert build(records(seeds=1, episodes=50))["league"] == []
-
-
-def test_seeds_in_words() -> None:
-    assert [listed(each) for each in ([3], [0, 1], [4, 5, 6], [1, 2, 4])] == ["3", "0, 1", "4 to 6", "1, 2, 4"]
 
 
 @pytest.mark.parametrize("name", sorted(registry.rules()))
@@ -190,9 +169,3 @@ def test_a_seed_is_shown_or_tuned_on(change: bytes, key: str) -> None:
 def test_a_rung_beyond_the_ladder_is_refused() -> None:
     with pytest.raises(SpecError, match=r"agent\[1\].bases\[0\]"):
         read_spec(SPEC.replace(b"[1, 2, 3]", b"[1, 4]"), "small.toml")
-
-
-def test_arenas_are_shipped() -> None:
-    assert {name for name in shipped() if name.startswith("arena-")} == {
-        f"arena-{name}" for name in ("ice", "ladder", "misspecified", "mixture", "pricing", "riverswim")
-    }

@@ -19,7 +19,6 @@ from matplotlib import pyplot
 
 from occamrl.learners.baselines import Optimal, UniformRandom
 from occamrl.problems.classic import RiverSwim
-from occamrl.report.figures import compare, mean_curve
 from occamrl.running import run as progress_module
 from occamrl.running.phases import KEEP_ALL_UNTIL, POINTS_PER_DECADE, Recorder, kept_episodes
 from occamrl.running.result import Result, thin
@@ -169,20 +168,6 @@ def test_a_long_curve_is_thinned_with_its_ends() -> None:
     assert (np.diff(at) > 0).all()
     assert set(range(10)) <= set(at.tolist())  # early episodes, in the logarithm
     np.testing.assert_array_equal(thin(numbers[:500]), np.arange(500))
-
-
-def test_a_comparison_draws_mean_and_band_of_several_runs() -> None:
-    results = [run(UniformRandom(), PROBLEM, episodes=20, seed=seed, progress=False) for seed in range(3)]
-    episodes, mean, low, high = mean_curve(results)
-    curves = np.stack([result.cumulative_regret for result in results])
-    np.testing.assert_array_equal(episodes, np.arange(1, 21))
-    np.testing.assert_allclose(mean, curves.mean(axis=0))
-    assert ((low <= mean + 1e-12) & (mean <= high + 1e-12)).all()
-    figure = compare({"river": {"uniform": results, "optimal": results[:1]}, "other": {"uniform": results}})
-    left, right = figure.axes
-    assert [text.get_text() for text in left.get_legend().get_texts()] == ["uniform", "optimal"]  # type: ignore[union-attr]  # there is a legend
-    assert (left.get_title(loc="left"), right.get_title(loc="left")) == ("river", "other")
-    assert len(left.get_lines()) == 2
 
 
 class Terminal(io.StringIO):

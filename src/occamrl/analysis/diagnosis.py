@@ -43,7 +43,7 @@ class Diagnosis:
     def __str__(self) -> str:
         lines = [f"After {self.episodes:,} episodes:"]
         if self.excitation is not None:
-            pace = "" if self.growth is None else f"; its rows grow like k^{self.growth:.2f} (the paper assumes k^1)"
+            pace = "" if self.growth is None else f"; lambda_min(Sigma) ~ k^{self.growth:.2f} (the paper assumes k^1)"
             lines.append(f"  exploration   lambda_min(Sigma)/(kH) = {self.excitation:.3g}{pace}")
         if self.active is not None:
             lines.append(f"  support       {list(self.active)}, unchanged since episode {self.settled_at:,}")

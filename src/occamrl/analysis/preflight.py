@@ -109,7 +109,10 @@ class Preflight:
     def __str__(self) -> str:
         lines = [f"Ladder of {' < '.join(self.classes)}, {self.episodes:,} episodes, delta {self.delta:g}"]
         for m, episodes in enumerate(self.rejection, start=1):
-            lines.append(f"  class {m}, if wrong, is rejected after about {_text(episodes)} episodes of its own policy")
+            when = _when(
+                episodes, "rejected after about {} episodes of its own policy", "never rejected by its own policy"
+            )
+            lines.append(f"  class {m}, if wrong, is {when}")
         if not self.blind:
             lines.append(f"  no blind pairs among {self.pairs_tried:,} tried: selection at any time will do")
         else:
@@ -118,21 +121,21 @@ class Preflight:
                 f"  {len(self.blind):,} blind pairs among {self.pairs_tried:,} tried: "
                 "a wrong class can confirm itself.",
                 f"  Worst: kernel {worst.member} of class {worst.rung} under kernel {worst.truth} of class "
-                f"{worst.truth_class} loses {worst.loss_per_episode:.3g} an episode, unnoticed for "
-                f"{_text(worst.episodes_to_reject)} episodes",
+                f"{worst.truth_class} loses {worst.loss_per_episode:.3g} an episode, "
+                + _when(worst.episodes_to_reject, "unnoticed for {} episodes", "and it is never noticed"),
                 f"  remedy: {_REMEDIES[self.remedy]}",
             ]
         if self.grid > 0.0:
             fine = "fine enough" if self.grid_episodes > self.episodes else "too coarse for this run"
             lines.append(
                 f"  grid: kernels up to {self.grid:.3g} from the nearest point; after about "
-                f"{_text(self.grid_episodes)} episodes that, not noise, limits what can be told apart: {fine}"
+                f"{self.grid_episodes:,.0f} episodes that, not noise, limits what can be told apart: {fine}"
             )
         return "\n".join(lines)
 
 
-def _text(episodes: float) -> str:
-    return "infinitely many" if math.isinf(episodes) else f"{episodes:,.0f}"
+def _when(episodes: float, after: str, never: str) -> str:
+    return never if math.isinf(episodes) else after.format(f"{episodes:,.0f}")
 
 
 def preflight(

@@ -307,8 +307,9 @@ def _line(label: str, text: str) -> str:
 
 def _which(report: Supports) -> Iterator[str]:
     """Return the sets that explain the data."""
-    needed = ", ".join(report.necessary) or "none is in all of them"
-    yield _line("needed", f"{needed} (in every set that explains the data)")
+    needed = ", ".join(report.necessary)
+    every = "in every set that explains the data"
+    yield _line("needed", f"{needed} ({every})" if needed else f"no simulator is {every}")
     least, larger = len(report.sets[0].members), len(report.sets) - len(report.smallest)
     count = f"{len(report.smallest)} of the {math.comb(len(report.names), least):,} sets of {least}"
     yield _line("compatible", count + (f", and {larger} larger ones that contain none of these" if larger else ""))

@@ -99,6 +99,11 @@ class Selection:
     other: Selection | None = None  # by the other evidence, where that was asked as well and says something else
     difference: str = ""  # why the two say different things
 
+    @property
+    def answer(self) -> str:
+        """The verdict with its reason, in sentences."""
+        return self.why if self.verdict == AT_LEAST else f"{self.verdict}. {self.why}"
+
     def page(self, path: str | Path) -> Path:
         """Write a page for a colleague: the question, the answer, the evidence, what was assumed."""
         written: Path = importlib.import_module("occamrl.report.answer").write_answer(self, Path(path))
@@ -114,14 +119,14 @@ class Selection:
         lines = [f"{self.source}: {self.episodes:,} episodes, {self.rows:,} steps, {covered}; delta {self.delta:g}"]
         width = max(len(rung.name) for rung in self.rungs)
         for m, rung in enumerate(self.rungs, start=1):
-            fate = f"rejected after {rung.rejected_after:,} episodes" if rung.rejected_after else "not rejected"
+            fate = f"rejected in episode {rung.rejected_after:,}" if rung.rejected_after else "not rejected"
             left = "" if rung.left is None else f", {rung.left:,} of {rung.size:,} kernels left"
             mark = "->" if m == self.chosen and self.verdict != OUTSIDE else "  "
             lines.append(f"{mark} {m}. {rung.name:<{width}}  T = {rung.statistic:.5f}  {fate}{left}")
         lines.append(f"   threshold {self.threshold:.5f}, by {self.evidence}")
-        lines.append(f"Verdict: {self.verdict}. {self.why}")
+        lines.append(f"Verdict: {self.answer}")
         if self.other is not None:
-            lines.append(f"By {self.other.evidence}: {self.other.verdict}. {self.other.why} {self.difference}")
+            lines.append(f"By {self.other.evidence}: {self.other.answer} {self.difference}")
         return "\n".join(lines)
 
 

@@ -270,13 +270,14 @@ class Ladder:
 
     def __init__(self, rungs: Sequence[Family], names: Sequence[str] | None = None) -> None:
         if not isinstance(rungs, Sequence) or isinstance(rungs, str):
-            raise FamilyError("rungs", got=type(rungs).__name__, expected="a list of families")
+            raise FamilyError("rungs", got=type(rungs).__name__, expected="a list of families, [F_1, F_2, ...]")
         given: list[Any] = list(rungs)
         if not given:
             raise FamilyError("rungs", got="an empty ladder", expected="at least one class")
         for m, rung in enumerate(given, start=1):
             if not isinstance(rung, Family):
-                raise FamilyError("rungs", index=(m,), got=type(rung).__name__, expected="a family of kernels")
+                expected = "a family of kernels, such as FiniteFamily(kernels)"
+                raise FamilyError("rungs", index=(m,), got=type(rung).__name__, expected=expected)
             sizes = [f"S={each.features.states}, A={each.features.actions}" for each in (rung, given[0])]
             if sizes[0] != sizes[1]:
                 raise ShapeError("rungs", index=(m,), got=sizes[0], expected=f"{sizes[1]}, as in the first")

@@ -710,6 +710,8 @@ def as_mdp(problem: object) -> FiniteMDP:
         expected = "a FiniteMDP, or a problem that has one"
         if hasattr(problem, "step") and hasattr(problem, "reset"):
             expected += "; for a Gymnasium environment, call occamrl.learn(agent, env, episodes=...)"
+        elif hasattr(problem, "begin") or hasattr(problem, "next_phase"):
+            expected += "; the agent comes first"
         raise ParameterError("mdp", got=type(problem).__name__, expected=expected)
     return found
 

@@ -70,7 +70,7 @@ def table_of(env: Any, *, horizon: int, reward_range: Sequence[float] | None = N
 def require_whole_truth(env: Any) -> None:
     """Refuse an environment whose table is missing or is not all there is to it."""
     if not has_table(env):
-        expected = "an environment that exposes one, or `known` (Known.of_sizes(...) if rewards are to be estimated)"
+        expected = "one, or known=...; to estimate rewards, known=Known.of_sizes(...) and rewards=RewardsPerPair()"
         raise TableError(name_of(env), got="no table env.unwrapped.P", expected=expected)
     require_harmless_wrappers(env)
     if getattr(env.unwrapped, "fickle_passenger", False):

@@ -22,11 +22,11 @@ from occamrl.running.result import Result, html_table
 _MOST_STATES = 200  # whose actions are listed
 
 
-def _picture(draw: Callable[[Any], object], label: str, size: tuple[float, float] = (8.0, 4.2)) -> str:
+def _picture(draw: Callable[[Any], object], label: str) -> str:
     """Return what ``draw`` draws on axes as an image inside the page."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=size)
+    figure = Figure(figsize=(6.4, 3.6))  # small, so that its letters can be read on a phone
     draw(figure.subplots())
     written = io.BytesIO()
     figure.savefig(written, format="png", dpi=150, bbox_inches="tight")
@@ -34,52 +34,58 @@ def _picture(draw: Callable[[Any], object], label: str, size: tuple[float, float
     return f'<figure><img alt="{html.escape(label)}" src="data:image/png;base64,{data}"></figure>'
 
 
-def _paragraphs(lines: Sequence[str]) -> str:
+def _paragraphs(*lines: str) -> str:
     return "".join(f"<p>{html.escape(line)}</p>" for line in lines)
 
 
+def _table(rows: Sequence[Mapping[str, str]]) -> str:
+    return f'<div class="scroll fit">{html_table(rows)}</div>'
+
+
 def _classes(names: Sequence[str], rows: Sequence[Mapping[str, str]], chosen: int | None, mark: str) -> str:
+    """Return a table of classes in which the chosen one is marked."""
     marked = [
         {"class": name, **row, "": mark if m == chosen else ""}
         for m, (name, row) in enumerate(zip(names, rows, strict=True), start=1)
     ]
-    return f'<div class="scroll">{html_table(marked)}</div>'
+    return _table(marked)
+
+
+def _statistic(value: float | None) -> str:
+    return "impossible" if value is None or value == float("inf") else f"{value:.4g}"
 
 
 def render_learned(result: Result, *, states: Sequence[str] | None = None, actions: Sequence[str] | None = None) -> str:
     """Return the page of a result of ``learn`` or ``run``."""
     verdict, where = result.verdict, "the simulator" if result.environment is None else result.environment.name
+    selected = bool(verdict)  # a single learner decides nothing
+    question = f"How rich a model does {where} need, and how should one act there meanwhile?"
     sections = {
-        "Question": _paragraphs([f"How rich a model does {where} need, and how should one act there meanwhile?"]),
-        "Answer": _paragraphs(verdict.sentences),
+        "Question": _paragraphs(question if selected else f"How should one act in {where}?"),
+        "Answer": _paragraphs(*verdict.sentences),
     }
     evidence = _picture(lambda axes: draw_returns(result, axes), "returns of the episodes, and the class in play")
     if "chosen" in verdict:
-        numbers = ["impossible" if each is None else f"{each:.5g}" for each in verdict["statistics"]]
-        evidence += _classes(
-            class_names(result), [{"evidence against it": each} for each in numbers], verdict["chosen"], "in play"
-        )
+        rows = [{"evidence against it": _statistic(each)} for each in verdict["statistics"]]
+        evidence += _classes(class_names(result), rows, verdict["chosen"], "in play")
         limit = verdict["threshold"]
         if limit is not None:
-            evidence += _paragraphs([f"A class is rejected when the evidence against it exceeds {limit:.5g}."])
+            evidence += _paragraphs(f"A class is rejected when the evidence against it exceeds {limit:.4g}.")
     sections["Evidence"] = evidence
     picture = _picture(
         lambda axes: result.plot_policy(axes, states=states, actions=actions), "the action of every state and step"
     )
-    rows = policy_rows(result, None, states, actions)[:_MOST_STATES]
-    listed = f'<details><summary>As a table</summary><div class="scroll">{html_table(rows)}</div></details>'
-    sections["Policy"] = picture + listed
+    listed = policy_rows(result, None, states, actions)[:_MOST_STATES]
+    sections["Policy"] = f"{picture}<details><summary>As a table</summary>{_table(listed)}</details>"
     known = result.known
     sections["What was assumed"] = _paragraphs(
-        [
-            f"{known.states:,} states, {known.actions:,} actions, episodes of {known.horizon:,} steps; "
-            f"rewards {'known beforehand' if known.rewards_known else 'estimated from what came'}.",
-            f"Agent: {result.agent!r:.400}",
-            f"Seed {result.seed}, {result.total_episodes:,} episodes.",
-            "The next state depends on the state and the action alone.",
-        ]
+        f"{known.states:,} states, {known.actions:,} actions, episodes of {known.horizon:,} steps; "
+        f"rewards {'known beforehand' if known.rewards_known else 'estimated from what came'}.",
+        f"Agent: {result.agent!r:.400}",
+        f"Seed {result.seed}, {result.total_episodes:,} episodes.",
+        "The next state depends on the state and the action alone.",
     )
-    return render_static(f"Which model does {where} need?", sections)
+    return render_static(f"Which model does {where} need?" if selected else f"How to act in {where}", sections)
 
 
 def render_selected(found: Selection) -> str:
@@ -87,26 +93,24 @@ def render_selected(found: Selection) -> str:
     rows = [
         {
             "kernels": f"{rung.size:,}" if rung.size is not None else "",
-            "statistic": f"{rung.statistic:.5g}",
-            "rejected": f"after {rung.rejected_after:,} episodes" if rung.rejected_after else "no",
+            "statistic": _statistic(rung.statistic),
+            "rejected": f"in episode {rung.rejected_after:,}" if rung.rejected_after else "no",
         }
         for rung in found.rungs
     ]
-    about = [f"{found.verdict.capitalize()}. {found.why}"]
+    about = [found.answer[:1].upper() + found.answer[1:]]
     if found.other is not None:
-        about.append(f"By {found.other.evidence}: {found.other.verdict}. {found.other.why} {found.difference}")
+        about.append(f"By {found.other.evidence}: {found.other.answer} {found.difference}")
     covered = f"{found.pairs - found.unvisited} of {found.pairs} state-action pairs were met"
     sections = {
-        "Question": _paragraphs([f"How rich a model do the episodes in {found.source} ask for?"]),
-        "Answer": _paragraphs(about),
+        "Question": _paragraphs(f"How rich a model do the logged episodes ask for ({found.source})?"),
+        "Answer": _paragraphs(*about),
         "Evidence": _classes([rung.name for rung in found.rungs], rows, found.chosen, "the answer")
-        + _paragraphs([f"A class is rejected when its statistic exceeds {found.threshold:.5g} (by {found.evidence})."]),
+        + _paragraphs(f"A class is rejected when its statistic exceeds {found.threshold:.4g} (by {found.evidence})."),
         "What was assumed": _paragraphs(
-            [
-                f"{found.episodes:,} episodes, {found.rows:,} steps; {covered}.",
-                f"The smallest class that holds the truth is rejected with probability {found.delta:g} at most, "
-                "whatever policy made the log, as long as it looked at the past only.",
-            ]
+            f"{found.episodes:,} episodes, {found.rows:,} steps; {covered}.",
+            f"The smallest class that holds the truth is rejected with probability {found.delta:g} at most, "
+            "whatever policy made the log, as long as it looked at the past only.",
         ),
     }
     return render_static("Which model do the data ask for?", sections)

@@ -1,7 +1,7 @@
 """Several agents on one problem, over the same seeds: :func:`compare` and what it returns.
 
-The statistics are those of the report's page: the seed is the unit, intervals are bootstrap intervals over seeds, and
-differences are taken seed by seed, since two agents with the same seed meet the same random numbers.
+The statistics are those of the report's page: every seed is one observation, intervals are bootstrap intervals over
+seeds, and differences are taken seed by seed, since two agents with the same seed meet the same random numbers.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -55,7 +55,7 @@ class Comparison:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """One row per agent: mean regret with its interval, median, worst seed, tail per episode and speed."""
+        """One row per agent: mean regret, its interval, median, worst seed, tail per episode, best speed."""
         found = []
         for one, results in zip(self._model["problems"][0]["agents"], self.results.values(), strict=True):
             low, high = one["regret"]["interval"] or (None, None)
@@ -70,7 +70,7 @@ class Comparison:
                     "median": one["regret"]["median"],
                     "worst": max(one["totals"]),
                     "tail": sum(tails) / len(tails),  # mean regret of the last tenth of the episodes
-                    "us": 1e6 * one["wall_time"] / one["episodes"],
+                    "us": 1e6 * min(result.wall_time / result.total_episodes for result in results),
                 }
             )
         return found
@@ -181,6 +181,12 @@ class _Job:
             raise CheckpointError(str(self.path), got=got, expected=f"seed {self.seed}, up to {self.episodes:,}")
         return found
 
+    @property
+    def finished(self) -> bool:
+        """Whether the file holds all episodes."""
+        found = self.earlier()
+        return found is not None and found.total_episodes == self.episodes
+
 
 # Of the comparison under way: its processes are forks of this one and find them here.
 _jobs: list[_Job] = []
@@ -194,18 +200,6 @@ def _deaf() -> None:
 
 def _play(i: int) -> bool:
     return _jobs[i].play()
-
-
-@contextmanager
-def _folder(given: str | Path | None) -> Iterator[Path]:
-    """Yield the folder for results, a temporary one unless it is given."""
-    if given is not None:
-        path = as_path("folder", given)
-        make_folder(path)
-        yield path
-        return
-    with tempfile.TemporaryDirectory(prefix="occamrl-") as made:
-        yield Path(made)
 
 
 def compare(
@@ -262,46 +256,48 @@ def compare(
     if not every or len(set(every)) < len(every):
         raise ParameterError("seeds", got=f"{every!r:.80}", expected="different seeds, at least one")
     workers = require_integer("processes", (os.cpu_count() or 1) if processes is None else processes, 1)
-    with _folder(folder) as place:
-        marks = {name: fingerprint((agent, mdp.fingerprint))[:12] for name, agent in agents.items()}
-        jobs = [
-            _Job(agents[name], mdp, episodes, seed, place / f"{marks[name]}-{seed}.npz")
-            for seed in every for name in agents
-        ]  # fmt: skip
-        for agent in agents.values():  # compiled once, here, instead of once in every process
-            run(agent, mdp, episodes=1, progress=False)
-        name = type(problem).__name__ if not isinstance(problem, FiniteMDP) else "problem"
+    name = type(problem).__name__ if not isinstance(problem, FiniteMDP) else "problem"
+    with tempfile.TemporaryDirectory(prefix="occamrl-") if folder is None else nullcontext(folder) as given:
+        place = as_path("folder", given)
+        make_folder(place)
+        marks = [fingerprint((agent, mdp.fingerprint))[:12] for agent in agents.values()]
+        jobs = {
+            seed: [
+                _Job(agent, mdp, episodes, seed, place / f"{mark}-{seed}.npz")
+                for agent, mark in zip(agents.values(), marks, strict=True)
+            ]
+            for seed in every
+        }
         try:
-            _play_all(jobs, workers, progress)
+            _play_all([job for row in jobs.values() for job in row], workers, progress)
         except KeyboardInterrupt:
-            done = [seed for seed in every if all(_finished(job) for job in jobs if job.seed == seed)]
-            found = _gather(name, agents, [job for job in jobs if job.seed in done]) if done else None
-            message = f"stopped with {len(done)} of {len(every)} seeds" + (
-                f"; {folder} keeps the rest" if folder else ""
-            )
-            raise Interrupted(message, found) from None
-        return _gather(name, agents, jobs)
+            done = [row for row in jobs.values() if all(job.finished for job in row)]
+            message = f"stopped with {len(done)} of {len(every)} seeds"
+            raise Interrupted(
+                message + (f"; {folder} keeps the rest" if folder else ""),
+                _gather(name, agents, done) if done else None,
+            ) from None
+        return _gather(name, agents, list(jobs.values()))
 
 
-def _finished(job: _Job) -> bool:
-    found = job.earlier()
-    return found is not None and found.total_episodes == job.episodes
-
-
-def _gather(problem: str, agents: Mapping[str, Agent], jobs: Sequence[_Job]) -> Comparison:
-    results: dict[str, list[Result]] = {name: [] for name in agents}
-    for i, job in enumerate(jobs):
-        results[list(agents)[i % len(agents)]].append(load(job.path, job.agent, job.mdp))
-    return Comparison(problem, results)
+def _gather(problem: str, agents: Mapping[str, Agent], rows: Sequence[Sequence[_Job]]) -> Comparison:
+    columns = zip(*rows, strict=True)
+    return Comparison(problem, {
+        name: [load(job.path, job.agent, job.mdp) for job in column]
+        for name, column in zip(agents, columns, strict=True)
+    })  # fmt: skip
 
 
 def _play_all(jobs: Sequence[_Job], workers: int, progress: bool | None) -> None:
     """Play all jobs, in processes where they can be forked."""
     global _stop
     bar = Progress("compare", len(jobs), progress, unit="runs")
-    bar.update(0)
-    _jobs[:], _stop = jobs, threading.Event()
     try:
+        for job in jobs:
+            if job.seed == jobs[0].seed:  # an agent is compiled once, here, instead of once in every process
+                run(job.agent, job.mdp, episodes=1, progress=False)
+        bar.update(0)
+        _jobs[:], _stop = jobs, threading.Event()
         if workers == 1 or "fork" not in multiprocessing.get_all_start_methods():
             for done in range(len(jobs)):
                 if not _play(done):

@@ -1,8 +1,8 @@
 """Figures of regret, readable in print and by colour-blind people (colours of Okabe and Ito, plus line styles).
 
-:func:`compare` draws results of runs. :func:`write_figures` writes every plot of a report's page for a paper: PDF, SVG
-and PNG at the width of a column, from the same data as the page. Fonts are embedded as outlines a printer accepts (Type
-42), files carry no date, and equal data give equal files.
+:func:`write_figures` writes every plot of a report's page for a paper: PDF, SVG and PNG at the width of a column, from
+the same data as the page. Fonts are embedded as outlines a printer accepts (Type 42), files carry no date, and equal
+data give equal files.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from occamrl.protocols import Floats, Ints
+from occamrl.protocols import Floats
 from occamrl.running.files import make_folder, write_whole
-from occamrl.running.result import Result, dress, thin
+from occamrl.running.result import dress
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,36 +27,6 @@ if TYPE_CHECKING:
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 STYLES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 1)))
-
-
-def mean_curve(results: Sequence[Result]) -> tuple[Ints, Floats, Floats, Floats]:
-    """Return episodes, and the mean, smallest and largest cumulative regret over runs of the same length."""
-    at = thin(results[0].episodes)
-    curves = np.stack([result.cumulative_regret[at] for result in results])
-    return results[0].episodes[at], curves.mean(axis=0), curves.min(axis=0), curves.max(axis=0)
-
-
-def compare(panels: Mapping[str, Mapping[str, Sequence[Result]]], *, logarithmic: bool = False) -> Figure:
-    """Draw one panel per problem, with a mean curve per agent and a band from the smallest to the largest seed."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.6 * len(panels), 4.2), layout="constrained")
-    row = figure.subplots(1, len(panels), squeeze=False)[0]
-    for axes, (title, agents) in zip(row, panels.items(), strict=True):
-        dress(axes, title)
-        for i, (label, results) in enumerate(agents.items()):
-            episodes, mean, low, high = mean_curve(results)
-            colour, style = COLOURS[i % len(COLOURS)], STYLES[i % len(STYLES)]
-            axes.plot(episodes, mean, color=colour, linestyle=style, label=label)
-            axes.fill_between(episodes, low, high, color=colour, alpha=0.15, linewidth=0)
-        if logarithmic:
-            axes.set_xscale("log")
-            axes.set_yscale("symlog", linthresh=1.0)
-            axes.set_ylim(bottom=0.0)
-        axes.legend(frameon=False, fontsize="small")
-    return figure
-
-
 FORMATS = ("pdf", "svg", "png")
 MARKERS = ("o", "s", "^", "D", "v", "P", "h")
 _STYLE: Any = {
@@ -183,19 +153,19 @@ def _differences(model: Mapping[str, Any], problem: Mapping[str, Any]) -> Figure
 
 
 def _shares(found: Mapping[str, Any], title: str) -> Figure:
-    rows, epochs = found["rows"], found["epochs"]
+    rows, begins = found["rows"], found["episode"]
     figure, axes = _axes(title, (_SIZE[0], 0.9 + min(0.2 * len(rows), 5.0)))
     share = np.array([_floats(line) for line in found["share"]])
     axes.grid(visible=False)
-    places = np.arange(len(epochs) + 1) - 0.5, np.arange(len(rows) + 1) - 0.5
+    places = np.arange(len(begins) + 1) - 0.5, np.arange(len(rows) + 1) - 0.5
     image = axes.pcolormesh(*places, share, cmap="Blues", vmin=0.0, vmax=1.0, edgecolors="white", linewidth=0.4)
     axes.invert_yaxis()
     every = max(1, len(rows) // 24 + (len(rows) > 24))
     labels = [label.replace("$", r"\$") for label in found["labels"]]
     axes.set_yticks(range(0, len(rows), every), labels[::every])
-    step = max(1, -(-len(epochs) // 12))
-    axes.set_xticks(range(0, len(epochs), step), [str(epoch) for epoch in epochs[::step]])
-    axes.set_xlabel("epoch")
+    step = max(1, -(-len(begins) // 6))
+    axes.set_xticks(range(0, len(begins), step), [f"{begin:,.0f}" for begin in begins[::step]])
+    axes.set_xlabel("from episode")
     axes.set_ylabel(_ROWS[found["kind"]])
     figure.colorbar(image, ax=axes, label="share of seeds")
     return figure
@@ -203,17 +173,18 @@ def _shares(found: Mapping[str, Any], title: str) -> Figure:
 
 def _bounds(found: Mapping[str, Any], title: str) -> Figure:
     figure, axes = _axes(title)
-    epochs = _floats(found["epochs"])
+    begins = _floats(found["episode"])
     for line in found["choices"]:
-        axes.plot(epochs, _floats(line), color=COLOURS[0], alpha=0.35, linewidth=0.5)
-    axes.plot(epochs, _floats(found["median"]), color=COLOURS[0], marker="o")
-    axes.set_xlabel("epoch")
+        axes.plot(begins, _floats(line), color=COLOURS[0], alpha=0.35, linewidth=0.5)
+    axes.plot(begins, _floats(found["median"]), color=COLOURS[0], marker="o")
+    axes.set_xscale("log")
+    axes.set_xlabel("from episode")
     axes.set_ylabel("norm bound")
     return figure
 
 
 def _evidence(found: Mapping[str, Any], title: str) -> Figure:
-    evidence, epochs = found["evidence"], _floats(found["epochs"])
+    evidence, begins = found["evidence"], _floats(found["episode"])
     figure, axes = _axes(title)
     few = len(evidence["names"]) <= len(COLOURS)
     threshold = _floats(evidence["threshold"]["median"])
@@ -222,19 +193,22 @@ def _evidence(found: Mapping[str, Any], title: str) -> Figure:
         median = _floats(line["median"])
         values.append(median)
         look = _look(m) if few else {"color": "0.5", "linewidth": 0.6}
-        drawn = axes.plot(epochs, median, **look)
+        drawn = axes.plot(begins, median, **look)
         if few:
-            axes.fill_between(
-                epochs, _floats(line["low"]), _floats(line["high"]), color=look["color"], alpha=0.15, lw=0
-            )
+            low, high = _floats(line["low"]), _floats(line["high"])
+            axes.fill_between(begins, low, high, color=look["color"], alpha=0.15, lw=0)
             handles += drawn
             labels.append(f"{_ROWS[found['kind']]} {name}")
-    handles += axes.plot(epochs, threshold, color="black", linewidth=1.8, linestyle=(0, (6, 2)))
+    handles += axes.plot(begins, threshold, color="black", linewidth=1.8, linestyle=(0, (6, 2)))
     known = np.concatenate(values)
     known = known[np.isfinite(known)]
+    usual = float(np.nanmax(threshold, initial=1e-12))
     if known.size and known.min() > 0 and known.max() > 30 * known.min():
         axes.set_yscale("log")
-    axes.set_xlabel("epoch")
+    elif known.size and known.min() <= 0 and known.max() > 30 * usual:
+        axes.set_yscale("symlog", linthresh=usual)
+    axes.set_xscale("log")
+    axes.set_xlabel("from episode")
     axes.set_ylabel("statistic" if found["kind"] == "chosen" else "size of estimate")
     _legend(figure, list(zip(handles, [*labels, "threshold"], strict=True)))
     return figure

@@ -24,7 +24,7 @@ from occamrl.running.files import make_folder, write_whole
 if TYPE_CHECKING:
     from occamrl.analysis.certificates import Finding, Record
 
-SCRIPTS = ("dom.js", "chart.js", "heat.js", "regret.js", "decisions.js", "evidence.js", "league.js", "main.js")
+SCRIPTS = ("dom.js", "chart.js", "regret.js", "decisions.js", "league.js", "main.js")
 
 _PAGE = """<!doctype html>
 <html lang="en"{live}>

@@ -33,8 +33,13 @@ function logTicks(low, high, count) {
   for (let e = first; e <= last; e += every) for (const f of factors) found.push(f * 10 ** e);
   return found.filter((v) => v >= low * 0.999 && v <= high * 1.001);
 }
+// log: true, or the half-width of a linear part around zero, logarithmic to both sides of it.
+function symmetricTicks(low, high, linear, count) {
+  const reach = Math.max(-low, high), positive = logTicks(Math.min(linear, reach), reach, count / (low < -linear ? 2 : 1));
+  return [...positive.map((v) => -v).reverse(), 0, ...positive].filter((v) => v >= low && v <= high);
+}
 function scale(log, low, high, from, to) {
-  const f = log ? Math.log : (v) => v;
+  const f = !log ? (v) => v : log === true ? Math.log : (v) => Math.sign(v) * Math.log1p(Math.abs(v) / log);
   const a = f(low), b = f(high) === a ? a + 1 : f(high);
   return (v) => from + ((f(v) - a) / (b - a)) * (to - from);
 }
@@ -51,7 +56,7 @@ function pieces(xs, ys, usable) {
   return found;
 }
 
-// options: width, label, xLabel, yLabel, xLog, yLog, whole (x in whole numbers), series, onread(index | null).
+// options: width, label, xLabel, yLabel, xLog, yLog, yLinear (logarithmic beyond it, to both sides), xTicks, series, onread(x | null).
 // A series: x, y, low, high, look, style ("thin", "heavy"), marks (false: none), plain (no dash).
 function lineChart(options) {
   const { width, series, xLog, yLog } = options;
@@ -71,20 +76,19 @@ function lineChart(options) {
   }
   const least = (v) => v.reduce((a, b) => Math.min(a, b)), most = (v) => v.reduce((a, b) => Math.max(a, b));
   let [x0, x1, y0, y1] = [least(all.x), most(all.x), least(all.y), Math.max(most(all.y), options.yMost || 0)];
-  if (yLog) { y0 = Math.max(y0, y1 / 1e9); if (y1 / y0 < 1.05) { y0 /= 2; y1 *= 2; } } else {
+  if (options.yLinear) { y1 *= 1.3; y0 = Math.min(1.3 * y0, 0); } else if (yLog) { y0 = Math.max(y0, y1 / 1e9); if (y1 / y0 < 1.05) { y0 /= 2; y1 *= 2; } } else {
     if (y0 >= 0 && (options.zero || y0 < 0.5 * y1)) y0 = 0;
     const room = (y1 - y0 || Math.abs(y1) || 1) * 0.05;
     y1 += room; if (y0 !== 0) y0 -= room;
   }
-  if (!xLog && !options.whole && x0 < x1 * 0.05) x0 = 0;
-  const yTicks = yLog ? logTicks(y0, y1, height / 42) : ticks(y0, y1, height / 55);
-  const yLabels = tickLabels(yTicks, yLog);
+  if (!xLog && x0 < x1 * 0.05) x0 = 0;
+  const yLinear = options.yLinear, yTicks = yLinear ? symmetricTicks(y0, y1, yLinear, height / 42)
+    : yLog ? logTicks(y0, y1, height / 42) : ticks(y0, y1, height / 55);
+  const yLabels = tickLabels(yTicks, yLog || yLinear);
   const left = 28 + 7 * Math.max(4, ...yLabels.map((text) => text.length));
   const right = width - 14, top = 10, bottom = height - 42;
-  const X = scale(xLog, x0, x1, left, right), Y = scale(yLog, y0, y1, bottom, top);
-  let xTicks = xLog ? logTicks(x0, x1, (right - left) / 60) : ticks(x0, x1, (right - left) / 75);
-  if (options.whole) xTicks = xTicks.filter(Number.isInteger);
-
+  const X = scale(xLog, x0, x1, left, right), Y = scale(yLinear || yLog, y0, y1, bottom, top);
+  const xTicks = options.xTicks || (xLog ? logTicks(x0, x1, (right - left) / 60) : ticks(x0, x1, (right - left) / 75));
   const xLabels = tickLabels(xTicks, xLog);
   yTicks.forEach((v, i) => frame.append(
     svg("line", { class: "grid", x1: left, x2: right, y1: Y(v), y2: Y(v) }),

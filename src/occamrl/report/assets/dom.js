@@ -34,8 +34,8 @@ function tickLabels(values, log) {
     const size = log ? Math.abs(value) : most;
     if (value === 0) return "0";
     if (size >= 1e9 || Math.abs(value) < 1e-3) return (+value.toPrecision(3)).toExponential().replace("e+", "e");
-    if (size >= 1e6) return `${+(value / 1e6).toPrecision(4)}M`;
-    if (size >= (log ? 1e3 : 1e4)) return `${+(value / 1e3).toPrecision(4)}k`;
+    if (size >= 1e6) return `${+(value / 1e6).toPrecision(3)}M`;
+    if (size >= (log ? 1e3 : 1e4)) return `${+(value / 1e3).toPrecision(3)}k`;
     return (+value.toPrecision(6)).toLocaleString("en", { maximumFractionDigits: 6 });
   });
 }
@@ -85,13 +85,16 @@ function table(id, caption, columns, rows, foot = null) {
     html("tbody", {}, rows.map(line)), foot ? html("tfoot", {}, line(foot)) : null);
   return html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table, scrolls sideways" }, body);
 }
-// Numbers of one column have the same number of decimals, three significant digits of the one in the middle.
+// Numbers of one column have the same number of decimals: three significant digits of the one in the middle, and one
+// decimal more where the smallest would lose its second digit.
 function even(values) {
   const sizes = values.filter((v) => v !== null && v !== 0).map(Math.abs).sort((a, b) => a - b);
   const middle = sizes[Math.floor(sizes.length / 2)] || 1;
   if (middle < 1e-3 || sizes[sizes.length - 1] >= 1e7) return show;
-  const decimals = Math.min(6, Math.max(0, 2 - Math.floor(Math.log10(middle))));
+  const usual = Math.max(0, 2 - Math.floor(Math.log10(middle))), small = 1 - Math.floor(Math.log10(sizes[0] || 1));
+  const decimals = Math.min(6, usual + (small > usual && sizes[sizes.length - 1] < 1e3 ? 1 : 0));
   return (v) => v === null ? "–" : v.toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
 }
+const tables = (all) => html("div", { class: "tables" }, all);
 const withEnds = (value, ends, form = show) =>
   [form(value), ends ? html("span", { class: "ends" }, `[${form(ends[0])}, ${form(ends[1])}]`) : null];

@@ -5,8 +5,8 @@ const share = (value) => value === null ? "–" : `${show(100 * value, 3)} %`;
 function leagueTable(league, p) {
   const tuned = league.tuned_on.length, regrets = league.rows.map((row) => row.published.regret.mean);
   const form = even(regrets), least = Math.min(...league.rows.filter((row) => !row.reference).map((row) => row.published.regret.mean));
-  const columns = [["Rival"], ["Guarantee", "text"], ["Told", "text extra"], [tuned ? "Regret, published" : "Regret"], ["Worst seed", "extra"],
-    ["Last tenth, an episode", "extra"], ["Right class"], ["Pessimistic plans", "extra"], ["us an episode", "extra"]];
+  const columns = [["Rival"], ["Guarantee", "text extra"], ["Told", "text extra"], [tuned ? "Regret, published" : "Regret"], ["Worst seed", "extra"],
+    ["Last tenth, an episode", "extra"], ["Right class", "extra"], ["Pessimistic plans", "extra"], ["us an episode", "extra"]];
   if (tuned) columns.push([`Regret, tuned on seeds ${league.tuned_on.join(", ")}`]);
   const seeds = league.seeds.length > 12 ? `${league.seeds.length} seeds` : `seeds ${league.seeds.join(", ")}`;
   const rows = league.rows.map((row) => {
@@ -47,7 +47,7 @@ function playsFigures(data, league, width) {
     html("p", { class: "note" }, named(league.problem)),
     stacked(one.plays, one.bases, width, `Share of plays of each base over episodes, ${data.agents[one.agent]} on ${league.problem}`),
     html("ul", { class: "keys" }, one.bases.map((name, i) => html("li", {}, html("span", { class: "key" },
-      svg("svg", { viewBox: "0 0 14 14", "aria-hidden": "true" }, svg("rect", { class: `class k${i % 7}`, width: 14, height: 14 })), named(name)))))));
+      svg("svg", { class: "swatch", viewBox: "0 0 14 14", "aria-hidden": "true" }, svg("rect", { class: `class k${i % 7}`, width: 14, height: 14 })), named(name)))))));
 }
 
 function leagueSection(data, width) {
@@ -60,7 +60,7 @@ function leagueSection(data, width) {
   return html("section", { "aria-labelledby": "league" }, html("h2", { id: "league" }, "League"),
     html("p", { class: "note" }, "Those in italics know or keep to a class. A guarantee is that of the published constants; where a scale is not 1 there is none. " +
       "Tuned: the constants with the least mean regret on the tuning seeds, which are not shown. Right class: the share of episodes played by it."),
-    data.league.map(leagueTable),
+    tables(data.league.map(leagueTable)),
     html("div", { class: "controls tools" }, csvButton("csv-league", "the league", "league", ["problem", "rival", "constants", "agent",
       "guarantee", "told", "regret", "low", "high", "worst", "tail", "right", "pessimistic", "us"], rows)),
     figures.length ? html("h3", {}, "Plays of each base") : null, html("div", { class: "panels" }, figures));

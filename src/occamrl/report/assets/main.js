@@ -59,7 +59,7 @@ const SECTIONS = { // each is drawn anew by itself when one of its controls chan
   sweeps: () => sweepsSection(data, panelWidth(data.sweeps.length)),
   summary: () => summarySection(data),
   differences: (again) => differencesSection(data, state, again),
-  decisions: (again) => decisionsSection(data, state, panelWidth(4), again),
+  decisions: (again) => decisionsSection(data, state, panelWidth, again),
   reproduce: () => reproduceSection(),
 };
 

@@ -4,7 +4,8 @@ function headlineSection(data) {
   return html("section", { "aria-labelledby": "headline", class: "headline" },
     html("h2", { id: "headline" }, "In short"),
     html("dl", {}, data.problems.map((problem) => [
-      html("dt", {}, named(problem.name)), html("dd", {}, named(problem.headline))])));
+      html("dt", {}, named(problem.name)),
+      html("dd", {}, [problem.headline].flat().map((sentence) => html("p", {}, named(sentence))))])));
 }
 
 function sweepFigure(sweep, i, width) {
@@ -12,12 +13,13 @@ function sweepFigure(sweep, i, width) {
   const all = series.flatMap((line) => line.y).filter((y) => y > 0), xs = series.flatMap((line) => line.x);
   const yLog = all.length === series.flatMap((line) => line.y).length && Math.max(...all) > 20 * Math.min(...all);
   const xLog = Math.min(...xs) > 0 && Math.max(...xs) > 20 * Math.min(...xs);
+  const values = [...new Set(xs)].sort((a, b) => a - b);
   const about = `total regret against ${sweep.parameter}, ${sweep.where}`;
   const rows = () => sweep.lines.flatMap((line) => line.x.map((x, k) =>
     [sweep.where, line.name, x, line.mean[k], line.low && line.low[k], line.high && line.high[k]]));
   return html("figure", {}, html("h3", {}, "Regret against ", named(sweep.parameter)),
     html("p", { class: "note" }, named(sweep.where)),
-    lineChart({ width, series, xLog, yLog, zero: true, xLabel: sweep.parameter, yLabel: "total regret", label: about }),
+    lineChart({ width, series, xLog, yLog, xTicks: values.length <= 8 ? values : null, zero: true, xLabel: sweep.parameter, yLabel: "total regret", label: about }),
     html("ul", { class: "keys" }, sweep.lines.map((line, j) =>
       html("li", {}, html("span", { class: "key" }, keySample(look(j)), named(line.name))))),
     html("div", { class: "tools" }, csvButton(`csv-sweep-${i}`, about, `sweep-${sweep.where}-${sweep.parameter}`,
@@ -109,17 +111,18 @@ function settledText(one) {
 function summarySection(data) {
   const columns = [["Agent"], ["Seeds", "extra"], ["Mean regret"], ["Median", "extra"], ["IQM", "extra"],
     ["Log-log slope", "extra"], ["Plans", "extra"], ["Pessimistic episodes", "extra"], ["Seconds", "extra"], ["Lock-in"]];
-  const tables = data.problems.map((problem, p) => {
-    const of = (name) => problem.agents.map((one) => one.regret[name]);
+  const all = data.problems.map((problem, p) => {
+    const of = (name) => problem.agents.map((one) => one.regret[name]), form = even(of("mean"));
     const mark = (name, value, ends) => {
-      const told = withEnds(value, ends, even(of(name)));
-      return value === Math.min(...of(name)) && problem.agents.length > 1 ? html("span", { class: "best" }, told) : told;
+      const shown = withEnds(value, ends, form);
+      return value === Math.min(...of(name)) && problem.agents.length > 1 ? html("span", { class: "best" }, shown) : shown;
     };
+    const plans = even(problem.agents.map((one) => one.plans)), seconds = even(problem.agents.map((one) => one.wall_time));
     return table(`summary-${p}`, named(problem.name), columns, problem.agents.map((one) => [
       named(data.agents[one.agent]), one.seeds.length, mark("mean", one.regret.mean, one.regret.interval),
       mark("median", one.regret.median), mark("iqm", one.regret.iqm, one.regret.iqm_interval),
-      one.slope ? withEnds(one.slope.mean, one.slope.interval) : "–", show(one.plans),
-      `${show(100 * one.pessimistic, 3)} %`, show(one.wall_time, 3), settledText(one)]));
+      one.slope ? withEnds(one.slope.mean, one.slope.interval, (v) => v.toFixed(2)) : "–", plans(one.plans),
+      `${show(100 * one.pessimistic, 2)} %`, seconds(one.wall_time), settledText(one)]));
   });
   const seeds = () => data.problems.flatMap((problem) => problem.agents.flatMap((one) =>
     one.seeds.map((seed, i) => [problem.name, data.agents[one.agent], seed, one.episodes, one.totals[i]])));
@@ -127,7 +130,7 @@ function summarySection(data) {
     html("p", { class: "note" }, `In brackets: ${Math.round(100 * data.confidence)} % bootstrap intervals over seeds, from ` +
       `${data.fewest} seeds on. The slope is that of log regret against log episode over the last tenfold of episodes; ` +
       "lock-in is the episode from which the decision no longer changes, its median over seeds."),
-    tables, html("div", { class: "controls tools" }, csvButton("csv-totals", "total regret of each seed", "total-regret",
+    tables(all), html("div", { class: "controls tools" }, csvButton("csv-totals", "total regret of each seed", "total-regret",
       ["problem", "agent", "seed", "episodes", "total_regret"], seeds)));
 }
 
@@ -155,16 +158,20 @@ function differencesSection(data, state, again) {
   const offered = [...new Set(data.problems.flatMap((problem) => problem.differences.map((row) => row.baseline)))];
   if (!offered.length) return null;
   if (!offered.includes(state.baseline)) state.baseline = offered.includes(data.baseline) ? data.baseline : offered[0];
-  const columns = [["Agent"], ["Pairs", "extra"], ["Mean difference"], ["Interval", "picture"], ["Median", "extra"], ["Less / more regret"], ["Left out", "text extra"]];
-  const tables = data.problems.map((problem, p) => {
+  const columns = [["Agent"], ["Pairs", "extra"], ["Mean difference"], ["Interval", "picture"], ["Median", "extra"],
+    ["Less / more regret", "extra"], ["Seeds left out", "text extra"]];
+  const some = data.problems.some((problem) => problem.differences.some((row) => row.unpaired.length));
+  const kept = (line) => (some ? line : line.slice(0, -1));
+  const shown = data.problems.map((problem, p) => {
     const rows = problem.differences.filter((row) => row.baseline === state.baseline).sort((a, b) => a.agent - b.agent);
     const reach = roundUp(Math.max(1e-12, ...rows.flatMap((row) => [row.mean, ...(row.interval || [])].map(Math.abs))));
     if (!rows.length) return html("p", { class: "note" }, named(problem.name), ": no seed in common with this baseline.");
-    const axis = ["", "", "", forestAxis(reach), "", "", ""];
-    return table(`differences-${p}`, named(problem.name), columns, rows.map((row) => [
-      named(data.agents[row.agent]), row.pairs, withEnds(row.mean, row.interval), forest(row, reach), show(row.median),
-      `${row.less} / ${row.more}`, row.unpaired.length ? `seeds ${row.unpaired.slice(0, 12).join(", ")}` +
-        (row.unpaired.length > 12 ? ` and ${row.unpaired.length - 12} more` : "") : "–"]), axis);
+    const form = even(rows.map((row) => row.mean));
+    return table(`differences-${p}`, named(problem.name), kept(columns), rows.map((row) => kept([
+      named(data.agents[row.agent]), row.pairs, withEnds(row.mean, row.interval, form), forest(row, reach), form(row.median),
+      `${row.less} / ${row.more}`, row.unpaired.length ? row.unpaired.slice(0, 12).join(", ") +
+        (row.unpaired.length > 12 ? ` and ${row.unpaired.length - 12} more` : "") : "–"])),
+      kept(["", "", "", forestAxis(reach), "", "", ""]));
   });
   const all = () => data.problems.flatMap((problem) => problem.differences.map((row) => [
     problem.name, data.agents[row.agent], data.agents[row.baseline], row.pairs, row.mean, row.interval && row.interval[0],
@@ -175,6 +182,6 @@ function differencesSection(data, state, again) {
       "The baseline is ", named(data.agents[state.baseline]), "."),
     html("div", { class: "controls" }, chooser("baseline", "Baseline", offered.sort((a, b) => a - b).map((i) => [i, data.agents[i]]),
       state.baseline, (value) => { state.baseline = Number(value); again(); })),
-    tables, html("div", { class: "controls tools" }, csvButton("csv-differences", "paired differences", "paired-differences",
+    tables(shown), html("div", { class: "controls tools" }, csvButton("csv-differences", "paired differences", "paired-differences",
       ["problem", "agent", "baseline", "pairs", "mean", "low", "high", "median", "less", "more", "unpaired"], all)));
 }
