@@ -16,7 +16,7 @@ from occamrl.protocols import Floats, Played, Rule
 def drawn(probability: Floats, draw: np.random.Generator) -> int:
     """Return an index drawn with these probabilities."""
     sums = probability.cumsum()
-    return min(int(np.searchsorted(sums, draw.random() * sums[-1], side="right")), probability.size - 1)
+    return min(int(sums.searchsorted(draw.random() * sums[-1], side="right")), probability.size - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
