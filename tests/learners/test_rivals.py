@@ -24,7 +24,7 @@ from occamrl.learners.ucbvi import UCBVI
 from occamrl.learners.ucrl_vtr_plus import UCRLVTRPlus
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Episode, Floats, Ints
-from occamrl.running.players import CompiledPlayer
+from occamrl.running.phases import CompiledPlayer
 from tests.cases import drawn, environment_uniforms, from_python, mixture, stack
 
 PROBLEMS = {
@@ -171,24 +171,23 @@ def page_learner() -> tuple[Any, str]:
     exec(code, names)  # noqa: S102  # a page of this repository
     stream = np.zeros(3, dtype=np.int64)
 
-    class Plain(names["UCBVI"]):  # type: ignore[misc]  # a class that no checker knows
-        def plan(self, known: Any, state: Any, start: int, draw: np.random.Generator) -> Any:
-            address: Any = draw.bit_generator.state["state"]
-            stream[:] = address["key"].view(np.int64)[0], address["counter"][3], 0
-            return super().plan(known, state, start, draw)
+    def plan(self: Any, known: Any, state: Any, start: int, draw: np.random.Generator) -> Any:
+        address: Any = draw.bit_generator.state["state"]
+        stream[:] = address["key"].view(np.int64)[0], address["counter"][3], 0
+        return names["UCBVI"].plan(self, known, state, start, draw)
 
-        def best(self, q: Floats, draw: np.random.Generator) -> list[int]:
-            return [best_action(q.ravel(), s * q.shape[1], q.shape[1], stream) for s in range(len(q))]
+    def best(self: Any, q: Floats, draw: np.random.Generator) -> list[int]:
+        return [best_action(q.ravel(), s * q.shape[1], q.shape[1], stream) for s in range(len(q))]
 
-    return Plain, code
+    return type("Plain", (names["UCBVI"],), {"plan": plan, "best": best}), code
 
 
 best_action = from_python(ucbvi.best_action)
 
 
 def test_the_plain_ucbvi_of_the_page_is_the_compiled_one() -> None:
-    mdp, options = PROBLEMS["rewards of (s, a)"], {"episodes": 300, "scale": 0.01}
-    plain, code = page_learner()
+    mdp, (plain, code) = PROBLEMS["rewards of (s, a)"], page_learner()
+    options: dict[str, Any] = {"episodes": 300, "scale": 0.01}
     assert len(code.splitlines()) <= 60
     compiled = orl.run(UCBVI(bonus="hoeffding", **options), mdp, episodes=300, seed=SEED, progress=False)
     same = orl.run(plain(**options), mdp, episodes=300, seed=SEED, progress=False)

@@ -28,7 +28,9 @@ class StochasticCORRAL(Rule):
     .. math:: 1/p_j \leftarrow 1/p_j + \eta_j(loss_j - \nu), \quad \sum_j p_j = 1, \qquad q = (1 - 1/T)p + 1/(TM),
 
     and wherever :math:`1/q_j > \rho_j`, at first 2M: :math:`\rho_j \leftarrow 2/q_j`,
-    :math:`\eta_j \leftarrow e^{1/\ln T}\eta_j`.
+    :math:`\eta_j \leftarrow e^{1/\ln T}\eta_j`. The step is Log-Barrier-OMD of Agarwal et al.; gamma = 1/T, rho and the
+    growth of eta are those of the authors' code (pacchiano/modelselection), which lets the descent go on from q and
+    keeps rho as integers.
 
     Proved: expected regret of the order :math:`M/\eta + T\eta + \eta U^2`, up to logarithms, where U bounds the regret
     that the best base would have alone, with high probability. Here :math:`\eta = \sqrt{M/T}` at first, which needs no

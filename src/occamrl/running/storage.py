@@ -46,8 +46,8 @@ from occamrl.protocols import (
 )
 from occamrl.registry import satisfies
 from occamrl.running.files import FORMAT, Arrays, read_document, write_document
-from occamrl.running.phases import PhaseWalk, Recorder
-from occamrl.running.result import EnvironmentInfo, Result
+from occamrl.running.phases import PhaseWalk
+from occamrl.running.result import EnvironmentInfo, Recorder, Result
 
 
 def take_apart(tree: Any, arrays: Arrays, whole: bool = True) -> Any:
