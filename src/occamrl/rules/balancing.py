@@ -20,6 +20,7 @@ import numpy as np
 
 from occamrl.errors import ParameterError, require_number, require_numbers, require_sequences
 from occamrl.protocols import Floats, Played, Rule
+from occamrl.rules.bandits import enter, no_plays
 
 
 def require_confidence(rule: Any) -> None:
@@ -49,17 +50,6 @@ def intervals(memory: dict[str, Any], scale: float, delta: float) -> tuple[Float
     width = scale * np.sqrt(np.log(plays.size * np.maximum(1.0, np.log(n)) / delta) / n)
     width[plays == 0] = np.inf
     return totals / n - width, totals / n + width
-
-
-def no_plays(bases: int) -> dict[str, Any]:
-    """Return the statistics of bases that have not played."""
-    return {"plays": np.zeros(bases, dtype=np.int64), "totals": np.zeros(bases)}
-
-
-def enter(memory: dict[str, Any], base: int, value: float) -> None:
-    """Add a return to the statistics of a base."""
-    memory["plays"][base] += 1
-    memory["totals"][base] += value
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -261,13 +261,12 @@ class Result:
     @property
     def phases(self) -> pa.Table:
         """One row per phase: epoch, label, episodes, plans, realised return, regret if known, what was decided."""
-        rows = [dict(row) for row in self.walk.rows if row["episodes"]]
-        for row, end in zip(rows, np.cumsum([row["episodes"] for row in rows]).tolist(), strict=True):
-            row["first_episode"] = end - row["episodes"] + 1
-        if self.environment is not None:  # the walk keeps the learner's account; this is the environment's
-            ends = np.cumsum([row["episodes"] for row in rows])
-            for row, end in zip(rows, ends, strict=True):
-                row["realised_return"] = float(self.returns[end - row["episodes"] : end].sum())
+        rows, end = [dict(row) for row in self.walk.rows if row["episodes"]], 0
+        for row in rows:
+            first, end = end, end + row["episodes"]
+            row["first_episode"] = first + 1
+            if self.environment is not None:  # the walk keeps the learner's account; this is the environment's
+                row["realised_return"] = float(self.returns[first:end].sum())
                 regret = row.pop("regret")
                 if self._scale is not None:
                     row["regret"] = regret * self._scale
@@ -497,9 +496,10 @@ def _class_sentences(result: Result, facts: dict[str, Any]) -> list[str]:
     names, m = class_names(result), int(facts["chosen"])
     since, played, delta = int(facts["since"]), result.total_episodes, float(getattr(result.agent, "delta", math.nan))
     if facts.get("outside"):
+        began = facts.get("outside_since")
+        when = "" if began is None else f" since episode {began:,}"
         return [
-            f"No class of the ladder explains the data{_when(facts.get('outside_since'))}: {names[-1]!r}, the largest, "
-            "is rejected too.",
+            f"No class of the ladder explains the data{when}: {names[-1]!r}, the largest, is rejected too.",
             f"Meanwhile {facts.get('playing', names[-1])} is played, which is what fits best.",
             f"Where a class does hold the truth, this is said by mistake with probability {delta:g} at most.",
             "Next: add a richer class to the ladder, or look for transitions that its models rule out.",
@@ -561,10 +561,6 @@ def _earned(result: Result) -> str:
     if result.total_regret is None:
         return text + "; what the best policy would have earned is not known here."
     return text + f"; all {result.total_episodes:,} lost {result.total_regret:,.4g} against the best policy."
-
-
-def _when(episode: int | None) -> str:
-    return "" if episode is None else f" since episode {episode:,}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -356,19 +356,14 @@ class EnvironmentSource:
         self.waiting = True
         try:
             yield
+        except EnvironmentFault as error:
+            raise type(error)(error.field, got=error.got, expected=error.expected, index=index()) from error
         except Exception as error:  # it may raise anything
-            raise self._located(error, index()) from error
+            got = f"{type(error).__name__}: {error}"
+            expected = "a step without error"
+            raise EnvironmentFailure(self.environment.name, index=index(), got=got, expected=expected) from error
         finally:
             self.waiting = False
-
-    def _located(self, error: Exception, index: tuple[int, ...]) -> EnvironmentFault:
-        """Return the error for an exception in the environment, with the episode and step in which it happened."""
-        if isinstance(error, EnvironmentFault):
-            return type(error)(error.field, got=error.got, expected=error.expected, index=index)
-        got = f"{type(error).__name__}: {error}"
-        made = EnvironmentFailure(self.environment.name, index=index, got=got, expected="a step without error")
-        made.__cause__ = error
-        return made
 
 
 class Checkpoint:
