@@ -613,9 +613,14 @@ def learn(
     saver = None if path is None else Checkpoint(path, checkpoint_every)
     listeners = [] if callbacks is None else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
     if listeners:
-        about = {"agent": type(agent).__name__, "agent_fingerprint": fingerprint(agent)}
-        about |= {"environment": environment.name, "horizon": environment.known.horizon}
-        notify(listeners, "start", {**about, "seed": under_way.result().seed})
+        about = {
+            "agent": type(agent).__name__,
+            "agent_fingerprint": fingerprint(agent),
+            "environment": environment.name,
+            "seed": under_way.result().seed,
+            "horizon": environment.known.horizon,
+        }
+        notify(listeners, "start", about)
 
     def tell(phase: Phase, played: Chunk) -> bool:
         if not listeners or not played.regret.size:
