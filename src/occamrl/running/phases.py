@@ -468,13 +468,15 @@ class ArenaPlayer(Player):
             base = operator.index(choice.base if isinstance(choice, Replay) else choice)
         except TypeError:
             base = -1  # no number of a base
-        if not 0 <= base < len(self.players) or (replay and not self.past):
+        expected = ""
+        if replay and not self.past:
+            expected = "no Replay without replays = True"
+        elif not 0 <= base < len(self.players):
             expected = f"a base in [0, {len(self.players)})"
-            if replay and not self.past:
-                expected = "no Replay without replays = True"
+        elif replay and not self.past[base].episodes:
+            expected = f"no Replay of base {base}, which has not played yet"
+        if expected:
             raise ContractError(f"{type(self.rule).__name__}.choose returned {choice!r}; expected {expected}")
-        if replay and not self.past[base].episodes:
-            raise ContractError(f"{type(self.rule).__name__}.choose replays base {base}, which has not played yet")
         return base, replay
 
     def play_episode(self, truth: Truth, keys: Keys, episode: int) -> Turn:

@@ -274,8 +274,18 @@ class Result:
 
     @property
     def verdict(self) -> Verdict:
-        """What a selector would decide now, with its grounds (``chosen``, ``statistics``, ...); print it for words."""
-        return _verdict(self)
+        """What a selector would decide now, with its grounds (``chosen``, ``statistics``, ...); print it for words.
+
+        A single learner decides nothing.
+        """
+        fork = self.walk.fork()
+        found = Verdict()
+        if fork.phase.episodes is not None:
+            if fork.played:
+                fork.finish()
+            found.update(fork.phase.facts)
+        found.sentences = tuple(_sentences(self, found))
+        return found
 
     def policy(self, start: int | None = None) -> Ints:
         """Return the actions [H, S] of the next episode, if it begins in ``start`` (by default, where most begin)."""
@@ -301,8 +311,27 @@ class Result:
         actions: Sequence[str] | None = None,
     ) -> Axes:
         """Draw the policy: a row per state, a column per step, a colour per action."""
+        from matplotlib import colormaps
+        from matplotlib.colors import ListedColormap
+        from matplotlib.patches import Patch
+
         axes = current_axes(axes)
-        draw_policy(self, axes, start, states, actions)
+        policy, state_names, action_names = named_policy(self, start, states, actions)
+        palette = colormaps["tab20" if len(action_names) > 10 else "tab10"]
+        colours = [palette(a % palette.N) for a in range(len(action_names))]
+        edges = np.arange(len(policy) + 1) + 0.5, np.arange(len(state_names) + 1) - 0.5
+        axes.pcolormesh(*edges, policy.T, cmap=ListedColormap(colours), vmin=-0.5, vmax=len(colours) - 0.5)
+        every = -(-len(state_names) // _MOST_STATES)
+        axes.set_yticks(range(0, len(state_names), every), _as_text(state_names[::every]), fontsize="x-small")
+        axes.invert_yaxis()
+        axes.set_xlabel("step")
+        axes.locator_params(axis="x", integer=True)
+        axes.set_ylabel("state")
+        used = [int(a) for a in np.unique(policy)]
+        axes.legend(
+            [Patch(color=colours[a]) for a in used], _as_text([action_names[a] for a in used]),
+            loc="upper left", bbox_to_anchor=(1.02, 1.0), frameon=False, title="action",
+        )  # fmt: skip
         return axes
 
     def save(self, path: str | Path) -> None:
@@ -456,19 +485,6 @@ def table_of_rows(rows: list[dict[str, Any]]) -> pa.Table:
         except (ValueError, TypeError, OverflowError):  # what pyarrow's own errors derive from, and large integers
             columns[name] = pa.array([None if fact is None else json.dumps(fact) for fact in facts])
     return pa.table(columns)
-
-
-def _verdict(result: Result) -> Verdict:
-    """Return what the selector of a result would decide now; a single learner decides nothing."""
-    fork = result.walk.fork()
-    facts: dict[str, Any] = {}
-    if fork.phase.episodes is not None:
-        if fork.played:
-            fork.finish()
-        facts = dict(fork.phase.facts)
-    found = Verdict(facts)
-    found.sentences = tuple(_sentences(result, facts))
-    return found
 
 
 def _sentences(result: Result, facts: dict[str, Any]) -> list[str]:
@@ -642,29 +658,3 @@ def policy_rows(
             row[f"step {first + 1}" + (f" to {end}" if end > first + 1 else "")] = action_names[policy[first, s]]
         found.append(row)
     return found
-
-
-def draw_policy(
-    result: Result, axes: Axes, start: int | None, states: Sequence[str] | None, actions: Sequence[str] | None
-) -> None:
-    """Draw the policy as a picture: a row per state, a column per step, a colour per action."""
-    from matplotlib import colormaps
-    from matplotlib.colors import ListedColormap
-    from matplotlib.patches import Patch
-
-    policy, state_names, action_names = named_policy(result, start, states, actions)
-    palette = colormaps["tab20" if len(action_names) > 10 else "tab10"]
-    colours = [palette(a % palette.N) for a in range(len(action_names))]
-    edges = np.arange(len(policy) + 1) + 0.5, np.arange(len(state_names) + 1) - 0.5
-    axes.pcolormesh(*edges, policy.T, cmap=ListedColormap(colours), vmin=-0.5, vmax=len(colours) - 0.5)
-    every = -(-len(state_names) // _MOST_STATES)
-    axes.set_yticks(range(0, len(state_names), every), _as_text(state_names[::every]), fontsize="x-small")
-    axes.invert_yaxis()
-    axes.set_xlabel("step")
-    axes.locator_params(axis="x", integer=True)
-    axes.set_ylabel("state")
-    used = [int(a) for a in np.unique(policy)]
-    axes.legend(
-        [Patch(color=colours[a]) for a in used], _as_text([action_names[a] for a in used]),
-        loc="upper left", bbox_to_anchor=(1.02, 1.0), frameon=False, title="action",
-    )  # fmt: skip
