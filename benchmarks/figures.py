@@ -68,7 +68,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "problems/pricing": ("study_ladders:pricing",),
     "problems/queue-admission": ("study_practical:queue_admission",),
     "problems/weekday-inventory": ("study_practical:weekday_inventory",),
-    "rivals": ("study_rivals:river_swim", "study_rivals:linear_river_swim"),
+    "rivals": ("study_rivals:river_swim", "study_rivals:linear_river_swim", "study_rivals:simplified_bonus"),
     "selection-ladders": (
         "study_ladders:classes",
         "study_paper:ladder",

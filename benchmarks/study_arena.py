@@ -77,6 +77,10 @@ def speed(size: Size) -> str:
         "a plain learner that does nothing": lambda: (Fixed(table=np.array(mixture.mdp.optimal_policy)), mixture),
         "one of five linear bases, at random": lambda: (linear_arena(mixture, AtRandom()), mixture),
         "the same, each play followed by a replay": lambda: (linear_arena(mixture, AtRandom(twice=True)), mixture),
+        "one of them by Stochastic CORRAL": lambda: (
+            linear_arena(mixture, orl.StochasticCORRAL(episodes=size.episodes(120_000))),
+            mixture,
+        ),
         "one of four classes of patchy ice, 6,561 kernels in the largest": ice_arena,
     }
     rows, episodes = [], size.episodes(20_000)

@@ -170,7 +170,10 @@ class Bare(Optimal):
 BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
     "shared arrays": (lambda: Shared(**lin()), "same seed"),
     "random beginning": (lambda: Dice(**lin()), "same seed"),
-    "forgetful": (lambda: Forgetful(features=FeatureMap.tabular(states=3, actions=2), replan=0.0), "two halves"),
+    "forgetful": (  # where a run is cut into chunks depends on the clock, so that the first clause may fail as well
+        lambda: Forgetful(features=FeatureMap.tabular(states=3, actions=2), replan=0.0),
+        "two halves|same seed",
+    ),
     "memory in the model": (lambda: Turning(hidden=True), "two halves"),
     "changing model": (lambda: Counting(**lin(scale=0.05, replan=0.0)), "same seed"),
     "a list in the state": (lambda: Listing(mdp=RANDOM_START), r"state\.policy is list"),

@@ -44,9 +44,6 @@ class Turning(Learner):
     def begin(self, known: Known) -> TurningState:
         return TurningState(*(each.make() for each in self.fields(known)))
 
-    def reserve(self, state: Any, episodes: int) -> Any:
-        return state
-
 
 @implements(plan, TurningState, argument=1)
 def plan_turning(model: TurningModel, state: TurningState, start: int, key: np.uint64, episode: int) -> int:

@@ -41,8 +41,7 @@ from occamrl.protocols import (
     Selector,
 )
 from occamrl.running.files import Arrays
-from occamrl.running.phases import PhaseWalk
-from occamrl.running.players import scratch
+from occamrl.running.phases import PhaseWalk, scratch
 from occamrl.running.result import Result
 from occamrl.running.run import run
 from occamrl.running.storage import put_together, take_apart

@@ -190,6 +190,7 @@ class Learner(Protocol):
 
     def reserve(self, state: Any, episodes: int) -> Any:
         """Return a state with room for ``episodes`` more episodes; the same object when there is nothing to grow."""
+        return state
 
 
 class Episode(NamedTuple):

@@ -20,6 +20,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -100,34 +101,12 @@ def own(kind: str) -> dict[str, type[Any]]:
     return discover(folder, *protocols) if importlib.util.find_spec(folder) else {}
 
 
-def problems() -> dict[str, type[Any]]:
-    """Return every problem of this package, by name."""
-    return own("problems")
-
-
-def learners() -> dict[str, type[Any]]:
-    """Return every learner of this package, compiled or in plain NumPy, by name."""
-    return own("learners")
-
-
-def selectors() -> dict[str, type[Any]]:
-    """Return every selector of this package, by name."""
-    return own("selectors")
-
-
-def arenas() -> dict[str, type[Any]]:
-    """Return every agent of this package in which a rule chooses among bases, by name."""
-    return own("arenas")
-
-
-def rules() -> dict[str, type[Any]]:
-    """Return every rule of this package that chooses among bases, by name."""
-    return own("rules")
-
-
-def families() -> dict[str, type[Any]]:
-    """Return every family of kernels and feature map of this package, by name."""
-    return own("families")
+problems = partial(own, "problems")
+families = partial(own, "families")  # of kernels, and feature maps
+learners = partial(own, "learners")  # compiled or in plain NumPy
+selectors = partial(own, "selectors")
+arenas = partial(own, "arenas")  # agents in which a rule chooses among bases
+rules = partial(own, "rules")
 
 
 class Installed(NamedTuple):

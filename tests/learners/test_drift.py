@@ -19,7 +19,7 @@ from occamrl.models.features import FeatureMap
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats
 from occamrl.registry import make_problem
-from occamrl.running.players import CompiledPlayer
+from occamrl.running.phases import CompiledPlayer
 from occamrl.running.run import run
 from tests.cases import Steps, from_python, mixture
 

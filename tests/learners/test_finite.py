@@ -19,7 +19,7 @@ from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats
-from occamrl.running.players import CompiledPlayer
+from occamrl.running.phases import CompiledPlayer
 from occamrl.running.result import Result
 from occamrl.running.run import run
 from tests.cases import Stack, environment_uniforms, member_in_play, one_by_one, stack

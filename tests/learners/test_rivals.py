@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import occamrl as orl
 from occamrl import registry, seeding
 from occamrl._core import rng
 from occamrl.errors import InvalidInput
+from occamrl.learners import ucbvi
 from occamrl.learners.lin_psrl import LinPSRL, best_actions
 from occamrl.learners.q_learning import QLearningUCB
 from occamrl.learners.rlsvi import RLSVI
@@ -21,7 +24,7 @@ from occamrl.learners.ucbvi import UCBVI
 from occamrl.learners.ucrl_vtr_plus import UCRLVTRPlus
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Episode, Floats, Ints
-from occamrl.running.players import CompiledPlayer
+from occamrl.running.phases import CompiledPlayer
 from tests.cases import drawn, environment_uniforms, from_python, mixture, stack
 
 PROBLEMS = {
@@ -158,6 +161,41 @@ def test_visits_of_the_next_step_matter_after_very_many_episodes() -> None:
     loop.visits[:] = loop.visits.sum(axis=0)  # negative control: pooled over steps
     loop.q[:] = mdp.horizon
     assert np.abs(loop.plan() - right).max() > 1e-6
+
+
+def page_learner() -> tuple[Any, str]:
+    """Return UCBVI in plain NumPy as docs/your-own-algorithm.md has it, made to break ties as compiled code does."""
+    page = (Path(__file__).parents[2] / "docs" / "your-own-algorithm.md").read_text()
+    code = next(block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "class UCBVI" in block)
+    names: dict[str, Any] = {"__name__": __name__}
+    exec(code, names)  # noqa: S102  # a page of this repository
+    stream = np.zeros(3, dtype=np.int64)
+
+    def plan(self: Any, known: Any, state: Any, start: int, draw: np.random.Generator) -> Any:
+        address: Any = draw.bit_generator.state["state"]
+        stream[:] = address["key"].view(np.int64)[0], address["counter"][3], 0
+        return names["UCBVI"].plan(self, known, state, start, draw)
+
+    def best(self: Any, q: Floats, draw: np.random.Generator) -> list[int]:
+        return [best_action(q.ravel(), s * q.shape[1], q.shape[1], stream) for s in range(len(q))]
+
+    return type("Plain", (names["UCBVI"],), {"plan": plan, "best": best}), code
+
+
+best_action = from_python(ucbvi.best_action)
+
+
+def test_the_plain_ucbvi_of_the_page_is_the_compiled_one() -> None:
+    mdp, (plain, code) = PROBLEMS["rewards of (s, a)"], page_learner()
+    options: dict[str, Any] = {"episodes": 300, "scale": 0.01}
+    assert len(code.splitlines()) <= 60
+    compiled = orl.run(UCBVI(bonus="hoeffding", **options), mdp, episodes=300, seed=SEED, progress=False)
+    same = orl.run(plain(**options), mdp, episodes=300, seed=SEED, progress=False)
+    np.testing.assert_allclose(same.regret, compiled.regret, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(same.state["q"].reshape(4, -1), compiled.state.upper, rtol=0, atol=1e-9)
+    assert same.pessimistic_episodes == compiled.pessimistic_episodes
+    other = orl.run(plain(**options, delta=0.2), mdp, episodes=300, seed=SEED, progress=False)
+    assert np.abs(other.state["q"] - same.state["q"]).max() > 1e-3  # negative control
 
 
 # RLSVI and Q-learning -------------------------------------------------------------------------------------------------

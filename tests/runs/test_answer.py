@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 import occamrl as orl
 from occamrl.envs.spaces import Range
 from occamrl.envs.wrapper import RewardMap
-from occamrl.running.answer import smoothed
-from occamrl.running.result import EnvironmentInfo
+from occamrl.running.result import EnvironmentInfo, smoothed
 
 ICE = orl.make_problem("patchy-ice")
 

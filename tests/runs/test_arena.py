@@ -19,9 +19,8 @@ from occamrl.checks import check_learner, check_rule, check_selector
 from occamrl.errors import CheckpointError, ContractError, ParameterError
 from occamrl.learners.ucrl_vtr import _LEAST_SLOTS, USED
 from occamrl.protocols import Known, Played, Replay, Rule
-from occamrl.running import phases, players
-from occamrl.running.phases import coarsened
-from occamrl.running.players import Past
+from occamrl.running import phases
+from occamrl.running.phases import Past, coarsened
 from occamrl.running.run import run
 from tests.cases import bits
 from tests.environments.misbehaving import MDP as PLANT
@@ -99,7 +98,7 @@ def test_a_base_learns_from_its_own_episodes_and_the_rule_is_told_what_happened(
     assert result.state["plays"] == np.bincount([base for base, *_ in told], minlength=3).tolist()
     environment, agent = seeding.key(4, "environment"), seeding.key(4, "agent")
     walks = [phases.PhaseWalk(base, MDP.known) for base in arena.bases]
-    keys = [players._key_of_base(int(agent), i) for i in range(3)]
+    keys = [phases._key_of_base(int(agent), i) for i in range(3)]
     assert len({*keys, agent}) == 4
     for episode, (base, value, planned, start, replay) in enumerate(told):
         regret, returns = np.empty(1), np.empty(1)
@@ -123,7 +122,7 @@ ARENAS = {
 
 @pytest.mark.parametrize("name", ARENAS)
 def test_an_arena_keeps_the_contract_of_a_learner(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(players, "KEPT", 7)
+    monkeypatch.setattr(phases, "KEPT", 7)
     monkeypatch.setattr(phases, "MOST_ROWS", 8)
     check_learner(ARENAS[name], MDP, episodes=60)
 
@@ -248,7 +247,7 @@ def test_the_policies_that_are_kept_are_those_that_were_played() -> None:
 
 def test_every_past_episode_is_replayed_with_the_same_probability(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reservoir of 4 places and 12 episodes, each with a table of its own: uniform over all twelve."""
-    monkeypatch.setattr(players, "KEPT", 4)
+    monkeypatch.setattr(phases, "KEPT", 4)
     known, runs, counts = Known.of_sizes(states=1, actions=12, horizon=1), 2_000, Counter[int]()
     draw = np.random.default_rng(0)
     for _ in range(runs):

@@ -26,8 +26,7 @@ from occamrl.learners.ucrl_vtr_lin import LinearStatistics
 from occamrl.logs.log import COLUMNS, LogError, read_log
 from occamrl.protocols import Outcomes, Phase
 from occamrl.running.files import parse_json, read_document, write_document
-from occamrl.running.phases import PhaseWalk
-from occamrl.running.players import player
+from occamrl.running.phases import PhaseWalk, player
 from occamrl.running.storage import load, save
 
 CASES = fuzz_files.cases()

@@ -20,8 +20,7 @@ from matplotlib import pyplot
 from occamrl.learners.baselines import Optimal, UniformRandom
 from occamrl.problems.classic import RiverSwim
 from occamrl.running import run as progress_module
-from occamrl.running.phases import KEEP_ALL_UNTIL, POINTS_PER_DECADE, Recorder, kept_episodes
-from occamrl.running.result import Result, thin
+from occamrl.running.result import KEEP_ALL_UNTIL, POINTS_PER_DECADE, Recorder, Result, kept_episodes, thin
 from occamrl.running.run import Progress, Simulator, run
 
 cuts = st.lists(st.integers(1, 4_000), min_size=1, max_size=8)

@@ -78,8 +78,7 @@ from occamrl.problems.mdp import BernoulliRewards, FiniteMDP
 from occamrl.problems.mixtures import SparseMixture
 from occamrl.protocols import Episode, Floats, Ints, Known, Learner
 from occamrl.running.files import make_folder, read_sealed, seal, there, write_whole
-from occamrl.running.phases import PhaseWalk
-from occamrl.running.players import CompiledPlayer
+from occamrl.running.phases import CompiledPlayer, PhaseWalk
 from occamrl.running.run import run
 from occamrl.selectors.arl_gen import ARLGen
 from occamrl.selectors.arl_lin import ARLLinDim, ARLLinNorm, lambda_grid, union_level

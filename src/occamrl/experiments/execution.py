@@ -64,10 +64,9 @@ from occamrl.experiments.tables import tables_of
 from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import Agent, Phase
 from occamrl.registry import NO_MODULES, Modules, import_modules
-from occamrl.running.environments import Chunk
 from occamrl.running.files import canonical, jsonable, make_folder, seal, sha256, there, write_whole
 from occamrl.running.result import Result
-from occamrl.running.run import CHUNK_SECONDS, Checkpoint, Run, Simulator
+from occamrl.running.run import CHUNK_SECONDS, Checkpoint, Chunk, Run, Simulator
 from occamrl.running.storage import load as load_result
 
 if TYPE_CHECKING:

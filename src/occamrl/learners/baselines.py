@@ -62,10 +62,6 @@ class UniformRandom(Learner):
         """Return room for the numbers of an episode."""
         return UniformState(*(each.make() for each in self.fields(known)))
 
-    def reserve(self, state: UniformState, episodes: int) -> UniformState:
-        """Return the state as it is."""
-        return state
-
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
         """Return the one instance there is, for the contract checks."""
@@ -147,10 +143,6 @@ class Optimal(Learner):
         """Return the policy as a state."""
         return OptimalState(np.array(self.mdp.optimal_policy), np.zeros(1, dtype=np.int64))
 
-    def reserve(self, state: OptimalState, episodes: int) -> OptimalState:
-        """Return the state as it is."""
-        return state
-
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
         """Return the one instance there is, for the contract checks."""
@@ -226,10 +218,6 @@ class Greedy(Learner):
     def begin(self, known: Known) -> LinearState:
         """Return a fresh state."""
         return self._without_bonus().begin(known)
-
-    def reserve(self, state: LinearState, episodes: int) -> LinearState:
-        """Return the state as it is: it never grows."""
-        return state
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:

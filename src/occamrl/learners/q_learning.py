@@ -1,4 +1,6 @@
-r"""Q-learning with upper confidence bounds (Jin, Allen-Zhu, Bubeck and Jordan, NeurIPS 2018, algorithm 1).
+r"""Q-learning with upper confidence bounds (Jin, Allen-Zhu, Bubeck and Jordan, NeurIPS 2018, arXiv 1807.03765v1).
+
+Its algorithm 1, UCB-Hoeffding, as recalled: the paper's own text was not at hand for a comparison.
 
 Q_h(s, a) = H at first. At step h of an episode a_h is greedy; when it was taken at s_h for the t-th time at this step,
 
@@ -89,10 +91,6 @@ class QLearningUCB(Learner):
     def begin(self, known: Known) -> QLearningState:
         """Return a fresh state."""
         return QLearningState(*(each.make() for each in self.fields(known)))
-
-    def reserve(self, state: QLearningState, episodes: int) -> QLearningState:
-        """Return the state as it is: it never grows."""
-        return state
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:

@@ -93,10 +93,6 @@ class RLSVI(Learner):
         """Return a fresh state."""
         return RLSVIState(*(each.make() for each in self.fields(known)))
 
-    def reserve(self, state: RLSVIState, episodes: int) -> RLSVIState:
-        """Return the state as it is: it never grows."""
-        return state
-
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
         """Small instances on a problem, for the contract checks."""

@@ -13,8 +13,9 @@ the state at step h, the bonuses are
     b = \sqrt{\frac{8 L\,Var_{\hat P}(W)}{N}} + \frac{14 H L}{3 N} + \sqrt{\frac 8N \sum_{o} \hat P(o)
     \min\Big\{\frac{100^2 H^3 S^2 A L^2}{N'_{h+1}(s')}, H^2\Big\}} \quad (Bernstein).
 
-The bonus of every (h, s, a) follows the counts of the moment. Rewards are known; those that depend on the outcome,
-which the paper does not have, are part of W.
+The bonus of every (h, s, a) follows the counts of the moment. Algorithms 1 to 4 of the paper; the constants of the
+Bernstein bonus also stand in public implementations, those of the Hoeffding bonus were not compared. Rewards are known;
+those that depend on the outcome, which the paper does not have, are part of W.
 """
 
 from __future__ import annotations
@@ -172,10 +173,6 @@ class UCBVI(Learner):
     def begin(self, known: Known) -> UCBVIState:
         """Return a fresh state."""
         return UCBVIState(*(each.make() for each in self.fields(known)))
-
-    def reserve(self, state: UCBVIState, episodes: int) -> UCBVIState:
-        """Return the state as it is: it never grows."""
-        return state
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:

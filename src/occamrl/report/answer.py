@@ -15,9 +15,8 @@ from typing import Any
 
 from occamrl.logs.select import Selection
 from occamrl.report.page import render_static
-from occamrl.running.answer import class_names, draw_returns, policy_rows
 from occamrl.running.files import make_folder, write_whole
-from occamrl.running.result import Result, html_table
+from occamrl.running.result import Result, class_names, draw_returns, html_table, policy_rows
 
 _MOST_STATES = 200  # whose actions are listed
 

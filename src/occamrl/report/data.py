@@ -349,7 +349,7 @@ def _evidence(kind: str, walks: Sequence[dict[int, Step]], epochs: Sequence[int]
         found = [steps[epoch].facts for steps in walks if epoch in steps]
         usable = [facts for facts in found if is_number(facts.get("threshold")) and facts.get(name)]
         lists = [facts[name] if isinstance(facts[name], list) else [] for facts in usable]
-        columns.append([[float(part) for part in each] if all(map(is_number, each)) else [] for each in lists])
+        columns.append([[float(part) if is_number(part) else np.nan for part in each] for each in lists])
         thresholds.append([float(facts["threshold"]) for facts in usable])
     width = max((len(line) for column in columns for line in column), default=0)
     if width == 0:
@@ -506,7 +506,7 @@ def _problem(name: str, members: Mapping[int, Group], baseline: int) -> dict[str
     return {"name": name, "headline": headline(each, shown), "agents": shown, "differences": differences}
 
 
-def headline(members: Sequence[Group], shown: Sequence[Mapping[str, Any]]) -> str:
+def headline(members: Sequence[Group], shown: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return what came out on a problem in a sentence for each selector, or else who had the least regret."""
     regret = {group.agent: float(one["regret"]["mean"]) for group, one in zip(members, shown, strict=True)}
     role = {group.agent: str(group.cells[0].manifest.get("agent", {}).get("name", "")) for group in members}
@@ -519,13 +519,13 @@ def headline(members: Sequence[Group], shown: Sequence[Mapping[str, Any]]) -> st
         for name, against in (("largest", "the largest model"), ("oracle", "the oracle")):
             label = next((agent for agent, kind in role.items() if kind == name), None)
             if label is not None:
-                parts.append(f"{_times(regret[group.agent], regret[label])} {against} ({label})")
+                parts.append(f"{_times(regret[group.agent], regret[label])} {against}")
         sentences.append(", ".join(parts) + ".")
     if sentences:
-        return " ".join(sentences)
+        return sentences
     order = sorted(regret, key=lambda agent: regret[agent])
     text = f"{order[0]} has the least regret, {_figure(regret[order[0]])} on average"
-    return text + (f"; next comes {order[1]} with {_figure(regret[order[1]])}." if len(order) > 1 else ".")
+    return [text + (f"; next comes {order[1]} with {_figure(regret[order[1]])}." if len(order) > 1 else ".")]
 
 
 def _finding(found: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 
 from occamrl.errors import ParameterError, require_number, require_numbers, require_sequences
 from occamrl.protocols import Floats, Played, Rule
+from occamrl.rules.bandits import enter, no_plays
 
 
 def require_confidence(rule: Any) -> None:
@@ -51,25 +52,18 @@ def intervals(memory: dict[str, Any], scale: float, delta: float) -> tuple[Float
     return totals / n - width, totals / n + width
 
 
-def no_plays(bases: int) -> dict[str, Any]:
-    """Return the statistics of bases that have not played."""
-    return {"plays": np.zeros(bases, dtype=np.int64), "totals": np.zeros(bases)}
-
-
-def enter(memory: dict[str, Any], base: int, value: float) -> None:
-    """Add a return to the statistics of a base."""
-    memory["plays"][base] += 1
-    memory["totals"][base] += value
-
-
 @dataclass(frozen=True, kw_only=True)
 class D3RB(Rule):
     r"""Doubling data-driven regret balancing: double a base's regret coefficient whenever it is refuted.
 
-    Dann, Gentile and Pacchiano, "Data-driven online model selection with regret guarantees", AISTATS 2024 (arXiv
+    Pacchiano, Dann and Gentile, "Data-driven online model selection with regret guarantees", AISTATS 2024 (arXiv
     2306.02869v3), first algorithm. The base with the smallest potential :math:`\phi_i = d_i\sqrt{n_i}` plays; then
 
     .. math:: UCB_i + d_i/\sqrt{n_i} < \max_j LCB_j \;\Rightarrow\; d_i \leftarrow 2 d_i.
+
+    Compared with the authors' code (pacchiano/modelselection): the same potentials, doubling and start. There totals
+    are divided by the square root of n before they are compared, and widths have ln((n + 1)/delta) in place of
+    ln(M ln n/delta).
 
     Proved: with probability 1 - delta, regret at most of order :math:`d M\sqrt{K} + d^2\sqrt{MK}` up to logarithms,
     where d is the largest realised coefficient :math:`\max_n Regret_i(n)/\sqrt n` of the best base; episodes are
@@ -128,6 +122,9 @@ class ED2RB(D3RB):
 
     .. math:: d_i = \max\{d_{min}, \sqrt{n_i}(\max_j LCB_j - UCB_i)\}, \quad
         \phi_i \leftarrow \min\{\max\{d_i\sqrt{n_i}, \phi_i\}, 2\phi_i\}.
+
+    The authors' code limits the estimate alone by :math:`2\phi_i`, which is the same:
+    :math:`d_{min}\sqrt{n_i} \le 2\phi_i`.
     """
 
     def update(self, memory: dict[str, Any], base: int, played: Played) -> None:

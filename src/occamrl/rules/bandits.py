@@ -16,7 +16,18 @@ from occamrl.protocols import Floats, Played, Rule
 def drawn(probability: Floats, draw: np.random.Generator) -> int:
     """Return an index drawn with these probabilities."""
     sums = probability.cumsum()
-    return min(int(np.searchsorted(sums, draw.random() * sums[-1], side="right")), probability.size - 1)
+    return min(int(sums.searchsorted(draw.random() * sums[-1], side="right")), probability.size - 1)
+
+
+def no_plays(bases: int) -> dict[str, Any]:
+    """Return the statistics of bases that have not played."""
+    return {"plays": np.zeros(bases, dtype=np.int64), "totals": np.zeros(bases)}
+
+
+def enter(memory: dict[str, Any], base: int, value: float) -> None:
+    """Add a return to the statistics of a base."""
+    memory["plays"][base] += 1
+    memory["totals"][base] += value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +54,7 @@ class UCB1(Rule):
 
     def start(self, bases: int) -> dict[str, Any]:
         """Return the memory: plays and total returns."""
-        return {"plays": np.zeros(bases, dtype=np.int64), "totals": np.zeros(bases)}
+        return no_plays(bases)
 
     def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int:
         """Return the base with the largest index."""
@@ -55,8 +66,7 @@ class UCB1(Rule):
 
     def update(self, memory: dict[str, Any], base: int, played: Played) -> None:
         """Enter the return."""
-        memory["plays"][base] += 1
-        memory["totals"][base] += played.value
+        enter(memory, base, played.value)
 
     @classmethod
     def examples(cls, bases: int) -> Sequence[Rule]:

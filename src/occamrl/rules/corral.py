@@ -28,7 +28,9 @@ class StochasticCORRAL(Rule):
     .. math:: 1/p_j \leftarrow 1/p_j + \eta_j(loss_j - \nu), \quad \sum_j p_j = 1, \qquad q = (1 - 1/T)p + 1/(TM),
 
     and wherever :math:`1/q_j > \rho_j`, at first 2M: :math:`\rho_j \leftarrow 2/q_j`,
-    :math:`\eta_j \leftarrow e^{1/\ln T}\eta_j`.
+    :math:`\eta_j \leftarrow e^{1/\ln T}\eta_j`. The step is Log-Barrier-OMD of Agarwal et al.; gamma = 1/T, rho and the
+    growth of eta are those of the authors' code (pacchiano/modelselection), which lets the descent go on from q and
+    keeps rho as integers.
 
     Proved: expected regret of the order :math:`M/\eta + T\eta + \eta U^2`, up to logarithms, where U bounds the regret
     that the best base would have alone, with high probability. Here :math:`\eta = \sqrt{M/T}` at first, which needs no
@@ -66,7 +68,8 @@ class StochasticCORRAL(Rule):
 
     def mixed(self, p: Floats) -> Floats:
         """Return q [M]: what is played, and what losses are divided by."""
-        return np.asarray((1.0 - 1.0 / self.rounds) * p + 1.0 / (self.rounds * p.size))
+        share = 1.0 / self.rounds
+        return (1.0 - share) * p + share / p.size
 
     def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int | Replay:
         """Draw a base, or replay the one that has just learned."""
@@ -80,8 +83,9 @@ class StochasticCORRAL(Rule):
             p[:] = log_barrier_step(p, eta, base, (1.0 - played.value) / float(self.mixed(p)[base]))
             q = self.mixed(p)
             late = 1.0 / q > rho
-            rho[late] = 2.0 / q[late]
-            eta[late] *= math.exp(1.0 / math.log(self.rounds))
+            if late.any():
+                rho[late] = 2.0 / q[late]
+                eta[late] *= math.exp(1.0 / math.log(self.rounds))
 
     @classmethod
     def examples(cls, bases: int) -> Sequence[Rule]:
@@ -97,19 +101,21 @@ def log_barrier_step(p: Floats, eta: Floats, base: int, loss: float) -> Floats:
     """
     if loss <= 0.0:
         return p
-    inverse = [1.0 / each for each in p.tolist()]
+    inverse = 1.0 / p
     inverse[base] += eta[base] * loss
-    rates = eta.tolist()
-    low, high = 0.0, min(loss, *(a / rate for a, rate in zip(inverse, rates, strict=True)))
-    nu = 0.0
+    terms = list(zip(inverse.tolist(), eta.tolist(), strict=True))
+    nu, low, high = 0.0, 0.0, min(loss, *(a / rate for a, rate in terms))
     for _ in range(100):
-        parts = [1.0 / (a - rate * nu) for a, rate in zip(inverse, rates, strict=True)]
-        excess = sum(parts) - 1.0
+        excess, slope = -1.0, 0.0
+        for a, rate in terms:
+            part = 1.0 / (a - rate * nu)
+            excess += part
+            slope += rate * part * part
         low, high = (nu, high) if excess < 0.0 else (low, nu)
-        step = nu - excess / sum(rate * part * part for rate, part in zip(rates, parts, strict=True))
+        step = nu - excess / slope
         after = step if low < step < high else 0.5 * (low + high)
         if abs(excess) < 1e-15 or after == nu:
             break
         nu = after
-    found = np.array(parts)
+    found = 1.0 / (inverse - eta * nu)
     return np.asarray(found / found.sum())

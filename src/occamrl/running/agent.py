@@ -13,9 +13,8 @@ from occamrl.envs.spaces import Digits, Discretiser, Range
 from occamrl.envs.wrapper import FiniteEnvironment, require_finite
 from occamrl.errors import CheckpointError, EnvironmentFault, Interrupted, OccamRLError, ParameterError
 from occamrl.protocols import Ints
-from occamrl.running.environments import EnvironmentSource
 from occamrl.running.result import EnvironmentInfo, Result
-from occamrl.running.run import Run, learn
+from occamrl.running.run import EnvironmentSource, Run, learn
 from occamrl.running.storage import load, save
 
 

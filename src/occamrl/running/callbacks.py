@@ -36,7 +36,7 @@ class Callback:
         """Learning is over, finished or stopped."""
 
 
-def told(callbacks: Sequence[Any], event: str, about: Any) -> bool:
+def notify(callbacks: Sequence[Any], event: str, about: Any) -> bool:
     """Tell all callbacks of an event (start, episode, end); return whether to go on.
 
     Plain functions of an EpisodeReport are callbacks too.

@@ -1,11 +1,21 @@
-"""The result of a run: what the agent earned, its exact regret where the truth is known, and what it decided."""
+"""The result of a run: what the agent earned, its exact regret where the truth is known, and what it decided.
+
+:class:`Recorder` keeps all episodes at first, then log-spaced ones, with exact totals throughout. Which episodes are
+kept is a fixed sequence that does not depend on how long a run will be or how it is cut into pieces, so a run continued
+later has the same curve as one that was never interrupted.
+
+A selector's facts are its grounds; :class:`Verdict` keeps them and says in words which model is in play, since when,
+how sure that is, what it earned and what to do next.
+"""
 
 from __future__ import annotations
 
 import html
 import importlib
 import io
+import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,11 +27,9 @@ import numpy as np
 from occamrl import seeding
 from occamrl.envs.spaces import Codec, codec_from_plain
 from occamrl.envs.wrapper import FiniteEnvironment, RewardMap, reward_map
-from occamrl.errors import CheckpointError, require_integer
-from occamrl.protocols import Agent, Floats, Ints, Known
-from occamrl.running import answer
-from occamrl.running.answer import Verdict
-from occamrl.running.phases import PhaseWalk, Recorder
+from occamrl.errors import CheckpointError, ParameterError, require_integer
+from occamrl.protocols import Agent, Field, Floats, Ints, Known, RuledBases
+from occamrl.running.phases import PhaseWalk, running_total
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +42,11 @@ if TYPE_CHECKING:
 # no check that cannot fail.
 IfKnown = Any
 
+KEEP_ALL_UNTIL = 1_000_000
+POINTS_PER_DECADE = 1_000
 _MOST_POINTS = 2_000  # in a figure
+_MOST_NAMED = 8  # coordinates or classes that a sentence lists
+_MOST_STATES = 60  # whose names a picture shows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,6 +78,106 @@ class EnvironmentInfo:
             raise CheckpointError("environment", got=data, expected="its name, whether regret is exact, why not")
         codecs = {name: codec_from_plain(data[name]) for name in ("observation", "action")}
         return cls(**{**data, **codecs, "rewards": reward_map(data["rewards"])})
+
+
+def kept_episodes(first: int, last: int, keep_all_until: int = KEEP_ALL_UNTIL) -> Ints:
+    """Return the numbers (from 1) of the kept episodes in [first, last]."""
+    every = np.arange(first, min(last, keep_all_until) + 1, dtype=np.int64)
+    if last <= keep_all_until:
+        return every
+    low = max(first, keep_all_until + 1)
+    j = np.arange(np.floor(POINTS_PER_DECADE * np.log10(low)) - 1, np.ceil(POINTS_PER_DECADE * np.log10(last)) + 2)
+    marks = np.unique(np.floor(10.0 ** (j / POINTS_PER_DECADE)).astype(np.int64))
+    return np.concatenate([every, marks[(marks >= low) & (marks <= last)]])
+
+
+class Recorder:
+    """Collects curves chunk by chunk; sums run one episode after another, so chunks do not matter to the last bit."""
+
+    def __init__(self, keep_all_until: int = KEEP_ALL_UNTIL) -> None:
+        self.keep_all_until, self.episodes = keep_all_until, 0
+        self.total_regret = self.total_return = 0.0
+        self._last = (0.0, 0.0)  # regret and realised return of the last episode
+        self._kept = 0
+        self._numbers = np.zeros(0, dtype=np.int64)
+        self._curves = np.zeros((3, 0))  # regret, cumulative regret, realised return
+
+    def add(self, regret: Floats, returns: Floats) -> None:
+        """Take in the next episodes."""
+        if not regret.size:
+            return
+        first = self.episodes + 1
+        self.episodes += regret.size
+        cumulative = np.cumsum(np.concatenate([[self.total_regret], regret]))[1:]
+        self.total_regret = float(cumulative[-1])
+        self.total_return = running_total(self.total_return, returns)
+        self._last = (float(regret[-1]), float(returns[-1]))
+        kept = kept_episodes(first, self.episodes, self.keep_all_until)
+        size = self._kept + kept.size
+        if size > self._numbers.size:  # make room, doubling, so that many short chunks cost no more than a few long
+            more = max(size, 2 * self._numbers.size) - self._kept
+            self._numbers = np.append(self._numbers[: self._kept], np.zeros(more, dtype=np.int64))
+            self._curves = np.append(self._curves[:, : self._kept], np.zeros((3, more)), axis=1)
+        into = slice(self._kept, size)
+        self._numbers[into] = kept
+        for row, curve in enumerate((regret, cumulative, returns)):
+            self._curves[row, into] = curve[kept - first]
+        self._kept = size
+
+    def curves(self) -> tuple[Ints, Floats, Floats, Floats]:
+        """Return (episode numbers, regret, cumulative regret, realised returns), ending with the last episode."""
+        numbers, curves = self._numbers[: self._kept], self._curves[:, : self._kept]
+        if self.episodes and (not numbers.size or numbers[-1] != self.episodes):
+            last = [[self._last[0]], [self.total_regret], [self._last[1]]]
+            numbers, curves = np.append(numbers, self.episodes), np.concatenate([curves, last], axis=1)
+        return numbers.copy(), curves[0].copy(), curves[1].copy(), curves[2].copy()
+
+    def to_tree(self) -> dict[str, Any]:
+        """Return everything as plain data and arrays."""
+        return {
+            "keep_all_until": self.keep_all_until,
+            "episodes": self.episodes,
+            "total_regret": self.total_regret,
+            "total_return": self.total_return,
+            "last": list(self._last),
+            "numbers": self._numbers[: self._kept].copy(),
+            "curves": self._curves[:, : self._kept].copy(),
+        }
+
+    @classmethod
+    def from_tree(cls, tree: dict[str, Any]) -> Recorder:
+        """Return the recorder of a tree."""
+        numbers, curves = tree["numbers"], tree["curves"]
+        for name in ("keep_all_until", "episodes"):
+            require_integer(f"recorder.{name}", tree[name], 0)
+        if any(type(number) is not float for number in (tree["total_regret"], tree["total_return"], *tree["last"])):
+            raise CheckpointError("recorder", got="totals of another kind", expected="numbers")
+        Field("numbers", np.shape(numbers), 1, tree["episodes"]).require(numbers, "recorder")
+        Field("curves", (3, numbers.size), 0.0, 0.0).require_kind(np.ascontiguousarray(curves), "recorder")
+        if numbers.ndim != 1 or (np.diff(numbers) <= 0).any():
+            raise CheckpointError("recorder.numbers", got="another order", expected="increasing numbers of episodes")
+        if not all(np.isfinite(curve).all() or np.isnan(curve).all() for curve in curves):  # where no truth is known
+            raise CheckpointError("recorder.curves", got="numbers that are not finite", expected="finite ones")
+        made = cls(tree["keep_all_until"])
+        made.episodes, made._last = tree["episodes"], (tree["last"][0], tree["last"][1])
+        made.total_regret, made.total_return = tree["total_regret"], tree["total_return"]
+        made._numbers, made._curves, made._kept = numbers, curves, numbers.size
+        return made
+
+
+class Verdict(dict[str, Any]):
+    """What a selector would decide now: its facts by name, and ``sentences`` that a person can read.
+
+    ``print(verdict)`` prints the sentences.
+    """
+
+    sentences: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences)
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.sentences)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -149,13 +261,12 @@ class Result:
     @property
     def phases(self) -> pa.Table:
         """One row per phase: epoch, label, episodes, plans, realised return, regret if known, what was decided."""
-        rows = [dict(row) for row in self.walk.rows if row["episodes"]]
-        for row, end in zip(rows, np.cumsum([row["episodes"] for row in rows]).tolist(), strict=True):
-            row["first_episode"] = end - row["episodes"] + 1
-        if self.environment is not None:  # the walk keeps the learner's account; this is the environment's
-            ends = np.cumsum([row["episodes"] for row in rows])
-            for row, end in zip(rows, ends, strict=True):
-                row["realised_return"] = float(self.returns[end - row["episodes"] : end].sum())
+        rows, end = [dict(row) for row in self.walk.rows if row["episodes"]], 0
+        for row in rows:
+            first, end = end, end + row["episodes"]
+            row["first_episode"] = first + 1
+            if self.environment is not None:  # the walk keeps the learner's account; this is the environment's
+                row["realised_return"] = float(self.returns[first:end].sum())
                 regret = row.pop("regret")
                 if self._scale is not None:
                     row["regret"] = regret * self._scale
@@ -163,8 +274,18 @@ class Result:
 
     @property
     def verdict(self) -> Verdict:
-        """What a selector would decide now, with its grounds (``chosen``, ``statistics``, ...); print it for words."""
-        return answer.verdict(self)
+        """What a selector would decide now, with its grounds (``chosen``, ``statistics``, ...); print it for words.
+
+        A single learner decides nothing.
+        """
+        fork = self.walk.fork()
+        found = Verdict()
+        if fork.phase.episodes is not None:
+            if fork.played:
+                fork.finish()
+            found.update(fork.phase.facts)
+        found.sentences = tuple(_sentences(self, found))
+        return found
 
     def policy(self, start: int | None = None) -> Ints:
         """Return the actions [H, S] of the next episode, if it begins in ``start`` (by default, where most begin)."""
@@ -179,7 +300,7 @@ class Result:
         self, start: int | None = None, *, states: Sequence[str] | None = None, actions: Sequence[str] | None = None
     ) -> pa.Table:
         """Return the policy as a table, a row per state and a column per step, in the names of states and actions."""
-        return table_of_rows(answer.policy_rows(self, start, states, actions))
+        return table_of_rows(policy_rows(self, start, states, actions))
 
     def plot_policy(
         self,
@@ -190,8 +311,27 @@ class Result:
         actions: Sequence[str] | None = None,
     ) -> Axes:
         """Draw the policy: a row per state, a column per step, a colour per action."""
+        from matplotlib import colormaps
+        from matplotlib.colors import ListedColormap
+        from matplotlib.patches import Patch
+
         axes = current_axes(axes)
-        answer.draw_policy(self, axes, start, states, actions)
+        policy, state_names, action_names = named_policy(self, start, states, actions)
+        palette = colormaps["tab20" if len(action_names) > 10 else "tab10"]
+        colours = [palette(a % palette.N) for a in range(len(action_names))]
+        edges = np.arange(len(policy) + 1) + 0.5, np.arange(len(state_names) + 1) - 0.5
+        axes.pcolormesh(*edges, policy.T, cmap=ListedColormap(colours), vmin=-0.5, vmax=len(colours) - 0.5)
+        every = -(-len(state_names) // _MOST_STATES)
+        axes.set_yticks(range(0, len(state_names), every), _as_text(state_names[::every]), fontsize="x-small")
+        axes.invert_yaxis()
+        axes.set_xlabel("step")
+        axes.locator_params(axis="x", integer=True)
+        axes.set_ylabel("state")
+        used = [int(a) for a in np.unique(policy)]
+        axes.legend(
+            [Patch(color=colours[a]) for a in used], _as_text([action_names[a] for a in used]),
+            loc="upper left", bbox_to_anchor=(1.02, 1.0), frameon=False, title="action",
+        )  # fmt: skip
         return axes
 
     def save(self, path: str | Path) -> None:
@@ -233,7 +373,7 @@ class Result:
         """
         axes = current_axes(axes)
         if self._scale is None:
-            answer.draw_returns(self, axes, **style)
+            draw_returns(self, axes, **style)
             return axes
         dress(axes)
         at = thin(self.episodes)
@@ -255,7 +395,7 @@ class Result:
     def _picture(self) -> str:
         """Return a small curve as SVG: cumulative regret, or smoothed returns."""
         if self._scale is None:
-            x, y, _ = answer.smoothed(self.returns, 100)
+            x, y, _ = smoothed(self.returns, 100)
         else:
             at = thin(self.episodes, 100)
             x, y = self.episodes[at], self.cumulative_regret[at]
@@ -345,3 +485,176 @@ def table_of_rows(rows: list[dict[str, Any]]) -> pa.Table:
         except (ValueError, TypeError, OverflowError):  # what pyarrow's own errors derive from, and large integers
             columns[name] = pa.array([None if fact is None else json.dumps(fact) for fact in facts])
     return pa.table(columns)
+
+
+def _sentences(result: Result, facts: dict[str, Any]) -> list[str]:
+    if not result.total_episodes:
+        return ["Nothing was played yet."]
+    if "chosen" in facts:
+        found = _class_sentences(result, facts)
+    elif "active" in facts:
+        found = _feature_sentences(result)
+    elif "norm_bound" in facts:
+        found = [f"The norm of the parameter is at most {facts['norm_bound']:.4g}, by the data so far."]
+    elif isinstance(result.agent, RuledBases):
+        found = _turn_sentences(result, result.agent)
+    else:
+        found = [f"{result.label} plays one model: nothing was selected."]
+    return [*found, _earned(result)]
+
+
+def class_names(result: Result) -> list[str]:
+    """Return the names of the classes of a result's ladder: those it was given, or F_1, F_2, ..."""
+    return list(result.agent.ladder.names)  # type: ignore[union-attr]  # only agents with a ladder choose a class
+
+
+def _class_sentences(result: Result, facts: dict[str, Any]) -> list[str]:
+    names, m = class_names(result), int(facts["chosen"])
+    since, played, delta = int(facts["since"]), result.total_episodes, float(getattr(result.agent, "delta", math.nan))
+    if facts.get("outside"):
+        began = facts.get("outside_since")
+        when = "" if began is None else f" since episode {began:,}"
+        return [
+            f"No class of the ladder explains the data{when}: {names[-1]!r}, the largest, is rejected too.",
+            f"Meanwhile {facts.get('playing', names[-1])} is played, which is what fits best.",
+            f"Where a class does hold the truth, this is said by mistake with probability {delta:g} at most.",
+            "Next: add a richer class to the ladder, or look for transitions that its models rule out.",
+        ]
+    found = [f"{names[m - 1]!r} is in play, class {m} of {len(names)}, since episode {since:,} of {played:,}."]
+    if m > 1:
+        smaller = _listed([repr(name) for name in names[: m - 1]])
+        found.append(
+            f"{smaller} {'is' if m == 2 else 'are'} rejected by the data; with probability at least {1 - delta:g} the "
+            "smallest class that holds the truth is never rejected."
+        )
+    else:
+        found.append("It is the smallest class: nothing in the data speaks against it so far.")
+    if m == len(names) > 1:
+        found.append(
+            "Next: this is the largest class, so nothing richer was tested; if it may be too simple, add a richer one."
+        )
+    elif since > max(played / 2, 1):
+        found.append("Next: the class changed lately; play on before relying on it.")
+    else:
+        found.append("Next: keep it; were it too small, it would cost reward until the data reject it.")
+    return found
+
+
+def _feature_sentences(result: Result) -> list[str]:
+    rows = [row for row in result.phases.to_pylist() if row["label"] != "estimation"]
+    active, begin = rows[-1]["active"], 1
+    for row in reversed(rows):
+        if row["active"] != active:
+            break
+        begin = row["first_episode"]
+    d = len(rows[-1]["estimate"])
+    shown = _listed([str(j) for j in active])
+    return [
+        f"{len(active)} of {d} features are in play since episode {begin:,} of {result.total_episodes:,}: {shown}.",
+        "Features outside are not proved to be zero: each is smaller than the threshold of its phase "
+        f"({rows[-1]['threshold']:.3g} at most now).",
+    ]
+
+
+def _turn_sentences(result: Result, arena: RuledBases) -> list[str]:
+    """Return who played how often, by the rule of an arena."""
+    plays = result.state["plays"]
+    most = max(range(len(plays)), key=plays.__getitem__)
+    counts = [f"{i} ({type(base).__name__}) {plays[i - 1]:,}" for i, base in enumerate(arena.bases, start=1)]
+    return [
+        f"{type(arena.rule).__name__} chose among {len(plays)} bases before every episode; base {most + 1} "
+        f"({type(arena.bases[most]).__name__}) played most, {plays[most]:,} of {sum(plays):,} episodes.",
+        f"Episodes of each: {_listed(counts)}.",
+    ]
+
+
+def _earned(result: Result) -> str:
+    """Return what the run earned lately, and its regret if that is known."""
+    values = result.returns[-max(1, result.returns.size // 10) :]
+    spread = f" +- {values.std(ddof=1) / math.sqrt(values.size):.2g}" if values.size > 1 else ""
+    some = f"The last {values.size:,} episodes" if values.size > 1 else "The last episode"
+    text = f"{some} earned {values.mean():,.4g}{spread}{' each' if values.size > 1 else ''}"
+    if result.total_regret is None:
+        return text + "; what the best policy would have earned is not known here."
+    return text + f"; all {result.total_episodes:,} lost {result.total_regret:,.4g} against the best policy."
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names as a list in a sentence, cut after a few."""
+    if len(names) > _MOST_NAMED:
+        return ", ".join(names[:_MOST_NAMED]) + f" and {len(names) - _MOST_NAMED} more"
+    return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1] if names else "none"
+
+
+def smoothed(returns: Floats, most: int = 200) -> tuple[Ints, Floats, Floats]:
+    """Return (episode, mean, standard error) of a window that moves over the episodes, a twentieth of them long."""
+    width = min(returns.size, max(10, returns.size // 20))
+    ends = np.unique(np.linspace(width, returns.size, most).astype(np.int64))
+    sums, squares = (np.concatenate([[0.0], np.cumsum(part)]) for part in (returns, returns**2))
+    mean = (sums[ends] - sums[ends - width]) / width
+    spread = np.maximum((squares[ends] - squares[ends - width]) / width - mean**2, 0.0)
+    return ends, mean, np.sqrt(spread / max(1, width - 1))
+
+
+def _as_text(names: Sequence[str]) -> list[str]:
+    """Return names that a picture shows as they are: what is between dollar signs is no formula."""
+    return [name.replace("$", r"\$") for name in names]
+
+
+def draw_returns(result: Result, axes: Axes, **style: Any) -> None:
+    """Draw smoothed returns with two standard errors, and the class in play beneath where one is chosen."""
+    ends, mean, error = smoothed(result.returns)
+    (line,) = axes.plot(ends, mean, **{"label": result.label, **style})
+    axes.fill_between(ends, mean - 2 * error, mean + 2 * error, color=line.get_color(), alpha=0.2, linewidth=0)
+    axes.set_xlabel("episode")
+    axes.set_ylabel("return of an episode")
+    axes.spines[["top", "right"]].set_visible(False)
+    rows = [row for row in result.phases.to_pylist() if row.get("chosen") is not None]
+    if not rows:
+        return
+    divide: Any = importlib.import_module("mpl_toolkits.axes_grid1").make_axes_locatable  # it has no types
+    names = class_names(result)
+    below = divide(axes).append_axes("bottom", size="22%", pad=0.12, sharex=axes)
+    chosen = [int(row["chosen"]) for row in rows]
+    begins = [  # a class may change in the middle of a phase
+        max(1, int(row["since"])) if i and chosen[i] != chosen[i - 1] and row.get("since") else row["first_episode"]
+        for i, row in enumerate(rows)
+    ]
+    below.step([*begins, result.total_episodes], [*chosen, chosen[-1]], where="post", color=line.get_color())
+    below.set_yticks(range(1, len(names) + 1), _as_text(names), fontsize="x-small")
+    below.set_ylim(0.5, len(names) + 0.5)
+    below.set_xlabel("episode")
+    below.spines[["top", "right"]].set_visible(False)
+    axes.set_xlabel("")
+    axes.tick_params(labelbottom=False)
+
+
+def named_policy(
+    result: Result, start: int | None, states: Sequence[str] | None, actions: Sequence[str] | None
+) -> tuple[Ints, list[str], list[str]]:
+    """Return the policy in play [H, S], and the names of states and actions: given, or the environment's own."""
+    known, info = result.known, result.environment
+    named = []
+    for name, given, size in (("states", states, known.states), ("actions", actions, known.actions)):
+        if given is not None and (not isinstance(given, Sequence) or len(given) != size):
+            got = f"{len(given)} names" if isinstance(given, Sequence) else f"{given!r:.80}"
+            raise ParameterError(name, got=got, expected=f"{size} names")
+        codec = None if info is None else (info.observation if name == "states" else info.action)
+        own = [str(codec.decode(i) if codec is not None and i < codec.size else i) for i in range(size)]
+        named.append(own if given is None else [str(each) for each in given])
+    return result.policy(start), named[0], named[1]
+
+
+def policy_rows(
+    result: Result, start: int | None, states: Sequence[str] | None, actions: Sequence[str] | None
+) -> list[dict[str, Any]]:
+    """Return one row per state with the action of every step; equal neighbouring steps are joined."""
+    policy, state_names, action_names = named_policy(result, start, states, actions)
+    cuts = [0, *(h for h in range(1, len(policy)) if (policy[h] != policy[h - 1]).any()), len(policy)]
+    found = []
+    for s, name in enumerate(state_names):
+        row: dict[str, Any] = {"state": name}
+        for first, end in itertools.pairwise(cuts):
+            row[f"step {first + 1}" + (f" to {end}" if end > first + 1 else "")] = action_names[policy[first, s]]
+        found.append(row)
+    return found

@@ -46,8 +46,8 @@ from occamrl.protocols import (
 )
 from occamrl.registry import satisfies
 from occamrl.running.files import FORMAT, Arrays, read_document, write_document
-from occamrl.running.phases import PhaseWalk, Recorder
-from occamrl.running.result import EnvironmentInfo, Result
+from occamrl.running.phases import PhaseWalk
+from occamrl.running.result import EnvironmentInfo, Recorder, Result
 
 
 def take_apart(tree: Any, arrays: Arrays, whole: bool = True) -> Any:
@@ -225,8 +225,10 @@ def _sound_layout(layout: Any, sizes: Ints, dimension: int, of: Any) -> bool:
         case DenseFeatures():
             return _floats(layout.phi, (int(sizes.sum()), dimension))
         case SparseFeatures():
-            entries = layout.entry.size
-            if not (_starts(layout.start, sizes.size, entries) and _floats(layout.entry, (entries,))):
+            entries, start = layout.entry.size, layout.start
+            if not (_indices(start, sizes.size + 1, entries + 1) and _floats(layout.entry, (entries,))):
+                return False
+            if start[0] != 0 or start[-1] != entries or (np.diff(start) < 0).any():
                 return False
             outcomes_there = np.repeat(sizes, np.diff(layout.start))
             return _indices(layout.coordinate, entries, dimension) and _indices(layout.outcome, entries, outcomes_there)
@@ -238,12 +240,6 @@ def _sound_layout(layout: Any, sizes: Ints, dimension: int, of: Any) -> bool:
             blocks = shared_blocks(of, sizes).size
             return bool((blocks[of] == sizes).all()) and dimension == int(blocks.sum())
     return False
-
-
-def _starts(array: Ints, count: int, end: int) -> bool:
-    if array.dtype != np.int64 or array.shape != (count + 1,):
-        return False
-    return bool(array[0] == 0 and array[-1] == end and (np.diff(array) >= 0).all())
 
 
 def _indices(array: Ints, size: int, bound: int | Ints) -> bool:
