@@ -33,6 +33,8 @@ RIGHT: dict[Any, dict[str, Any]] = {
     orl.RewardsPerPair: {},
     orl.RewardsLinear: {"features": np.ones((3, 2, 1)), "norm_bound": 1.0},
     orl.ARLGen: {"ladder": LADDER},
+    orl.Occam: {"ladder": LADDER},
+    orl.PSRL: {},
     orl.ARLLinDim: LINEAR,
     orl.ARLLinNorm: LINEAR,
     orl.ARLLin: LINEAR,
@@ -78,6 +80,8 @@ WRONG: dict[Any, dict[str, list[Any]]] = {  # what the validators of errors.py l
         "kernel": ["weekly"],
         "rewards": [None],
     },
+    orl.Occam: {"acting": ["boldly"], "scope": ["some"], "delta": [2.0], "replan": [-1.0], "ladder": [3]},
+    orl.PSRL: {"family": [3], "delta": [0.0], "rewards": [None]},
     orl.ARLLinDim: {
         "features": [TABULAR],
         "initial_episodes": [0, 2.5],
@@ -115,19 +119,9 @@ def test_every_class_checks_its_parameters(kind: Any, name: str) -> None:
         assert caught.value.field == name
 
 
-@pytest.mark.parametrize("delta", [1.0, 1e-12])
-def test_the_ends_of_delta_are_allowed(delta: float) -> None:
-    assert UCRLVTRLin(features=FEATURES, norm_bound=1.0, delta=delta).delta == delta
-    assert UCRLVTR(family=FAMILY, delta=delta).delta == delta
-
-
 NAMES = [
-    ("radius", "unweigthed", "unweighted"),
     ("radius", "Ayoub", "ayoub"),
-    ("radius", "zzz", None),
     ("radius", None, None),
-    ("weights", "ranges", "range"),
-    ("clip", "horizons", "horizon"),
     ("regularization", "scale", "scaled"),
 ]
 
@@ -200,9 +194,3 @@ def test_a_run_is_continued_by_its_own_agent_on_its_own_problem_with_its_own_see
         run(UCRLVTRLin(features=FEATURES, norm_bound=2.0), MDP, episodes=1, continue_from=played)
     same = UCRLVTRLin(features=FeatureMap([UNIFORM]), norm_bound=1.0)
     assert run(same, MDP, episodes=1, continue_from=played, progress=False).total_episodes == 3
-
-
-def test_learners_are_frozen() -> None:
-    learner: Any = UCRLVTRLin(features=FEATURES, norm_bound=1.0)
-    with pytest.raises(AttributeError):
-        learner.delta = 0.5
