@@ -65,6 +65,7 @@ WRONG: dict[Any, dict[str, list[Any]]] = {  # what the validators of errors.py l
         "scale": [np.nan],
         "weights": ["ranges"],
         "radius": ["ayoub"],  # of ellipsoids
+        "prior": [np.array([0.5, 0.5]), np.array([0.0]), np.array([1.1]), np.array([np.nan])],
     },
     Greedy: {"features": [None]},
     orl.RewardsPerPair: {"bound": ["chernoff"], "share": [0.0, 1.0], "scale": [-1.0], "per_step": ["no"]},
@@ -134,17 +135,6 @@ def test_unknown_names_get_the_nearest_one_suggested(name: str, value: Any, sugg
     assert repr(value) in str(caught.value)
     if suggestion:
         assert f"did you mean {suggestion!r}?" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("prior", "error"),
-    [([0.5, 0.5], ShapeError), ([0.0], ParameterError), ([1.1], ParameterError), ([np.nan], ParameterError)],
-)
-def test_priors_are_positive_and_sum_to_one_at_most(prior: Any, error: type[InvalidInput]) -> None:
-    with pytest.raises(error) as caught:
-        UCRLVTR(family=FAMILY, prior=np.array(prior))
-    assert caught.value.field == "prior"
-    UCRLVTR(family=FAMILY, prior=np.array([0.3]))  # what is missing to one is held back for others
 
 
 def test_a_run_needs_an_agent_a_problem_episodes_and_a_seed() -> None:
