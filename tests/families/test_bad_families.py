@@ -118,12 +118,3 @@ def test_rewards_that_the_problem_does_not_know_are_asked_for() -> None:
     with pytest.raises(FeatureError, match="several rewards") as caught:
         FeatureMap.tabular(states=2, actions=1, support=support).attach(known)
     assert caught.value.index == (1, 0, 0)
-
-
-def test_features_of_another_problem_are_refused() -> None:
-    known = FiniteMDP(transition=OTHER, reward=np.zeros((4, A)), horizon=2).known
-    with pytest.raises(ShapeError, match="the problem's S=4, A=2") as caught:
-        MAP.attach(known)
-    assert caught.value.field == "features"
-    with pytest.raises(ShapeError):
-        FiniteFamily([UNIFORM]).optimal_values(known)

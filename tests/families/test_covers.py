@@ -47,25 +47,19 @@ def test_boxes_are_nested_when_their_grids_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "step"),
+    ("low", "high", "more"),
     [
-        ([0.0], [0.1, 0.2], 0.1),
-        ([0.5, 0.0], [0.1, 0.2], 0.1),
-        ([0.0, 0.0], [1.0, 1.0], 0.0),
-        ([0.0], [1.0], 1e-9),
-        ([0.0, 0.05], [0.2, 0.2], 0.1),  # an end between two points
-        ([0.05, 0.0], [0.05, 0.2], 0.1),
+        ([0.0], [0.1, 0.2], {}),
+        ([0.5, 0.0], [0.1, 0.2], {}),
+        ([0.0, 0.0], [1.0, 1.0], {"step": 0.0}),
+        ([0.0], [1.0], {"step": 1e-9}),
+        ([0.0, 0.05], [0.2, 0.2], {}),  # an end between two points
+        ([0.0, 0.0], [0.2, 0.2], {"reach": 2.5}),
     ],
 )
-def test_bad_boxes_are_refused(low: list[float], high: list[float], step: float) -> None:
+def test_bad_boxes_are_refused(low: list[float], high: list[float], more: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
-        CoverFamily(slippery, low=low, high=high, step=step)
-
-
-@pytest.mark.parametrize("reach", [-0.1, np.nan, 2.5, "wide"])
-def test_a_bad_reach_is_refused(reach: Any) -> None:
-    with pytest.raises(InvalidInput):
-        CoverFamily(slippery, low=[0.0, 0.0], high=[0.2, 0.2], step=0.1, reach=reach)
+        CoverFamily(slippery, low=low, high=high, **{"step": 0.1, **more})
 
 
 DELTA, RUNS, EPISODES, HORIZON = 0.1, 120, 510, 10

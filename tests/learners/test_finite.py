@@ -261,7 +261,7 @@ def test_a_large_ladder_is_played_alike_with_quadratic_forms_and_row_by_row(
         for cost in (32, 0):
             monkeypatch.setattr(ucrl_vtr, "_FORM_MEMBERS", 1)
             monkeypatch.setattr(ucrl_vtr, "_FORM_COST", cost)
-            assert learner.base.forms(mdp.known) == (cost > 0)
+            assert learner.forms(mdp.known) == (cost > 0)
             runs.append(run(learner, mdp, episodes=300, seed=2, progress=False))
         one, other = runs
         np.testing.assert_array_equal(one.regret, other.regret)
@@ -279,7 +279,7 @@ def test_room_for_a_single_row_that_larger_classes_lack_is_enough(cost: int, mon
     ladder = Ladder([FiniteFamily(case.kernels[5:6]), FiniteFamily(case.kernels[[5, *range(5), 6, 7]])])
     learner, known, found = NestedUCRLVTR(ladder=ladder, test_growth=0.5), case.mdp.known, []
     for small in (False, True):
-        state = learner.base.begin(known) if small else learner.begin(known)
+        state = UCRLVTR(family=ladder.family).begin(known) if small else learner.begin(known)
         state.counters[[CURRENT, NEXT_TEST]] = 1, 1
         player = CompiledPlayer(learner, known, learner.begin(known))
         player.state = state

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import binomtest, gamma, kstest
 
 import occamrl as orl
-from occamrl._core.arena import field
+from occamrl._core.arena import field, forget_models
 from occamrl._core.rng import next_gamma
 from occamrl._core.rows import COUNTERS
 from occamrl.learners.posterior import (
@@ -118,20 +118,6 @@ def _outcomes(learner: LikelihoodLearner, known: Known, state: Any) -> dict[tupl
     return {(int(sa) // ACTIONS, int(sa) % ACTIONS, int(s2)): int(c) for sa, s2, c in rows}
 
 
-@pytest.mark.parametrize("acting", ["optimism", "sampling"])
-def test_what_has_died_is_as_if_it_had_been_kept(acting: Any) -> None:
-    """At episode 64 the dead are looked at again; who is alive then follows from the counts alone."""
-    stack = kernels(9, seed=1)
-    learner = LikelihoodLearner(ladder=ladder(stack), acting=acting, scope="all", replan=0.0)
-    state = orl.run(learner, problem(stack[4]), episodes=65, seed=0, progress=False).state
-    counters = field(state, COUNTERS)
-    rows = {row: count for row, count in _outcomes(learner, problem(stack[4]).known, state).items() if count}
-    assert sum(rows.values()) == 65 * (HORIZON - 1)
-    left = field(state, MEMBERS)[: counters[ALIVE]]
-    assert 4 in left
-    assert counters[ALIVE] < 9
-
-
 def test_looking_again_finds_whom_the_counts_allow() -> None:
     """Next states in one half are twins here; members that died come back at episode 64 and at no other time."""
     truth = SparseLadder(nonzero=2, seed=300)
@@ -234,6 +220,19 @@ def test_plans_are_optimistic_while_the_truth_is_alive(rewards: Any, kernel: Any
     assert result.pessimistic_episodes == 0
 
 
+@pytest.mark.parametrize("acting", ["optimism", "sampling"])
+def test_a_run_that_draws_kernels_for_estimated_rewards_goes_on_in_another_process(acting: Any) -> None:
+    """Outside the ladder every episode solves a new kernel, for the rewards of the last plan."""
+    agent = orl.Occam(ladder=ladder(kernels(4), (1, 4)), acting=acting, rewards=orl.RewardsPerPair(), replan=0.5)
+    mdp = problem(kernels(1, seed=8)[0])
+    whole = orl.run(agent, mdp, episodes=400, seed=0, progress=False)
+    assert whole.phases["outside"][-1].as_py()
+    first = orl.run(agent, mdp, episodes=300, seed=0, progress=False)
+    forget_models()
+    rest = orl.run(agent, mdp, episodes=100, progress=False, continue_from=first)
+    assert whole.regret.tobytes() == rest.regret.tobytes()
+
+
 def test_a_truth_between_the_points_of_a_cover_is_not_outside() -> None:
     def kernel(p: Floats) -> Floats:
         law = np.array([1.0 - p[0], 0.5 * p[0], 0.5 * p[0]])
@@ -257,12 +256,3 @@ def test_posterior_sampling_finds_the_truth_and_a_table() -> None:
     assert members.regret[-300:].mean() < 0.01
     assert members.total_regret < tables.total_regret
     assert tables.regret[-300:].mean() < 0.05 < tables.regret[:30].mean()
-
-
-def test_bad_parameters_are_named() -> None:
-    rungs = ladder(kernels(9))
-    for name, value in (("acting", "boldly"), ("scope", "some"), ("delta", 2.0), ("replan", -1.0), ("ladder", 3)):
-        with pytest.raises(orl.OccamRLError, match=name):
-            orl.Occam(**cast(Any, {"ladder": rungs, name: value}))
-    with pytest.raises(orl.OccamRLError, match="family"):
-        orl.PSRL(family=3)  # type: ignore[arg-type]  # wrong on purpose

@@ -11,9 +11,10 @@ import pytest
 import occamrl as orl
 from occamrl.analysis.certificates import losses_inside
 from occamrl.checks import check_selector
-from occamrl.learners.ucrl_vtr import CLASS, NestedUCRLVTR
+from occamrl.learners.ucrl_vtr import CLASS, NestedUCRLVTR, example_ladder
 from occamrl.problems.mixtures import SparseLadder
-from tests.cases import Steps, drawn, environment_uniforms, member_in_play
+from occamrl.protocols import Acting
+from tests.cases import Steps, drawn, environment_uniforms, member_in_play, stack
 
 PROBLEM = SparseLadder(states=6, actions=2, horizon=4, dimension=5, most=2, nonzero=1, persistence=0.0, seed=3)
 LADDER = orl.Ladder.of_problem(PROBLEM)
@@ -86,9 +87,19 @@ def test_rare_tests_only_delay_the_choice() -> None:
     assert rarely[-1]["since"] <= 3 * often[-1]["since"]
 
 
-@pytest.mark.parametrize("number", range(3))
+ACTINGS: tuple[Acting, ...] = ("optimism", "sampling")
+RANDOM_START = stack(0, initial_state=[0.2, 0.5, 0.3]).mdp
+ESTIMATED: dict[str, Any] = {"ladder": example_ladder(RANDOM_START), "rewards": orl.RewardsPerPair()}
+VARIANTS = [
+    *orl.ARLGen.examples(RANDOM_START),
+    *orl.Occam.examples(RANDOM_START),
+    *(orl.Occam(acting=acting, **ESTIMATED) for acting in ACTINGS),
+]
+
+
+@pytest.mark.parametrize("number", range(len(VARIANTS)))
 def test_every_variant_keeps_the_contract(number: int) -> None:
-    check_selector(orl.ARLGen.examples(PROBLEM.mdp)[number], PROBLEM.mdp, episodes=70)
+    check_selector(VARIANTS[number], RANDOM_START, episodes=70)
 
 
 def test_the_guard_plays_the_largest_class_on_squares() -> None:

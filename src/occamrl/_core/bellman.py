@@ -36,25 +36,30 @@ def backup(outcomes: Outcomes, probability: Floats, base_reward: Floats, pair: i
 
 
 @entry
-def solve_optimal(outcomes: Outcomes, probability: Floats, base_reward: Floats, values: Floats) -> None:
-    """Write V* into ``values`` [H + 1, S], whose last row is zero:  V*_h(s) = max_a Q*_h(s, a),  V*_{H+1} = 0."""
-    horizon, states = values.shape[0] - 1, values.shape[1]
+def solve_optimal(outcomes: Outcomes, probability: Floats, base_reward: Floats, out: Floats) -> None:
+    """Write V* of n kernels, ``probability`` [n*T, O], into ``out`` [n, H + 1, S], whose rows H are zero.
+
+    V*_h(s) = max_a Q*_h(s, a),  V*_{H+1} = 0.
+    """
+    horizon, states, steps = out.shape[1] - 1, out.shape[2], probability.shape[0] // out.shape[0]
     actions = base_reward.size // states
-    for h in range(horizon - 1, -1, -1):
-        p = probability[h % probability.shape[0]]
-        for s in range(states):
-            best = backup(outcomes, p, base_reward, s * actions, values[h + 1])
-            for a in range(1, actions):
-                best = max(best, backup(outcomes, p, base_reward, s * actions + a, values[h + 1]))
-            values[h, s] = best
+    for i in range(out.shape[0]):
+        values = out[i]
+        for h in range(horizon - 1, -1, -1):
+            p = probability[i * steps + h % steps]
+            for s in range(states):
+                best = backup(outcomes, p, base_reward, s * actions, values[h + 1])
+                for a in range(1, actions):
+                    best = max(best, backup(outcomes, p, base_reward, s * actions + a, values[h + 1]))
+                values[h, s] = best
 
 
 def optimal_values(outcomes: Outcomes, probability: Floats, base_reward: Floats, states: int, horizon: int) -> Floats:
     """Return V* [H + 1, S]."""
-    values = np.zeros((horizon + 1, states))
+    values = np.zeros((1, horizon + 1, states))
     parts: list[Any] = [np.require(part, requirements=["C", "W"]) for part in (*outcomes, probability, base_reward)]
     solve_optimal(Outcomes(*parts[:3]), parts[3], parts[4], values)
-    return values
+    return values.reshape(horizon + 1, states)
 
 
 @compiled

@@ -31,7 +31,7 @@ from occamrl._core.features import (
     feature_vector,
     fill_target,
 )
-from occamrl._core.loop import Path
+from occamrl._core.loop import Path, copy_table, planned_value, write_policy
 from occamrl._core.regression import add_row, stacked
 from occamrl.errors import ParameterError
 from occamrl.protocols import Field, Floats, Ints, Known, Outcomes
@@ -68,6 +68,19 @@ class PlanState(Arena):
     visits = named(VISITS)
     counters = named(COUNTERS)
     values = named(VALUES)
+
+
+def follows_plan(kind: type) -> None:
+    """Give states of class ``kind`` the usual ``write_policy`` and ``planned_value``: those of the plan in play."""
+
+    def write_table(model: Any, state: Any, policy: Ints) -> None:
+        copy_table(imat(state, POLICY), policy)
+
+    def value_of_plan(model: Any, state: Any, s: int) -> float:
+        return float(fmat(state, VALUES)[0, s])
+
+    implements(write_policy, kind, argument=1)(write_table)
+    implements(planned_value, kind, argument=1)(value_of_plan)
 
 
 Counters = Mapping[str, tuple[int, int, int]]
@@ -115,6 +128,13 @@ def require_rows(state: Any) -> None:
     ):
         if (field(state, number) > heard * (1.0 + 1e-9)).any():
             raise ParameterError(f"state.{name}", got="more than rewards in [0, 1] add up to", expected="at most heard")
+
+
+def require_agreement(faults: Mapping[str, Any]) -> None:
+    """Refuse a state in which a field, by name, contradicts others."""
+    for name, fault in faults.items():
+        if fault:
+            raise ParameterError(f"state.{name}", got="what contradicts other fields", expected="what agrees")
 
 
 @hot_inline

@@ -38,7 +38,7 @@ import scipy.sparse as sp
 from occamrl._core.arena import field, fmat, fresh_state, fvec, imat, ivec, lay_out, named, part
 from occamrl._core.compile import entry, hot, hot_inline, implements
 from occamrl._core.features import outcome_of
-from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
+from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan
 from occamrl._core.rng import fill_uniforms, next_gamma
 from occamrl._core.rows import (
     COUNTERS,
@@ -52,7 +52,9 @@ from occamrl._core.rows import (
     REWARDS_DUE,
     VALUES,
     PlanState,
+    follows_plan,
     plan_fields,
+    require_agreement,
     require_rows,
 )
 from occamrl.errors import ParameterError, require_choice, require_number
@@ -148,7 +150,16 @@ NOBODY, TABULAR = -1, -2  # in play: nothing yet; a draw from the tabular class;
     FIRST_VALUES,  # [n, S] V_1 of the members alive, by position, where rewards are estimated; else [0, S]
     EVIDENCE,  # [T] Z, when it was last computed
     LEFT,  # [T] int, what kernels are drawn from where nobody is alive: TABULAR, or -3 - c for hull c
-) = range(PLAN_FIELDS, PLAN_FIELDS + 20)
+    COUNTED_ON,  # [R, S*A] the rewards of the last plan; R = 0 where they are known
+) = range(PLAN_FIELDS, PLAN_FIELDS + 21)
+
+
+class SolvedBeforehand(NamedTuple):
+    """Rewards are known and one kernel serves all steps, so that values are solved once; nothing else is compiled."""
+
+
+class SolvedWithPlans(NamedTuple):
+    """Rewards are estimated, or every step has a kernel of its own."""
 
 
 class PosteriorModel(NamedTuple):
@@ -163,7 +174,7 @@ class PosteriorModel(NamedTuple):
     actions: int
     horizon: int
     rows: int  # steps that give a row
-    solved: bool  # values are solved beforehand
+    solved: Any  # SolvedBeforehand | SolvedWithPlans
     restrict: bool  # play the smallest class that has a member alive
     sampling: bool
     slack: float  # log(1/delta)
@@ -183,11 +194,8 @@ class PosteriorState(PlanState):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LikelihoodLearner(Learner):
-    """Play by optimism or by sampling among the members of a ladder that the likelihood does not refuse.
-
-    The learner of :class:`occamrl.selectors.occam.Occam`, whose parameters these are.
-    """
+class LikelihoodParameters:
+    """What :class:`occamrl.selectors.occam.Occam` and its learner are given."""
 
     ladder: Ladder
     delta: float = 0.05
@@ -206,6 +214,10 @@ class LikelihoodLearner(Learner):
             raise ParameterError("ladder", got=repr(self.ladder), expected="a Ladder of lists of kernels")
         require_number("delta", self.delta, 1e-100, 1.0)
         require_number("replan", self.replan, 0.0, 1e100)
+
+
+class LikelihoodLearner(LikelihoodParameters, Learner):
+    """Play by optimism or by sampling among the members of a ladder that the likelihood does not refuse."""
 
     @property
     def hulls(self) -> list[int]:
@@ -266,7 +278,7 @@ class LikelihoodLearner(Learner):
             actions=known.actions,
             horizon=known.horizon,
             rows=rows,
-            solved=solved,
+            solved=SolvedBeforehand() if solved else SolvedWithPlans(),
             restrict=self.scope == "smallest",
             sampling=self.acting == "sampling",
             slack=math.log(1.0 / level),
@@ -323,6 +335,7 @@ class LikelihoodLearner(Learner):
             Field("first_values", (n if estimated else 0, known.states), -1.0, known.horizon + 2.0),
             Field("evidence", (steps,), -np.inf, 1e-6),
             Field("left", (steps,), -2 - len(hulls), TABULAR, TABULAR),
+            Field("counted_on", (reward_rows(self.rewards, known), pairs), 0.0, 1.0),
         ]
 
     def resume(self, model: PosteriorModel, fresh: Any, state: Any) -> None:
@@ -346,9 +359,7 @@ class LikelihoodLearner(Learner):
             "cumulative": (np.diff(field(state, CUMULATIVE), axis=1) < 0.0).any(),
             "counters.outside": len(count) == 1 and bool(counters[OUTSIDE]) != (alive == 0),
         }
-        for name, fault in faults.items():
-            if fault:
-                raise ParameterError(f"state.{name}", got="what contradicts other fields", expected="what agrees")
+        require_agreement(faults)
 
     def begin(self, known: Known) -> PosteriorState:
         """Return a fresh state."""
@@ -685,15 +696,6 @@ def fit_hulls(model: PosteriorModel, state: PosteriorState) -> None:
 
 
 @hot
-def rival_evidence(model: PosteriorModel, state: PosteriorState, t: int, e: int) -> float:
-    """Return Q_e of a rival: the hulls in their order, then KT."""
-    evidence = fmat(state, HULL_EVIDENCE)
-    if ivec(state, COUNTERS)[UNLISTED_ROWS] > 0 and e < evidence.shape[1]:
-        return -math.inf
-    return float(evidence[t, e] if e < evidence.shape[1] else fvec(state, KT)[t])
-
-
-@hot
 def log_evidence(model: PosteriorModel, state: PosteriorState, t: int, n: int) -> float:
     """Return Z over the first ``n`` positions and the rivals (L2), and keep it; multiples of its terms are in SUMS."""
     members, likelihood, weight = ivec(state, MEMBERS), fmat(state, LIKELIHOOD)[t], fvec(model, LOG_WEIGHT)
@@ -701,8 +703,10 @@ def log_evidence(model: PosteriorModel, state: PosteriorState, t: int, n: int) -
     for i in range(n):
         terms[i] = weight[members[i]] + likelihood[i]
         top = max(top, terms[i])
-    for i in range(size, weight.size):
-        terms[i] = weight[i] + rival_evidence(model, state, t, i - size)
+    for i in range(size, weight.size):  # the hulls in their order, then KT
+        evidence = fmat(state, HULL_EVIDENCE)[t, i - size] if i < weight.size - 1 else fvec(state, KT)[t]
+        possible = ivec(state, COUNTERS)[UNLISTED_ROWS] == 0 or i == weight.size - 1
+        terms[i] = weight[i] + evidence if possible else -math.inf
         top = max(top, terms[i])
     shift, total = max(top, -MOST), 0.0  # finite, whatever happens
     for i in range(n):
@@ -724,20 +728,13 @@ def within_reach(model: PosteriorModel, state: PosteriorState, t: int, i: int) -
 
 
 @hot
-def is_alive(model: PosteriorModel, state: PosteriorState, t: int, i: int, bound: float) -> bool:
-    """Say whether the member at a position is within the set of step ``t``: l(P) >= ``bound``."""
-    own = within_reach(model, state, t, i)
-    return own > -math.inf and own >= bound
-
-
-@hot
 def drop(model: PosteriorModel, state: PosteriorState) -> None:
     """Put those aside that are not alive, and close the gaps they leave."""
     counters, members, likelihood = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LIKELIHOOD)[0]
     within, n, kept = fmat(state, WITHIN)[0], counters[ALIVE], 0
-    bound = log_evidence(model, state, 0, n) - model.slack
+    bound = max(log_evidence(model, state, 0, n) - model.slack, -MOST)  # nobody who made the data impossible is alive
     for i in range(n):
-        if is_alive(model, state, 0, i, bound):
+        if within_reach(model, state, 0, i) >= bound:
             members[kept] = members[i]
             likelihood[kept] = likelihood[i]
             if model.reach > 0.0:
@@ -864,9 +861,9 @@ def update_steps(model: PosteriorModel, state: PosteriorState) -> None:
     counters, inside, level = ivec(state, COUNTERS), imat(state, INSIDE), ivec(model, LEVEL)
     smallest, outside = 0, False
     for t in range(min(inside.shape[0], model.rows)):
-        bound, first = log_evidence(model, state, t, level.size) - model.slack, 2**62
+        bound, first = max(log_evidence(model, state, t, level.size) - model.slack, -MOST), 2**62
         for i in range(level.size):
-            inside[t, i] = 1 if is_alive(model, state, t, i, bound) else 0
+            inside[t, i] = 1 if within_reach(model, state, t, i) >= bound else 0
             if inside[t, i] == 1:
                 first = min(first, level[i])
         if first < 2**62:
@@ -1015,20 +1012,21 @@ def largest_expectation(model: PosteriorModel, state: PosteriorState, t: int, sa
 
 
 @hot
-def solve(model: PosteriorModel, state: PosteriorState, optimistic: bool) -> None:
-    """Write the values and the greedy policy of the kernel, or with the largest expectation at every (s, a)."""
-    values, policy, reward = fmat(state, VALUES), imat(state, POLICY), fmat(model, REWARD)
-    steps = fmat(model, KERNEL).shape[0]
+def solve(model: PosteriorModel, state: PosteriorState) -> None:
+    """Write the values and the greedy policy of the kernel; optimism per step takes the largest expectations."""
+    values, policy, steps = fmat(state, VALUES), imat(state, POLICY), fmat(model, KERNEL).shape[0]
+    reward = fmat(model, REWARD) if model.known_rewards else fmat(state, COUNTED_ON)
+    optimistic = steps > 1 and not model.sampling
     for h in range(model.horizon - 1, -1, -1):
-        t, counted_on = h % steps, reward[h % reward.shape[0]]
+        t, rewards = h % steps, reward[h % reward.shape[0]]
         for s in range(policy.shape[1]):
             top = -math.inf
             for a in range(model.actions):
                 sa = s * model.actions + a
                 if optimistic:
-                    q = counted_on[sa] + largest_expectation(model, state, t, sa, values[h + 1])
+                    q = rewards[sa] + largest_expectation(model, state, t, sa, values[h + 1])
                 else:
-                    q = counted_on[sa] + expectation(model, state, t, sa, values[h + 1])
+                    q = rewards[sa] + expectation(model, state, t, sa, values[h + 1])
                 if q > top:
                     top = q
                     policy[h, s] = a
@@ -1036,23 +1034,11 @@ def solve(model: PosteriorModel, state: PosteriorState, optimistic: bool) -> Non
 
 
 @hot
-def solve_members(model: PosteriorModel, state: PosteriorState) -> None:
-    """Write V_1 of every member that may be played, for the rewards that the plan counts on."""
-    first, values = fmat(state, FIRST_VALUES), fmat(state, VALUES)
-    for i in range(ivec(state, COUNTERS)[CURRENT]):
-        member_kernel(model, 0, ivec(state, MEMBERS)[i])
-        solve(model, state, False)
-        for s in range(first.shape[1]):
-            first[i, s] = values[0, s]
-
-
-@hot
 def most_optimistic(model: PosteriorModel, state: PosteriorState, start: int) -> int:
     """Return the member with the largest V_1(start) among those that may be played (M5), the first on ties."""
     members, first, top, choice = ivec(state, MEMBERS), fmat(state, FIRST_VALUES), -math.inf, NOBODY
     for i in range(ivec(state, COUNTERS)[CURRENT]):
-        at = members[i] * (model.horizon + 1)
-        value = model.values[at, start] if model.solved else first[i, start]
+        value = first[i, start] if first.shape[0] > 0 else model.values[members[i] * (model.horizon + 1), start]
         if value > top:
             top, choice = value, members[i]
     return choice
@@ -1116,38 +1102,64 @@ def source_of_step(model: PosteriorModel, state: PosteriorState, t: int) -> int:
     return int(ivec(state, LEFT)[t])
 
 
+def plan_anew(solved: Any, model: PosteriorModel, state: PosteriorState, due: bool) -> int:
+    """Plan where values are solved with plans; return 1 for a plan, 0 if the one in play stays, -1: nothing is done."""
+    raise TypeError(f"no values of type {type(solved).__name__}")
+
+
+@implements(plan_anew, SolvedBeforehand)
+def plan_nothing(solved: SolvedBeforehand, model: PosteriorModel, state: PosteriorState, due: bool) -> int:
+    """``plan_anew`` where values are there."""
+    return -1
+
+
+@implements(plan_anew, SolvedWithPlans, inline=False)
+def plan_with_rewards(solved: SolvedWithPlans, model: PosteriorModel, state: PosteriorState, due: bool) -> int:
+    """``plan_anew`` for the rewards that the plan counts on; V_1 of every member that may be played, or all steps."""
+    counters, members, first = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, FIRST_VALUES)
+    steps, values = fmat(model, KERNEL).shape[0], fmat(state, VALUES)
+    if due:
+        optimistic_rewards(model.rewards, model, state)
+        if not model.known_rewards:  # kernels are solved until the next plan, in other processes too
+            copy_table(fmat(model, REWARD), fmat(state, COUNTED_ON))
+        counters[REWARDS_DUE] = 0
+        counters[PLAYED] = NOBODY
+        for i in range(min(counters[CURRENT], first.shape[0])):
+            member_kernel(model, 0, members[i])
+            solve(model, state)
+            for s in range(first.shape[1]):
+                first[i, s] = values[0, s]
+    if steps == 1:
+        return -1
+    if not (due or model.sampling or counters[OUTSIDE] == 1):
+        return 0
+    for t in range(steps):
+        u = fvec(model, UNIFORMS)[t]
+        source = drawn(model, state, t, u) if model.sampling else source_of_step(model, state, t)
+        write_kernel(model, state, t, source)
+    solve(model, state)
+    counters[PLAYED] = NOBODY
+    return 1
+
+
 @implements(plan, PosteriorState, argument=1)
 def plan_posterior(model: PosteriorModel, state: PosteriorState, start: int, key: np.uint64, episode: int) -> int:
     """Update the evidence when it is due; choose or draw what is played."""
-    counters, stream = ivec(state, COUNTERS), ivec(model, STREAM)
-    episodes, steps = counters[EPISODES], fmat(model, KERNEL).shape[0]
+    counters, stream, episodes = ivec(state, COUNTERS), ivec(model, STREAM), ivec(state, COUNTERS)[EPISODES]
     counters[EPISODES] += 1
     due = episodes == 0 or episodes >= (1.0 + model.replan) * counters[EPISODES_AT_PLAN]
     due = due or counters[REWARDS_DUE] == 1
     if due:
         counters[EPISODES_AT_PLAN] = episodes
         update(model, state)
-        optimistic_rewards(model.rewards, model, state)
-        counters[REWARDS_DUE] = 0
-        if not model.solved:
-            counters[PLAYED] = NOBODY
-            if steps == 1 and not model.sampling:
-                solve_members(model, state)
     elif counters[PLAYED] >= 0 and start == counters[LAST_START] and not model.sampling:
         return 0
     counters[LAST_START] = start
     stream[0], stream[1], stream[2] = np.int64(key ^ _APART), episode, 0
     fill_uniforms(key, episode, fvec(model, UNIFORMS))
-    if steps > 1:
-        if not (due or model.sampling or counters[OUTSIDE] == 1):
-            return 0
-        for t in range(steps):
-            u = fvec(model, UNIFORMS)[t]
-            source = drawn(model, state, t, u) if model.sampling else source_of_step(model, state, t)
-            write_kernel(model, state, t, source)
-        solve(model, state, not model.sampling)
-        counters[PLAYED] = NOBODY
-        return PLANNED | CHANGED if due else CHANGED
+    made = plan_anew(model.solved, model, state, due)
+    if made >= 0:
+        return made * (PLANNED | CHANGED if due else CHANGED)
     if model.sampling:
         source = drawn(model, state, 0, fvec(model, UNIFORMS)[0])
     elif counters[OUTSIDE] == 1:
@@ -1158,20 +1170,11 @@ def plan_posterior(model: PosteriorModel, state: PosteriorState, start: int, key
         return PLANNED if due else 0
     counters[PLAYED] = source
     write_kernel(model, state, 0, source)
-    solve(model, state, False)
+    solve(model, state)
     return PLANNED | CHANGED if due else CHANGED
 
 
-@implements(write_policy, PosteriorState, argument=1)
-def write_policy_posterior(model: PosteriorModel, state: PosteriorState, out: Ints) -> None:
-    """Write the policy in play."""
-    copy_table(imat(state, POLICY), out)
-
-
-@implements(planned_value, PosteriorState, argument=1)
-def planned_value_posterior(model: PosteriorModel, state: PosteriorState, s: int) -> float:
-    """V_1(s) of the kernel in play."""
-    return float(fmat(state, VALUES)[0, s])
+follows_plan(PosteriorState)
 
 
 @entry
@@ -1180,8 +1183,8 @@ def enter_outcomes(model: PosteriorModel, state: PosteriorState) -> None:
     counters = ivec(state, COUNTERS)
     counters[EPISODES_AT_PLAN] = counters[EPISODES]
     update(model, state)
-    if not model.solved:
-        counters[REWARDS_DUE] = 1  # the next episode begins with a plan
+    if fmat(model, KERNEL).shape[0] > 1 or not model.known_rewards:
+        counters[REWARDS_DUE] = 1  # values are solved with plans: the next episode begins with one
 
 
 @hot

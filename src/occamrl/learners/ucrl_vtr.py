@@ -44,10 +44,10 @@ B_t.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -55,7 +55,7 @@ import numpy as np
 from occamrl._core.arena import field, fields, fmat, fresh_state, fvec, imat, ivec, lay_out, named, part, square
 from occamrl._core.compile import compiled, entry, hot, hot_inline, implements
 from occamrl._core.features import fill_target
-from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
+from occamrl._core.loop import CHANGED, PLANNED, Path, learn, plan
 from occamrl._core.regression import Blocks, add_row
 from occamrl._core.rows import (
     CELLS,
@@ -84,10 +84,12 @@ from occamrl._core.rows import (
     X,
     count_rows,
     features_of,
+    follows_plan,
     model_fields,
     plan_fields,
     record_fields,
     record_rows,
+    require_agreement,
     require_rows,
     row_of,
     take_cell,
@@ -390,11 +392,12 @@ class UCRLVTR(Learner):
         )
         return model
 
-    def fields(self, known: Known, state: Any = None, pending: int = 1, classes: int = 1) -> list[Field]:
-        """Return what the arrays of a state hold; its table of rows is as large as that of ``state``.
+    def fields(self, known: Known, state: Any = None) -> list[Field]:
+        """Return what the arrays of a state hold; its table of rows is as large as that of ``state``."""
+        return self._fields(known, state, pending=1, classes=1)
 
-        There is room for ``pending`` cells of rows that larger classes may lack.
-        """
+    def _fields(self, known: Known, state: Any, pending: int, classes: int) -> list[Field]:
+        """Return the fields, with room for ``pending`` cells of rows that larger classes may lack."""
         n, steps, table = self.family.size, self.steps(known), (known.horizon, known.states)
         ball, counted, solved = self.radius != "sharp", self.counted, not self.counted and steps == 1
         cells, keys = known.horizon * known.states, n * known.horizon * known.states
@@ -444,7 +447,8 @@ class UCRLVTR(Learner):
 
     def begin(self, known: Known) -> FiniteState | PlannedState:
         """Return a fresh state."""
-        state: FiniteState | PlannedState = _fresh(self, known)
+        kind = FiniteState if self.counted else PlannedState
+        state: FiniteState | PlannedState = fresh_state(kind, self.fields(known))
         return state
 
     def reserve(self, state: Any, episodes: int) -> Any:
@@ -485,9 +489,7 @@ class UCRLVTR(Learner):
             "pending_at": (at >= pending).any() or (cells[at[at >= 0]] != mine[at >= 0]).any(),
             "solved": field(state, SOLVED)[model.horizon :: model.horizon + 1].any(),
         }
-        for name, fault in faults.items():
-            if fault:
-                raise ParameterError(f"state.{name}", got="what contradicts other fields", expected="what agrees")
+        require_agreement(faults)
         if self.counted:
             field(state, TABLE_SLOT)[:] = EMPTY
             rehash(field(state, TABLE_SLOT), keys, used)
@@ -512,13 +514,13 @@ class UCRLVTR(Learner):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NestedUCRLVTR(Learner):
+class NestedUCRLVTR(UCRLVTR):
     """Play F_m with m = min {m : F_m meets B}, B the sharp set over F_M with the prior of M25: ARL-GEN's own learner.
 
     Parameters
     ----------
     ladder : Ladder
-        Of finite families.
+        Of finite families; ``family`` and ``prior`` are its own.
     delta : float
         The true kernel stays in B at all times, hence its class is never rejected, with probability 1 - delta.
     weights, replan, scale, rewards, kernel
@@ -534,69 +536,46 @@ class NestedUCRLVTR(Learner):
         Be optimistic over all of B in the episodes 1, 4, 9, 16, ..., so that no class escapes the test for ever.
     """
 
+    family: FiniteFamily = dataclasses.field(init=False)
+    prior: Floats | None = dataclasses.field(init=False)
+    radius: Literal["sharp", "unweighted", "paper"] = dataclasses.field(default="sharp", init=False)
+    record: FeatureMap | None = dataclasses.field(default=None, init=False)
     ladder: Ladder
-    delta: float = 0.05
-    weights: Weights = "range"
-    replan: float = 0.0
-    scale: float = 1.0
     test_growth: float = 0.1
     start_class: int = 1
     safe: bool = False
     guard: bool = False
-    rewards: Rewards = "known"
-    kernel: Kernel = "stationary"
 
     def __post_init__(self) -> None:
         require_number("test_growth", self.test_growth, 0.0, 1e100)
         if not getattr(self.ladder, "finite", False):
             raise ParameterError("ladder", got=f"{self.ladder!r:.100}", expected="a Ladder of lists of kernels")
-        _ = self.base  # checks the other parameters
-        if not self.base.counted and self.start_class != 1:
+        object.__setattr__(self, "family", self.ladder.family)
+        object.__setattr__(self, "prior", self.ladder.prior)
+        super().__post_init__()
+        if not self.counted and self.start_class != 1:
             expected = "1 with unknown rewards or one kernel per step"
             raise ParameterError("start_class", got=self.start_class, expected=expected)
 
-    @cached_property
-    def base(self) -> UCRLVTR:
-        """The same learner without classes."""
-        return UCRLVTR(
-            family=self.ladder.family,
-            delta=self.delta,
-            weights=self.weights,
-            replan=self.replan,
-            scale=self.scale,
-            prior=self.ladder.prior,
-            rewards=self.rewards,
-            kernel=self.kernel,
-        )
-
     def model(self, known: Known) -> FiniteModel:
         """Return the constants of the compiled functions."""
-        test = float(self.test_growth) if self.base.counted else np.inf
-        made = self.base.model(known)._replace(restrict=not self.safe, test=test, guard=bool(self.guard))
+        test = float(self.test_growth) if self.counted else np.inf
+        made = super().model(known)._replace(restrict=not self.safe, test=test, guard=bool(self.guard))
         field(made, LEVEL)[:] = self.ladder.level
         return made
 
     def fields(self, known: Known, state: Any = None) -> list[Field]:
         """Return what the arrays of a state hold."""
-        return self.base.fields(known, state, 2 * known.horizon * known.states, self.ladder.classes)
-
-    def resume(self, model: FiniteModel, fresh: Any, state: Any) -> None:
-        """Refuse a state whose fields contradict each other; the table's slots, columns and plan follow from others."""
-        self.base.resume(model, fresh, state)
+        return self._fields(known, state, 2 * known.horizon * known.states, self.ladder.classes)
 
     def begin(self, known: Known) -> FiniteState | PlannedState:
         """Return a fresh state."""
-        state: FiniteState | PlannedState = _fresh(self, known)
-        if self.base.counted:
-            counters = field(state, COUNTERS)
-            counters[[CLASS, NEXT_TEST]] = self.start_class - 1, 1 if self.start_class == 1 else 2
+        state = super().begin(known)
+        if self.counted:
+            state.counters[[CLASS, NEXT_TEST]] = self.start_class - 1, 1 if self.start_class == 1 else 2
             if not self.safe:
-                counters[CURRENT] = self.ladder.sizes[self.start_class - 1]
+                state.counters[CURRENT] = self.ladder.sizes[self.start_class - 1]
         return state
-
-    def reserve(self, state: Any, episodes: int) -> Any:
-        """Return a state whose table of rows has room for ``episodes`` more episodes."""
-        return self.base.reserve(state, episodes)
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
@@ -621,11 +600,6 @@ def _form_fields(blocks: Blocks, forms: bool) -> list[Any]:
     starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
     pairs, work = np.zeros(ends.size + 1, np.int64), np.zeros((2 + int(blocks.size.max()), _CHUNK))
     return [np.zeros(int(ends[-1])), starts[blocks.of], pairs, work]
-
-
-def _fresh(learner: UCRLVTR | NestedUCRLVTR, known: Known) -> Any:
-    kind = FiniteState if (learner if isinstance(learner, UCRLVTR) else learner.base).counted else PlannedState
-    return fresh_state(kind, learner.fields(known))
 
 
 def _slots_of(state: Any) -> int:
@@ -1146,7 +1120,7 @@ def sum_excess(model: FiniteModel, state: FiniteState, kernels: Ints, sums: Floa
         squares = 0.0
         for position in range(used):
             enter_key(model, state, keys[position], visits[position], totals[position])
-            squares += totals[position] ** 2 / visits[position]
+            squares += totals[position] * totals[position] / visits[position]
         for i in range(size):
             sums[i] += squares
         add_forms(model.forms, model, kernels, size, sums)
@@ -1171,10 +1145,10 @@ def sum_excess(model: FiniteModel, state: FiniteState, kernels: Ints, sums: Floa
                 continue
             mean = totals[position] / count
             targets_of_key(model, state, keys[position], kernels, size, z)
-            sums[0] += count * (z[0] - mean) ** 2
+            sums[0] += count * ((z[0] - mean) * (z[0] - mean))
             kept = 1
             for i in range(1, size):
-                total = sums[i] + count * (z[i] - mean) ** 2
+                total = sums[i] + count * ((z[i] - mean) * (z[i] - mean))
                 if total <= limit:
                     kernels[kept] = kernels[i]
                     sums[kept] = total
@@ -1316,7 +1290,7 @@ def take_up(model: FiniteModel, state: FiniteState, slots: Ints) -> None:
 @hot_inline
 def is_square(number: int) -> bool:
     """Say whether a number is a square: the episodes of the guard."""
-    root = np.int64(np.round(np.sqrt(float(number))))
+    root = int(math.sqrt(number) + 0.5)
     return bool(root * root == number)
 
 
@@ -1474,26 +1448,15 @@ def plan_planned(model: FiniteModel, state: PlannedState, start: int, key: np.ui
     return PLANNED | CHANGED
 
 
-def _write_policy(model: FiniteModel, state: Any, out: Ints) -> None:
-    """Write the policy in play."""
-    copy_table(imat(state, POLICY), out)
-
-
 def _learn(model: FiniteModel, state: Any, path: Path, steps: int) -> None:
     """Count the rows and the rewards of an episode."""
     observe_rewards(model.rewards, state, path, steps, model.actions, 1.0 + model.replan)
     count_rows(state, path, min(steps, model.rows), model.known_rewards, True)
 
 
-def _planned_value(model: FiniteModel, state: Any, s: int) -> float:
-    """V^k_1(s)."""
-    return float(fmat(state, VALUES)[0, s])
-
-
 for _kind in (FiniteState, PlannedState):
-    implements(write_policy, _kind, argument=1)(_write_policy)
+    follows_plan(_kind)
     implements(learn, _kind, argument=1)(_learn)
-    implements(planned_value, _kind, argument=1)(_planned_value)
 
 
 # Asked between phases -------------------------------------------------------------------------------------------------
@@ -1513,13 +1476,7 @@ def test_now(model: FiniteModel, state: FiniteState) -> float:
 
 
 @entry
-def enter_rows(model: FiniteModel, state: FiniteState) -> None:
-    """Enter the rows that wait for the next plan."""
-    absorb(model, state)
-
-
-@entry
-def enter_rows_planned(model: FiniteModel, state: PlannedState) -> None:
+def enter_rows(model: FiniteModel, state: FiniteState | PlannedState) -> None:
     """Enter the rows that wait for the next plan."""
     absorb(model, state)
 

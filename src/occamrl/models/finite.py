@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from occamrl._core.bellman import solve_optimal
-from occamrl._core.compile import compiled, hot
+from occamrl._core.compile import hot
 from occamrl._core.features import TabularFeatures
 from occamrl.errors import (
     FamilyError,
@@ -51,7 +51,7 @@ from occamrl.errors import (
 )
 from occamrl.models.family import TOLERANCE, Family, kernel_matrix, member_losses, unpacked
 from occamrl.models.features import FeatureMap, PerProblem, any_sparse, outcomes_of, read_kernels, stacked
-from occamrl.protocols import Floats, Ints, Known, Outcomes
+from occamrl.protocols import Floats, Ints, Known
 
 _SUM_TOLERANCE = 1e-8
 _MOST_EXACT = 12  # members of which the smallest cover is searched for
@@ -179,7 +179,7 @@ class FiniteFamily(Family):
             for first in range(0, self.size, _CHUNK):
                 part = slice(first, first + _CHUNK)
                 kernels = np.ascontiguousarray(self.probabilities(part).T)
-                _solve_members(outcomes, kernels, base, solved[part])
+                solve_optimal(outcomes, kernels, base, solved[part])
             self._values[known] = solved
         values: Floats = self._values[known]
         return values
@@ -284,13 +284,6 @@ def _check_members(family: FiniteFamily, field: str) -> None:
             got = f"a probability of {least_there:.6g}"
         at = (first + member, *divmod(pair, family.features.actions))
         raise FamilyError(field, index=at, got=got, expected=sum_to_one(sum_there))
-
-
-@compiled
-def _solve_members(outcomes: Outcomes, kernels: Floats, base_reward: Floats, out: Floats) -> None:
-    """Write V* of every kernel [n, O] into ``out`` [n, H + 1, S], one value iteration each."""
-    for i in range(kernels.shape[0]):
-        solve_optimal(outcomes, kernels[i : i + 1], base_reward, out[i])
 
 
 class CoverFamily(FiniteFamily):

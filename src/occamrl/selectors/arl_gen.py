@@ -69,7 +69,6 @@ from occamrl.learners.ucrl_vtr import (
     TABLE_VISITS,
     USED,
     FiniteModel,
-    FiniteState,
     NestedUCRLVTR,
     example_ladder,
 )
@@ -227,8 +226,8 @@ class MemberEvidence:
         """Keep the learner's state, the rows that wait entered."""
         memory["epoch"] += 1
         memory["state"] = outcome.state
-        if not isinstance(outcome.state, FiniteState):
-            ucrl_vtr.enter_rows_planned(model_of(self.learner, known), outcome.state)
+        if not self.learner.counted:
+            ucrl_vtr.enter_rows(model_of(self.learner, known), outcome.state)
 
     def _facts(self, known: Known, model: FiniteModel, state: Any) -> dict[str, Any]:
         """Return every T_m (M13), the threshold and what follows; losses are less the sum of y^2, ``squares``."""
@@ -382,8 +381,7 @@ class RegressionEvidence:
         if isinstance(learner, UCRLVTRLin):
             ucrl_vtr_lin.enter_rows(model, state)
         else:
-            enter = ucrl_vtr.enter_rows if isinstance(state, FiniteState) else ucrl_vtr.enter_rows_planned
-            enter(model, state)
+            ucrl_vtr.enter_rows(model, state)
             memory[f"state {memory['chosen']}"] = state  # audits are played by a linear class
         for name, number in (("gram", GRAM), ("xy", GRAM_XY), ("pairs", GRAM_PAIRS)):
             memory[name] = memory[name] + field(state, number)

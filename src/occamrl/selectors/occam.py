@@ -29,18 +29,17 @@ from occamrl.learners.posterior import (
     TABULAR,
     UNLISTED_ROWS,
     LikelihoodLearner,
+    LikelihoodParameters,
     PosteriorModel,
     PosteriorState,
 )
-from occamrl.learners.rewards import Rewards
 from occamrl.learners.ucrl_vtr import example_ladder
-from occamrl.models.ladder import Ladder
-from occamrl.protocols import Acting, Kernel, Known, Phase, PhaseOutcome, Scope, Selector
+from occamrl.protocols import Known, Phase, PhaseOutcome, Selector
 from occamrl.selectors.references import own_parameters, require_memory
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Occam(Selector):
+class Occam(LikelihoodParameters, Selector):
     """Play the smallest class of a ladder that the likelihood does not refuse; notice a truth outside all of them.
 
     Parameters
@@ -80,17 +79,6 @@ class Occam(Selector):
     """
 
     told = ("order",)
-
-    ladder: Ladder
-    delta: float = 0.05
-    acting: Acting = "optimism"
-    scope: Scope = "smallest"
-    replan: float = 0.02
-    rewards: Rewards = "known"
-    kernel: Kernel = "stationary"
-
-    def __post_init__(self) -> None:
-        _ = self._learner  # checks the parameters
 
     @cached_property
     def _learner(self) -> LikelihoodLearner:
