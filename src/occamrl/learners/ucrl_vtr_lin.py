@@ -29,7 +29,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from occamrl._core.arena import field, fmat, fresh_state, fvec, imat, ivec, lay_out, model_of, named, part, square
-from occamrl._core.compile import compiled, entry, hot, hot_inline, implements, otherwise
+from occamrl._core.compile import entry, hot, hot_inline, implements, otherwise
 from occamrl._core.features import (
     BONUS,
     NEXT,
@@ -442,7 +442,7 @@ class UCRLVTRLin(Learner):
             if statistics.seen is not None and self._counted:
                 field(state, SEEN)[:] = statistics.seen
             try:
-                refactor_all(model_of(self, known), state)
+                refresh(model_of(self, known), state, True)
             except ValueError as error:
                 raise ParameterError("statistics.gram", got=str(error), expected="a sum of x x^T") from error
         else:  # Sigma = lambda I
@@ -600,14 +600,6 @@ def sum_logdets(steps: int, logdets: Floats, growth: Floats) -> None:
             growth[t, RAISED] = max(growth[t, RAISED], logdets[1, b])
 
 
-@entry
-def refactor_all(model: LinearModel, state: LinearState) -> None:
-    """Factorise every block, as after the statistics were given from elsewhere."""
-    for b in range(ivec(model, VECTOR).size - 1):
-        refactor_block(model, state, b)
-    sum_logdets(model.steps, fmat(state, LOGDETS), fmat(state, GROWTH))
-
-
 @hot
 def absorb(model: LinearModel, state: LinearState) -> None:
     """Enter the rows seen since the last plan into Sigma and xy, and factorise what they changed.
@@ -666,10 +658,19 @@ def absorb(model: LinearModel, state: LinearState) -> None:
     sum_logdets(model.steps, fmat(state, LOGDETS), growth)
 
 
-@compiled
+@entry
+def refresh(model: LinearModel, state: LinearState, anew: bool) -> None:
+    """Enter the rows that wait for the next plan; ``anew``: then factorise every block, whatever rows it has."""
+    absorb(model, state)
+    if anew:
+        for b in range(ivec(model, VECTOR).size - 1):
+            refactor_block(model, state, b)
+        sum_logdets(model.steps, fmat(state, LOGDETS), fmat(state, GROWTH))
+
+
 def enter_rows(model: LinearModel, state: LinearState) -> None:
     """Enter the rows that wait for the next plan."""
-    absorb(model, state)
+    refresh(model, state, False)
 
 
 def prepare(batch: Any, model: LinearModel, state: LinearState, t: int) -> None:

@@ -65,6 +65,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -133,7 +134,11 @@ class LinearSelector(Selector):
 
     def base(self, **changes: Any) -> UCRLVTRLin:
         """Return UCRL-VTR-LIN with this selector's parameters, some of them changed."""
-        return UCRLVTRLin(**{**own_parameters(self, UCRLVTRLin), "regularization": self.lambda_rule, **changes})
+        return dataclasses.replace(self._base, **changes) if changes else self._base
+
+    @cached_property
+    def _base(self) -> UCRLVTRLin:
+        return UCRLVTRLin(**{**own_parameters(self, UCRLVTRLin), "regularization": self.lambda_rule})
 
     @abstractmethod
     def oracle(self, theta: Sequence[float] | Floats) -> UCRLVTRLin:
