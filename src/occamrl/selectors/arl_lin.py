@@ -72,7 +72,7 @@ import numpy as np
 
 from occamrl._core.rows import MOST, MOST_ROWS
 from occamrl.errors import ParameterError, as_floats, require_choice, require_integer, require_number, require_numbers
-from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width, farthest
+from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width, farthest_step
 from occamrl.learners.rewards import Rewards
 from occamrl.learners.ucrl_vtr_lin import SMALLEST, SMALLEST_LEVEL, LinearStatistics, UCRLVTRLin
 from occamrl.models.features import FeatureMap, pair_of_outcome
@@ -577,7 +577,7 @@ class _Spectrum(NamedTuple):
     def largest_norm(self, lam: float, beta: float) -> float:
         """Return the largest norm in the ellipsoid with this lambda and beta (M19)."""
         center = self.center(lam)
-        return float(np.linalg.norm(center + farthest(self.eigenvalues + lam, center, beta)[0]))
+        return float(np.linalg.norm(center + farthest_step(self.eigenvalues + lam, center, beta)))
 
 
 def _squared_radii(
