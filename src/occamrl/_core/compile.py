@@ -28,7 +28,6 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -281,10 +280,9 @@ def _equal_flags(flags: Any, other: Any) -> Any:
     return flags._values == getattr(other, "_values", None) or _same_flags(flags, other)
 
 
-@cache
-def _hash_of_flags(kind: Any) -> int:
+def _hash_of_flags(flags: Any) -> int:
     """Return Numba's own hash of flags, which is one of the names of all options."""
-    return hash(tuple(sorted(kind.options)))
+    return hash(tuple(sorted(flags.options)))
 
 
 @contextmanager
@@ -296,7 +294,7 @@ def _fewer_chores() -> Iterator[None]:
     """
     enabled, replaced = gc.isenabled(), (_Flags.__eq__, _Flags.__hash__)
     gc.disable()
-    _Flags.__eq__, _Flags.__hash__ = _equal_flags, lambda flags: _hash_of_flags(type(flags))
+    _Flags.__eq__, _Flags.__hash__ = _equal_flags, _hash_of_flags
     try:
         yield
     finally:
