@@ -53,7 +53,6 @@ WRONG: dict[Any, dict[str, list[Any]]] = {  # what the validators of errors.py l
         "scale": [-0.5, np.inf],
         "regularization": [0.0, np.inf, None],
         "paper_constant": [0.0],
-        "target_range": [0.0],
         "kernel": ["weekly"],
         "rewards": ["unknown", None],
         "event": [(0.5, 0.0)],  # of a smaller regularization

@@ -14,7 +14,7 @@ from occamrl import seeding
 from occamrl._core import regression
 from occamrl._core.arena import field
 from occamrl._core.rows import CELLS, FIRST, TOUCHED
-from occamrl.learners.ucrl_vtr_lin import LOGDET, UPDATES, UCRLVTRLin, enter_rows, refactor_all
+from occamrl.learners.ucrl_vtr_lin import LOGDET, UPDATES, UCRLVTRLin, enter_rows, refresh
 from occamrl.models.features import FeatureMap
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats
@@ -314,8 +314,7 @@ def run_anew(learner: UCRLVTRLin, problem: Any, episodes: int) -> Any:
     state, regret = learner.begin(known), np.zeros(episodes)
     model = learner.model(known)
     for k in range(episodes):
-        enter_rows(model, state)
-        refactor_all(model, state)
+        refresh(model, state, True)
         one = CompiledPlayer(learner, known, state)
         one.simulate(truth, (seeding.key(0, "environment"), seeding.key(0, "agent")), k, regret[k : k + 1], np.zeros(1))
     return regret

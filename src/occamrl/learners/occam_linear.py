@@ -43,7 +43,8 @@ from numpy.typing import NDArray
 from scipy.special import expit, gammaln, logsumexp
 
 from occamrl._core.bellman import optimal_policy, optimal_values
-from occamrl.errors import FeatureError, ParameterError, require_number
+from occamrl.errors import FeatureError, ParameterError, require_kind, require_number
+from occamrl.learners.lin_psrl import transitions
 from occamrl.learners.posterior import distinct_outcomes
 from occamrl.models.features import FeatureMap, PerProblem, pair_of_outcome
 from occamrl.models.likelihood import hull_bound, hull_fit, hull_maximum, kt_evidence
@@ -65,7 +66,6 @@ class _Setting(NamedTuple):
 
     outcomes: Outcomes
     columns: Floats  # [O, m] what kernels are made of
-    keys: Ints  # [O] (s*A + a)*S + s', increasing
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,8 +75,7 @@ class _Counting(EpisodeLearner):
     features: FeatureMap
 
     def __post_init__(self) -> None:
-        if not isinstance(self.features, FeatureMap):
-            raise ParameterError("features", got=type(self.features).__name__, expected="a FeatureMap")
+        require_kind("features", self.features, FeatureMap)
         if self.features.is_tabular:
             raise FeatureError("features", got="a one-hot map", expected="a dense or sparse one; see PSRL for tables")
 
@@ -89,9 +88,8 @@ class _Counting(EpisodeLearner):
             if not known.rewards_known:
                 raise ParameterError("rewards", got="unknown rewards", expected="known rewards")
             outcomes, matrix = distinct_outcomes(self.features, known)
-            keys = pair_of_outcome(outcomes) * known.states + outcomes.next_state
             parts: list[Any] = [np.require(part, requirements=["C", "W"]) for part in outcomes]
-            self._settings[known] = _Setting(Outcomes(*parts), self._columns(matrix), keys)
+            self._settings[known] = _Setting(Outcomes(*parts), self._columns(matrix))
         found: _Setting = self._settings[known]
         return found
 
@@ -101,20 +99,13 @@ class _Counting(EpisodeLearner):
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data."""
-        return {"counts": np.zeros(self._setting(known).keys.size), "unlisted": 0}
+        return {"counts": np.zeros(len(self._setting(known).columns)), "unlisted": 0}
 
     def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
         """Count the outcomes of the episode; those that the features do not list are counted apart."""
-        outcomes, _, keys = self._setting(known)
-        pair = episode.states[:-1] * known.actions + episode.actions
-        key = pair * known.states + episode.states[1:]
-        first, last = np.searchsorted(keys, key), np.searchsorted(keys, key, side="right")
-        bonus = episode.rewards - known.base_reward.ravel()[pair]
-        for h in np.flatnonzero(last > first + 1):  # next states with several rewards: the nearest
-            first[h] += np.abs(outcomes.bonus[first[h] : last[h]] - bonus[h]).argmin()
-        listed = first[last > first]
-        np.add.at(state["counts"], listed, 1.0)
-        state["unlisted"] += int(key.size - listed.size)
+        came = [o for *_, o in transitions(self._setting(known).outcomes, known, episode)]
+        np.add.at(state["counts"], came, 1.0)
+        state["unlisted"] += episode.actions.size - len(came)
 
     def _policy_of(self, known: Known, p: Floats, start: int) -> tuple[Ints, float]:
         """Return the optimal policy of the kernel with these probabilities [O], and its value at ``start``."""
@@ -233,7 +224,7 @@ class OccamMixture(_Counting):
 
     def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
         """Draw a set, then a mixture of it (L7); return its optimal policy and value."""
-        outcomes, columns, _ = self._setting(known)
+        outcomes, columns = self._setting(known)
         if _due(state):
             self.update(known, state)
         if state["outside"]:
@@ -371,7 +362,7 @@ class OccamLin(_Counting):
         """Draw a set of directions, then their weights; return the optimal policy and value of the kernel."""
         if _due(state):
             self.update(known, state)
-        outcomes, columns, _ = self._setting(known)
+        outcomes, columns = self._setting(known)
         self.walk(state, draw)
         active = np.flatnonzero(state["active"])
         mean, root = _posterior(state["information"], state["linear"], active)

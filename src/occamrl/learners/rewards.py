@@ -168,7 +168,31 @@ def linear_rewards(rewards: RewardModel, psi: Floats, heard: Ints, total: Floats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RewardsPerPair:
+class _Estimate:
+    """What both estimates are told."""
+
+    share: float = 0.5
+    per_step: bool = False
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.share, float) and 0.0 < self.share < 1.0):
+            raise ParameterError("share", got=repr(self.share), expected="a number in (0, 1)")
+        require_number("scale", self.scale, 0.0, 1e100)
+        if not isinstance(self.per_step, bool):
+            raise ParameterError("per_step", got=repr(self.per_step), expected="True or False")
+
+    def tables(self, known: Known) -> int:
+        """Return R, how many tables of rewards are estimated: one, or one per step."""
+        return known.horizon if self.per_step else 1
+
+    def level(self, known: Known, delta: float, parts: int) -> float:
+        """Return the level of one of ``parts`` estimates of a table, for a learner at level ``delta``."""
+        return max(_LEAST_LEVEL, self.share * delta / (parts * self.tables(known)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RewardsPerPair(_Estimate):
     """Estimate the mean reward of every (s, a) by itself.
 
     Parameters
@@ -185,23 +209,20 @@ class RewardsPerPair:
     """
 
     bound: str = "bernstein"
-    share: float = 0.5
-    per_step: bool = False
-    scale: float = 1.0
 
     def __post_init__(self) -> None:
         require_choice("bound", self.bound, BOUNDS)
-        _require_common(self)
+        super().__post_init__()
 
     def model(self, known: Known, delta: float) -> tuple[RewardModel, Floats]:
         """Return the constants of the compiled functions, for a learner at level ``delta``, and psi (not read)."""
         pairs = known.states * known.actions
-        level = max(_LEAST_LEVEL, self.share * delta / (pairs * _copies(self, known)))
+        level = self.level(known, delta, pairs)
         return RewardModel(BOUNDS[self.bound], level, float(self.scale), 1.0, 1.0), np.zeros((pairs, 1))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RewardsLinear:
+class RewardsLinear(_Estimate):
     """Estimate rewards that are linear in given features, r(s, a) = <psi(s, a), omega>, by ridge regression.
 
     Parameters
@@ -219,32 +240,27 @@ class RewardsLinear:
     features: ArrayLike
     norm_bound: float
     regularization: float = 1.0
-    share: float = 0.5
-    per_step: bool = False
-    scale: float = 1.0
 
     def __post_init__(self) -> None:
-        psi = as_floats("features", self.features, "[S, A, p]")
+        psi = as_floats("features", self.features, "an array [S, A, p], or nested lists")
         if psi.ndim != 3 or psi.size == 0:
             raise ShapeError("features", got=psi.shape, expected="[S, A, p]")
-        bad = ~(np.abs(psi) <= _LARGEST_FEATURE)
-        if bad.any():
+        if (bad := ~(np.abs(psi) <= _LARGEST_FEATURE)).any():
             at = tuple(int(i) for i in np.argwhere(bad)[0])
-            raise ParameterError(
-                "features", index=at, got=psi[at], expected=f"a number of at most {_LARGEST_FEATURE:g}"
-            )
+            expected = f"a number of at most {_LARGEST_FEATURE:g}"
+            raise ParameterError("features", index=at, got=psi[at], expected=expected)
         psi.flags.writeable = False
         object.__setattr__(self, "features", psi)
         require_number("norm_bound", self.norm_bound, 1e-100, 1e100)
         require_number("regularization", self.regularization, 1e-100, 1e100)
-        _require_common(self)
+        super().__post_init__()
 
     def model(self, known: Known, delta: float) -> tuple[RewardModel, Floats]:
         """Return the constants of the compiled functions, for a learner at level ``delta``, and psi [S*A, p]."""
         psi = np.asarray(self.features)
         if psi.shape[:2] != (known.states, known.actions):
             raise ShapeError("features", got=psi.shape, expected=f"[S, A, p] with S={known.states}, A={known.actions}")
-        level = max(_LEAST_LEVEL, self.share * delta / _copies(self, known))
+        level = self.level(known, delta, 1)
         linear = RewardModel(LINEAR, level, float(self.scale), float(self.regularization), float(self.norm_bound))
         return linear, np.ascontiguousarray(psi.reshape(known.states * known.actions, -1))
 
@@ -274,7 +290,7 @@ def seen_by(rewards: Rewards, known: Known) -> Known:
 
 def reward_rows(rewards: Rewards, known: Known) -> int:
     """Return R, how many tables of rewards are estimated: none, one, or one per step."""
-    return 0 if isinstance(rewards, str) else _copies(rewards, known)
+    return 0 if isinstance(rewards, str) else rewards.tables(known)
 
 
 def rewards_model(rewards: Rewards, known: Known, delta: float) -> tuple[RewardModel, list[Any]]:
@@ -286,7 +302,7 @@ def rewards_model(rewards: Rewards, known: Known, delta: float) -> tuple[RewardM
         return RewardModel(KNOWN, 1.0, 1.0, 1.0, 1.0), [known.base_reward.reshape(1, -1), np.zeros((0, 1)), np.zeros(0)]
     estimated, psi = rewards.model(known, delta)
     p = psi.shape[1]
-    return estimated, [np.zeros((_copies(rewards, known), psi.shape[0])), psi, np.zeros(3 * p * p + 2 * p)]
+    return estimated, [np.zeros((rewards.tables(known), psi.shape[0])), psi, np.zeros(3 * p * p + 2 * p)]
 
 
 class RewardStatistics(NamedTuple):
@@ -324,18 +340,6 @@ def continue_rewards(state: Any, observed: RewardStatistics | None, *, due: bool
         field(state, COUNTERS)[REWARDS_DUE] = 1
 
 
-def _copies(rewards: RewardsPerPair | RewardsLinear, known: Known) -> int:
-    return known.horizon if rewards.per_step else 1
-
-
-def _require_common(rewards: Any) -> None:
-    if not (isinstance(rewards.share, float) and 0.0 < rewards.share < 1.0):
-        raise ParameterError("share", got=repr(rewards.share), expected="a number in (0, 1)")
-    require_number("scale", rewards.scale, 0.0, 1e100)
-    if not isinstance(rewards.per_step, bool):
-        raise ParameterError("per_step", got=repr(rewards.per_step), expected="True or False")
-
-
 _KINDS: dict[str, tuple[type[Any], str]] = {
     "per_pair": (RewardsPerPair, "bound"),
     "linear": (RewardsLinear, "features"),
@@ -347,51 +351,29 @@ def rewards_of(value: Any, field: str = "rewards", read: Callable[[str, str], Fl
 
     ``read(file, field)`` returns the array of a file, where files can be named.
     """
-    if not isinstance(value, dict):
-        try:
-            require_rewards(value)
-        except UnknownName as error:
-            expected = '"known", { per_pair = "bernstein" } or { linear = psi, norm_bound = b }'
-            raise ParameterError(field, got=error.got, expected=expected) from error
+    if value == "known" or isinstance(value, (RewardsPerPair, RewardsLinear)):
         made: Rewards = value
         return made
-    chosen = [kind for kind in _KINDS if kind in value]
+    chosen = [name for name in _KINDS if name in value] if isinstance(value, dict) else []
+    if isinstance(value, dict) and value and not chosen:
+        raise UnknownName(f"{field}.{next(iter(value))}", got=next(iter(value)), known=_KINDS)
     if len(chosen) != 1:
-        known = {*_KINDS, *(name for kind in _KINDS for name in _parameters(kind))}
-        for key in value:
-            if key not in known:
-                raise UnknownName(f"{field}.{key}", got=key, known=_KINDS)
-        raise ParameterError(field, got=repr(value)[:80], expected="one of the keys " + " and ".join(_KINDS))
-    kind, main = _KINDS[chosen[0]]
-    rest = {key: part for key, part in value.items() if key != chosen[0]}
-    for key in rest:
-        if key not in _parameters(chosen[0]):
-            raise UnknownName(f"{field}.{key}", got=key, known=[chosen[0], *_parameters(chosen[0])])
-    first = value[chosen[0]]
-    if chosen[0] == "linear":
-        first = _features(first, f"{field}.linear", read)
+        expected = '"known", or one of the keys in { per_pair = "bernstein" } or { linear = psi, norm_bound = b }'
+        raise ParameterError(field, got=repr(value)[:80], expected=expected)
+    (name,) = chosen
+    kind, main = _KINDS[name]
+    own = [name, *(each.name for each in dataclasses.fields(kind) if each.name != main)]
+    if unknown := [key for key in value if key not in own]:
+        raise UnknownName(f"{field}.{unknown[0]}", got=unknown[0], known=own)
+    arguments = {main if key == name else key: part for key, part in value.items()}
+    if name == "linear":
+        if "norm_bound" not in value:
+            raise ParameterError(f"{field}.norm_bound", got="nothing", expected="a bound on the norm of omega")
+        if isinstance(value[name], str) and read is not None:
+            arguments[main] = read(value[name], f"{field}.{name}")
     try:
-        estimated: Rewards = kind(**{main: first}, **rest)
+        estimated: Rewards = kind(**arguments)
         return estimated
     except InvalidInput as error:
-        name = chosen[0] if error.field == main else error.field
-        raise ParameterError(f"{field}.{name}", index=error.index, got=error.got, expected=error.expected) from error
-    except TypeError as error:
-        raise ParameterError(f"{field}.norm_bound", got="nothing", expected="a bound on the norm of omega") from error
-
-
-def _parameters(kind: str) -> list[str]:
-    """Return the parameters of a class that have their own name in a table."""
-    cls, main = _KINDS[kind]
-    return [each.name for each in dataclasses.fields(cls) if each.name != main]
-
-
-def _features(value: Any, field: str, read: Callable[[str, str], Floats] | None) -> Floats:
-    if isinstance(value, str):
-        if read is None:
-            raise ParameterError(field, got=repr(value), expected="an array [S, A, p] of nested lists")
-        return read(value, field)
-    try:
-        return np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ShapeError(field, got=repr(value)[:60], expected="an array [S, A, p] of nested lists") from None
+        key = name if error.field == main else error.field
+        raise ParameterError(f"{field}.{key}", index=error.index, got=error.got, expected=error.expected) from error

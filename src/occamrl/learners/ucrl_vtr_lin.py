@@ -29,17 +29,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from occamrl._core.arena import field, fmat, fresh_state, fvec, imat, ivec, lay_out, model_of, named, part, square
-from occamrl._core.compile import compiled, entry, hot, hot_inline, implements, otherwise
-from occamrl._core.features import (
-    BONUS,
-    NEXT,
-    START,
-    DenseFeatures,
-    TabularFeatures,
-    feature_vector,
-    fill_target,
-    outcome_of,
-)
+from occamrl._core.compile import entry, hot, hot_inline, implements, otherwise
+from occamrl._core.features import DenseFeatures, TabularFeatures, feature_vector, fill_target, outcome_of
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
 from occamrl._core.regression import (
     CARE,
@@ -106,6 +97,7 @@ from occamrl.errors import (
     require_integer,
     require_kind,
     require_number,
+    require_numbers,
     require_sequences,
 )
 from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width
@@ -269,9 +261,6 @@ class UCRLVTRLin(Learner):
         Multiplies sqrt(beta). Below 1 the guarantee is lost.
     paper_constant : float
         The constant c of the paper's radius (M10).
-    target_range : float, optional
-        The range U of a target without weights; by default H - 1, one more with rewards on transitions, and one more
-        where values are cut at H.
     clip : "step" | "horizon", optional
         Values at step h are cut at H - h + 1, or at H as the paper writes. By default "step", except for the radius
         "ayoub", whose published code cuts at H.
@@ -304,7 +293,6 @@ class UCRLVTRLin(Learner):
     regularization: float | str = 1.0
     scale: float = 1.0
     paper_constant: float = 1.0
-    target_range: float | None = None
     clip: Literal["step", "horizon"] | None = None
     active: Sequence[int] | None = None
     event: tuple[float, float] | None = None
@@ -313,13 +301,30 @@ class UCRLVTRLin(Learner):
     kernel: Kernel = "stationary"
 
     def __post_init__(self) -> None:
-        require_linear_parameters(self)
+        require_kind("features", self.features, FeatureMap)
+        require_choice("radius", self.radius, ELLIPSOIDS)
+        require_choice("weights", self.weights, ("range", "none"))
+        require_choice("kernel", self.kernel, KERNELS)
+        require_rewards(self.rewards)
+        if self.clip is not None:
+            require_choice("clip", self.clip, ("step", "horizon"))
+        require_number("delta", self.delta, SMALLEST_LEVEL, 1.0)
+        if isinstance(self.regularization, str):
+            require_choice("regularization", self.regularization, ("scaled",))
+        else:
+            require_number("regularization", self.regularization, SMALLEST, LARGEST)
+        require_numbers(self, SMALLEST, LARGEST, "norm_bound", "paper_constant")
+        require_numbers(self, 0.0, LARGEST, "replan", "scale")
+        if self.paper_constant != 1.0 and self.radius != "paper":
+            raise ParameterError("paper_constant", got=self.paper_constant, expected='1, or radius="paper"')
         if self.active is not None:
-            _require_active(self.features, self.active)
+            if self.features.is_tabular:
+                raise ParameterError("active", got="a tabular map", expected="a dense or sparse one to restrict")
+            as_indices("active", self.active, self.features.dimension)
         if self.event is not None:
             require_sequences(self, -math.inf, math.inf, "event")
-        if self.event is not None and (self.radius != "sharp" or len(self.event) != 2 or self.event[0] < self.lam):
-            raise ParameterError("event", got=self.event, expected="the sharp radius, and a lambda' >= lambda")
+            if self.radius != "sharp" or len(self.event) != 2 or self.event[0] < self.lam:
+                raise ParameterError("event", got=self.event, expected="the sharp radius, and a lambda' >= lambda")
 
     @cached_property
     def planned(self) -> FeatureMap:
@@ -356,8 +361,7 @@ class UCRLVTRLin(Learner):
         rows = known.horizon if outcomes.bonus.any() else known.horizon - 1
         at_horizon = (self.clip or ("horizon" if self.radius == "ayoub" else "step")) == "horizon"
         # Values cut at H instead of H - h + 1 have targets of range up to H (and a bonus of up to 1).
-        widest = rows + 1 if at_horizon else rows
-        plain_range = widest if self.target_range is None else self.target_range
+        plain_range = rows + 1 if at_horizon else rows
         batch, turned, turned_x = _batch_of(planned, outcomes)
         active = np.zeros(0, dtype=np.int64) if self.active is None else np.asarray(self.active, dtype=np.int64)
         rewards, reward_fields = rewards_model(self.rewards, known, float(self.delta))
@@ -442,7 +446,7 @@ class UCRLVTRLin(Learner):
             if statistics.seen is not None and self._counted:
                 field(state, SEEN)[:] = statistics.seen
             try:
-                refactor_all(model_of(self, known), state)
+                refresh(model_of(self, known), state, True)
             except ValueError as error:
                 raise ParameterError("statistics.gram", got=str(error), expected="a sum of x x^T") from error
         else:  # Sigma = lambda I
@@ -600,14 +604,6 @@ def sum_logdets(steps: int, logdets: Floats, growth: Floats) -> None:
             growth[t, RAISED] = max(growth[t, RAISED], logdets[1, b])
 
 
-@entry
-def refactor_all(model: LinearModel, state: LinearState) -> None:
-    """Factorise every block, as after the statistics were given from elsewhere."""
-    for b in range(ivec(model, VECTOR).size - 1):
-        refactor_block(model, state, b)
-    sum_logdets(model.steps, fmat(state, LOGDETS), fmat(state, GROWTH))
-
-
 @hot
 def absorb(model: LinearModel, state: LinearState) -> None:
     """Enter the rows seen since the last plan into Sigma and xy, and factorise what they changed.
@@ -666,10 +662,19 @@ def absorb(model: LinearModel, state: LinearState) -> None:
     sum_logdets(model.steps, fmat(state, LOGDETS), growth)
 
 
-@compiled
+@entry
+def refresh(model: LinearModel, state: LinearState, anew: bool) -> None:
+    """Enter the rows that wait for the next plan; ``anew``: then factorise every block, whatever rows it has."""
+    absorb(model, state)
+    if anew:
+        for b in range(ivec(model, VECTOR).size - 1):
+            refactor_block(model, state, b)
+        sum_logdets(model.steps, fmat(state, LOGDETS), fmat(state, GROWTH))
+
+
 def enter_rows(model: LinearModel, state: LinearState) -> None:
     """Enter the rows that wait for the next plan."""
-    absorb(model, state)
+    refresh(model, state, False)
 
 
 def prepare(batch: Any, model: LinearModel, state: LinearState, t: int) -> None:
@@ -742,10 +747,9 @@ def predict_each(batch: NoBatch, model: LinearModel, state: LinearState, t: int,
 @hot
 def shared_target(model: LinearModel, values: Floats) -> bool:
     """Write the target function that all (s, a) share, and its (c, R); say whether it varies at all."""
-    pairs, target, start = fmat(model, PAIRS), fvec(model, TARGET), ivec(model, FEATURES + START)
-    outcomes = Outcomes(start, ivec(model, FEATURES + NEXT), fvec(model, FEATURES + BONUS))
+    pairs, target, outcomes = fmat(model, PAIRS), fvec(model, TARGET), features_of(model, FEATURES).outcomes
     low, high = fill_target(outcomes, 0, values, target)
-    middle, spread = weigh(model.weighted, low, high, target, start[1])
+    middle, spread = weigh(model.weighted, low, high, target, outcomes.start[1])
     for sa in range(pairs.shape[1]):
         pairs[MIDDLE, sa] = middle
         pairs[SPREAD, sa] = spread
@@ -929,36 +933,3 @@ def learn_linear(model: LinearModel, state: LinearState, path: Path, steps: int)
 def planned_value_linear(model: LinearModel, state: LinearState, s: int) -> float:
     """V^k_1(s)."""
     return float(fmat(state, VALUES)[0, s])
-
-
-def _require_active(features: FeatureMap, active: Sequence[int]) -> None:
-    """Refuse an empty list of coordinates, repeated ones, and a map that has no coordinates to choose from."""
-    if features.is_tabular:
-        raise ParameterError("active", got="a tabular map", expected="a dense or sparse one to restrict")
-    as_indices("active", active, features.dimension)
-
-
-def require_linear_parameters(learner: Any) -> None:
-    """Refuse parameters outside their range, by name."""
-    require_choice("radius", learner.radius, ELLIPSOIDS)
-    require_choice("weights", learner.weights, ("range", "none"))
-    require_choice("kernel", learner.kernel, KERNELS)
-    require_rewards(learner.rewards)
-    if learner.clip is not None:
-        require_choice("clip", learner.clip, ("step", "horizon"))
-    require_kind("features", learner.features, FeatureMap)
-    require_number("delta", learner.delta, SMALLEST_LEVEL, 1.0)
-    if isinstance(learner.regularization, str):
-        require_choice("regularization", learner.regularization, ("scaled",))
-    else:
-        require_number("regularization", learner.regularization, SMALLEST, LARGEST)
-    require_number("norm_bound", learner.norm_bound, SMALLEST, LARGEST)
-    require_number("paper_constant", learner.paper_constant, SMALLEST, LARGEST)
-    if learner.paper_constant != 1.0 and learner.radius != "paper":
-        raise ParameterError("paper_constant", got=learner.paper_constant, expected='1, or radius="paper"')
-    require_number("replan", learner.replan, 0.0, LARGEST)
-    require_number("scale", learner.scale, 0.0, LARGEST)
-    if learner.target_range is not None:
-        require_number("target_range", learner.target_range, SMALLEST, LARGEST)
-        if learner.weights == "range":
-            raise ParameterError("target_range", got=learner.target_range, expected='None with weights="range"')

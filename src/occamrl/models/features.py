@@ -82,9 +82,8 @@ def read_kernels(field: str, kernels: Sequence[Any], support: ArrayLike = ()) ->
             matrix = matrix.copy()
             matrix.sum_duplicates()
         if not (np.abs(matrix.data) <= LARGEST_FEATURE).all():
-            raise FeatureError(
-                field, index=(j,), got="a value that is not finite", expected=f"numbers of at most {LARGEST_FEATURE:g}"
-            )
+            expected = f"numbers of at most {LARGEST_FEATURE:g}"
+            raise FeatureError(field, index=(j,), got="a value that is not finite", expected=expected)
         kept = matrix.data != 0.0
         cell = (np.repeat(np.arange(shape[0]) * shape[1], np.diff(matrix.indptr)) + matrix.indices)[kept]
         if not np.array_equal(cell, cells[-1]):
@@ -206,9 +205,7 @@ def require_some_kernel(features: FeatureMap) -> None:
         got = "features for which no theta makes the probabilities of every (s, a) sum to one"
         expected = "some theta with sum over s' of <phi(s, a, s'), theta> = 1 for all (s, a)"
         raise FeatureError("phi", index=divmod(worst, features.actions), got=got, expected=expected)
-    if (
-        features.probabilities(theta).min() >= -_TOLERANCE
-    ):  # the smallest theta that sums to one: nearly always a kernel
+    if features.probabilities(theta).min() >= -_TOLERANCE:  # theta is the smallest that sums to one
         return
     if best_kernel(np.zeros(features.dimension), features.matrix, distinct, _TOLERANCE).status == _INFEASIBLE:
         expected = "some theta for which <phi(s, a, .), theta> is a distribution for all (s, a)"
@@ -271,12 +268,7 @@ class FeatureMap:
         require_some_kernel(self)
 
     def _set(
-        self,
-        layout: Layout,
-        states: int,
-        dimension: int,
-        rewards: Floats | None = None,
-        shared: Blocks | None = None,
+        self, layout: Layout, states: int, dimension: int, rewards: Floats | None = None, shared: Blocks | None = None
     ) -> None:
         self.states, self.actions = states, (layout.outcomes.start.size - 1) // states
         self.shape = (states, self.actions, states)
@@ -299,11 +291,9 @@ class FeatureMap:
 
         ``support`` [S, A, S] (bool) limits it to transitions known to be possible; by default every one is.
         """
-        shape = (
-            require_integer("states", states, 1, ShapeError),
-            require_integer("actions", actions, 1, ShapeError),
-            states,
-        )
+        for name, size in (("states", states), ("actions", actions)):
+            require_integer(name, size, 1, ShapeError)
+        shape = (states, actions, states)
         require_memory("states", states, *shape)
         possible = np.ones(shape, dtype=bool) if support is None else as_flags("support", support, shape)
         pair, next_state = np.nonzero(possible.reshape(states * actions, states))
@@ -353,10 +343,7 @@ class FeatureMap:
     @cached_property
     def of_kernels(self) -> bool:
         """Whether every coordinate is a kernel itself, as in a mixture of simulators."""
-        matrix = sp.csc_array(self.matrix)
-        pairs = np.diff(self.layout.outcomes.start)
-        sums = sp.csr_array((np.ones(pairs.sum()), np.arange(pairs.sum()), self.layout.outcomes.start)) @ matrix
-        return not self.is_tabular and bool(matrix.min() >= 0.0) and bool(np.allclose(sums.toarray(), 1.0))
+        return not self.is_tabular and bool(self.matrix.min() >= 0.0) and bool(np.allclose(self.sums, 1.0))
 
     @cached_property
     def blocks(self) -> Blocks:
@@ -424,11 +411,8 @@ class FeatureMap:
         require_kind("known", known, Known)
         if known not in self._attached:
             if (known.states, known.actions) != (self.states, self.actions):
-                got, expected = (
-                    f"S={self.states}, A={self.actions}",
-                    f"the problem's S={known.states}, A={known.actions}",
-                )
-                raise ShapeError("features", got=got, expected=expected)
+                expected = f"the problem's S={known.states}, A={known.actions}"
+                raise ShapeError("features", got=f"S={self.states}, A={self.actions}", expected=expected)
             outcomes = self.layout.outcomes
             if self.rewards is None or not known.rewards_known:
                 outcomes = with_bonus(outcomes, known)

@@ -65,13 +65,14 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from occamrl._core.rows import MOST, MOST_ROWS
 from occamrl.errors import ParameterError, as_floats, require_choice, require_integer, require_number, require_numbers
-from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width, farthest
+from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width, farthest_step
 from occamrl.learners.rewards import Rewards
 from occamrl.learners.ucrl_vtr_lin import SMALLEST, SMALLEST_LEVEL, LinearStatistics, UCRLVTRLin
 from occamrl.models.features import FeatureMap, pair_of_outcome
@@ -133,7 +134,11 @@ class LinearSelector(Selector):
 
     def base(self, **changes: Any) -> UCRLVTRLin:
         """Return UCRL-VTR-LIN with this selector's parameters, some of them changed."""
-        return UCRLVTRLin(**{**own_parameters(self, UCRLVTRLin), "regularization": self.lambda_rule, **changes})
+        return dataclasses.replace(self._base, **changes) if changes else self._base
+
+    @cached_property
+    def _base(self) -> UCRLVTRLin:
+        return UCRLVTRLin(**{**own_parameters(self, UCRLVTRLin), "regularization": self.lambda_rule})
 
     @abstractmethod
     def oracle(self, theta: Sequence[float] | Floats) -> UCRLVTRLin:
@@ -572,7 +577,7 @@ class _Spectrum(NamedTuple):
     def largest_norm(self, lam: float, beta: float) -> float:
         """Return the largest norm in the ellipsoid with this lambda and beta (M19)."""
         center = self.center(lam)
-        return float(np.linalg.norm(center + farthest(self.eigenvalues + lam, center, beta)[0]))
+        return float(np.linalg.norm(center + farthest_step(self.eigenvalues + lam, center, beta)))
 
 
 def _squared_radii(

@@ -76,10 +76,8 @@ def sharp_support(
         Increasing; never empty, since theta* = 0 is no kernel.
     """
     problem = (sigma, xy, regularization, unit)
-    starts = [beam(*problem, width=1, patience=xy.shape[-1]), beam(*problem)]
-    if begin := sorted(set(last)):
-        starts.append(begin)
-    ends = [descend(*problem, start) for start in starts]
+    starts = [beam(*problem, width=1, patience=xy.shape[-1]), beam(*problem), sorted(set(last))]
+    ends = [descend(*problem, start) for start in dict.fromkeys(map(tuple, starts)) if start]
     return min(ends, key=lambda end: penalised_loss(sigma, xy, end, regularization=regularization, unit=unit))
 
 
@@ -130,13 +128,7 @@ def detection_limits(sigma: Floats, coordinates: Iterable[int], *, regularizatio
 
 
 def beam(
-    sigma: Floats,
-    xy: Floats,
-    regularization: float,
-    unit: float,
-    *,
-    width: int = _WIDTH,
-    patience: int = _PATIENCE,
+    sigma: Floats, xy: Floats, regularization: float, unit: float, *, width: int = _WIDTH, patience: int = _PATIENCE
 ) -> list[int]:
     """Add every coordinate to each of the ``width`` best sets of a size, and keep the best; return the best met.
 
