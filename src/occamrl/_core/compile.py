@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import codegen, compiler, serialize, targetconfig
+from numba.core import codegen, compiler, serialize
 from numba.core.registry import CPUDispatcher
 from numba.extending import overload
 
@@ -271,39 +271,14 @@ class _Cache:
         """Do nothing: the folder's name changes with the sources."""
 
 
-_Flags: Any = targetconfig.TargetConfig
-_same_flags = _Flags.__eq__
-
-
-def _equal_flags(flags: Any, other: Any) -> Any:
-    """Compare the options that were set in either; the others have their default in both."""
-    if type(flags) is not type(other):
-        return _same_flags(flags, other)
-    ours, theirs, known = flags._values, other._values, flags.options
-    return ours == theirs or all(
-        ours.get(name, known[name].default) == theirs.get(name, known[name].default) for name in {*ours, *theirs}
-    )
-
-
-def _hash_of_flags(flags: Any) -> int:
-    """Return Numba's own hash of flags, which is one of the names of all options."""
-    return hash(tuple(sorted(flags.options)))
-
-
 @contextmanager
-def _fewer_chores() -> Iterator[None]:
-    """Spare the compiler work that changes nothing.
-
-    No garbage is looked for meanwhile: a compiler makes millions of objects that stay. The flags of a compilation are
-    compared and hashed tens of thousands of times, for which Numba goes through all options each time.
-    """
-    enabled, replaced = gc.isenabled(), (_Flags.__eq__, _Flags.__hash__)
+def _no_collection() -> Iterator[None]:
+    """Look for no garbage meanwhile: a compiler makes millions of objects that stay, and looks cost a tenth of it."""
+    enabled = gc.isenabled()
     gc.disable()
-    _Flags.__eq__, _Flags.__hash__ = _equal_flags, _hash_of_flags
     try:
         yield
     finally:
-        _Flags.__eq__, _Flags.__hash__ = replaced
         if enabled:
             gc.enable()
 
@@ -323,7 +298,7 @@ def _compile(function: Function, **options: Any) -> Function:
         if "pipeline_class" not in options:
             if _CACHE is not None:
                 made._cache = _Cache(function, options)
-            made.compile = _fewer_chores()(made.compile)
+            made.compile = _no_collection()(made.compile)
         choose = made.get_call_template
 
         def without_literals(args: Any, kws: Any) -> Any:
