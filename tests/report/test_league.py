@@ -14,7 +14,7 @@ from occamrl import registry
 from occamrl.errors import SpecError
 from occamrl.experiments.records import Records
 from occamrl.experiments.resolution import claims
-from occamrl.experiments.spec import read_spec, shipped
+from occamrl.experiments.spec import read_spec
 from occamrl.report.data import build
 from occamrl.report.league import cells, lines
 from occamrl.report.page import render
