@@ -77,7 +77,8 @@ def agents() -> Iterator[Any]:
     finite: Any = orl.Ladder([orl.FiniteFamily(KERNELS[:1]), orl.FiniteFamily(KERNELS)])
     yield from every(NestedUCRLVTR, ladder=[finite], test_growth=[0.0, 0.1], start_class=[1, 2], guard=[False, True])
     acting: dict[str, list[Any]] = {"acting": ["optimism", "sampling"], "scope": ["smallest", "all"], "replan": [0.0]}
-    yield from every(orl.Occam, ladder=[finite, orl.Ladder([cover(0.5), cover(1.0)])], **acting, **STEPS)
+    solved = STEPS if WHOLE else {}  # with each plan, by code of its own
+    yield from every(orl.Occam, ladder=[finite, orl.Ladder([cover(0.5), cover(1.0)])], **acting, **solved)
     linear = [orl.LinearFamily(features=CASE.features, norm_bound=2.0, coordinates=range(n)) for n in (1, 3)]
     coarse, tabular = (
         orl.AggregationFamily(partition=[0, 0, 1], actions=2),
@@ -129,8 +130,8 @@ def play_everything() -> int:
     """Play the matrix and the contract checks; return how many configurations there were."""
     count = 0
     for agent in agents():
-        # with rewards on pairs alone plans are made in batches, by code of their own
-        mdp = (NOISY, ON_TRANSITIONS)[count % 2] if WHOLE else ON_TRANSITIONS
+        # linear plans are made in batches where rewards are on pairs, and one by one otherwise, by code of their own
+        mdp = (NOISY, ON_TRANSITIONS)[count % 2 if WHOLE else not hasattr(agent, "features")]
         if hasattr(agent, "start"):
             orl.run(agent, mdp, episodes=EPISODES, progress=False)
         else:

@@ -138,7 +138,7 @@ class Progress:
         told = "" if value is None else f"{self.measure} {value:,.1f}, "
         self._write(
             f"{self.label}: {done:,} of {self.total:,} {self.unit} ({100 * done / self.total:.0f}%), {told}"
-            f"{self.rate:,.0f} {self.unit}/s, {left:.0f} s left"
+            f"{self.rate:,.{0 if self.rate >= 10.0 else 2}f} {self.unit}/s, {left:.0f} s left"
         )
 
     def close(self) -> None:
