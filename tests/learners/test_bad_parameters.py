@@ -81,7 +81,7 @@ WRONG: dict[Any, dict[str, list[Any]]] = {  # what the validators of errors.py l
         "rewards": [None],
     },
     orl.Occam: {"acting": ["boldly"], "scope": ["some"], "delta": [2.0], "replan": [-1.0], "ladder": [3]},
-    orl.PSRL: {"family": [3], "delta": [0.0], "rewards": [None]},
+    orl.PSRL: {"family": [3], "concentration": [0.0, np.nan, "one"], "delta": [0.0], "rewards": [None]},
     orl.ARLLinDim: {
         "features": [TABULAR],
         "initial_episodes": [0, 2.5],

@@ -85,9 +85,7 @@ class Translation:
     def at_rest(self) -> Floats:
         """What is earned in each (s, a) after the end of an episode, in [0, 1], as a flat array [S*A]."""
         if self.known.rewards_known:
-            return (
-                self.known.base_reward.flatten()
-            )  # a copy: to the compiler, arrays that are read-only are of another type
+            return self.known.base_reward.flatten()  # a copy: read-only arrays are another type to the compiler
         return np.full(self.known.states * self.known.actions, self.rewards.to_unit(0.0))
 
     def _resting_states(self) -> frozenset[int]:

@@ -75,6 +75,7 @@ from occamrl.models.ladder import Ladder
 from occamrl.models.likelihood import LARGEST_HULL, hull_bound, hull_fit, ladder_log_weights, mixed_at
 from occamrl.protocols import Acting, Field, Floats, Ints, Kernel, Known, Learner, Outcomes, Scope
 
+_JEFFREYS = 0.5  # for each outcome, the prior behind KT (L4)
 _GROWTH = 1.02  # of the data until a hull is fitted again
 _FIRST_LOOK = 64  # episodes before members that died are looked at again for the first time
 _FIT_STEPS, _DRAW_STEPS = 3, 20  # of EM
@@ -180,6 +181,7 @@ class PosteriorModel(NamedTuple):
     slack: float  # log(1/delta)
     reach: float
     replan: float
+    concentration: float  # of the Dirichlet prior of the tabular class, for each outcome
 
 
 class PosteriorState(PlanState):
@@ -284,6 +286,7 @@ class LikelihoodLearner(LikelihoodParameters, Learner):
             slack=math.log(1.0 / level),
             reach=float(family.reach),
             replan=float(self.replan),
+            concentration=_JEFFREYS,
         )
         return model
 
@@ -388,7 +391,9 @@ class PSRL(Learner):
     ----------
     family : FiniteFamily, optional
         The kernels drawn from, each as likely as any other before any data. By default every kernel: rows are drawn
-        from Dirichlet distributions with 1/2 for each next state.
+        from Dirichlet distributions.
+    concentration : float
+        Their parameter for each next state before any data, where there is no family. 1 is uniform over all rows.
     rewards, kernel
         As in :class:`UCRLVTR`; rewards that are estimated enter with their upper bounds, at level ``delta``.
     delta : float
@@ -405,11 +410,15 @@ class PSRL(Learner):
     told = ("a prior",)
 
     family: FiniteFamily | None = None
+    concentration: float = _JEFFREYS
     delta: float = 0.05
     rewards: Rewards = "known"
     kernel: Kernel = "stationary"
 
     def __post_init__(self) -> None:
+        require_number("concentration", self.concentration, 0.05, 1e6)  # of less, draws could underflow
+        if self.family is not None and self.concentration != _JEFFREYS:
+            raise ParameterError("concentration", got=self.concentration, expected="no family beside it")
         if self.family is not None and not isinstance(self.family, FiniteFamily):
             raise ParameterError("family", got=type(self.family).__name__, expected="a FiniteFamily or None")
         _ = self._base(FiniteFamily(np.ones((1, 1, 1, 1))))  # checks the other parameters
@@ -428,7 +437,7 @@ class PSRL(Learner):
 
     def model(self, known: Known) -> PosteriorModel:
         """Return the constants of the compiled functions."""
-        return self._learner(known).model(known)
+        return self._learner(known).model(known)._replace(concentration=float(self.concentration))
 
     def fields(self, known: Known, state: Any = None) -> list[Field]:
         """Return what the arrays of a state hold."""
@@ -954,17 +963,17 @@ def draw_hull(model: PosteriorModel, state: PosteriorState, t: int, c: int) -> N
 
 @hot
 def draw_tables(model: PosteriorModel, state: PosteriorState, t: int) -> None:
-    """Write a draw from the tabular class: Dirichlet rows with 1/2 for every outcome, listed or seen."""
+    """Write a draw from the tabular class: Dirichlet rows, every outcome listed or seen alike before data."""
     count, start, kernel = imat(state, COUNT)[t], ivec(model, START), fmat(model, KERNEL)[t]
     head, unlisted, stream = imat(state, UNLISTED_HEAD)[t], imat(state, UNLISTED), ivec(model, STREAM)
     for sa in range(start.size - 1):
         total = 0.0
         for o in range(start[sa], start[sa + 1]):
-            kernel[o] = next_gamma(stream, count[o] + 0.5)
+            kernel[o] = next_gamma(stream, count[o] + model.concentration)
             total += kernel[o]
         at = head[sa]
         while at >= 0:
-            kernel[count.size + at] = next_gamma(stream, unlisted[2, at] + 0.5)
+            kernel[count.size + at] = next_gamma(stream, unlisted[2, at] + model.concentration)
             total += kernel[count.size + at]
             at = unlisted[0, at]
         for o in range(start[sa], start[sa + 1]):
