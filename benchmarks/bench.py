@@ -369,17 +369,18 @@ def start_linear(kind: str) -> object:
     return orl.run(learner, case.mdp, episodes=10, progress=False)
 
 
-def start_ladder() -> object:
-    """Run ARL-GEN on a finite ladder."""
+def start_ladder(kind: Any) -> object:
+    """Run a selector on a finite ladder."""
     problem = SparseLadder(nonzero=1, most=1)
-    return orl.run(orl.ARLGen(ladder=orl.Ladder.of_problem(problem)), problem, episodes=10, progress=False)
+    return orl.run(kind(ladder=orl.Ladder.of_problem(problem)), problem, episodes=10, progress=False)
 
 
 STARTS: dict[str, tuple[str, Callable[[], object]]] = {
     "dense": ("UCRLVTRLin, dense features", partial(start_linear, "dense")),
     "tabular": ("UCRLVTRLin, tabular features", partial(start_linear, "tabular")),
     "dimension": ("ARLLinDim", partial(start_linear, "dimension")),
-    "ladder": ("ARLGen on a finite ladder", start_ladder),
+    "ladder": ("ARLGen on a finite ladder", partial(start_ladder, orl.ARLGen)),
+    "occam": ("Occam on a finite ladder", partial(start_ladder, orl.Occam)),
     "lake": ("learn, ARLGen on FrozenLake", start_lake),
 }
 
@@ -387,7 +388,7 @@ STARTS: dict[str, tuple[str, Callable[[], object]]] = {
 def cold_start() -> bool:
     """Print what a first call compiles, and how long it takes with an empty cache and with a full one."""
     say("4. Cold start: a process of its own with an empty cache, then one that finds the cache")
-    say("   functions: compiled ones in the cache (*.nbi); versions: their specialisations by type (*.nbc)")
+    say("   functions: those in the cache that Python calls; versions: their specialisations by type")
     say()
     say(f"   {'first call':<32} {'functions':>10} {'versions':>9} {'empty':>9} {'full':>9}")
     complete = True
@@ -398,12 +399,12 @@ def cold_start() -> bool:
                 begin = time.perf_counter()
                 reasons.append(child("--start", name, OCCAMRL_CACHE_DIR=folder)[1])
                 times.append(time.perf_counter() - begin)
-            functions, versions = (sum(1 for _ in Path(folder).rglob(f"*.{end}")) for end in ("nbi", "nbc"))
+            kept = [path.name.rpartition("-")[0] for path in Path(folder).rglob("*.code")]
         if any(reasons):
             complete = False
             say(f"   {label:<32} failed: {max(reasons)}")
         else:
-            say(f"   {label:<32} {functions:>10} {versions:>9} {times[0]:>7.1f} s {times[1]:>7.1f} s")
+            say(f"   {label:<32} {len(set(kept)):>10} {len(kept):>9} {times[0]:>7.1f} s {times[1]:>7.1f} s")
     say()
     return complete
 
