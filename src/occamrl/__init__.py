@@ -92,9 +92,10 @@ def __getattr__(name: str) -> Any:
         return sorted(_homes())
     if name in _MODULES:
         return importlib.import_module(f"occamrl.{name}")
-    home = None if name.startswith("_") else _homes().get(name)
+    homes = {} if name.startswith("_") else _homes()
+    home = homes.get(name)
     if home is None:
-        near = difflib.get_close_matches(name, _homes(), n=1)
+        near = difflib.get_close_matches(name, homes, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise AttributeError(f"module 'occamrl' has no attribute {name!r}{hint}")
     value = globals()[name] = getattr(importlib.import_module(home), name)

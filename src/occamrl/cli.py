@@ -81,7 +81,7 @@ def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable
                 _report(error, options.get("as_json", False))
                 bad = isinstance(error, InvalidInput) and not isinstance(error, RecordError)
                 raise typer.Exit(BAD_INPUT if bad else FAILED) from error
-            except OSError as error:  # of standard output; those of our own files are StorageErrors
+            except OSError as error:  # mostly of standard output; those of our own files are StorageErrors
                 _leave_output(error)
                 raise typer.Exit(FAILED) from error
 
@@ -101,7 +101,7 @@ def _report(error: OccamRLError, as_json: bool) -> None:
 
 def _leave_output(error: OSError) -> None:
     if not isinstance(error, BrokenPipeError):  # whoever reads has gone: nobody is left to tell
-        tell(f"cannot write to standard output: {error}")
+        tell(f"{'cannot write to standard output: ' if error.filename is None else ''}{error}")
     try:
         sys.stdout.flush()
     except OSError:  # lead it nowhere: Python would try once more when it ends, and complain

@@ -283,9 +283,9 @@ def require_integer(
     index: tuple[int, ...] | None = None,
     most: int = _LARGEST_INTEGER,
 ) -> int:
-    """Return ``value`` as an int in [least, most], or refuse it; a bool is no integer."""
+    """Return ``value`` as an int in [least, most], or refuse it; a bool, NumPy's too, is no integer."""
     try:
-        number = None if isinstance(value, bool) else operator.index(cast(SupportsIndex, value))
+        number = None if type(value).__name__ == "bool" else operator.index(cast(SupportsIndex, value))
     except TypeError:
         number = None
     if number is None or not least <= number <= most:

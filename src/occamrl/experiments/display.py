@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import sys
 import time
 from collections import defaultdict
@@ -225,8 +226,11 @@ def damage_lines(found: list[Damage], folder: Path) -> list[str]:
         text.append(f"damaged: {damage.problem}")
         if damage.moved_to is not None:
             text.append(f"  cell {damage.cell} was moved to {damage.moved_to}")
-    if any(damage.cell for damage in found):
-        text.append(f"To run these cells again: occamrl resume {folder}")
+    name = shlex.quote(str(folder))  # to be pasted into a shell
+    if any(damage.moved_to for damage in found):
+        text.append(f"To run these cells again: occamrl resume {name}")
+    elif any(damage.cell for damage in found):
+        text.append(f"To move these cells aside, so that they can be run again: occamrl verify {name}")
     if any(damage.cell is None for damage in found):
         text.append("The copy of the spec is damaged. Results do not depend on it, and `occamrl run` renews it.")
     return text

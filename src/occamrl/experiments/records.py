@@ -321,9 +321,9 @@ class Folder:
         try:
             document = read_sealed(path, LARGEST_MANIFEST)
         except RecordError:
-            if there(path):
-                raise
-            return None
+            if not there(path):
+                return None
+            document = read_sealed(path, LARGEST_MANIFEST)  # a worker may have written it in between
         done = document.get("status") == "done"
         _require_fields(document, _FINISHED if done else _MANIFEST, path)
         if document["cell"] != cell or {key: document.get(key) for key in CONTENT} != content:

@@ -375,6 +375,7 @@ def _cells(spec: Spec, faults: list[Fault], *, refused: set[str], incomplete: bo
         faults.append(Fault("cells", f"{count:,}", f"from 1 to {MOST_CELLS:,}"))
         return []
     from occamrl.experiments.resolution import Resolution, known_agents, make_problem, parameters_of
+    from occamrl.problems.mdp import as_mdp
     from occamrl.selectors.references import REFERENCES
 
     names = known_agents()
@@ -389,11 +390,11 @@ def _cells(spec: Spec, faults: list[Fault], *, refused: set[str], incomplete: bo
             with _collected(faults, f"problem[{number}].", problem):
                 canonical(parameters)
                 made = make_problem(kind, json.dumps(parameters))
-                mdp, whole = made.mdp, True  # built here, so that what is wrong with it shows now
+                mdp, whole = as_mdp(made.mdp), True  # built here, so that what is wrong with it shows now
             if mdp is None:
                 with contextlib.suppress(*_OF_PARAMETERS):
                     made = registry.build_problem(kind, parameters, [])
-                    mdp = made.mdp
+                    mdp = as_mdp(made.mdp)
             if mdp is None:
                 continue
             one, resolution = Variant(kind, label, parameters), Resolution(made, episodes)

@@ -1,10 +1,10 @@
 """Everything a page or a figure shows, as plain data: computed once here, drawn elsewhere.
 
-Records are sorted into groups of cells that differ only in their seed. The seed is the unit of every statistic: nothing
-inside a run counts as a repetition. Intervals are bootstrap intervals of SciPy: BCa, or the percentile method where BCa
-is degenerate (for instance when all seeds agree). Below :data:`FEWEST` seeds there is no interval: two numbers do not
-tell how a third would fall. With ten seeds a nominal 95 % interval of a mean covers about 90 %; that is a property of
-the bootstrap, not of this code.
+Records are sorted into groups of cells that differ only in their seed. Each seed is one observation: nothing inside a
+run counts as a repetition. Intervals are bootstrap intervals of SciPy: BCa, or the percentile method where BCa is
+degenerate (for instance when all seeds agree). Below :data:`FEWEST` seeds there is no interval: two numbers do not tell
+how a third would fall. With ten seeds a nominal 95 % interval of a mean covers about 90 %; that is a property of the
+bootstrap, not of this code.
 """
 
 from __future__ import annotations

@@ -193,6 +193,8 @@ def _evidence(found: Mapping[str, Any], title: str) -> Figure:
         median = _floats(line["median"])
         values.append(median)
         look = _look(m) if few else {"color": "0.5", "linewidth": 0.6}
+        if not np.isfinite(median).any():  # impossible throughout: Matplotlib finds no places for marks
+            look["markevery"] = None
         drawn = axes.plot(begins, median, **look)
         if few:
             low, high = _floats(line["low"]), _floats(line["high"])

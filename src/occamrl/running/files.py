@@ -178,7 +178,7 @@ def jsonable(value: Any) -> Any:
         return None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if hasattr(value, "dtype") and not isinstance(value, type):  # an array or a number of NumPy
+    if hasattr(value, "dtype") and hasattr(value, "tolist") and not isinstance(value, type):  # of NumPy
         return jsonable(value.tolist())
     return repr(value)
 

@@ -27,15 +27,15 @@ function show(value, digits = 4) {
   return value.toLocaleString("en", { maximumFractionDigits: Math.min(decimals, 6) });
 }
 const showEnds = (ends) => (ends ? `[${show(ends[0])}, ${show(ends[1])}]` : null);
-// Labels of one axis share a unit; on a logarithmic axis each tick has its own.
+// Labels of one axis share a unit; on a logarithmic axis each tick has its own, and its neighbours are far away.
 function tickLabels(values, log) {
-  const most = Math.max(...values.map(Math.abs));
+  const most = Math.max(...values.map(Math.abs)), digits = log ? 3 : 6;
   return values.map((value) => {
     const size = log ? Math.abs(value) : most;
     if (value === 0) return "0";
     if (size >= 1e9 || Math.abs(value) < 1e-3) return (+value.toPrecision(3)).toExponential().replace("e+", "e");
-    if (size >= 1e6) return `${+(value / 1e6).toPrecision(3)}M`;
-    if (size >= (log ? 1e3 : 1e4)) return `${+(value / 1e3).toPrecision(3)}k`;
+    if (size >= 1e6) return `${+(value / 1e6).toPrecision(digits)}M`;
+    if (size >= (log ? 1e3 : 1e4)) return `${+(value / 1e3).toPrecision(digits)}k`;
     return (+value.toPrecision(6)).toLocaleString("en", { maximumFractionDigits: 6 });
   });
 }
