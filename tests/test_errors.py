@@ -30,7 +30,7 @@ BAD: list[tuple[Any, type[InvalidInput], str]] = [
     (lambda: errors.require_integer("n", 0, 1, HorizonError), HorizonError, "n: got 0"),
     *[
         (lambda bad=bad: errors.require_number("x", bad, 0.0, 1.0), ParameterError, r"x: got .* a number in \[0, 1\]")
-        for bad in (-0.1, 1.1, math.nan, math.inf, True, "0.5", None)
+        for bad in (-0.1, 1.1, math.nan, math.inf, 10**400, True, "0.5", None)
     ],
     (lambda: errors.require_number("x", 0.0, 0.0, math.inf, open_low=True), ParameterError, r"\(0, inf\)"),
     (

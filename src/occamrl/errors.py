@@ -267,7 +267,10 @@ def require_choice(field: str, value: object, choices: Iterable[str]) -> None:
 
 def require_number(field: str, value: object, low: float, high: float, *, open_low: bool = False) -> float:
     """Return ``value`` as a float in [low, high], or in (low, high] if ``open_low``; an infinite end is never met."""
-    number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
+    try:
+        number = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:  # an integer beyond all floats
+        number = math.inf
     if not (math.isfinite(number) and low <= number <= high) or (open_low and number == low):
         first = "(" if open_low or math.isinf(low) else "["
         last = ")" if math.isinf(high) else "]"

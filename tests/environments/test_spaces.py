@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_every_point_has_one_number_and_every_number_one_point(space: Any) -> No
 @pytest.mark.parametrize(
     ("space", "bad"),
     [
-        (spaces.Discrete(3, start=5), [4, 8, 5.0, "5", True, None]),
+        (spaces.Discrete(3, start=5), [4, 8, 5.0, "5", True, None, [[5], [5, 6]]]),
         (spaces.MultiDiscrete([2, 3]), [[0, 3], [0], [[0, 1]], [-1, 0], [0.0, 1.0], 1]),
         (spaces.MultiBinary(2), [[0, 2], [0, 1, 1]]),
         (spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3)]), [(0,), (0, 3), (0, 1, 2), 0]),
@@ -78,6 +78,8 @@ def test_spaces_that_are_not_finite_are_refused() -> None:
         codec_of(spaces.MultiBinary(40))
     with pytest.raises(SpaceError, match="only a Box"):
         codec_of(spaces.Discrete(2), Discretiser([[0.0, 1.0]]))
+    with pytest.raises(ParameterError, match="a Discretiser"):
+        codec_of(spaces.Discrete(2), cast(Any, 5))
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=2, max_size=2))

@@ -233,6 +233,7 @@ def test_ladders_and_references_of_a_selector_are_named() -> None:
         ({"radius": "sharpe"}, "radius", "did you mean 'sharp'?"),
         ({"rewards": "unknown"}, "rewards", "per_pair"),
         ({"rewards": 3}, "rewards", "per_pair"),
+        ({"rewards": np.zeros((2, 2))}, "rewards", "per_pair"),
         ({"rewards": {}}, "rewards", "one of the keys"),
         ({"rewards": {"per_pair": "bernstein", "linear": [[[1.0]]]}}, "rewards", "one of the keys"),
         ({"rewards": {"per_pear": "bernstein"}}, "rewards.per_pear", "did you mean 'per_pair'?"),

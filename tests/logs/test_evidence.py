@@ -23,6 +23,7 @@ from occamrl.models.ladder import Ladder
 from occamrl.models.linear import LinearFamily
 from occamrl.models.simulators import Simulators
 from occamrl.problems.mdp import FiniteMDP
+from occamrl.running.files import read_document, write_document
 from tests import cases
 from tests.logs.test_selection import small
 
@@ -96,6 +97,23 @@ def test_a_call_that_is_stopped_goes_on_to_the_same_bits(
         select(log.head(90), models, mdp.known, checkpoint=checkpoint, progress=False)
     with pytest.raises(CheckpointError, match="another log"):
         select(path, models, mdp.known, delta=0.1, checkpoint=checkpoint, progress=False)
+    document, arrays = read_document(checkpoint)
+    parts, written = document["tree"]["dict"], checkpoint.read_bytes()
+    for change in (
+        {"told": parts["tested"]},  # a counter's name of another version
+        {"begun": {"value": 10**9}},
+        {"open": {"value": 0}},
+        {"broken": {"value": 3}},
+        {"visits": {"array": "none"}},
+        {"tests": {"list": [{"dict": {str(key): {"value": 0} for key in range(5)}}]}},
+    ):
+        changed = {
+            "dict": {key: part for key, part in parts.items() if "told" not in change or key != "tested"} | change
+        }
+        write_document(checkpoint, document | {"tree": changed}, arrays)
+        with pytest.raises(CheckpointError):
+            select(path, models, mdp.known, checkpoint=checkpoint, progress=False)
+    checkpoint.write_bytes(written)
     checkpoint.write_bytes(checkpoint.read_bytes()[:-1])
     with pytest.raises(CheckpointError):
         select(path, models, mdp.known, checkpoint=checkpoint, progress=False)

@@ -57,6 +57,7 @@ BAD = {
     "no states": ({"transition": np.zeros((0, A, 0))}, ShapeError, "transition", None),
     "sparse complex": ({"transition": sparse(UNIFORM.astype(complex))}, ShapeError, "transition", None),
     "sparse shape": ({"transition": scipy.sparse.csr_array(np.ones((4, 3)) / 3)}, ShapeError, "transition", None),
+    "sparse and ragged": ({"transition": [sparse(UNIFORM), [[1], [1, 2]]]}, ShapeError, "transition", None),
     "sparse shapes": ({"transition": [sparse(UNIFORM), scipy.sparse.eye_array(S)]}, ShapeError, "transition", None),
     "sparse and dense": ({"transition": [sparse(UNIFORM), UNIFORM]}, ShapeError, "transition", None),
     "no transition": ({"transition": None}, ParameterError, "transition", None),
@@ -95,6 +96,7 @@ def check(error: type[InvalidInput], field: str, index: tuple[int, ...] | None, 
 
 
 BAD_TABLES = {
+    "beyond all floats": ([[[(10**400, 0, 0.0)]]], ShapeError, (0, 0, 0)),
     "row sums to 0.9": ([[[(0.9, 0, 0.0)]]], ProbabilityError, (0, 0)),
     "negative": ([[[(1.5, 0, 0.0), (-0.5, 0, 0.5)]]], ProbabilityError, (0, 0, 1)),
     "NaN": ([[[(np.nan, 0, 0.0)]]], ProbabilityError, (0, 0, 0)),

@@ -207,6 +207,8 @@ def test_a_large_sparse_problem_is_never_made_dense() -> None:
 def test_repeated_outcomes_are_added_and_different_rewards_kept_apart() -> None:
     table = [[[(0.25, 1, 0.5), (0.25, 1, 0.5), (0.5, 1, 1.0), (0.0, 0, 0.0)]], [[(1.0, 0, 0.25)]]]
     mdp = FiniteMDP(outcomes=table, horizon=2)
+    arrays: Any = [[[(p, np.array(s2), r) for p, s2, r in row] for row in rows] for rows in table]  # of no dimension
+    assert (FiniteMDP(outcomes=arrays, horizon=2).kernel() == mdp.kernel()).all()
     assert mdp.truth.outcomes.start.tolist() == [0, 2, 3]
     assert mdp.truth.outcomes.next_state.tolist() == [1, 1, 0]
     assert mdp.truth.probability.tolist() == [[0.5, 0.5, 1.0]]

@@ -15,7 +15,15 @@ from typing import Any, Protocol
 import numpy as np
 from gymnasium import spaces
 
-from occamrl.errors import InvalidInput, ParameterError, SpaceError, as_floats, as_integers, require_integer
+from occamrl.errors import (
+    InvalidInput,
+    ParameterError,
+    SpaceError,
+    as_floats,
+    as_integers,
+    require_integer,
+    require_kind,
+)
 from occamrl.protocols import Floats
 
 LARGEST = 2**31  # states or actions
@@ -48,7 +56,7 @@ class Range:
 
     def encode(self, value: Any) -> int:
         """Return value - start."""
-        whole = np.asarray(value)
+        whole = np.asarray(None if isinstance(value, (list, tuple)) else value)  # lists may be ragged
         if whole.ndim or whole.dtype.kind not in "iu" or not 0 <= int(whole) - self.start < self.size:
             raise _outside(value, f"an integer in {self.start} ... {self.start + self.size - 1}")
         return int(whole) - self.start
@@ -142,6 +150,7 @@ def codec_of(space: spaces.Space[Any], discretiser: Discretiser | None = None) -
     """
     codec: Codec
     if discretiser is not None:
+        require_kind("discretiser", discretiser, Discretiser)
         discretiser.require_fits(space)
     match space:
         case spaces.Box() if discretiser is not None:

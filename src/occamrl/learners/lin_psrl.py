@@ -38,11 +38,12 @@ def transitions(outcomes: Outcomes, known: Known, episode: Episode) -> Iterator[
     Of several with one next state it is the one whose reward is nearest; what the features do not list is left out.
     """
     start, after, bonus = outcomes
-    for h, (s, a, s2) in enumerate(zip(episode.states[:-1], episode.actions, episode.states[1:], strict=True)):
-        first, last = int(start[s * known.actions + a]), int(start[s * known.actions + a + 1])
-        fits = first + np.flatnonzero(after[first:last] == s2)
+    pair = episode.states[:-1] * known.actions + episode.actions
+    steps = zip(start[pair].tolist(), start[pair + 1].tolist(), episode.states[1:].tolist(), strict=True)
+    for h, (first, last, s2) in enumerate(steps):
+        fits = first + (after[first:last] == s2).nonzero()[0]
         if fits.size > 1:
-            fits = fits[[np.abs(bonus[fits] - (episode.rewards[h] - known.base_reward[s, a])).argmin()]]
+            fits = fits[[np.abs(bonus[fits] - (episode.rewards[h] - known.base_reward.flat[pair[h]])).argmin()]]
         if fits.size:
             yield h, first, last, int(fits[0])
 

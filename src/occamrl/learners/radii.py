@@ -109,7 +109,9 @@ def farthest_step(s: Floats, g: Floats, beta: float) -> Floats:
         return np.asarray((s - s[0] + offset * s) / s[0])
 
     def reached(offset: float) -> float:
-        return float(np.divide(weight, away(offset) ** 2, out=np.zeros_like(weight), where=weight > 0.0).sum())
+        with np.errstate(over="ignore"):  # a square that is too large stands for nothing reached
+            away_squared = away(offset) ** 2
+        return float(np.divide(weight, away_squared, out=np.zeros_like(weight), where=weight > 0.0).sum())
 
     offset, high = 0.0, math.sqrt(weight.sum() / beta)
     low = sys.float_info.epsilon**2 * max(1.0, high)

@@ -351,7 +351,7 @@ def rewards_of(value: Any, field: str = "rewards", read: Callable[[str, str], Fl
 
     ``read(file, field)`` returns the array of a file, where files can be named.
     """
-    if value == "known" or isinstance(value, (RewardsPerPair, RewardsLinear)):
+    if isinstance(value, (RewardsPerPair, RewardsLinear)) or (isinstance(value, str) and value == "known"):
         made: Rewards = value
         return made
     chosen = [name for name in _KINDS if name in value] if isinstance(value, dict) else []

@@ -197,7 +197,7 @@ def select(
         replay.identify(stored)
         if path.exists():
             replay.resume(path)
-    bar = Progress("select", rows, progress, unit="steps")
+    bar = Progress("select", max(1, rows), progress, unit="steps")
     saved = time.monotonic()
     try:
         with ctrl_c(may_raise=lambda: False) as pressed:
@@ -407,13 +407,34 @@ class Replay:
         document, arrays = read_document(path)
         if document.get("select") != self.log:
             raise CheckpointError(str(path), got="one of another log, ladder or level", expected="one of this call")
-        tree = put_together(document["tree"], arrays)
-        fresh = {"rows": self.rows, "visits": self.visits, "tests": [test.memory for test in self.tests]}
-        require_like(str(path), fresh, {name: tree[name] for name in fresh})
+        try:
+            tree = put_together(document.get("tree"), arrays)
+        except (KeyError, TypeError) as error:  # arrays that are not there, tuples of another length
+            raise CheckpointError(str(path), got=f"a tree without {error}", expected="one of this version") from error
+        fresh = {name: getattr(self, name) for name in self._COUNTED} | {"tests": [test.memory for test in self.tests]}
+        if not isinstance(tree, dict) or set(tree) != set(fresh):
+            got = sorted(tree) if isinstance(tree, dict) else type(tree).__name__
+            raise CheckpointError(str(path), got=got, expected=f"{sorted(fresh)}, as this version writes")
+        counted = {name: count for name, count in fresh.items() if name not in ("open", "broken")}
+        require_like(str(path), counted, {name: tree[name] for name in counted})
+        if not self._agrees(tree):
+            raise CheckpointError(str(path), got="counts that contradict each other", expected="what agrees")
         for name in self._COUNTED:
             setattr(self, name, tree[name])
         for test, memory in zip(self.tests, tree["tests"], strict=True):
             test.memory = memory
+
+    def _agrees(self, tree: dict[str, Any]) -> bool:
+        """Say whether what a checkpoint counted can be of one log."""
+        known, rows, broken = self.spec.known, tree["open"], tree["broken"]
+        if not (isinstance(rows, Stretch) and all(type(each) is np.ndarray and each.ndim == 1 for each in rows)):
+            return False
+        fits = rows.key.dtype == rows.times.dtype == np.int64 and rows.key.size == rows.times.size
+        fits = fits and bool(((rows.key >= 0) & (rows.key < known.horizon * self.outcomes.next_state.size)).all())
+        fits = fits and (broken is None or (isinstance(broken, tuple) and [type(each) for each in broken] == [int] * 4))
+        fits = fits and 0 <= tree["start"] < known.states and 0 <= tree["tested_rows"] <= tree["rows"]
+        fits = fits and 0 <= tree["begun"] <= tree["tested"] <= tree["episodes"]
+        return fits and (not rows.key.size or tree["tested"] < stretch_end(tree["begun"]))
 
 
 def require_like(name: str, fresh: Any, found: Any) -> None:
@@ -422,8 +443,9 @@ def require_like(name: str, fresh: Any, found: Any) -> None:
     if isinstance(fresh, np.ndarray):
         same = same and (found.dtype, found.shape) == (fresh.dtype, fresh.shape)
     elif isinstance(fresh, (list, dict)):
-        same = same and (len(found) == len(fresh) or not fresh)
-        for key in (range(len(fresh)) if isinstance(fresh, list) else fresh) if same else ():
+        keys, there = (range(len(each)) if isinstance(each, list) else each for each in (fresh, found))
+        same = same and (set(keys) == set(there) or not fresh)
+        for key in keys if same else ():
             require_like(name, fresh[key], found[key])
     if not same:
         raise CheckpointError(name, got="other arrays", expected="those of this log and ladder")

@@ -279,10 +279,10 @@ def _matrices(transition: Any, horizon: int) -> list[Any]:
         return [sp.csr_array(kernel.reshape(-1, dense.shape[3])) for kernel in dense]
     if len(matrices) not in (1, horizon):
         raise ShapeError("transition", got=f"{len(matrices)} sparse matrices", expected=f"one, or H = {horizon}")
-    shape = np.shape(matrices[0])
+    shape = next(matrix.shape for matrix in matrices if _is_sparse(matrix))
     for matrix in matrices:
-        if not _is_sparse(matrix) or np.shape(matrix) != shape:
-            got = f"{type(matrix).__name__} {np.shape(matrix)} among them"
+        if getattr(matrix, "shape", None) != shape or not _is_sparse(matrix):
+            got = f"{type(matrix).__name__} {getattr(matrix, 'shape', '')} among them"
             raise ShapeError("transition", got=got, expected=f"sparse matrices {shape} only")
     if len(shape) != 2 or 0 in shape or shape[0] % shape[1]:
         raise ShapeError("transition", got=f"a sparse matrix of shape {shape}", expected="(S*A, S), row s*A + a")
@@ -350,18 +350,18 @@ def _entry(entry: Any, index: tuple[int, int, int], sizes: tuple[int, int], rewa
     (s, a, _), (states, actions), (low, high) = index, sizes, rewards
     try:
         found = _Entry(s * actions + a, float(entry[0]), entry[1], float(entry[2]), len(entry) > 3 and bool(entry[3]))
-    except (TypeError, ValueError, LookupError):
+    except (TypeError, ValueError, LookupError, OverflowError):
         expected = "(probability, next_state, reward[, terminated])"
         raise ShapeError("outcomes", got=repr(entry), expected=expected, index=index) from None
     if not 0.0 <= found.probability < math.inf:
         raise ProbabilityError("outcomes", got=found.probability, expected="a probability >= 0", index=index)
-    require_integer("outcomes", found.next_state, 0, ShapeError, index, most=states - 1)
+    after = require_integer("outcomes", found.next_state, 0, ShapeError, index, most=states - 1)
     if not low <= found.reward <= high:
         expected = f"a reward in [{low:g}, {high:g}]"
         if rewards == RewardMap():
             expected += "; reward_range=(low, high) maps others onto it"
         raise RewardError("outcomes", got=found.reward, expected=expected, index=index)
-    return found
+    return found if type(found.next_state) is int else found._replace(next_state=after)
 
 
 def read_table(table: Table, reward_range: Sequence[float] | None) -> Statement:
