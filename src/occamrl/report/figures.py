@@ -106,7 +106,7 @@ def draw_regret(
             continue
         look = _look(one["agent"])
         x, mean = _floats(curve["episode"]), _floats(curve["mean"])
-        if x.size == 1:  # a point: its mark is all there is to see
+        if np.isfinite(mean).sum() < 2:  # a point: its mark is all there is to see
             look["markevery"] = None
         if logarithmic and not (mean > 0).any():
             continue
@@ -193,6 +193,8 @@ def _evidence(found: Mapping[str, Any], title: str) -> Figure:
         median = _floats(line["median"])
         values.append(median)
         look = _look(m) if few else {"color": "0.5", "linewidth": 0.6}
+        if few and np.isfinite(median).sum() < 2:  # no length to put marks along
+            look["markevery"] = None
         drawn = axes.plot(begins, median, **look)
         if few:
             low, high = _floats(line["low"]), _floats(line["high"])
