@@ -51,6 +51,7 @@ name = "Optimal"
 """
 COMMAND = [sys.executable, "-P", "-m", "occamrl"]
 QUICK = 0.02  # seconds between checkpoints
+CHECKPOINTS = "cells/*/checkpoint.npz"
 
 
 def write_spec(folder: Path, *, episodes: int, seeds: int) -> Path:
@@ -79,16 +80,18 @@ def strays(folder: Path) -> list[str]:
 class Killer:
     """Starts runs and kills them or their workers until a number of kills is reached."""
 
-    def __init__(self, spec: Path, work: Path, seed: int) -> None:
-        self.spec, self.work, self.draw = spec, work, stream(seed, "kills")
+    def __init__(self, spec: Path, work: Path, seed: int, workers: int) -> None:
+        self.spec, self.work, self.draw, self.workers = spec, work, stream(seed, "kills"), workers
         self.kills: Counter[str] = Counter()
         self.runs = self.folders = 0
         self.pace = 0.0  # seconds that a whole run takes
 
-    def study(self, count: int, reference: dict[str, bytes]) -> None:
-        """Kill ``count`` times; compare every folder with the reference once it is finished."""
-        if not self.attempt(self.work / "timed", more=False):
+    def study(self, count: int) -> None:
+        """Kill ``count`` times; compare every folder, once it is finished, with that of a run that nobody killed."""
+        whole = self.work / "whole"
+        if not self.attempt(whole, more=False):
             raise AssertionError("a run that nobody killed did not finish")
+        reference = tables(whole)
         while self.kills.total() < count:
             folder = self.work / f"killed-{self.folders}"
             self.folders += 1
@@ -100,15 +103,21 @@ class Killer:
                 raise AssertionError(f"{folder} differs after kills, or has strays: {left}")
             sys.stderr.write(f"{self.folders} folders identical after {self.kills.total()} kills {dict(self.kills)}\n")
 
-    def attempt(self, folder: Path, *, more: bool) -> bool:
-        """Run once, with a kill somewhere if ``more`` are wanted; return whether the experiment finished."""
-        environment, mode = {**os.environ}, str(self.draw.choice(("fault", "parent", "all", "worker"))) if more else ""
+    def attempt(self, folder: Path, *, more: bool, mode: str = "", patient: bool = False) -> bool:
+        """Run once, with a kill somewhere if ``more`` are wanted; return whether the experiment finished.
+
+        ``patient``: each kill waits for a new checkpoint; the parent of a worker that dies of a fault is killed, too.
+        """
+        environment = {**os.environ}
+        if more and not mode:
+            mode = str(self.draw.choice(("fault", "parent", "all", "worker")))
         once = self.work / f"once-{self.runs}"
         if mode == "fault":
             point, name = (str(self.draw.choice(each)) for each in (faults.POINTS, ("*.npz", "*.parquet", "*.json")))
-            environment |= faults.environment(f"{point} {name} kill {self.draw.integers(1, 7)} {once}")
+            where = "rename *.npz kill 2" if patient else f"{point} {name} kill {self.draw.integers(1, 7)}"
+            environment |= faults.environment(f"{where} {once}")
         self.runs += 1
-        options = ["--out", str(folder), "--workers", "2", "--checkpoint-every", "0.02", "--json"]
+        options = ["--out", str(folder), "--workers", str(self.workers), "--checkpoint-every", "0.02", "--json"]
         began = time.monotonic()
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(  # noqa: S603  # our own command line
@@ -117,7 +126,9 @@ class Killer:
                 stderr=subprocess.DEVNULL,
                 env=environment,
             )
-            if mode in ("parent", "all", "worker"):
+            if patient:
+                self._kill_at_work(process, output, mode, folder, once)
+            elif mode in ("parent", "all", "worker"):
                 self._kill_later(process, output, mode)
             code = process.wait()
         if mode == "":
@@ -134,6 +145,18 @@ class Killer:
                 return
             time.sleep(0.02)
             workers = _workers(output)
+        self._kill(process, workers, mode)
+
+    def _kill_at_work(self, process: subprocess.Popen[bytes], output: Any, mode: str, folder: Path, once: Path) -> None:
+        began = time.time()
+        while process.poll() is None:
+            workers, new = _workers(output), [path for path in folder.glob(CHECKPOINTS) if _written(path) > began]
+            if workers and new and (mode != "fault" or once.exists()):
+                self._kill(process, workers, "parent" if mode == "fault" else mode)
+                return
+            time.sleep(0.005)
+
+    def _kill(self, process: subprocess.Popen[bytes], workers: list[int], mode: str) -> None:
         victims = {"parent": [process.pid], "all": [process.pid, *workers], "worker": workers[-1:]}[mode]
         for pid in victims:
             try:
@@ -141,6 +164,14 @@ class Killer:
                 self.kills[mode] += 1
             except ProcessLookupError:
                 pass
+
+
+def _written(path: Path) -> float:
+    """Return when a file was written; 0 if it is gone."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _workers(output: Any) -> list[int]:
@@ -157,14 +188,35 @@ def _workers(output: Any) -> list[int]:
     return list(dict.fromkeys(pids))
 
 
+def few_kills(work: Path) -> dict[str, int]:
+    """Kill one run in every way, each time in the middle of a cell; raise if its folder differs in the end."""
+    spec, folder = write_spec(work, episodes=500_000, seeds=1), work / "killed"
+    reference = tables(_whole(work, Experiment.from_toml(spec)))
+    killer = Killer(spec, work, 0, workers=1)
+    for mode in ("fault", "all", "worker"):
+        if killer.attempt(folder, more=True, mode=mode, patient=True) != (mode == "worker"):
+            raise AssertionError(f"{mode}: the run ended as it should not")
+    if strays(folder) or tables(folder) != reference or Folder(folder).quarantine.exists():
+        raise AssertionError(f"{folder} differs after kills, or has strays: {strays(folder)}")
+    return dict(killer.kills)
+
+
+def _whole(work: Path, experiment: Experiment) -> Path:
+    """Play all cells in this process; return the folder."""
+    folder = Folder(work / "whole")
+    folder.path.mkdir()
+    experiment.write(folder)
+    for cell in experiment.cells:
+        play_cell(folder, cell, lambda news: None, Stop(), QUICK)
+    return folder.path
+
+
 def kill_study(work: Path, count: int, *, episodes: int = 60_000, seeds: int = 3, seed: int = 0) -> dict[str, Any]:
     """Kill runs of one experiment until ``count`` kills are done; raise if anything differs."""
     spec = write_spec(work, episodes=episodes, seeds=seeds)
-    whole = work / "whole"
-    Experiment.from_toml(spec).run(whole, workers=1)
-    killer = Killer(spec, work, seed)
+    killer = Killer(spec, work, seed, workers=2)
     began = time.monotonic()
-    killer.study(count, tables(whole))
+    killer.study(count)
     facts = {"kills": killer.kills.total(), "by kind": dict(killer.kills), "processes": killer.runs}
     return {**facts, "folders, all identical": killer.folders, "seconds": round(time.monotonic() - began)}
 
@@ -234,9 +286,7 @@ def storage_study(work: Path, points: tuple[str, ...] = faults.POINTS[:4]) -> di
     """Fail at every point of every write with three errors; raise unless it is reported, and fixed by another try."""
     spec = write_spec(work, episodes=3_000, seeds=1)
     experiment = Experiment.from_toml(spec)
-    whole = work / "whole"
-    experiment.run(whole, workers=1)
-    reference, cases = tables(whole), 0
+    reference, cases = tables(_whole(work, experiment)), 0
     names = ("spec.toml", "experiment.json", "checkpoint.npz", "progress.json", "*.parquet", "manifest.json")
     for name in names:
         for point in points:

@@ -25,7 +25,11 @@ def main() -> None:
 
         command()
     except BaseException as error:  # an interrupted import can end in an error of another kind
-        if isinstance(error, SystemExit) or not (interrupted or isinstance(error, KeyboardInterrupt)):
+        if isinstance(error, SystemExit):  # of Ctrl-C before a command is called, Typer only tells the code
+            told = not isinstance(getattr(error.__context__, "__cause__", None), KeyboardInterrupt)
+        else:
+            told = not (interrupted or isinstance(error, KeyboardInterrupt))
+        if told:
             raise
         sys.stderr.write("stopped\n")
         sys.exit(130)

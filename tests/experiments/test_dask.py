@@ -8,9 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
@@ -46,22 +46,37 @@ def start(*words: str) -> tuple[subprocess.Popen[str], str]:
     raise AssertionError(f"dask {words} ended with code {process.wait()}")
 
 
-@pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Before the cluster, whose processes see the installed package."""
-    write_lab(tmp_path, monkeypatch)
-    return tmp_path
+class Cluster:
+    """A scheduler, and as many workers as a test asks for."""
+
+    def __init__(self, lab: Path) -> None:
+        self.lab = lab
+        self.scheduler, self.address = start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+        self.workers: list[subprocess.Popen[str]] = []
+
+    def ask_for(self, count: int) -> list[subprocess.Popen[str]]:
+        """Return so many workers: those that are there, with new ones or without some."""
+        self.workers = [worker for worker in self.workers if worker.poll() is None]
+        for worker in self.workers[count:]:
+            worker.kill()
+            worker.wait()
+        options = ("--nworkers", "1", "--nthreads", "1", "--no-nanny", "--no-dashboard")
+        new = [start("worker", self.address, *options)[0] for _ in range(count - len(self.workers))]
+        self.workers = self.workers[:count] + new
+        return self.workers
 
 
-@pytest.fixture
-def cluster() -> Iterator[tuple[str, list[subprocess.Popen[str]]]]:
-    scheduler, address = start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
-    options = ("--nworkers", "1", "--nthreads", "1", "--no-nanny", "--no-dashboard")
-    workers = [start("worker", address, *options)[0] for _ in range(2)]
-    yield address, workers
-    for process in (*workers, scheduler):
-        process.kill()
-        process.wait()
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One for all tests; its processes see a package that is installed before they start."""
+    with pytest.MonkeyPatch.context() as here:
+        lab = tmp_path_factory.mktemp("lab")
+        write_lab(lab, here)
+        found = Cluster(lab)
+        yield found
+        found.ask_for(0)
+        found.scheduler.kill()
+        found.scheduler.wait()
 
 
 def kill_one_at_work(folder: Folder, workers: list[subprocess.Popen[str]], over: threading.Event) -> None:
@@ -77,10 +92,41 @@ def kill_one_at_work(folder: Folder, workers: list[subprocess.Popen[str]], over:
 
 
 @pytest.mark.filterwarnings("ignore")  # what Dask and its event loop leave open is not ours
-def test_cells_on_a_cluster_of_which_a_worker_is_killed(
-    tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[str]]]
-) -> None:
-    address, workers = cluster
+def test_classes_of_the_users_own_on_a_cluster(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = cluster.lab
+    cluster.ask_for(2)
+    with monkeypatch.context() as here:
+        here.syspath_prepend(lab / "bench")  # where only this process looks
+        experiment = Experiment.from_toml(write(lab, LAB_SPEC), imports=["bench_agents"])
+    records = experiment.run(lab / "cluster", scheduler=cluster.address, progress=False)
+    assert not records.failed
+    assert records.curves.equals(load(play(experiment, lab / "here").path).curves)
+
+
+def test_ctrl_c_stops_tasks_that_run_and_takes_back_the_others(tmp_path: Path, cluster: Cluster) -> None:
+    cluster.ask_for(2)
+    out, spec = tmp_path / "out", write(tmp_path, slow(5_000_000))
+    words = [*COMMAND, "run", str(spec), "--out", str(out), "--scheduler", cluster.address, "--json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment()) as process:
+        deadline = time.monotonic() + 120
+        while not list(out.glob("cells/*/progress.json")):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert '"stopped": true' in said
+    assert not (out / "lock").exists()
+    deadline = time.monotonic() + 60  # a worker that was slow to answer writes its checkpoint after the parent has left
+    while not list(out.glob("cells/*/checkpoint.npz")):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.filterwarnings("ignore")  # what Dask and its event loop leave open is not ours
+def test_cells_on_a_cluster_of_which_a_worker_is_killed(tmp_path: Path, cluster: Cluster) -> None:
+    address, workers = cluster.address, cluster.ask_for(2)
     experiment = Experiment.from_toml(write(tmp_path, slow(600_000)))
     folder, over = Folder(tmp_path / "out"), threading.Event()
     killer = threading.Thread(target=kill_one_at_work, args=(folder, workers, over))
@@ -99,49 +145,28 @@ def test_cells_on_a_cluster_of_which_a_worker_is_killed(
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_classes_of_the_users_own_on_a_cluster(
-    lab: Path, cluster: tuple[str, list[subprocess.Popen[str]]], monkeypatch: pytest.MonkeyPatch
+def test_without_workers_ctrl_c_or_silence_ends_it_and_it_is_said_what_is_awaited(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as here:
-        here.syspath_prepend(lab / "bench")  # where only this process looks
-        experiment = Experiment.from_toml(write(lab, LAB_SPEC), imports=["bench_agents"])
-    records = experiment.run(lab / "cluster", scheduler=cluster[0], progress=False)
-    assert not records.failed
-    assert records.curves.equals(load(play(experiment, lab / "here").path).curves)
+    cluster.ask_for(0)
+    for name in ("_PATIENCE_SECONDS", "_PROGRESS_SECONDS"):
+        monkeypatch.setattr(f"occamrl.experiments.dask.{name}", 0.1)
+    awaited = f"waiting for a worker: the Dask scheduler at {cluster.address} has none"
+    said: list[str] = []
 
+    def press(event: dict[str, Any]) -> None:
+        if event["event"] == "warning":
+            said.append(event["text"])
+            signal.raise_signal(signal.SIGINT)  # there is nobody who could stop
 
-def interrupted(out: Path, spec: Path, address: str, ready: Callable[[], bool]) -> tuple[int, str]:
-    """Run on a cluster, press Ctrl-C when it is time, and return the exit code and what was said."""
-    words = [*COMMAND, "run", str(spec), "--out", str(out), "--scheduler", address, "--json"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment()) as process:
-        deadline = time.monotonic() + 120
-        while not ready():
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=60)
-    return process.returncode, said
-
-
-def test_ctrl_c_stops_tasks_that_run_and_takes_back_the_others(
-    tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[str]]]
-) -> None:
-    address, workers = cluster
-    out, spec = tmp_path / "out", write(tmp_path, slow(5_000_000))
-    code, said = interrupted(out, spec, address, lambda: bool(list(out.glob("cells/*/progress.json"))))
-    assert code == 130
-    assert '"stopped": true' in said
+    out, spec = tmp_path / "out", write(tmp_path)
+    assert execute(Folder(out), Options(scheduler=cluster.address), press, Experiment.from_toml(spec)).stopped
+    assert awaited in said[0]
+    answer = command("run", spec, "--out", out, "--scheduler", cluster.address, "--silence", 2)
+    assert answer.exit_code == 1
+    assert awaited in answer.stderr
+    assert "nothing heard for" in answer.stderr
     assert not (out / "lock").exists()
-    deadline = time.monotonic() + 60  # a worker that was slow to answer writes its checkpoint after the parent has left
-    while not list(out.glob("cells/*/checkpoint.npz")):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    for worker in workers:  # without any worker there is nobody who could stop
-        worker.kill()
-        worker.wait()
-    code, _ = interrupted(out, spec, address, (out / "lock").exists)
-    assert code == 130
 
 
 @pytest.mark.parametrize(
@@ -154,20 +179,3 @@ def test_a_scheduler_that_is_not_there_is_one_line(tmp_path: Path, address: str)
     assert "scheduler: got" in answer.stderr
     assert time.monotonic() - began < 30
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_without_workers_it_is_said_what_is_awaited_and_silence_ends_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("occamrl.experiments.dask._PATIENCE_SECONDS", 0.5)
-    scheduler, address = start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
-    try:
-        answer = command("run", write(tmp_path), "--out", tmp_path / "out", "--scheduler", address, "--silence", 4)
-    finally:
-        scheduler.kill()
-        scheduler.wait()
-    assert answer.exit_code == 1
-    assert f"waiting for a worker: the Dask scheduler at {address} has none" in answer.stderr
-    assert "nothing heard for" in answer.stderr
-    assert not (tmp_path / "out" / "lock").exists()

@@ -12,7 +12,7 @@ import pytest
 from occamrl.experiments.display import Display, LiveLines, display_for, duration, pace, printable
 from occamrl.experiments.execution import Experiment
 from occamrl.experiments.records import status
-from tests.experiments.common import COMMAND, play, write
+from tests.experiments.common import COMMAND, command, play, write
 
 ABOUT = {"problem": "[red]P", "agent": "A\x1b[2J", "seed": 3, "total": 1_000}
 EVENTS = [
@@ -135,14 +135,14 @@ def test_progress_that_cannot_be_written_ends_nothing() -> None:
 
 
 def test_errors_are_objects_for_programs(out: Path) -> None:
-    answer = shell('"$@"', "status", out / "nowhere", "--json")
-    assert answer.returncode == 1
+    answer = command("status", out / "nowhere", "--json")
+    assert answer.exit_code == 1
     told = json.loads(answer.stdout)
     assert (told["event"], told["kind"]) == ("error", "RecordError")
     spec = out.with_name("bad.toml")
     spec.write_text("nam = 1")
-    answer = shell('"$@"', "run", spec, "--out", out, "--json")
-    assert answer.returncode == 2
+    answer = command("run", spec, "--out", out, "--json")
+    assert answer.exit_code == 2
     told = json.loads(answer.stdout)
     assert {fault["key"] for fault in told["faults"]} == {"nam", "name", "episodes", "seeds", "problem", "agent"}
     assert set(told["faults"][0]) == {"key", "got", "expected"}

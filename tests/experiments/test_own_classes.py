@@ -84,7 +84,7 @@ def test_a_package_brings_a_learner_a_rule_and_a_problem(lab: Path) -> None:
     labels = [cell.agent.label for cell in experiment.cells if cell.seed == 0]
     assert labels == ["Counting (action=0)", "Counting (action=1)", "bench_agents:Counting", "Choosing"]
     here = play(experiment, lab / "here")
-    records = experiment.run(lab / "workers", workers=2, progress=False)
+    records = experiment.run(lab / "workers", workers=1, progress=False)
     assert not records.failed
     assert len(records.cells) == 8
     for path in here.path.rglob("*.parquet"):

@@ -106,7 +106,7 @@ def draw_regret(
             continue
         look = _look(one["agent"])
         x, mean = _floats(curve["episode"]), _floats(curve["mean"])
-        if x.size == 1:  # a point: its mark is all there is to see
+        if np.isfinite(mean).sum() < 2:  # a point: its mark is all there is to see
             look["markevery"] = None
         if logarithmic and not (mean > 0).any():
             continue
@@ -193,7 +193,7 @@ def _evidence(found: Mapping[str, Any], title: str) -> Figure:
         median = _floats(line["median"])
         values.append(median)
         look = _look(m) if few else {"color": "0.5", "linewidth": 0.6}
-        if not np.isfinite(median).any():  # impossible throughout: Matplotlib finds no places for marks
+        if np.isfinite(median).sum() < 2:  # of an impossible class, say: no length to put marks along
             look["markevery"] = None
         drawn = axes.plot(begins, median, **look)
         if few:
