@@ -13,7 +13,9 @@ BIN  := $(VENV)/bin
 PY   := $(BIN)/python
 CORE := $(VENV)/.installed
 DEV  := $(VENV)/.installed-dev
-# Modules become bytecode when they are first imported: most of what is installed never is.
+# Modules become bytecode when they are first imported: most of what is installed never is. Tests start many processes,
+# which read it, so it is written whatever the environment says.
+export PYTHONDONTWRITEBYTECODE :=
 PIP  := $(PY) -m pip install -qq --no-compile --disable-pip-version-check --constraint constraints.txt
 
 # Each test process uses one thread for linear algebra; code compiled during tests is cached inside the working copy.
