@@ -11,6 +11,7 @@ import os
 os.environ.setdefault("MPLBACKEND", "Agg")  # before anything imports matplotlib
 
 import shutil
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell, and in what is started there
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _seeds() -> range:
