@@ -326,7 +326,7 @@ def begun(out: Path, process: subprocess.Popen[str]) -> None:
 
 def test_ctrl_c_stops_cleanly_and_another_run_finishes(tmp_path: Path) -> None:
     """The other with one worker, and from a thread, which gets no signals."""
-    out, spec = tmp_path / "out", write(tmp_path, slow(300_000))
+    out, spec = tmp_path / "out", write(tmp_path, slow(1_000_000))
     words = [*COMMAND, "run", str(spec), "--out", str(out), "--workers", "2"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
         begun(out, process)
