@@ -214,7 +214,7 @@ def select(
     return replay.answer(stored.source)
 
 
-def more_data(test: ClassTest, ladder: Ladder, chosen: int, episodes: int) -> MoreData | None:
+def more_data(test: ValueTest | LikelihoodTest, ladder: Ladder, chosen: int, episodes: int) -> MoreData | None:
     """Return what would settle the question between the class chosen and the kernels left outside it; None if none."""
     size = ladder.sizes[chosen - 1]
     inside, outside = np.flatnonzero(test.alive[:size]), size + np.flatnonzero(test.alive[size:])
@@ -358,7 +358,9 @@ class Replay:
         elif test.outside:
             verdict, why = OUTSIDE, test.outside
         else:
-            more = more_data(test, ladder, chosen, self.episodes) if ladder.finite else None
+            more = None
+            if isinstance(test, ValueTest | LikelihoodTest):  # linear classes have no list of kernels
+                more = more_data(test, ladder, chosen, self.episodes)
             verdict, why = judge(chosen, more, finite=ladder.finite, classes=ladder.classes, name=names[chosen - 1])
         sizes = [rung.size if rung.finite else rung.own_features.dimension for rung in ladder.rungs]
         rungs = [
@@ -488,10 +490,6 @@ class ClassTest(ABC):
     @abstractmethod
     def outside(self) -> str:
         """Why no class holds the truth; empty if one may."""
-
-    def distances(self, kernels: Ints, reference: int) -> Floats:
-        """Return by how much the losses of some kernels exceed the reference's on average, if it is the truth."""
-        raise NotImplementedError("linear classes have no list of kernels")
 
     def reject(self, last: int) -> None:
         """Strike off kernels, and classes none of whose kernels is left."""

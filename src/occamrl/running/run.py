@@ -358,7 +358,7 @@ class EnvironmentSource:
             yield
         except EnvironmentFault as error:
             raise type(error)(error.field, got=error.got, expected=error.expected, index=index()) from error
-        except Exception as error:  # it may raise anything
+        except Exception as error:  # the environment's own code may raise anything
             got = f"{type(error).__name__}: {error}"
             expected = "a step without error"
             raise EnvironmentFailure(self.environment.name, index=index(), got=got, expected=expected) from error
