@@ -16,7 +16,7 @@ from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Agent, Floats, Known
-from occamrl.running.phases import PhaseWalk
+from occamrl.running.phases import PhaseWalk, Seen
 from occamrl.running.result import Result
 from occamrl.running.run import run
 from occamrl.running.storage import take_apart
@@ -172,7 +172,7 @@ class Steps:
         if self.h:
             self.end()
         self.walk.player.reserve(1)
-        self.plans = self.walk.player.open(state, self.key, self.episode, self.actions) & 1
+        self.plans = int(self.walk.player.open(state, self.key, self.episode, self.actions))
         self.path[0] = state
 
     def act(self) -> int:
@@ -188,7 +188,7 @@ class Steps:
 
     def end(self) -> None:
         at_rest = np.zeros(self.known.states * self.known.actions)
-        rows = at_rest, self.path, self.bonus, self.reward, self.actions
-        total = self.walk.player.close(*rows, self.h, False)
+        seen = Seen(at_rest, self.path, self.bonus, self.reward, self.actions, self.h, False)
+        total = self.walk.player.close(seen)
         self.episode, self.h = self.episode + 1, 0
         self.walk.advance(self.plans, np.array([total]), np.array([np.nan]))

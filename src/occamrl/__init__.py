@@ -2,7 +2,7 @@
 
 Public names are loaded when first used, so that ``import occamrl`` costs nothing. Everything else lives in its module:
 ``occamrl.paper`` (the paper's algorithms to the letter), ``occamrl.checks``, ``occamrl.protocols``,
-``occamrl.running.callbacks``, ``occamrl.problems``, ``occamrl.continuous``.
+``occamrl.running.run``, ``occamrl.problems``, ``occamrl.continuous``.
 """
 
 from __future__ import annotations

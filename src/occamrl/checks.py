@@ -17,7 +17,6 @@ import numpy as np
 
 from occamrl import seeding
 from occamrl._core.arena import forget_models
-from occamrl._core.loop import PLANNED, draw_episode, draw_first_state
 from occamrl.errors import CheckpointError, ContractError, FamilyError, ParameterError
 from occamrl.learners.rewards import RewardsPerPair
 from occamrl.learners.ucrl_vtr import FiniteState
@@ -41,9 +40,8 @@ from occamrl.protocols import (
     Selector,
 )
 from occamrl.running.files import Arrays
-from occamrl.running.phases import PhaseWalk, scratch
 from occamrl.running.result import Result
-from occamrl.running.run import run
+from occamrl.running.run import Run, Simulator, Source, run
 from occamrl.running.storage import put_together, take_apart
 
 _EPISODES = 150  # past the first second look at dropped kernels
@@ -296,9 +294,7 @@ def _check_agent(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> None
         loaded = Result.load(path, agent, mdp)
     rest = _fresh_run(agent, mdp, episodes=episodes - episodes // 2, continue_from=loaded)
     _same(whole, rest, "a run resumed from a checkpoint equals one that was never interrupted")
-    walk = episode_by_episode(agent, mdp, episodes, seed)
-    _same_state(whole.state, walk.state, "one loop equals one episode at a time")
-    _require(walk.rows[-1]["plans"] == whole.walk.rows[-1]["plans"], "both make the same plans")
+    _same(whole, episode_by_episode(agent, mdp, episodes, seed), "one loop equals one episode at a time")
 
 
 def _fresh_run(agent: Agent, mdp: FiniteMDP, **options: Any) -> Result:
@@ -307,21 +303,17 @@ def _fresh_run(agent: Agent, mdp: FiniteMDP, **options: Any) -> Result:
     return run(agent, mdp, progress=False, **options)
 
 
-def episode_by_episode(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> PhaseWalk:
+class _Stepped(Simulator):
+    """The simulator, as slowly as an environment."""
+
+    play = Source.play
+
+
+def episode_by_episode(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> Result:
     """Play as in an environment what ``run`` plays in one loop: same random numbers, two calls an episode."""
-    truth, horizon, walk = mdp.truth, mdp.horizon, PhaseWalk(agent, mdp.known)
-    environment_key, agent_key = seeding.key(seed, "environment"), seeding.key(seed, "agent")
-    uniforms, policy = scratch(mdp.known)[0], np.zeros((horizon, mdp.states), dtype=np.int64)
-    path, actions = np.zeros(horizon + 1, dtype=np.int64), np.zeros(horizon, dtype=np.int64)
-    bonus, rewards = np.zeros(horizon), np.zeros(horizon)
-    for episode in range(episodes):
-        path[0] = draw_first_state(truth.initial_cumulative, environment_key, episode, uniforms)
-        walk.player.reserve(1)
-        news = walk.player.open(int(path[0]), agent_key, episode, policy)
-        draw_episode(truth, environment_key, episode, uniforms, policy, path, actions, bonus, rewards)
-        total = walk.player.close(np.zeros(mdp.states * mdp.actions), path, bonus, rewards, policy, horizon, False)
-        walk.advance(int(bool(news & PLANNED)), np.array([total]), np.array([np.nan]))
-    return walk
+    stepped = Run(agent, _Stepped(mdp), seed)
+    stepped.play(episodes, progress=False)
+    return stepped.result()
 
 
 def _require(holds: bool, clause: str) -> None:

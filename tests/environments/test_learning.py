@@ -15,7 +15,7 @@ import pytest
 import occamrl as orl
 from occamrl.envs.wrapper import FiniteEnvironment
 from occamrl.errors import CheckpointError, HorizonError, Interrupted, ParameterError, ShapeError
-from occamrl.running.callbacks import Callback, EpisodeReport
+from occamrl.running.run import Callback, EpisodeReport
 from tests.cases import bits as state_bits
 from tests.environments.misbehaving import CASE, MDP, Plant, Scripted, learner
 

@@ -21,7 +21,7 @@ from occamrl.learners.ucrl_vtr import _LEAST_SLOTS, USED
 from occamrl.protocols import Known, Played, Replay, Rule
 from occamrl.running import phases
 from occamrl.running.phases import Past, coarsened
-from occamrl.running.run import run
+from occamrl.running.run import Simulator, run
 from tests.cases import bits
 from tests.environments.misbehaving import MDP as PLANT
 from tests.environments.misbehaving import Scripted
@@ -96,15 +96,16 @@ def test_a_base_learns_from_its_own_episodes_and_the_rule_is_told_what_happened(
     result = played(arena, 60)
     told = result.state["memory"]["told"]
     assert result.state["plays"] == np.bincount([base for base, *_ in told], minlength=3).tolist()
-    environment, agent = seeding.key(4, "environment"), seeding.key(4, "agent")
+    agent = seeding.key(4, "agent")
     walks = [phases.PhaseWalk(base, MDP.known) for base in arena.bases]
-    keys = [phases._key_of_base(int(agent), i) for i in range(3)]
+    keys = [phases._key_of_base(agent, i) for i in range(3)]
     assert len({*keys, agent}) == 4
+    source = Simulator(MDP)
+    source.begin(4, 0)
     for episode, (base, value, planned, start, replay) in enumerate(told):
-        regret, returns = np.empty(1), np.empty(1)
-        walks[base].player.simulate(MDP.truth, (environment, keys[base]), episode, regret, returns)
-        assert (regret[0], returns[0], replay) == (result.regret[episode], result.returns[episode], False)
-        assert value == returns[0] / MDP.horizon
+        chunk = source.play(walks[base], keys[base], episode, 1, lambda: False)
+        assert (chunk.regret[0], chunk.returns[0], replay) == (result.regret[episode], result.returns[episode], False)
+        assert value == chunk.returns[0] / MDP.horizon
         assert planned >= value / 2
         assert MDP.initial_distribution[start] > 0
     for walk, state in zip(walks, result.state["bases"], strict=True):
@@ -139,9 +140,8 @@ def test_a_file_holds_the_arena_itself_and_goes_on_to_the_bit(tmp_path: Path) ->
     rest = run(half.agent, MDP, episodes=30, progress=False, continue_from=half)
     assert bits(rest.state) == bits(whole.state)
     assert rest.phases.to_pylist() == whole.phases.to_pylist()
-    half.walk.player.state["past"][0]["tables"][0, 0, 0] = 2  # no such action: compiled code must not see it
     saved = half.walk.to_tree()
-    saved["state"]["past"][0]["tables"] = np.full_like(saved["state"]["past"][0]["tables"], 2)
+    saved["state"]["past"][0]["tables"][0, 0, 0] = 2  # no such action: compiled code must not see it
     with pytest.raises(CheckpointError, match="past"):
         phases.PhaseWalk.from_tree(INNER, MDP.known, saved)
 
@@ -206,8 +206,7 @@ def test_a_replay_plays_a_past_policy_with_its_exact_regret_and_teaches_nothing(
         assert min(abs(result.regret[k] - each) for each in lost) < 1e-12
     assert np.unique(result.regret[replays].round(9)).size > 5  # of several policies
     past = result.state["past"][0]
-    assert past["episodes"] == past["places"].size == sum(base == 0 and not replay for base, *_, replay in told)
-    assert len(past["tables"]) <= result.plans
+    assert past["episodes"] == len(past["tables"]) == sum(base == 0 and not replay for base, *_, replay in told)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -230,7 +229,7 @@ class Kept(InTurn):
 
 def kept_actions(past: dict[str, Any]) -> list[int]:
     """Return the action of each table that was kept, in order."""
-    return [int(past["tables"][i, 0, 0]) for i in past["places"]]
+    return [int(table[0, 0]) for table in past["tables"]]
 
 
 def test_the_policies_that_are_kept_are_those_that_were_played() -> None:
@@ -242,7 +241,6 @@ def test_the_policies_that_are_kept_are_those_that_were_played() -> None:
     fixed = [Follow(policy=np.full((4, 4), a)) for a in (0, 1)]
     nested = played(orl.Arena(bases=[orl.Arena(bases=fixed, rule=InTurn(each=3))], rule=Kept()), 12)
     assert kept_actions(nested.state["past"][0]) == [0, 0, 0, 1, 1, 1] * 2
-    assert len(nested.state["past"][0]["tables"]) == 4  # equal neighbours share theirs
 
 
 def test_every_past_episode_is_replayed_with_the_same_probability(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,11 +251,11 @@ def test_every_past_episode_is_replayed_with_the_same_probability(monkeypatch: p
     for _ in range(runs):
         past = Past(known)
         for episode in range(12):
-            past.add(np.full((1, 1), episode), True, draw)
+            past.add(np.full((1, 1), episode), draw)
         counts[int(past.drawn(draw)[0, 0])] += 1
     # chi-square with 11 degrees of freedom exceeds 40 with probability 4e-5
     assert sum((counts[i] - runs / 12) ** 2 / (runs / 12) for i in range(12)) < 40.0
-    assert past.to_tree()["places"].size == 4
+    assert len(past.tables) == 4
 
 
 # -------------------------------------------------------------------------------------------------- who played when

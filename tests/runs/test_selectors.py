@@ -121,7 +121,7 @@ def test_pieces_and_single_episodes_leave_the_same_memory(make: Any) -> None:
     whole, cut = pieces(make(), 100), pieces(make(), 1, 6, 1, 30, 62)
     assert bits(cut.walk.memory) == bits(whole.walk.memory)
     assert cut.phases.to_pylist() == whole.phases.to_pylist()
-    assert bits(episode_by_episode(make(), MDP, 100, 5).memory) == bits(whole.walk.memory)
+    assert bits(episode_by_episode(make(), MDP, 100, 5).walk.memory) == bits(whole.walk.memory)
 
 
 def test_phases_double_and_each_learner_goes_on_from_all_data_before_it() -> None:

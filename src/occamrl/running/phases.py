@@ -3,9 +3,9 @@
 A selector hands out phases; a learner by itself is an agent with one endless phase. :class:`PhaseWalk` says who plays
 now and for how many more episodes.
 
-A player gives the same few calls to a compiled learner, to one in plain NumPy, and to a rule over bases. A source of
-episodes is either the simulator, which needs ``simulate`` alone, or an environment that somebody else steps, which
-needs ``open`` before an episode, ``close`` after it and ``evaluate`` where the truth is known.
+A player gives the same few calls to a compiled learner, to one in plain NumPy and to a rule over bases: ``open`` before
+an episode, ``close`` after it, and ``evaluate`` where the truth is known. Compiled learners can also ``simulate`` many
+episodes in one call.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import copy
 import math
 import operator
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,10 +24,7 @@ from occamrl._core.bellman import all_policy_values, policy_values
 from occamrl._core.loop import (
     CHANGED,
     PLANNED,
-    REDRAWN,
     close_episode,
-    draw_episode,
-    draw_first_state,
     empty_path,
     holds_actions,
     open_episode,
@@ -52,29 +50,44 @@ from occamrl.protocols import (
 )
 
 MOST_ROWS = 1_000  # of one phase, in which bases take turns
-Keys = tuple[np.uint64, np.uint64]  # of the environment's draws and of the agent's
-
-ROOM = 64  # episodes reserved at a time, where they are played one by one
 KEPT = 1_000  # past policies of a base, for replays
 _KEPT_BYTES = 2**26  # and no more memory than that
 _MASK = 2**64 - 1
 
 
-def scratch(known: Known) -> tuple[Floats, Floats]:
-    """Return room for the uniform numbers of an episode and for two rows of values."""
-    return np.zeros(known.horizon + 1 + (known.horizon + 1) % 2), np.zeros((2, known.states))
+def empty_uniforms(horizon: int) -> Floats:
+    """Return room for the uniform numbers of an episode."""
+    return np.zeros(horizon + 1 + (horizon + 1) % 2)
 
 
-class Turn(NamedTuple):
-    """One simulated episode."""
+class Seen(NamedTuple):
+    """An episode as a source saw it: the first ``steps`` steps, then rest in the end state if it ``ended``."""
 
-    regret: float
-    total: float  # the sum of rewards
-    planned: float
-    pessimistic: int  # 1 if the planned value was below the optimum
-    news: int  # PLANNED | CHANGED | REDRAWN
-    episode: Episode
+    at_rest: Floats  # [S*A] what a step in an end state earns
+    path: Ints  # [H + 1] states
     bonus: Floats  # [H] the part of the rewards that depends on the outcome
+    reward: Floats  # [H]
+    actions: Ints  # [H, S] the policy that was followed
+    steps: int
+    ended: bool
+
+    @property
+    def episode(self) -> Episode:
+        """The episode that a learner is taught, up to the horizon if it ended."""
+        (horizon, states), steps = self.actions.shape, self.steps
+        path, rewards = self.path[: steps + 1].copy(), self.reward[:steps].copy()
+        if self.ended and steps < horizon:
+            path = np.append(path, np.full(horizon - steps, path[-1]))
+        taken = self.actions[np.arange(path.size - 1), path[:-1]]
+        if rewards.size < taken.size:
+            pairs = path[steps:-1] * (self.at_rest.size // states) + taken[steps:]
+            rewards = np.append(rewards, self.at_rest[pairs])
+        return Episode(path, taken, rewards)
+
+
+def episode_return(episode: Episode) -> float:
+    """Return the sum of rewards, added one after another as compiled code does."""
+    return float(episode.rewards.cumsum()[-1]) if episode.rewards.size else 0.0
 
 
 class Addressed:
@@ -93,80 +106,49 @@ class Addressed:
         return self._draw
 
 
-def episode_of(at_rest: Floats, path: Ints, reward: Floats, actions: Ints, steps: int, ended: bool) -> Episode:
-    """Return the first ``steps`` steps and, of an episode that ``ended``, the rest of the horizon in its end state."""
-    s = int(path[steps])
-    taken = [int(actions[h, path[h]]) for h in range(steps)]
-    states, rewards = path[: steps + 1].tolist(), reward[:steps].tolist()
-    for h in range(steps, actions.shape[0] if ended else steps):
-        taken.append(int(actions[h, s]))
-        states.append(s)
-        rewards.append(float(at_rest[s * (at_rest.size // actions.shape[1]) + taken[-1]]))
-    return Episode(np.array(states, dtype=np.int64), np.array(taken, dtype=np.int64), np.array(rewards, dtype=float))
-
-
-def sum_of(episode: Episode) -> float:
-    """Return the sum of rewards, added one after another as compiled code does."""
-    return float(episode.rewards.cumsum()[-1]) if episode.rewards.size else 0.0
-
-
 class Player(ABC):
-    """What all players have."""
+    """A learner at play."""
 
+    learner: Any
     state: Any
-    table: Ints  # [H, S] the actions of the policy in play, in the simulator
     planned_value = math.nan  # of the episode that was opened last
+    base = -1  # which of several bases plays that episode
+    changed = True  # the policy, since it was evaluated
 
     def __init__(self, known: Known) -> None:
-        self.known = known
-        self.table = np.zeros((known.horizon, known.states), dtype=np.int64)
-        self._uniforms, self._achieved = scratch(known)
+        self.known, self.achieved = known, np.zeros((2, known.states))
 
-    @abstractmethod
     def reserve(self, episodes: int) -> None:
         """Make room in the state for that many episodes, where it does not grow by itself."""
+        return
 
     @abstractmethod
     def resume(self, saved: Any) -> None:
-        """Go on from a saved state."""
-
-    def simulate(self, truth: Truth, keys: Keys, first: int, regret: Floats, returns: Floats) -> tuple[int, int]:
-        """Play ``regret.size`` simulated episodes; return the numbers of plans and of pessimistic episodes."""
-        plans = pessimistic = 0
-        for k in range(regret.size):
-            turn = self.play_episode(truth, keys, first + k)
-            regret[k], returns[k] = turn.regret, turn.total
-            plans += turn.news & PLANNED
-            pessimistic += turn.pessimistic
-        return plans, pessimistic
+        """Go on from a saved state, checked."""
 
     @abstractmethod
-    def play_episode(self, truth: Truth, keys: Keys, episode: int) -> Turn:
-        """Play one simulated episode."""
+    def open(self, start: int, key: np.uint64, episode: int, actions: Ints) -> bool:
+        """Begin an episode in ``start`` and write its policy to ``actions`` [H, S]; return whether a plan was made."""
 
     @abstractmethod
-    def open(self, start: int, key: np.uint64, episode: int, actions: Ints) -> int:
-        """Begin an episode in ``start`` and write its policy to ``actions`` [H, S]; return PLANNED | CHANGED bits."""
+    def close(self, seen: Seen) -> float:
+        """Learn from the episode; return the sum of its rewards."""
 
     @abstractmethod
-    def close(
-        self, at_rest: Floats, path: Ints, bonus: Floats, reward: Floats, actions: Ints, steps: int, ended: bool
-    ) -> float:
-        """Learn from the first ``steps`` steps, as :func:`close_episode` does; return the sum of rewards."""
+    def evaluate(self, truth: Truth) -> None:
+        """Write the value V^{pi_k}_1 of the policy in play to ``achieved[0]``; ``achieved`` is [2, S]."""
 
-    @abstractmethod
-    def evaluate(self, truth: Truth) -> Any:
-        """Return the value V^{pi_k}_1 [S] of the policy in play."""
+    def value(self, truth: Truth) -> Floats:
+        """Return the value V^{pi_k}_1 [S] of the policy in play, evaluated when it has changed."""
+        if self.changed:
+            self.evaluate(truth)
+            self.changed = False
+        return self.achieved[0]
 
-    def observe(self, start: int, key: np.uint64, episode: int, *rows: Any) -> int:
-        """Plan for an episode that somebody else plays, and learn from it: ``rows`` are the arguments of ``close``."""
-        news = self.open(start, key, episode, self.table)
-        self.close(*rows)
-        return news
-
-    def turns(self) -> list[tuple[int, int]]:
-        """Return, of the episodes since the last call, the base that played and whether it planned; none, if alone."""
-        return []
+    def observe(self, start: int, key: np.uint64, episode: int, seen: Seen) -> None:
+        """Plan for an episode that somebody else plays, and learn from it."""
+        self.open(start, key, episode, np.empty_like(seen.actions))
+        self.close(seen)
 
 
 class CompiledPlayer(Player):
@@ -177,96 +159,56 @@ class CompiledPlayer(Player):
         self.learner, self.state = learner, state
         self.model = model_of(learner, known)
         require_fields(state, learner.fields(known, state))
-        self._path, self._one, self._room = empty_path(known.horizon), np.zeros((2, 1)), 0
-        self._truth: Truth | None = None  # of the value that is at hand for the table that is
+        self.table = np.zeros((known.horizon, known.states), dtype=np.int64)
+        self._uniforms, self._path = empty_uniforms(known.horizon), empty_path(known.horizon)
 
     def reserve(self, episodes: int) -> None:
         """Make room in the state for that many episodes."""
         self.state = self.learner.reserve(self.state, episodes)
 
-    def invalidate(self) -> None:
-        """Take note that the state may have been written to: the table at hand may be another one's."""
-        self._truth = None
-
     def resume(self, saved: Any) -> None:
         """Go on from a saved state, checked, in the arrays of the fresh one, which a selector's memory may share."""
         self.state = resumed(self.learner, self.known, self.model, self.state, saved)
 
-    def _play(
-        self, truth: Truth, keys: Keys, first: int, regret: Floats, returns: Floats
-    ) -> tuple[int, int, int, float]:
-        fresh, self._truth = truth is not self._truth, truth
-        into, room = (regret, returns), (self._uniforms, self._achieved)
-        told: tuple[int, int, int, float] = play_episodes(
-            self.model, self.state, truth, *keys, first, *into, *room, self.table, self._path, fresh
-        )
-        return told
+    def simulate(
+        self, truth: Truth, keys: tuple[np.uint64, np.uint64], first: int, regret: Floats, returns: Floats
+    ) -> tuple[int, int]:
+        """Play ``regret.size`` simulated episodes; return the numbers of plans and of pessimistic episodes.
 
-    def simulate(self, truth: Truth, keys: Keys, first: int, regret: Floats, returns: Floats) -> tuple[int, int]:
-        """Play ``regret.size`` simulated episodes; return the numbers of plans and of pessimistic episodes."""
+        ``keys`` are those of the environment's draws and of the agent's.
+        """
         self.reserve(regret.size)
-        plans, pessimistic, _, _ = self._play(truth, keys, first, regret, returns)
+        self.changed = True
+        room = self._uniforms, self.achieved, self.table, self._path
+        plans, pessimistic, *_ = play_episodes(
+            self.model, self.state, truth, *keys, first, regret, returns, *room, True
+        )
         return plans, pessimistic
 
-    def play_episode(self, truth: Truth, keys: Keys, episode: int) -> Turn:
-        """Play one simulated episode."""
-        self._make_room()
-        regret, returns = self._one
-        _, pessimistic, news, planned = self._play(truth, keys, episode, regret, returns)
-        path = self._path
-        seen = Episode(path.states.copy(), path.actions.copy(), path.reward.copy())
-        return Turn(regret.item(), returns.item(), planned, pessimistic, news, seen, path.bonus)
-
-    def observe(self, start: int, key: np.uint64, episode: int, *rows: Any) -> int:
-        """Plan for an episode that somebody else plays, and learn from it: it takes as much room as one's own."""
-        self._make_room()
-        return super().observe(start, key, episode, *rows)
-
-    def _make_room(self) -> None:
-        """Reserve for many episodes at a time, where they come one by one."""
-        if self._room == 0:
-            self.reserve(ROOM)
-            self._room = ROOM
-        self._room -= 1
-
-    def open(self, start: int, key: np.uint64, episode: int, actions: Ints) -> int:
-        """Begin an episode in ``start`` and write its policy to ``actions`` [H, S]; return PLANNED | CHANGED bits."""
-        self._actions, self._truth = actions, None
+    def open(self, start: int, key: np.uint64, episode: int, actions: Ints) -> bool:
+        """Begin an episode, in compiled code."""
+        self._actions = actions
         news, self.planned_value = open_episode(self.model, self.state, start, key, episode, actions)
-        return int(news)
+        self.changed |= bool(news & CHANGED)
+        return bool(news & PLANNED)
 
-    def close(
-        self, at_rest: Floats, path: Ints, bonus: Floats, reward: Floats, actions: Ints, steps: int, ended: bool
-    ) -> float:
-        """Learn from the first ``steps`` steps, as :func:`close_episode` does; return the sum of rewards."""
-        rows = at_rest, path, bonus, reward, actions, steps, ended
-        return float(close_episode(self.model, self.state, *rows, self._path))
+    def close(self, seen: Seen) -> float:
+        """Learn from the episode, in compiled code."""
+        return float(close_episode(self.model, self.state, *seen, self._path))
 
-    def evaluate(self, truth: Truth) -> Any:
-        """Return the value V^{pi_k}_1 [S] of the policy in play."""
-        value_of_policy(self.model, self.state, truth, self._actions, self._achieved)
-        return self._achieved[0]
+    def evaluate(self, truth: Truth) -> None:
+        """Evaluate the policy in play, in compiled code."""
+        value_of_policy(self.model, self.state, truth, self._actions, self.achieved)
 
 
 class PlainPlayer(Player):
-    """A learner in plain NumPy: Python plans and learns, compiled code draws episodes and evaluates policies.
-
-    ``plan`` is called before every episode, so every episode counts as a plan.
-    """
+    """A learner in plain NumPy. ``plan`` is called before every episode, so every episode counts as a plan."""
 
     def __init__(self, learner: EpisodeLearner, known: Known, state: Any) -> None:
         super().__init__(known)
         self.learner, self.state = learner, state
-        self._policy: Any = None  # the policy in play, as it was returned
-        self._checked = b""  # its bytes
-        self._written = False  # to the player's own table
-        self._address, self._bonus = Addressed(), np.zeros(known.horizon)
-        self._truth: Truth | None = None  # of the values at hand
-        self._best: list[float] = []
-        self._value: list[float] = []
-
-    def reserve(self, episodes: int) -> None:
-        """Do nothing: the state grows by itself."""
+        self._policy: Any = None  # the policy in play, a copy
+        self._address = Addressed()
 
     def resume(self, saved: Any) -> None:
         """Go on from a saved state; what is a dict may be shared with a selector's memory."""
@@ -276,45 +218,20 @@ class PlainPlayer(Player):
         else:
             self.state = saved
 
-    def play_episode(self, truth: Truth, keys: Keys, episode: int) -> Turn:
-        """Play one simulated episode."""
-        horizon = self.known.horizon
-        start = draw_first_state(truth.initial_cumulative, keys[0], episode, self._uniforms)
-        news = self.open(start, keys[1], episode, self.table)
-        if truth is not self._truth:
-            self._truth, self._best = truth, truth.optimal_values[0].tolist()
-            self._value = self.evaluate(truth).tolist()
-        path, taken = np.empty(horizon + 1, dtype=np.int64), np.empty(horizon, dtype=np.int64)
-        rewards = np.empty(horizon)
-        path[0] = start
-        rows = path, taken, self._bonus, rewards
-        total = draw_episode(truth, keys[0], episode, self._uniforms, self.table, *rows)
-        seen, planned = Episode(path, taken, rewards), self.planned_value
-        self._learn(seen)
-        best = self._best[start]
-        pessimistic = int(planned < best - 1e-9 * horizon)
-        return Turn(best - self._value[start], total, planned, pessimistic, news, seen, self._bonus)
-
-    def open(self, start: int, key: np.uint64, episode: int, actions: Ints) -> int:
-        """Begin an episode in ``start`` and write its policy to ``actions`` [H, S]; return PLANNED | CHANGED bits."""
+    def open(self, start: int, key: np.uint64, episode: int, actions: Ints) -> bool:
+        """Begin an episode with a policy that compiled code may follow."""
         draw = self._address.at(key, episode)
         planned = self.learner.plan(self.known, self.state, start, draw)
         policy, value = planned if isinstance(planned, tuple) else (planned, math.nan)
-        self.planned_value = float(value)
-        policy = np.asarray(policy)
-        content = policy.tobytes()
-        changed = content != self._checked or self._policy is None or policy.shape != self._policy.shape
-        if changed:
-            self._policy, self._checked = self._sound(policy), content
-            self._truth, self._written = None, False
+        self.planned_value, policy = float(value), np.asarray(policy)
+        if self._policy is None or policy.shape != self._policy.shape or (policy != self._policy).any():
+            self._policy, self.changed = self._sound(policy), True
         if self._policy.ndim == 3:  # every (h, s), which is visited at most once, has its action drawn beforehand
             passed = draw.random((*actions.shape, 1)) >= self._policy.cumsum(axis=2)[:, :, :-1]
             actions[...] = passed.sum(axis=2)
-            return PLANNED | CHANGED | REDRAWN if changed else PLANNED | REDRAWN
-        if actions is not self.table or not self._written:
+        else:
             actions[...] = self._policy
-            self._written |= actions is self.table
-        return PLANNED | CHANGED if changed else PLANNED
+        return True
 
     def _sound(self, policy: Any) -> Any:
         """Return a copy of a policy that compiled code may follow."""
@@ -332,26 +249,21 @@ class PlainPlayer(Player):
             f"[0, {sizes[2]}) as integers {list(sizes[:2])}, or their probabilities {list(sizes)}"
         )
 
-    def close(
-        self, at_rest: Floats, path: Ints, bonus: Floats, reward: Floats, actions: Ints, steps: int, ended: bool
-    ) -> float:
-        """Learn from the first ``steps`` steps and, after an episode that ``ended``, from rest; return the sum."""
-        episode = episode_of(at_rest, path, reward, actions, steps, ended)
-        self._learn(episode)
-        return sum_of(episode)
-
-    def evaluate(self, truth: Truth) -> Any:
-        """Return the value V^{pi_k}_1 [S] of the policy in play."""
-        kernel = truth.outcomes, truth.probability, truth.base_reward
-        if self._policy.ndim == 3:
-            return all_policy_values(*kernel, self._policy)[0]
-        policy_values(*kernel, self._policy, self._achieved)
-        return self._achieved[0]
-
-    def _learn(self, episode: Episode) -> None:
+    def close(self, seen: Seen) -> float:
+        """Learn from the episode; return its sum of rewards, added one after another as compiled code does."""
+        episode = seen.episode
         after = self.learner.learn(self.known, self.state, episode)
         if after is not None:
             self.state = after
+        return episode_return(episode)
+
+    def evaluate(self, truth: Truth) -> None:
+        """Evaluate the policy, whose actions may be random."""
+        kernel = truth.outcomes, truth.probability, truth.base_reward
+        if self._policy.ndim == 2:
+            policy_values(*kernel, self._policy, self.achieved)
+        else:
+            self.achieved[0] = all_policy_values(*kernel, self._policy)[0]
 
 
 class Past:
@@ -359,55 +271,47 @@ class Past:
 
     The first :data:`KEPT` episodes are kept; after that, episode n takes a random place with probability KEPT/n (a
     reservoir: Vitter 1985), so that a uniform draw from those kept is one from all. There are fewer places where tables
-    are so large that these would not fit in 64 MB. Equal neighbours share their table.
+    are so large that these would not fit in 64 MB.
     """
 
     def __init__(self, known: Known) -> None:
-        self._shape = known.horizon, known.states
-        self._kind = np.min_scalar_type(known.actions - 1)
-        self._actions = known.actions
-        self.places = max(1, min(KEPT, _KEPT_BYTES // (known.horizon * known.states * self._kind.itemsize)))
+        kind, self._actions = np.min_scalar_type(known.actions - 1), known.actions
+        places = max(1, min(KEPT, _KEPT_BYTES // (known.horizon * known.states * kind.itemsize)))
+        self._tables = np.zeros((places, known.horizon, known.states), dtype=kind)
         self.episodes = 0
-        self._kept: list[Any] = []
-        self._last: Any = None
 
-    def add(self, table: Ints, changed: bool, draw: np.random.Generator) -> None:
-        """Take in the table of another episode; unless it may have ``changed``, it is that of the last one."""
-        if self._last is None or (changed and not np.array_equal(table, self._last)):
-            self._last = table.astype(self._kind)
+    @property
+    def tables(self) -> Any:
+        """Those that are kept."""
+        return self._tables[: self.episodes]
+
+    def add(self, table: Ints, draw: np.random.Generator) -> None:
+        """Take in the table of another episode."""
         self.episodes += 1
-        if self.episodes <= self.places:
-            self._kept.append(self._last)
-        else:
+        place = self.episodes - 1
+        if place >= len(self._tables):
             place = int(draw.integers(self.episodes))
-            if place < self.places:
-                self._kept[place] = self._last
+        if place < len(self._tables):
+            self._tables[place] = table
 
     def drawn(self, draw: np.random.Generator) -> Any:
         """Return the table of an episode, all being equally likely."""
-        return self._kept[int(draw.integers(len(self._kept)))]
+        return self.tables[int(draw.integers(len(self.tables)))]
 
     def to_tree(self) -> dict[str, Any]:
-        """Return it as plain data and arrays, each table once, the last one at the end."""
-        tables = {id(table): table for table in self._kept}
-        if self._last is not None:
-            tables[id(self._last)] = tables.pop(id(self._last), self._last)
-        at = {number: i for i, number in enumerate(tables)}
-        places = np.array([at[id(table)] for table in self._kept], dtype=np.int64)
-        stacked = np.array(list(tables.values()), dtype=self._kind).reshape(-1, *self._shape)
-        return {"episodes": self.episodes, "tables": stacked, "places": places}
+        """Return it as plain data and an array."""
+        return {"episodes": self.episodes, "tables": self.tables.copy()}
 
     def resume(self, tree: Any) -> None:
         """Go on from a tree, checked: compiled code will follow these tables."""
-        episodes, tables, places = tree["episodes"], tree["tables"], tree["places"]
-        sound = isinstance(tables, np.ndarray) and isinstance(places, np.ndarray) and type(episodes) is int
-        sound = sound and tables.dtype == self._kind and tables.shape[1:] == self._shape and places.dtype == np.int64
-        sound = sound and places.shape == (min(episodes, self.places),) and (len(tables) > 0) == (episodes > 0)
-        if not sound or (tables >= self._actions).any() or ((places < 0) | (places >= len(tables))).any():
-            raise CheckpointError("past", got="other arrays", expected=f"tables of {list(self._shape)} actions")
-        self.episodes, kept = episodes, list(tables)
-        self._kept = [kept[i] for i in places.tolist()]
-        self._last = kept[-1] if kept else None
+        episodes, tables = tree["episodes"], tree["tables"]
+        sound = type(episodes) is int and episodes >= 0
+        sound = sound and isinstance(tables, np.ndarray) and tables.dtype == self._tables.dtype
+        if not sound or tables.shape != self._tables[:episodes].shape or (tables >= self._actions).any():
+            expected = f"tables of {list(self._tables.shape[1:])} actions"
+            raise CheckpointError("past", got="other arrays", expected=expected)
+        self.episodes = episodes
+        self.tables[...] = tables
 
 
 class ArenaPlayer(Player):
@@ -425,18 +329,13 @@ class ArenaPlayer(Player):
         self.past = [Past(known) for _ in arena.bases] if getattr(arena.rule, "replays", False) else []
         for past, tree in zip(self.past, state["past"], strict=False):
             past.resume(tree)
-        self._address, self._rest = Addressed(), np.zeros(known.states * known.actions)
-        self._key, self._keys = np.uint64(0), [np.uint64(0)] * len(self.players)
-        self._turns: list[tuple[int, int]] = []
-        self._in_play = -1  # the base whose policy is in play in an environment; -1 for none and for replays
-        self._unseen = [CHANGED] * len(self.players)  # news of plans that were made for somebody else's episodes
+        self._address, self._replay = Addressed(), False
 
     @property
     def state(self) -> Any:
         """The rule's memory, a state per base, past policies, and how often each base played."""
-        self._state["memory"], self._state["plays"] = self.memory, self.plays
-        self._state["bases"] = [each.state for each in self.players]
-        self._state["past"] = [each.to_tree() for each in self.past]
+        states, past = [each.state for each in self.players], [each.to_tree() for each in self.past]
+        self._state.update(memory=self.memory, plays=self.plays, bases=states, past=past)
         return self._state
 
     def reserve(self, episodes: int) -> None:
@@ -456,13 +355,9 @@ class ArenaPlayer(Player):
             past.resume(tree)
         self.memory, self.plays = saved["memory"], plays
 
-    def _choose(self, key: np.uint64, episode: int) -> tuple[int, bool]:
-        """Ask the rule; return the base and whether it is a replay. Draws go on where the rule left off."""
-        if key != self._key:
-            self._key = key
-            self._keys = [_key_of_base(int(key), i) for i in range(len(self.players))]
-        self._draw = self._address.at(key, episode)
-        choice = self.rule.choose(self.memory, self._draw)
+    def _choose(self, draw: np.random.Generator) -> tuple[int, bool]:
+        """Ask the rule; return the base and whether it is a replay."""
+        choice = self.rule.choose(self.memory, draw)
         replay = isinstance(choice, Replay)
         try:
             base = operator.index(choice.base if isinstance(choice, Replay) else choice)
@@ -479,113 +374,58 @@ class ArenaPlayer(Player):
             raise ContractError(f"{type(self.rule).__name__}.choose returned {choice!r}; expected {expected}")
         return base, replay
 
-    def play_episode(self, truth: Truth, keys: Keys, episode: int) -> Turn:
-        """Play one simulated episode."""
-        base, replay = self._choose(keys[1], episode)
-        if replay:
-            turn = self._replay(truth, keys[0], episode, self.past[base].drawn(self._draw))
-        else:
-            chosen = self.players[base]
-            turn = chosen.play_episode(truth, (keys[0], self._keys[base]), episode)
-            if self.learner.share:
-                rows = turn.episode.states, turn.bonus, turn.episode.rewards, chosen.table, self.known.horizon, False
-                self._share(base, int(turn.episode.states[0]), episode, self._rest, *rows)
-            self.table = chosen.table
-            self._keep(base, self.table, turn.news)
-        self._tell(base, turn.total, turn.planned, turn.episode, replay, turn.news)
-        return turn
+    def open(self, start: int, key: np.uint64, episode: int, actions: Ints) -> bool:
+        """Begin an episode of the base that the rule chooses, or replay one."""
+        self._opened = start, key, episode
+        self._draw, self._actions = self._address.at(key, episode), actions  # draws go on where the rule left off
+        self.base, self._replay = self._choose(self._draw)
+        if self._replay:
+            actions[...] = self.past[self.base].drawn(self._draw)
+            self.planned_value = math.nan
+            return False
+        chosen = self.players[self.base]
+        planned = chosen.open(start, _key_of_base(key, self.base), episode, actions)
+        self.planned_value = chosen.planned_value
+        return planned
 
-    def _keep(self, base: int, table: Ints, news: int) -> None:
-        """Keep the table of an episode, for replays."""
-        if self.past:
-            several = isinstance(self.players[base], ArenaPlayer)  # whose bases do not know of each other
-            changed = several or bool((news | self._unseen[base]) & (CHANGED | REDRAWN))
-            self.past[base].add(table, changed, self._draw)
-            self._unseen[base] = 0
-
-    def _replay(self, truth: Truth, key: np.uint64, episode: int, table: Any) -> Turn:
-        """Play a past policy, without learning."""
-        self.table, horizon = table.astype(np.int64), self.known.horizon
-        path, taken = np.empty(horizon + 1, dtype=np.int64), np.empty(horizon, dtype=np.int64)
-        bonus, rewards = np.empty(horizon), np.empty(horizon)
-        path[0] = start = draw_first_state(truth.initial_cumulative, key, episode, self._uniforms)
-        total = draw_episode(truth, key, episode, self._uniforms, self.table, path, taken, bonus, rewards)
-        regret = float(truth.optimal_values[0, start] - self._value_of(truth, self.table)[start])
-        return Turn(regret, total, math.nan, 0, CHANGED, Episode(path, taken, rewards), bonus)
-
-    def _value_of(self, truth: Truth, table: Ints) -> Any:
-        policy_values(truth.outcomes, truth.probability, truth.base_reward, table, self._achieved)
-        return self._achieved[0]
-
-    def _share(self, base: int, start: int, episode: int, *rows: Any) -> None:
-        """Let the other bases learn from an episode; each plans for it first, from what it knew before."""
-        for i, each in enumerate(self.players):
-            if i != base:
-                self._unseen[i] |= each.observe(start, self._keys[i], episode, *rows)
-
-    def _tell(self, base: int, total: float, planned: float, episode: Episode, replay: bool, news: int) -> None:
-        """Tell the rule how an episode went."""
+    def close(self, seen: Seen) -> float:
+        """Let the base learn, unless it was a replay, and tell the rule."""
+        start, key, episode = self._opened
+        told = seen.episode
+        total = episode_return(told)
+        if not self._replay:
+            self.players[self.base].close(seen)
+            for i, each in enumerate(self.players if self.learner.share else ()):
+                if i != self.base:  # plans for the episode from what it knew before, and learns from it
+                    each.observe(start, _key_of_base(key, i), episode, seen)
+            if self.past:
+                self.past[self.base].add(seen.actions, self._draw)
         value = total / self.largest
         if value > 1.0 + 1e-9:
             raise ParameterError("largest_return", got=self.largest, expected=f"no less than {total}, a return")
-        told = Played(min(max(value, 0.0), 1.0), planned / self.largest, int(episode.states[0]), episode, replay)
-        self.rule.update(self.memory, base, told)
-        self.plays[base] += 1
-        self._turns.append((base, news & PLANNED))
-
-    def open(self, start: int, key: np.uint64, episode: int, actions: Ints) -> int:
-        """Begin an episode in ``start`` and write its policy to ``actions`` [H, S]; return PLANNED | CHANGED bits."""
-        base, replay = self._choose(key, episode)
-        self._opened = base, replay, start, episode
-        if replay:
-            actions[...] = self.past[base].drawn(self._draw)
-            self.planned_value, news = math.nan, CHANGED
-        else:
-            news = self.players[base].open(start, self._keys[base], episode, actions)
-            self.planned_value = self.players[base].planned_value
-        before, self._in_play = self._in_play, -1 if replay else base
-        self._news, self._actions = news, actions
-        return news if base == before else news | CHANGED
-
-    def close(
-        self, at_rest: Floats, path: Ints, bonus: Floats, reward: Floats, actions: Ints, steps: int, ended: bool
-    ) -> float:
-        """Let the base learn, unless it was a replay, and tell the rule; return the sum of rewards."""
-        base, replay, start, episode = self._opened
-        seen = episode_of(at_rest, path, reward, actions, steps, ended)
-        if not replay:
-            rows = at_rest, path, bonus, reward, actions, steps, ended
-            self.players[base].close(*rows)
-            if self.learner.share:
-                self._share(base, start, episode, *rows)
-            self._keep(base, actions, self._news)
-        total = sum_of(seen)
-        self._tell(base, total, self.planned_value, seen, replay, self._news)
+        planned = self.planned_value / self.largest
+        self.rule.update(self.memory, self.base, Played(min(max(value, 0.0), 1.0), planned, start, told, self._replay))
+        self.plays[self.base] += 1
         return total
 
-    def evaluate(self, truth: Truth) -> Any:
-        """Return the value V^{pi_k}_1 [S] of the policy in play."""
-        if self._in_play < 0:
-            return self._value_of(truth, self._actions)
-        return self.players[self._in_play].evaluate(truth)
+    def evaluate(self, truth: Truth) -> None:
+        """Evaluate the policy that is replayed."""
+        policy_values(truth.outcomes, truth.probability, truth.base_reward, self._actions, self.achieved)
 
-    def observe(self, start: int, key: np.uint64, episode: int, *rows: Any) -> int:
+    def value(self, truth: Truth) -> Floats:
+        """Return the value V^{pi_k}_1 [S] of the policy in play: that of a base, or a replayed one."""
+        self.changed = True
+        return super().value(truth) if self._replay else self.players[self.base].value(truth)
+
+    def observe(self, start: int, key: np.uint64, episode: int, seen: Seen) -> None:
         """Let every base learn from an episode that somebody else plays; the rule is not told of it."""
         for i, each in enumerate(self.players):
-            self._unseen[i] |= each.observe(start, _key_of_base(int(key), i), episode, *rows)
-        return CHANGED
-
-    def turns(self) -> list[tuple[int, int]]:
-        """Return, of the episodes since the last call, the base that played and whether it planned."""
-        for each in self.players:  # which only the run's own player is asked for
-            each.turns()
-        turns, self._turns = self._turns, []
-        return turns
+            each.observe(start, _key_of_base(key, i), episode, seen)
 
 
-def _key_of_base(key: int, base: int) -> np.uint64:
+def _key_of_base(key: np.uint64, base: int) -> np.uint64:
     """Return the key of a base's own draws (SplitMix64: Steele, Lea and Flood 2014)."""
-    z = (key + (base + 1) * 0x9E3779B97F4A7C15) & _MASK
+    z = (int(key) + (base + 1) * 0x9E3779B97F4A7C15) & _MASK
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
     return np.uint64(z ^ (z >> 31))
@@ -605,6 +445,10 @@ def running_total(before: float, values: Floats) -> float:
     return float(np.cumsum(np.concatenate([[before], values]))[-1])
 
 
+_MEASURED: dict[str, Any] = {"episodes": 0, "regret": 0.0, "plans": 0, "realised_return": 0.0}
+_TURNS = ("base", "plays")  # of phases in which bases take turns: the one that played, from 1; plays of each
+
+
 def _require_rows(rows: Any) -> None:
     """Refuse a table of phases that no walk has."""
     for i, row in enumerate(rows if isinstance(rows, list) and rows else [None]):
@@ -612,13 +456,9 @@ def _require_rows(rows: Any) -> None:
             value: Any = row.get(name) if isinstance(row, dict) else None
             if type(value) is not type(start) or abs(value) > 2**53 or (type(start) is int and value < 0):
                 raise CheckpointError(f"rows[{i}].{name}", got=str(value)[:80], expected=f"a number like {start}")
-        plays = row.get("plays") if isinstance(row, dict) else None
+        plays = row.get("plays")
         if plays is not None and not (isinstance(plays, list) and all(type(n) is int and n >= 0 for n in plays)):
             raise CheckpointError(f"rows[{i}].plays", got=str(plays)[:80], expected="how often each base played")
-
-
-_MEASURED: dict[str, Any] = {"episodes": 0, "regret": 0.0, "plans": 0, "realised_return": 0.0}
-_TURNS = ("base", "plays")  # of phases in which bases take turns: the one that played, from 1; plays of each
 
 
 class _Alone(Selector):
@@ -635,6 +475,17 @@ class _Alone(Selector):
 
     def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
         raise ContractError("an endless phase does not end")
+
+
+def as_selector(agent: Agent) -> Selector:
+    """Return a selector for any agent."""
+    if isinstance(agent, type):  # a class has all the methods that its instances have
+        raise ParameterError("agent", got=f"the class {agent.__name__}", expected="an instance of it")
+    if isinstance(agent, Selector):
+        return agent
+    if isinstance(agent, (Learner, EpisodeLearner, RuledBases)):
+        return _Alone(agent)
+    raise ParameterError("agent", got=type(agent).__name__, expected="a learner or a selector")
 
 
 def plain(value: Any, name: str) -> Any:
@@ -694,17 +545,6 @@ def coarsened(rows: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
     return rows
 
 
-def as_selector(agent: Agent) -> Selector:
-    """Return a selector for any agent."""
-    if isinstance(agent, type):  # a class has all the methods that its instances have
-        raise ParameterError("agent", got=f"the class {agent.__name__}", expected="an instance of it")
-    if isinstance(agent, Selector):
-        return agent
-    if isinstance(agent, (Learner, EpisodeLearner, RuledBases)):
-        return _Alone(agent)
-    raise ParameterError("agent", got=type(agent).__name__, expected="a learner or a selector")
-
-
 class PhaseWalk:
     """The phase in play, its learner's state, and one row of facts per phase that was played.
 
@@ -717,27 +557,28 @@ class PhaseWalk:
         self.selector, self.known = as_selector(agent), known
         self.memory = self.selector.start(known)
         self.rows: list[dict[str, Any]] = []
+        self.player: Any = None  # the learner at play
         self._enter()
 
     def _enter(self) -> None:
         self.before = copy.deepcopy(self.memory)  # what the decision follows from: with it, a run can be resumed
-        phase = self.selector.next_phase(self.known, self.memory)
-        if phase.episodes is not None and phase.episodes < 1:
-            raise ContractError(f"phase {phase.label!r} has {phase.episodes} episodes; at least one is needed")
-        self._take(phase)
-        row = decided(phase)
+        row = self._decide()
         if not self.rows or row != facts_of(self.rows[-1]):
             self._first = len(self.rows)  # the first row with these facts
             self.rows.append({**row, **_MEASURED})
 
-    def _take(self, phase: Phase) -> None:
-        self.phase, last = phase, getattr(self, "player", None)
-        own = isinstance(last, (CompiledPlayer, PlainPlayer))  # an arena's player keeps parts of its state by itself
-        if last is None or not own or last.learner is not phase.learner or last.state is not phase.state:
+    def _decide(self) -> dict[str, Any]:
+        """Enter the phase that the selector decides on; return its row of the table before it is played."""
+        self.phase = phase = self.selector.next_phase(self.known, self.memory)
+        if phase.episodes is not None and phase.episodes < 1:
+            raise ContractError(f"phase {phase.label!r} has {phase.episodes} episodes; at least one is needed")
+        last = self.player
+        other = last is None or isinstance(last, ArenaPlayer)  # which keeps parts of its state by itself
+        if other or last.learner is not phase.learner or last.state is not phase.state:
             self.player = player(phase.learner, self.known, phase.state)
-        elif isinstance(last, CompiledPlayer):
-            last.invalidate()
+        self.player.changed = True  # the selector may have written to the state
         self.played, self.plans, self.returned = 0, 0, 0.0
+        return decided(phase)
 
     @property
     def state(self) -> Any:
@@ -749,39 +590,35 @@ class PhaseWalk:
         """Episodes left in this phase; None when it is endless."""
         return None if self.phase.episodes is None else self.phase.episodes - self.played
 
-    def advance(self, plans: int, returns: Floats, regret: Floats) -> None:
-        """Take note of episodes played in this phase, and enter the next phase when it is over."""
-        turns = self.player.turns()
-        if turns:
-            self._take_turns(turns, returns, regret)
-        else:
-            row = self.rows[-1]
+    def advance(self, plans: int, returns: Floats, regret: Floats, turns: Sequence[tuple[int, bool]] = ()) -> None:
+        """Take note of episodes played in this phase, and enter the next phase when it is over.
+
+        ``turns``, where bases take turns, has for every episode the base and whether it planned.
+        """
+        row = self.rows[-1]
+        if not turns:
             row["episodes"] += returns.size
             row["plans"] += plans
             row["realised_return"] = running_total(row["realised_return"], returns)
             row["regret"] = running_total(row["regret"], regret)
-        self.played += returns.size
-        self.plans += plans
-        self.returned = running_total(self.returned, returns)
-        if self.remaining == 0:
-            self.finish()
-
-    def _take_turns(self, turns: list[tuple[int, int]], returns: Floats, regret: Floats) -> None:
-        """Take note of episodes of several bases: a new row for each that takes over."""
-        row, bases = self.rows[-1], len(self.phase.learner.bases)
-        for (base, plans), value, loss in zip(turns, returns.tolist(), regret.tolist(), strict=False):
-            if row["episodes"] and row["base"] != base + 1:
+        for (base, planned), value, loss in zip(turns, returns, regret, strict=False):
+            if row["episodes"] and row["base"] != base + 1:  # another base takes over
                 row = {**facts_of(row), **_MEASURED}
                 self.rows.append(row)
                 if len(self.rows) - self._first > MOST_ROWS:
                     self.rows[self._first : -1] = coarsened(self.rows[self._first : -1], MOST_ROWS // 2)
             if not row["episodes"]:
-                row["base"], row["plays"] = base + 1, [0] * bases
+                row["base"], row["plays"] = base + 1, [0] * len(self.phase.learner.bases)
             row["episodes"] += 1
             row["plays"][base] += 1
-            row["plans"] += plans
-            row["realised_return"] += value
-            row["regret"] += loss
+            row["plans"] += planned
+            row["realised_return"] += float(value)
+            row["regret"] += float(loss)
+        self.played += returns.size
+        self.plans += plans
+        self.returned = running_total(self.returned, returns)
+        if self.remaining == 0:
+            self.finish()
 
     def finish(self) -> None:
         """Tell the selector how the phase went, and enter the next one."""
@@ -802,29 +639,27 @@ class PhaseWalk:
     def from_tree(cls, agent: Agent, known: Known, tree: dict[str, Any]) -> PhaseWalk:
         """Return the walk of a tree: the selector decides once more as it did, which gives the phase under way."""
         walk = cls.__new__(cls)
-        walk.selector, walk.known = as_selector(agent), known
+        walk.selector, walk.known, walk.player = as_selector(agent), known, None
         walk.before, walk.rows = tree["before"], tree["rows"]
         _require_rows(walk.rows)
         check = getattr(walk.selector, "resume", None)  # before compiled code may see what a file holds
         if check is not None:
             check(known, walk.before)
         walk.memory = copy.deepcopy(walk.before)
-        phase = walk.selector.next_phase(known, walk.memory)
-        for name, fact in decided(phase).items():
-            saved = walk.rows[-1].get(name) if walk.rows else None
-            if not same(fact, saved):  # other sources or parameters than those that decided it: no row may mix both
-                raise CheckpointError(f"rows[{len(walk.rows) - 1}].{name}", got=saved, expected=fact)
-        walk._take(phase)
-        most = math.inf if phase.episodes is None else phase.episodes
+        last = walk.rows[-1]
+        for name, fact in walk._decide().items():
+            if not same(fact, last.get(name)):  # decided by other sources or parameters: no row may mix both
+                raise CheckpointError(f"rows[{len(walk.rows) - 1}].{name}", got=last.get(name), expected=fact)
+        most = math.inf if walk.phase.episodes is None else walk.phase.episodes
         for name, limit in (("played", most), ("plans", math.inf)):
             if type(tree[name]) is not int or not 0 <= tree[name] <= limit:
                 raise CheckpointError(name, got=tree[name], expected=f"an integer from 0 to {limit}")
         walk.played, walk.plans, walk.returned = tree["played"], tree["plans"], float(tree["returned"])
         walk.player.resume(tree["state"])
         walk._first = len(walk.rows) - 1
-        while walk._first and facts_of(walk.rows[walk._first - 1]) == facts_of(walk.rows[-1]):
+        while walk._first and facts_of(walk.rows[walk._first - 1]) == facts_of(last):
             walk._first -= 1
-        plays, bases = walk.rows[-1].get("plays"), getattr(phase.learner, "bases", ())
+        plays, bases = last.get("plays"), getattr(walk.phase.learner, "bases", ())
         if plays is not None and len(plays) != len(bases):
             raise CheckpointError("plays", got=plays, expected=f"those of {len(bases)} bases")
         return walk

@@ -12,9 +12,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -23,7 +25,7 @@ import numpy as np
 from numba.core import event
 
 from occamrl import seeding
-from occamrl._core.loop import CHANGED, PLANNED
+from occamrl._core.loop import draw_episode, draw_first_state
 from occamrl.envs.spaces import Discretiser
 from occamrl.envs.wrapper import FiniteEnvironment, require_finite
 from occamrl.errors import (
@@ -37,8 +39,7 @@ from occamrl.errors import (
 )
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Agent, Floats, Known, Phase, Problem
-from occamrl.running.callbacks import EpisodeReport, notify
-from occamrl.running.phases import ROOM, CompiledPlayer, PhaseWalk
+from occamrl.running.phases import CompiledPlayer, PhaseWalk, Seen, empty_uniforms
 from occamrl.running.result import KEEP_ALL_UNTIL, EnvironmentInfo, Recorder, Result
 from occamrl.running.storage import fingerprint, load, save
 
@@ -52,6 +53,7 @@ PLAIN_EVERY = 10.0
 TERMINAL_EVERY = 0.2
 LEAST_SHARE = 20.0  # playing takes at least so many times as long as writing checkpoints
 BLOCK = 256  # reset seeds drawn at a time
+ROOM = 64  # episodes reserved at a time, where they are played one by one
 _REPLAYED = frozenset(2**j - 1 for j in range(7))  # which of the first episodes are played twice
 _MOST_DECODED = 4096
 
@@ -166,46 +168,130 @@ class Chunk(NamedTuple):
     plans: int
     pessimistic: int
     steps: int
-    cut_short: list[int]  # numbers, from 1, of episodes of which only a first part was seen
-    fault: BaseException | None = None  # what ended them
+    turns: Sequence[tuple[int, bool]] = ()  # where bases take turns, the one that played and whether it planned
+    cut_short: Sequence[int] = ()  # numbers, from 1, of episodes of which only a first part was seen
+    fault: Exception | None = None  # what ended them
 
 
-class Simulator:
+class _GivenUp(Exception):
+    """A second Ctrl-C, while an environment was waited for."""
+
+
+class Source(ABC):
+    """Where episodes come from: it begins them and follows a policy; players plan and learn."""
+
+    measure: str  # what progress tells
+    keep_all_until: int
+    problem = ""  # fingerprint, of a simulated one
+    info: EnvironmentInfo | None = None
+
+    def __init__(self, known: Known, mdp: FiniteMDP | None, at_rest: Floats) -> None:
+        self.known, self._truth = known, None if mdp is None else mdp.truth
+        self.start = 0 if mdp is None else int(mdp.initial_distribution.argmax())
+        self.waiting = False  # for somebody else's code, which may hang
+        horizon, at_rest = known.horizon, np.ascontiguousarray(at_rest)
+        self._path, self._actions = np.zeros(horizon + 1, dtype=np.int64), np.zeros((horizon, known.states), np.int64)
+        self._bonus, self._reward, self._at_rest = np.zeros(horizon), np.zeros(horizon), at_rest
+
+    @abstractmethod
+    def require_continues(self, earlier: Result) -> None:
+        """Refuse to go on from a result of another kind: the new one would be of neither."""
+
+    def begin(self, seed: int, first: int) -> None:
+        """Take note of the seed, and of the first episode of this call."""
+        self._seed, self._first = seed, first
+
+    @abstractmethod
+    def reset(self, episode: int) -> int:
+        """Begin an episode and return its first state."""
+
+    @abstractmethod
+    def follow(self, episode: int, start: int) -> tuple[int, float, bool, Exception | None]:
+        """Follow the policy; return the number of steps, the realised return, whether it ended, what cut it short."""
+
+    def play(self, walk: PhaseWalk, key: np.uint64, first: int, size: int, stop: Callable[[], bool]) -> Chunk:
+        """Play up to ``size`` episodes of the phase in play, fewer when something goes wrong or ``stop`` says so."""
+        regret, returns, mapped = np.full(size, np.nan), np.empty(size), np.empty(size)
+        turns, cut_short = [], []
+        fault: Exception | None = None
+        n = plans = pessimistic = steps = 0
+        player, truth, horizon = walk.player, self._truth, self.known.horizon
+        try:
+            while n < size and fault is None and not stop():
+                k = first + n
+                start = self.reset(k)
+                if k % ROOM == 0 or walk.played + n == 0:  # the same times, however a run is cut
+                    player.reserve(ROOM)
+                planned = player.open(start, key, k, self._actions)
+                if truth is None:
+                    self.start = start
+                else:
+                    best = truth.optimal_values.item(0, start)
+                    regret[n] = best - player.value(truth).item(start)
+                    pessimistic += bool(player.planned_value < best - 1e-9 * horizon)
+                taken, returns[n], ended, fault = self.follow(k, start)
+                rows = self._at_rest, self._path, self._bonus, self._reward, self._actions
+                mapped[n] = player.close(Seen(*rows, taken, ended))
+                if not ended and taken < horizon:
+                    cut_short.append(k + 1)
+                if player.base >= 0:
+                    turns.append((player.base, planned))
+                n, plans, steps = n + 1, plans + planned, steps + taken
+        except Exception as error:  # after these episodes are accounted for, it is raised again
+            fault = error
+        played = regret[:n], returns[:n], mapped[:n]
+        return Chunk(*played, plans, pessimistic, steps, turns, cut_short, fault)
+
+
+class Simulator(Source):
     """A FiniteMDP as a source of episodes, with exact regret."""
 
     measure = "regret"
     keep_all_until = KEEP_ALL_UNTIL
-    info = None
 
     def __init__(self, mdp: FiniteMDP) -> None:
-        self.known, self.problem = mdp.known, mdp.fingerprint
-        self.start = int(mdp.initial_distribution.argmax())
-        self.waiting = False  # for a learner in plain Python, which may hang
-        self._mdp = mdp
+        super().__init__(mdp.known, mdp, np.zeros(mdp.states * mdp.actions))
+        self.mdp, self.problem = mdp, mdp.fingerprint
+        self._uniforms, self._taken = empty_uniforms(mdp.horizon), np.zeros(mdp.horizon, dtype=np.int64)
 
     def require_continues(self, earlier: Result) -> None:
-        """Refuse to go on with another problem: the result would be of neither."""
+        """Refuse to go on with another problem."""
         if earlier.environment is not None:
             raise ParameterError("continue_from", got="a result of learn", expected="the Result of an earlier run")
         if earlier.problem != self.problem:
-            raise ParameterError("continue_from", got="a run on another problem", expected=f"one on {self._mdp!r}")
+            raise ParameterError("continue_from", got="a run on another problem", expected=f"one on {self.mdp!r}")
 
     def begin(self, seed: int, first: int) -> None:
         """Take note of the seed."""
+        super().begin(seed, first)
         self._key = seeding.key(seed, "environment")
 
+    def reset(self, episode: int) -> int:
+        """Draw the first state."""
+        initial = self.mdp.truth.initial_cumulative
+        self._path[0] = start = draw_first_state(initial, self._key, episode, self._uniforms)
+        return start
+
+    def follow(self, episode: int, start: int) -> tuple[int, float, bool, Exception | None]:
+        """Draw the episode as compiled code does."""
+        into = self._actions, self._path, self._taken, self._bonus, self._reward
+        total = draw_episode(self.mdp.truth, self._key, episode, self._uniforms, *into)
+        return self.known.horizon, total, False, None
+
     def play(self, walk: PhaseWalk, key: np.uint64, first: int, size: int, stop: Callable[[], bool]) -> Chunk:
-        """Play ``size`` episodes of the phase in play."""
-        regret, returns = np.empty(size), np.empty(size)
-        self.waiting = not isinstance(walk.player, CompiledPlayer)
+        """Play ``size`` episodes of the phase in play; of a compiled learner, in one call."""
+        if isinstance(walk.player, CompiledPlayer):
+            regret, returns = np.empty(size), np.empty(size)
+            plans, short = walk.player.simulate(self.mdp.truth, (self._key, key), first, regret, returns)
+            return Chunk(regret, returns, returns, plans, short, size * self.known.horizon)
+        self.waiting = True  # for a learner in plain Python
         try:
-            plans, short = walk.player.simulate(self._mdp.truth, (self._key, key), first, regret, returns)
+            return super().play(walk, key, first, size, stop)
         finally:
             self.waiting = False
-        return Chunk(regret, returns, returns, plans, short, size * self.known.horizon, [])
 
 
-class EnvironmentSource:
+class EnvironmentSource(Source):
     """An environment as a source of episodes.
 
     Parameters
@@ -217,24 +303,16 @@ class EnvironmentSource:
 
     measure = "realised return"
     keep_all_until = 2**62  # the curves of real environments are never so long that they would have to be thinned
-    problem = ""
 
     def __init__(self, environment: FiniteEnvironment, *, allow_truncation: bool, replay: bool) -> None:
-        self.environment, self.known, self.info = environment, environment.known, EnvironmentInfo.of(environment)
+        super().__init__(environment.known, environment.mdp, environment.translate.at_rest)
+        self.environment, self.info = environment, EnvironmentInfo.of(environment)
         self.allow_truncation, self.replay = allow_truncation, replay
-        self.waiting = False  # for the environment
-        self.start = 0 if environment.mdp is None else int(environment.mdp.initial_distribution.argmax())
-        self._truth = None if environment.mdp is None else environment.mdp.truth
-        horizon, states = self.known.horizon, self.known.states
-        self._actions = np.zeros((horizon, states), dtype=np.int64)
-        self._path = np.zeros(horizon + 1, dtype=np.int64)
-        self._bonus, self._reward = np.zeros(horizon), np.zeros(horizon)
-        self._at_rest = environment.translate.at_rest
         size, decode = environment.action.size, environment.action.decode
         self._decode = [decode(a) for a in range(size)].__getitem__ if size <= _MOST_DECODED else decode
 
     def require_continues(self, earlier: Result) -> None:
-        """Refuse to go on in an environment of another kind: the result would be of neither."""
+        """Refuse to go on in an environment of another kind."""
         environment, before = self.environment, earlier.environment
         if before is None:
             raise ParameterError("continue_from", got="a run in the simulator", expected="the result of learn")
@@ -247,100 +325,51 @@ class EnvironmentSource:
             got = "one that exposes its table" if environment.mdp is not None else "one without a table"
             raise ParameterError("env", got=got, expected="exact regret for all episodes, or for none")
 
-    def begin(self, seed: int, first: int) -> None:
-        """Take note of the seed, and of the first episode of this call."""
-        self._seed, self._first = seed, first
-        self._block, self._seeds = -1, np.zeros(0, dtype=np.int64)
-        self._phase: object = None  # of the policy whose value is at hand
-        self._achieved = np.zeros(0)
-
-    def play(self, walk: PhaseWalk, key: np.uint64, first: int, size: int, stop: Callable[[], bool]) -> Chunk:
-        """Play up to ``size`` episodes of the phase in play, fewer when something goes wrong or ``stop`` says so."""
-        regret, returns, mapped = np.empty(size), np.empty(size), np.empty(size)
-        cut_short: list[int] = []
-        fault: BaseException | None = None
-        n = plans = steps = 0
-        try:
-            while n < size and fault is None and not stop():
-                k = first + n
-                start = self._reset(k)
-                if self._truth is None:
-                    self.start = start
-                if k % ROOM == 0 or walk.played + n == 0:  # the same times, however a run is cut
-                    walk.player.reserve(ROOM)
-                news = walk.player.open(start, key, k, self._actions)
-                regret[n] = self._regret(walk, start, bool(news & CHANGED))
-                taken, returns[n], ended, fault = self._steps(k, start)
-                rows = self._at_rest, self._path, self._bonus, self._reward, self._actions
-                mapped[n] = walk.player.close(*rows, taken, ended)
-                if not ended and taken < self.known.horizon:
-                    cut_short.append(k + 1)
-                n, plans, steps = n + 1, plans + bool(news & PLANNED), steps + taken
-                if self.replay and fault is None and (k == self._first or k in _REPLAYED):
-                    self._play_again(k, taken, float(returns[n - 1]))
-        except (Exception, KeyboardInterrupt) as error:  # after these episodes are accounted for, it is raised again
-            fault = error
-        return Chunk(regret[:n], returns[:n], mapped[:n], plans, 0, steps, cut_short, fault)
-
-    def _regret(self, walk: PhaseWalk, start: int, changed: bool) -> float:
-        """Return the exact regret of the policy in play; NaN where the truth is not known."""
-        truth = self._truth
-        if truth is None:
-            return float("nan")
-        if changed or walk.phase is not self._phase:
-            self._achieved, self._phase = walk.player.evaluate(truth), walk.phase
-        return float(truth.optimal_values[0, start] - self._achieved[start])
-
-    def _reset(self, episode: int) -> int:
+    def reset(self, episode: int) -> int:
         """Begin an episode with the seed at its address, so that no environment needs to be stored."""
         block, place = divmod(episode, BLOCK)
-        if block != self._block:
-            self._block = block
-            self._seeds = seeding.stream(self._seed, "environment", "reset", block).integers(2**31, size=BLOCK)
+        seeds = _reset_seeds(self._seed, block)
         with self._their_code(lambda: (episode,)):
-            return self.environment.reset(int(self._seeds[place]))
+            return self.environment.reset(int(seeds[place]))
 
-    def _steps(self, k: int, s: int) -> tuple[int, float, bool, BaseException | None]:
-        """Step through an episode; return the number of steps, the sum of rewards, whether it ended, what cut it short.
+    def follow(self, episode: int, start: int) -> tuple[int, float, bool, Exception | None]:
+        """Step through an episode, and now and then a second time.
 
         Only what passed every check is entered: a step that is refused leaves no trace.
         """
         step, translate, decode = self.environment.env.step, self.environment.translate, self._decode
         actions, path, horizon = self._actions, self._path, self.known.horizon
-        realised, h = 0.0, 0
+        realised, h, s, ended, truncated = 0.0, 0, start, False, False
         path[0] = s
         try:
-            with self._their_code(lambda: (k, h)):
-                while h < horizon:
+            with self._their_code(lambda: (episode, h)):
+                while h < horizon and not ended and not truncated:
                     a = actions.item(h, s)
                     observation, reward, terminated, truncated, _ = step(decode(a))
                     reward = float(reward)
                     s, self._bonus[h], self._reward[h] = translate(s, a, observation, reward, bool(terminated))
                     h += 1
                     path[h] = s
-                    realised += reward
-                    if terminated:
-                        return h, realised, True, None
-                    if truncated and h < horizon:
-                        short = EpisodeCutShort(
-                            self.environment.name,
-                            index=(k, h - 1),
-                            got=f"an episode truncated after {h} steps",
-                            expected=f"{horizon} steps or termination; allow_truncation=True learns from such episodes",
-                        )
-                        return h, realised, False, None if self.allow_truncation else short
-        except (KeyboardInterrupt, EnvironmentFault) as error:  # a second Ctrl-C: the environment may hang
-            return h, realised, False, error
-        return h, realised, False, None
+                    realised, ended = realised + reward, bool(terminated)
+            fault = None
+            if not ended and h < horizon and not self.allow_truncation:
+                got, expected = f"an episode truncated after {h} steps", f"{horizon} steps or termination"
+                expected += "; allow_truncation=True learns from such episodes"
+                fault = EpisodeCutShort(self.environment.name, index=(episode, h - 1), got=got, expected=expected)
+            elif self.replay and (episode == self._first or episode in _REPLAYED):
+                self._play_again(episode, h, realised)
+        except (EnvironmentFault, _GivenUp) as error:
+            fault = error
+        return h, realised, ended, fault
 
     def _play_again(self, k: int, steps: int, realised: float) -> None:
         """Play the last episode once more, with the same seed and actions; refuse an environment that differs."""
         environment, path = self.environment, self._path[: steps + 1].tolist()
-        again, total = [self._reset(k)], 0.0
+        again, total = [self.reset(k)], 0.0
         with self._their_code(lambda: (k,)):
             for h in range(steps):
                 a = int(self._actions[h, path[h]])
-                observation, reward, terminated, _, _ = environment.env.step(environment.action.decode(a))
+                observation, reward, terminated, _, _ = environment.env.step(self._decode(a))
                 total += float(reward)
                 again.append(environment.translate(path[h], a, observation, float(reward), bool(terminated))[0])
                 if again[-1] != path[h + 1]:
@@ -356,6 +385,8 @@ class EnvironmentSource:
         self.waiting = True
         try:
             yield
+        except KeyboardInterrupt as error:
+            raise _GivenUp from error
         except EnvironmentFault as error:
             raise type(error)(error.field, got=error.got, expected=error.expected, index=index()) from error
         except Exception as error:  # the environment's own code may raise anything
@@ -364,6 +395,42 @@ class EnvironmentSource:
             raise EnvironmentFailure(self.environment.name, index=index(), got=got, expected=expected) from error
         finally:
             self.waiting = False
+
+
+@lru_cache(maxsize=1)
+def _reset_seeds(seed: int, block: int) -> Any:
+    return seeding.stream(seed, "environment", "reset", block).integers(2**31, size=BLOCK)
+
+
+class EpisodeReport(NamedTuple):
+    """One episode, in the environment's own unit."""
+
+    episode: int  # from 1
+    realised_return: float
+    regret: float | None  # exact; None where the truth is not known
+    steps: int
+    label: str  # of the phase
+    facts: Mapping[str, Any]  # what was decided for the phase
+
+
+class Callback:
+    """Code of the user's that follows an agent while it learns; by default it does nothing."""
+
+    def on_start(self, about: Mapping[str, Any]) -> None:
+        """Learning begins; ``about`` names the agent, the environment, the seed and the horizon."""
+
+    def on_episode(self, report: EpisodeReport) -> bool | None:
+        """Take note of an episode; return False to stop."""
+
+    def on_end(self, result: Result) -> None:
+        """Learning is over, finished or stopped."""
+
+
+def notify(callbacks: Sequence[Any], event: str, about: Any) -> bool:
+    """Tell callbacks of an event (start, episode, end), functions of episodes alone; return whether to go on."""
+    methods = [getattr(each, f"on_{event}", each if event == "episode" else None) for each in callbacks]
+    answers = [method(about) for method in methods if method is not None]
+    return not any(answer is False for answer in answers)
 
 
 class Checkpoint:
@@ -397,7 +464,7 @@ class Run:
     def __init__(
         self,
         agent: Agent,
-        source: Simulator | EnvironmentSource,
+        source: Source,
         seed: int | None = None,
         *,
         earlier: Result | None = None,
@@ -473,7 +540,7 @@ class Run:
                     elif spent > 4.0 * seconds:
                         chunk = max(1, chunk // 2)
                     go_on = after is None or after(phase, played)
-                    if isinstance(played.fault, Exception):
+                    if played.fault is not None and not isinstance(played.fault, _GivenUp):
                         raise played.fault
                     if pressed.is_set() or played.fault is not None:
                         raise Interrupted(f"stopped after episode {self.episodes:,} of {end:,}", self.result())
@@ -491,7 +558,7 @@ class Run:
         """Take in some episodes; return how many seconds they took."""
         result = self._result
         result.recorder.add(played.regret, played.returns)
-        result.walk.advance(played.plans, played.mapped, played.regret)
+        result.walk.advance(played.plans, played.mapped, played.regret, played.turns)
         spent = time.perf_counter() - began
         self._result = replace(
             result,
