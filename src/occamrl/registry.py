@@ -14,18 +14,18 @@ causes an import.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import pkgutil
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from occamrl.errors import InvalidInput, ParameterError, UnknownName, raise_all, require_choice
+from occamrl.errors import InvalidInput, ParameterError, UnknownName, raise_all
 from occamrl.protocols import EpisodeLearner, Learner, Problem, Rule, RuledBases, Selector
 
 
@@ -48,19 +48,10 @@ KINDS: dict[str, tuple[str, tuple[type, ...]]] = {  # folder, and what a class t
 _imported: set[str] = set()  # modules whose classes may be called "module:Class"
 
 
-def _is_protocol(candidate: type) -> bool:
-    return bool(getattr(candidate, "_is_protocol", False))
-
-
 def _members(protocol: type) -> set[str]:
     """Return the public names that a protocol asks for."""
-    return {
-        name
-        for base in protocol.__mro__
-        if base is not Protocol and _is_protocol(base)
-        for name in vars(base)
-        if not name.startswith("_")
-    }
+    bases = [base for base in protocol.__mro__ if base is not Protocol and getattr(base, "_is_protocol", False)]
+    return {name for base in bases for name in vars(base) if not name.startswith("_")}
 
 
 def satisfies(candidate: type, protocol: type) -> bool:
@@ -72,15 +63,7 @@ def satisfies(candidate: type, protocol: type) -> bool:
 
 
 def discover(package: str, *protocols: type) -> dict[str, type[Any]]:
-    """Return, by name, the public classes defined in a package's modules that satisfy one of some protocols.
-
-    Parameters
-    ----------
-    package
-        For instance ``"occamrl.problems"``. Modules whose names begin with an underscore are passed over.
-    *protocols
-        Each a :class:`typing.Protocol`.
-    """
+    """Return, by name, the public classes defined in a package's public modules that satisfy one of some protocols."""
     found: dict[str, type[Any]] = {}
     for info in pkgutil.iter_modules(importlib.import_module(package).__path__):
         if info.name.startswith("_"):
@@ -90,22 +73,22 @@ def discover(package: str, *protocols: type) -> dict[str, type[Any]]:
             if not inspect.isclass(value) or value.__module__ != module.__name__ or name.startswith("_"):
                 continue
             fits = any(satisfies(value, protocol) for protocol in protocols)
-            if fits and not inspect.isabstract(value) and not _is_protocol(value):
+            if fits and not inspect.isabstract(value) and not getattr(value, "_is_protocol", False):
                 found[name] = value
     return dict(sorted(found.items()))
 
 
-def own(kind: str) -> dict[str, type[Any]]:
-    """Return the classes of this package of one of the :data:`KINDS`, by name."""
+@cache
+def own(kind: str) -> Mapping[str, type[Any]]:
+    """Return the classes of this package of one of the :data:`KINDS`, by name; the folder is scanned once."""
     folder, protocols = KINDS[kind]
-    return discover(folder, *protocols) if importlib.util.find_spec(folder) else {}
+    return MappingProxyType(discover(folder, *protocols))
 
 
 problems = partial(own, "problems")
 families = partial(own, "families")  # of kernels, and feature maps
 learners = partial(own, "learners")  # compiled or in plain NumPy
 selectors = partial(own, "selectors")
-arenas = partial(own, "arenas")  # agents in which a rule chooses among bases
 rules = partial(own, "rules")
 
 
@@ -131,11 +114,16 @@ class Installed(NamedTuple):
             raise ParameterError(field, got=got, expected="a package that can be imported") from error
 
 
-def installed(kind: str) -> dict[str, Installed]:
-    """Return what installed packages declare for a kind of class, by name; nothing is imported."""
+@cache
+def _declared(kind: str, folders: tuple[str, ...]) -> dict[str, Installed]:
     points = list(entry_points(group=f"occamrl.{kind}"))
     names = sorted({point.name for point in points})
     return {name: Installed(tuple(point for point in points if point.name == name)) for name in names}
+
+
+def installed(kind: str) -> Mapping[str, Installed]:
+    """Return what installed packages declare for a kind of class, by name; folders are read once."""
+    return MappingProxyType(_declared(kind, tuple(sys.path)))
 
 
 def named(*kinds: str) -> dict[str, Any]:
@@ -252,12 +240,8 @@ def build_problem(name: str, parameters: dict[str, Any], errors: list[InvalidInp
     """Return the problem of that name, or one without the parameters that were refused: see :func:`construct`."""
     kind = find("problem", name, named("problems"), "problems")
     known = [*inspect.signature(kind).parameters, "reward_noise"]
-    label = kind.__name__
-    for given in parameters:
-        try:
-            require_choice(f"{label} parameter", given, known)
-        except UnknownName as error:
-            errors.append(error)
+    unknown = [each for each in parameters if each not in known]
+    errors += [UnknownName(f"{kind.__name__} parameter", got=each, known=known) for each in unknown]
     rest = {each: value for each, value in parameters.items() if each in known}
     noise = rest.pop("reward_noise", None)
     made = construct(kind, rest, errors)

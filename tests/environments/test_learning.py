@@ -99,9 +99,7 @@ def test_the_agents_own_verbs(tmp_path: Path) -> None:
     action, state = agent.predict(4, state)
     assert action == agent.policy(0)[1, 4]
     assert state.tolist() == [2, 0]
-    actions, states = agent.predict(np.array([0, 4]), np.array([[5, 0], [1, 0]]), episode_start=np.array([True, False]))
-    assert actions.tolist() == [agent.policy(0)[0, 0], agent.policy(0)[1, 4]]
-    assert states.tolist() == [[1, 0], [2, 0]]
+    assert agent.predict(4, state, episode_start=True)[0] == agent.policy(4)[0, 4]
     with pytest.raises(ParameterError, match="12 steps"):
         agent.predict(0, np.array([12, 0]))
     assert bits(agent.result.walk) == before  # predicting learns nothing

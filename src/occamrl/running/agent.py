@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from occamrl import protocols as contracts
-from occamrl.envs.spaces import Digits, Discretiser, Range
+from occamrl.envs.spaces import Discretiser
 from occamrl.envs.wrapper import FiniteEnvironment, require_finite
 from occamrl.errors import CheckpointError, EnvironmentFault, Interrupted, OccamRLError, ParameterError
 from occamrl.protocols import Ints
@@ -75,28 +75,18 @@ class Agent:
         return self
 
     def predict(
-        self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
+        self, observation: Any, state: Any = None, episode_start: bool = False, deterministic: bool = True
     ) -> tuple[Any, Any]:
         """Return (action, state): what the policy now in play would do, without learning.
 
         The policy of a finite horizon depends on the step, and the plan on where the episode began. ``state`` carries
         both: pass None (or ``episode_start`` True) at the beginning of an episode and what was returned after that, as
-        with a recurrent policy. Arrays of observations (one row per environment) give arrays. Policies here are
-        deterministic; ``deterministic`` is accepted for the sake of the convention.
+        with a recurrent policy. ``deterministic`` is accepted for the sake of the convention.
         """
-        if _is_batch(self._info().observation, observation):
-            states = [None] * len(observation) if state is None else list(state)
-            starts = np.broadcast_to(False if episode_start is None else episode_start, (len(observation),))
-            carried = [None if begins else each for each, begins in zip(states, starts, strict=True)]
-            pairs = [self._predict(row, each) for row, each in zip(observation, carried, strict=True)]
-            return np.array([action for action, _ in pairs]), np.array([after for _, after in pairs])
-        return self._predict(observation, None if episode_start is not None and np.all(episode_start) else state)
-
-    def _predict(self, observation: Any, state: Any) -> tuple[Any, Any]:
         info, known = self._info(), self._result().known
         s = info.observation.encode(observation)
         try:
-            h, start = (0, s) if state is None else (int(part) for part in state)
+            h, start = (0, s) if state is None or episode_start else (int(part) for part in state)
         except (TypeError, ValueError):
             h = start = -1
         if not 0 <= h < known.horizon or not 0 <= start < known.states:
@@ -149,17 +139,3 @@ class Agent:
 
     def __repr__(self) -> str:
         return f"Agent({type(self.algorithm).__name__}, {self.result!r})"
-
-
-def _is_batch(codec: Any, observation: Any) -> bool:
-    """Say whether an array holds one observation per row."""
-    match codec:
-        case Range():
-            axes = 0
-        case Digits():
-            axes = len(codec.shape)
-        case Discretiser():
-            axes = len(codec.shape or (1,))
-        case _:
-            return False
-    return np.ndim(observation) == axes + 1

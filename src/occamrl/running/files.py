@@ -34,10 +34,8 @@ _PARTIAL = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.partial")  # as write_whole makes
 LARGEST_JSON = 64 * 2**20
 DEEPEST_JSON = 64
 LARGEST_NUMBER = 1e300  # sums of larger ones overflow
-_ESCAPED, _STRING = re.compile(rb"\\.", re.DOTALL), re.compile(rb'"[^"]*"')
-_OTHER = bytes(set(range(256)) - set(b'"[]{}'))  # bytes that neither are brackets nor begin or end a text
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-FORMAT = 5
+FORMAT = 6
 LARGEST = 16 * 2**30
 _DOCUMENT = "document"
 _BAD_ZIP = (zipfile.BadZipFile, zipfile.LargeZipFile)
@@ -149,18 +147,16 @@ def real_folder(path: Path) -> bool:
 def parse_json(content: bytes, path: str | Path) -> Any:
     """Return the data of a JSON text of bounded depth."""
     try:
-        if content.count(b"[") + content.count(b"{") > DEEPEST_JSON:
-            marks = _ESCAPED.sub(b"", content) if b"\\" in content else content
-            marks = marks.translate(None, _OTHER).replace(b'""', b"")  # almost all texts are without a bracket
-            brackets = _STRING.sub(b"", marks)
-            deepest = max(itertools.accumulate(1 if mark in b"[{" else -1 for mark in brackets), default=0)
-            if deepest > DEEPEST_JSON:
-                raise RecordError(path, got=f"JSON nested {deepest} deep", expected=f"at most {DEEPEST_JSON}")
-        return json.loads(content.decode("utf-8"))
+        data = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        if isinstance(error, RecordError):
-            raise
         raise RecordError(path, got=f"{type(error).__name__}: {error}", expected="JSON") from error
+    level, depth = [data], 0
+    while content.count(b"[") + content.count(b"{") > DEEPEST_JSON and level:
+        inner = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (dict, list))]
+        level, depth = list(itertools.chain.from_iterable(inner)), depth + 1
+        if depth > DEEPEST_JSON and inner:
+            raise RecordError(path, got="JSON that is nested deep", expected=f"at most {DEEPEST_JSON} levels")
+    return data
 
 
 def read_json(path: Path, largest: int = LARGEST_JSON) -> Any:
@@ -245,7 +241,7 @@ def read_document(path: Path) -> tuple[dict[str, Any], Arrays]:
 def _with_digest(archive: bytes) -> bytes:
     """Return the archive with the digest of everything before it as its comment."""
     content = archive[:-2] + _DIGEST.to_bytes(2, "little")  # the last field is the length of the comment
-    return content + hashlib.sha256(content).hexdigest().encode()
+    return content + sha256(content).encode()
 
 
 def read_arrays(path: Path) -> Arrays:
@@ -257,7 +253,7 @@ def read_arrays(path: Path) -> Arrays:
         raise MissingCheckpoint(str(path), got="no such file", expected="a checkpoint")
     try:
         content = read_plain(path, LARGEST)
-        if hashlib.sha256(content[:-_DIGEST]).hexdigest().encode() != content[-_DIGEST:]:
+        if sha256(content[:-_DIGEST]).encode() != content[-_DIGEST:]:
             raise ValueError("its digest does not match its content")
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()

@@ -96,11 +96,10 @@ class Recorder:
 
     def __init__(self, keep_all_until: int = KEEP_ALL_UNTIL) -> None:
         self.keep_all_until, self.episodes = keep_all_until, 0
-        self.total_regret = self.total_return = 0.0
-        self._last = (0.0, 0.0)  # regret and realised return of the last episode
+        self.totals = np.zeros(2)  # of regret and realised returns
+        self.last = np.zeros(4)  # number, regret, cumulative regret and realised return of the last episode
         self._kept = 0
-        self._numbers = np.zeros(0, dtype=np.int64)
-        self._curves = np.zeros((3, 0))  # regret, cumulative regret, realised return
+        self._curves = np.zeros((4, 0))  # the same of the episodes that are kept
 
     def add(self, regret: Floats, returns: Floats) -> None:
         """Take in the next episodes."""
@@ -108,60 +107,45 @@ class Recorder:
             return
         first = self.episodes + 1
         self.episodes += regret.size
-        cumulative = np.cumsum(np.concatenate([[self.total_regret], regret]))[1:]
-        self.total_regret = float(cumulative[-1])
-        self.total_return = running_total(self.total_return, returns)
-        self._last = (float(regret[-1]), float(returns[-1]))
+        cumulative = np.cumsum(np.concatenate([self.totals[:1], regret]))[1:]
+        self.totals[:] = cumulative[-1], running_total(self.totals[1], returns)
+        self.last[:] = self.episodes, regret[-1], cumulative[-1], returns[-1]
         kept = kept_episodes(first, self.episodes, self.keep_all_until)
         size = self._kept + kept.size
-        if size > self._numbers.size:  # make room, doubling, so that many short chunks cost no more than a few long
-            more = max(size, 2 * self._numbers.size) - self._kept
-            self._numbers = np.append(self._numbers[: self._kept], np.zeros(more, dtype=np.int64))
-            self._curves = np.append(self._curves[:, : self._kept], np.zeros((3, more)), axis=1)
-        into = slice(self._kept, size)
-        self._numbers[into] = kept
-        for row, curve in enumerate((regret, cumulative, returns)):
-            self._curves[row, into] = curve[kept - first]
+        if size > self._curves.shape[1]:  # make room, doubling, so that many short chunks cost no more than a few long
+            self._curves = np.append(self.kept, np.zeros((4, max(size, 2 * self._kept) - self._kept)), axis=1)
+        for row, curve in enumerate((kept, regret, cumulative, returns)):
+            self._curves[row, self._kept : size] = curve if row == 0 else curve[kept - first]
         self._kept = size
 
-    def curves(self) -> tuple[Ints, Floats, Floats, Floats]:
-        """Return (episode numbers, regret, cumulative regret, realised returns), ending with the last episode."""
-        numbers, curves = self._numbers[: self._kept], self._curves[:, : self._kept]
-        if self.episodes and (not numbers.size or numbers[-1] != self.episodes):
-            last = [[self._last[0]], [self.total_regret], [self._last[1]]]
-            numbers, curves = np.append(numbers, self.episodes), np.concatenate([curves, last], axis=1)
-        return numbers.copy(), curves[0].copy(), curves[1].copy(), curves[2].copy()
+    @property
+    def kept(self) -> Floats:
+        """The curves [4, n] of the episodes that are kept."""
+        return self._curves[:, : self._kept]
+
+    def curves(self) -> Floats:
+        """Return episode numbers, regret, cumulative regret and realised returns [4, n], ending with the last one."""
+        ends = self._kept == 0 or self.kept[0, -1] < self.episodes
+        return np.append(self.kept, self.last[:, None], axis=1) if self.episodes and ends else self.kept.copy()
 
     def to_tree(self) -> dict[str, Any]:
         """Return everything as plain data and arrays."""
-        return {
-            "keep_all_until": self.keep_all_until,
-            "episodes": self.episodes,
-            "total_regret": self.total_regret,
-            "total_return": self.total_return,
-            "last": list(self._last),
-            "numbers": self._numbers[: self._kept].copy(),
-            "curves": self._curves[:, : self._kept].copy(),
-        }
+        sizes = {"keep_all_until": self.keep_all_until, "episodes": self.episodes}
+        return {**sizes, "totals": self.totals, "last": self.last, "curves": self.kept.copy()}
 
     @classmethod
     def from_tree(cls, tree: dict[str, Any]) -> Recorder:
         """Return the recorder of a tree."""
-        numbers, curves = tree["numbers"], tree["curves"]
-        for name in ("keep_all_until", "episodes"):
-            require_integer(f"recorder.{name}", tree[name], 0)
-        if any(type(number) is not float for number in (tree["total_regret"], tree["total_return"], *tree["last"])):
-            raise CheckpointError("recorder", got="totals of another kind", expected="numbers")
-        Field("numbers", np.shape(numbers), 1, tree["episodes"]).require(numbers, "recorder")
-        Field("curves", (3, numbers.size), 0.0, 0.0).require_kind(np.ascontiguousarray(curves), "recorder")
-        if numbers.ndim != 1 or (np.diff(numbers) <= 0).any():
-            raise CheckpointError("recorder.numbers", got="another order", expected="increasing numbers of episodes")
+        made, curves = cls(require_integer("recorder.keep_all_until", tree["keep_all_until"], 0)), tree["curves"]
+        made.episodes = require_integer("recorder.episodes", tree["episodes"], 0)
+        for name, shape in (("totals", (2,)), ("last", (4,)), ("curves", (4, np.size(curves) // 4))):
+            Field(name, shape, 0.0, 0.0).require_kind(tree[name], "recorder")
+        numbers = np.append(0.0, curves[0])
+        if (numbers != np.floor(numbers)).any() or (np.diff(numbers) <= 0).any() or numbers[-1] > made.episodes:
+            raise CheckpointError("recorder.curves", got="another order", expected="increasing numbers of episodes")
         if not all(np.isfinite(curve).all() or np.isnan(curve).all() for curve in curves):  # where no truth is known
             raise CheckpointError("recorder.curves", got="numbers that are not finite", expected="finite ones")
-        made = cls(tree["keep_all_until"])
-        made.episodes, made._last = tree["episodes"], (tree["last"][0], tree["last"][1])
-        made.total_regret, made.total_return = tree["total_regret"], tree["total_return"]
-        made._numbers, made._curves, made._kept = numbers, curves, numbers.size
+        made.totals, made.last, made._curves, made._kept = tree["totals"], tree["last"], curves, curves.shape[1]
         return made
 
 
@@ -175,9 +159,6 @@ class Verdict(dict[str, Any]):
 
     def __str__(self) -> str:
         return "\n".join(self.sentences)
-
-    def _repr_html_(self) -> str:
-        return "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.sentences)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -203,7 +184,7 @@ class Result:
     recorder: Recorder = field(repr=False)  # regret in the learner's unit, returns in the environment's
 
     @cached_property
-    def _curves(self) -> tuple[Ints, Floats, Floats, Floats]:
+    def _curves(self) -> Floats:
         return self.recorder.curves()
 
     @property
@@ -218,10 +199,10 @@ class Result:
         """The number K of episodes played."""
         return self.recorder.episodes
 
-    @property
+    @cached_property
     def episodes(self) -> Ints:
         """The numbers (from 1) of the episodes that the curves show."""
-        return self._curves[0]
+        return self._curves[0].astype(np.int64)
 
     @property
     def returns(self) -> Floats:
@@ -231,7 +212,7 @@ class Result:
     @property
     def total_return(self) -> float:
         """The realised sum of all rewards."""
-        return self.recorder.total_return
+        return float(self.recorder.totals[1])
 
     @cached_property
     def regret(self) -> IfKnown:
@@ -246,7 +227,7 @@ class Result:
     @property
     def total_regret(self) -> IfKnown:
         """The sum of the regret of all episodes."""
-        return None if self._scale is None else self.recorder.total_regret * self._scale
+        return None if self._scale is None else float(self.recorder.totals[0]) * self._scale
 
     @property
     def known(self) -> Known:
@@ -347,23 +328,18 @@ class Result:
 
         return load(path, agent, mdp)
 
-    def to_table(self) -> pa.Table:
-        """Return the curves as a table: episode, regret and cumulative_regret if known, realised_return."""
-        import pyarrow as pa
-
-        about = {"label": self.label, "seed": self.seed, "plans": self.plans, "total_regret": self.total_regret}
-        known = {"regret": self.regret, "cumulative_regret": self.cumulative_regret} if self._scale is not None else {}
-        table = pa.table({"episode": self.episodes, **known, "realised_return": self.returns})
-        return table.replace_schema_metadata({"occamrl": json.dumps(about)})
-
     def to_parquet(self, path: str | Path) -> None:
-        """Write the curves to a Parquet file; a file of that name is replaced only once the new one is whole."""
+        """Write the curves to a Parquet file: episode, regret and cumulative_regret if known, realised_return."""
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
         from occamrl.running.files import write_whole
 
+        about = {"label": self.label, "seed": self.seed, "plans": self.plans, "total_regret": self.total_regret}
+        known = {"regret": self.regret, "cumulative_regret": self.cumulative_regret} if self._scale is not None else {}
+        table = pa.table({"episode": self.episodes, **known, "realised_return": self.returns})
         buffer = io.BytesIO()
-        pq.write_table(self.to_table(), buffer)
+        pq.write_table(table.replace_schema_metadata({"occamrl": json.dumps(about)}), buffer)
         write_whole(Path(path), buffer.getvalue())
 
     def plot(self, axes: Axes | None = None, **style: Any) -> Axes:
@@ -387,27 +363,6 @@ class Result:
         write = importlib.import_module("occamrl.report.answer").write_answer  # above this module
         written: Path = write(self, Path(path), states=states, actions=actions)
         return written
-
-    def _repr_html_(self) -> str:
-        lines = [repr(self), *self.verdict.sentences]
-        return "".join(f"<p>{html.escape(line)}</p>" for line in lines) + self._picture()
-
-    def _picture(self) -> str:
-        """Return a small curve as SVG: cumulative regret, or smoothed returns."""
-        if self._scale is None:
-            x, y, _ = smoothed(self.returns, 100)
-        else:
-            at = thin(self.episodes, 100)
-            x, y = self.episodes[at], self.cumulative_regret[at]
-        if x.size < 2:
-            return ""
-        low, high = min(float(y.min()), 0.0), float(y.max())
-        across, up = 300.0 * x / x[-1], 90.0 - 80.0 * (y - low) / max(high - low, 1e-12)
-        points = " ".join(f"{u:.1f},{v:.1f}" for u, v in zip(across, up, strict=True))
-        name = "return of an episode" if self._scale is None else "cumulative regret"
-        title = f"{name}, {self.total_episodes:,} episodes, up to {high:,.4g}"
-        line = f'<polyline fill="none" stroke="#0072B2" stroke-width="1.5" points="{points}"/>'
-        return f'<svg width="320" height="100" role="img"><title>{title}</title>{line}</svg><p>{title}</p>'
 
     def __repr__(self) -> str:
         parts = [self.label, f"{self.total_episodes:,} episodes"]

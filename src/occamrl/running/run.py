@@ -544,8 +544,7 @@ class Run:
                         raise played.fault
                     if pressed.is_set() or played.fault is not None:
                         raise Interrupted(f"stopped after episode {self.episodes:,} of {end:,}", self.result())
-                    total = recorder.total_regret if source.info is None else recorder.total_return
-                    bar.update(self.episodes - first, total)
+                    bar.update(self.episodes - first, recorder.totals[0 if source.info is None else 1])
                     self.rate = bar.rate
                     if not go_on:
                         break
