@@ -23,6 +23,7 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,10 @@ import numpy as np
 import scipy.sparse as sp
 
 import occamrl as orl
-from occamrl.errors import InvalidInput
+from occamrl import registry
+from occamrl.errors import OccamRLError
 from occamrl.learners.ucrl_vtr import NestedUCRLVTR
+from occamrl.protocols import Episode, EpisodeLearner, Field, Known
 from occamrl.running.files import read_document, write_document
 from occamrl.running.storage import load, save
 
@@ -41,6 +44,40 @@ EPISODES, MORE = 30, 12
 REFUSED, SAME, ANOTHER = "refused", "same", "another run's"
 _INTS = (-1, -2, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63))
 _NUMBERS = (np.nan, np.inf, -np.inf, 1e308, -1e308, 1e200, -1.0, 5e-324, 1e9)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Empirical(EpisodeLearner):
+    """A learner in plain NumPy: plan on the frequencies of moves, with a bonus."""
+
+    def fields(self, known: Known) -> list[Field]:
+        """Return what the arrays of a state hold."""
+        size = (known.states, known.actions, known.states)
+        return [Field("moves", size, 0, 2**53), Field("episodes", (1,), 0, 2**53)]
+
+    def begin(self, known: Known) -> dict[str, Any]:
+        """Return a state without data."""
+        return {each.name: each.make() for each in self.fields(known)}
+
+    def resume(self, known: Known, state: Any) -> None:
+        """Refuse another state."""
+        for each in self.fields(known):
+            each.require(state[each.name])
+
+    def plan(self, known: Known, state: Any, start: int, draw: np.random.Generator) -> Any:
+        """Plan optimistically."""
+        n = np.maximum(state["moves"].sum(axis=2), 1)
+        kernel, bonus = state["moves"] / n[:, :, None], 1.0 / np.sqrt(n)
+        values, policy = np.zeros(known.states), np.zeros((known.horizon, known.states), dtype=np.int64)
+        for h in reversed(range(known.horizon)):
+            q = np.minimum(known.base_reward + bonus + kernel @ values, known.horizon - h)
+            policy[h], values = q.argmax(axis=1), q.max(axis=1)
+        return policy, values[start]
+
+    def learn(self, known: Known, state: Any, episode: Episode) -> None:
+        """Count."""
+        np.add.at(state["moves"], (episode.states[:-1], episode.actions, episode.states[1:]), 1)
+        state["episodes"] += 1
 
 
 def cases() -> dict[str, tuple[Any, orl.FiniteMDP]]:
@@ -80,7 +117,11 @@ def cases() -> dict[str, tuple[Any, orl.FiniteMDP]]:
         "RLSVI": orl.RLSVI(kernel="per_step"),
         "QLearningUCB": orl.QLearningUCB(episodes=100, scale=0.01),
         "ARLGen": orl.ARLGen(ladder=mixed, rewards=pairs, scale=0.3),
+        "plain": Empirical(),
     }
+    bases = [Empirical(), orl.UniformRandom(), orl.UCBVI(episodes=100, scale=0.01)]
+    for name, kind in registry.rules().items():
+        agents[f"arena {name}"] = orl.Arena(bases=bases, rule=kind.examples(len(bases))[0])
     return {name: (agent, mdp) for name, agent in agents.items()}
 
 
@@ -200,7 +241,8 @@ def tables_of(agent: Any, mdp: orl.FiniteMDP, result: Any) -> list[Any]:
     """Return the tables of fields of all states that a file may hold."""
     evidence = getattr(agent, "_evidence", None)
     learners = [*getattr(evidence, "_learners", []), getattr(evidence, "learner", None), result.walk.phase.learner]
-    return [learner.fields(mdp.known) for learner in learners if learner is not None]
+    learners += getattr(agent, "bases", [])
+    return [learner.fields(mdp.known) for learner in learners if hasattr(learner, "fields")]
 
 
 def guards() -> list[Any]:
@@ -234,7 +276,7 @@ def guarded(work: Callable[[], str]) -> str:
     before = guards()
     try:
         found = work()
-    except InvalidInput as error:
+    except OccamRLError as error:
         found = f"{REFUSED}: {error}"
     return found if all((array == 0x5A).all() for array in (*before, *guards())) else "foreign bytes changed"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,18 +73,25 @@ def test_discovery_takes_the_classes_of_a_folder_that_fit(tmp_path: Path, monkey
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("name", ["RiverSwim", "riverswim", "river-swim", "RIVER_SWIM"])
-def test_names_are_matched_generously(name: str) -> None:
-    assert registry.make_problem(name, states=4) == RiverSwim(states=4)
+SUGGESTED: list[tuple[str, dict[str, Any], str | None]] = [
+    ("river_swin", {}, "RiverSwim"),
+    ("RiverSwim", {"state": 4}, "states"),
+    ("zzz", {}, None),
+]
 
 
-def test_unknown_names_get_the_nearest_one_suggested() -> None:
+@pytest.mark.parametrize(("name", "parameters", "near"), SUGGESTED)
+def test_names_are_matched_generously_and_the_nearest_one_is_suggested(name: str, parameters: Any, near: Any) -> None:
+    assert registry.make_problem("RIVER-swim", states=4) == RiverSwim(states=4)
     with pytest.raises(UnknownName) as caught:
-        registry.make_problem("river_swin")
-    assert caught.value.suggestion == "RiverSwim"
-    with pytest.raises(UnknownName) as caught:
-        registry.make_problem("RiverSwim", state=4)
-    assert caught.value.suggestion == "states"
-    with pytest.raises(UnknownName) as caught:
-        registry.make_problem("zzz")
-    assert caught.value.suggestion is None
+        registry.make_problem(name, **parameters)
+    assert caught.value.suggestion == near
+
+
+def test_installed_packages_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(registry, "entry_points", lambda group: calls.append(group) or [])
+    monkeypatch.syspath_prepend("elsewhere")  # other folders may hold other packages
+    for _ in range(3):
+        assert "UCB1" in registry.named("rules")
+    assert calls == ["occamrl.rules"]

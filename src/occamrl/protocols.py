@@ -207,7 +207,8 @@ class EpisodeLearner(Protocol):
 
     Subclasses are frozen, keyword-only dataclasses of parameters. Everything that changes is in the state: a dict or a
     NamedTuple of arrays and plain data, which ``plan`` and ``learn`` may write to. A run hands the state from call to
-    call, copies it and saves it, so it must hold all that the next call needs.
+    call, copies it and saves it, so it must hold all that the next call needs. A method ``resume(known, state)``, if
+    there is one, refuses a state from a file that cannot be one of this learner.
     """
 
     def begin(self, known: Known) -> Any:
@@ -248,7 +249,8 @@ class Rule(Protocol):
     """Chooses anew before every episode which of several bases plays it.
 
     Rules are frozen, keyword-only dataclasses of parameters. Everything that changes is in the memory: a dict of plain
-    data and NumPy arrays, which a run copies, saves and restores.
+    data and NumPy arrays, which a run copies, saves and restores. A method ``resume(bases, memory)``, if there is one,
+    refuses a memory from a file that cannot be one of this rule.
     """
 
     def start(self, bases: int) -> dict[str, Any]:

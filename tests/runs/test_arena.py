@@ -132,15 +132,20 @@ def test_an_arena_plays_the_phases_of_a_selector() -> None:
     check_selector(Leader(bases=(INNER, Bold())), MDP, episodes=30)
 
 
-def test_a_file_holds_the_arena_itself_and_goes_on_to_the_bit(tmp_path: Path) -> None:
-    whole = played(INNER, 50)
-    played(INNER, 20).save(tmp_path / "half.npz")
+@pytest.mark.parametrize("agent", [Bold(), INNER], ids=["plain", "arena"])
+def test_a_file_holds_the_agent_itself_and_goes_on_to_the_bit(agent: Any, tmp_path: Path) -> None:
+    whole = played(agent, 50)
+    played(agent, 20).save(tmp_path / "half.npz")
     half = orl.Result.load(tmp_path / "half.npz")
-    assert isinstance(half.agent, orl.Arena)
+    assert type(half.agent) is type(agent)
     rest = run(half.agent, MDP, episodes=30, progress=False, continue_from=half)
     assert bits(rest.state) == bits(whole.state)
     assert rest.phases.to_pylist() == whole.phases.to_pylist()
-    saved = half.walk.to_tree()
+    assert (rest.plans, rest.pessimistic_episodes) == (whole.plans, whole.pessimistic_episodes)
+
+
+def test_past_policies_from_a_file_are_checked() -> None:
+    saved = played(INNER, 20).walk.to_tree()
     saved["state"]["past"][0]["tables"][0, 0, 0] = 2  # no such action: compiled code must not see it
     with pytest.raises(CheckpointError, match="past"):
         phases.PhaseWalk.from_tree(INNER, MDP.known, saved)
@@ -289,13 +294,12 @@ def test_a_long_table_is_coarsened_without_losing_an_episode(monkeypatch: pytest
     assert np.sum([row["plays"] for row in rows], axis=0).tolist() == result.state["plays"] == [25, 25]
     assert sum(row["regret"] for row in rows) == pytest.approx(result.total_regret)
     assert {row["base"] for row in rows if row["episodes"] > 1} == {None}
-
-
-def test_rows_of_one_base_that_played_for_long_stay_as_they_are() -> None:
+    # rows of one base that played for long stay as they are
     measured = {"regret": 0.0, "plans": 0, "realised_return": 0.0}
     sizes = [1, 1, 100, 1, 1, 1, 1, 60, 1]
-    rows = [{"episodes": n, "base": i % 2 + 1, "plays": [n, 0], **measured} for i, n in enumerate(sizes)]
-    merged = coarsened(rows, 5)
+    merged = coarsened(
+        [{"episodes": n, "base": i % 2 + 1, "plays": [n, 0], **measured} for i, n in enumerate(sizes)], 5
+    )
     assert [row["episodes"] for row in merged] == [2, 100, 4, 60, 1]
     assert [row["base"] for row in merged] == [None, 1, None, 2, 1]
 
@@ -360,11 +364,6 @@ def test_a_return_above_the_largest_is_refused() -> None:
 # ----------------------------------------------------------------------------------------------------- check_rule
 
 
-@pytest.mark.parametrize("rule", [Mostly(), Mostly(replay=True), InTurn(each=2)])
-def test_rules_keep_the_contract(rule: Rule) -> None:
-    check_rule(rule, episodes=40)
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outside(InTurn):
     """Keeps something outside its memory."""
@@ -425,5 +424,6 @@ class Identity(InTurn):
     ],
 )
 def test_a_rule_that_is_broken_on_purpose_is_caught(rule: Any, clause: str) -> None:
+    check_rule(Mostly(replay=True), episodes=40)
     with pytest.raises(ContractError, match=clause):
         check_rule(rule, episodes=40)

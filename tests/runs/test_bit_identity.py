@@ -77,15 +77,6 @@ def test_the_clock_decides_nothing(name: str) -> None:
     assert bits(slow.result()) == bits(quick)
 
 
-def test_the_same_seed_gives_the_same_bits_whatever_ran_before() -> None:
-    agents = [make() for make in AGENTS.values()]
-    first, again, other = (
-        [bits(run(a, CASE.mdp, episodes=60, seed=n, progress=False)) for a in agents] for n in (7, 7, 8)
-    )
-    assert first == again
-    assert all(one != two for one, two in zip(first, other, strict=True))
-
-
 def test_the_environment_draws_alike_for_every_learner() -> None:
     """Where actions change nothing, learners with one seed live through the same episodes, first state included."""
     rng = np.random.default_rng(0)

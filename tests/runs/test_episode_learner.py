@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +13,6 @@ from occamrl.checks import check_learner, check_selector, episode_by_episode
 from occamrl.errors import ContractError
 from occamrl.problems.mdp import BernoulliRewards, FiniteMDP
 from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known
-from occamrl.running.result import Result
 from occamrl.running.run import run
 from tests.cases import bits, mixture
 from tests.environments.misbehaving import MDP as PLANT
@@ -125,17 +123,6 @@ def test_it_keeps_the_contract_alone_and_in_the_phases_of_a_selector_beside_a_co
     check_selector(Leader(bases=(Bold(), compiled, Bold(bonus=0.1))), CASE.mdp, episodes=50)
 
 
-def test_a_file_holds_the_learner_itself_and_goes_on_to_the_bit(tmp_path: Path) -> None:
-    whole = run(Bold(), CASE.mdp, episodes=40, seed=6, progress=False)
-    run(Bold(), CASE.mdp, episodes=15, seed=6, progress=False).save(tmp_path / "half.npz")
-    half = Result.load(tmp_path / "half.npz")
-    assert isinstance(half.agent, Bold)
-    rest = run(half.agent, CASE.mdp, episodes=25, progress=False, continue_from=half)
-    assert rest.regret.tobytes() == whole.regret.tobytes()
-    assert bits(rest.state) == bits(whole.state)
-    assert (rest.plans, rest.pessimistic_episodes) == (whole.plans, whole.pessimistic_episodes)
-
-
 def test_an_environment_with_the_numbers_of_the_simulator_teaches_the_same() -> None:
     fused = run(Bold(), PLANT, episodes=50, seed=5, progress=False)
     stepped = orl.learn(Bold(), Scripted(5, 50), episodes=50, seed=5, replay=False)
@@ -144,7 +131,7 @@ def test_an_environment_with_the_numbers_of_the_simulator_teaches_the_same() -> 
     assert bits(episode_by_episode(Bold(), PLANT, 50, 5).state) == bits(fused.state)
 
 
-def test_an_episode_that_was_cut_short_is_as_long_as_what_was_seen(tmp_path: Path) -> None:
+def test_an_episode_that_was_cut_short_is_as_long_as_what_was_seen() -> None:
     agent = Follow(policy=np.zeros((PLANT.horizon, PLANT.states), dtype=np.int64))
     options: dict[str, Any] = {"known": PLANT.known, "replay": False, "allow_truncation": True}
     result = orl.learn(agent, Plant("truncation"), episodes=6, **options)

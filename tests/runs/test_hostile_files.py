@@ -217,10 +217,3 @@ def test_sparse_indices_out_of_range_are_refused(kind: Any) -> None:
         orl.FiniteMDP(transition=matrix, reward=np.zeros((2, 1)), horizon=2)
     with pytest.raises(InvalidInput):
         orl.FeatureMap([matrix])
-
-
-def test_preflight_checks_what_it_is_given() -> None:
-    ladder = CASES["nested"][0].ladder
-    for change in ({"delta": 2.0}, {"start": -1}, {"start": 3}, {"truths": 0}, {"members": -1}, {"delta": np.nan}):
-        with pytest.raises(ParameterError, match=next(iter(change))):
-            orl.preflight(ladder, MDP.known, **{"episodes": 10, **change})  # type: ignore[arg-type]  # wrong on purpose

@@ -112,12 +112,8 @@ def pieces(agent: Selector, *sizes: int, mdp: FiniteMDP = MDP) -> Result:
 
 
 @pytest.mark.parametrize("make", [widening, leader])
-def test_both_kinds_of_selectors_keep_the_contract(make: Any) -> None:
+def test_selectors_keep_the_contract_and_pieces_leave_the_same_memory(make: Any) -> None:
     check_selector(make(), MDP, episodes=45, seed=2)
-
-
-@pytest.mark.parametrize("make", [widening, leader])
-def test_pieces_and_single_episodes_leave_the_same_memory(make: Any) -> None:
     whole, cut = pieces(make(), 100), pieces(make(), 1, 6, 1, 30, 62)
     assert bits(cut.walk.memory) == bits(whole.walk.memory)
     assert cut.phases.to_pylist() == whole.phases.to_pylist()
@@ -204,26 +200,9 @@ def test_rows_are_joined_when_epoch_label_and_facts_are_the_same() -> None:
     assert [row["chosen"] for row in fewer] == [1, None, 1, None]
 
 
-def test_what_a_selector_is_told_does_not_depend_on_the_chunks() -> None:
-    """Returns of a phase are summed in order: a difference in the last bit could decide a tie."""
-    whole = pieces(Repeated([{}], episodes=100), 1_000)
-    cut = pieces(Repeated([{}], episodes=100), 1, 13, 50, 36, 400, 500)
-    assert whole.walk.memory == cut.walk.memory
-    assert whole.phases.to_pylist() == cut.phases.to_pylist()
-    sums = [float(np.cumsum(whole.returns[100 * i : 100 * (i + 1)])[-1]) for i in range(10)]
-    assert whole.walk.memory["told"] == sums
-
-
 def test_a_phase_needs_an_episode() -> None:
     with pytest.raises(ContractError, match="phase 'again' has 0 episodes"):
         run(Repeated([{}], episodes=0), MDP, episodes=3)
-
-
-def test_a_selector_ends_with_its_last_phase_open() -> None:
-    result = pieces(Repeated([{}], episodes=7), 7)
-    assert result.walk.memory["i"] == 1
-    assert [row["episodes"] for row in result.phases.to_pylist()] == [7]
-    assert pieces(Repeated([{}], episodes=7), 6).walk.memory["i"] == 0
 
 
 def test_regret_of_a_phase_is_that_of_who_played() -> None:

@@ -37,17 +37,10 @@ def _paragraphs(*lines: str) -> str:
     return "".join(f"<p>{html.escape(line)}</p>" for line in lines)
 
 
-def _table(rows: Sequence[Mapping[str, str]]) -> str:
-    return f'<div class="scroll fit">{html_table(rows)}</div>'
-
-
-def _classes(names: Sequence[str], rows: Sequence[Mapping[str, str]], chosen: int | None, mark: str) -> str:
-    """Return a table of classes in which the chosen one is marked."""
-    marked = [
-        {"class": name, **row, "": mark if m == chosen else ""}
-        for m, (name, row) in enumerate(zip(names, rows, strict=True), start=1)
-    ]
-    return _table(marked)
+def _table(rows: Sequence[Mapping[str, str]], chosen: int | None = None, mark: str = "") -> str:
+    """Return a table, in which the row ``chosen``, from 1, has a mark."""
+    marked = rows if not mark else [{**row, "": mark * (i == chosen)} for i, row in enumerate(rows, start=1)]
+    return f'<div class="scroll fit">{html_table(marked)}</div>'
 
 
 def _statistic(value: float | None) -> str:
@@ -65,8 +58,9 @@ def render_learned(result: Result, *, states: Sequence[str] | None = None, actio
     }
     evidence = _picture(lambda axes: draw_returns(result, axes), "returns of the episodes, and the class in play")
     if "chosen" in verdict:
-        rows = [{"evidence against it": _statistic(each)} for each in verdict["statistics"]]
-        evidence += _classes(class_names(result), rows, verdict["chosen"], "in play")
+        both = zip(class_names(result), verdict["statistics"], strict=True)
+        rows = [{"class": name, "evidence against it": _statistic(each)} for name, each in both]
+        evidence += _table(rows, verdict["chosen"], "in play")
         limit = verdict["threshold"]
         if limit is not None:
             evidence += _paragraphs(f"A class is rejected when the evidence against it exceeds {limit:.4g}.")
@@ -91,6 +85,7 @@ def render_selected(found: Selection) -> str:
     """Return the page of an answer of ``select``."""
     rows = [
         {
+            "class": rung.name,
             "kernels": f"{rung.size:,}" if rung.size is not None else "",
             "statistic": _statistic(rung.statistic),
             "rejected": f"in episode {rung.rejected_after:,}" if rung.rejected_after else "no",
@@ -104,7 +99,7 @@ def render_selected(found: Selection) -> str:
     sections = {
         "Question": _paragraphs(f"How rich a model do the logged episodes ask for ({found.source})?"),
         "Answer": _paragraphs(*about),
-        "Evidence": _classes([rung.name for rung in found.rungs], rows, found.chosen, "the answer")
+        "Evidence": _table(rows, found.chosen, "the answer")
         + _paragraphs(f"A class is rejected when its statistic exceeds {found.threshold:.4g} (by {found.evidence})."),
         "What was assumed": _paragraphs(
             f"{found.episodes:,} episodes, {found.rows:,} steps; {covered}.",

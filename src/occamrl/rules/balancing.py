@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from occamrl.errors import ParameterError, require_number, require_numbers, require_sequences
-from occamrl.protocols import Floats, Played, Rule
-from occamrl.rules.bandits import enter, no_plays
+from occamrl.protocols import Field, Floats, Played, Rule
+from occamrl.rules.bandits import MOST, ArrayRule, enter, statistics
 
 
 def require_confidence(rule: Any) -> None:
@@ -53,7 +53,7 @@ def intervals(memory: dict[str, Any], scale: float, delta: float) -> tuple[Float
 
 
 @dataclass(frozen=True, kw_only=True)
-class D3RB(Rule):
+class D3RB(ArrayRule):
     r"""Doubling data-driven regret balancing: double a base's regret coefficient whenever it is refuted.
 
     Pacchiano, Dann and Gentile, "Data-driven online model selection with regret guarantees", AISTATS 2024 (arXiv
@@ -90,10 +90,10 @@ class D3RB(Rule):
         require_confidence(self)
         require_numbers(self, 0.0, 1e6, "coefficient", open_low=True)
 
-    def start(self, bases: int) -> dict[str, Any]:
-        """Return the memory: plays, total returns, d_i and phi_i."""
-        first = np.full(bases, float(self.coefficient))
-        return {**no_plays(bases), "coefficients": first, "potentials": first.copy()}
+    def fields(self, bases: int) -> Sequence[Field]:
+        """Return what the memory holds: plays, total returns, d_i and phi_i."""
+        names = ("coefficients", "potentials")
+        return [*statistics(bases), *(Field(name, (bases,), 0.0, 1e300, self.coefficient) for name in names)]
 
     def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int:
         """Return the base with the smallest potential."""
@@ -107,11 +107,6 @@ class D3RB(Rule):
         if high[base] + d[base] / root < low.max():
             d[base] *= 2.0
         memory["potentials"][base] = d[base] * root
-
-    @classmethod
-    def examples(cls, bases: int) -> Sequence[Rule]:
-        """Return small instances, for the contract checks."""
-        return [cls()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +134,7 @@ class ED2RB(D3RB):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegretBalancing(Rule):
+class RegretBalancing(ArrayRule):
     r"""Regret bound balancing and elimination: balance regret bounds R_i, and drop a base whose bound is refuted.
 
     Pacchiano, Dann, Gentile and Bartlett 2020 (arXiv 2012.13045). The base with the smallest R_i plays, among those
@@ -181,11 +176,12 @@ class RegretBalancing(Rule):
         """What it is told beforehand."""
         return () if self.promised is None else ("promised bounds",)
 
-    def start(self, bases: int) -> dict[str, Any]:
-        """Return the memory: plays, total returns, total planned values, and who is active."""
+    def fields(self, bases: int) -> Sequence[Field]:
+        """Return what the memory holds: plays, total returns, total planned values, and who is active."""
         if self.promised is not None:
             require_one_each(self.promised, bases)
-        return {**no_plays(bases), "planned": np.zeros(bases), "active": np.ones(bases, dtype=bool)}
+        most = float(MOST)
+        return [*statistics(bases), Field("planned", (bases,), -most, most), Field("active", (bases,), 0, 1, 1)]
 
     def bounds(self, memory: dict[str, Any]) -> Floats:
         """Return R_i [M]."""
@@ -195,18 +191,18 @@ class RegretBalancing(Rule):
 
     def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int:
         """Return the active base with the smallest bound; one that has not played comes first."""
-        waits = memory["active"] & (memory["plays"] == 0)
-        return int(np.where(memory["active"], np.where(waits, -np.inf, self.bounds(memory)), np.inf).argmin())
+        bounds = np.where(memory["plays"] == 0, -np.inf, self.bounds(memory))
+        return int(np.where(memory["active"] == 1, bounds, np.inf).argmin())
 
     def update(self, memory: dict[str, Any], base: int, played: Played) -> None:
         """Enter the episode, and drop the bases whose bounds are refuted."""
         enter(memory, base, played.value)
         memory["planned"][base] += 1.0 if math.isnan(played.planned) else played.planned
-        active = memory["active"]
+        active = memory["active"] == 1
         low, high = intervals(memory, self.scale, self.delta)
         kept = active & (high + self.bounds(memory) / np.maximum(memory["plays"], 1) >= low[active].max())
         if kept.any():  # of data-dependent bounds, all may be refuted
-            active[:] = kept
+            memory["active"][:] = kept
 
     @classmethod
     def examples(cls, bases: int) -> Sequence[Rule]:
@@ -215,7 +211,7 @@ class RegretBalancing(Rule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ECE(Rule):
+class ECE(ArrayRule):
     r"""Explore, commit, eliminate: play the simplest base that is left, and test it on a few episodes of all.
 
     Lee, Pacchiano, Muthukumar, Kong and Brunskill, "Online model selection for reinforcement learning with function
@@ -250,15 +246,17 @@ class ECE(Rule):
         require_sequences(self, 0.0, math.inf, "promised", open_low=True)
         require_promises(self)
 
-    def start(self, bases: int) -> dict[str, Any]:
-        """Return the memory: explored plays and their total returns, episodes, the sum of k^(-1/3), who is left."""
+    def fields(self, bases: int) -> Sequence[Field]:
+        """Return what the memory holds: explored plays, their total returns, episodes, sum of k^(-1/3), who is left."""
         require_one_each(self.promised, bases)
-        return {**no_plays(bases), "episodes": 0, "explored": 0.0, "active": np.ones(bases, dtype=bool)}
+        counted = Field("episodes", (1,), 0, MOST), Field("explored", (1,), 0.0, float(MOST))
+        return [*statistics(bases), *counted, Field("active", (bases,), 0, 1, 1)]
 
     def explores(self, memory: dict[str, Any]) -> float:
         """Return the sum of k^(-1/3) with the next episode if that is to explore, otherwise 0."""
-        after = memory["explored"] + (memory["episodes"] + 1) ** (-1.0 / 3.0)
-        return after if math.floor(after) > math.floor(memory["explored"]) else 0.0
+        before = float(memory["explored"][0])
+        after = before + (int(memory["episodes"][0]) + 1) ** (-1.0 / 3.0)
+        return after if math.floor(after) > math.floor(before) else 0.0
 
     def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int:
         """Return the simplest base that is left, or, to explore, any of them."""
@@ -269,15 +267,16 @@ class ECE(Rule):
         """Enter an explored return, and drop the bases that a more complex one has refuted."""
         explored = self.explores(memory)
         memory["episodes"] += 1
-        memory["explored"] = explored or memory["explored"] + memory["episodes"] ** (-1.0 / 3.0)
+        memory["explored"][0] = explored or memory["explored"][0] + int(memory["episodes"][0]) ** (-1.0 / 3.0)
         if not explored:
             return
         enter(memory, base, played.value)
         low, high = intervals(memory, self.scale, self.delta)
-        plays, active = memory["plays"], memory["active"]
+        plays, active = memory["plays"], memory["active"] == 1
         allowed = high + np.asarray(self.promised) * plays**self.power / np.maximum(plays, 1)
         for i in np.flatnonzero(active)[:-1]:
             active[i] = low[i + 1 :][active[i + 1 :]].max() <= allowed[i]
+        memory["active"][:] = active
 
     @classmethod
     def examples(cls, bases: int) -> Sequence[Rule]:

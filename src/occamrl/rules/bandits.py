@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from occamrl.errors import require_integers, require_number, require_numbers
-from occamrl.protocols import Floats, Played, Rule
+from occamrl.errors import ParameterError, require_integers, require_number, require_numbers
+from occamrl.protocols import Field, Floats, Played, Rule
+
+MOST = 2**53  # episodes
 
 
 def drawn(probability: Floats, draw: np.random.Generator) -> int:
@@ -19,9 +22,33 @@ def drawn(probability: Floats, draw: np.random.Generator) -> int:
     return min(int(sums.searchsorted(draw.random() * sums[-1], side="right")), probability.size - 1)
 
 
-def no_plays(bases: int) -> dict[str, Any]:
-    """Return the statistics of bases that have not played."""
-    return {"plays": np.zeros(bases, dtype=np.int64), "totals": np.zeros(bases)}
+class ArrayRule(Rule):
+    """A rule whose memory is a dict of arrays of fixed sizes."""
+
+    @abstractmethod
+    def fields(self, bases: int) -> Sequence[Field]:
+        """Return what each array of the memory holds."""
+
+    def start(self, bases: int) -> dict[str, Any]:
+        """Return the memory before any data."""
+        return {each.name: each.make() for each in self.fields(bases)}
+
+    def resume(self, bases: int, memory: dict[str, Any]) -> None:
+        """Refuse a memory from a file that this rule cannot have."""
+        for each in self.fields(bases):
+            each.require(memory.get(each.name), "memory")
+            if each.name == "active" and not memory["active"].any():
+                raise ParameterError("memory.active", got="no base", expected="at least one")
+
+    @classmethod
+    def examples(cls, bases: int) -> Sequence[Rule]:
+        """Return small instances, for the contract checks."""
+        return [cls()]
+
+
+def statistics(bases: int) -> list[Field]:
+    """Return the plays and total returns of bases."""
+    return [Field("plays", (bases,), 0, MOST), Field("totals", (bases,), 0.0, float(MOST))]
 
 
 def enter(memory: dict[str, Any], base: int, value: float) -> None:
@@ -31,7 +58,7 @@ def enter(memory: dict[str, Any], base: int, value: float) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UCB1(Rule):
+class UCB1(ArrayRule):
     r"""Play the base with the largest :math:`m_i + c\sqrt{2\ln t/n_i}`, after each has played once.
 
     Auer, Cesa-Bianchi and Fischer, Machine Learning 2002, figure 1, on returns in [0, 1]. Proved for arms whose returns
@@ -52,9 +79,9 @@ class UCB1(Rule):
     def __post_init__(self) -> None:
         require_numbers(self, 0.0, 1e6, "scale")
 
-    def start(self, bases: int) -> dict[str, Any]:
-        """Return the memory: plays and total returns."""
-        return no_plays(bases)
+    def fields(self, bases: int) -> Sequence[Field]:
+        """Return what the memory holds: plays and total returns."""
+        return statistics(bases)
 
     def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int:
         """Return the base with the largest index."""
@@ -68,14 +95,9 @@ class UCB1(Rule):
         """Enter the return."""
         enter(memory, base, played.value)
 
-    @classmethod
-    def examples(cls, bases: int) -> Sequence[Rule]:
-        """Return small instances, for the contract checks."""
-        return [cls()]
-
 
 @dataclass(frozen=True, kw_only=True)
-class EXP3P(Rule):
+class EXP3P(ArrayRule):
     r"""Exponential weights of estimated gains, whose bias keeps them above the true ones with high probability.
 
     Bubeck and Cesa-Bianchi, "Regret analysis of stochastic and nonstochastic multi-armed bandit problems", 2012,
@@ -112,9 +134,9 @@ class EXP3P(Rule):
         require_number("delta", self.delta, 0.0, 1.0, open_low=True)
         require_numbers(self, 0.0, 1e6, "scale")
 
-    def start(self, bases: int) -> dict[str, Any]:
-        """Return the memory: the estimated gains G."""
-        return {"gains": np.zeros(bases)}
+    def fields(self, bases: int) -> Sequence[Field]:
+        """Return what the memory holds: the estimated gains G."""
+        return [Field("gains", (bases,), 0.0, 1e300)]
 
     def probabilities(self, memory: dict[str, Any]) -> Floats:
         """Return p [M]."""

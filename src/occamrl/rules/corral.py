@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from occamrl.errors import require_integers, require_number
-from occamrl.protocols import Floats, Played, Replay, Rule
-from occamrl.rules.bandits import drawn
+from occamrl.protocols import Field, Floats, Played, Replay, Rule
+from occamrl.rules.bandits import ArrayRule, drawn
 
 
 @dataclass(frozen=True, kw_only=True)
-class StochasticCORRAL(Rule):
+class StochasticCORRAL(ArrayRule):
     r"""CORRAL over smoothed bases: a base plays and learns, then one of its past policies is played again.
 
     Pacchiano, Phan, Abbasi-Yadkori, Rao, Zimmert, Lattimore and Szepesvari, "Model selection in contextual stochastic
@@ -61,10 +61,15 @@ class StochasticCORRAL(Rule):
         """T, at least 2, of which the logarithm is a divisor."""
         return max(2.0, self.episodes / 2.0)
 
-    def start(self, bases: int) -> dict[str, Any]:
-        """Return the memory: p, rho and eta of each base, and the base whose replay is due, -1 if none is."""
-        eta = np.full(bases, self.scale * math.sqrt(bases / self.rounds))
-        return {"p": np.full(bases, 1.0 / bases), "rho": np.full(bases, 2.0 * bases), "eta": eta, "due": -1}
+    def fields(self, bases: int) -> Sequence[Field]:
+        """Return what the memory holds: p, rho and eta of each base, and the base whose replay is due, or -1."""
+        eta = self.scale * math.sqrt(bases / self.rounds)
+        return [
+            Field("p", (bases,), 1e-100, 1.0, 1.0 / bases),
+            Field("rho", (bases,), 2.0 * bases, 1e300, 2.0 * bases),
+            Field("eta", (bases,), eta, 1e12 * eta, eta),
+            Field("due", (1,), -1, bases - 1, -1),
+        ]
 
     def mixed(self, p: Floats) -> Floats:
         """Return q [M]: what is played, and what losses are divided by."""
@@ -73,11 +78,12 @@ class StochasticCORRAL(Rule):
 
     def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int | Replay:
         """Draw a base, or replay the one that has just learned."""
-        return Replay(memory["due"]) if memory["due"] >= 0 else drawn(self.mixed(memory["p"]), draw)
+        due = int(memory["due"][0])
+        return Replay(due) if due >= 0 else drawn(self.mixed(memory["p"]), draw)
 
     def update(self, memory: dict[str, Any], base: int, played: Played) -> None:
         """Ask for the replay or, after it, descend."""
-        memory["due"] = -1 if played.replay else base
+        memory["due"][0] = -1 if played.replay else base
         if played.replay:
             p, rho, eta = memory["p"], memory["rho"], memory["eta"]
             p[:] = log_barrier_step(p, eta, base, (1.0 - played.value) / float(self.mixed(p)[base]))

@@ -212,6 +212,9 @@ class PlainPlayer(Player):
 
     def resume(self, saved: Any) -> None:
         """Go on from a saved state; what is a dict may be shared with a selector's memory."""
+        check = getattr(self.learner, "resume", None)
+        if check is not None:
+            check(self.known, saved)
         if isinstance(self.state, dict) and isinstance(saved, dict):
             self.state.clear()
             self.state.update(saved)
@@ -353,6 +356,9 @@ class ArenaPlayer(Player):
             each.resume(own)
         for past, tree in zip(self.past, saved["past"], strict=True):
             past.resume(tree)
+        check = getattr(self.rule, "resume", None)
+        if check is not None:
+            check(count, saved["memory"])
         self.memory, self.plays = saved["memory"], plays
 
     def _choose(self, draw: np.random.Generator) -> tuple[int, bool]:

@@ -1,11 +1,7 @@
 """The result of a run: what the agent earned, its exact regret where the truth is known, and what it decided.
 
 :class:`Recorder` keeps all episodes at first, then log-spaced ones, with exact totals throughout. Which episodes are
-kept is a fixed sequence that does not depend on how long a run will be or how it is cut into pieces, so a run continued
-later has the same curve as one that was never interrupted.
-
-A selector's facts are its grounds; :class:`Verdict` keeps them and says in words which model is in play, since when,
-how sure that is, what it earned and what to do next.
+kept does not depend on how long a run will be or how it is cut into pieces.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ from occamrl import seeding
 from occamrl.envs.spaces import Codec, codec_from_plain
 from occamrl.envs.wrapper import FiniteEnvironment, RewardMap, reward_map
 from occamrl.errors import CheckpointError, ParameterError, require_integer
-from occamrl.protocols import Agent, Field, Floats, Ints, Known, RuledBases
+from occamrl.protocols import ESTIMATION, Agent, Field, Floats, Ints, Known, RuledBases
 from occamrl.running.phases import PhaseWalk, running_total
 
 if TYPE_CHECKING:
@@ -190,9 +186,8 @@ class Result:
     @property
     def _scale(self) -> float | None:
         """From the learner's unit of regret to the environment's; None where regret is not known."""
-        if self.environment is None:
-            return 1.0
-        return self.environment.rewards.scale if self.environment.exact else None
+        info = self.environment
+        return 1.0 if info is None else info.rewards.scale if info.exact else None
 
     @property
     def total_episodes(self) -> int:
@@ -305,14 +300,11 @@ class Result:
         every = -(-len(state_names) // _MOST_STATES)
         axes.set_yticks(range(0, len(state_names), every), _as_text(state_names[::every]), fontsize="x-small")
         axes.invert_yaxis()
-        axes.set_xlabel("step")
+        axes.set(xlabel="step", ylabel="state")
         axes.locator_params(axis="x", integer=True)
-        axes.set_ylabel("state")
         used = [int(a) for a in np.unique(policy)]
-        axes.legend(
-            [Patch(color=colours[a]) for a in used], _as_text([action_names[a] for a in used]),
-            loc="upper left", bbox_to_anchor=(1.02, 1.0), frameon=False, title="action",
-        )  # fmt: skip
+        handles, labels = [Patch(color=colours[a]) for a in used], _as_text([action_names[a] for a in used])
+        axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.02, 1.0), frameon=False, title="action")
         return axes
 
     def save(self, path: str | Path) -> None:
@@ -356,13 +348,10 @@ class Result:
         axes.plot(self.episodes[at], self.cumulative_regret[at], **{"label": self.label, **style})
         return axes
 
-    def page(
-        self, path: str | Path, *, states: Sequence[str] | None = None, actions: Sequence[str] | None = None
-    ) -> Path:
-        """Write a page for a colleague: the question, the answer, the evidence, the policy, what was assumed."""
+    def page(self, path: str | Path, **names: Sequence[str] | None) -> Path:
+        """Write a page for a colleague; ``states`` and ``actions`` are their names, as for :meth:`policy_table`."""
         write = importlib.import_module("occamrl.report.answer").write_answer  # above this module
-        written: Path = write(self, Path(path), states=states, actions=actions)
-        return written
+        return Path(write(self, Path(path), **names))
 
     def __repr__(self) -> str:
         parts = [self.label, f"{self.total_episodes:,} episodes"]
@@ -398,15 +387,12 @@ def current_axes(axes: Axes | None) -> Axes:
 
 def text_table(rows: Sequence[Mapping[str, str]]) -> str:
     """Return rows of texts as lines: the first column to the left, the others to the right."""
-    names = list(rows[0])
-    widths = [max(len(name), *(len(row[name]) for row in rows)) for name in names]
-    lines = [dict(zip(names, names, strict=True)), *rows]
-    return "\n".join(
-        "  ".join(
-            f"{row[name]:{'<' if name == names[0] else '>'}{width}}" for name, width in zip(names, widths, strict=True)
-        )
-        for row in lines
-    )
+    columns = []
+    for i, name in enumerate(rows[0]):
+        texts = [name, *(row[name] for row in rows)]
+        width = max(map(len, texts))
+        columns.append([text.rjust(width) if i else text.ljust(width) for text in texts])
+    return "\n".join("  ".join(line) for line in zip(*columns, strict=True))
 
 
 def html_table(rows: Sequence[Mapping[str, str]]) -> str:
@@ -475,35 +461,25 @@ def _class_sentences(result: Result, facts: dict[str, Any]) -> list[str]:
             f"Where a class does hold the truth, this is said by mistake with probability {delta:g} at most.",
             "Next: add a richer class to the ladder, or look for transitions that its models rule out.",
         ]
-    found = [f"{names[m - 1]!r} is in play, class {m} of {len(names)}, since episode {since:,} of {played:,}."]
+    why = "It is the smallest class: nothing in the data speaks against it so far."
     if m > 1:
         smaller = _listed([repr(name) for name in names[: m - 1]])
-        found.append(
-            f"{smaller} {'is' if m == 2 else 'are'} rejected by the data; with probability at least {1 - delta:g} the "
-            "smallest class that holds the truth is never rejected."
-        )
-    else:
-        found.append("It is the smallest class: nothing in the data speaks against it so far.")
+        why = f"{smaller} {'is' if m == 2 else 'are'} rejected by the data; with probability at least {1 - delta:g} "
+        why += "the smallest class that holds the truth is never rejected."
+    after = "keep it; were it too small, it would cost reward until the data reject it."
     if m == len(names) > 1:
-        found.append(
-            "Next: this is the largest class, so nothing richer was tested; if it may be too simple, add a richer one."
-        )
+        after = "this is the largest class, so nothing richer was tested; if it may be too simple, add a richer one."
     elif since > max(played / 2, 1):
-        found.append("Next: the class changed lately; play on before relying on it.")
-    else:
-        found.append("Next: keep it; were it too small, it would cost reward until the data reject it.")
-    return found
+        after = "the class changed lately; play on before relying on it."
+    first = f"{names[m - 1]!r} is in play, class {m} of {len(names)}, since episode {since:,} of {played:,}."
+    return [first, why, f"Next: {after}"]
 
 
 def _feature_sentences(result: Result) -> list[str]:
-    rows = [row for row in result.phases.to_pylist() if row["label"] != "estimation"]
-    active, begin = rows[-1]["active"], 1
-    for row in reversed(rows):
-        if row["active"] != active:
-            break
-        begin = row["first_episode"]
-    d = len(rows[-1]["estimate"])
-    shown = _listed([str(j) for j in active])
+    rows = [row for row in result.phases.to_pylist() if row["label"] != ESTIMATION]
+    active, d = rows[-1]["active"], len(rows[-1]["estimate"])
+    same = list(itertools.takewhile(lambda row: row["active"] == active, reversed(rows)))
+    begin, shown = same[-1]["first_episode"], _listed([str(j) for j in active])
     return [
         f"{len(active)} of {d} features are in play since episode {begin:,} of {result.total_episodes:,}: {shown}.",
         "Features outside are not proved to be zero: each is smaller than the threshold of its phase "
@@ -561,24 +537,21 @@ def draw_returns(result: Result, axes: Axes, **style: Any) -> None:
     ends, mean, error = smoothed(result.returns)
     (line,) = axes.plot(ends, mean, **{"label": result.label, **style})
     axes.fill_between(ends, mean - 2 * error, mean + 2 * error, color=line.get_color(), alpha=0.2, linewidth=0)
-    axes.set_xlabel("episode")
-    axes.set_ylabel("return of an episode")
+    axes.set(xlabel="episode", ylabel="return of an episode")
     axes.spines[["top", "right"]].set_visible(False)
     rows = [row for row in result.phases.to_pylist() if row.get("chosen") is not None]
     if not rows:
         return
     divide: Any = importlib.import_module("mpl_toolkits.axes_grid1").make_axes_locatable  # it has no types
-    names = class_names(result)
-    below = divide(axes).append_axes("bottom", size="22%", pad=0.12, sharex=axes)
-    chosen = [int(row["chosen"]) for row in rows]
+    names, chosen = class_names(result), [int(row["chosen"]) for row in rows]
     begins = [  # a class may change in the middle of a phase
         max(1, int(row["since"])) if i and chosen[i] != chosen[i - 1] and row.get("since") else row["first_episode"]
         for i, row in enumerate(rows)
     ]
+    below = divide(axes).append_axes("bottom", size="22%", pad=0.12, sharex=axes)
     below.step([*begins, result.total_episodes], [*chosen, chosen[-1]], where="post", color=line.get_color())
     below.set_yticks(range(1, len(names) + 1), _as_text(names), fontsize="x-small")
-    below.set_ylim(0.5, len(names) + 0.5)
-    below.set_xlabel("episode")
+    below.set(ylim=(0.5, len(names) + 0.5), xlabel="episode")
     below.spines[["top", "right"]].set_visible(False)
     axes.set_xlabel("")
     axes.tick_params(labelbottom=False)

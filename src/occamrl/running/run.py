@@ -56,6 +56,7 @@ BLOCK = 256  # reset seeds drawn at a time
 ROOM = 64  # episodes reserved at a time, where they are played one by one
 _REPLAYED = frozenset(2**j - 1 for j in range(7))  # which of the first episodes are played twice
 _MOST_DECODED = 4096
+COUNTS = ("plans", "pessimistic_episodes", "steps", "cut_short", "wall_time")  # of a result, summed up chunk by chunk
 
 
 @contextmanager
@@ -103,11 +104,10 @@ class Progress:
         self.terminal = self.stream.isatty()
         self.began = time.perf_counter()
         self.due = self.began + (0.0 if show else FIRST_AFTER)
-        self.rate = 0.0  # episodes per second
-        self._base: int | None = None
+        self.rate = self.compiled = 0.0  # episodes per second; seconds spent on compiling
+        self._base: tuple[int, float] | None = None  # episodes and seconds of compilation when the rate began
         self._said = self._said_compiling = False
-        self._compiling, self._compile_began, self._compiled = 0, 0.0, 0.0
-        self.compiled = 0.0  # seconds in all
+        self._compiling, self._compile_began = 0, 0.0
         _COMPILING.register("numba:compile", self)
 
     def notify(self, event: Any) -> None:
@@ -123,16 +123,15 @@ class Progress:
         elif self._compiling:
             self._compiling -= 1
             if not self._compiling:
-                self._compiled += now - self._compile_began
                 self.compiled += now - self._compile_began
 
     def update(self, done: int, value: float | None = None) -> None:
         """Say where the job is, if it is time to; a job without a measure does not tell one."""
         now = time.perf_counter()
         if self._base is None:
-            self._base, self.began, self._compiled = done, now, 0.0
+            self._base, self.began = (done, self.compiled), now
             return
-        self.rate = (done - self._base) / max(now - self.began - self._compiled, 1e-9)
+        self.rate = (done - self._base[0]) / max(now - self.began - (self.compiled - self._base[1]), 1e-9)
         if self.show is False or now < self.due:
             return
         self.due = now + (TERMINAL_EVERY if self.terminal else PLAIN_EVERY)
@@ -461,40 +460,28 @@ class Run:
         Where to go on. It is copied, once, and stays as it is.
     """
 
-    def __init__(
-        self,
-        agent: Agent,
-        source: Source,
-        seed: int | None = None,
-        *,
-        earlier: Result | None = None,
-    ) -> None:
-        self.source = source
-        self.rate = 0.0  # episodes per second
+    def __init__(self, agent: Agent, source: Source, seed: int | None = None, *, earlier: Result | None = None) -> None:
+        self.source, self.rate = source, 0.0  # episodes per second
         if earlier is None:
             root = 0 if seed is None else seed
-            self.agent_key = seeding.key(root, "agent")
-            self._result = Result(
-                label=type(agent).__name__,
-                seed=int(root),
-                environment=source.info,
-                problem=source.problem,
-                agent=agent,
-                walk=PhaseWalk(agent, source.known),
-                recorder=Recorder(source.keep_all_until),
+            self.agent_key, label = seeding.key(root, "agent"), type(agent).__name__
+            walk, recorder = PhaseWalk(agent, source.known), Recorder(source.keep_all_until)
+            earlier = Result(
+                label=label, seed=int(root), problem=source.problem, agent=agent, walk=walk, recorder=recorder
             )
-            return
-        if not isinstance(earlier, Result):
-            raise ParameterError("continue_from", got=type(earlier).__name__, expected="an earlier Result")
-        if agent is not earlier.agent and fingerprint(agent) != fingerprint(earlier.agent):
-            got, expected = f"a run of another {earlier.label}", f"one of {agent!r}"[:200]
-            raise ParameterError("continue_from", got=got, expected=expected)
-        if seed is not None and seed != earlier.seed:
-            raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
-        source.require_continues(earlier)
-        self.agent_key = seeding.key(earlier.seed, "agent")
-        walk, recorder = earlier.walk.fork(), copy.deepcopy(earlier.recorder)
+        else:
+            if not isinstance(earlier, Result):
+                raise ParameterError("continue_from", got=type(earlier).__name__, expected="an earlier Result")
+            if agent is not earlier.agent and fingerprint(agent) != fingerprint(earlier.agent):
+                got, expected = f"a run of another {earlier.label}", f"one of {agent!r}"[:200]
+                raise ParameterError("continue_from", got=got, expected=expected)
+            if seed is not None and seed != earlier.seed:
+                raise ParameterError("seed", got=seed, expected=f"{earlier.seed}, that of the earlier run")
+            source.require_continues(earlier)
+            self.agent_key = seeding.key(earlier.seed, "agent")
+            walk, recorder = earlier.walk.fork(), copy.deepcopy(earlier.recorder)
         self._result = replace(earlier, agent=agent, environment=source.info, walk=walk, recorder=recorder)
+        self._counts: dict[str, Any] = {name: getattr(earlier, name) for name in COUNTS}
 
     @property
     def episodes(self) -> int:
@@ -503,7 +490,7 @@ class Run:
 
     def result(self) -> Result:
         """Return everything up to here; a view that is final once the run is over."""
-        return replace(self._result, start=self.source.start)
+        return replace(self._result, start=self.source.start, **self._counts)
 
     def play(
         self,
@@ -555,18 +542,12 @@ class Run:
 
     def _record(self, played: Chunk, began: float) -> float:
         """Take in some episodes; return how many seconds they took."""
-        result = self._result
-        result.recorder.add(played.regret, played.returns)
-        result.walk.advance(played.plans, played.mapped, played.regret, played.turns)
+        self._result.recorder.add(played.regret, played.returns)
+        self._result.walk.advance(played.plans, played.mapped, played.regret, played.turns)
         spent = time.perf_counter() - began
-        self._result = replace(
-            result,
-            plans=result.plans + played.plans,
-            pessimistic_episodes=result.pessimistic_episodes + played.pessimistic,
-            steps=result.steps + played.steps,
-            cut_short=result.cut_short + tuple(played.cut_short),
-            wall_time=result.wall_time + spent,
-        )
+        more = played.plans, played.pessimistic, played.steps, tuple(played.cut_short), spent
+        for name, part in zip(COUNTS, more, strict=True):
+            self._counts[name] += part
         return spent
 
 
@@ -678,15 +659,8 @@ def learn(
         return under_way.result()
     saver = None if path is None else Checkpoint(path, checkpoint_every)
     listeners = [] if callbacks is None else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
-    if listeners:
-        about = {
-            "agent": type(agent).__name__,
-            "agent_fingerprint": fingerprint(agent),
-            "environment": environment.name,
-            "seed": under_way.result().seed,
-            "horizon": environment.known.horizon,
-        }
-        notify(listeners, "start", about)
+    about = {"agent": type(agent).__name__, "environment": environment.name, "seed": under_way.result().seed}
+    notify(listeners, "start", {**about, "horizon": environment.known.horizon})
 
     def tell(phase: Phase, played: Chunk) -> bool:
         if not listeners or not played.regret.size:
@@ -705,6 +679,5 @@ def learn(
     finally:
         if saver is not None:
             saver.write(under_way.result())
-        if listeners:
-            notify(listeners, "end", under_way.result())
+        notify(listeners, "end", under_way.result())
     return under_way.result()
