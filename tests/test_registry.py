@@ -90,7 +90,12 @@ def test_names_are_matched_generously_and_the_nearest_one_is_suggested(name: str
 
 def test_installed_packages_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
-    monkeypatch.setattr(registry, "entry_points", lambda group: calls.append(group) or [])
+
+    def entry_points(group: str) -> list[Any]:
+        calls.append(group)
+        return []
+
+    monkeypatch.setattr(registry, "entry_points", entry_points)
     monkeypatch.syspath_prepend("elsewhere")  # other folders may hold other packages
     for _ in range(3):
         assert "UCB1" in registry.named("rules")

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import occamrl as orl
-from occamrl.checks import check_learner, check_selector, episode_by_episode
+from occamrl.checks import check_learner, check_selector
 from occamrl.errors import ContractError
 from occamrl.problems.mdp import BernoulliRewards, FiniteMDP
 from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known
 from occamrl.running.run import run
-from tests.cases import bits, mixture
+from tests.cases import mixture
 from tests.environments.misbehaving import MDP as PLANT
-from tests.environments.misbehaving import Plant, Scripted
+from tests.environments.misbehaving import Plant
 from tests.runs.test_selectors import Leader
 
 CASE = mixture(5, initial_state=[0.4, 0.0, 0.35, 0.25])
@@ -121,14 +121,6 @@ def test_it_keeps_the_contract_alone_and_in_the_phases_of_a_selector_beside_a_co
     check_learner(Bold(), CASE.mdp, episodes=50)
     compiled = orl.UCRLVTRLin(features=CASE.features, norm_bound=1.0)
     check_selector(Leader(bases=(Bold(), compiled, Bold(bonus=0.1))), CASE.mdp, episodes=50)
-
-
-def test_an_environment_with_the_numbers_of_the_simulator_teaches_the_same() -> None:
-    fused = run(Bold(), PLANT, episodes=50, seed=5, progress=False)
-    stepped = orl.learn(Bold(), Scripted(5, 50), episodes=50, seed=5, replay=False)
-    np.testing.assert_array_equal(stepped.regret, fused.regret)
-    assert bits(stepped.state) == bits(fused.state)
-    assert bits(episode_by_episode(Bold(), PLANT, 50, 5).state) == bits(fused.state)
 
 
 def test_an_episode_that_was_cut_short_is_as_long_as_what_was_seen() -> None:

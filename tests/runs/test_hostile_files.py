@@ -113,11 +113,6 @@ def test_json_is_scanned_in_linear_time() -> None:
 
 
 def test_a_log_is_bounded_before_it_is_read(tmp_path: Path) -> None:
-    rows = 2_000_000
-    columns: dict[str, Any] = dict.fromkeys(COLUMNS, np.zeros(rows, dtype=np.int64))
-    pq.write_table(pa.table(columns), tmp_path / "zeros.parquet", compression="zstd")
-    size = (tmp_path / "zeros.parquet").stat().st_size
-    assert rows > 1000 * (1000 + size) or size > 1000
     text = pa.array(["x" * 10_000] * 1000)
     pq.write_table(pa.table({**dict.fromkeys(COLUMNS, text)}), tmp_path / "texts.parquet", compression="zstd")
     with pytest.raises(LogError, match="got string"):

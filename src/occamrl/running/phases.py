@@ -116,7 +116,8 @@ class Player(ABC):
     changed = True  # the policy, since it was evaluated
 
     def __init__(self, known: Known) -> None:
-        self.known, self.achieved = known, np.zeros((2, known.states))
+        self.known = known
+        self.achieved: Floats = np.zeros((2, known.states))
 
     def reserve(self, episodes: int) -> None:
         """Make room in the state for that many episodes, where it does not grow by itself."""
@@ -143,7 +144,7 @@ class Player(ABC):
         if self.changed:
             self.evaluate(truth)
             self.changed = False
-        return self.achieved[0]
+        return np.asarray(self.achieved[0])
 
     def observe(self, start: int, key: np.uint64, episode: int, seen: Seen) -> None:
         """Plan for an episode that somebody else plays, and learn from it."""
@@ -179,11 +180,9 @@ class CompiledPlayer(Player):
         """
         self.reserve(regret.size)
         self.changed = True
-        room = self._uniforms, self.achieved, self.table, self._path
-        plans, pessimistic, *_ = play_episodes(
-            self.model, self.state, truth, *keys, first, regret, returns, *room, True
-        )
-        return plans, pessimistic
+        scratch: tuple[Any, ...] = self._uniforms, self.achieved, self.table, self._path
+        told = play_episodes(self.model, self.state, truth, *keys, first, regret, returns, *scratch, True)
+        return told[0], told[1]
 
     def open(self, start: int, key: np.uint64, episode: int, actions: Ints) -> bool:
         """Begin an episode, in compiled code."""

@@ -197,12 +197,12 @@ class Result:
     @cached_property
     def episodes(self) -> Ints:
         """The numbers (from 1) of the episodes that the curves show."""
-        return self._curves[0].astype(np.int64)
+        return np.asarray(self._curves[0].astype(np.int64))
 
     @property
     def returns(self) -> Floats:
         """The realised sum of rewards of each of these episodes: what happened, chance included."""
-        return self._curves[3]
+        return np.asarray(self._curves[3])
 
     @property
     def total_return(self) -> float:

@@ -339,6 +339,7 @@ class EnvironmentSource(Source):
         step, translate, decode = self.environment.env.step, self.environment.translate, self._decode
         actions, path, horizon = self._actions, self._path, self.known.horizon
         realised, h, s, ended, truncated = 0.0, 0, start, False, False
+        fault: Exception | None = None
         path[0] = s
         try:
             with self._their_code(lambda: (episode, h)):
@@ -350,7 +351,6 @@ class EnvironmentSource(Source):
                     h += 1
                     path[h] = s
                     realised, ended = realised + reward, bool(terminated)
-            fault = None
             if not ended and h < horizon and not self.allow_truncation:
                 got, expected = f"an episode truncated after {h} steps", f"{horizon} steps or termination"
                 expected += "; allow_truncation=True learns from such episodes"

@@ -20,12 +20,7 @@ from typing import Any
 import numpy as np
 
 from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures
-from occamrl.errors import (
-    CheckpointError,
-    as_path,
-    require_integer,
-    require_number,
-)
+from occamrl.errors import CheckpointError, as_path, require_integer, require_number
 from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
 from occamrl.models.features import LARGEST_FEATURE, FeatureMap, shared_blocks
 from occamrl.models.finite import FiniteFamily
@@ -139,33 +134,34 @@ def _found(name: str) -> Any:
     return found
 
 
+_PARTS: dict[type[Any], tuple[str, ...]] = {
+    FiniteFamily: ("theta", "features", "reach"),  # and a cover, once its kernels are computed
+    LinearFamily: ("features", "norm_bound", "basis"),
+    AggregationFamily: ("partition", "moves"),
+}
+_PROTOCOLS = (Learner, EpisodeLearner, RuledBases, Rule, Selector)
+
+
 def _parameters(value: Any) -> tuple[Any, dict[str, Any]]:
     """Return the class of an algorithm, or of a part of one, and what it is made of; (None, {}) for anything else."""
-    match value:
-        case FeatureMap():
-            names = ("layout", "states", "actions", "dimension", "rewards")
-            shared = None if value.shared is None else value.shared.of
-            return FeatureMap, {**{name: getattr(value, name) for name in names}, "of": shared}
-        case FiniteFamily():  # and a cover, once its kernels are computed
-            return FiniteFamily, {"theta": value.theta, "features": value.features, "reach": value.reach}
-        case LinearFamily():
-            return LinearFamily, {name: getattr(value, name) for name in ("features", "norm_bound", "basis")}
-        case AggregationFamily():
-            return AggregationFamily, {"partition": value.partition, "moves": value.moves}
-        case Ladder(finite=True):
-            return Ladder, {name: getattr(value, name) for name in ("family", "level", "reach", "names")}
-        case Ladder():
-            return Ladder, {"rungs": list(value.rungs), "names": value.names}
-    if not _is_algorithm(type(value)):
+    kind: Any = next((each for each in (FeatureMap, Ladder, *_PARTS) if isinstance(value, each)), type(value))
+    if kind is FeatureMap:
+        names = ("layout", "states", "actions", "dimension", "rewards")
+        return kind, {**{name: getattr(value, name) for name in names}, "of": value.shared and value.shared.of}
+    if kind is Ladder:
+        parts = ("family", "level", "reach", "names") if value.finite else ("rungs", "names")
+        return kind, {name: getattr(value, name) for name in parts}
+    if kind in _PARTS:
+        return kind, {name: getattr(value, name) for name in _PARTS[kind]}
+    if not _is_algorithm(kind):
         return None, {}
-    return type(value), {each.name: getattr(value, each.name) for each in dataclasses.fields(value) if each.init}
+    return kind, {each.name: getattr(value, each.name) for each in dataclasses.fields(value) if each.init}
 
 
 def _is_algorithm(kind: Any) -> bool:
     if not isinstance(kind, type) or not dataclasses.is_dataclass(kind):
         return False
-    parts = (Known, RewardsPerPair, RewardsLinear)
-    return kind in parts or any(satisfies(kind, each) for each in (Learner, EpisodeLearner, RuledBases, Rule, Selector))
+    return kind in (Known, RewardsPerPair, RewardsLinear) or any(satisfies(kind, each) for each in _PROTOCOLS)
 
 
 def _made(name: str, parts: dict[str, Any]) -> Any:
