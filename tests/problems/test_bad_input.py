@@ -74,7 +74,7 @@ BAD = {
     "initial negative": ({"initial_state": [0.5, -0.5, 1.0]}, ProbabilityError, "initial_state", (1,)),
     "initial sum": ({"initial_state": [0.5, 0.4, 0.0]}, ProbabilityError, "initial_state", None),
     "absorbing": ({"absorbing": [S]}, ParameterError, "absorbing", None),
-    "range of arrays": ({"reward_range": (0.0, 2.0)}, ParameterError, "reward_range", None),
+    "out of its range": ({"reward_range": (0.6, 2.0)}, RewardError, "reward", (0, 0)),
     "both statements": ({"outcomes": [[[(1.0, 0, 0.0)]]]}, ParameterError, "outcomes", None),
 }
 
@@ -98,10 +98,10 @@ def check(error: type[InvalidInput], field: str, index: tuple[int, ...] | None, 
 BAD_TABLES = {
     "beyond all floats": ([[[(10**400, 0, 0.0)]]], ShapeError, (0, 0, 0)),
     "row sums to 0.9": ([[[(0.9, 0, 0.0)]]], ProbabilityError, (0, 0)),
-    "negative": ([[[(1.5, 0, 0.0), (-0.5, 0, 0.5)]]], ProbabilityError, (0, 0, 1)),
+    "negative, sums to 1": ([[[(1.5, 0, 0.5), (-0.5, 0, 0.5)]]], ProbabilityError, (0, 0, 0)),
     "NaN": ([[[(np.nan, 0, 0.0)]]], ProbabilityError, (0, 0, 0)),
-    "reward -1": ([[[(0.5, 0, 0.0), (0.5, 0, -1.0)]]], RewardError, (0, 0, 1)),
-    "reward NaN": ([[[(0.5, 0, 0.0), (0.5, 0, np.nan)]]], RewardError, (0, 0, 1)),
+    "reward -1": ([[[(0.5, 0, 0.0), (0.5, 0, -1.0)]]], RewardError, (0, 0, 0)),
+    "reward NaN": ([[[(0.5, 0, 0.0), (0.5, 0, np.nan)]]], RewardError, (0, 0, 0)),
     "next state": ([[[(0.5, 0, 0.0), (0.5, 1, 0.0)]]], ShapeError, (0, 0, 1)),
     "next state 0.0": ([[[(1.0, 0.0, 0.0)]]], ShapeError, (0, 0, 0)),
     "pair only": ([[[(1.0, 0)]]], ShapeError, (0, 0, 0)),
@@ -151,7 +151,7 @@ def test_a_message_says_where_what_and_what_instead() -> None:
             "transition": changed(UNIFORM, (1, 0, 2), 1 / 3 + 0.1)
         },
         r"of P\[a, s, s'\], give np.moveaxis": {"transition": np.moveaxis(UNIFORM, 1, 0)},
-        r"reward\[0, 0\]: got 5\.0, expected a reward in \[0, 1\]; map others": {"reward": 10.0 * HALF},
+        r"reward\[0, 0\]: got 5\.0, expected a reward in \[0, 1\]; reward_range=": {"reward": 10.0 * HALF},
     }
     for message, change in wrong.items():
         with pytest.raises(InvalidInput, match=message):

@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from occamrl import protocols as contracts
-from occamrl.envs.spaces import Digits, Discretiser, Range
+from occamrl.envs.spaces import Discretiser, Integers
 from occamrl.envs.wrapper import FiniteEnvironment, require_finite
 from occamrl.errors import CheckpointError, EnvironmentFault, Interrupted, OccamRLError, ParameterError
 from occamrl.protocols import Ints
@@ -153,13 +153,7 @@ class Agent:
 
 def _is_batch(codec: Any, observation: Any) -> bool:
     """Say whether an array holds one observation per row."""
-    match codec:
-        case Range():
-            axes = 0
-        case Digits():
-            axes = len(codec.shape)
-        case Discretiser():
-            axes = len(codec.shape or (1,))
-        case _:
-            return False
-    return np.ndim(observation) == axes + 1
+    if not isinstance(codec, (Integers, Discretiser)):
+        return False
+    shape = codec.shape if isinstance(codec, Integers) else codec.box_shape
+    return np.ndim(observation) == len(shape) + 1
