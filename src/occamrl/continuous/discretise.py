@@ -16,15 +16,15 @@ dynamic programming", 1995; Chow and Tsitsiklis, "An optimal one-way multigrid a
 control", 1991). Interpolating adds a variance of up to D_i^2/4 to every step, which is what a coarse grid does to the
 physics.
 
-**How wrong is a grid?** If the value on a grid of spacing D errs by about C D^p, then three grids, each r times as fine
+**How wrong is a grid?** If the value on a grid of spacing D errs by about C D^p, then three grids, each twice as fine
 as the one before, show
 
-.. math:: d_1 = \|V_D - V_{D/r}\|, \quad d_2 = \|V_{D/r} - V_{D/r^2}\|, \qquad p = \log_r (d_1/d_2),
+.. math:: d_1 = \|V_D - V_{D/2}\|, \quad d_2 = \|V_{D/2} - V_{D/4}\|, \qquad p = \log_2 (d_1/d_2),
 
-and what is left beyond the finest is :math:`d_2/(r^p - 1)` (Richardson). It is an estimate, not a bound: it is as good
-as the power law, which the orders seen on the way tell. Smooth values have p = 2; a kink that the noise does not smooth
-gives p = 1. At one state its own order is taken if the last two differences have one sign. An order below
-:data:`SLOWEST` is no convergence, and no estimate is given.
+and what is left beyond the finest is :math:`d_2/(2^p - 1)` (Richardson). It is an estimate, not a bound: it is as good
+as the power law. Smooth values have p = 2; a kink that the noise does not smooth gives p = 1. At one state its own
+order is taken if the two differences have one sign. An order below :data:`SLOWEST` is no convergence, and no estimate
+is given.
 """
 
 from __future__ import annotations
@@ -71,48 +71,42 @@ class Refinement:
 
 
 def refinement(solutions: Sequence[tuple[Grid, Floats]], states: ArrayLike) -> Refinement:
-    """Estimate the error of each of three or more solutions, each on a grid r times as fine as the one before.
+    """Estimate the error of each of three solutions, each on a grid twice as fine as the one before.
 
     Parameters
     ----------
-    solutions : sequence of (grid, values [S])
+    solutions : three of (grid, values [S])
         From coarse to fine.
     states : array [N, n]
         Where values are compared; the first may be that in which episodes begin.
     """
-    if len(solutions) < 3:
-        raise ParameterError("solutions", got=len(solutions), expected="at least 3 grids")
     grids = [grid for grid, _ in solutions]
-    ratios = [one.spacing / two.spacing for one, two in pairwise(grids)]
-    if np.ptp(ratios) > 1e-6 or ratios[0][0] <= 1.0 + 1e-6:
-        raise ParameterError("solutions", got=np.round(ratios, 3).tolist(), expected="one ratio > 1 of all spacings")
-    ratio = float(ratios[0][0])
-    where = grids[0].as_points(states)
-    found = np.stack([grid.interpolate(values, where) for grid, values in solutions])
+    ratios = [(one.spacing / two.spacing).tolist() for one, two in pairwise(grids)]
+    if len(grids) != 3 or not np.allclose(ratios, 2.0):
+        raise ParameterError("solutions", got=f"ratios of spacings {ratios}", expected="3 grids, each twice as fine")
+    found = np.stack([grid.interpolate(values, states) for grid, values in solutions])
     steps = np.diff(found, axis=0)
-    gaps = np.abs(steps).max(axis=1)
-    order, factor = _order(gaps, ratio)
-    left = factor * gaps[-1]  # beyond the finest grid
-    tail = [left + gaps[i:].sum() for i in range(len(gaps))]
-    first = steps[:, 0]
-    own = _order(np.abs(first), ratio)[1] if (np.sign(first[-2:]) == np.sign(first[-1])).all() else factor
-    limit = found[-1, 0] + (factor if np.isnan(own) else own) * first[-1]
+    gaps, first = np.abs(steps).max(axis=1), steps[:, 0]
+    order, factor = _order(gaps)
+    left = factor * gaps[1]  # beyond the finest grid
+    own = _order(np.abs(first))[1] if np.sign(first[0]) == np.sign(first[1]) else factor
+    limit = found[2, 0] + (factor if np.isnan(own) else own) * first[1]
     return Refinement(
         points=tuple(tuple(int(m) for m in grid.points) for grid in grids),
         order=order,
-        errors=(*map(float, tail), float(left)),
+        errors=(float(left + gaps.sum()), float(left + gaps[1]), float(left)),
         at_start=tuple((found[:, 0] - limit).tolist()),
-        states=len(where),
+        states=found.shape[1],
     )
 
 
-def _order(gaps: Floats, ratio: float) -> tuple[float, float]:
-    """Return p and 1/(r^p - 1), from the last two differences."""
-    if gaps[-1] == 0.0:
+def _order(gaps: Floats) -> tuple[float, float]:
+    """Return p and 1/(2^p - 1), from two differences."""
+    if gaps[1] == 0.0:
         return FASTEST, 0.0
-    order = float(np.log(gaps[-2] / gaps[-1]) / np.log(ratio)) if gaps[-2] > 0.0 else 0.0
+    order = float(np.log2(gaps[0] / gaps[1])) if gaps[0] > 0.0 else 0.0
     used = min(order, FASTEST)
-    return order, 1.0 / (ratio**used - 1.0) if used >= SLOWEST else float("nan")
+    return order, 1.0 / (2.0**used - 1.0) if used >= SLOWEST else float("nan")
 
 
 def as_actions(actions: ArrayLike) -> Floats:

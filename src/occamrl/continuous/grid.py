@@ -36,13 +36,7 @@ _ROUNDING = 1e-9  # of the width of the box: this far outside is rounding
 
 
 class StateError(InvalidInput):
-    """A state is not a finite point, or lies outside the box that the grid covers.
-
-    ``state`` and ``action`` say where the trouble began, as numbers of the problem rather than indices.
-    """
-
-    state: Sequence[float] | None = None
-    action: Sequence[float] | None = None
+    """A state is not a finite point, or lies outside the box that the grid covers."""
 
 
 class Corners(NamedTuple):

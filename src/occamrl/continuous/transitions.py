@@ -153,8 +153,5 @@ def require_inside(points: Floats, bad: Any, states: Floats, action: Floats, exp
     """Refuse next states flagged as bad, naming the state and the action that they followed."""
     if np.any(bad):
         s = int(np.argmax(bad))
-        start, act = states[s].tolist(), np.ravel(action).tolist()
-        got = f"{points[s].tolist()} from state {start} under action {act}"
-        error = StateError("next state", index=(s,), got=got, expected=expected)
-        error.state, error.action = start, act
-        raise error
+        got = f"{points[s].tolist()} from state {states[s].tolist()} under action {np.ravel(action).tolist()}"
+        raise StateError("next state", index=(s,), got=got, expected=expected)

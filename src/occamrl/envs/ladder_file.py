@@ -252,14 +252,15 @@ class _File:
                 if part.ndim != 4 or part.shape[1:] != size:
                     raise LadderSpecError(field, got=f"a kernel {list(part.shape[1:])}", expected=f"[S, A, S] = {size}")
             stacks.append(np.concatenate(parts))
-        rewards = reward_map(self.data.get("reward_range"))
-        reward = np.zeros(stacks[0].shape[1:3])  # stands for nothing where rewards are estimated
+        given = reward_map(self.data.get("reward_range"))
+        reward = np.full(stacks[0].shape[1:3], given.low)  # stands for nothing where rewards are estimated
         if not estimated:
-            reward = rewards.to_unit(self.array(self.data["reward"], f"{self.path}: reward"))
-        mdp = FiniteMDP(transition=stacks[0][0], reward=reward, horizon=self.data["horizon"])
+            reward = self.array(self.data["reward"], f"{self.path}: reward")
+        horizon = self.data["horizon"]
+        mdp = FiniteMDP(transition=stacks[0][0], reward=reward, horizon=horizon, reward_range=given)
         whole, sizes = FiniteFamily(np.concatenate(stacks)), np.cumsum([len(stack) for stack in stacks]).tolist()
         ladder = Ladder.of_prefixes(whole.theta.T, whole.features, sizes, names=names)
-        return LadderSpec(ladder=ladder, known=mdp.known, rewards=rewards)
+        return LadderSpec(ladder=ladder, known=mdp.known, rewards=given)
 
     def of_environments(self, names: tuple[str, ...]) -> LadderSpec:
         if "reward" in self.data:

@@ -17,7 +17,15 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from occamrl.errors import InvalidInput, ParameterError, SpaceError, as_array, as_integers, require_integer, require_kind
+from occamrl.errors import (
+    InvalidInput,
+    ParameterError,
+    SpaceError,
+    as_array,
+    as_integers,
+    require_integer,
+    require_kind,
+)
 from occamrl.protocols import Floats
 
 LARGEST = 2**31  # states or actions
@@ -247,7 +255,9 @@ def codec_of(space: spaces.Space[Any], discretiser: Discretiser | None = None) -
         case spaces.Dict():
             codec = Product(tuple(codec_of(part) for part in space.spaces.values()), tuple(space.spaces))
         case _:
-            expected = "Discrete, MultiDiscrete, MultiBinary, a Tuple or Dict of them; a Box needs a discretiser"
+            expected = "Discrete, MultiDiscrete, MultiBinary, a Tuple or Dict of them"
+            if isinstance(space, spaces.Box):
+                expected += "; a Box needs discretiser=Discretiser.uniform(space, cells), or cells of your own"
             raise SpaceError("space", got=f"{space}", expected=expected)
     return _small(codec)
 

@@ -9,6 +9,7 @@ passed on as it came. Every kind of transition is checked once, then looked up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -134,7 +135,8 @@ class Translation:
         mapped = self.rewards.to_unit(reward)
         if not -ROUNDING <= mapped <= 1.0 + ROUNDING:  # not a number is neither
             low, high = self.rewards
-            raise EnvironmentReward("reward", got=reward, expected=f"a number in [{low:g}, {high:g}]")
+            hint = "; reward_range=(low, high) states another range" * math.isfinite(reward)
+            raise EnvironmentReward("reward", got=reward, expected=f"a number in [{low:g}, {high:g}]{hint}")
         return min(1.0, max(0.0, mapped))
 
     def _translate(self, s: int, a: int, s2: int, reward: float, terminated: bool) -> Transition:
@@ -282,7 +284,9 @@ class FiniteEnvironment:
         elif horizon is None and limits:
             horizon = min(limits)
         if horizon is None:
-            raise HorizonError("horizon", got=None, expected="horizon=H: the environment has no time limit")
+            raise HorizonError(
+                "horizon", got=None, expected="horizon=H, or known=...: the environment has no time limit"
+            )
         require_integer("horizon", horizon, 1, HorizonError)
         if limits and min(limits) < horizon:
             expected = f"at most the time limit {min(limits)}, or gymnasium.make(..., max_episode_steps={horizon})"

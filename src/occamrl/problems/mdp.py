@@ -165,7 +165,8 @@ def validate(stated: Statement, rewards: RewardMap) -> None:
             raise ProbabilityError(stated.fields[0], got=got, expected=sum_to_one(total[sa]), index=index)
     for o in np.flatnonzero(~((reward >= rewards.low) & (reward <= rewards.high)))[:1]:  # NaN is bad too
         index = where(0, o)[-3:][: 2 if stated.reward_of_pair else 3]
-        expected = f"a reward in [{rewards.low:g}, {rewards.high:g}]; reward_range=(low, high) maps others onto [0, 1]"
+        expected = f"a reward in [{rewards.low:g}, {rewards.high:g}]"
+        expected += "; reward_range=(low, high) maps others onto [0, 1]" * bool(np.isfinite(reward[o]))
         raise RewardError(stated.fields[1], got=float(reward[o]), expected=expected, index=index)
 
 
@@ -306,6 +307,7 @@ def read_arrays(transition: Any, reward: Any, horizon: int) -> Statement:
             cells, rewards = np.arange(dense.size), dense.ravel()
         else:
             expected = f"[S, A] = {(states, actions)} or [S, A, S] = {(states, actions, states)}"
+            expected += "; of r[a, s], give r.T" * (dense.shape == (actions, states))
             raise ShapeError("reward", got=f"shape {dense.shape}", expected=expected)
     probability = np.stack([_spread(cell, value, cells) for cell, value in entries])
     listing = Listing(cells // states, cells % states, probability, rewards)
@@ -519,11 +521,11 @@ class FiniteMDP:
         *,
         transition: ArrayLike | SparseMatrix | Sequence[SparseMatrix] | None = None,
         reward: ArrayLike | SparseMatrix | None = None,
-        outcomes: Table | None = None,
-        reward_range: Sequence[float] | None = None,
         horizon: int,
         initial_state: int | ArrayLike = 0,
         absorbing: Sequence[int] | Ints = (),
+        outcomes: Table | None = None,
+        reward_range: Sequence[float] | None = None,
         reward_noise: RewardNoise | str | dict[str, float] | None = None,
     ) -> None:
         noise = noise_of(reward_noise)

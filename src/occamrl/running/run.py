@@ -33,6 +33,7 @@ from occamrl.errors import (
     Interrupted,
     ParameterError,
     SeedIgnored,
+    explains_calls,
     require_integer,
 )
 from occamrl.problems.mdp import FiniteMDP, as_mdp
@@ -504,6 +505,7 @@ class Run:
         return spent
 
 
+@explains_calls
 def run(
     agent: Agent,
     mdp: FiniteMDP | Problem,
@@ -545,6 +547,7 @@ def run(
     return under_way.result()
 
 
+@explains_calls
 def learn(
     agent: Agent,
     env: gym.Env[Any, Any] | FiniteEnvironment,
