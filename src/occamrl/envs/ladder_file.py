@@ -1,37 +1,17 @@
 """A ladder of models as a TOML file, for the command line: ``read_ladder(path)``.
 
-Either the ladder that a problem brings along::
-
-    problem = "frozen-lake"
-    parameters = { map_name = "8x8", horizon = 60 }     # optional
-
-or rungs, from the smallest class to the largest. Each lists what it *adds* to the rungs before it, so that classes are
-nested as they stand: kernels in NPZ files, or Gymnasium environments that expose their table::
+Either the ladder that a problem brings along (``problem``, ``parameters``), or ``[[rungs]]`` from the smallest class to
+the largest. Each lists what it *adds* to the rungs before it, so that classes are nested as they stand::
 
     horizon = 30
-    reward = "reward.npz"                 # an array [S, A] or [S, A, S'], rewards in [0, 1]; not with environments
+    reward = "reward.npz"                 # an array [S, A] or [S, A, S']; not with environments
     [[rungs]]
     name = "dry"
-    kernels = "dry.npz"                   # an array [S, A, S'] or a stack [n, S, A, S']
-    [[rungs]]
-    name = "wet"
-    kernels = ["drizzle.npz", "rain.npz:heavy"]         # file:array where a file holds several
+    kernels = ["dry.npz", "rain.npz:heavy"]         # [S, A, S'] or [n, S, A, S']; file:array where a file holds several
 
-    [[rungs]]
-    name = "slippery"
-    environments = [{ id = "FrozenLake-v1", is_slippery = true }, { id = "FrozenLake-v1", success_rate = 0.9 }]
-    [[rungs]]
-    name = "anything between"
-    mixtures = 10                         # of the environments above, with weights that are multiples of 1/10
-
-With either form the rewards may be unknown, or each step have a kernel of its own::
-
-    rewards = { per_pair = "bernstein" }  # "hoeffding"; { linear = "psi.npz", norm_bound = 1.0 }; no `reward` then
-    kernel = "per_step"                   # the class looked for then holds the kernels of all steps
-
-Some ladders come with the package and are called by their names: ``frozen-lake-4x4``, ``frozen-lake-8x8``,
-``cliff-walking``, ``taxi``. Files are looked for beside the TOML file and never unpickled. Environments must be
-registered already: an id that would import a module ("module:id") is refused.
+or ``environments`` and ``mixtures`` of them in place of ``kernels``; ``docs/environments.md`` describes all keys. Files
+are looked for beside the TOML file and never unpickled. Environments must be registered already: an id that would
+import a module ("module:id") is refused.
 """
 
 from __future__ import annotations

@@ -86,29 +86,16 @@ class DeepSea(HasExamples):
     Parameters
     ----------
     size
-        N, the number of rows, of columns and of steps.
-    randomize_actions
-        A seed: which of the two actions moves right is then drawn anew in every cell, as bsuite does. By default
-        action 1 moves right everywhere.
+        N, the number of rows, of columns and of steps; action 1 moves right.
     """
 
     size: int = 10
-    randomize_actions: int | None = None
 
-    small: ClassVar[Small] = ({"size": 4}, {"size": 5, "randomize_actions": 1})
+    small: ClassVar[Small] = ({"size": 4},)
 
     def __post_init__(self) -> None:
         require_integers(self, size=1)
         require_memory("size", self.size, self.size, self.size, _ENTRY)
-        if self.randomize_actions is not None:
-            require_integers(self, randomize_actions=0)
-
-    @cached_property
-    def right(self) -> Ints:
-        """The action that moves right, by cell [N, N]."""
-        if self.randomize_actions is None:
-            return np.ones((self.size, self.size), np.int64)
-        return stream(self.randomize_actions, "deep_sea", self.size).integers(0, 2, (self.size, self.size))
 
     @cached_property
     def mdp(self) -> FiniteMDP:
@@ -120,7 +107,7 @@ class DeepSea(HasExamples):
             left, right = below + max(column - 1, 0), below + min(column + 1, last)
             go_left = (1.0, size * size if row == last else left, _MOVE_COST / size)
             go_right = (1.0, size * size if row == last else right, 1.0 if column == last else 0.0)
-            table.append([[go_left], [go_right]] if self.right[row, column] == 1 else [[go_right], [go_left]])
+            table.append([[go_left], [go_right]])
         table.append([[(1.0, size * size, 0.0)]] * 2)
         return FiniteMDP(outcomes=table, horizon=size)
 
@@ -209,8 +196,6 @@ class HardLinearMixture(HasExamples):
         H >= 2.
     episodes
         K, the number of episodes for which the instance is hardest: gap = sqrt(delta/K) / (4 sqrt 2).
-    gap
-        Delta of the paper, instead of the value that follows from ``episodes``; at most delta/(d-1).
     seed
         Draws the signs of mu.
     """
@@ -218,10 +203,9 @@ class HardLinearMixture(HasExamples):
     dimension: int = 4
     horizon: int = 5
     episodes: int = 10_000
-    gap: float | None = None
     seed: int = 0
 
-    small: ClassVar[Small] = ({}, {"dimension": 3, "horizon": 4, "gap": 0.1, "seed": 1})
+    small: ClassVar[Small] = ({}, {"dimension": 3, "horizon": 4, "episodes": 1, "seed": 1})
 
     def __post_init__(self) -> None:
         require_integers(self, dimension=2, horizon=2, episodes=1, seed=0)
@@ -231,15 +215,14 @@ class HardLinearMixture(HasExamples):
         states, actions = self.horizon + 2, 2 ** (self.dimension - 1)
         require_memory("horizon", self.horizon, states, actions, states, self.dimension)
         largest = 1.0 / self.horizon / (self.dimension - 1)
-        if self.gap is not None:
-            require_number("gap", self.gap, 0.0, largest, open_low=True)
-        elif self._gap > largest:
+        if self.gap > largest:
             expected = f"enough for sqrt(delta/K) / (4 sqrt 2) to be at most delta/(d-1) = {largest:.6g}"
             raise ParameterError("episodes", got=self.episodes, expected=expected)
 
     @property
-    def _gap(self) -> float:
-        return math.sqrt(1.0 / self.horizon / self.episodes) / (4.0 * math.sqrt(2.0)) if self.gap is None else self.gap
+    def gap(self) -> float:
+        """Delta of the paper."""
+        return math.sqrt(1.0 / self.horizon / self.episodes) / (4.0 * math.sqrt(2.0))
 
     @cached_property
     def action_vectors(self) -> Floats:
@@ -249,13 +232,13 @@ class HardLinearMixture(HasExamples):
     @cached_property
     def mu(self) -> Floats:
         """The vector mu [d-1]."""
-        return read_only(self._gap * stream(self.seed, "hard_linear_mixture").choice((-1.0, 1.0), self.dimension - 1))
+        return read_only(self.gap * stream(self.seed, "hard_linear_mixture").choice((-1.0, 1.0), self.dimension - 1))
 
     @property
     def _scales(self) -> tuple[float, float]:
         """Alpha and beta."""
-        alpha = 1.0 / math.sqrt(1.0 + (self.dimension - 1) * self._gap)
-        return alpha, math.sqrt(self._gap) * alpha
+        alpha = 1.0 / math.sqrt(1.0 + (self.dimension - 1) * self.gap)
+        return alpha, math.sqrt(self.gap) * alpha
 
     @cached_property
     def phi(self) -> Floats:
