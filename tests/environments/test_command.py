@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 import occamrl as orl
 from occamrl.cli import app
 from occamrl.envs.ladder_file import read_ladder
-from occamrl.envs.registered import ProblemEnv
 from occamrl.problems.mdp import RewardMap
 from occamrl.registry import make_problem
 from occamrl.running.agent import Agent
@@ -129,7 +128,8 @@ def test_the_command_warns_of_a_ladder_that_can_be_fooled(tmp_path: Path, monkey
     np.savez(tmp_path / "reward.npz", reward)
     truth = orl.FiniteMDP(transition=corridor(0.5, 0.1), reward=reward, horizon=25, reward_range=(0, 100))
     problem = SimpleNamespace(mdp=truth, unit=RewardMap(0.0, 100.0))
-    monkeypatch.setitem(gym.registry, "Corridor-v0", EnvSpec("Corridor-v0", lambda: ProblemEnv(problem)))
+    spec = EnvSpec("Corridor-v0", "occamrl.envs.registered:ProblemEnv", kwargs={"problem": problem})
+    monkeypatch.setitem(gym.registry, "Corridor-v0", spec)
     (tmp_path / "c.toml").write_text(
         'horizon = 25\nreward = "reward.npz"\nreward_range = [0, 100]\n'
         '[[rungs]]\nname = "everywhere"\nkernels = "one.npz"\n[[rungs]]\nname = "by halves"\nkernels = "two.npz"\n'
@@ -141,7 +141,7 @@ def test_the_command_warns_of_a_ladder_that_can_be_fooled(tmp_path: Path, monkey
     assert "blind pairs" in warned
     assert "--safe avoids it" in warned
     assert "--safe was chosen" in call(*order, "--episodes", "20", "--safe")[2]
-    spec = read_ladder(tmp_path / "c.toml")
-    worst = orl.preflight(spec.ladder, spec.known, episodes=20, truths=12, members=12).worst_loss
+    ladder = read_ladder(tmp_path / "c.toml")
+    worst = orl.preflight(ladder.ladder, ladder.known, episodes=20, truths=12, members=12).worst_loss
     assert f"lose {100.0 * worst:.3g} in each" in warned
     assert "preflight:" in call(*LAKE, "--episodes", "3", "--with", "is_slippery=false")[2]

@@ -11,7 +11,6 @@ from gymnasium.utils.env_checker import check_env
 from scipy import stats
 
 import occamrl as orl
-from occamrl.envs.ladder_file import known_of_several
 from occamrl.envs.registered import ProblemEnv, register_problems
 from occamrl.envs.wrapper import FiniteEnvironment
 from occamrl.errors import OccamRLError, TableError
@@ -124,17 +123,6 @@ def test_what_contradicts_the_table_is_found_while_learning() -> None:
     with pytest.raises(TableError, match=r"state 1 with reward 0 after \(0, ") as caught:
         orl.learn(orl.UniformRandom(), environment, episodes=50)
     assert caught.value.result.total_episodes >= 1
-
-
-def test_what_is_known_of_several_problems_is_known_of_each() -> None:
-    dry, wet = (
-        table_of(gym.make("CliffWalking-v1", is_slippery=slip), horizon=5, reward_range=(-100, 0))
-        for slip in (False, True)
-    )
-    known = known_of_several([dry.mdp, wet.mdp])
-    np.testing.assert_array_equal(known.base_reward, np.minimum(dry.mdp.known.base_reward, wet.mdp.known.base_reward))
-    with pytest.raises(orl.InvalidInput, match="expected a reward"):
-        table_of(gym.make("CliffWalking-v1"), horizon=5, reward_range=(-10, 0))
 
 
 @pytest.mark.parametrize("map_name", ["4x4", "8x8"])

@@ -158,7 +158,6 @@ BAD_PARAMETERS: list[tuple[Any, dict[str, Any], type[InvalidInput], str]] = [
     (HardLinearMixture, {"dimension": 40}, ParameterError, "dimension"),
     (HardLinearMixture, {"episodes": 1}, ParameterError, "episodes"),
     (RandomMDP, {"horizon": 0}, HorizonError, "horizon"),
-    (RandomMDP, {"successors": 7}, ParameterError, "successors"),
     (MemoryWalk, {"order": 3}, ParameterError, "order"),
     (RiverZones, {"zones": 5}, ParameterError, "zones"),
     (SparseMixture, {"nonzero": 17}, ParameterError, "nonzero"),

@@ -109,10 +109,7 @@ def test_hard_linear_mixture(problem: HardLinearMixture) -> None:
         assert (np.linalg.norm(np.einsum("satj,t->saj", problem.phi, values), axis=2) <= 1.0 + 1e-12).all()
 
 
-def test_random_mdp_keeps_to_its_successors_and_concentration() -> None:
-    sparse = RandomMDP(states=30, actions=2, successors=4, seed=5).mdp
-    assert ((sparse.kernel() > 0.0).sum(axis=2) == 4).all()
-    assert len(set(sparse.truth.outcomes.next_state)) > 20  # drawn anew for each pair
+def test_random_mdp_keeps_to_its_concentration() -> None:
     peaked, flat = (RandomMDP(states=8, concentration=c).mdp.kernel().max(axis=2).mean() for c in (0.05, 50.0))
     assert peaked > 0.7
     assert flat < 0.3

@@ -81,46 +81,6 @@ def ladder_of_problem(problem: Any) -> LadderSpec:
     return LadderSpec(ladder=ladder, known=known, rewards=rewards_of_problem(problem))
 
 
-def known_of_several(problems: Sequence[FiniteMDP]) -> Known:
-    """Return what an agent may know when the truth is one of several problems: the rewards of all their outcomes."""
-    outcomes, _, rewards = read_problems(problems)
-    sizes = (problems[0].states, problems[0].actions)
-    base = np.minimum.reduceat(rewards, outcomes.start[:-1])
-    bonus = rewards - np.repeat(base, np.diff(outcomes.start))
-    listed = outcomes._replace(bonus=bonus) if bonus.any() else None
-    return Known(*sizes, problems[0].horizon, base.reshape(sizes), listed)
-
-
-def ladder_of_environments(
-    environments: Sequence[gym.Env[Any, Any]],
-    sizes: Sequence[int],
-    *,
-    horizon: int,
-    names: Sequence[str] = (),
-    reward_range: Sequence[float] | None = None,
-    weights: Sequence[Sequence[float]] | None = None,
-    grids: Sequence[tuple[int, int]] = (),
-) -> LadderSpec:
-    """Return the ladder whose class m consists of the tables of the first ``sizes[m - 1]`` environments.
-
-    With ``weights``, a list of vectors over the environments, of the first ``sizes[m - 1]`` of these mixtures; with
-    ``grids``, class m stands for all mixtures of the first n, by weights that are multiples of 1/g, (n, g) =
-    ``grids[m - 1]``. Members are compared over outcomes (s', reward) (M20): rewards may depend on more than (s, a, s').
-    """
-    for env in environments:
-        require_whole_truth(env)
-    chosen = smallest_range(environments) if reward_range is None else reward_range
-    tables = [table_of(env, horizon=horizon, reward_range=chosen) for env in environments]
-    features = FeatureMap.of_simulators([table.mdp for table in tables])
-    vectors = np.eye(len(tables))
-    if weights is not None:
-        vectors = np.array([[*weight, *[0.0] * (len(tables) - len(weight))] for weight in weights])
-    reach = [grid_reach(features.restrict(range(n)), n, grid) for n, grid in grids]
-    ladder = Ladder.of_prefixes(vectors, features, sizes, np.maximum.accumulate(reach).tolist() or None, names)
-    known = known_of_several([table.mdp for table in tables])
-    return LadderSpec(ladder=ladder, known=known, rewards=reward_map(chosen))
-
-
 LADDERS = Path(__file__).resolve().parent.parent / "ladders"  # those that come with the package
 LARGEST = 2**20
 LARGEST_ARRAY = 2**30
@@ -259,8 +219,16 @@ class _File:
                 weights.append((0.0,) * len(environments) + (1.0,))
                 environments.append(_make(f"{self.path}: rungs[{m}].environments[{i}]", entry))
             sizes.append(len(weights))
-        about = {"horizon": self.data["horizon"], "reward_range": self.data.get("reward_range")}
-        return ladder_of_environments(environments, sizes, names=names, weights=weights, grids=grids, **about)
+        for env in environments:
+            require_whole_truth(env)
+        chosen = self.data.get("reward_range", smallest_range(environments))
+        problems = [table_of(env, horizon=self.data["horizon"], reward_range=chosen).mdp for env in environments]
+        # Members are compared over outcomes (s', reward) (M20): rewards may depend on more than (s, a, s').
+        features = FeatureMap.of_simulators(problems)
+        vectors = np.array([[*weight, *[0.0] * (len(problems) - len(weight))] for weight in weights])
+        reach = np.maximum.accumulate([grid_reach(features.restrict(range(n)), n, grid) for n, grid in grids])
+        ladder = Ladder.of_prefixes(vectors, features, sizes, reach.tolist(), names)
+        return LadderSpec(ladder=ladder, known=_known_of_several(problems), rewards=reward_map(chosen))
 
     def array(self, where: object, field: str) -> Floats:
         """Return an array of an NPZ file beside this one, ``file`` or ``file:array``; nothing is unpickled."""
@@ -305,6 +273,16 @@ def _mixtures(field: str, size: int, parts: int, known: list[tuple[float, ...]])
     counts = itertools.combinations_with_replacement(range(size), parts)
     grid = [tuple(chosen.count(i) / parts for i in range(size)) for chosen in counts]
     return [weight for weight in grid if weight not in seen]
+
+
+def _known_of_several(problems: Sequence[FiniteMDP]) -> Known:
+    """Return what an agent may know when the truth is one of several problems: the rewards of all their outcomes."""
+    outcomes, _, rewards = read_problems(problems)
+    sizes = (problems[0].states, problems[0].actions)
+    base = np.minimum.reduceat(rewards, outcomes.start[:-1])
+    bonus = rewards - np.repeat(base, np.diff(outcomes.start))
+    listed = outcomes._replace(bonus=bonus) if bonus.any() else None
+    return Known(*sizes, problems[0].horizon, base.reshape(sizes), listed)
 
 
 def _make(field: str, entry: Any) -> gym.Env[Any, Any]:

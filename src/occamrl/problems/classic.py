@@ -12,12 +12,10 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 
 from occamrl.errors import (
     ParameterError,
     require_choice,
-    require_integer,
     require_integers,
     require_memory,
     require_number,
@@ -123,8 +121,6 @@ class RandomMDP(HasExamples):
     concentration
         The parameter of the symmetric Dirichlet distribution: small for nearly deterministic rows, large for nearly
         uniform ones.
-    successors
-        If given, only that many next states, drawn without replacement, are possible at each (s, a).
     seed
         Instances with equal parameters are equal.
     """
@@ -133,34 +129,22 @@ class RandomMDP(HasExamples):
     actions: int = 3
     horizon: int = 8
     concentration: float = 1.0
-    successors: int | None = None
     seed: int = 0
 
-    small: ClassVar[Small] = (
-        {},
-        {"states": 9, "actions": 2, "horizon": 4, "concentration": 0.2, "successors": 3, "seed": 1},
-    )
+    small: ClassVar[Small] = ({}, {"states": 9, "actions": 2, "horizon": 4, "concentration": 0.2, "seed": 1})
 
     def __post_init__(self) -> None:
         require_integers(self, states=1, actions=1, horizon=1, seed=0)
         require_number("concentration", self.concentration, 0.0, np.inf, open_low=True)
-        if self.successors is not None and require_integer("successors", self.successors, 1) > self.states:
-            raise ParameterError("successors", got=self.successors, expected=f"at most states = {self.states}")
-        require_memory("states", self.states, self.states, self.actions, self.successors or self.states, 3)
+        require_memory("states", self.states, self.states, self.actions, self.states, 3)
 
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem; episodes start in state 0."""
-        reward = stream(self.seed, "random_mdp", "reward").random((self.states, self.actions))
-        width = self.states if self.successors is None else self.successors
-        pairs = self.states * self.actions
-        rows = stream(self.seed, "random_mdp", "transition").dirichlet(np.full(width, self.concentration), pairs)
-        targets = np.tile(np.arange(self.states), (pairs, 1))
-        if self.successors is not None:
-            draw = stream(self.seed, "random_mdp", "successors")
-            targets = np.array([draw.choice(self.states, width, replace=False, shuffle=False) for _ in range(pairs)])
-        start = np.arange(pairs + 1) * width
-        transition = sp.csr_array((rows.ravel(), targets.ravel(), start), shape=(pairs, self.states))
+        sizes = (self.states, self.actions)
+        reward = stream(self.seed, "random_mdp", "reward").random(sizes)
+        law = np.full(self.states, self.concentration)
+        transition = stream(self.seed, "random_mdp", "transition").dirichlet(law, sizes)
         return FiniteMDP(transition=transition, reward=reward, horizon=self.horizon)
 
 

@@ -150,21 +150,21 @@ def validate(stated: Statement, rewards: RewardMap) -> None:
     """Refuse probabilities that are negative, not finite or do not sum to one, and rewards outside their range."""
     (pair, next_state, probability, reward), actions = stated.listing, stated.actions
 
-    def where(step: int, outcome: int) -> tuple[int, ...]:
-        at = (*divmod(int(pair[outcome]), actions), int(next_state[outcome]))
+    def where(step: int, pair: int, *after: int) -> tuple[int, ...]:
+        at = (*divmod(int(pair), actions), *map(int, after))
         return at if len(probability) == 1 else (step, *at)
 
-    for t, o in np.argwhere(~((probability >= 0.0) & np.isfinite(probability)))[:1]:
-        found = float(probability[t, o])
-        raise ProbabilityError(stated.fields[0], got=found, expected="a finite number >= 0", index=where(int(t), o))
+    for t, o in np.argwhere(~((probability >= 0.0) & np.isfinite(probability)))[:1].tolist():
+        found, index = float(probability[t, o]), where(t, pair[o], next_state[o])
+        raise ProbabilityError(stated.fields[0], got=found, expected="a finite number >= 0", index=index)
     for t, row in enumerate(probability):
         total = np.bincount(pair, weights=row, minlength=stated.states * actions)
         for sa in np.flatnonzero(np.abs(total - 1.0) > TOLERANCE)[:1]:
-            index = divmod(int(sa), actions) if len(probability) == 1 else (t, *divmod(int(sa), actions))
             got = f"a row that sums to {total[sa]:.12g}"
-            raise ProbabilityError(stated.fields[0], got=got, expected=sum_to_one(total[sa]), index=index)
+            raise ProbabilityError(stated.fields[0], got=got, expected=sum_to_one(total[sa]), index=where(t, sa))
     for o in np.flatnonzero(~((reward >= rewards.low) & (reward <= rewards.high)))[:1]:  # NaN is bad too
-        index = where(0, o)[-3:][: 2 if stated.reward_of_pair else 3]
+        s, a = divmod(int(pair[o]), actions)
+        index = (s, a) if stated.reward_of_pair else (s, a, int(next_state[o]))
         expected = f"a reward in [{rewards.low:g}, {rewards.high:g}]"
         expected += "; reward_range=(low, high) maps others onto [0, 1]" * bool(np.isfinite(reward[o]))
         raise RewardError(stated.fields[1], got=float(reward[o]), expected=expected, index=index)

@@ -230,7 +230,7 @@ class EnvironmentSource:
         self._actions = np.zeros((horizon, states), dtype=np.int64)
         self._path = np.zeros(horizon + 1, dtype=np.int64)
         self._bonus, self._reward = np.zeros(horizon), np.zeros(horizon)
-        self._at_rest = environment.translate.at_rest
+        self._at_rest = environment.at_rest
         size, decode = environment.action.size, environment.action.decode
         self._decode = [decode(a) for a in range(size)].__getitem__ if size <= _MOST_DECODED else decode
 
