@@ -330,12 +330,12 @@ def _entry(entry: Any, index: tuple[int, ...], states: int) -> tuple[float, int,
     """Return the probability, the next state, the reward and the flag of one outcome of a table."""
     try:
         probability, after, reward, *flag = entry
-        numbers = float(probability), float(reward)
+        numbers, ended = (float(probability), float(reward)), bool(flag and flag[0])
     except (TypeError, ValueError, OverflowError):
         expected = "(probability, next_state, reward[, terminated])"
         raise ShapeError("outcomes", got=repr(entry), expected=expected, index=index) from None
     after = require_integer("outcomes", after, 0, ShapeError, index, most=states - 1)
-    return numbers[0], after, numbers[1], bool(flag and flag[0])
+    return numbers[0], after, numbers[1], ended
 
 
 def read_table(table: Table, rewards: RewardMap) -> Statement:
