@@ -109,6 +109,13 @@ WRONG_CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
         {"episodes": 3},
         r"^env: got nothing, expected a value: learn\(agent, env, episodes=...\)$",
     ),
+    (
+        orl.run,
+        (LEARNER, MDP),
+        {"agent": LEARNER, "episodes": 3},
+        r"^run: got an argument twice, expected run\(agent, mdp",
+    ),
+    (orl.Agent, (), {}, r"^algorithm: got nothing, expected a value: Agent\(algorithm\)$"),
     (orl.UCRLVTR, (), {"famly": FAMILY}, r"^famly: got an argument that UCRLVTR does not have, .* mean 'family'\?$"),
 ]
 

@@ -154,7 +154,10 @@ def explains_calls(function: Callable[Given, Returned]) -> Callable[Given, Retur
 
 
 def _wrong_call(function: Callable[..., Any], count: int, named: Iterable[str]) -> CallError:
-    takes = [each for each in inspect.signature(function).parameters.values() if each.name != "self"]
+    """Return what is wrong with a call of a function with so many plain arguments, and with these by name."""
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    listed = inspect.signature(function).parameters.values()
+    takes = [each for each in listed if each.name != "self" and each.kind not in variable]
     count -= function.__name__ == "__init__"
     name, names = function.__qualname__.removesuffix(".__init__"), [each.name for each in takes]
     plain = [each.name for each in takes if each.kind is not each.KEYWORD_ONLY]
@@ -167,8 +170,9 @@ def _wrong_call(function: Callable[..., Any], count: int, named: Iterable[str]) 
     if count > len(plain):
         expected = f"{'all' if not plain else 'those after ' + plain[-1]} by name: {call}"
         return CallError(name, got=f"{count} argument{'s' * (count > 1)} without a name", expected=expected)
-    missing = next(each for each in needed if each not in named and each not in plain[:count])
-    return CallError(missing, got="nothing", expected=f"a value: {call}")
+    for missing in (each for each in needed if each not in named and each not in plain[:count]):
+        return CallError(missing, got="nothing", expected=f"a value: {call}")
+    return CallError(name, got="an argument twice", expected=call)
 
 
 class InvalidInputs(InvalidInput):
