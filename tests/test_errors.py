@@ -10,7 +10,9 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+import occamrl as orl
 from occamrl import errors
+from occamrl.envs.spaces import codec_of
 from occamrl.errors import HorizonError, InvalidInput, InvalidInputs, ParameterError, ShapeError, UnknownName
 from occamrl.problems.mdp import as_mdp
 
@@ -79,6 +81,81 @@ def test_attributes_of_an_object_are_checked_by_name() -> None:
         errors.require_integers(Given(), states=1, horizon=1)
     with pytest.raises(ParameterError, match="share"):
         errors.require_numbers(Given(), 0.0, 1.0, "share")
+
+
+ARRAY: Any = np.ones((9, 9, 9, 9))
+UNIFORM, SURE = np.full((2, 1, 2), 0.5), np.eye(2)[:, None]
+FAMILY = orl.FiniteFamily(UNIFORM[None])
+LEARNER: Any = orl.UCRLVTR(family=FAMILY)
+MDP = orl.FiniteMDP(transition=UNIFORM, reward=np.ones((2, 1)), horizon=2)
+WRONG_CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
+    (
+        orl.FiniteMDP,
+        (1, 2, 3),
+        {},
+        r"^FiniteMDP: got 3 .*, expected all by name: FiniteMDP\(transition=..., reward=..., h",
+    ),
+    (
+        orl.UCRLVTR,
+        (FAMILY,),
+        {},
+        r"^UCRLVTR: got 1 argument without a name, expected all by name: UCRLVTR\(family=...\)$",
+    ),
+    (orl.run, (LEARNER, MDP, 9), {}, r"^run: got 3 .* those after mdp by name: run\(agent, mdp, episodes=...\)$"),
+    (orl.run, (LEARNER, MDP), {}, r"^episodes: got nothing, expected a value: run\(agent, mdp, episodes=...\)$"),
+    (
+        orl.learn,
+        (LEARNER,),
+        {"episodes": 3},
+        r"^env: got nothing, expected a value: learn\(agent, env, episodes=...\)$",
+    ),
+    (
+        orl.run,
+        (LEARNER, MDP),
+        {"agent": LEARNER, "episodes": 3},
+        r"^run: got an argument twice, expected run\(agent, mdp",
+    ),
+    (orl.Agent, (), {}, r"^algorithm: got nothing, expected a value: Agent\(algorithm\)$"),
+    (orl.UCRLVTR, (), {"famly": FAMILY}, r"^famly: got an argument that UCRLVTR does not have, .* mean 'family'\?$"),
+]
+
+
+@pytest.mark.parametrize(("function", "arguments", "named", "message"), WRONG_CALLS)
+def test_a_wrong_call_says_how_to_call(function: Any, arguments: Any, named: Any, message: str) -> None:
+    with pytest.raises(errors.CallError, match=message) as caught:
+        function(*arguments, **named)
+    assert isinstance(caught.value, TypeError)
+
+
+def test_an_error_inside_a_function_is_none_of_its_call() -> None:
+    @errors.explains_calls
+    def broken(number: int) -> int:
+        return number + None  # type: ignore[operator]  # wrong on purpose
+
+    with pytest.raises(TypeError, match="unsupported operand") as caught:
+        broken(1)
+    assert not isinstance(caught.value, errors.CallError)
+
+
+NEXT_STEPS: list[tuple[Any, str]] = [
+    (lambda: orl.FiniteMDP(transition=UNIFORM, reward=np.ones((1, 2)), horizon=2), r"of r\[a, s\], give r.T$"),
+    (
+        lambda: orl.FiniteMDP(transition=UNIFORM, reward=np.full((2, 1), 9.0), horizon=2),
+        r"reward_range=\(low, high\) maps",
+    ),
+    (lambda: orl.FiniteMDP(transition=UNIFORM, reward=np.full((2, 1), np.nan), horizon=2), r"nan, .* in \[0, 1\]$"),
+    (lambda: orl.FiniteMDP(transition=8 * UNIFORM, reward=np.ones((2, 1)), horizon=2), "divide each row by its sum$"),
+    (lambda: orl.FiniteFamily(UNIFORM), r"for a single kernel, FiniteFamily\(\[kernel\]\)"),
+    (lambda: orl.Ladder([FAMILY, orl.FiniteFamily(SURE[None])]), "list its members, or coordinates, in the larger one"),
+    (lambda: orl.UCRLVTRLin(features=ARRAY, norm_bound=1.0), r"got ndarray, expected a FeatureMap\("),
+    (lambda: codec_of(gym.spaces.Box(0.0, 1.0)), r"a Box needs discretiser=Discretiser.uniform\(space, cells\)"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), NEXT_STEPS)
+def test_the_next_step_is_named(call: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        call()
 
 
 @pytest.mark.parametrize(

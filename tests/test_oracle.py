@@ -61,28 +61,6 @@ def test_the_numbers_are_those_of_the_published_generator() -> None:
     assert found.tolist() == expected
 
 
-def test_optimal_values_are_the_best_over_all_policies() -> None:
-    _, _, transition, reward, _ = mixture(0, states=STATES)
-    horizon = 2
-    best = max(
-        oracle.policy_values(transition, reward, np.array(actions).reshape(horizon, STATES))[1]
-        for actions in itertools.product(range(ACTIONS), repeat=horizon * STATES)
-    )
-    assert oracle.optimal_values(transition, reward, horizon)[0, 1] == pytest.approx(best, abs=1e-14)
-
-
-def test_policy_value_is_the_expected_return_over_all_paths() -> None:
-    _, _, transition, reward, _ = mixture(3, states=STATES)
-    policy = np.array([[0, 1, 1], [1, 0, 1], [0, 0, 1]])
-    expected = 0.0
-    for second, third in itertools.product(range(STATES), repeat=2):
-        path = [1, second, third]
-        actions = [int(policy[h, s]) for h, s in enumerate(path)]
-        probability = transition[1, actions[0], second] * transition[second, actions[1], third]
-        expected += probability * sum(reward[s, a] for s, a in zip(path, actions, strict=True))
-    assert oracle.policy_values(transition, reward, policy)[1] == pytest.approx(expected, abs=1e-14)
-
-
 @pytest.mark.parametrize(("uniform", "following"), [(0.0, 1), (0.25, 2)])
 def test_a_uniform_on_a_boundary_belongs_to_the_next_state(uniform: float, following: int) -> None:
     transition = np.tile([0.0, 0.25, 0.75], (3, 1, 1))

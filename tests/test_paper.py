@@ -346,8 +346,3 @@ def test_a_run_plays_the_letter_like_any_other_agent(name: str) -> None:
     np.testing.assert_allclose(result.regret, expected.regret, rtol=0, atol=1e-12)
     best = mdp.optimal_values[0] @ mdp.initial_distribution
     assert result.pessimistic_episodes == (expected.planned < best - 1e-9 * mdp.horizon).sum()
-
-
-def test_a_ladder_of_other_sizes_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="S=4, A=2"):
-        ARLGen(ladder=ladder(0)[0]).begin(mixture(0, states=3).mdp.known)

@@ -99,6 +99,10 @@ def __getattr__(name: str) -> Any:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise AttributeError(f"module 'occamrl' has no attribute {name!r}{hint}")
     value = globals()[name] = getattr(importlib.import_module(home), name)
+    if isinstance(value, type) and "__init__" in vars(value):
+        from occamrl.errors import explains_calls
+
+        type.__setattr__(value, "__init__", explains_calls(vars(value)["__init__"]))
     return value
 
 

@@ -11,18 +11,23 @@ NumPy is imported by the first array: commands that only read files do not wait 
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import math
 import numbers
 import operator
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, SupportsIndex, TypeVar, cast
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+Given = ParamSpec("Given")
+Returned = TypeVar("Returned")
 
 _LARGEST_INTEGER = 2**62  # sums of two fit into 64 bits
 _SINGLE_PRECISION = 1e-5  # how far the sum of some hundred numbers of 32 bits may be from one
@@ -127,6 +132,47 @@ class UnknownName(InvalidInput):
         hint = f"; did you mean {self.suggestion!r}?" if self.suggestion else ""
         listed = f"one of {', '.join(repr(name) for name in names)}" if names else "nothing: there is none"
         super().__init__(field, got=repr(got), expected=listed + hint)
+
+
+class CallError(InvalidInput, TypeError):
+    """An argument that is missing, unknown, or has to be given by its name."""
+
+
+def explains_calls(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
+    """Decorate a function so that a call with other arguments than it takes says which to give, by name."""
+
+    @functools.wraps(function)
+    def checked(*args: Given.args, **named: Given.kwargs) -> Returned:
+        try:
+            return function(*args, **named)
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise  # of the function's own code
+            raise _wrong_call(function, len(args), named) from None
+
+    return checked
+
+
+def _wrong_call(function: Callable[..., Any], count: int, named: Iterable[str]) -> CallError:
+    """Return what is wrong with a call of a function with so many plain arguments, and with these by name."""
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    listed = inspect.signature(function).parameters.values()
+    takes = [each for each in listed if each.name != "self" and each.kind not in variable]
+    count -= function.__name__ == "__init__"
+    name, names = function.__qualname__.removesuffix(".__init__"), [each.name for each in takes]
+    plain = [each.name for each in takes if each.kind is not each.KEYWORD_ONLY]
+    for given in named:
+        if given not in names:
+            expected = UnknownName(name, got=given, known=names).expected
+            return CallError(given, got=f"an argument that {name} does not have", expected=expected)
+    needed = [each.name for each in takes if each.default is each.empty or each.name in names[:count]]
+    call = f"{name}({', '.join(each if each in plain else f'{each}=...' for each in needed)})"
+    if count > len(plain):
+        expected = f"{'all' if not plain else 'those after ' + plain[-1]} by name: {call}"
+        return CallError(name, got=f"{count} argument{'s' * (count > 1)} without a name", expected=expected)
+    for missing in (each for each in needed if each not in named and each not in plain[:count]):
+        return CallError(missing, got="nothing", expected=f"a value: {call}")
+    return CallError(name, got="an argument twice", expected=call)
 
 
 class InvalidInputs(InvalidInput):
@@ -324,7 +370,9 @@ def require_sequences(owner: object, low: float, high: float, *names: str, open_
 def require_kind(field: str, value: object, kind: type[Any]) -> None:
     """Refuse a value that is not of a class."""
     if not isinstance(value, kind):
-        raise ParameterError(field, got=f"{type(value).__name__} {value!r:.60}", expected=f"a {kind.__name__}(...)")
+        shown = repr(value)
+        got = type(value).__name__ + (f" {shown}" if len(shown) <= 60 else "")
+        raise ParameterError(field, got=got, expected=f"a {kind.__name__}(...)")
 
 
 def memory() -> int:
@@ -361,9 +409,9 @@ def require_range(field: str, ends: Any) -> tuple[float, float]:
 
 
 def sum_to_one(total: float) -> str:
-    """Return what is expected of probabilities with this sum; where 32 bits explain it, also what to do."""
-    rounded = bool(0.0 < abs(total - 1.0) < _SINGLE_PRECISION)
-    return "probabilities >= 0 that sum to 1" + "; divide each row by its sum in double precision" * rounded
+    """Return what is expected of probabilities with this sum, and what to do."""
+    rounded = " in double precision" * bool(0.0 < abs(total - 1.0) < _SINGLE_PRECISION)
+    return "probabilities >= 0 that sum to 1" + f"; divide each row by its sum{rounded}" * bool(total > 0.0)
 
 
 def as_array(field: str, value: Any, expected: object = "an array", kinds: str = "") -> NDArray[Any]:

@@ -185,7 +185,7 @@ def test_no_estimate_without_convergence() -> None:
     assert "not converging" in str(report)
     with pytest.raises(ParameterError, match="solutions"):
         refinement([(circle(n), np.zeros(n)) for n in (4, 8)], grids[0].vertices)
-    with pytest.raises(ParameterError, match="ratio"):
+    with pytest.raises(ParameterError, match="twice as fine"):
         refinement([(circle(n), np.zeros(n)) for n in (4, 8, 12)], grids[0].vertices)
 
 
@@ -205,10 +205,8 @@ def drift(by: float) -> Driven:
 def test_a_grid_that_does_not_cover_the_reachable_states_is_refused() -> None:
     with pytest.raises(
         StateError, match=r"next state\[3\]: got \[1.25\] from state \[0.75\] under action \[2.0\].*\[0, 1\]"
-    ) as caught:
+    ):
         discretise(drift(0.25), line(), [0.0, 2.0])
-    assert caught.value.state == [0.75]
-    assert caught.value.action == [2.0]
 
 
 def test_only_reachable_states_have_to_be_covered() -> None:

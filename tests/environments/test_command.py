@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import gymnasium as gym
 import numpy as np
 import pytest
+from gymnasium.envs.registration import EnvSpec
 from typer.testing import CliRunner
 
 import occamrl as orl
 from occamrl.cli import app
 from occamrl.envs.ladder_file import read_ladder
+from occamrl.problems.mdp import RewardMap
 from occamrl.registry import make_problem
 from occamrl.running.agent import Agent
 from tests.cases import corridor
@@ -114,52 +118,30 @@ def test_unknown_rewards_and_one_kernel_per_step(tmp_path: Path) -> None:
     assert (vars(kept)["kernel"], vars(kept)["rewards"].bound) == ("per_step", "bernstein")
 
 
-CORRIDOR = """
-import gymnasium
-from gymnasium import spaces
-
-
-class Corridor(gymnasium.Env):
-    observation_space, action_space = spaces.Discrete(8), spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.place = 0
-        return 0, {}
-
-    def step(self, action):
-        reward, slip = 100.0 * (self.place == 7), 0.5 if self.place < 4 else 0.1
-        lucky = self.np_random.random() < (1 - slip if action else 0.6)
-        self.place = min(self.place + 1, 7) if lucky else max(self.place - 2 * action, 0)
-        return self.place, reward, False, False, {}
-
-
-gymnasium.register("Corridor-v0", entry_point=Corridor)
-"""
-
-
 def test_the_command_warns_of_a_ladder_that_can_be_fooled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tutorial's corridor, paid in hundreds: the preflight speaks before the run, in that unit."""
     slips = [0.0, 0.1, 0.3, 0.5]
-    (tmp_path / "corridor_here.py").write_text(CORRIDOR)
     np.savez(tmp_path / "one.npz", np.stack([corridor(q, q) for q in slips]))
     np.savez(tmp_path / "two.npz", np.stack([corridor(p, q) for p in slips for q in slips if p != q]))
     reward = np.zeros((8, 2))
     reward[7] = 100.0
     np.savez(tmp_path / "reward.npz", reward)
+    truth = orl.FiniteMDP(transition=corridor(0.5, 0.1), reward=reward, horizon=25, reward_range=(0, 100))
+    problem = SimpleNamespace(mdp=truth, unit=RewardMap(0.0, 100.0))
+    spec = EnvSpec("Corridor-v0", "occamrl.envs.registered:ProblemEnv", kwargs={"problem": problem})
+    monkeypatch.setitem(gym.registry, "Corridor-v0", spec)
     (tmp_path / "c.toml").write_text(
         'horizon = 25\nreward = "reward.npz"\nreward_range = [0, 100]\n'
         '[[rungs]]\nname = "everywhere"\nkernels = "one.npz"\n[[rungs]]\nname = "by halves"\nkernels = "two.npz"\n'
     )
-    monkeypatch.syspath_prepend(tmp_path)
-    order = ["learn", "Corridor-v0", "--import", "corridor_here", "--ladder", str(tmp_path / "c.toml")]
+    order = ["learn", "Corridor-v0", "--ladder", str(tmp_path / "c.toml")]
     code, out, warned = call(*order, "--episodes", "20")
     assert code == 0
     assert "preflight" not in out
     assert "blind pairs" in warned
     assert "--safe avoids it" in warned
     assert "--safe was chosen" in call(*order, "--episodes", "20", "--safe")[2]
-    spec = read_ladder(tmp_path / "c.toml")
-    worst = orl.preflight(spec.ladder, spec.known, episodes=20, truths=12, members=12).worst_loss
+    ladder = read_ladder(tmp_path / "c.toml")
+    worst = orl.preflight(ladder.ladder, ladder.known, episodes=20, truths=12, members=12).worst_loss
     assert f"lose {100.0 * worst:.3g} in each" in warned
     assert "preflight:" in call(*LAKE, "--episodes", "3", "--with", "is_slippery=false")[2]

@@ -106,26 +106,22 @@ def test_the_agents_own_verbs(tmp_path: Path) -> None:
 
 
 SCRIPT = """
-import sys, gymnasium as gym, numpy as np, occamrl as orl
-from occamrl.envs.wrapper import FiniteEnvironment
-agent = orl.Agent.load(sys.argv[1])
-known = orl.make_problem("frozen-lake", horizon=12).mdp.known
-agent.set_env(FiniteEnvironment(gym.make("FrozenLake-v1"), known=known))
-agent.learn(37)
-agent.save(sys.argv[2])
+import sys, gymnasium as gym, occamrl as orl
+from tests.environments.test_learning import frozen_lake
+orl.Agent.load(sys.argv[1]).learn(37, env=frozen_lake()).save(sys.argv[2])
 """
 
 
 def test_saved_and_loaded_in_another_process_to_the_bit(tmp_path: Path) -> None:
     whole = orl.Agent(orl.ARLGen(ladder=LADDER), frozen_lake(), seed=4).learn(60)
     orl.Agent(orl.ARLGen(ladder=LADDER), frozen_lake(), seed=4).learn(23).save(tmp_path / "half.npz")
-    subprocess.run([sys.executable, "-c", SCRIPT, tmp_path / "half.npz", tmp_path / "whole.npz"], check=True)
+    root = Path(__file__).parents[2]
+    subprocess.run([sys.executable, "-c", SCRIPT, tmp_path / "half.npz", tmp_path / "whole.npz"], check=True, cwd=root)
     loaded = orl.Agent.load(tmp_path / "whole.npz")
     assert loaded.result is not None
     assert whole.result is not None
     assert bits(loaded.result.walk) == bits(whole.result.walk)
     np.testing.assert_array_equal(loaded.result.returns, whole.result.returns)
-    np.testing.assert_array_equal(loaded.policy(0), whole.policy(0))
     assert loaded.result.verdict == whole.result.verdict
 
 
@@ -144,10 +140,9 @@ def test_another_agent_seed_or_environment_cannot_continue(tmp_path: Path) -> No
 
 def test_callbacks_are_told_every_episode_and_can_stop() -> None:
     class Watch(Callback):
-        def __init__(self) -> None:
-            self.reports: list[EpisodeReport] = []
-            self.about: dict[str, Any] = {}
-            self.ended: Any = None
+        reports: list[EpisodeReport] = []  # noqa: RUF012  # made once
+        about: Any = None
+        ended: Any = None
 
         def on_start(self, about: Any) -> None:
             self.about = dict(about)

@@ -92,17 +92,6 @@ def test_an_environment_that_ignores_its_seed_is_found_by_replay() -> None:
     assert bits(found[0].walk) == bits(found[1].walk)  # one that follows it is not accused, and nothing else is learned
 
 
-def test_an_agent_keeps_what_it_learned_before_a_fault() -> None:
-    agent = orl.Agent(learner(), Plant("nan"), known=MDP.known)
-    with pytest.raises(EnvironmentReward):
-        agent.learn(9, replay=False)
-    assert agent.result is not None
-    assert agent.result.total_episodes == 4
-    agent.set_env(Plant())
-    agent.learn(5)
-    assert agent.result.total_episodes == 9
-
-
 class Ending(Plant):
     """Stays where it is, earns nothing, and terminates after its first step."""
 

@@ -201,15 +201,6 @@ def test_a_problem_with_noise_is_an_environment_with_noise(noise: Any) -> None:
     assert 0.0 <= min(drawn) <= max(drawn) <= 1.0
 
 
-def test_exact_regret_is_that_of_the_means() -> None:
-    env = ProblemEnv(problem())
-    result = orl.learn(linear(), env, episodes=40)  # replays some episodes: the noise follows the seed
-    assert result.regret is not None
-    assert (result.regret >= -1e-9).all()
-    told = orl.learn(linear("known"), env, episodes=40)  # who knows the means is not misled by what came
-    assert told.total_regret is not None
-
-
 def test_noise_around_one_of_two_means_is_for_those_who_estimate() -> None:
     """Two outcomes lead to the same state with other rewards: a random reward does not tell which it was."""
     table = [[[(0.5, 1, 0.2), (0.5, 1, 0.8)]], [[(1.0, 0, 0.0)]]]

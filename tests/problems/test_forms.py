@@ -121,6 +121,13 @@ def test_sparse_rewards_list_what_is_stored_and_what_can_happen() -> None:
     assert known.base_reward[0, 0] == 0.3  # a stored probability of zero is nothing that can happen
 
 
+def test_rewards_in_a_unit_of_their_own_are_mapped_onto_the_unit_interval() -> None:
+    transition, reward = random_kernel(15)[0], np.random.default_rng(16).random((S, A, S))
+    plain = FiniteMDP(transition=transition, reward=reward, horizon=H)
+    money = FiniteMDP(transition=transition, reward=16.0 * reward - 4.0, horizon=H, reward_range=(-4.0, 12.0))
+    np.testing.assert_allclose(money.optimal_values, plain.optimal_values, rtol=0, atol=1e-13)
+
+
 @pytest.mark.parametrize("on_transitions", [False, True])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_absorbing_states_stay_and_earn_nothing(on_transitions: bool, sparse: bool) -> None:

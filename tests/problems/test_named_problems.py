@@ -55,22 +55,18 @@ def test_wide_tree(leaves: int) -> None:
     np.testing.assert_array_equal(kernel[3:, 0, 3:], np.eye(leaves))
 
 
-@pytest.mark.parametrize("seed", [None, 0, 1])
 @pytest.mark.parametrize("size", [1, 2, 7])
-def test_deep_sea(size: int, seed: int | None) -> None:
-    problem = DeepSea(size=size, randomize_actions=seed)
-    mdp = problem.mdp
+def test_deep_sea(size: int) -> None:
+    mdp = DeepSea(size=size).mdp
     assert (mdp.states, mdp.horizon) == (size * size + 1, size)
     assert mdp.optimal_value == pytest.approx(1.0, abs=1e-15)  # 0.99 in bsuite, and 0.01 for the shift
-    right = np.append(problem.right.ravel(), 0)
-    always = np.tile(right, (size, 1))
+    always = np.ones((size, size * size + 1), np.int64)
     assert mdp.evaluate(always)[0, 0] == pytest.approx(1.0, abs=1e-15)
     assert mdp.evaluate(1 - always)[0, 0] == pytest.approx(0.01)  # bsuite: 0
     for mistake in range(size - 1):  # left once on the way: the treasure is lost, 0.01/N is won
         once = always.copy()
-        once[mistake] = 1 - once[mistake]
+        once[mistake] = 0
         assert mdp.evaluate(once)[0, 0] == pytest.approx(0.01 / size)
-    assert mdp.known.transition_rewards is None
 
 
 def test_deep_sea_sinks_to_the_left_or_to_the_right() -> None:
@@ -84,8 +80,8 @@ def test_deep_sea_sinks_to_the_left_or_to_the_right() -> None:
 
 HARD = [
     HardLinearMixture(),
-    HardLinearMixture(dimension=3, horizon=4, gap=0.1, seed=1),
-    HardLinearMixture(dimension=5, horizon=6, gap=1.0 / 24.0, seed=2),  # the largest gap
+    HardLinearMixture(dimension=3, horizon=4, episodes=1, seed=1),
+    HardLinearMixture(dimension=5, horizon=6, episodes=3, seed=2),  # nearly the largest gap
 ]
 
 
@@ -94,7 +90,8 @@ def test_hard_linear_mixture(problem: HardLinearMixture) -> None:
     mdp, d, horizon = problem.mdp, problem.dimension, problem.horizon
     assert (mdp.states, mdp.actions) == (horizon + 2, 2 ** (d - 1))
     np.testing.assert_allclose(problem.phi @ problem.theta, mdp.kernel(), rtol=0, atol=1e-15)
-    gap = np.abs(problem.mu).max()
+    gap = problem.gap
+    np.testing.assert_allclose(np.abs(problem.mu), gap, rtol=1e-15)
     into = 1.0 / horizon + problem.action_vectors @ problem.mu
     for h in range(horizon):
         np.testing.assert_allclose(mdp.kernel()[h, :, -1], into, rtol=0, atol=1e-15)
@@ -112,10 +109,7 @@ def test_hard_linear_mixture(problem: HardLinearMixture) -> None:
         assert (np.linalg.norm(np.einsum("satj,t->saj", problem.phi, values), axis=2) <= 1.0 + 1e-12).all()
 
 
-def test_random_mdp_keeps_to_its_successors_and_concentration() -> None:
-    sparse = RandomMDP(states=30, actions=2, successors=4, seed=5).mdp
-    assert ((sparse.kernel() > 0.0).sum(axis=2) == 4).all()
-    assert len(set(sparse.truth.outcomes.next_state)) > 20  # drawn anew for each pair
+def test_random_mdp_keeps_to_its_concentration() -> None:
     peaked, flat = (RandomMDP(states=8, concentration=c).mdp.kernel().max(axis=2).mean() for c in (0.05, 50.0))
     assert peaked > 0.7
     assert flat < 0.3
@@ -160,16 +154,6 @@ def test_sparse_mixture_is_a_kernel_whatever_the_signs(
         kernel = problem.phi @ (problem.theta * np.array([1.0, *signs]))
         assert kernel.min() > 0.0
         np.testing.assert_allclose(kernel.sum(axis=2), 1.0, rtol=0, atol=1e-12)
-
-
-def test_sparse_mixture_moves_probability_between_the_halves_and_each_pair_in_its_own_way() -> None:
-    problem = SparseMixture()
-    np.testing.assert_allclose(np.abs(problem.phi[..., 1:]), 0.9 / 12, rtol=1e-13)  # 0.9 / (S * 1)
-    into_good = problem.mdp.kernel()[:, :, :6].sum(axis=2)
-    assert into_good.max() == pytest.approx(0.95)  # 1/2 + 0.9/2
-    assert into_good.min() == pytest.approx(0.05)
-    signs = np.sign(problem.phi[:, :, 0, 1:]).reshape(-1, 15)
-    assert np.linalg.matrix_rank(signs) == 15
 
 
 def test_the_reference_mixture_is_a_sparse_mixture_of_the_documented_size() -> None:

@@ -17,11 +17,9 @@ from scipy import stats
 import occamrl as orl
 from occamrl.errors import ParameterError
 from occamrl.problems.operations import (
-    CLOSED,
     DAYS,
     DEMANDS,
     KEEP,
-    OPEN,
     Entry,
     LostSales,
     MachineReplacement,
@@ -140,16 +138,6 @@ def test_phases_that_do_not_differ_are_one_queue() -> None:
         values = np.maximum(closed, is_open)
     ours = [problem.unit.total(v, 20) for v in problem.mdp.optimal_values[0]]
     np.testing.assert_allclose(np.reshape(ours, (3, 6)), np.tile(values, (3, 1)), rtol=1e-12)
-
-
-@pytest.mark.parametrize("problem", QueueAdmission.truths(), ids=range(3))
-def test_the_door_closes_above_a_length(problem: QueueAdmission) -> None:
-    policy = problem.mdp.optimal_policy[:, :].reshape(60, 3, 13)[:, :, :-1]  # a full house is closed anyway
-    assert (np.diff(policy[:40], axis=2) <= 0).all()
-    assert {CLOSED, OPEN} == set(policy[0].ravel())
-    busy = problem.arrivals[2] / problem.services[2] >= problem.arrivals[0] / problem.services[0]
-    assert busy
-    assert policy[0, 2].sum() <= policy[0, 0].sum()  # no longer a queue is let in when it is slower or more crowded
 
 
 @pytest.mark.parametrize("hazard", [0.02, 0.1, 0.3])

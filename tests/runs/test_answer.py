@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import occamrl as orl
-from occamrl.envs.spaces import Range
+from occamrl.envs.spaces import Integers
 from occamrl.envs.wrapper import RewardMap
 from occamrl.running.result import EnvironmentInfo, smoothed
 
@@ -80,8 +80,8 @@ def test_returns_are_drawn_where_regret_is_not_known(played: orl.Result) -> None
     hidden = EnvironmentInfo(
         name="hidden",
         rewards=RewardMap(),
-        observation=Range(ICE.mdp.states, 0),
-        action=Range(ICE.mdp.actions, 0),
+        observation=Integers((), (ICE.mdp.states,), (0,)),
+        action=Integers((), (ICE.mdp.actions,), (0,)),
         exact=False,
         why_not="no table",
     )

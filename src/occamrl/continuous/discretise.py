@@ -1,30 +1,9 @@
-r"""A kernel on a box turned into a kernel on the vertices of a grid.
+"""A kernel on a box turned into a kernel on the vertices of a grid, and how wrong that is.
 
 From vertex s the model goes to y_i with weight w_i, and from there to the corners of the cell of y_i with the weights
-of interpolation:
-
-.. math:: \hat P(v \mid s, a) = \sum_i w_i\, \lambda_v(y_i), \qquad
-          (\hat P V)(s,a) = \sum_i w_i\, (I V)(y_i).
-
-This is a kernel proper, with few entries per row. Backward induction with it is backward induction with V replaced by
-its interpolation, so with exact integrals
-
-.. math:: \|V_1 - \hat V_1\|_\infty \le \sum_{h=1}^{H} \|(1 - I) V_h\|_\infty :
-
-errors of interpolation add up over the steps, none is amplified (averagers: Gordon, "Stable function approximation in
-dynamic programming", 1995; Chow and Tsitsiklis, "An optimal one-way multigrid algorithm for discrete-time stochastic
-control", 1991). Interpolating adds a variance of up to D_i^2/4 to every step, which is what a coarse grid does to the
-physics.
-
-**How wrong is a grid?** If the value on a grid of spacing D errs by about C D^p, then three grids, each r times as fine
-as the one before, show
-
-.. math:: d_1 = \|V_D - V_{D/r}\|, \quad d_2 = \|V_{D/r} - V_{D/r^2}\|, \qquad p = \log_r (d_1/d_2),
-
-and what is left beyond the finest is :math:`d_2/(r^p - 1)` (Richardson). It is an estimate, not a bound: it is as good
-as the power law, which the orders seen on the way tell. Smooth values have p = 2; a kink that the noise does not smooth
-gives p = 1. At one state its own order is taken if the last two differences have one sign. An order below
-:data:`SLOWEST` is no convergence, and no estimate is given.
+of interpolation. Backward induction with this kernel is backward induction with values replaced by their interpolation:
+errors of interpolation add up over the steps, none is amplified. The error of a grid is estimated from three, each
+twice as fine as the one before (Richardson). ``docs/continuous-states.md`` has the formulas and the proofs.
 """
 
 from __future__ import annotations
@@ -43,9 +22,8 @@ from occamrl.continuous.transitions import Transition, require_inside
 from occamrl.errors import ParameterError, ProbabilityError, ShapeError, as_floats
 from occamrl.protocols import Floats
 
-SLOWEST = 0.2
+SLOWEST = 0.2  # an order below is no convergence, and no estimate is given
 FASTEST = 2.0  # of multilinear interpolation; a faster fall is chance, and is not extrapolated
-_TOGETHER = 64  # atoms gathered before they are added up
 _SUM = 1e-9  # how far the weights from a state may be from summing to one
 
 
@@ -71,48 +49,42 @@ class Refinement:
 
 
 def refinement(solutions: Sequence[tuple[Grid, Floats]], states: ArrayLike) -> Refinement:
-    """Estimate the error of each of three or more solutions, each on a grid r times as fine as the one before.
+    """Estimate the error of each of three solutions, each on a grid twice as fine as the one before.
 
     Parameters
     ----------
-    solutions : sequence of (grid, values [S])
+    solutions : three of (grid, values [S])
         From coarse to fine.
     states : array [N, n]
         Where values are compared; the first may be that in which episodes begin.
     """
-    if len(solutions) < 3:
-        raise ParameterError("solutions", got=len(solutions), expected="at least 3 grids")
     grids = [grid for grid, _ in solutions]
-    ratios = [one.spacing / two.spacing for one, two in pairwise(grids)]
-    if np.ptp(ratios) > 1e-6 or ratios[0][0] <= 1.0 + 1e-6:
-        raise ParameterError("solutions", got=np.round(ratios, 3).tolist(), expected="one ratio > 1 of all spacings")
-    ratio = float(ratios[0][0])
-    where = grids[0].as_points(states)
-    found = np.stack([grid.interpolate(values, where) for grid, values in solutions])
+    ratios = [(one.spacing / two.spacing).tolist() for one, two in pairwise(grids)]
+    if len(grids) != 3 or not np.allclose(ratios, 2.0):
+        raise ParameterError("solutions", got=f"ratios of spacings {ratios}", expected="3 grids, each twice as fine")
+    found = np.stack([grid.interpolate(values, states) for grid, values in solutions])
     steps = np.diff(found, axis=0)
-    gaps = np.abs(steps).max(axis=1)
-    order, factor = _order(gaps, ratio)
-    left = factor * gaps[-1]  # beyond the finest grid
-    tail = [left + gaps[i:].sum() for i in range(len(gaps))]
-    first = steps[:, 0]
-    own = _order(np.abs(first), ratio)[1] if (np.sign(first[-2:]) == np.sign(first[-1])).all() else factor
-    limit = found[-1, 0] + (factor if np.isnan(own) else own) * first[-1]
+    gaps, first = np.abs(steps).max(axis=1), steps[:, 0]
+    order, factor = _order(gaps)
+    left = factor * gaps[1]  # beyond the finest grid
+    own = _order(np.abs(first))[1] if np.sign(first[0]) == np.sign(first[1]) else factor
+    limit = found[2, 0] + (factor if np.isnan(own) else own) * first[1]
     return Refinement(
         points=tuple(tuple(int(m) for m in grid.points) for grid in grids),
         order=order,
-        errors=(*map(float, tail), float(left)),
+        errors=(float(left + gaps.sum()), float(left + gaps[1]), float(left)),
         at_start=tuple((found[:, 0] - limit).tolist()),
-        states=len(where),
+        states=found.shape[1],
     )
 
 
-def _order(gaps: Floats, ratio: float) -> tuple[float, float]:
-    """Return p and 1/(r^p - 1), from the last two differences."""
-    if gaps[-1] == 0.0:
+def _order(gaps: Floats) -> tuple[float, float]:
+    """Return p and 1/(2^p - 1), from two differences."""
+    if gaps[1] == 0.0:
         return FASTEST, 0.0
-    order = float(np.log(gaps[-2] / gaps[-1]) / np.log(ratio)) if gaps[-2] > 0.0 else 0.0
+    order = float(np.log2(gaps[0] / gaps[1])) if gaps[0] > 0.0 else 0.0
     used = min(order, FASTEST)
-    return order, 1.0 / (ratio**used - 1.0) if used >= SLOWEST else float("nan")
+    return order, 1.0 / (2.0**used - 1.0) if used >= SLOWEST else float("nan")
 
 
 def as_actions(actions: ArrayLike) -> Floats:
@@ -130,9 +102,8 @@ def vertex_law(transition: Transition, grid: Grid, states: Floats, action: Float
     Next states outside the box are put on its edge; which states had some is returned beside, with one such next state
     each. Next states that are not finite are refused.
     """
-    count = len(states)
-    total: Any = sp.csr_array((count, grid.size))
-    kept: list[tuple[Any, Any]] = []
+    count, corners = len(states), 2**grid.dimensions
+    vertices, weights = [], []
     left, example = np.zeros(count, dtype=bool), np.zeros_like(states)
     for points, weight in transition.atoms(states, action):
         require_inside(points, ~np.isfinite(points).all(axis=1), states, action, "finite numbers")
@@ -142,10 +113,11 @@ def vertex_law(transition: Transition, grid: Grid, states: Floats, action: Float
         example[out & ~left] = points[out & ~left]
         left |= out
         vertex, share = grid.corners(grid.clip(points) if out.any() else points)
-        kept.append((vertex.ravel(), (share * weight[:, None]).ravel()))
-        if len(kept) == _TOGETHER:
-            total, kept = _added(total, kept), []
-    total = _added(total, kept)
+        vertices.append(vertex.ravel())
+        weights.append((share * weight[:, None]).ravel())
+    rows = np.tile(np.repeat(np.arange(count), corners), len(vertices))
+    total: Any = sp.csr_array((np.ravel(weights), (rows, np.ravel(vertices))), shape=(count, grid.size))
+    total.eliminate_zeros()
     mass = np.asarray(total.sum(axis=1)).ravel()
     bad = ~(np.abs(mass - 1.0) <= _SUM)
     if bad.any():
@@ -153,18 +125,6 @@ def vertex_law(transition: Transition, grid: Grid, states: Floats, action: Float
         got = f"weights that sum to {mass[s]} from state {states[s].tolist()} under action {action.tolist()}"
         raise ProbabilityError("transition", index=(s,), got=got, expected="1")
     return total, left, example
-
-
-def _added(total: Any, kept: list[tuple[Any, Any]]) -> Any:
-    """Return the matrix with more weights [N * 2^n] at vertices [N * 2^n], given row by row."""
-    if not kept:
-        return total
-    vertices, weights = (np.stack(column) for column in zip(*kept, strict=True))
-    rows = np.repeat(np.arange(total.shape[0]), vertices.shape[1] // total.shape[0])
-    places = (np.tile(rows, len(kept)), vertices.ravel())
-    more: Any = sp.csr_array((weights.ravel(), places), shape=total.shape)
-    more.eliminate_zeros()
-    return total + more
 
 
 def discretise(

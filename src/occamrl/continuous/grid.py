@@ -1,15 +1,9 @@
-r"""A grid over a box, and multilinear interpolation between its vertices.
+"""A grid over a box, and multilinear interpolation between its vertices.
 
-A function known at the vertices is continued to :math:`(I f)(x) = \sum_v \lambda_v(x) f(v)`, the weights being products
-of hats, one per dimension. They are at least zero and sum to one, so they are also a *distribution* over the corners of
-the cell of x: jumping to a vertex with these probabilities turns a law on the box into a law on the vertices that
-gives every interpolated function the same mean. That is how a continuous kernel becomes a finite one.
-
-How far I f is from f, with the spacing D_i in dimension i: each one-dimensional step errs by at most
-
-.. math:: \tfrac18 D_i^2 \max|\partial_i^2 f| \quad\text{or}\quad \tfrac12 D_i \operatorname{Lip}_i f,
-
-and, interpolation being an average, the errors of the dimensions add up and do not multiply.
+A function known at the vertices is continued to (I f)(x) = sum_v lambda_v(x) f(v), the weights being products of hats,
+one per dimension. They are at least zero and sum to one, so they are also a *distribution* over the corners of the cell
+of x: jumping to a vertex with these probabilities turns a law on the box into a law on the vertices that gives every
+interpolated function the same mean. ``docs/continuous-states.md`` says how far I f is from f.
 """
 
 from __future__ import annotations
@@ -36,13 +30,7 @@ _ROUNDING = 1e-9  # of the width of the box: this far outside is rounding
 
 
 class StateError(InvalidInput):
-    """A state is not a finite point, or lies outside the box that the grid covers.
-
-    ``state`` and ``action`` say where the trouble began, as numbers of the problem rather than indices.
-    """
-
-    state: Sequence[float] | None = None
-    action: Sequence[float] | None = None
+    """A state is not a finite point, or lies outside the box that the grid covers."""
 
 
 class Corners(NamedTuple):

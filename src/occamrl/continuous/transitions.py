@@ -26,7 +26,6 @@ from occamrl.errors import ParameterError, ProbabilityError, ShapeError, as_floa
 from occamrl.protocols import Floats
 
 MOST_NODES = 100  # of Gauss-Hermite, per dimension: beyond, its weights underflow
-_AT_ONCE = 2**16  # states that a step is called with
 _SUM = 1e-9
 
 
@@ -134,15 +133,10 @@ class Driven:
 
     def atoms(self, states: Floats, action: Floats) -> Iterator[Atom]:
         """Move all states with each noise of the rule."""
-        nodes, weights = self._rule
-        count = len(states)
-        together = max(1, _AT_ONCE // count)  # nodes of one call
-        for first in range(0, len(nodes), together):
-            some = nodes[first : first + together]
-            many = np.tile(states, (len(some), 1))
-            after = as_floats("next states", self.step(many, action, np.repeat(some, count, axis=0)), many.shape)
-            for i, points in enumerate(after.reshape(len(some), count, -1)):
-                yield Atom(points, np.full(count, weights[first + i]))
+        for node, weight in zip(*self._rule, strict=True):
+            noise = np.tile(node, (len(states), 1))
+            points = as_floats("next states", self.step(states.copy(), action, noise), states.shape)
+            yield Atom(points, np.full(len(states), weight))
 
     def finer(self) -> Self:
         """Return the model with twice the nodes."""
@@ -153,8 +147,5 @@ def require_inside(points: Floats, bad: Any, states: Floats, action: Floats, exp
     """Refuse next states flagged as bad, naming the state and the action that they followed."""
     if np.any(bad):
         s = int(np.argmax(bad))
-        start, act = states[s].tolist(), np.ravel(action).tolist()
-        got = f"{points[s].tolist()} from state {start} under action {act}"
-        error = StateError("next state", index=(s,), got=got, expected=expected)
-        error.state, error.action = start, act
-        raise error
+        got = f"{points[s].tolist()} from state {states[s].tolist()} under action {np.ravel(action).tolist()}"
+        raise StateError("next state", index=(s,), got=got, expected=expected)

@@ -1,37 +1,17 @@
 """A ladder of models as a TOML file, for the command line: ``read_ladder(path)``.
 
-Either the ladder that a problem brings along::
-
-    problem = "frozen-lake"
-    parameters = { map_name = "8x8", horizon = 60 }     # optional
-
-or rungs, from the smallest class to the largest. Each lists what it *adds* to the rungs before it, so that classes are
-nested as they stand: kernels in NPZ files, or Gymnasium environments that expose their table::
+Either the ladder that a problem brings along (``problem``, ``parameters``), or ``[[rungs]]`` from the smallest class to
+the largest. Each lists what it *adds* to the rungs before it, so that classes are nested as they stand::
 
     horizon = 30
-    reward = "reward.npz"                 # an array [S, A] or [S, A, S'], rewards in [0, 1]; not with environments
+    reward = "reward.npz"                 # an array [S, A] or [S, A, S']; not with environments
     [[rungs]]
     name = "dry"
-    kernels = "dry.npz"                   # an array [S, A, S'] or a stack [n, S, A, S']
-    [[rungs]]
-    name = "wet"
-    kernels = ["drizzle.npz", "rain.npz:heavy"]         # file:array where a file holds several
+    kernels = ["dry.npz", "rain.npz:heavy"]         # [S, A, S'] or [n, S, A, S']; file:array where a file holds several
 
-    [[rungs]]
-    name = "slippery"
-    environments = [{ id = "FrozenLake-v1", is_slippery = true }, { id = "FrozenLake-v1", success_rate = 0.9 }]
-    [[rungs]]
-    name = "anything between"
-    mixtures = 10                         # of the environments above, with weights that are multiples of 1/10
-
-With either form the rewards may be unknown, or each step have a kernel of its own::
-
-    rewards = { per_pair = "bernstein" }  # "hoeffding"; { linear = "psi.npz", norm_bound = 1.0 }; no `reward` then
-    kernel = "per_step"                   # the class looked for then holds the kernels of all steps
-
-Some ladders come with the package and are called by their names: ``frozen-lake-4x4``, ``frozen-lake-8x8``,
-``cliff-walking``, ``taxi``. Files are looked for beside the TOML file and never unpickled. Environments must be
-registered already: an id that would import a module ("module:id") is refused.
+or ``environments`` and ``mixtures`` of them in place of ``kernels``; ``docs/environments.md`` describes all keys. Files
+are looked for beside the TOML file and never unpickled. Environments must be registered already: an id that would
+import a module ("module:id") is refused.
 """
 
 from __future__ import annotations
@@ -99,46 +79,6 @@ def ladder_of_problem(problem: Any) -> LadderSpec:
     """Return the ladder that a problem brings along: ``phi``, ``hypotheses`` and ``sizes``."""
     ladder, known = Ladder.of_problem(problem), as_mdp(problem).known
     return LadderSpec(ladder=ladder, known=known, rewards=rewards_of_problem(problem))
-
-
-def known_of_several(problems: Sequence[FiniteMDP]) -> Known:
-    """Return what an agent may know when the truth is one of several problems: the rewards of all their outcomes."""
-    outcomes, _, rewards = read_problems(problems)
-    sizes = (problems[0].states, problems[0].actions)
-    base = np.minimum.reduceat(rewards, outcomes.start[:-1])
-    bonus = rewards - np.repeat(base, np.diff(outcomes.start))
-    listed = outcomes._replace(bonus=bonus) if bonus.any() else None
-    return Known(*sizes, problems[0].horizon, base.reshape(sizes), listed)
-
-
-def ladder_of_environments(
-    environments: Sequence[gym.Env[Any, Any]],
-    sizes: Sequence[int],
-    *,
-    horizon: int,
-    names: Sequence[str] = (),
-    reward_range: Sequence[float] | None = None,
-    weights: Sequence[Sequence[float]] | None = None,
-    grids: Sequence[tuple[int, int]] = (),
-) -> LadderSpec:
-    """Return the ladder whose class m consists of the tables of the first ``sizes[m - 1]`` environments.
-
-    With ``weights``, a list of vectors over the environments, of the first ``sizes[m - 1]`` of these mixtures; with
-    ``grids``, class m stands for all mixtures of the first n, by weights that are multiples of 1/g, (n, g) =
-    ``grids[m - 1]``. Members are compared over outcomes (s', reward) (M20): rewards may depend on more than (s, a, s').
-    """
-    for env in environments:
-        require_whole_truth(env)
-    chosen = smallest_range(environments) if reward_range is None else reward_range
-    tables = [table_of(env, horizon=horizon, reward_range=chosen) for env in environments]
-    features = FeatureMap.of_simulators([table.mdp for table in tables])
-    vectors = np.eye(len(tables))
-    if weights is not None:
-        vectors = np.array([[*weight, *[0.0] * (len(tables) - len(weight))] for weight in weights])
-    reach = [grid_reach(features.restrict(range(n)), n, grid) for n, grid in grids]
-    ladder = Ladder.of_prefixes(vectors, features, sizes, np.maximum.accumulate(reach).tolist() or None, names)
-    known = known_of_several([table.mdp for table in tables])
-    return LadderSpec(ladder=ladder, known=known, rewards=reward_map(chosen))
 
 
 LADDERS = Path(__file__).resolve().parent.parent / "ladders"  # those that come with the package
@@ -252,14 +192,15 @@ class _File:
                 if part.ndim != 4 or part.shape[1:] != size:
                     raise LadderSpecError(field, got=f"a kernel {list(part.shape[1:])}", expected=f"[S, A, S] = {size}")
             stacks.append(np.concatenate(parts))
-        rewards = reward_map(self.data.get("reward_range"))
-        reward = np.zeros(stacks[0].shape[1:3])  # stands for nothing where rewards are estimated
+        given = reward_map(self.data.get("reward_range"))
+        reward = np.full(stacks[0].shape[1:3], given.low)  # stands for nothing where rewards are estimated
         if not estimated:
-            reward = rewards.to_unit(self.array(self.data["reward"], f"{self.path}: reward"))
-        mdp = FiniteMDP(transition=stacks[0][0], reward=reward, horizon=self.data["horizon"])
+            reward = self.array(self.data["reward"], f"{self.path}: reward")
+        horizon = self.data["horizon"]
+        mdp = FiniteMDP(transition=stacks[0][0], reward=reward, horizon=horizon, reward_range=given)
         whole, sizes = FiniteFamily(np.concatenate(stacks)), np.cumsum([len(stack) for stack in stacks]).tolist()
         ladder = Ladder.of_prefixes(whole.theta.T, whole.features, sizes, names=names)
-        return LadderSpec(ladder=ladder, known=mdp.known, rewards=rewards)
+        return LadderSpec(ladder=ladder, known=mdp.known, rewards=given)
 
     def of_environments(self, names: tuple[str, ...]) -> LadderSpec:
         if "reward" in self.data:
@@ -278,8 +219,16 @@ class _File:
                 weights.append((0.0,) * len(environments) + (1.0,))
                 environments.append(_make(f"{self.path}: rungs[{m}].environments[{i}]", entry))
             sizes.append(len(weights))
-        about = {"horizon": self.data["horizon"], "reward_range": self.data.get("reward_range")}
-        return ladder_of_environments(environments, sizes, names=names, weights=weights, grids=grids, **about)
+        for env in environments:
+            require_whole_truth(env)
+        chosen = self.data.get("reward_range", smallest_range(environments))
+        problems = [table_of(env, horizon=self.data["horizon"], reward_range=chosen).mdp for env in environments]
+        # Members are compared over outcomes (s', reward) (M20): rewards may depend on more than (s, a, s').
+        features = FeatureMap.of_simulators(problems)
+        vectors = np.array([[*weight, *[0.0] * (len(problems) - len(weight))] for weight in weights])
+        reach = np.maximum.accumulate([grid_reach(features.restrict(range(n)), n, grid) for n, grid in grids])
+        ladder = Ladder.of_prefixes(vectors, features, sizes, reach.tolist(), names)
+        return LadderSpec(ladder=ladder, known=_known_of_several(problems), rewards=reward_map(chosen))
 
     def array(self, where: object, field: str) -> Floats:
         """Return an array of an NPZ file beside this one, ``file`` or ``file:array``; nothing is unpickled."""
@@ -324,6 +273,16 @@ def _mixtures(field: str, size: int, parts: int, known: list[tuple[float, ...]])
     counts = itertools.combinations_with_replacement(range(size), parts)
     grid = [tuple(chosen.count(i) / parts for i in range(size)) for chosen in counts]
     return [weight for weight in grid if weight not in seen]
+
+
+def _known_of_several(problems: Sequence[FiniteMDP]) -> Known:
+    """Return what an agent may know when the truth is one of several problems: the rewards of all their outcomes."""
+    outcomes, _, rewards = read_problems(problems)
+    sizes = (problems[0].states, problems[0].actions)
+    base = np.minimum.reduceat(rewards, outcomes.start[:-1])
+    bonus = rewards - np.repeat(base, np.diff(outcomes.start))
+    listed = outcomes._replace(bonus=bonus) if bonus.any() else None
+    return Known(*sizes, problems[0].horizon, base.reshape(sizes), listed)
 
 
 def _make(field: str, entry: Any) -> gym.Env[Any, Any]:

@@ -1,21 +1,17 @@
 """Every problem of this package under Gymnasium's names: ``gymnasium.make("occamrl/RiverSwim-v0", states=5)``.
 
 ``import occamrl.envs`` registers them; so does the name itself, written with its module:
-``gymnasium.make("occamrl.envs:occamrl/RiverSwim-v0")``. An environment can be drawn: states are tiles, on the grid that
-a problem has (``lake``, rows of letters; ``grid``, rows and columns), on a line for up to 30 states, and as a compact
-block of tiles otherwise.
+``gymnasium.make("occamrl.envs:occamrl/RiverSwim-v0")``. States are drawn as tiles, in the rows of the problem's map
+(``lake``) or in rows of 30: as text, or as a picture in which the state that one is in is red.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
 
 from occamrl._core.rng import reward_at
 from occamrl.envs.wrapper import rewards_of_problem
@@ -23,23 +19,9 @@ from occamrl.errors import OccamRLError, require_choice
 from occamrl.problems.mdp import as_mdp
 from occamrl.registry import make_problem, problems
 
-_WIDEST, _LARGEST_TILE, _SMALLEST_TILE, _MARGIN, _FOOT = 640, 64, 6, 12, 44
-_PAPER, _INK, _FAINT = (250, 250, 247), (32, 36, 42), (205, 209, 214)
-_HERE = (214, 69, 48)
-_TILES = {"S": (222, 238, 222), "F": (224, 236, 246), "H": (62, 78, 98), "G": (248, 208, 92), " ": (236, 238, 240)}
-
-
-def tiles_of(problem: Any, states: int) -> tuple[str, ...]:
-    """Return the rows of tiles on which the states of a problem are drawn."""
-    lake, grid = getattr(problem, "lake", None), getattr(problem, "grid", None)
-    if lake is not None and sum(len(row) for row in lake) == states:
-        return tuple(lake)
-    if isinstance(grid, tuple) and len(grid) == 2 and math.prod(grid) >= states:
-        rows, columns = int(grid[0]), int(grid[1])
-    else:
-        columns = states if states <= 30 else math.ceil(math.sqrt(2 * states))
-        rows = math.ceil(states / columns)
-    return (" " * columns,) * rows
+_SIDE = 16  # of a tile, in pixels
+_HERE, _PLAIN = (214, 69, 48), (236, 238, 240)
+_COLOURS = {"S": (222, 238, 222), "F": (224, 236, 246), "H": (62, 78, 98), "G": (248, 208, 92)}
 
 
 class ProblemEnv(gym.Env[np.int64, np.int64]):
@@ -106,42 +88,20 @@ class ProblemEnv(gym.Env[np.int64, np.int64]):
         """Return lines of text, or a picture [height, width, 3]."""
         if self.render_mode is None or self._state is None:
             return None
-        tiles = tiles_of(self.problem, self.mdp.states)
+        rows = getattr(self.problem, "lake", ("." * min(30, self.mdp.states),))
+        columns = len(rows[0])
+        tiles = "".join(rows).ljust(self.mdp.states, ".")[: self.mdp.states]
+        if self.render_mode == "rgb_array":
+            colours = np.full((-(-len(tiles) // columns) * columns, 3), 255, np.uint8)
+            colours[: len(tiles)] = [_COLOURS.get(tile, _PLAIN) for tile in tiles]
+            colours[self._state] = _HERE
+            return colours.reshape(-1, columns, 3).repeat(_SIDE, axis=0).repeat(_SIDE, axis=1)
+        cells = [f"[{tile}]" if s == self._state else f" {tile} " for s, tile in enumerate(tiles)]
+        lines = ["".join(cells[first : first + columns]) for first in range(0, len(cells), columns)]
         caption = f"{type(self.problem).__name__}  step {self._step} of {self.mdp.horizon}  state {self._state}"
         if self._last is not None:
             caption += f"  after action {self._last[0]}, reward {self._last[1]:.4g}"
-        if self.render_mode == "ansi":
-            return _text(tiles, caption, self._state, self.mdp.states)
-        return _picture(tiles, caption, self._state, self.mdp.states)
-
-
-def _text(tiles: tuple[str, ...], caption: str, here: int, states: int) -> str:
-    """Return the tiles with the current one in brackets, and a line below."""
-    cells = [f" {'.' if letter == ' ' else letter} " for letter in "".join(tiles)][:states]
-    cells[here] = f"[{cells[here][1]}]"
-    columns = len(tiles[0])
-    return "\n".join(["".join(cells[first : first + columns]) for first in range(0, states, columns)] + [caption])
-
-
-def _picture(tiles: tuple[str, ...], caption: str, here: int, states: int) -> NDArray[np.uint8]:
-    """Return an image [height, width, 3]."""
-    rows, columns = len(tiles), len(tiles[0])
-    side = max(_SMALLEST_TILE, min(_LARGEST_TILE, (_WIDEST - 2 * _MARGIN) // columns, (_WIDEST - _FOOT) // rows))
-    font, small = ImageFont.load_default(14), ImageFont.load_default(max(8, side // 3))
-    width = max(columns * side, math.ceil(font.getlength(caption))) + 2 * _MARGIN
-    image = Image.new("RGB", (width, rows * side + _MARGIN + _FOOT), _PAPER)
-    pen = ImageDraw.Draw(image)
-    for state, letter in enumerate("".join(tiles)[:states]):
-        x, y = _MARGIN + state % columns * side, _MARGIN + state // columns * side
-        pen.rectangle((x, y, x + side - 1, y + side - 1), fill=_TILES.get(letter, _TILES[" "]), outline=_FAINT)
-        m, n, reach = x + side / 2, y + side / 2, 0.34 * side
-        if state == here:
-            pen.ellipse((m - reach, n - reach, m + reach, n + reach), fill=_HERE)
-        elif side >= 18 and (letter != " " or side >= 24):
-            colour = _PAPER if letter == "H" else _INK if letter != " " else (150, 156, 163)
-            pen.text((m, n), letter if letter != " " else str(state), fill=colour, font=small, anchor="mm")
-    pen.text((_MARGIN, rows * side + _MARGIN + 10), caption, fill=_INK, font=font)
-    return np.asarray(image, dtype=np.uint8).copy()
+        return "\n".join([*lines, caption])
 
 
 def register_problems() -> list[str]:

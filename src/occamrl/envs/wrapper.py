@@ -1,7 +1,7 @@
 """An environment as a learner sees it: states, actions and steps are integers, rewards lie in [0, 1].
 
-``reset`` and ``step`` are Gymnasium's; :class:`Translation` says what a step means to a learner. Termination leads to a
-state where nothing more is earned: the environment's own if the model has the end there, otherwise one that is added,
+``reset`` and ``step`` are Gymnasium's; ``translate`` says what a step means to a learner. Termination leads to a state
+where nothing more is earned: the environment's own if the model has the end there, otherwise one that is added,
 the last. Truncation is no termination: it only cuts an episode short. Rewards that are known are held against what is
 known of them. Rewards that are not known, or scatter around what is known, have to lie in the stated range; each is
 passed on as it came. Every kind of transition is checked once, then looked up.
@@ -9,6 +9,7 @@ passed on as it came. Every kind of transition is checked once, then looked up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import wrappers
 
-from occamrl.envs.spaces import Codec, Discretiser, codec_of
+from occamrl.envs.spaces import Discretiser, codec_of
 from occamrl.errors import (
     EnvironmentReward,
     HorizonError,
@@ -67,19 +68,115 @@ class Transition(NamedTuple):
     reward: float  # what came, in [0, 1]
 
 
-class Translation:
-    """What the transitions of one environment, called ``name``, mean to a learner; ``mdp`` is the truth, if known."""
+class FiniteEnvironment:
+    """A Gymnasium environment with finite spaces, as integers.
 
-    def __init__(self, name: str, observation: Codec, known: Known, rewards: RewardMap, mdp: FiniteMDP | None) -> None:
-        self.name, self.observation, self.known, self.rewards, self.mdp = name, observation, known, rewards, mdp
-        self.end = observation.size if known.states > observation.size else -1
-        self.scatter = not known.rewards_known or (mdp is not None and mdp.reward_noise is not None)
-        if self.end >= 0 and not known.rewards_known and not rewards.low <= 0.0 <= rewards.high:
-            raise ParameterError("reward_range", got=tuple(rewards), expected="0 in it, earned after the end")
+    Parameters
+    ----------
+    env : gymnasium.Env
+    known : Known, optional
+        What the learner knows: sizes, horizon and rewards (``mdp.known``, ``LadderSpec.known``). By default read from
+        the environment's table. It must cover every outcome that some model of the learner thinks possible. For agents
+        that estimate the rewards: ``Known.of_sizes(states=..., actions=..., horizon=...)``; rewards may then be random,
+        and all that is asked of one is to lie in ``reward_range``.
+    horizon : int, optional
+        H; by default that of ``known``, otherwise the environment's time limit.
+    reward_range : (low, high), optional
+        Mapped onto [0, 1] for the learner. By default the smallest that holds the table's rewards and 0; without a
+        table (0, 1). Rewards that are not known have to keep to it: state it.
+    discretiser, action_discretiser : Discretiser, optional
+        For Box spaces.
+
+    Attributes
+    ----------
+    mdp : FiniteMDP or None
+        The truth, where the environment exposes it: regret is then exact.
+    why_not : str
+        Why it is not, if so.
+    """
+
+    def __init__(
+        self,
+        env: gym.Env[Any, Any],
+        *,
+        known: Known | None = None,
+        horizon: int | None = None,
+        reward_range: Sequence[float] | None = None,
+        discretiser: Discretiser | None = None,
+        action_discretiser: Discretiser | None = None,
+    ) -> None:
+        if not isinstance(env, gym.Env):
+            expected = "a Gymnasium environment, gymnasium.make(...); for a problem or FiniteMDP, call occamrl.run"
+            raise ParameterError("env", got=type(env).__name__, expected=expected)
+        if known is not None and not isinstance(known, Known):
+            raise ParameterError("known", got=type(known).__name__, expected="what a learner knows: `mdp.known`")
+        self.env = env
+        self.name = name_of(env)
+        self.observation = codec_of(env.observation_space, discretiser)
+        self.action = codec_of(env.action_space, action_discretiser)
+        steps = self._horizon(known, horizon)
+        self.mdp: FiniteMDP | None = None
+        self.why_not = ""
+        self.rewards = reward_map(reward_range)
+        try:
+            truth, self.rewards = self._truth(steps, reward_range)
+            self.mdp = truth
+            self.known: Known = truth.known if known is None else known
+        except TableError as error:
+            if known is None:
+                raise
+            self.known, self.why_not = known, str(error)
+        self._require_sizes()
+        self.end = self.observation.size if self.known.states > self.observation.size else -1
+        self.scatter = not self.known.rewards_known or (self.mdp is not None and self.mdp.reward_noise is not None)
+        if self.end >= 0 and not self.known.rewards_known and not self.rewards.low <= 0.0 <= self.rewards.high:
+            raise ParameterError("reward_range", got=tuple(self.rewards), expected="0 in it, earned after the end")
         self.resting = self._resting_states()
         self._remembered: dict[tuple[int, int, Any, Any, bool], Transition] = {}
         self._left: set[int] = set()  # states that a step was made from
         self._ended: set[int] = set()  # states of the environment's own where an episode ended
+
+    def _horizon(self, known: Known | None, horizon: int | None) -> int:
+        limits = [layer._max_episode_steps for layer in layers(self.env) if isinstance(layer, wrappers.TimeLimit)]
+        own = getattr(self.env.unwrapped, "mdp", None)
+        if known is not None:
+            if horizon is not None and horizon != known.horizon:
+                raise HorizonError("horizon", got=horizon, expected=f"{known.horizon}, that of `known`")
+            horizon = known.horizon
+        elif horizon is None and isinstance(own, FiniteMDP):
+            horizon = own.horizon
+        elif horizon is None and limits:
+            horizon = min(limits)
+        if horizon is None:
+            raise HorizonError(
+                "horizon", got=None, expected="horizon=H, or known=...: the environment has no time limit"
+            )
+        require_integer("horizon", horizon, 1, HorizonError)
+        if limits and min(limits) < horizon:
+            expected = f"at most the time limit {min(limits)}, or gymnasium.make(..., max_episode_steps={horizon})"
+            raise HorizonError("horizon", got=horizon, expected=expected)
+        return int(horizon)
+
+    def _truth(self, horizon: int, reward_range: Sequence[float] | None) -> tuple[FiniteMDP, RewardMap]:
+        own = getattr(self.env.unwrapped, "mdp", None)
+        if isinstance(own, FiniteMDP) and not has_table(self.env):
+            require_harmless_wrappers(self.env)
+            if own.horizon != horizon:
+                raise HorizonError("horizon", got=horizon, expected=f"{own.horizon}, the problem's own")
+            return own, rewards_of_problem(getattr(self.env.unwrapped, "problem", None))
+        table = table_of(self.env, horizon=horizon, reward_range=reward_range)
+        return table.mdp, table.rewards
+
+    def _require_sizes(self) -> None:
+        n = self.observation.size
+        if self.known.states not in (n, n + 1):
+            got = f"{self.known.states} states for {n} observations"
+            raise ShapeError("known", got=got, expected="as many, or one more for the end of an episode")
+        if self.known.actions != self.action.size:
+            raise ShapeError("known", got=f"{self.known.actions} actions", expected=f"{self.action.size}")
+        if self.mdp is not None and self.mdp.states != self.known.states:
+            got = f"{self.known.states} states, but the table needs {self.mdp.states}"
+            raise ShapeError("known", got=got, expected="as many: one more than observations if an end is added")
 
     @property
     def at_rest(self) -> Floats:
@@ -108,7 +205,7 @@ class Translation:
             quiet[state[outcomes.next_state != state]] = False
         return frozenset(np.flatnonzero(quiet[: self.observation.size]).tolist())
 
-    def __call__(self, s: int, a: int, observation: Any, reward: float, terminated: bool) -> Transition:
+    def translate(self, s: int, a: int, observation: Any, reward: float, terminated: bool) -> Transition:
         """Return what the learner sees of a step that ``env.step`` reported; ``reward`` is in its own unit."""
         came = self._in_range(reward) if self.scatter else 0.0
         kind = None if self.scatter else reward  # rewards that scatter are no part of what is remembered
@@ -134,7 +231,8 @@ class Translation:
         mapped = self.rewards.to_unit(reward)
         if not -ROUNDING <= mapped <= 1.0 + ROUNDING:  # not a number is neither
             low, high = self.rewards
-            raise EnvironmentReward("reward", got=reward, expected=f"a number in [{low:g}, {high:g}]")
+            hint = "; reward_range=(low, high) states another range" * math.isfinite(reward)
+            raise EnvironmentReward("reward", got=reward, expected=f"a number in [{low:g}, {high:g}]{hint}")
         return min(1.0, max(0.0, mapped))
 
     def _translate(self, s: int, a: int, s2: int, reward: float, terminated: bool) -> Transition:
@@ -206,109 +304,6 @@ class Translation:
             what = "" if seen is None else f" with reward {self.rewards.total(seen, 1):g}"
             got = f"state {s2}{what} after ({s}, {a})"
             raise TableError(self.name, got=got, expected="an outcome of the environment's own table")
-
-
-class FiniteEnvironment:
-    """A Gymnasium environment with finite spaces, as integers.
-
-    Parameters
-    ----------
-    env : gymnasium.Env
-    known : Known, optional
-        What the learner knows: sizes, horizon and rewards (``mdp.known``, ``LadderSpec.known``). By default read from
-        the environment's table. It must cover every outcome that some model of the learner thinks possible. For agents
-        that estimate the rewards: ``Known.of_sizes(states=..., actions=..., horizon=...)``; rewards may then be random,
-        and all that is asked of one is to lie in ``reward_range``.
-    horizon : int, optional
-        H; by default that of ``known``, otherwise the environment's time limit.
-    reward_range : (low, high), optional
-        Mapped onto [0, 1] for the learner. By default the smallest that holds the table's rewards and 0; without a
-        table (0, 1). Rewards that are not known have to keep to it: state it.
-    discretiser, action_discretiser : Discretiser, optional
-        For Box spaces.
-
-    Attributes
-    ----------
-    mdp : FiniteMDP or None
-        The truth, where the environment exposes it: regret is then exact.
-    why_not : str
-        Why it is not, if so.
-    translate : Translation
-        From what ``env.step`` reports to what the learner sees.
-    """
-
-    def __init__(
-        self,
-        env: gym.Env[Any, Any],
-        *,
-        known: Known | None = None,
-        horizon: int | None = None,
-        reward_range: Sequence[float] | None = None,
-        discretiser: Discretiser | None = None,
-        action_discretiser: Discretiser | None = None,
-    ) -> None:
-        if not isinstance(env, gym.Env):
-            expected = "a Gymnasium environment, gymnasium.make(...); for a problem or FiniteMDP, call occamrl.run"
-            raise ParameterError("env", got=type(env).__name__, expected=expected)
-        if known is not None and not isinstance(known, Known):
-            raise ParameterError("known", got=type(known).__name__, expected="what a learner knows: `mdp.known`")
-        self.env = env
-        self.name = name_of(env)
-        self.observation = codec_of(env.observation_space, discretiser)
-        self.action = codec_of(env.action_space, action_discretiser)
-        steps = self._horizon(known, horizon)
-        self.mdp, self.why_not = None, ""
-        self.rewards = reward_map(reward_range)
-        try:
-            truth, self.rewards = self._truth(steps, reward_range)
-            self.mdp = truth
-            self.known: Known = truth.known if known is None else known
-        except TableError as error:
-            if known is None:
-                raise
-            self.known, self.why_not = known, str(error)
-        self._require_sizes()
-        self.translate = Translation(self.name, self.observation, self.known, self.rewards, self.mdp)
-
-    def _horizon(self, known: Known | None, horizon: int | None) -> int:
-        limits = [layer._max_episode_steps for layer in layers(self.env) if isinstance(layer, wrappers.TimeLimit)]
-        own = getattr(self.env.unwrapped, "mdp", None)
-        if known is not None:
-            if horizon is not None and horizon != known.horizon:
-                raise HorizonError("horizon", got=horizon, expected=f"{known.horizon}, that of `known`")
-            horizon = known.horizon
-        elif horizon is None and isinstance(own, FiniteMDP):
-            horizon = own.horizon
-        elif horizon is None and limits:
-            horizon = min(limits)
-        if horizon is None:
-            raise HorizonError("horizon", got=None, expected="horizon=H: the environment has no time limit")
-        require_integer("horizon", horizon, 1, HorizonError)
-        if limits and min(limits) < horizon:
-            expected = f"at most the time limit {min(limits)}, or gymnasium.make(..., max_episode_steps={horizon})"
-            raise HorizonError("horizon", got=horizon, expected=expected)
-        return int(horizon)
-
-    def _truth(self, horizon: int, reward_range: Sequence[float] | None) -> tuple[FiniteMDP, RewardMap]:
-        own = getattr(self.env.unwrapped, "mdp", None)
-        if isinstance(own, FiniteMDP) and not has_table(self.env):
-            require_harmless_wrappers(self.env)
-            if own.horizon != horizon:
-                raise HorizonError("horizon", got=horizon, expected=f"{own.horizon}, the problem's own")
-            return own, rewards_of_problem(getattr(self.env.unwrapped, "problem", None))
-        table = table_of(self.env, horizon=horizon, reward_range=reward_range)
-        return table.mdp, table.rewards
-
-    def _require_sizes(self) -> None:
-        n = self.observation.size
-        if self.known.states not in (n, n + 1):
-            got = f"{self.known.states} states for {n} observations"
-            raise ShapeError("known", got=got, expected="as many, or one more for the end of an episode")
-        if self.known.actions != self.action.size:
-            raise ShapeError("known", got=f"{self.known.actions} actions", expected=f"{self.action.size}")
-        if self.mdp is not None and self.mdp.states != self.known.states:
-            got = f"{self.known.states} states, but the table needs {self.mdp.states}"
-            raise ShapeError("known", got=got, expected="as many: one more than observations if an end is added")
 
     def reset(self, seed: int) -> int:
         """Begin an episode and return its state."""

@@ -256,7 +256,8 @@ def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
         if stack.size == 0:
             raise FamilyError("kernels", got=f"shape {stack.shape}", expected="at least one member")
         if stack.ndim != 4 or stack.shape[1] != stack.shape[3]:
-            raise ShapeError("kernels", got=stack.shape, expected="[n, S, A, S]")
+            hint = "; for a single kernel, FiniteFamily([kernel])" * (stack.ndim == 3)
+            raise ShapeError("kernels", got=stack.shape, expected=f"[n, S, A, S]{hint}")
         states, pairs = stack.shape[1], stack.shape[1] * stack.shape[2]
         flat = stack.reshape(len(stack), -1)
         possible = np.flatnonzero((flat != 0.0).any(axis=0))

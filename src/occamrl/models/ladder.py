@@ -38,9 +38,10 @@ from occamrl.protocols import Floats, Ints
 _SAME = 1e-9
 
 
-def _refusal(
-    rungs: tuple[int, int], got: str, member: int | None = None, expected: str = "every class to hold the one before it"
-) -> NestingError:
+_NESTED = "every class to hold the one before it; list its members, or coordinates, in the larger one too"
+
+
+def _refusal(rungs: tuple[int, int], got: str, member: int | None = None, expected: str = _NESTED) -> NestingError:
     return NestingError(rungs=rungs, member=member, got=got, expected=expected)
 
 

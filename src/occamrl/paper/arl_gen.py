@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -75,7 +74,8 @@ class ARLGen(EpisodeLearner):
         state["learner"] = self._base(state).begin(known)
 
     def _base(self, state: dict[str, Any]) -> UCRLVTR:
-        return base_learner(self, state["chosen"], state["epoch"])
+        """Return UCRL-VTR on F_m at level delta/2^i."""
+        return UCRLVTR(family=self.ladder.rung(state["chosen"]), delta=self.delta / 2 ** state["epoch"])
 
     def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
         """Plan as UCRL-VTR on the class of this epoch."""
@@ -95,9 +95,3 @@ class ARLGen(EpisodeLearner):
         state["left"] -= 1
         if state["left"] == 0:
             self._begin_epoch(known, state)
-
-
-@lru_cache(maxsize=16)
-def base_learner(selector: ARLGen, chosen: int, epoch: int) -> UCRLVTR:
-    """Return UCRL-VTR on F_m at level delta/2^i."""
-    return UCRLVTR(family=selector.ladder.rung(chosen), delta=selector.delta / 2**epoch)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -58,7 +57,7 @@ class ARLLinNorm(EpisodeLearner):
     def __post_init__(self) -> None:
         require_choice("norm_estimate", self.norm_estimate, ("maximum", "sum"))
         require_integer("initial_episodes", self.initial_episodes, 1)
-        base_learner(self, self.norm_bound, 1)  # checks the other parameters
+        self._base({"norm_bound": self.norm_bound, "epoch": 1})  # checks the other parameters
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state at the beginning of epoch 1, with the bound that was given."""
@@ -72,7 +71,13 @@ class ARLLinNorm(EpisodeLearner):
         state["learner"] = self._base(state).begin(known)
 
     def _base(self, state: dict[str, Any]) -> UCRLVTRLin:
-        return base_learner(self, state["norm_bound"], state["epoch"])
+        """Return UCRL-VTR-LIN with norm bound b_i at level delta/2^(i-1)."""
+        return UCRLVTRLin(
+            features=self.features,
+            norm_bound=state["norm_bound"],
+            delta=self.delta / 2 ** (state["epoch"] - 1),
+            paper_constant=self.paper_constant,
+        )
 
     def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
         """Plan as UCRL-VTR-LIN with the bound of this epoch."""
@@ -90,17 +95,6 @@ class ARLLinNorm(EpisodeLearner):
             else:
                 state["norm_bound"] = float(np.linalg.norm(theta) + math.sqrt(beta / np.linalg.eigvalsh(sigma)[0]))
             self._begin_epoch(known, state)
-
-
-@lru_cache(maxsize=16)
-def base_learner(selector: ARLLinNorm, norm_bound: float, epoch: int) -> UCRLVTRLin:
-    """Return UCRL-VTR-LIN with norm bound b_i at level delta/2^(i-1)."""
-    return UCRLVTRLin(
-        features=selector.features,
-        norm_bound=norm_bound,
-        delta=selector.delta / 2 ** (epoch - 1),
-        paper_constant=selector.paper_constant,
-    )
 
 
 def largest_norm(theta: Floats, sigma: Floats, beta: float) -> float:

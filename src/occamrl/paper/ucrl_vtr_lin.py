@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -66,10 +66,10 @@ class UCRLVTRLin(EpisodeLearner):
         require_numbers(self, 0.0, math.inf, "norm_bound", "paper_constant", open_low=True)
         require_number("delta", self.delta, 0.0, 1.0, open_low=True)
 
-    @cached_property
+    @property
     def phi(self) -> Floats:
         """The features as one array phi[s, a, j, s'], so that ``phi @ V`` is phi_V(s, a) [S, A, d]."""
-        return np.stack([self.features.kernel(unit) for unit in np.eye(self.features.dimension)], axis=2)
+        return dense_features(self.features)
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data: Sigma_0 = I."""
@@ -110,6 +110,12 @@ class UCRLVTRLin(EpisodeLearner):
             state["sigma"] += np.outer(x, x)
             state["xy"] += values[h + 1, following] * x
         state["episodes"] += 1
+
+
+@lru_cache(maxsize=16)
+def dense_features(features: FeatureMap) -> Floats:
+    """Return the features as one array."""
+    return np.stack([features.kernel(unit) for unit in np.eye(features.dimension)], axis=2)
 
 
 def beta_linear(*, horizon: int, episodes: int, delta: float, dimension: int, norm_bound: float) -> float:

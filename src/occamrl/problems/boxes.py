@@ -19,7 +19,7 @@ from scipy.special import gammaincinv, ndtri
 from occamrl.continuous.discretise import Refinement, as_actions, discretise, quadrature_error, refinement
 from occamrl.continuous.grid import Grid
 from occamrl.continuous.transitions import Driven, Transition, normal_rule, quantile_rule
-from occamrl.errors import ParameterError, as_floats, require_integer, require_integers, require_memory, require_numbers
+from occamrl.errors import ParameterError, as_floats, require_integer, require_integers, require_memory
 from occamrl.problems.mdp import FiniteMDP, HasExamples, RewardMap, Small
 from occamrl.protocols import Floats
 
@@ -47,30 +47,23 @@ class ContinuousProblem(HasExamples, ABC):
 
     candidates: ClassVar[Mapping[str, Any]]  # by name, what tells one model from the others: a law, an engine
     start: ClassVar[Sequence[float]]  # where episodes begin
+    action_grid: ClassVar[Sequence[float]]  # the actions, a finite grid of a Box
 
     def __post_init__(self) -> None:
         require_integers(self, resolution=2, horizon=1, nodes=1)
-        try:
-            pairs = [(j, share) for j, share in self.mixture]
-        except (TypeError, ValueError):
-            expected = "pairs (candidate, share)"
-            raise ParameterError("mixture", got=f"{self.mixture!r:.100}", expected=expected) from None
-        members = [require_integer("mixture", j, 1) for j, _ in pairs]
-        shares = as_floats("mixture", [share for _, share in pairs])
-        if len(set(members)) != len(members) or max(members, default=0) > len(self.names):
-            raise ParameterError("mixture", got=members, expected=f"different candidates of 1..{len(self.names)}")
-        if not (shares >= 0.0).all() or abs(shares.sum() - 1.0) > 1e-9:
-            raise ParameterError("mixture", got=shares.tolist(), expected="shares >= 0 that sum to 1")
+        require_memory("resolution", self.resolution, *[self.resolution] * len(self.start), self.nodes, 8)
+        pairs = as_floats("mixture", self.mixture, "pairs (candidate, share)")
+        if pairs.ndim != 2 or pairs.shape[1] != 2:
+            raise ParameterError("mixture", got=f"{self.mixture!r:.100}", expected="pairs (candidate, share)")
+        members = [require_integer("mixture", j, 1, most=len(self.names)) for j, _ in self.mixture]
+        if len(set(members)) != len(members) or not (pairs[:, 1] >= 0.0).all() or abs(pairs[:, 1].sum() - 1.0) > 1e-9:
+            expected = "different candidates, with shares >= 0 that sum to 1"
+            raise ParameterError("mixture", got=self.mixture, expected=expected)
 
     @property
     @abstractmethod
     def grid(self) -> Grid:
         """The grid at this resolution."""
-
-    @property
-    @abstractmethod
-    def action_grid(self) -> Sequence[float]:
-        """The actions, a finite grid of a Box."""
 
     @abstractmethod
     def model(self, candidate: Any) -> Transition:
@@ -140,9 +133,10 @@ class ContinuousProblem(HasExamples, ABC):
 
 
 CAPACITY = 10.0  # of the tank, in litres
+MARGIN, HOLDING, FIXED = 4.0, 0.5, 3.0  # euro per litre sold, per litre and night, per order
 LEFT, RIGHT, SPEED, FORCE, GRAVITY, FLAG = -1.2, 0.6, 0.07, 0.001, 0.0025, 0.5  # MountainCar-v0
 _NEAR = 0.3  # from the flag: rewards begin here
-GRAVITY_PENDULUM, MASS, LENGTH, TIME_STEP, TORQUE, SPEED_PENDULUM = 10.0, 1.0, 1.0, 0.05, 2.0, 8.0  # Pendulum-v1
+GRAVITY_PENDULUM, TIME_STEP, TORQUE, SPEED_PENDULUM = 10.0, 0.05, 2.0, 8.0  # Pendulum-v1; mass and length are 1
 _WORST = np.pi**2 + 0.1 * SPEED_PENDULUM**2 + 0.001 * TORQUE**2  # Pendulum-v1's largest cost
 _STICK = 0.2  # rad/s: dry friction turns over about this speed, smoothly
 
@@ -185,89 +179,36 @@ class ContinuousInventory(ContinuousProblem):
     horizon, mixture, nodes
         As in :class:`ContinuousProblem`. The mixture is of :data:`DEMANDS`, in their order. The law of a demand is cut
         into ``nodes`` equal shares.
-    orders : int
-        Orders of 0 to 8 litres, so many, evenly spaced.
-    margin, holding, fixed : numbers
-        Euro per litre sold, per litre and night, per order.
     """
 
     resolution: int = 20
     horizon: int = 14
     mixture: tuple[tuple[int, float], ...] = ((3, 0.6), (4, 0.4))
     nodes: int = 100
-    orders: int = 5
-    margin: float = 4.0
-    holding: float = 0.5
-    fixed: float = 3.0
 
     candidates: ClassVar[Mapping[str, Any]] = DEMANDS
     start: ClassVar[Sequence[float]] = (0.0,)  # an empty tank
+    action_grid: ClassVar[Sequence[float]] = (0.0, 2.0, 4.0, 6.0, 8.0)  # litres ordered
+    unit: ClassVar[RewardMap] = RewardMap(low=-HOLDING * CAPACITY - FIXED, high=MARGIN * CAPACITY)  # a day's account
     small: ClassVar[Small] = (
         {"resolution": 4, "horizon": 4, "nodes": 20},
         {"resolution": 5, "horizon": 3, "mixture": ((10, 1.0),), "nodes": 9},
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_integers(self, orders=2)
-        require_numbers(self, 0.0, 1e100, "margin", "holding", "fixed")
-        require_memory("resolution", self.resolution, self.resolution, self.orders, self.nodes, 8)
 
     @property
     def grid(self) -> Grid:
         """The grid of stocks."""
         return Grid(low=(0.0,), high=(CAPACITY,), points=(self.resolution + 1,))
 
-    @property
-    def action_grid(self) -> Sequence[float]:
-        """The orders."""
-        return tuple(np.linspace(0.0, 8.0, self.orders).tolist())
-
     def model(self, candidate: Any) -> Transition:
         """Return the model with one law of the demand."""
         return Driven(step=sell, rule=partial(quantile_rule, candidate), nodes=self.nodes)
 
-    @property
-    def unit(self) -> RewardMap:
-        """What rewards of 0 and 1 are worth, in euro: the worst and the best that a day can bring."""
-        return RewardMap(low=-self.holding * CAPACITY - self.fixed, high=self.margin * CAPACITY)
-
     def reward(self, states: Floats, action: Floats) -> Floats:
         """Return the account of a day by the stock left; moves that cannot be are cut to [0, 1]."""
         left, filled = self.grid.vertices[:, 0], np.minimum(states + action[0], CAPACITY)
-        account = self.margin * (filled - left) - self.holding * left - self.fixed * (action[0] > 0.0)
+        account = MARGIN * (filled - left) - HOLDING * left - FIXED * (action[0] > 0.0)
         return np.asarray(np.clip(self.unit.to_unit(account), 0.0, 1.0))
-
-
-@dataclass(frozen=True, kw_only=True)
-class DisturbedProblem(ContinuousProblem):
-    """A problem whose actions are held for several steps of the system, each with one normal disturbance.
-
-    Parameters
-    ----------
-    resolution, horizon, mixture, nodes
-        As in :class:`ContinuousProblem`.
-    hold : int
-        Steps of the system for which an action is held.
-    disturbance : number
-        Standard deviation of the action's disturbance, one per action.
-    """
-
-    hold: int
-    disturbance: float
-
-    step: ClassVar[Callable[..., Floats]]  # (candidate, hold, states, action, noise) -> next states
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_integers(self, hold=1)
-        require_memory("resolution", self.resolution, self.resolution, self.resolution, self.nodes, 8)
-        require_numbers(self, 0.0, np.inf, "disturbance")
-
-    def model(self, candidate: Any) -> Transition:
-        """Return the model with one engine or friction."""
-        rule = partial(normal_rule, (self.disturbance,))
-        return Driven(step=partial(self.step, candidate, self.hold), rule=rule, nodes=self.nodes)
 
 
 ENGINES: dict[str, Engine] = {  # (push in [-1, 1], speed) -> acceleration, in units of FORCE
@@ -299,7 +240,7 @@ def drive(engine: Engine, hold: int, states: Floats, action: Floats, noise: Floa
 
 
 @dataclass(frozen=True, kw_only=True)
-class MountainCar(DisturbedProblem):
+class MountainCar(ContinuousProblem):
     """A car in a valley with too weak an engine, which is an unknown mixture of ten models.
 
     Reach the flag at 0.5, and early; states are (position, speed). Valley, gravity, force, walls and speed limit are
@@ -312,19 +253,14 @@ class MountainCar(DisturbedProblem):
         Cells of each dimension.
     horizon, mixture, nodes
         As in :class:`ContinuousProblem`. The mixture is of :data:`ENGINES`, in their order.
-    hold, disturbance
-        As in :class:`DisturbedProblem`; a push is -1, 0 or 1.
     """
 
     resolution: int = 24
     horizon: int = 30
     mixture: tuple[tuple[int, float], ...] = ((6, 0.6), (8, 0.4))
     nodes: int = 15
-    hold: int = 8
-    disturbance: float = 0.3
 
     candidates: ClassVar[Mapping[str, Any]] = ENGINES
-    step: ClassVar[Callable[..., Floats]] = staticmethod(drive)
     start: ClassVar[Sequence[float]] = (-0.5, 0.0)  # at rest in the valley
     action_grid: ClassVar[Sequence[float]] = (-1.0, 0.0, 1.0)  # back, nothing, ahead
     small: ClassVar[Small] = ({"resolution": 4, "horizon": 4}, {"resolution": 3, "horizon": 3, "mixture": ((1, 1.0),)})
@@ -333,6 +269,10 @@ class MountainCar(DisturbedProblem):
     def grid(self) -> Grid:
         """The grid: the valley, and speeds up to 0.07 a step."""
         return Grid(low=(LEFT, -SPEED), high=(RIGHT, SPEED), points=(self.resolution + 1,) * 2)
+
+    def model(self, candidate: Any) -> Transition:
+        """Return the model with one engine; a push is held for 8 steps and disturbed by 0.3."""
+        return Driven(step=partial(drive, candidate, 8), rule=partial(normal_rule, (0.3,)), nodes=self.nodes)
 
     def reward(self, states: Floats, action: Floats) -> Floats:
         """Return 1 at the flag, falling to 0 at a distance of 0.3."""
@@ -357,14 +297,14 @@ def swing(friction: Friction, hold: int, states: Floats, action: Floats, noise: 
     """Return the states after ``hold`` time steps under one torque and one disturbance of it."""
     angle, speed = states[:, 0], states[:, 1]
     for _ in range(hold):
-        push = 1.5 * GRAVITY_PENDULUM / LENGTH * np.sin(angle) + 3.0 / (MASS * LENGTH**2) * (action[0] + noise[:, 0])
+        push = 1.5 * GRAVITY_PENDULUM * np.sin(angle) + 3.0 * (action[0] + noise[:, 0])
         speed = np.clip(speed + TIME_STEP * (push - friction(angle, speed)), -SPEED_PENDULUM, SPEED_PENDULUM)
         angle = angle + TIME_STEP * speed
     return np.stack([np.mod(angle + np.pi, 2.0 * np.pi) - np.pi, speed], axis=1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pendulum(DisturbedProblem):
+class Pendulum(ContinuousProblem):
     """A noisy pendulum to be swung up, whose friction is an unknown mixture of ten models.
 
     Swing up from rest below, and stay; states are (angle, speed), the angle 0 being upright. Mass, length, gravity,
@@ -377,30 +317,16 @@ class Pendulum(DisturbedProblem):
         Vertices of the angle; the speed has one more.
     horizon, mixture, nodes
         As in :class:`ContinuousProblem`. The mixture is of :data:`FRICTIONS`, in their order.
-    torques : int
-        Actions: so many torques between -2 and 2, evenly spaced.
-    hold, disturbance
-        As in :class:`DisturbedProblem`; a step takes 0.05 s.
     """
 
     resolution: int = 24
     horizon: int = 24
     mixture: tuple[tuple[int, float], ...] = ((6, 0.6), (9, 0.4))
-    torques: int = 3
-    hold: int = 4
-    disturbance: float = 0.5
 
     candidates: ClassVar[Mapping[str, Any]] = FRICTIONS
-    step: ClassVar[Callable[..., Floats]] = staticmethod(swing)
     start: ClassVar[Sequence[float]] = (-np.pi, 0.0)  # hanging, at rest
-    small: ClassVar[Small] = (
-        {"resolution": 4, "horizon": 4},
-        {"resolution": 5, "horizon": 3, "torques": 2, "mixture": ((1, 1.0),)},
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_integers(self, torques=2)
+    action_grid: ClassVar[Sequence[float]] = (-TORQUE, 0.0, TORQUE)
+    small: ClassVar[Small] = ({"resolution": 4, "horizon": 4}, {"resolution": 5, "horizon": 3, "mixture": ((1, 1.0),)})
 
     @property
     def grid(self) -> Grid:
@@ -408,10 +334,9 @@ class Pendulum(DisturbedProblem):
         points = (self.resolution, self.resolution + 1)
         return Grid(low=(-np.pi, -SPEED_PENDULUM), high=(np.pi, SPEED_PENDULUM), points=points, periodic=(True, False))
 
-    @property
-    def action_grid(self) -> Sequence[float]:
-        """The torques."""
-        return tuple(np.linspace(-TORQUE, TORQUE, self.torques).tolist())
+    def model(self, candidate: Any) -> Transition:
+        """Return the model with one friction; a torque is held for 4 time steps (0.2 s) and disturbed by 0.5."""
+        return Driven(step=partial(swing, candidate, 4), rule=partial(normal_rule, (0.5,)), nodes=self.nodes)
 
     def reward(self, states: Floats, action: Floats) -> Floats:
         """Return 1 less the cost of Pendulum-v1 over its largest value."""

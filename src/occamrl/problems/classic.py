@@ -12,12 +12,10 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 
 from occamrl.errors import (
     ParameterError,
     require_choice,
-    require_integer,
     require_integers,
     require_memory,
     require_number,
@@ -86,29 +84,16 @@ class DeepSea(HasExamples):
     Parameters
     ----------
     size
-        N, the number of rows, of columns and of steps.
-    randomize_actions
-        A seed: which of the two actions moves right is then drawn anew in every cell, as bsuite does. By default
-        action 1 moves right everywhere.
+        N, the number of rows, of columns and of steps; action 1 moves right.
     """
 
     size: int = 10
-    randomize_actions: int | None = None
 
-    small: ClassVar[Small] = ({"size": 4}, {"size": 5, "randomize_actions": 1})
+    small: ClassVar[Small] = ({"size": 4},)
 
     def __post_init__(self) -> None:
         require_integers(self, size=1)
         require_memory("size", self.size, self.size, self.size, _ENTRY)
-        if self.randomize_actions is not None:
-            require_integers(self, randomize_actions=0)
-
-    @cached_property
-    def right(self) -> Ints:
-        """The action that moves right, by cell [N, N]."""
-        if self.randomize_actions is None:
-            return np.ones((self.size, self.size), np.int64)
-        return stream(self.randomize_actions, "deep_sea", self.size).integers(0, 2, (self.size, self.size))
 
     @cached_property
     def mdp(self) -> FiniteMDP:
@@ -120,7 +105,7 @@ class DeepSea(HasExamples):
             left, right = below + max(column - 1, 0), below + min(column + 1, last)
             go_left = (1.0, size * size if row == last else left, _MOVE_COST / size)
             go_right = (1.0, size * size if row == last else right, 1.0 if column == last else 0.0)
-            table.append([[go_left], [go_right]] if self.right[row, column] == 1 else [[go_right], [go_left]])
+            table.append([[go_left], [go_right]])
         table.append([[(1.0, size * size, 0.0)]] * 2)
         return FiniteMDP(outcomes=table, horizon=size)
 
@@ -136,8 +121,6 @@ class RandomMDP(HasExamples):
     concentration
         The parameter of the symmetric Dirichlet distribution: small for nearly deterministic rows, large for nearly
         uniform ones.
-    successors
-        If given, only that many next states, drawn without replacement, are possible at each (s, a).
     seed
         Instances with equal parameters are equal.
     """
@@ -146,34 +129,22 @@ class RandomMDP(HasExamples):
     actions: int = 3
     horizon: int = 8
     concentration: float = 1.0
-    successors: int | None = None
     seed: int = 0
 
-    small: ClassVar[Small] = (
-        {},
-        {"states": 9, "actions": 2, "horizon": 4, "concentration": 0.2, "successors": 3, "seed": 1},
-    )
+    small: ClassVar[Small] = ({}, {"states": 9, "actions": 2, "horizon": 4, "concentration": 0.2, "seed": 1})
 
     def __post_init__(self) -> None:
         require_integers(self, states=1, actions=1, horizon=1, seed=0)
         require_number("concentration", self.concentration, 0.0, np.inf, open_low=True)
-        if self.successors is not None and require_integer("successors", self.successors, 1) > self.states:
-            raise ParameterError("successors", got=self.successors, expected=f"at most states = {self.states}")
-        require_memory("states", self.states, self.states, self.actions, self.successors or self.states, 3)
+        require_memory("states", self.states, self.states, self.actions, self.states, 3)
 
     @cached_property
     def mdp(self) -> FiniteMDP:
         """The problem; episodes start in state 0."""
-        reward = stream(self.seed, "random_mdp", "reward").random((self.states, self.actions))
-        width = self.states if self.successors is None else self.successors
-        pairs = self.states * self.actions
-        rows = stream(self.seed, "random_mdp", "transition").dirichlet(np.full(width, self.concentration), pairs)
-        targets = np.tile(np.arange(self.states), (pairs, 1))
-        if self.successors is not None:
-            draw = stream(self.seed, "random_mdp", "successors")
-            targets = np.array([draw.choice(self.states, width, replace=False, shuffle=False) for _ in range(pairs)])
-        start = np.arange(pairs + 1) * width
-        transition = sp.csr_array((rows.ravel(), targets.ravel(), start), shape=(pairs, self.states))
+        sizes = (self.states, self.actions)
+        reward = stream(self.seed, "random_mdp", "reward").random(sizes)
+        law = np.full(self.states, self.concentration)
+        transition = stream(self.seed, "random_mdp", "transition").dirichlet(law, sizes)
         return FiniteMDP(transition=transition, reward=reward, horizon=self.horizon)
 
 
@@ -209,8 +180,6 @@ class HardLinearMixture(HasExamples):
         H >= 2.
     episodes
         K, the number of episodes for which the instance is hardest: gap = sqrt(delta/K) / (4 sqrt 2).
-    gap
-        Delta of the paper, instead of the value that follows from ``episodes``; at most delta/(d-1).
     seed
         Draws the signs of mu.
     """
@@ -218,10 +187,9 @@ class HardLinearMixture(HasExamples):
     dimension: int = 4
     horizon: int = 5
     episodes: int = 10_000
-    gap: float | None = None
     seed: int = 0
 
-    small: ClassVar[Small] = ({}, {"dimension": 3, "horizon": 4, "gap": 0.1, "seed": 1})
+    small: ClassVar[Small] = ({}, {"dimension": 3, "horizon": 4, "episodes": 1, "seed": 1})
 
     def __post_init__(self) -> None:
         require_integers(self, dimension=2, horizon=2, episodes=1, seed=0)
@@ -231,15 +199,14 @@ class HardLinearMixture(HasExamples):
         states, actions = self.horizon + 2, 2 ** (self.dimension - 1)
         require_memory("horizon", self.horizon, states, actions, states, self.dimension)
         largest = 1.0 / self.horizon / (self.dimension - 1)
-        if self.gap is not None:
-            require_number("gap", self.gap, 0.0, largest, open_low=True)
-        elif self._gap > largest:
+        if self.gap > largest:
             expected = f"enough for sqrt(delta/K) / (4 sqrt 2) to be at most delta/(d-1) = {largest:.6g}"
             raise ParameterError("episodes", got=self.episodes, expected=expected)
 
     @property
-    def _gap(self) -> float:
-        return math.sqrt(1.0 / self.horizon / self.episodes) / (4.0 * math.sqrt(2.0)) if self.gap is None else self.gap
+    def gap(self) -> float:
+        """Delta of the paper."""
+        return math.sqrt(1.0 / self.horizon / self.episodes) / (4.0 * math.sqrt(2.0))
 
     @cached_property
     def action_vectors(self) -> Floats:
@@ -249,13 +216,13 @@ class HardLinearMixture(HasExamples):
     @cached_property
     def mu(self) -> Floats:
         """The vector mu [d-1]."""
-        return read_only(self._gap * stream(self.seed, "hard_linear_mixture").choice((-1.0, 1.0), self.dimension - 1))
+        return read_only(self.gap * stream(self.seed, "hard_linear_mixture").choice((-1.0, 1.0), self.dimension - 1))
 
     @property
     def _scales(self) -> tuple[float, float]:
         """Alpha and beta."""
-        alpha = 1.0 / math.sqrt(1.0 + (self.dimension - 1) * self._gap)
-        return alpha, math.sqrt(self._gap) * alpha
+        alpha = 1.0 / math.sqrt(1.0 + (self.dimension - 1) * self.gap)
+        return alpha, math.sqrt(self.gap) * alpha
 
     @cached_property
     def phi(self) -> Floats:

@@ -4,9 +4,9 @@ Notation (M20 and section "Setting"): S states, A actions, H steps; values lie i
 count steps from 0, so ``optimal_values[0]`` is V*_1 and ``optimal_values[H]`` is V*_{H+1}.
 
 **How input is read.** A dense kernel, a sparse one and a Gymnasium table all become a :class:`Listing`: outcomes with
-their probabilities and rewards. Absorbing states, validation and the outcome layout of :mod:`occamrl.protocols` are
-then written once (M20). Sparse input is never made dense: an entry (s, a, s') is known by its *cell* (s*A + a)*S + s',
-and matching two sparse patterns is a search in sorted cells.
+their probabilities and rewards. Validation, the map of rewards onto [0, 1] and the outcome layout of
+:mod:`occamrl.protocols` are then written once (M20). Sparse input is never made dense: an entry (s, a, s') is known by
+its *cell* (s*A + a)*S + s', and matching two sparse patterns is a search in sorted cells.
 
 **Reward noise.** Rewards may scatter around their means, for agents that have to estimate them. Exact values and regret
 are those of the means; only what an agent sees, and the realised returns, are random. Every reward stays in [0, 1].
@@ -135,46 +135,38 @@ def merge(listing: Listing) -> Listing:
 
 def absorb(listing: Listing, absorbing: Ints, states: int, actions: int) -> Listing:
     """Make states absorbing: under every action they stay where they are, with reward 0."""
-    if absorbing.size == 0:
-        return listing
-    rests = np.zeros(states, bool)
-    rests[absorbing] = True
-    here = rests[listing.pair // actions]
-    stay = np.repeat(np.flatnonzero(rests), actions)
-    pair = stay * actions + np.tile(np.arange(actions), stay.size // actions)
-    steps = listing.probability.shape[0]
-    return merge(
-        Listing(
-            np.concatenate([listing.pair, pair]),
-            np.concatenate([listing.next_state, stay]),
-            np.concatenate([np.where(here, 0.0, listing.probability), np.ones((steps, stay.size))], axis=1),
-            np.concatenate([np.where(here, 0.0, listing.reward), np.zeros(stay.size)]),
-        )
+    rests = np.isin(np.arange(states), absorbing)
+    here, stay = rests[listing.pair // actions], np.flatnonzero(np.repeat(rests, actions))
+    probability = np.where(here, 0.0, listing.probability)
+    return Listing(
+        np.append(listing.pair, stay),
+        np.append(listing.next_state, stay // actions),
+        np.append(probability, np.ones((len(probability), stay.size)), axis=1),
+        np.append(np.where(here, 0.0, listing.reward), np.zeros(stay.size)),
     )
 
 
-def validate(stated: Statement, listing: Listing) -> None:
-    """Refuse probabilities that are negative, not finite or do not sum to one, and rewards outside [0, 1]."""
-    pair, _, probability, reward = listing
-    steps, actions = len(probability), stated.actions
+def validate(stated: Statement, rewards: RewardMap) -> None:
+    """Refuse probabilities that are negative, not finite or do not sum to one, and rewards outside their range."""
+    (pair, next_state, probability, reward), actions = stated.listing, stated.actions
 
-    def where(step: int, outcome: int) -> tuple[int, ...]:
-        at = (*divmod(int(pair[outcome]), actions), int(listing.next_state[outcome]))
-        return at if steps == 1 else (step, *at)
+    def where(step: int, pair: int, *after: int) -> tuple[int, ...]:
+        at = (*divmod(int(pair), actions), *map(int, after))
+        return at if len(probability) == 1 else (step, *at)
 
-    for t, o in np.argwhere(~((probability >= 0.0) & np.isfinite(probability)))[:1]:
-        found = float(probability[t, o])
-        raise ProbabilityError(stated.fields[0], got=found, expected="a finite number >= 0", index=where(int(t), o))
+    for t, o in np.argwhere(~((probability >= 0.0) & np.isfinite(probability)))[:1].tolist():
+        found, index = float(probability[t, o]), where(t, pair[o], next_state[o])
+        raise ProbabilityError(stated.fields[0], got=found, expected="a finite number >= 0", index=index)
     for t, row in enumerate(probability):
         total = np.bincount(pair, weights=row, minlength=stated.states * actions)
         for sa in np.flatnonzero(np.abs(total - 1.0) > TOLERANCE)[:1]:
-            index = divmod(int(sa), actions) if steps == 1 else (t, *divmod(int(sa), actions))
             got = f"a row that sums to {total[sa]:.12g}"
-            raise ProbabilityError(stated.fields[0], got=got, expected=sum_to_one(total[sa]), index=index)
-    for o in np.flatnonzero(~((reward >= 0.0) & (reward <= 1.0)))[:1]:  # NaN is bad too
-        s, a, after = where(0, o)[-3:]
-        index = (s, a) if stated.reward_of_pair else (s, a, after)
-        expected = "a reward in [0, 1]; map others by (r - low) / (high - low)"
+            raise ProbabilityError(stated.fields[0], got=got, expected=sum_to_one(total[sa]), index=where(t, sa))
+    for o in np.flatnonzero(~((reward >= rewards.low) & (reward <= rewards.high)))[:1]:  # NaN is bad too
+        s, a = divmod(int(pair[o]), actions)
+        index = (s, a) if stated.reward_of_pair else (s, a, int(next_state[o]))
+        expected = f"a reward in [{rewards.low:g}, {rewards.high:g}]"
+        expected += "; reward_range=(low, high) maps others onto [0, 1]" * bool(np.isfinite(reward[o]))
         raise RewardError(stated.fields[1], got=float(reward[o]), expected=expected, index=index)
 
 
@@ -315,13 +307,14 @@ def read_arrays(transition: Any, reward: Any, horizon: int) -> Statement:
             cells, rewards = np.arange(dense.size), dense.ravel()
         else:
             expected = f"[S, A] = {(states, actions)} or [S, A, S] = {(states, actions, states)}"
+            expected += "; of r[a, s], give r.T" * (dense.shape == (actions, states))
             raise ShapeError("reward", got=f"shape {dense.shape}", expected=expected)
     probability = np.stack([_spread(cell, value, cells) for cell, value in entries])
     listing = Listing(cells // states, cells % states, probability, rewards)
     return Statement(states, actions, states, listing, ("transition", "reward"), of_pair)
 
 
-def _rows(table: Any, index: tuple[int, ...], expected: int | None = None) -> list[Any]:
+def _rows(table: Any, index: tuple[int, ...]) -> list[Any]:
     """Return the entries of a mapping with keys 0, 1, ... or of a sequence."""
     what, at = "entries for 0, 1, ..., as a mapping or a sequence", index or None
     if isinstance(table, Mapping):
@@ -330,73 +323,51 @@ def _rows(table: Any, index: tuple[int, ...], expected: int | None = None) -> li
         table = [table[key] for key in range(len(table))]
     if not isinstance(table, Sequence) or isinstance(table, str) or not table:
         raise ShapeError("outcomes", got=f"a {type(table).__name__}", expected=what, index=at)
-    if expected is not None and len(table) != expected:
-        raise ShapeError("outcomes", got=f"{len(table)} actions", expected=f"{expected}, as in state 0", index=index)
     return list(table)
 
 
-class _Entry(NamedTuple):
-    """One outcome of a table."""
-
-    pair: int
-    probability: float
-    next_state: int
-    reward: float
-    terminated: bool = False
-
-
-def _entry(entry: Any, index: tuple[int, int, int], sizes: tuple[int, int], rewards: RewardMap) -> _Entry:
-    """Return one outcome, with its numbers checked one by one."""
-    (s, a, _), (states, actions), (low, high) = index, sizes, rewards
+def _entry(entry: Any, index: tuple[int, ...], states: int) -> tuple[float, int, float, bool]:
+    """Return the probability, the next state, the reward and the flag of one outcome of a table."""
     try:
-        found = _Entry(s * actions + a, float(entry[0]), entry[1], float(entry[2]), len(entry) > 3 and bool(entry[3]))
-    except (TypeError, ValueError, LookupError, OverflowError):
+        probability, after, reward, *flag = entry
+        numbers, ended = (float(probability), float(reward)), bool(flag and flag[0])
+    except (TypeError, ValueError, OverflowError):
         expected = "(probability, next_state, reward[, terminated])"
         raise ShapeError("outcomes", got=repr(entry), expected=expected, index=index) from None
-    if not 0.0 <= found.probability < math.inf:
-        raise ProbabilityError("outcomes", got=found.probability, expected="a probability >= 0", index=index)
-    after = require_integer("outcomes", found.next_state, 0, ShapeError, index, most=states - 1)
-    if not low <= found.reward <= high:
-        expected = f"a reward in [{low:g}, {high:g}]"
-        if rewards == RewardMap():
-            expected += "; reward_range=(low, high) maps others onto it"
-        raise RewardError("outcomes", got=found.reward, expected=expected, index=index)
-    return found if type(found.next_state) is int else found._replace(next_state=after)
+    after = require_integer("outcomes", after, 0, ShapeError, index, most=states - 1)
+    return numbers[0], after, numbers[1], ended
 
 
-def read_table(table: Table, reward_range: Sequence[float] | None) -> Statement:
+def read_table(table: Table, rewards: RewardMap) -> Statement:
     """Read a table of outcomes, as :class:`FiniteMDP` takes it.
 
     An outcome flagged ``terminated`` leads to a state where nothing more is earned. Where its own target is not of that
     kind (under every action it stays, with reward 0), a state S is added and led to. Every policy earns H steps' worth
     of rewards, so mapping them onto [0, 1] keeps the order of policies and divides regret by high - low.
     """
-    rewards, rows = reward_map(reward_range), _rows(table, ())
-    states = listed = len(rows)
-    actions = len(_rows(rows[0], (0,)))
+    rows = [_rows(row, (s,)) for s, row in enumerate(_rows(table, ()))]
+    states, actions = len(rows), len(rows[0])
+    for s, row in enumerate(rows):
+        if len(row) != actions:
+            raise ShapeError("outcomes", got=f"{len(row)} actions", expected=f"{actions}, as in state 0", index=(s,))
     entries = [
-        _entry(entry, (s, a, i), (states, actions), rewards)
+        (s * actions + a, *_entry(entry, (s, a, i), states))
         for s, row in enumerate(rows)
-        for a, outcomes in enumerate(_rows(row, (s,), actions))
+        for a, outcomes in enumerate(row)
         for i, entry in enumerate(_rows(outcomes, (s, a)))
     ]
-    moving = {  # states in which something can still happen
-        each.pair // actions
-        for each in entries
-        if each.probability > 0.0 and (each.next_state != each.pair // actions or each.reward != 0.0)
-    }
-    if any(each.terminated and each.next_state in moving for each in entries):
-        if not rewards.low <= 0.0 <= rewards.high:
-            raise ParameterError("reward_range", got=reward_range, expected="0 in it, earned after the end")
-        entries = [
-            each._replace(next_state=states) if each.terminated and each.next_state in moving else each
-            for each in entries
-        ]
-        entries += [_Entry(states * actions + a, 1.0, states, 0.0) for a in range(actions)]
-        states += 1
-    pair, probability, next_state, reward, _ = (np.array(column) for column in zip(*entries, strict=True))
-    listing = Listing(pair, next_state.astype(np.int64), probability[np.newaxis], rewards.to_unit(reward))
-    return Statement(states, actions, listed, merge(listing))
+    pair, probability, after, reward, terminated = (np.array(column) for column in zip(*entries, strict=True))
+    goes_on = np.zeros(states, bool)  # states in which something can still happen
+    goes_on[(pair // actions)[(probability > 0.0) & ((after != pair // actions) | (reward != 0.0))]] = True
+    ends = terminated & goes_on[after]
+    if not ends.any():
+        return Statement(states, actions, states, Listing(pair, after, probability[np.newaxis], reward))
+    if not rewards.low <= 0.0 <= rewards.high:
+        raise ParameterError("reward_range", got=tuple(rewards), expected="0 in it, earned after the end")
+    pair = np.append(pair, states * actions + np.arange(actions))
+    after = np.append(np.where(ends, states, after), np.full(actions, states))
+    probability, reward = np.append(probability, np.ones(actions)), np.append(reward, np.zeros(actions))
+    return Statement(states + 1, actions, states, Listing(pair, after, probability[np.newaxis], reward))
 
 
 def require_distributions(field: str, rows: Floats) -> None:
@@ -517,8 +488,8 @@ class FiniteMDP:
         or (probability, next_state, reward, terminated). A flagged outcome leads to a state where every action stays
         and earns 0; one such state, the last, is added if the table's own target is not of that kind.
     reward_range
-        (low, high) if the rewards of ``outcomes`` are not in [0, 1]: each r, and the 0 earned after the end of an
-        episode, becomes (r - low) / (high - low). CliffWalking needs (-100, 0).
+        (low, high) if the rewards are not in [0, 1]: each r, and the 0 earned after the end of an episode, becomes
+        (r - low) / (high - low). CliffWalking needs (-100, 0).
     horizon
         H, the number of steps of an episode.
     initial_state
@@ -550,35 +521,36 @@ class FiniteMDP:
         *,
         transition: ArrayLike | SparseMatrix | Sequence[SparseMatrix] | None = None,
         reward: ArrayLike | SparseMatrix | None = None,
-        outcomes: Table | None = None,
-        reward_range: Sequence[float] | None = None,
         horizon: int,
         initial_state: int | ArrayLike = 0,
         absorbing: Sequence[int] | Ints = (),
+        outcomes: Table | None = None,
+        reward_range: Sequence[float] | None = None,
         reward_noise: RewardNoise | str | dict[str, float] | None = None,
     ) -> None:
         noise = noise_of(reward_noise)
         horizon = require_integer("horizon", horizon, 1, HorizonError)
+        rewards = reward_map(reward_range)
         if outcomes is not None:
             if transition is not None or reward is not None:
                 raise ParameterError("outcomes", got="transition or reward as well", expected="outcomes alone")
-            stated = read_table(outcomes, reward_range)
+            stated = read_table(outcomes, rewards)
         else:
             if transition is None or reward is None:
                 name = "transition" if transition is None else "reward"
                 raise ParameterError(name, got=None, expected="transition and reward, or outcomes")
-            if reward_range is not None:
-                raise ParameterError("reward_range", got=reward_range, expected="None: only `outcomes` are mapped")
             stated = read_arrays(transition, reward, horizon)
-        states, actions, listed = stated[:3]
-        require_memory("horizon", horizon, horizon, states)
+        require_memory("horizon", horizon, horizon, stated.states)
         ends = as_integers("absorbing", absorbing).ravel()
-        for s in ends[(ends < 0) | (ends >= listed)].tolist():
-            raise ParameterError("absorbing", got=s, expected=f"states in 0..{listed - 1}")
-        listing = absorb(stated.listing, ends, states, actions)
-        validate(stated, listing)
-        initial = initial_distribution(initial_state, listed, states)
-        self.__setstate__((states, actions, horizon, initial, listing, noise))
+        for s in ends[(ends < 0) | (ends >= stated.listed)].tolist():
+            raise ParameterError("absorbing", got=s, expected=f"states in 0..{stated.listed - 1}")
+        if ends.size:
+            stated = stated._replace(listing=absorb(stated.listing, ends, stated.states, stated.actions))
+        validate(stated, rewards)
+        listing = merge(stated.listing) if ends.size or outcomes is not None else stated.listing
+        listing = listing._replace(reward=rewards.to_unit(listing.reward))
+        initial = initial_distribution(initial_state, stated.listed, stated.states)
+        self.__setstate__((stated.states, stated.actions, horizon, initial, listing, noise))
 
     def with_reward_noise(self, reward_noise: RewardNoise | str | dict[str, float] | None) -> FiniteMDP:
         """Return the same problem with rewards that scatter around their means; without noise for None."""

@@ -327,8 +327,6 @@ class MemoryWalk(HasExamples):
         S = places^2, A, H.
     order : 0, 1 or 2
         How many of the last places the law of the next one depends on.
-    spread : float
-        Concentration of the laws drawn; small ones are far from each other.
     seed
         Draws the laws and the rewards.
     """
@@ -337,14 +335,12 @@ class MemoryWalk(HasExamples):
     actions: int = 3
     horizon: int = 12
     order: int = 1
-    spread: float = 0.5
     seed: int = 0
 
     small: ClassVar[Small] = tuple({"places": 2, "actions": 2, "horizon": 3, "order": order} for order in (0, 1, 2))
 
     def __post_init__(self) -> None:
         require_integers(self, places=2, actions=1, horizon=1, seed=0)
-        require_number("spread", self.spread, 0.0, 1e6, open_low=True)
         require_integer("order", self.order, 0, most=2)
         require_memory("places", self.places, self.places**2, self.actions, self.places**2)
 
@@ -363,7 +359,8 @@ class MemoryWalk(HasExamples):
     def laws(self) -> Floats:
         """The distribution of the next place [S, A, places]."""
         draw = stream(self.seed, "memory_walk", self.order)
-        each = draw.dirichlet(np.full(self.places, self.spread), size=(self.places**self.order, self.actions))
+        # A small concentration: laws that are far from each other.
+        each = draw.dirichlet(np.full(self.places, 0.5), size=(self.places**self.order, self.actions))
         return read_only(each[self.partition(self.order)])
 
     @cached_property

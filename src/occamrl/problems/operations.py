@@ -284,15 +284,10 @@ class LostSales(ShelfProblem):
     @property
     def theta(self) -> Floats:
         """The true law of the demand [shelf + 1]."""
-        if self.demand == "poisson":
-            return poisson(6.0, self.shelf)
-        if self.demand == "negative-binomial":
-            return negative_binomial(6.0, 1.0, self.shelf)
-        if self.demand == "bimodal":
-            return two_kinds_of_day(0.5, 8.0, 0.5, self.shelf)
-        law = np.zeros(self.shelf + 1)
-        law[[0, self.shelf // 5, 4 * self.shelf // 5]] = 0.25, 0.375, 0.375
-        return law
+        shelf, other = self.shelf, np.zeros(self.shelf + 1)
+        other[[0, shelf // 5, 4 * shelf // 5]] = 0.25, 0.375, 0.375
+        first = (poisson(6.0, shelf), negative_binomial(6.0, 1.0, shelf), two_kinds_of_day(0.5, 8.0, 0.5, shelf))
+        return dict(zip(DEMANDS, (*first, other), strict=True))[self.demand]
 
 
 DAYS = 7  # Monday is 0
@@ -453,12 +448,9 @@ class QueueAdmission(PracticalProblem):
 
     def classes(self) -> Sequence[Floats]:
         """Return the rates that each class adds."""
-        same_arrivals, same_services = (
-            [(level,) * PHASES for level in levels] for levels in (self.arrival_levels, self.service_levels)
-        )
-        arrivals, services = (
-            list(itertools.product(levels, repeat=PHASES)) for levels in (self.arrival_levels, self.service_levels)
-        )
+        levels = (self.arrival_levels, self.service_levels)
+        same_arrivals, same_services = ([(level,) * PHASES for level in each] for each in levels)
+        arrivals, services = (list(itertools.product(each, repeat=PHASES)) for each in levels)
         pairs = ((same_arrivals, same_services), (arrivals, same_services), (arrivals, services))
         return [np.array([[1.0, *a, *s] for a, s in itertools.product(*each)]) for each in pairs]
 

@@ -35,6 +35,7 @@ from occamrl.errors import (
     Interrupted,
     ParameterError,
     SeedIgnored,
+    explains_calls,
     require_integer,
 )
 from occamrl.problems.mdp import FiniteMDP, as_mdp
@@ -304,7 +305,7 @@ class EnvironmentSource(Source):
     keep_all_until = 2**62  # the curves of real environments are never so long that they would have to be thinned
 
     def __init__(self, environment: FiniteEnvironment, *, allow_truncation: bool, replay: bool) -> None:
-        super().__init__(environment.known, environment.mdp, environment.translate.at_rest)
+        super().__init__(environment.known, environment.mdp, environment.at_rest)
         self.environment, self.info = environment, EnvironmentInfo.of(environment)
         self.allow_truncation, self.replay = allow_truncation, replay
         size, decode = environment.action.size, environment.action.decode
@@ -551,6 +552,7 @@ class Run:
         return spent
 
 
+@explains_calls
 def run(
     agent: Agent,
     mdp: FiniteMDP | Problem,
@@ -592,6 +594,7 @@ def run(
     return under_way.result()
 
 
+@explains_calls
 def learn(
     agent: Agent,
     env: gym.Env[Any, Any] | FiniteEnvironment,
