@@ -138,12 +138,15 @@ def test_a_preflight_without_rewards_is_refused() -> None:
 
 
 def test_by_likelihood_a_class_is_rejected_after_its_relative_entropy() -> None:
-    """One step from a coin: after (log(1/w) + log(1/delta))/KL(q, p) episodes, w = (1 - w0)/(M |F_2 less F_1|)."""
+    """After (log(1/w) + log(1/delta))/rate episodes, w = (1 - w0)/(M |F_2 less F_1|).
+
+    The rate is KL(q, p) for the first step, and again for the second, the last, where the coin has left one in state 0.
+    """
     small, large = orl.FiniteFamily([coin(0.2)]), orl.FiniteFamily([coin(0.2), coin(0.5)])
     known = orl.FiniteMDP(transition=coin(0.5), reward=[[0.0], [1.0]], horizon=2).known
     report = orl.preflight(orl.Ladder([small, large]), known, episodes=100, delta=0.1, evidence="likelihood")
     entropy = 0.5 * math.log(0.5 / 0.2) + 0.5 * math.log(0.5 / 0.8)
-    assert report.rejection == pytest.approx([(math.log(3.0) + math.log(10.0)) / entropy])
+    assert report.rejection == pytest.approx([(math.log(3.0) + math.log(10.0)) / (1.5 * entropy)])
     assert report.selector().scope == "smallest"
 
 

@@ -32,7 +32,7 @@ from occamrl.analysis.supports import (
     supports,
     threshold,
 )
-from occamrl.errors import InvalidInput
+from occamrl.errors import InvalidInput, OccamRLError
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.models.simulators import Simulators
 from occamrl.problems.mdp import FiniteMDP
@@ -212,7 +212,7 @@ def report_of(
     return supports(run(agent, mdp, episodes=episodes, seed=seed, progress=False), sims, evidence=evidence)
 
 
-def test_the_pair_among_twelve_currents_is_named(test_seed: int) -> None:
+def test_the_pair_among_twelve_currents_is_named(test_seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     case = currents()
     early, late = (report_of(case.kernels, case.mdp, episodes, test_seed) for episodes in (64, 4_000))
     assert any(set(each.members) <= set(TRUE) for each in early.sets)  # compatible, among others
@@ -224,6 +224,9 @@ def test_the_pair_among_twelve_currents_is_named(test_seed: int) -> None:
     assert "4, 9 (in every set that explains the data)" in str(late)
     assert "one set remains" in str(late)
     assert late.table().num_rows == 1
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(OccamRLError, match="pip install pandas"):
+        late.to_pandas()
 
 
 def test_by_likelihood_the_pair_is_named_much_earlier_and_value_rows_are_told_of(test_seed: int) -> None:

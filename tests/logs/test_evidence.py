@@ -101,7 +101,7 @@ def test_a_call_that_is_stopped_goes_on_to_the_same_bits(
     parts, written = document["tree"]["dict"], checkpoint.read_bytes()
     for change in (
         {"told": parts["tested"]},  # a counter's name of another version
-        {"begun": {"value": 10**9}},
+        {"tested": {"value": 10**9}},
         {"open": {"value": 0}},
         {"broken": {"value": 3}},
         {"visits": {"array": "none"}},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import itertools
 import json
 import math
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from scipy.optimize import nnls
 from scipy.stats import binom
 from typer.testing import CliRunner
@@ -18,19 +21,20 @@ import occamrl as orl
 from occamrl.analysis.supports import supports
 from occamrl.cli import app
 from occamrl.envs.ladder_file import LadderSpec, ladder_of_environments, ladder_of_problem
-from occamrl.envs.wrapper import RewardMap
 from occamrl.logs import select as selecting
 from occamrl.logs.log import Log, LogError, match_rows, simulate_log, write_parquet
 from occamrl.logs.select import (
     AT_LEAST,
     DECIDED,
+    EVIDENCE,
     NOT_ENOUGH,
     OUTSIDE,
     VALUE,
+    MoreData,
     Replay,
-    mixture_statistics,
     select,
     stretch_end,
+    verdict_of,
 )
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
@@ -88,7 +92,7 @@ def plain_replay(path: Any, taken: Any, case: Any, slack: float) -> Any:
             member = int(np.argmin(loss))
         for k in range(first, last):
             for h in range(taken.shape[1]):
-                target = case.values[member, h + 1]
+                target = case.values[member, 1 + h % (taken.shape[1] - 1)]  # the last step is seen through V_2
                 middle, spread = 0.5 * (target.min() + target.max()), np.ptp(target)  # every state can follow
                 if spread > 0.0:
                     y = (target[path[k, h + 1]] - middle) / spread
@@ -194,6 +198,38 @@ def test_a_random_policy_finds_the_rung_and_a_few_episodes_do_not(
     assert f"-> {rung}. {spec.names[rung - 1]}" in str(late)
 
 
+def test_the_page_has_the_evidence_over_time_against_its_threshold(tmp_path: Path) -> None:
+    ladder, mdp = small(1)
+    log = simulate_log(mdp, episodes=600, seed=1)
+    for kind in EVIDENCE:
+        found = select(log, ladder, mdp.known, evidence=kind, progress=False)
+        table = np.array(found.history)
+        assert found.threshold == pytest.approx(math.log(20.0))
+        assert table[-1].tolist() == [600, *(rung.evidence for rung in found.rungs)]
+        assert (np.diff(table, axis=0) >= 0.0).all()  # at its highest so far
+        for m, rung in enumerate(found.rungs, start=1):
+            above = table[:, 0][table[:, m] > found.threshold]
+            assert rung.rejected_after == (above[0] if above.size else None)
+        read = [row[0] for row in found.at_doublings]
+        assert read[0] == 1
+        assert read[-1] == 600
+        assert all(2 * first <= second for first, second in itertools.pairwise(read[:-1]))
+        lines = found.plot(Figure().subplots()).get_lines()
+        assert [line.get_label() for line in lines] == ["1. F_1", "2. F_2", "3. F_3", "rejected above"]
+        page = found.page(tmp_path / "page.html").read_text()
+        assert "data:image/png;base64" in page
+        assert html.escape(found.meaning) in page
+        assert f"<td>{read[-1]:.0f}</td>" in page
+
+
+def test_what_more_data_would_settle_is_said_in_the_singular_and_the_plural() -> None:
+    one, many = (verdict_of(2, MoreData(n, n, round(n), n), small()[0], "F_2")[1] for n in (1.2, 63.0))
+    assert "about 1 more such episode rejects it" in one
+    assert "about 63 more such episodes reject it" in many
+    assert "1 kernel outside it predicts" in one
+    assert "63 kernels outside it predict " in many
+
+
 def test_transitions_that_no_model_allows_are_a_verdict() -> None:
     ladder, mdp = small()
     stack = np.array([ladder.family.kernel(i) for i in range(6)])
@@ -263,9 +299,7 @@ def test_supports_are_read_off_a_log(test_seed: int) -> None:
     sims = Simulators(kernels)
     mdp = FiniteMDP(transition=0.6 * kernels[1] + 0.4 * kernels[3], reward=rng.random((5, 2)), horizon=10)
     log = simulate_log(mdp, episodes=2_000, seed=test_seed)
-    rows = match_rows(log, mdp.known, sims.features.attach(mdp.known).outcomes, RewardMap())
-    statistics, values = mixture_statistics(rows, sims.features, mdp.known)
-    report = supports(statistics, sims, known=mdp.known, values=values)
+    report = supports(log, sims, known=mdp.known)
     assert [each.members for each in report.sets] == [("2", "4")]
 
 
@@ -334,10 +368,10 @@ def replayed(truth: FiniteMDP, episodes: int, monkeypatch: pytest.MonkeyPatch) -
     replay, seen = Replay(LadderSpec(ladder=LADDER, known=truth.known), LEVEL, [VALUE]), []
     enter, ends = selecting.enter, [0]
 
-    def spy(features: Any, known: Any, stretch: Any, values: Floats, memory: Any) -> float:
+    def spy(features: Any, known: Any, stretch: Any, values: Floats, memory: Any) -> None:
         ends.append(replay.tested)
         seen.append((ends[-2], ends[-1], values.copy()))
-        return enter(features, known, stretch, values, memory)
+        enter(features, known, stretch, values, memory)
 
     monkeypatch.setattr(selecting, "enter", spy)
     replay.take(log)
@@ -366,7 +400,7 @@ def test_statistics_bound_and_misfit_are_those_of_the_definitions(
             assert values == pytest.approx(optimal[best], abs=1e-12)
             optimism += best != max(range(3), key=lambda i: optimal[i, 0, 0])
         for row in range(log.begin[first], log.begin[last]):
-            h, s, a = int(log.step[row]), int(log.state[row]), int(log.action[row])
+            h, s, a = int(log.step[row]) % 7, int(log.state[row]), int(log.action[row])
             x, middle, spread = right_row(s, values[h + 1], 3)
             if a == 0 or spread == 0.0:
                 continue
@@ -383,10 +417,9 @@ def test_statistics_bound_and_misfit_are_those_of_the_definitions(
         bound = allowed(three, y)
         rejected = [last if at is None and loss > bound else at for at, loss in zip(rejected, losses, strict=True)]
         misfit = misfit or losses[2] > allowed(np.concatenate([three, pair], axis=1), y)
-    assert found.squares == pytest.approx((y**2).sum(), rel=1e-9)
-    assert found.losses == pytest.approx(losses, rel=1e-6, abs=1e-6)
-    assert found.bound == pytest.approx(bound, rel=1e-9)
-    assert [None if at < 0 else at for at in found.rejected] == rejected
+    assert found.memory["losses"] == pytest.approx(losses, rel=1e-6, abs=1e-6)
+    assert found.memory["allowed"] == pytest.approx([bound] * 3, rel=1e-9)
+    assert found.rejected == rejected
     assert rejected[0] is not None
     assert rejected[1] is not None
     assert bool(found.outside) == misfit == outside

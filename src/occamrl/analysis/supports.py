@@ -54,12 +54,14 @@ from occamrl._core.arena import field
 from occamrl._core.rows import VALUES
 from occamrl.errors import ParameterError, ShapeError, require_choice, require_kind, require_number
 from occamrl.learners.ucrl_vtr_lin import MOST_CANDIDATES, LinearStatistics, UCRLVTRLin
+from occamrl.logs.log import Log
+from occamrl.logs.select import log_statistics
 from occamrl.models.family import weighted
 from occamrl.models.features import FeatureMap
 from occamrl.models.likelihood import hull_evidence, hull_fit, hull_maximum, kt_evidence, log_mixture
 from occamrl.models.simulators import Simulators
 from occamrl.protocols import Floats, Ints, Known
-from occamrl.running.result import Result
+from occamrl.running.result import Result, data_frame
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -156,6 +158,10 @@ class Supports:
 
         return pa.Table.from_pylist([{"size": len(each.members), **asdict(each)} for each in self.sets])
 
+    def to_pandas(self) -> Any:
+        """Return one row per set, as a data frame of pandas."""
+        return data_frame(self.table())
+
     def __str__(self) -> str:
         lines = [f"{len(self.names)} simulators after {self.episodes:,} episodes, confidence {1.0 - self.delta:.3g}:"]
         if self.error:
@@ -167,22 +173,21 @@ class Supports:
 
 
 def supports(
-    source: Result | LinearStatistics,
+    source: Result | Log,
     simulators: Simulators | None = None,
     *,
     delta: float = 0.05,
     weights: str = "simplex",
     evidence: str | None = None,
     known: Known | None = None,
-    values: Floats | None = None,
 ) -> Supports:
     """Say which simulators matter, in sets: every minimal set that some mixture still makes compatible with the data.
 
     Parameters
     ----------
-    source : Result or LinearStatistics
+    source : Result or Log
         A run of :class:`UCRLVTRLin`, or of a selector built on it, on the features of the simulators, with range
-        weights; or the statistics of such rows, with ``known`` and ``values``.
+        weights; or a log (:func:`occamrl.read_log`), with ``simulators`` and ``known``.
     simulators : Simulators, optional
         For names, and for the error of those that are estimated: half of delta then goes to their estimation. By
         default coordinates are called "1", "2", ... and taken as exact kernels.
@@ -195,14 +200,13 @@ def supports(
         rows otherwise; in the first case value rows are asked as well, and reported if they leave other sets. Each of
         the two holds at level delta.
     known : Known, optional
-    values : array [H + 1, S], optional
-        With ``source`` as statistics: the problem, and value functions for which to say what could be told.
+        With a log: ``mdp.known`` of the problem, in the unit of the log's rewards.
 
     Examples
     --------
     ``print(supports(run(UCRLVTRLin(features=sims.features, norm_bound=1.0), mdp, episodes=2_000), sims))``
     """
-    statistics, features, known, values = _rows_of(source, simulators, known, values)
+    statistics, features, known, values = _rows_of(source, simulators, known)
     d = statistics.xy.size
     names = tuple(str(j + 1) for j in range(d)) if simulators is None else simulators.names
     if len(names) != d or statistics.gram.size != d * d:
@@ -233,7 +237,8 @@ def supports(
         kinds = directions(outcomes.information(), rank, None, sets.allowance)
         found.append(_report(LIKELIHOOD, sets, outcomes.weights, stack, kinds, about))
     if evidence != LIKELIHOOD:
-        bias = statistics.episodes * known.horizon * error**2
+        count = statistics.episodes * known.horizon if statistics.seen is None else int(statistics.seen.sum())
+        bias = count * error**2
         rows = Evidence(statistics.gram.reshape(d, d), statistics.xy, bias)
         sets = compatible_sets(rows, delta=level, weights=weights)
         kinds = directions(rows.gram, rank, possible_rows(features, known, values), sets.allowance)
@@ -362,17 +367,18 @@ def _next(report: Supports) -> str:
 
 
 def _rows_of(
-    source: Any, simulators: Simulators | None, known: Known | None, values: Floats | None
+    source: Any, simulators: Simulators | None, known: Known | None
 ) -> tuple[LinearStatistics, FeatureMap, Known, Floats]:
     """Return the rows over all candidates, their features, and the problem and values they belong to."""
-    if isinstance(source, LinearStatistics):
-        if simulators is None or known is None or values is None:
-            raise ParameterError("source", got="statistics alone", expected="simulators, known and values as well")
-        return source, simulators.features, known, values
-    if not isinstance(source, Result):
-        raise ParameterError("source", got=type(source).__name__, expected="a Result or LinearStatistics")
     if simulators is not None:
         require_kind("simulators", simulators, Simulators)
+    if isinstance(source, Log):
+        if simulators is None or known is None:
+            raise ParameterError("source", got="a log alone", expected="simulators and known (mdp.known) as well")
+        statistics, values = log_statistics(source, simulators.features, known)
+        return statistics, simulators.features, known, values
+    if not isinstance(source, Result):
+        raise ParameterError("source", got=type(source).__name__, expected="a Result or a Log")
     learner, known = source.walk.phase.learner, source.walk.known
     if not isinstance(learner, UCRLVTRLin) or learner.weights != "range":
         got = f"a run of {source.label}"

@@ -468,7 +468,7 @@ class StoredLog:
 class Matched(NamedTuple):
     """The rows of a log, as the formulas need them."""
 
-    h: Ints  # [n] step modulo H: an episode that is longer than the horizon goes on as if it began anew
+    h: Ints  # [n] whose V_{h + 1} a value row may ask for: step modulo H - 1, so that the last step says something too
     pair: Ints  # [n] s*A + a
     outcome: Ints  # [n] index into the outcomes of the models; -1: no model allows it
     begin: Ints  # [K + 1] first row of each episode
@@ -509,7 +509,7 @@ def match_rows(log: Log, known: Known, outcomes: Outcomes, rewards: RewardMap) -
         return f"{rewards.total(base[row] + outcomes.bonus[outcome[row]], 1):.6g}, which the models know"
 
     refuse_first("reward", (outcome >= 0) & (miss > _ROUNDING), log.reward, due, log.first)
-    return Matched(log.step % known.horizon, pair, outcome, log.begin, log.state[log.begin[:-1]])
+    return Matched(log.step % max(1, known.horizon - 1), pair, outcome, log.begin, log.state[log.begin[:-1]])
 
 
 def _ends(log: Log, known: Known, outcomes: Outcomes) -> Ints:
