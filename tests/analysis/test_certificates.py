@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import pytest
@@ -138,4 +137,3 @@ def test_processes_measure_the_same(tmp_path: Path) -> None:
     alone = certify(tmp_path / "a", list(SLICE), quick=True, workers=1)
     together = certify(tmp_path / "b", list(SLICE), quick=True, workers=2)
     assert [each.finding for each in alone] == [each.finding for each in together]
-    assert all(math.isfinite(each.seconds) for each in together)
