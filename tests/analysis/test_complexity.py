@@ -257,10 +257,10 @@ def test_the_norm_from_epoch_to_epoch_by_hand() -> None:
     assert early[1].norm_bound == pytest.approx(1.2 + 2 * math.sqrt(radius(H, 10, delta, d, 50.0)))
     # The recursion of lemma 6 gives i^1.5/2^(i/2), slower than 2^(-i/2) by powers of i alone; the paper has i^1.5/2^i.
     later = norm_epochs(replace(setting, episodes=2**60), true_norm=1.2)
-    excesses, i = np.array([epoch.norm_bound for epoch in later]) - 1.2, np.arange(20, len(later) - 1)
-    ratio = math.sqrt(2.0) * excesses[i + 1] / excesses[i]
+    excesses, at = np.array([epoch.norm_bound for epoch in later]) - 1.2, np.arange(20, len(later) - 1)
+    ratio = math.sqrt(2.0) * excesses[at + 1] / excesses[at]
     assert (ratio > 1.0).all()
-    assert (ratio < (1 + 1 / i) ** 1.5).all()
+    assert (ratio < (1 + 1 / at) ** 1.5).all()
 
 
 def test_bad_arguments_of_the_bounds_are_refused_by_name() -> None:

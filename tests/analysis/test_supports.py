@@ -15,9 +15,7 @@ from scipy.stats import binom
 
 from benchmarks.simulator_cases import PAIR, currents, river, uniform_currents
 from occamrl.analysis.supports import (
-    LIKELIHOOD,
     REGULARIZATION,
-    VALUE,
     Counts,
     Supports,
     ValueRows,
@@ -29,6 +27,7 @@ from occamrl.analysis.supports import (
 from occamrl.errors import InvalidInput, OccamRLError
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.logs.log import simulate_log
+from occamrl.logs.select import LIKELIHOOD, VALUE
 from occamrl.models.simulators import Simulators
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats

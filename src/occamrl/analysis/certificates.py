@@ -770,7 +770,7 @@ def regret_slope(of: str, broken: bool, seeds: range) -> Runs:
     points = curve_points(episodes)
     promised = slope(points, np.array([(grows or bound)(int(k)) for k in points]))
     for seed in seeds:
-        values = random_gap(mdp) * points if broken else regret_curve(of, seed)
+        values = random_gap(mdp) * points.astype(np.float64) if broken else regret_curve(of, seed)
         yield slope(points, values), promised
 
 
@@ -943,7 +943,7 @@ def norm_valid(broken: bool, seeds: range) -> Runs:
     for seed in seeds:
         rows = played(agent, problem, 16 * 2**9, seed).phases.to_pylist()
         bounds = [np.linalg.norm(row["estimate"]) if broken else row["norm_bound"] for row in rows[1:]]
-        yield min(bounds) < setting.norm_bound - 1e-9, agent.delta
+        yield float(min(bounds)) < setting.norm_bound - 1e-9, agent.delta
 
 
 def norms(seed: int, epochs: int, *, letter: bool) -> list[float]:
@@ -987,7 +987,7 @@ PUBLISHED = "Published figures"
 def published(problem: Any, figure: float, broken: bool, seeds: range) -> Runs:
     """Certify that the realised regret of 10,000 episodes reported for {} is one of this learner's."""
     S, A, K = problem.mdp.states, problem.mdp.actions, 10_000
-    kind = {} if broken else {"radius": "ayoub", "weights": "none"}
+    kind: dict[str, Any] = {} if broken else {"radius": "ayoub", "weights": "none"}
     features, norm = FeatureMap.tabular(states=S, actions=A), math.sqrt(S * A)
     learner = UCRLVTRLin(features=features, norm_bound=norm, delta=1.0 / K, replan=0.0, **kind)
     for seed in seeds:
@@ -999,7 +999,7 @@ for _name, _who, _problem, _figure in (
     ("river-swim-5", "RiverSwim, S = 5", RiverSwim(states=5, variant="ayoub"), 44_400.0),
     ("wide-tree", "WideTree", WideTree(leaves=4), 74.0),
 ):
-    _about = {"name": f"{{}}-{_name}", "who": _who, "problem": _problem, "figure": _figure}
+    _about: dict[str, Any] = {"name": f"{{}}-{_name}", "who": _who, "problem": _problem, "figure": _figure}
     promise(PUBLISHED, "Ayoub et al. 2020", near, 20, 5, "the sharp learner", **_about)(published)
 
 

@@ -55,8 +55,8 @@ class Setting:
 
     def beta(self, episodes: int) -> float:
         """Return the squared radius M10, c = 1, after some episodes."""
-        about = {"delta": self.delta, "dimension": self.dimension, "norm_bound": self.norm_bound}
-        return beta_linear(horizon=self.horizon, episodes=episodes, **about)
+        sizes = {"horizon": self.horizon, "episodes": episodes, "dimension": self.dimension}
+        return beta_linear(**sizes, delta=self.delta, norm_bound=self.norm_bound)
 
 
 def predictions(family: FiniteFamily, known: Known) -> Floats:
@@ -153,6 +153,7 @@ def selection_epoch_generic(
         e = alpha T: 0 for finite classes, 1 for covers at the paper's scale 1/T (then for the epochs within T steps).
     """
     require_number("separation", separation, 0.0, math.inf, open_low=True)
+    require_number("delta", delta, 0.0, 1.0, open_low=True)
     range_squared, log_size, i = (horizon - 1) ** 2 / horizon, entropy + math.log(1.0 / delta), 2
     while True:  # both conditions are monotone from i = 2 on
         slack, tau = math.sqrt(i) / 2 ** (i / 2), 2**i - 2

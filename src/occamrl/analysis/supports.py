@@ -44,7 +44,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import helmert, qr
@@ -311,7 +311,12 @@ def _report(
         named = tuple(about["names"][j] for j in members)
         sets.append(SupportSet(named, tuple(weights.tolist()), excess, number + 1, max(left, 1.0)))
     kinds = directions(by.information(), about["rank"], possible, found.allowance)
-    told = {"allowance": found.allowance, "largest": found.largest, "directions": kinds, "evidence": by.kind}
+    told: dict[str, Any] = {
+        "allowance": found.allowance,
+        "largest": found.largest,
+        "directions": kinds,
+        "evidence": by.kind,
+    }
     return Supports(sets=tuple(sets), **told, **about)
 
 
@@ -376,15 +381,16 @@ class Fits(NamedTuple):
     largest: int  # the size up to which sets are solved
 
 
-class ValueRows(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class ValueRows:
     """Range-weighted rows over d simulators, summed up."""
 
     gram: Floats  # [d, d] sum x x^T
     xy: Floats  # [d] sum y x
     bias: float = 0.0  # at least sum e_t^2, for estimated simulators
 
-    kind = VALUE
-    noise = 0.25  # what a free direction lowers the loss by: the variance of a target, at most
+    kind: ClassVar[str] = VALUE
+    noise: ClassVar[float] = 0.25  # what a free direction lowers the loss by: the variance of a target, at most
 
     def compatible_sets(self, *, delta: float = 0.05) -> CompatibleSets:
         """Return every minimal set of simulators that the data do not contradict, exactly; see :func:`supports`."""

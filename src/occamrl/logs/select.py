@@ -339,7 +339,9 @@ class Replay:
         self.spec, self.delta, self.log = spec, delta, ""
         ladder, known = spec.ladder, spec.known
         finite: dict[str, type[ClassTest]] = {LIKELIHOOD: LikelihoodTest, VALUE: ValueTest}
-        self.tests = [(finite[kind] if ladder.finite else LinearTest)(ladder, known, delta) for kind in kinds]
+        self.tests: list[Any] = [
+            (finite[kind] if ladder.finite else LinearTest)(ladder, known, delta) for kind in kinds
+        ]
         self.outcomes = ladder.features.attach(known).outcomes
         self.rows = self.episodes = 0
         self.tested = 0  # episodes that the tests take in
@@ -400,10 +402,9 @@ class Replay:
             verdict, why = verdict_of(chosen, more, ladder, names[chosen - 1])
         history = test.evidence
         sizes = [rung.size if rung.finite else rung.own_features.dimension for rung in ladder.rungs]
-        left = test.left or [None] * ladder.classes
         against = history[-1, 1:].tolist() if len(history) else [0.0] * ladder.classes
         return Selection(
-            rungs=tuple(map(Rung, names, sizes, against, rejected, left)),
+            rungs=tuple(map(Rung, names, sizes, against, rejected, test.left)),
             threshold=math.log(1.0 / self.delta),
             chosen=chosen,
             verdict=verdict,
@@ -491,7 +492,10 @@ class ClassTest(ABC):
     def outside(self) -> str:
         """Why no class holds the truth; empty if one may."""
 
-    left: list[Any] | None = None  # kernels of each class that are not rejected, for lists of them
+    @property
+    def left(self) -> Sequence[int | None]:
+        """How many kernels of each class are not rejected; None for linear classes."""
+        return [None] * self.ladder.classes
 
     def more_data(self, chosen: int, episodes: int) -> MoreData | None:
         """Return what would settle the question between the class chosen and what is left outside it; None if none."""
@@ -542,7 +546,7 @@ class FiniteTest(ClassTest):
         self.note(last, [float(excess[:size].min()) for size in self.ladder.sizes])
 
     @property
-    def left(self) -> list[Any]:
+    def left(self) -> Sequence[int | None]:
         """How many kernels of each class are not rejected."""
         return [int(self.alive[:size].sum()) for size in self.ladder.sizes]
 
