@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import pytest
-from scipy.stats import binom
 from typer.testing import CliRunner
 
 from occamrl.analysis import certificates
-from occamrl.analysis.certificates import CERTIFICATES, Claim, Samples, certify, mean, most, near, never, rate
+from occamrl.analysis.certificates import CERTIFICATES, Claim, Runs, Samples, certify, mean, most, near, never, rate
 from occamrl.cli import app
 from occamrl.errors import UnknownName
 from occamrl.report.page import render_certificates
@@ -24,14 +22,6 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure with few runs."""
     for name, few in SLICE.items():
         monkeypatch.setitem(CERTIFICATES, name, CERTIFICATES[name]._replace(few=few))
-
-
-def test_the_interval_is_the_exact_one() -> None:
-    """Its ends are the probabilities under which the count is as rare as the level says, from either side."""
-    for count, trials in ((0, 50), (3, 50), (50, 50)):
-        low, high = certificates.clopper_pearson(count, trials)
-        assert low == 0.0 if count == 0 else binom.sf(count - 1, trials, low) == pytest.approx(1e-3)
-        assert high == 1.0 if count == trials else binom.cdf(count, trials, high) == pytest.approx(1e-3)
 
 
 @pytest.mark.parametrize(
@@ -50,11 +40,11 @@ def test_claims_tell_good_from_bad(claim: Claim, good: Samples, bad: Samples) ->
 
 
 def test_every_certificate_has_all_that_the_table_shows() -> None:
+    assert len(CERTIFICATES) == 54
     for name, about in CERTIFICATES.items():
         assert name == about.name
         assert about.statement
-        assert about.source
-        assert about.control
+        assert "{}" not in about.statement
         assert about.runs >= about.few >= 2
 
 
@@ -101,8 +91,10 @@ def test_other_runs_sources_or_damage_are_measured_again(tmp_path: Path, monkeyp
 
 
 def test_refuted_promises_and_idle_controls_are_said_and_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = CERTIFICATES["no-separability"]._replace(few=3, measure=lambda _, seeds: [(1.0, 1.0) for _ in seeds])
-    idle = broken._replace(name="idle", statement="<b>idle</b>", measure=lambda _, seeds: [(0.0, 1.0) for _ in seeds])
+    broken = CERTIFICATES["no-separability"]._replace(few=3, measure=lambda broken, seeds: ((1.0, 1.0) for _ in seeds))
+    idle = broken._replace(
+        name="idle", statement="<b>idle</b>", measure=lambda broken, seeds: ((0.0, 1.0) for _ in seeds)
+    )
     monkeypatch.setattr(certificates, "CERTIFICATES", {"no-separability": broken, "idle": idle})
     result = CliRunner().invoke(app, ["certify", "--quick", "--workers", "1", "--out", str(tmp_path)])
     assert result.exit_code == 1
@@ -121,10 +113,10 @@ def test_an_unknown_name_is_refused_before_anything_is_made(tmp_path: Path) -> N
 
 
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(broken: bool, seeds: range) -> Samples:
+    def stop(broken: bool, seeds: range) -> Runs:
         raise KeyboardInterrupt
 
-    done = CERTIFICATES["no-separability"]._replace(few=3, measure=lambda b, seeds: [(float(b), 1.0) for _ in seeds])
+    done = CERTIFICATES["no-separability"]._replace(few=3, measure=lambda broken, seeds: ((broken, 1.0) for _ in seeds))
     monkeypatch.setattr(
         certificates, "CERTIFICATES", {"no-separability": done, "b": done._replace(name="b", measure=stop)}
     )
@@ -145,4 +137,3 @@ def test_processes_measure_the_same(tmp_path: Path) -> None:
     alone = certify(tmp_path / "a", list(SLICE), quick=True, workers=1)
     together = certify(tmp_path / "b", list(SLICE), quick=True, workers=2)
     assert [each.finding for each in alone] == [each.finding for each in together]
-    assert all(math.isfinite(each.seconds) for each in together)

@@ -1,9 +1,11 @@
-"""Complexity measures against exhaustive search and hand calculation; the preflight on two ladders."""
+"""Complexity measures against exhaustive search, and the theorems' right-hand sides by hand."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,25 +13,21 @@ import pytest
 
 import occamrl as orl
 from occamrl.analysis.complexity import (
-    beta_infinite,
+    Setting,
     eluder_dimension,
     linear_eluder_bound,
-    norm_bounds,
-    predictions,
+    norm_epochs,
     regret_bound_dimension,
-    regret_bound_finite,
-    regret_bound_infinite,
+    regret_bound_generic,
     regret_bound_linear,
     regret_bound_norm,
     selection_epoch_dimension,
     selection_epoch_generic,
     selection_epoch_norm,
-    separation,
     tau_min,
 )
 from occamrl.errors import FamilyError, ParameterError
-from occamrl.models.linear import AggregationFamily
-from occamrl.problems.mixtures import SparseLadder
+from occamrl.paper.ucrl_vtr import beta_infinite
 
 
 def longest_by_permutations(functions: np.ndarray, scale: float) -> int:
@@ -117,13 +115,6 @@ def test_covering_numbers_are_no_smaller_than_the_smallest_cover() -> None:
         )
 
 
-def test_a_pair_of_members_shows_independence_once() -> None:
-    kernels = np.random.default_rng(1).dirichlet(np.ones(2), size=(4, 2, 1))
-    mdp = orl.FiniteMDP(transition=kernels[0], reward=[[0.0], [1.0]], horizon=3)
-    functions = predictions(orl.FiniteFamily(kernels), mdp.known)[:, :12]
-    assert 1 <= eluder_dimension(functions, 0.01) <= 4 * 3 / 2
-
-
 def test_a_cover_of_a_box_covers_what_lies_between_its_points() -> None:
     """Coins p in [1/4, 3/4]: an alpha-ball covers alpha of them, so that 1/(2 alpha) points are needed at least."""
     box: dict[str, Any] = {"low": [0.25], "high": [0.75], "step": 0.125}
@@ -138,23 +129,14 @@ def test_a_cover_of_a_box_covers_what_lies_between_its_points() -> None:
     assert orl.CoverFamily(one_coin, **box, reach=0.0).log_covering_number(0.05) == pytest.approx(math.log(5))
 
 
-def test_separation_by_hand() -> None:
-    problem = SparseLadder(states=4, actions=2, horizon=3, dimension=3, most=1, nonzero=1)
-    ladder, known = orl.Ladder.of_problem(problem), problem.mdp.known
-    kernels = [ladder.family.kernel(i) for i in range(ladder.family.size)]
-    values = ladder.family.optimal_values(known)[2, 1:]
-    squares = [[((kernels[0] - kernels[2]) @ v) ** 2 for v in values]]
-    least, mean = separation(ladder, known, 2)
-    assert least == pytest.approx(np.min(squares), abs=1e-15)
-    assert mean == pytest.approx(np.mean(squares))
-    assert separation(ladder, known, 0) == (math.inf, math.inf)
-    assert predictions(ladder.family, known).shape[0] == ladder.family.size
-
-
 def test_the_finite_and_the_infinite_bound_by_hand() -> None:
     """K = 7: epoch 1 of 2 episodes is lost to the selection, epoch 2 has 4 and the last one is cut to 1."""
-    shared: dict[str, Any] = {"horizon": 2, "episodes": 7, "delta": 0.1, "eluder": 2.0, "first_epoch": 2}
-    finite = regret_bound_finite(size=3, **shared)
+    setting = Setting(horizon=2, episodes=7, delta=0.1)
+
+    def bound(radius: Callable[[int, float], float], first_epoch: int = 2) -> dict[str, float]:
+        return regret_bound_generic(setting, radius=radius, eluder=2.0, first_epoch=first_epoch)
+
+    finite = bound(lambda _, level: 8 * 4 * math.log(3 / level))
     beta = [8 * 4 * math.log(3 * 4 / 0.1), 8 * 4 * math.log(3 * 8 / 0.1)]
     assert finite["selection"] == 4.0
     assert finite["eluder"] == pytest.approx(
@@ -162,17 +144,16 @@ def test_the_finite_and_the_infinite_bound_by_hand() -> None:
     )
     assert finite["noise"] == pytest.approx(2 * math.sqrt(2 * 8 * math.log(40)) + 2 * math.sqrt(2 * 2 * math.log(80)))
     assert finite["total"] == pytest.approx(sum(v for k, v in finite.items() if k != "total"))
-    coin = AggregationFamily(partition=[0, 1], moves=[[[0, 1]], [[0, -1]]])
-    infinite = regret_bound_infinite(family=coin, **shared)
+    coin = orl.AggregationFamily(partition=[0, 1], moves=[[[0, 1]], [[0, -1]]])
+    infinite = bound(lambda k, level: beta_infinite(coin, horizon=2, episodes=k, delta=level))
     widths = 0.0
     for k, level, j in ((4, 0.1 / 4, 3), (1, 0.1 / 8, 1)):  # 2^-j <= 1/(kH)
         level /= (j + 1) * (j + 2)
         beta_k = 8 * 4 * (j * math.log(2) + math.log(2 / level))  # 2^j intervals cover the coin
         beta_k += 4 * 4 * (2 + math.sqrt(2 * math.log(4 * 2 * k * (2 * k + 1) / level)))
-        assert beta_infinite(coin, horizon=2, episodes=k, delta=0.1 / (8 / k if k == 1 else 4)) == pytest.approx(beta_k)
         widths += 1 + 4 * 2 + 4 * math.sqrt(beta_k * 2 * k * 2)
     assert infinite["eluder"] == pytest.approx(widths)
-    assert regret_bound_finite(size=3, **{**shared, "first_epoch": 9})["total"] == 14.0  # H in every episode
+    assert bound(lambda *_: 1.0, first_epoch=9)["total"] == 14.0  # H in every episode
 
 
 @pytest.mark.parametrize(
@@ -197,10 +178,11 @@ def test_the_epoch_of_the_generic_selection_by_trying_all(delta: float, gap: flo
 def test_tau_min_is_where_the_matrix_freedman_inequality_reaches_its_level() -> None:
     """2 d exp(-(u^2/2)/(w^2 + R u/3)) = delta/(KH) at k = tau_min, with R = 2, w^2 = 2 k, u = rho k/2."""
     for rho in (0.03, 0.4):
-        k = tau_min(horizon=5, episodes=1000, delta=0.05, dimension=7, excitation=rho)
+        setting = Setting(horizon=5, episodes=1000, delta=0.05, dimension=7, excitation=rho)
+        k = tau_min(setting)
         u = rho * k / 2
         assert 2 * 7 * math.exp(-0.5 * u**2 / (2 * k + 2 * u / 3)) == pytest.approx(0.05 / 5000)
-        scaled = tau_min(horizon=5, episodes=1000, delta=0.05, dimension=7, excitation=9 * rho, feature_bound=3.0)
+        scaled = tau_min(replace(setting, excitation=9 * rho, feature_bound=3.0))
         assert scaled == pytest.approx(k)  # phi and Sigma in other units
 
 
@@ -208,107 +190,89 @@ def radius(H: int, k: int, delta: float, d: int, b: float) -> float:
     return b**2 + H**2 * d * math.log(k * H) * math.log(k**2 * H / delta) ** 2
 
 
+SPARSE = Setting(horizon=3, episodes=10**9, delta=0.05, dimension=4, norm_bound=1.2, excitation=0.5)
+
+
 def test_the_epoch_of_the_support_by_trying_all() -> None:
     H, K, delta, d, b, rho = 3, 10**9, 0.05, 4, 1.2, 0.5
     for k0, gamma in ((16, 0.4), (400, 0.3), (10**6, 0.01)):
-        found = selection_epoch_dimension(
-            horizon=H, episodes=K, delta=delta, dimension=d, norm_bound=b, smallest=gamma, excitation=rho,
-            initial_episodes=k0,
-        )  # fmt: skip
-        enough = tau_min(horizon=H, episodes=K, delta=delta, dimension=d, excitation=rho)
+        found = selection_epoch_dimension(replace(SPARSE, initial_episodes=k0), smallest=gamma)
         fine = []
         for i in range(1, 14):
             tau = sum(6**j for j in range(i)) * math.ceil(math.sqrt(k0))
             if tau > K:
                 break
             error = math.sqrt(radius(H, tau, delta, d, b) / (1 + rho * H * tau / 2))
-            fine.append(tau >= enough and error < 0.5**i and gamma - error >= 0.5**i)
+            fine.append(tau >= tau_min(SPARSE) and error < 0.5**i and gamma - error >= 0.5**i)
         assert all(fine[found - 1 :])
         assert not any(fine[found - 2 : found - 1])
-    nothing = selection_epoch_dimension(
-        horizon=H, episodes=100, delta=delta, dimension=d, norm_bound=b, smallest=0.4, excitation=rho,
-        initial_episodes=16,
-    )  # fmt: skip
-    assert nothing == 3  # tau_2 = 28 is within 100 episodes, tau_3 = 172 is not
+    short = replace(SPARSE, episodes=100, initial_episodes=16)
+    assert selection_epoch_dimension(short, smallest=0.4) == 3  # tau_2 = 28 is within 100 episodes, tau_3 = 172 is not
 
 
 def test_the_papers_initial_length_locks_the_support_at_ten() -> None:
     """Lemma 5: sqrt(k_0) = tau_min + 2 C b^2 H d log(KH) log^2(K^2 H/delta)/(rho 0.25), C = 2; i 4^i <= (6^i - 1)/5."""
     assert [i for i in range(1, 40) if 5 * i * 4**i > 6**i - 1] == list(range(1, 10))
     H, K, delta, d, b, rho = 3, 10**40, 0.05, 4, 1.2, 0.5
-    shared: dict[str, Any] = {"horizon": H, "episodes": K, "delta": delta, "dimension": d, "excitation": rho}
-    root = tau_min(**shared) + 4 * b**2 * H * d * math.log(K * H) * math.log(K**2 * H / delta) ** 2 / (rho * 0.25)
-    for gamma in (0.4, 2.0**-12, 2.0**-20):
-        found = selection_epoch_dimension(**shared, norm_bound=b, smallest=gamma, initial_episodes=math.ceil(root) ** 2)
-        assert found <= max(10, math.ceil(math.log2(2 / gamma)))
-        assert found > math.log2(1 / gamma)  # the paper's epoch is too early
-        root = tau_min(**shared) + 8 * radius(H, K, delta, d, b) / (rho * H)  # no O(.): 4^i <= 4 (6^i - 1)/5
-        found = selection_epoch_dimension(**shared, norm_bound=b, smallest=gamma, initial_episodes=math.ceil(root) ** 2)
-        assert math.log2(1 / gamma) < found <= max(1, math.ceil(math.log2(2 / gamma)))
+    long = replace(SPARSE, episodes=K)
+    paper = tau_min(long) + 4 * b**2 * H * d * math.log(K * H) * math.log(K**2 * H / delta) ** 2 / (rho * 0.25)
+    ours = tau_min(long) + 8 * radius(H, K, delta, d, b) / (rho * H)  # no O(.): 4^i <= 4 (6^i - 1)/5
+    for gamma, (root, first) in itertools.product((0.4, 2.0**-12, 2.0**-20), ((paper, 10), (ours, 1))):
+        found = selection_epoch_dimension(replace(long, initial_episodes=math.ceil(root) ** 2), smallest=gamma)
+        assert math.log2(1 / gamma) < found <= max(first, math.ceil(math.log2(2 / gamma)))  # the paper's is too early
 
 
 def test_the_bound_of_the_dimension_by_hand() -> None:
     """k_0 = 3: 3 + 2, 108 + 12, 3888 + 72 episodes; the last estimation is cut to 5."""
-    shared: dict[str, Any] = {"horizon": 2, "norm_bound": 1.5}
-    found = regret_bound_dimension(
-        **shared, episodes=4018, delta=0.1, dimension=6, sparsity=2, initial_episodes=3, first_epoch=1
-    )
+    setting = Setting(horizon=2, episodes=4018, delta=0.1, dimension=6, norm_bound=1.5, initial_episodes=3)
+    found = regret_bound_dimension(setting, sparsity=2, first_epoch=1)
     assert found["selection"] == 6.0
     phases = [
-        regret_bound_linear(**shared, episodes=k, delta=0.1 / 2**i, dimension=2) for i, k in ((1, 108), (2, 3888))
+        regret_bound_linear(replace(setting, episodes=k, delta=0.1 / 2**i, dimension=2))
+        for i, k in ((1, 108), (2, 3888))
     ]
     assert found["exploitation"] == pytest.approx(sum(phase["total"] for phase in phases))
-    full = regret_bound_linear(**shared, episodes=2 + 12 + 5, delta=0.1, dimension=6)
+    full = regret_bound_linear(replace(setting, episodes=2 + 12 + 5))
     assert found["estimation"] == pytest.approx(full["total"])
     assert found["total"] == pytest.approx(6.0 + found["exploitation"] + found["estimation"])
 
 
 def test_the_norm_from_epoch_to_epoch_by_hand() -> None:
     H, delta, d, rho = 4, 0.05, 3, 0.6
-    shared: dict[str, Any] = {
-        "horizon": H, "episodes": 7 * 10**5, "delta": delta, "dimension": d, "norm_bound": 50.0, "true_norm": 1.2,
-        "excitation": rho, "initial_episodes": 100_000,
-    }  # fmt: skip
-    bounds = [50.0]
-    for i in range(2):
-        k, level = 2**i * 100_000, delta / 2**i
-        beta = radius(H, k, level, d, bounds[-1])
-        bounds.append(1.2 + 2 * math.sqrt(beta / (1 + rho * H * k / 2)))
-    assert norm_bounds(**shared) == pytest.approx(bounds)
-    terms = [
-        regret_bound_linear(horizon=H, episodes=2**i * 100_000, delta=delta / 2**i, dimension=d, norm_bound=bound)
-        for i, bound in enumerate(bounds)
-    ]
-    assert regret_bound_norm(**shared)["total"] == pytest.approx(sum(term["total"] for term in terms))
-    assert selection_epoch_norm(excess=50.0, **shared) == 1
-    assert selection_epoch_norm(excess=bounds[1] - 1.2, **shared) == 2
-    assert selection_epoch_norm(excess=0.1, **shared) == 4
-    early = norm_bounds(**{**shared, "initial_episodes": 10, "episodes": 25})  # before tau_min Sigma >= I is all
-    assert early[1] == pytest.approx(1.2 + 2 * math.sqrt(radius(H, 10, delta, d, 50.0)))
-
-
-def test_the_excess_of_the_norm_falls_by_the_root_of_two_not_by_two() -> None:
-    """The recursion of lemma 6 gives i^1.5/2^(i/2); the paper writes i^1.5/2^i."""
-    bounds = norm_bounds(
-        horizon=4, episodes=2**60, delta=0.05, dimension=3, norm_bound=50.0, true_norm=1.2, excitation=0.6,
+    setting = Setting(
+        horizon=H, episodes=7 * 10**5, delta=delta, dimension=d, norm_bound=50.0, excitation=rho,
         initial_episodes=100_000,
     )  # fmt: skip
-    excess, i = np.array(bounds) - 1.2, np.arange(20, len(bounds) - 1)
-    ratio = math.sqrt(2.0) * excess[i + 1] / excess[i]
-    assert (ratio > 1.0).all()  # slower than 2^(-i/2) by powers of i alone
-    assert (ratio < (1 + 1 / i) ** 1.5).all()
+    bounds, terms = [50.0], []
+    for i in range(3):
+        k, level = 2**i * 100_000, delta / 2**i
+        phase = Setting(horizon=H, episodes=k, delta=level, dimension=d, norm_bound=bounds[-1])
+        terms.append(regret_bound_linear(phase)["total"])
+        bounds.append(1.2 + 2 * math.sqrt(radius(H, k, level, d, bounds[-1]) / (1 + rho * H * k / 2)))
+    assert [epoch.norm_bound for epoch in norm_epochs(setting, true_norm=1.2)] == pytest.approx(bounds[:-1])
+    assert regret_bound_norm(setting, true_norm=1.2)["total"] == pytest.approx(sum(terms))
+    for excess, epoch in ((50.0, 1), (bounds[1] - 1.2, 2), (0.1, 4)):
+        assert selection_epoch_norm(setting, true_norm=1.2, excess=excess) == epoch
+    early = norm_epochs(replace(setting, initial_episodes=10, episodes=25), true_norm=1.2)  # Sigma >= I is all
+    assert early[1].norm_bound == pytest.approx(1.2 + 2 * math.sqrt(radius(H, 10, delta, d, 50.0)))
+    # The recursion of lemma 6 gives i^1.5/2^(i/2), slower than 2^(-i/2) by powers of i alone; the paper has i^1.5/2^i.
+    later = norm_epochs(replace(setting, episodes=2**60), true_norm=1.2)
+    excesses, at = np.array([epoch.norm_bound for epoch in later]) - 1.2, np.arange(20, len(later) - 1)
+    ratio = math.sqrt(2.0) * excesses[at + 1] / excesses[at]
+    assert (ratio > 1.0).all()
+    assert (ratio < (1 + 1 / at) ** 1.5).all()
 
 
 def test_bad_arguments_of_the_bounds_are_refused_by_name() -> None:
-    linear: dict[str, Any] = {"horizon": 3, "episodes": 10, "delta": 0.1, "dimension": 2, "norm_bound": 1.0}
-    assert regret_bound_linear(**{**linear, "episodes": 10**60})["total"] < 10**60  # where theorems say something
-    bad: list[tuple[str, Any]] = [
-        ("delta", lambda: regret_bound_linear(**{**linear, "delta": 0.0})),
-        ("episodes", lambda: regret_bound_linear(**{**linear, "episodes": 0})),
-        ("feature_bound", lambda: regret_bound_linear(**{**linear, "delta": 0.5, "feature_bound": 1000.0})),
-        ("excitation", lambda: tau_min(horizon=3, episodes=9, delta=0.1, dimension=2, excitation=0.0)),
+    setting = Setting(horizon=3, episodes=10, delta=0.1, dimension=2)
+    assert regret_bound_linear(replace(setting, episodes=10**60))["total"] < 10**60  # where theorems say something
+    bad: list[tuple[str, Callable[[], Any]]] = [
+        ("delta", lambda: replace(setting, delta=0.0)),
+        ("episodes", lambda: replace(setting, episodes=0)),
+        ("excitation", lambda: replace(setting, excitation=0.0)),
+        ("feature_bound", lambda: regret_bound_linear(replace(setting, delta=0.5, feature_bound=1000.0))),
         ("separation", lambda: selection_epoch_generic(horizon=3, delta=0.1, separation=0.0, entropy=1.0)),
-        ("smallest", lambda: selection_epoch_dimension(**linear, smallest=0.0, excitation=1.0, initial_episodes=4)),
+        ("smallest", lambda: selection_epoch_dimension(setting, smallest=0.0)),
     ]
     for name, call in bad:
         with pytest.raises(ParameterError, match=name):

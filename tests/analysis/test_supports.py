@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -16,24 +15,19 @@ from scipy.stats import binom
 
 from benchmarks.simulator_cases import PAIR, currents, river, uniform_currents
 from occamrl.analysis.supports import (
-    LIKELIHOOD,
     REGULARIZATION,
-    VALUE,
     Counts,
-    Evidence,
     Supports,
-    compatible_sets,
+    ValueRows,
     dependences,
     directions,
-    fit_sets,
-    likely_sets,
     possible_rows,
-    solve_sets,
     supports,
-    threshold,
 )
-from occamrl.errors import InvalidInput
-from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
+from occamrl.errors import InvalidInput, OccamRLError
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.logs.log import simulate_log
+from occamrl.logs.select import LIKELIHOOD, VALUE
 from occamrl.models.simulators import Simulators
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats
@@ -53,8 +47,8 @@ def rows(rng: np.random.Generator, n: int, d: int, theta: Floats) -> tuple[Float
     return x, np.where(rng.random(n) < x @ theta + 0.5, 0.5, -0.5)
 
 
-def evidence_of(x: Floats, y: Floats, bias: float = 0.0) -> Evidence:
-    return Evidence(x.T @ x, x.T @ y, bias)
+def evidence_of(x: Floats, y: Floats, bias: float = 0.0) -> ValueRows:
+    return ValueRows(x.T @ x, x.T @ y, bias)
 
 
 def least_on_simplex(x: Floats, y: Floats) -> float:
@@ -77,22 +71,10 @@ def test_every_set_has_the_loss_that_an_optimiser_finds(seed: int, d: int, repea
     x, y = rows(rng, 40, d, rng.dirichlet(np.ones(d)))
     if repeated and d > 1:
         x[:, -1] = 0.5 * x[:, 0] + 0.5 * x[:, d // 2]  # an exact dependence
-    fits = solve_sets(evidence_of(x, y), positive=True)
+    fits = evidence_of(x, y).solve()
     for mask in range(1, 2**d):
         members = list(members_of(mask))
         assert fits.least[mask] == pytest.approx(least_on_simplex(x[:, members], y), abs=1e-6)
-
-
-def test_free_weights_are_a_least_squares_problem_on_a_plane() -> None:
-    rng = np.random.default_rng(3)
-    x, y = rows(rng, 50, 4, np.array([0.7, 0.3, 0.0, 0.0]))
-    fits = solve_sets(evidence_of(x, y), positive=False)
-    for members in combinations(range(4), 3):
-        first, others = members[0], list(members[1:])
-        gaps = x[:, others] - x[:, [first]]  # y = x_1 + sum eta_j (x_j - x_1): weights that sum to one
-        eta = np.linalg.lstsq(gaps, y - x[:, first], rcond=None)[0]
-        loss = ((y - x[:, first] - gaps @ eta) ** 2).sum() - (y**2).sum()
-        assert fits.least[sum(1 << j for j in members)] == pytest.approx(loss, abs=1e-9)
 
 
 def test_the_threshold_is_the_mixture_of_m22_by_numerical_integration() -> None:
@@ -112,13 +94,7 @@ def test_the_threshold_is_the_mixture_of_m22_by_numerical_integration() -> None:
     pair = quad(density, -8.0, 8.0, limit=200)[0]
     mixture = 0.25 * math.exp(-2.0 * loss(np.array([1.0, 0.0]))) + 0.25 * math.exp(-2.0 * loss(np.array([0.0, 1.0])))
     expected = -0.5 * math.log(mixture + 0.5 * pair) + 0.5 * math.log(1.0 / DELTA)
-    assert threshold(solve_sets(evidence, positive=True), 2, DELTA) == pytest.approx(expected, abs=1e-6)
-
-
-def test_one_simulator_leaves_half_a_logarithm() -> None:
-    evidence = Evidence(np.array([[3.0]]), np.array([1.0]))
-    bound = threshold(solve_sets(evidence, positive=True), 1, DELTA)
-    assert bound == pytest.approx(3.0 - 2.0 + 0.5 * math.log(1.0 / DELTA))
+    assert evidence.threshold(evidence.solve(), DELTA) == pytest.approx(expected, abs=1e-6)
 
 
 def excluded(runs: int, seed: int, share: float) -> int:
@@ -128,9 +104,10 @@ def excluded(runs: int, seed: int, share: float) -> int:
         x, y = rows(np.random.default_rng([seed, number]), 400, 4, theta)
         ever = False
         for n in range(100, 401, 100):
-            fits = solve_sets(evidence_of(x[:n], y[:n]), positive=True)
+            evidence = evidence_of(x[:n], y[:n])
+            fits = evidence.solve()
             best = float(fits.least.min())
-            ever |= float(fits.least[0b101]) > best + share * (threshold(fits, 4, DELTA) - best)
+            ever |= float(fits.least[0b101]) > best + share * (evidence.threshold(fits, DELTA) - best)
         count += ever
     return count
 
@@ -150,10 +127,9 @@ def test_bias_is_carried_and_without_it_the_truth_is_lost(test_seed: int) -> Non
         x, y = rows(rng, n, 3, theta)
         wrong = x + error * np.where(x[:, [2]] > x[:, [0]], 1.0, -1.0)  # the estimates lean towards the third
         for part in lost:
-            fits = solve_sets(evidence_of(wrong, y), positive=True)
-            bound = threshold(fits, 3, DELTA, part * n * error**2)
-            loss = float(fit_sets(evidence_of(wrong, y), np.array([[0, 1]]), positive=False)[0][0])
-            lost[part] += min(loss, float(fits.least[0b011])) > bound
+            evidence = evidence_of(wrong, y, part * n * error**2)
+            fits = evidence.solve()
+            lost[part] += float(fits.least[0b011]) > evidence.threshold(fits, DELTA)
     most = int(binom.isf(1e-5, runs, DELTA))
     assert lost[1.0] <= most
     assert lost[0.0] > most
@@ -163,9 +139,9 @@ def test_minimal_sets_are_those_without_compatible_subsets() -> None:
     rng = np.random.default_rng(8)
     x, y = rows(rng, 3_000, 6, np.array([0.0, 0.6, 0.0, 0.0, 0.4, 0.0]))
     evidence = evidence_of(x, y)
-    found = compatible_sets(evidence, delta=DELTA)
-    fits = solve_sets(evidence, positive=True)
-    bound = threshold(fits, 6, DELTA)
+    found = evidence.compatible_sets(delta=DELTA)
+    fits = evidence.solve()
+    bound = evidence.threshold(fits, DELTA)
     by_hand = {
         members_of(mask)
         for mask in range(1, 64)
@@ -175,46 +151,38 @@ def test_minimal_sets_are_those_without_compatible_subsets() -> None:
     assert set(found.minimal) == by_hand
     assert [members for members in found.minimal if len(members) <= 2] == [(1, 4)]
     assert found.largest == 6
-    weights = fit_sets(evidence, np.array([(1, 4)]), positive=True)[3].ravel()
-    assert weights == pytest.approx([0.6, 0.4], abs=0.1)
+    assert evidence.weights((1, 4)) == pytest.approx([0.6, 0.4], abs=0.1)
 
 
 def test_a_search_that_was_cut_says_so() -> None:
     rng = np.random.default_rng(9)
     x, y = rows(rng, 2_000, 20, np.eye(20)[2])
-    found = compatible_sets(evidence_of(x, y))
+    found = evidence_of(x, y).compatible_sets()
     assert found.largest == 6  # of 20 there are 60,459 sets of up to 6, and 77,520 more of 7
     assert (2,) in found.minimal
 
 
-@pytest.mark.parametrize(
-    ("evidence", "options"),
-    [
-        (Evidence(np.eye(21), np.zeros(21)), {}),
-        (Evidence(np.eye(3), np.zeros(2)), {}),
-        (Evidence(np.eye(2), np.zeros(2)), {"delta": 0.0}),
-        (Evidence(np.eye(2), np.zeros(2)), {"weights": "positive"}),
-    ],
-)
-def test_bad_input_is_refused(evidence: Evidence, options: dict[str, object]) -> None:
-    with pytest.raises(InvalidInput):
-        compatible_sets(evidence, **options)  # type: ignore[arg-type]  # options of all types
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="1 to 20"):
+        ValueRows(np.eye(21), np.zeros(21)).compatible_sets()
+    with pytest.raises(InvalidInput, match="gram"):
+        ValueRows(np.eye(3), np.zeros(2)).compatible_sets()
+    with pytest.raises(InvalidInput, match="delta"):
+        ValueRows(np.eye(2), np.zeros(2)).compatible_sets(delta=0.0)
 
 
 TRUE = tuple(str(j + 1) for j in PAIR)
 
 
-def report_of(
-    kernels: list[np.ndarray], mdp: FiniteMDP, episodes: int, seed: int = 0, evidence: str | None = VALUE
-) -> Supports:
-    sims = Simulators(kernels)
+def report_of(case: Any, episodes: int, seed: int = 0, evidence: str | None = VALUE) -> Supports:
+    sims = Simulators(case.kernels)
     agent = UCRLVTRLin(features=sims.features, norm_bound=1.0)
-    return supports(run(agent, mdp, episodes=episodes, seed=seed, progress=False), sims, evidence=evidence)
+    return supports(run(agent, case.mdp, episodes=episodes, seed=seed, progress=False), sims, evidence=evidence)
 
 
-def test_the_pair_among_twelve_currents_is_named(test_seed: int) -> None:
+def test_the_pair_among_twelve_currents_is_named(test_seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     case = currents()
-    early, late = (report_of(case.kernels, case.mdp, episodes, test_seed) for episodes in (64, 4_000))
+    early, late = (report_of(case, episodes, test_seed) for episodes in (64, 4_000))
     assert any(set(each.members) <= set(TRUE) for each in early.sets)  # compatible, among others
     assert early.next_exclusion is not None
     assert [each.members for each in late.sets] == [TRUE]
@@ -224,11 +192,14 @@ def test_the_pair_among_twelve_currents_is_named(test_seed: int) -> None:
     assert "4, 9 (in every set that explains the data)" in str(late)
     assert "one set remains" in str(late)
     assert late.table().num_rows == 1
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(OccamRLError, match="pip install pandas"):
+        late.to_pandas()
 
 
 def test_by_likelihood_the_pair_is_named_much_earlier_and_value_rows_are_told_of(test_seed: int) -> None:
     case = currents()
-    report = report_of(case.kernels, case.mdp, 150, test_seed, None)
+    report = report_of(case, 150, test_seed, None)
     assert report.evidence == LIKELIHOOD
     assert [each.members for each in report.smallest] == [TRUE]
     assert report.sets[0].weights == pytest.approx([0.6, 0.4], abs=0.2)
@@ -242,27 +213,18 @@ def test_by_likelihood_the_pair_is_named_much_earlier_and_value_rows_are_told_of
 
 
 def test_outcomes_are_counted_as_they_were_played() -> None:
+    """Every step, the last of an episode too; the last count is of what no simulator allows."""
     case = currents()
-    sims = Simulators(case.kernels)
-    learner = UCRLVTRLin(features=sims.features, norm_bound=1.0)
-    result = run(learner, case.mdp, episodes=40, seed=1, progress=False)
-    known = case.mdp.known
-    rows = learner.statistics(known, result.state)
-    assert rows.seen is not None
-    assert rows.seen.sum() == 40 * known.horizon
-    assert rows.seen[-1] == 0
-    outcomes = sims.features.attach(known).outcomes
-    start = outcomes.start[1]  # state 0, to the right
-    assert rows.seen[start : outcomes.start[2]].sum() > 0
-    again = learner.statistics(known, learner.begin(known, rows))
-    assert again.seen is not None
-    assert (again.seen == rows.seen).all()
     narrow = Simulators([river(np.ones(8), np.zeros(8))])  # nothing keeps one from swimming up
-    lost = UCRLVTRLin(features=narrow.features, norm_bound=1.0)
-    seen = lost.statistics(known, run(lost, case.mdp, episodes=40, seed=1, progress=False).state).seen
-    assert seen is not None
-    assert seen[-1] > 0
-    assert seen.sum() == 40 * known.horizon
+    for sims, listed in ((Simulators(case.kernels), True), (narrow, False)):
+        learner, known = UCRLVTRLin(features=sims.features, norm_bound=1.0), case.mdp.known
+        rows = learner.statistics(known, run(learner, case.mdp, episodes=40, seed=1, progress=False).state)
+        again = learner.statistics(known, learner.begin(known, rows))
+        assert rows.seen is not None
+        assert again.seen is not None
+        assert rows.seen.sum() == 40 * known.horizon
+        assert (rows.seen[-1] == 0) == listed
+        assert (again.seen == rows.seen).all()
 
 
 def test_minimal_sets_are_those_whose_best_mixture_is_likely_enough(test_seed: int) -> None:
@@ -273,7 +235,7 @@ def test_minimal_sets_are_those_whose_best_mixture_is_likely_enough(test_seed: i
     law = kernels @ np.array([0.0, 0.6, 0.0, 0.4, 0.0])
     for rows in (3, 30, 400):
         counts = np.concatenate([rng.multinomial(rows, law[s : s + 3]) for s in start[:-1]]).astype(float)
-        found = likely_sets(Counts(np.append(counts, 0.0), start, kernels), delta=0.05)
+        found = Counts(np.append(counts, 0.0), start, kernels).compatible_sets(delta=0.05)
         best = {}
         for mask in range(1, 32):
             own = kernels[:, [j for j in range(5) if mask >> j & 1]]
@@ -287,13 +249,12 @@ def test_minimal_sets_are_those_whose_best_mixture_is_likely_enough(test_seed: i
         assert {sum(1 << j for j in members) for members in found.minimal} == minimal
         if rows == 400:
             assert found.minimal == [(1, 3)]
-    nothing = likely_sets(Counts(np.append(counts, 1.0), start, kernels), delta=0.05)  # what no simulator allows
-    assert nothing.minimal == []
+    assert not Counts(np.append(counts, 1.0), start, kernels).compatible_sets().minimal  # what no simulator allows
 
 
 def test_currents_of_rank_two_are_said_to_be_so() -> None:
     case = uniform_currents()
-    report = report_of(case.kernels, case.mdp, 2_000)
+    report = report_of(case, 2_000)
     assert report.rank == 2
     assert report.directions.dependent == 10
     # .6 of strength 3/11 and .4 of 8/11 is 5/11: between the sixth simulator and itself, so one simulator is enough
@@ -323,8 +284,6 @@ def test_the_estimated_error_widens_what_is_compatible() -> None:
     assert carried.allowance > ignored.allowance + 2.0 * 500 * 32 * carried.error**2
     assert any(set(each.members) <= set(TRUE) for each in carried.sets)
     assert "estimated" in str(carried)
-    with pytest.raises(InvalidInput, match="weights"):  # weights below 0 would add the errors up
-        supports(result, sims, weights="free")
 
 
 def test_directions_are_counted_by_fate() -> None:
@@ -359,30 +318,28 @@ def test_possible_rows_are_those_of_a_loop() -> None:
     assert found == pytest.approx(np.array(rows), abs=1e-12)
 
 
-def test_a_truth_beyond_the_simulators_leaves_no_mixture_but_free_weights() -> None:
+def test_a_truth_beyond_the_simulators_leaves_no_mixture() -> None:
     rng = np.random.default_rng(0)
     truth, even = rng.dirichlet(np.full(4, 0.3), size=(4, 2)), np.full((4, 2, 4), 0.25)
     kernels = [0.5 * truth + 0.5 * even, even]  # the truth is 2 of the first less 1 of the second
     mdp = FiniteMDP(transition=truth, reward=rng.random((4, 2)), horizon=10)
-    agent = UCRLVTRLin(features=Simulators(kernels).features, norm_bound=3.0)
-    result = run(agent, mdp, episodes=2_000, progress=False)
-    proper, free = supports(result), supports(result, weights="free")
-    assert not proper.sets
-    assert "no mixture of these simulators explains the data" in str(proper)
-    assert free.sets[0].weights == pytest.approx([2.0, -1.0], abs=0.2)
+    for evidence in (VALUE, LIKELIHOOD):
+        found = supports(simulate_log(mdp, episodes=2_000), Simulators(kernels), known=mdp.known, evidence=evidence)
+        assert not found.sets
+        assert "no mixture of these simulators explains the data" in str(found)
 
 
 def test_what_is_no_run_on_simulators_is_refused() -> None:
     problem = cases.mixture(1)
     plain = UCRLVTRLin(features=problem.features, norm_bound=1.0, weights="none", radius="unweighted")
-    result = run(plain, problem.mdp, episodes=3, progress=False)
-    with pytest.raises(InvalidInput, match="range weights"):
-        supports(result)
-    statistics = LinearStatistics(np.eye(2).ravel(), np.zeros(2), 5)
-    with pytest.raises(InvalidInput, match="statistics alone"):
-        supports(statistics)
-    with pytest.raises(InvalidInput, match="source"):
-        supports("run")  # type: ignore[arg-type]  # wrong on purpose
+    bad: list[tuple[Any, str]] = [
+        (run(plain, problem.mdp, episodes=3, progress=False), "range weights"),
+        (simulate_log(problem.mdp, episodes=2), "a log alone"),
+        ("run", "source"),
+    ]
+    for source, message in bad:
+        with pytest.raises(InvalidInput, match=message):
+            supports(source)
     learned = run(UCRLVTRLin(features=problem.features, norm_bound=1.0), problem.mdp, episodes=3, progress=False)
     strangers = np.random.default_rng(0).dirichlet(
         np.ones(problem.mdp.states), size=(problem.features.dimension, problem.mdp.states, problem.mdp.actions)

@@ -106,11 +106,6 @@ def test_the_first_wrong_row_is_named(form: str, column: str, row: int, value: A
     assert not re.search("(?i)csv|arrow|conversion|dtype", str(caught.value))
 
 
-def test_episodes_must_not_come_back() -> None:
-    with pytest.raises(LogError, match=r"episode in row 3 .*: got 0, expected .*above 4"):
-        Log.of_columns(columns() | {"episode": np.array([4, 4, 4, 0, 0])})
-
-
 @pytest.mark.parametrize("name", COLUMNS)
 def test_columns_that_are_missing_or_have_another_length_are_refused(name: str) -> None:
     for bad in (columns()[name][:-1], columns()[name].reshape(5, 1)):
@@ -118,6 +113,8 @@ def test_columns_that_are_missing_or_have_another_length_are_refused(name: str) 
             Log.of_columns(columns() | {name: bad})
     with pytest.raises(LogError, match=f"{name}: got no such column"):
         read_log({key: value for key, value in columns().items() if key != name})
+    with pytest.raises(LogError, match=r"episode in row 3 .*: got 0, expected .*above 4"):
+        Log.of_columns(columns() | {"episode": np.array([4, 4, 4, 0, 0])})
 
 
 def test_every_form_of_a_log_is_read_as_it_is(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import itertools
 import json
 import math
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from scipy.optimize import nnls
 from scipy.stats import binom
 from typer.testing import CliRunner
@@ -18,29 +21,29 @@ import occamrl as orl
 from occamrl.analysis.supports import supports
 from occamrl.cli import app
 from occamrl.envs.ladder_file import LadderSpec, ladder_of_problem
-from occamrl.envs.wrapper import RewardMap
 from occamrl.logs import select as selecting
-from occamrl.logs.log import Log, LogError, match_rows, simulate_log, write_parquet
+from occamrl.logs.log import COLUMNS, Log, LogError, match_rows, simulate_log, write_parquet
 from occamrl.logs.select import (
     AT_LEAST,
     DECIDED,
+    EVIDENCE,
     NOT_ENOUGH,
     OUTSIDE,
     VALUE,
+    MoreData,
     Replay,
-    mixture_statistics,
     select,
     stretch_end,
+    verdict_of,
 )
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
-from occamrl.models.linear import AggregationFamily, LinearFamily
+from occamrl.models.linear import AggregationFamily
 from occamrl.models.simulators import Simulators
 from occamrl.problems.classic import RiverZones
 from occamrl.problems.lakes import FrozenLake
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats, Ints
-from tests import cases
 
 DELTA = 0.2
 
@@ -88,7 +91,7 @@ def plain_replay(path: Any, taken: Any, case: Any, slack: float) -> Any:
             member = int(np.argmin(loss))
         for k in range(first, last):
             for h in range(taken.shape[1]):
-                target = case.values[member, h + 1]
+                target = case.values[member, 1 + h % (taken.shape[1] - 1)]  # the last step is seen through V_2
                 middle, spread = 0.5 * (target.min() + target.max()), np.ptp(target)  # every state can follow
                 if spread > 0.0:
                     y = (target[path[k, h + 1]] - middle) / spread
@@ -130,17 +133,11 @@ def false_rejections(case: Any, numbers: Any, slack: float) -> int:
 
 
 def log_of(path: Ints, taken: Ints, mdp: FiniteMDP) -> Log:
-    episodes, horizon = taken.shape
-    state, action = path[:, :-1].ravel(), taken.ravel()
-    return Log(
-        state=state,
-        action=action,
-        reward=mdp.known.base_reward[state, action],
-        next_state=path[:, 1:].ravel(),
-        terminated=np.zeros(state.size, dtype=bool),
-        truncated=np.zeros(state.size, dtype=bool),
-        begin=np.arange(episodes + 1) * horizon,
-    )
+    (episodes, horizon), state, action = taken.shape, path[:, :-1].ravel(), taken.ravel()
+    columns = {"episode": np.repeat(np.arange(episodes), horizon), "step": np.tile(np.arange(horizon), episodes)}
+    columns |= {"state": state, "action": action, "next_state": path[:, 1:].ravel()}
+    columns |= dict.fromkeys(("terminated", "truncated"), np.zeros(state.size, dtype=bool))
+    return Log.of_columns(columns | {"reward": mdp.known.base_reward[state, action]})
 
 
 @pytest.mark.parametrize("case", range(3))
@@ -194,6 +191,38 @@ def test_a_random_policy_finds_the_rung_and_a_few_episodes_do_not(
     assert f"-> {rung}. {spec.names[rung - 1]}" in str(late)
 
 
+def test_the_page_has_the_evidence_over_time_against_its_threshold(tmp_path: Path) -> None:
+    ladder, mdp = small(1)
+    log = simulate_log(mdp, episodes=600, seed=1)
+    for kind in EVIDENCE:
+        found = select(log, ladder, mdp.known, evidence=kind, progress=False)
+        table = np.array(found.history)
+        assert found.threshold == pytest.approx(math.log(20.0))
+        assert table[-1].tolist() == [600, *(rung.evidence for rung in found.rungs)]
+        assert (np.diff(table, axis=0) >= 0.0).all()  # at its highest so far
+        for m, rung in enumerate(found.rungs, start=1):
+            above = table[:, 0][table[:, m] > found.threshold]
+            assert rung.rejected_after == (above[0] if above.size else None)
+        read = [row[0] for row in found.at_doublings]
+        assert read[0] == 1
+        assert read[-1] == 600
+        assert all(2 * first <= second for first, second in itertools.pairwise(read[:-1]))
+        lines = found.plot(Figure().subplots()).get_lines()
+        assert [line.get_label() for line in lines] == ["1. F_1", "2. F_2", "3. F_3", "rejected above"]
+        page = found.page(tmp_path / "page.html").read_text()
+        assert "data:image/png;base64" in page
+        assert html.escape(found.meaning) in page
+        assert f"<td>{read[-1]:.0f}</td>" in page
+
+
+def test_what_more_data_would_settle_is_said_in_the_singular_and_the_plural() -> None:
+    one, many = (verdict_of(2, MoreData(n, n, round(n), n), small()[0], "F_2")[1] for n in (1.2, 63.0))
+    assert "about 1 more such episode rejects it" in one
+    assert "about 63 more such episodes reject it" in many
+    assert "1 kernel outside it predicts" in one
+    assert "63 kernels outside it predict " in many
+
+
 def test_transitions_that_no_model_allows_are_a_verdict() -> None:
     ladder, mdp = small()
     stack = np.array([ladder.family.kernel(i) for i in range(6)])
@@ -204,8 +233,6 @@ def test_transitions_that_no_model_allows_are_a_verdict() -> None:
     found = select(log, narrow, mdp.known, progress=False)
     assert found.verdict == OUTSIDE
     assert f"Row {bad} goes from state 1 by action 0 to 2" in found.why
-    first = select(log.head(1), narrow, mdp.known, progress=False) if bad < 5 else found  # nothing before it
-    assert first.verdict == OUTSIDE
 
 
 def test_an_end_in_a_state_that_goes_on_is_the_end_of_the_models() -> None:
@@ -220,8 +247,9 @@ def test_an_end_in_a_state_that_goes_on_is_the_end_of_the_models() -> None:
             after, reward, terminated, truncated, _ = env.step(action)
             rows.append((k, h, state, action, reward, after, terminated, truncated))
             state = after
-    names = ("episode", "step", "state", "action", "reward", "next_state", "terminated", "truncated")
-    log = Log.of_columns({name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)})
+    log = Log.of_columns(
+        {name: np.array(column) for name, column in zip(COLUMNS, zip(*rows, strict=True), strict=True)}
+    )
     assert log.terminated[12]
     outcomes = spec.ladder.family.features.attach(spec.known).outcomes
     matched = match_rows(log, spec.known, outcomes, spec.rewards)
@@ -230,30 +258,14 @@ def test_an_end_in_a_state_that_goes_on_is_the_end_of_the_models() -> None:
     assert select(log, spec, progress=False).verdict != OUTSIDE
 
 
-@pytest.mark.parametrize(
-    ("column", "row", "value", "field"),
-    [("action", 2, 7, "action"), ("reward", 3, 0.123, "reward"), ("terminated", 4, True, "terminated")],
-)
-def test_rows_that_contradict_what_is_known_are_named(column: str, row: int, value: Any, field: str) -> None:
+@pytest.mark.parametrize(("column", "row", "value"), [("action", 2, 7), ("reward", 3, 0.123), ("terminated", 4, True)])
+def test_rows_that_contradict_what_is_known_are_named(column: str, row: int, value: Any) -> None:
     ladder, mdp = small()
     columns = simulate_log(mdp, episodes=3, seed=1).columns()
     columns[column][row] = value
     with pytest.raises(LogError) as caught:
         select(Log.of_columns(columns), ladder, mdp.known)
-    assert (caught.value.field, caught.value.index) == (field, (row,))
-
-
-def test_linear_classes_are_tested_in_their_own_form(test_seed: int) -> None:
-    problem = cases.mixture(3, dimension=3, full_support=True, horizon=6)
-    features = problem.features
-    truth = features.kernel([0.5, 0.5, 0.0])
-    mdp = FiniteMDP(transition=truth, reward=problem.reward, horizon=6)
-    rungs = [LinearFamily(features=features, norm_bound=1.5, coordinates=range(m)) for m in (1, 2, 3)]
-    ladder = Ladder(rungs)
-    log = simulate_log(mdp, episodes=4_000, seed=test_seed)
-    found = select(log, ladder, mdp.known, progress=False)
-    assert (found.chosen, found.verdict) == (2, AT_LEAST)
-    assert select(log.head(2), ladder, mdp.known, progress=False).verdict == NOT_ENOUGH
+    assert (caught.value.field, caught.value.index) == (column, (row,))
 
 
 def test_supports_are_read_off_a_log(test_seed: int) -> None:
@@ -262,29 +274,29 @@ def test_supports_are_read_off_a_log(test_seed: int) -> None:
     sims = Simulators(kernels)
     mdp = FiniteMDP(transition=0.6 * kernels[1] + 0.4 * kernels[3], reward=rng.random((5, 2)), horizon=10)
     log = simulate_log(mdp, episodes=2_000, seed=test_seed)
-    rows = match_rows(log, mdp.known, sims.features.attach(mdp.known).outcomes, RewardMap())
-    statistics, values = mixture_statistics(rows, sims.features, mdp.known)
-    report = supports(statistics, sims, known=mdp.known, values=values)
+    report = supports(log, sims, known=mdp.known)
     assert [each.members for each in report.sets] == [("2", "4")]
 
 
 def test_the_command_prints_and_exits_by_verdict(tmp_path: Path) -> None:
-    problem = FrozenLake(slip=(10, 10))
     spec = tmp_path / "ladder.toml"
     spec.write_text('problem = "frozen-lake"\n')
-    write_parquet(simulate_log(problem.mdp, episodes=400, seed=2), tmp_path / "long.parquet")
-    write_parquet(simulate_log(FrozenLake(slip=(0, 0)).mdp, episodes=2, seed=2), tmp_path / "short.parquet")
-    runner = CliRunner()
-    found = runner.invoke(app, ["select", str(tmp_path / "long.parquet"), "--ladder", str(spec), "--json"])
+    for name, slip, episodes in (("long", (10, 10), 400), ("short", (0, 0), 2)):
+        log = simulate_log(FrozenLake(slip=slip).mdp, episodes=episodes, seed=2)
+        write_parquet(log, tmp_path / f"{name}.parquet")
+
+    def call(name: str, *options: str) -> Any:
+        return CliRunner().invoke(app, ["select", str(tmp_path / name), "--ladder", str(spec), *options])
+
+    found = call("long.parquet", "--json")
     assert found.exit_code == 0, found.output
     data = json.loads(found.stdout)
     assert data["chosen"] == 2
     assert [rung["size"] for rung in data["rungs"]] == [1, 11, 231]
-    short = runner.invoke(app, ["select", str(tmp_path / "short.parquet"), "--ladder", str(spec)])
+    short = call("short.parquet")
     assert short.exit_code == 3
     assert "not enough data" in short.stdout
-    broken = runner.invoke(app, ["select", str(tmp_path / "no.parquet"), "--ladder", str(spec)])
-    assert broken.exit_code == 2
+    assert call("no.parquet").exit_code == 2
 
 
 LEVEL = 0.05
@@ -333,10 +345,10 @@ def replayed(truth: FiniteMDP, episodes: int, monkeypatch: pytest.MonkeyPatch) -
     replay, seen = Replay(LadderSpec(ladder=LADDER, known=truth.known), LEVEL, [VALUE]), []
     enter, ends = selecting.enter, [0]
 
-    def spy(features: Any, known: Any, stretch: Any, values: Floats, memory: Any) -> float:
+    def spy(features: Any, known: Any, stretch: Any, values: Floats, memory: Any) -> None:
         ends.append(replay.tested)
         seen.append((ends[-2], ends[-1], values.copy()))
-        return enter(features, known, stretch, values, memory)
+        enter(features, known, stretch, values, memory)
 
     monkeypatch.setattr(selecting, "enter", spy)
     replay.take(log)
@@ -365,7 +377,7 @@ def test_statistics_bound_and_misfit_are_those_of_the_definitions(
             assert values == pytest.approx(optimal[best], abs=1e-12)
             optimism += best != max(range(3), key=lambda i: optimal[i, 0, 0])
         for row in range(log.begin[first], log.begin[last]):
-            h, s, a = int(log.step[row]), int(log.state[row]), int(log.action[row])
+            h, s, a = int(log.step[row]) % 7, int(log.state[row]), int(log.action[row])
             x, middle, spread = right_row(s, values[h + 1], 3)
             if a == 0 or spread == 0.0:
                 continue
@@ -382,10 +394,9 @@ def test_statistics_bound_and_misfit_are_those_of_the_definitions(
         bound = allowed(three, y)
         rejected = [last if at is None and loss > bound else at for at, loss in zip(rejected, losses, strict=True)]
         misfit = misfit or losses[2] > allowed(np.concatenate([three, pair], axis=1), y)
-    assert found.squares == pytest.approx((y**2).sum(), rel=1e-9)
-    assert found.losses == pytest.approx(losses, rel=1e-6, abs=1e-6)
-    assert found.bound == pytest.approx(bound, rel=1e-9)
-    assert [None if at < 0 else at for at in found.rejected] == rejected
+    assert found.memory["losses"] == pytest.approx(losses, rel=1e-6, abs=1e-6)
+    assert found.memory["allowed"] == pytest.approx([bound] * 3, rel=1e-9)
+    assert found.rejected == rejected
     assert rejected[0] is not None
     assert rejected[1] is not None
     assert bool(found.outside) == misfit == outside

@@ -1,7 +1,7 @@
 r"""Certificates: what the theory promises, measured, each beside a version that is broken on purpose.
 
-A certificate plays runs with numbered seeds and keeps two numbers of each, a value and the bound that it is promised to
-respect. A claim turns these into a verdict:
+A certificate plays runs with numbered seeds and yields two numbers of each, a value and the bound that it is promised
+to respect. A claim turns these into a verdict:
 
 ==============  =====================================================  ===============================================
 claim           promise                                                interval, verdict
@@ -30,14 +30,13 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import beta as beta_law
+from scipy.stats import binomtest
 from scipy.stats import t as student
 
 from occamrl import paper, seeding
@@ -45,19 +44,19 @@ from occamrl._core import compile as compiling
 from occamrl._core.arena import field
 from occamrl._core.rows import COUNTERS, REWARD
 from occamrl.analysis.complexity import (
-    beta_infinite,
+    Setting,
     eluder_dimension,
     linear_eluder_bound,
     predictions,
     regret_bound_dimension,
-    regret_bound_finite,
+    regret_bound_generic,
     regret_bound_linear,
     regret_bound_norm,
     regret_bound_vtr,
     selection_epoch_dimension,
     selection_epoch_generic,
 )
-from occamrl.analysis.supports import Counts, likely_sets
+from occamrl.analysis.supports import Counts
 from occamrl.errors import RecordError, require_choice
 from occamrl.experiments.execution import environment
 from occamrl.experiments.records import FolderLock
@@ -72,13 +71,14 @@ from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.models.linear import LinearFamily
-from occamrl.paper.ucrl_vtr import dense_kernels, optimal_values
+from occamrl.paper.ucrl_vtr import beta_infinite, dense_kernels, optimal_values
 from occamrl.problems.classic import RiverSwim, WideTree
 from occamrl.problems.mdp import BernoulliRewards, FiniteMDP
 from occamrl.problems.mixtures import SparseMixture
 from occamrl.protocols import Episode, Floats, Ints, Known, Learner
 from occamrl.running.files import make_folder, read_sealed, seal, there, write_whole
 from occamrl.running.phases import CompiledPlayer, PhaseWalk
+from occamrl.running.result import Result
 from occamrl.running.run import run
 from occamrl.selectors.arl_gen import ARLGen
 from occamrl.selectors.arl_lin import ARLLinDim, ARLLinNorm, lambda_grid, union_level
@@ -88,7 +88,8 @@ LEVEL = 1e-3  # at which a kept promise is refuted by chance, at most
 MOST_CONTROLS = 400  # runs of a control: it fails often, so fewer are enough
 
 Samples = list[tuple[float, float]]  # a value and its bound, for every run
-Measure = Callable[[bool, range], Samples]
+Runs = Iterator[tuple[float, float]]  # the same, while they are played
+Measure = Callable[..., Runs]
 
 
 # ------------------------------------------------------------------------------------------------------------- claims
@@ -108,25 +109,18 @@ class Finding(NamedTuple):
 Claim = Callable[[Samples], Finding]
 
 
-def clopper_pearson(count: int, trials: int) -> tuple[float, float]:
-    """Return the exact interval of a probability at level 1 - 2 LEVEL from ``count`` events in ``trials``."""
-    low = float(beta_law.ppf(LEVEL, count, trials - count + 1)) if count else 0.0
-    high = float(beta_law.ppf(1.0 - LEVEL, count + 1, trials - count)) if count < trials else 1.0
-    return low, high
-
-
 def rate(samples: Samples) -> Finding:
     """Claim that a run fails with probability at most delta; samples are (failed, delta)."""
     failed, bound = int(sum(value for value, _ in samples)), samples[0][1]
-    low, high = clopper_pearson(failed, len(samples))
+    low, high = map(float, binomtest(failed, len(samples)).proportion_ci(1.0 - 2.0 * LEVEL))
     return Finding(f"{failed:,} of {len(samples):,} runs", failed / len(samples), low, high, bound, low <= bound)
 
 
 def never(samples: Samples, what: str = "plans") -> Finding:
     """Claim that nothing is ever on the wrong side; samples are (how many are, how many there were)."""
     wrong, trials = (int(sum(column)) for column in zip(*samples, strict=True))
-    low, high = clopper_pearson(wrong, max(1, trials))
-    return Finding(f"{wrong:,} of {trials:,} {what}", wrong / max(1, trials), low, high, 0.0, wrong == 0)
+    low, high = map(float, binomtest(wrong, trials).proportion_ci(1.0 - 2.0 * LEVEL))
+    return Finding(f"{wrong:,} of {trials:,} {what}", wrong / trials, low, high, 0.0, wrong == 0)
 
 
 def most(samples: Samples) -> Finding:
@@ -137,56 +131,64 @@ def most(samples: Samples) -> Finding:
     return Finding(f"{value:,.4g} of {bound:,.4g}, at worst", high, low, high, 1.0, high <= 1.0)
 
 
+def _student(samples: Samples, more: float) -> tuple[float, float, float]:
+    """Return the mean, and its interval or, with ``more`` = 1, that of one more run."""
+    values, n = np.array([value for value, _ in samples]), len(samples)
+    middle, spread = float(values.mean()), float(values.std(ddof=1))
+    wide = float(student.ppf(1.0 - LEVEL, n - 1)) * spread * math.sqrt(more + 1.0 / n)
+    return middle, middle - wide, middle + wide
+
+
 def mean(samples: Samples) -> Finding:
     """Claim that the mean over runs is at most the bound."""
-    (values, bounds), n = np.array(samples).T, len(samples)
-    wide = float(student.ppf(1.0 - LEVEL, n - 1) * values.std(ddof=1) / math.sqrt(n)) if n > 1 else math.inf
-    middle, bound = float(values.mean()), float(bounds.mean())
-    return Finding(f"mean of {n} runs", middle, middle - wide, middle + wide, bound, middle - wide <= bound)
+    (middle, low, high), bound = _student(samples, 0.0), samples[0][1]
+    return Finding(f"mean of {len(samples)} runs", middle, low, high, bound, low <= bound)
 
 
 def near(samples: Samples) -> Finding:
     """Claim that the bound, a published figure of one run, known to 2 %, could be one more of these runs."""
-    (values, bounds), n = np.array(samples).T, len(samples)
-    wide = float(student.ppf(1.0 - LEVEL, n - 1) * values.std(ddof=1) * math.sqrt(1.0 + 1.0 / n))
-    middle, figure = float(values.mean()), float(bounds[0])
-    low, high = middle - wide, middle + wide
+    (middle, low, high), figure = _student(samples, 1.0), samples[0][1]
     holds = low - 0.02 * figure <= figure <= high + 0.02 * figure
-    return Finding(f"one more of {n} runs", middle, low, high, figure, holds)
+    return Finding(f"one more of {len(samples)} runs", middle, low, high, figure, holds)
 
 
 class Certificate(NamedTuple):
-    """A promise, how it is measured, and a version that must be refuted.
-
-    ``measure(broken, seeds)`` plays a run for each seed, of the control if ``broken``. ``runs`` are those of a full
-    measurement, ``few`` those of a quick one.
-    """
+    """A promise, how it is measured, and a version that must be refuted."""
 
     name: str
-    section: str
     statement: str
+    measure: Measure
+    section: str
     source: str  # the paper's number, or that of docs/mathematics.md
     claim: Claim
+    runs: int  # of a full measurement
+    few: int  # of a quick one
     control: str
-    runs: int
-    few: int
-    measure: Measure
 
 
 CERTIFICATES: dict[str, Certificate] = {}
 
 
-def promise(section: str, source: str, claim: Claim, runs: int, few: int, *, control: str) -> Callable[..., Measure]:
-    """Return what enters a function in the list of certificates; its name and docstring say what it certifies."""
+def promise(*about: Any, name: str = "{}", who: str = "", **options: Any) -> Callable[[Measure], Measure]:
+    """Return what enters a function, called with ``options``, in the list of certificates.
 
-    def enter(measure: Measure, name: str = "", statement: str = "") -> Measure:
-        called = name or str(getattr(measure, "__name__", "")).replace("_", "-")
-        text = " ".join(str(measure.__doc__).split()).removeprefix("Certify that ").removesuffix(".")
-        says = statement or text[0].upper() + text[1:]
-        CERTIFICATES[called] = Certificate(called, section, says, source, claim, control, runs, few, measure)
+    Its name, put into ``name``, is that of the certificate, and its docstring, with ``who`` put in, the statement.
+    ``about`` are the other fields, from ``section`` on.
+    """
+
+    def enter(measure: Measure) -> Measure:
+        called = name.format(str(getattr(measure, "__name__", "")).replace("_", "-"))
+        statement = " ".join(str(measure.__doc__).split()).removeprefix("Certify that ").removesuffix(".")
+        statement = statement[0].upper() + statement[1:].replace("{}", who)
+        CERTIFICATES[called] = Certificate(called, statement, partial(measure, **options), *about)
         return measure
 
     return enter
+
+
+def played(agent: Any, mdp: Any, episodes: int, seed: int) -> Result:
+    """Return a run without a progress bar."""
+    return run(agent, mdp, episodes=episodes, seed=seed, progress=False)
 
 
 # -------------------------------------------------------------------------------------------------- confidence sets
@@ -338,12 +340,7 @@ def losses_inside(state: Any) -> dict[int, float]:
 
 
 PER_STEP = (0, 3, 5, 2, 6, 1)  # members of near_truth
-SHARE = {"share": 0.9}  # most of delta for the rewards, which are then what can fail
-
-
-def per_pair(bound: str, **options: Any) -> dict[str, Any]:
-    """Return the option for rewards that are estimated per pair."""
-    return {"rewards": RewardsPerPair(bound=bound, **options)}
+SHARE = 0.9  # most of delta for the rewards, which are then what can fail
 
 
 class Covered(NamedTuple):
@@ -353,20 +350,19 @@ class Covered(NamedTuple):
     what: str
     make: Callable[..., Case]
     options: dict[str, Any]
-    broken: dict[str, Any]
-    control: str = "a twentieth of the slack"
+    broken: dict[str, Any] = {"scale": 0.05}  # noqa: RUF012  # never changed
+    control: str = "a twentieth of the width"
 
 
 UNWEIGHTED = {"radius": "unweighted", "weights": "none"}
 PAPER: dict[str, Any] = {"radius": "paper", "weights": "none"}
-SMALL = {"scale": 0.05}
 SETS = {
     "finite-paper": Covered(
         "M4, M6; appendix A.1", "the paper's ball of a finite family", finite_case, PAPER, {"scale": 2e-5},
         "a 50,000th of beta",
     ),
-    "finite-ball": Covered("M4, M7", "the ball with sharp constants", finite_case, UNWEIGHTED, SMALL),
-    "finite-sharp": Covered("M24", "the sharp set of a finite family", finite_case, {}, SMALL),
+    "finite-ball": Covered("M4, M7", "the ball with sharp constants", finite_case, UNWEIGHTED),
+    "finite-sharp": Covered("M24", "the sharp set of a finite family", finite_case, {}),
     "finite-prior": Covered(
         "M22, M24", "the sharp set with a prior against the truth", finite_case,
         {"prior": np.array([0.01, *[0.99 / 7] * 7])}, {"scale": 0.0}, "no slack",
@@ -375,26 +371,24 @@ SETS = {
         "M10; section 3", "the paper's ellipsoid", linear_case, {**PAPER, "clip": "horizon"}, {"scale": 0.005},
         "a 200th of the radius",
     ),
-    "ellipsoid-sharp": Covered("M11", "the sharp ellipsoid", linear_case, {}, SMALL, "a twentieth of the radius"),
-    "ellipsoid-unweighted": Covered(
-        "M11, second form", "the ellipsoid without weights", linear_case, UNWEIGHTED, SMALL, "a twentieth of the radius"
-    ),
+    "ellipsoid-sharp": Covered("M11", "the sharp ellipsoid", linear_case, {}),
+    "ellipsoid-unweighted": Covered("M11, second form", "the ellipsoid without weights", linear_case, UNWEIGHTED),
     "rewards-hoeffding": Covered(
-        "section 4, rewards (a)", "Hoeffding's bounds of all mean rewards", linear_case, per_pair("hoeffding", **SHARE),
-        per_pair("hoeffding", scale=0.05), "a twentieth of the width",
+        "section 4, rewards (a)", "Hoeffding's bounds of all mean rewards", linear_case,
+        {"rewards": RewardsPerPair(bound="hoeffding", share=SHARE)},
+        {"rewards": RewardsPerPair(bound="hoeffding", scale=0.05)},
     ),
     "rewards-bernstein": Covered(
-        "section 4, rewards (a)", "Bernstein's bounds of all mean rewards", linear_case, per_pair("bernstein", **SHARE),
-        per_pair("bernstein", scale=0.05), "a twentieth of the width",
+        "section 4, rewards (a)", "Bernstein's bounds of all mean rewards", linear_case,
+        {"rewards": RewardsPerPair(bound="bernstein", share=SHARE)},
+        {"rewards": RewardsPerPair(bound="bernstein", scale=0.05)},
     ),
     "rewards-linear": Covered(
         "section 4, rewards (b)", "the bounds of all mean rewards by regression", linear_case,
-        {"rewards": "linear", "linear": SHARE}, {"rewards": "linear", "linear": SMALL}, "a twentieth of the width",
+        {"rewards": "linear", "linear": {"share": SHARE}}, {"rewards": "linear", "linear": {"scale": 0.05}},
     ),
-    "per-step-linear": Covered(
-        "M11, per step", "one ellipsoid per step", linear_case, {"kind": "per step"}, SMALL, "a twentieth of the radius"
-    ),
-    "per-step-finite": Covered("M24, per step", "one sharp set per step", finite_case, {"members": PER_STEP}, SMALL),
+    "per-step-linear": Covered("M11, per step", "one ellipsoid per step", linear_case, {"kind": "per step"}),
+    "per-step-finite": Covered("M24, per step", "one sharp set per step", finite_case, {"members": PER_STEP}),
 }  # fmt: skip
 
 
@@ -404,22 +398,24 @@ def set_case(name: str, broken: bool) -> Case:
     return about.make(**{**about.options, **(about.broken if broken else {})})
 
 
-def _coverage(name: str, broken: bool, seeds: range) -> Samples:
-    case = set_case(name, broken)
-    return [(float(case.play(seed).left), case.learner.delta) for seed in seeds]
+def coverage(of: str, broken: bool, seeds: range) -> Runs:
+    """Certify that the truth stays in {} in all episodes with probability 1 - delta."""
+    case = set_case(of, broken)
+    for seed in seeds:
+        yield case.play(seed).left, case.learner.delta
 
 
-for _name, _about in SETS.items():
-    _says = f"The truth stays in {_about.what} in all episodes with probability 1 - delta"
-    _enter = promise(COVERAGE, _about.source, rate, 4000, 300, control=_about.control)
-    _enter(partial(_coverage, _name), f"coverage-{_name}", _says)
+for _name, _set in SETS.items():
+    promise(COVERAGE, _set.source, rate, 4000, 300, _set.control, name=f"{{}}-{_name}", who=_set.what, of=_name)(
+        coverage
+    )
 
 
-def pooled_rows(agent: Any, mdp: FiniteMDP, seed: int, episodes: int = EPISODES) -> Iterator[LinearStatistics]:
+def pooled_rows(agent: Any, mdp: FiniteMDP, seed: int) -> Iterator[LinearStatistics]:
     """Play a linear selector and yield the pooled rows after every episode."""
     walk, keys = PhaseWalk(agent, mdp.known), (seeding.key(seed, "environment"), seeding.key(seed, "agent"))
     regret, returns = np.empty(1), np.empty(1)
-    for k in range(episodes):
+    for k in range(EPISODES):
         player: Any = walk.player
         plans, _ = player.simulate(mdp.truth, keys, k, regret, returns)
         yield player.learner.statistics(mdp.known, player.state)
@@ -443,23 +439,23 @@ class _SmallBall(_Letter):
         return 1e-6 * super().beta(horizon, k)
 
 
-@promise(COVERAGE, "M6, infinite; appendix A.1", rate, 300, 40, control="a millionth of beta")
-def coverage_infinite(broken: bool, seeds: range) -> Samples:
+@promise(COVERAGE, "M6, infinite; appendix A.1", rate, 300, 40, "a millionth of beta")
+def coverage_infinite(broken: bool, seeds: range) -> Runs:
     """Certify that P* stays in the paper's ball of an infinite class, dyadic scales, with probability 1 - delta."""
     kernels, reward = near_truth()
     features = FeatureMap(np.moveaxis(kernels, 0, -1))
     infinite = LinearFamily(features=features, norm_bound=1.0)  # mixtures of the kernels, which are its members listed
     family, mdp = FiniteFamily(kernels), FiniteMDP(transition=kernels[0], reward=reward, horizon=6)
     learner = (_SmallBall if broken else _Letter)(family=family, infinite_class=infinite, delta=FINITE_DELTA)
-    runs = (run(learner, mdp, episodes=EPISODES, seed=seed, progress=False) for seed in seeds)
-    return [(float(result.state["left"]), FINITE_DELTA) for result in runs]
+    for seed in seeds:
+        yield played(learner, mdp, EPISODES, seed).state["left"], FINITE_DELTA
 
 
 SMALL_MIXTURE = SparseMixture(states=5, actions=2, horizon=4, dimension=5, nonzero=2, persistence=0.5)
 
 
-@promise(COVERAGE, "M17", rate, 1500, 60, control="a twentieth of the radius")
-def coverage_supports(broken: bool, seeds: range) -> Samples:
+@promise(COVERAGE, "M17", rate, 1500, 60, "a twentieth of the radius")
+def coverage_supports(broken: bool, seeds: range) -> Runs:
     """Certify that the ellipsoids of all sets that hold the support keep theta*, on pooled rows, all at once."""
     problem, scale = SMALL_MIXTURE, 0.05 if broken else 1.0
     d, norm = problem.dimension, float(np.linalg.norm(problem.theta))
@@ -478,11 +474,12 @@ def coverage_supports(broken: bool, seeds: range) -> Samples:
                 return True
         return False
 
-    return [(float(any(map(outside, pooled_rows(agent, problem.mdp, seed)))), DELTA) for seed in seeds]
+    for seed in seeds:
+        yield any(map(outside, pooled_rows(agent, problem.mdp, seed))), DELTA
 
 
-@promise(COVERAGE, "M19, lambda grid", rate, 1500, 60, control="a twentieth of the noise term")
-def coverage_lambda_grid(broken: bool, seeds: range) -> Samples:
+@promise(COVERAGE, "M19, lambda grid", rate, 1500, 60, "a twentieth of the noise term")
+def coverage_lambda_grid(broken: bool, seeds: range) -> Runs:
     """Certify that the ellipsoid of every lambda keeps theta* by the noise event of every other one of the grid."""
     problem, scale = SMALL_MIXTURE, 0.05 if broken else 1.0
     d, norm = problem.dimension, float(np.linalg.norm(problem.theta))
@@ -500,30 +497,32 @@ def coverage_lambda_grid(broken: bool, seeds: range) -> Samples:
         least = min(loss + noise for loss, _, noise, _ in fits)
         return any(distance > least - loss + lam * norm**2 for loss, distance, _, lam in fits)
 
-    return [(float(any(map(outside, pooled_rows(agent, problem.mdp, seed)))), DELTA) for seed in seeds]
+    for seed in seeds:
+        yield any(map(outside, pooled_rows(agent, problem.mdp, seed))), DELTA
 
 
-@promise(COVERAGE, "L2", rate, 4000, 300, control="no slack")
-def coverage_likelihood(broken: bool, seeds: range) -> Samples:
+@promise(COVERAGE, "L2", rate, 4000, 300, "no slack")
+def coverage_likelihood(broken: bool, seeds: range) -> Runs:
     """Certify that the likelihood never strikes off the true kernel, with probability 1 - delta."""
     ladder, mdp = near_ladder()
     learner = LikelihoodLearner(ladder=ladder, delta=1.0 if broken else FINITE_DELTA, scope="all", replan=0.0)
     truth = int(np.flatnonzero((mdp.kernel().ravel() == ladder.family.probabilities().T).all(axis=1))[0])
 
-    def alive(player: Player) -> bool:
-        player.play()
+    def covers(player: Player) -> bool:
         left = field(player.state, COUNTERS)[posterior.ALIVE]
         return truth in field(player.state, posterior.MEMBERS)[:left]
 
-    players = (Player(learner, mdp, seed) for seed in seeds)
-    return [(float(not all(alive(player) for _ in range(EPISODES))), FINITE_DELTA) for player in players]
+    case = Case(learner, mdp, covers)
+    for seed in seeds:
+        yield case.play(seed).left, FINITE_DELTA
 
 
-@promise(COVERAGE, "L6, L8", rate, 400, 40, control="no slack")
-def coverage_simulators(broken: bool, seeds: range) -> Samples:
+@promise(COVERAGE, "L6, L8", rate, 400, 300, "no slack")
+def coverage_simulators(broken: bool, seeds: range) -> Runs:
     """Certify that the true set of simulators is compatible by likelihood after 2, 4, ..., 512 rows, all at once."""
     kernels = near_truth()[0][:4].reshape(4, 6, 3)  # [simulator, (s, a), s']
-    true, samples = 0.5 * (kernels[0] + kernels[1]), []
+    true, delta = 0.5 * (kernels[0] + kernels[1]), 1.0 if broken else FINITE_DELTA
+
     for seed in seeds:
         draw, seen, lost = np.random.default_rng([3, seed]), np.zeros(19), False
         for t in range(1, 513):
@@ -531,10 +530,8 @@ def coverage_simulators(broken: bool, seeds: range) -> Samples:
             seen[3 * pair + draw.choice(3, p=true[pair])] += 1.0
             if t & (t - 1) == 0 and t > 1 and not lost:
                 counts = Counts(seen, np.arange(0, 19, 3), kernels.reshape(4, 18).T)
-                found = likely_sets(counts, delta=1.0 if broken else FINITE_DELTA).minimal
-                lost = not any(set(each) <= {0, 1} for each in found)
-        samples.append((float(lost), FINITE_DELTA))
-    return samples
+                lost = not any(set(each) <= {0, 1} for each in counts.compatible_sets(delta=delta).minimal)
+        yield lost, FINITE_DELTA
 
 
 # ----------------------------------------------------------------------------------------------------------- optimism
@@ -546,19 +543,16 @@ GROUPS = {
 }
 
 
-def _optimism(names: Sequence[str], broken: bool, seeds: range) -> Samples:
-    samples = []
-    for case in [set_case(name, broken) for name in names]:
-        for seed in seeds:
-            played = case.play(seed)
-            samples.append((float(played.pessimistic if broken else played.pessimistic_when_covered), float(EPISODES)))
-    return samples
+def optimism(of: str, broken: bool, seeds: range) -> Runs:
+    """Certify that no plan is below the optimum while the set holds the truth ({})."""
+    for case, seed in itertools.product([set_case(name, broken) for name in GROUPS[of][1]], seeds):
+        played = case.play(seed)
+        yield played.pessimistic if broken else played.pessimistic_when_covered, EPISODES
 
 
-for _name, (_source, _sets) in GROUPS.items():
-    _says = f"No plan is below the optimum while the set holds the truth ({_name})"
-    _enter = promise(OPTIMISM, _source, never, 400, 25, control="the sets of the coverage controls")
-    _enter(partial(_optimism, _sets), f"optimism-{_name}", _says)
+for _name, (_source, _) in GROUPS.items():
+    _control = "the sets of the coverage controls"
+    promise(OPTIMISM, _source, never, 400, 25, _control, name=f"{{}}-{_name}", who=_name, of=_name)(optimism)
 
 
 # --------------------------------------------------------------------------------------------------------- potentials
@@ -578,16 +572,15 @@ class _Potential(paper.UCRLVTRLin):
         super().learn(known, state, episode)
 
 
-@promise(POTENTIALS, "Jia et al. 2020; lemma behind theorems 2 and 3", most, 20, 3, control="a quarter of the bound")
-def elliptical_potential(broken: bool, seeds: range) -> Samples:
+@promise(POTENTIALS, "Jia et al. 2020; lemma behind theorems 2 and 3", most, 20, 3, "a quarter of the bound")
+def elliptical_potential(broken: bool, seeds: range) -> Runs:
     """Certify that the sum of min(1, ||x_t||^2 in the inverse of Sigma_{t-1}) is at most 2 logdet(Sigma)."""
-    case, samples = linear_case(), []
+    case = linear_case()
     learner = _Potential(features=case.learner.features, norm_bound=case.learner.norm_bound)
+
     for seed in seeds:
-        state = run(learner, case.mdp, episodes=2_000, seed=seed, progress=False).state
-        bound = 2.0 * float(np.linalg.slogdet(state["sigma"])[1])
-        samples.append((state["potential"], bound / 4.0 if broken else bound))
-    return samples
+        state = played(learner, case.mdp, 2_000, seed).state
+        yield state["potential"], (0.5 if broken else 2.0) * np.linalg.slogdet(state["sigma"])[1]
 
 
 class _Widths(paper.UCRLVTR):
@@ -602,21 +595,17 @@ class _Widths(paper.UCRLVTR):
         super().learn(known, state, episode)
 
 
-@promise(POTENTIALS, "appendix A.1; Russo and Van Roy 2013", most, 20, 3, control="eluder dimension 0")
-def eluder_sum(broken: bool, seeds: range) -> Samples:
+@promise(POTENTIALS, "appendix A.1; Russo and Van Roy 2013", most, 20, 3, "eluder dimension 0")
+def eluder_sum(broken: bool, seeds: range) -> Runs:
     """Certify that the widths of the sets along the rows add up to at most 1 + H^2 d + 4 sqrt(beta d K H), d exact."""
     kernels = np.random.default_rng(5).dirichlet(np.ones(2), size=(3, 2, 2))
     mdp = FiniteMDP(transition=kernels[0], reward=np.array([[0.0, 0.1], [0.9, 1.0]]), horizon=3)
-    family, episodes = FiniteFamily(kernels), 2_000
-    eluder = 0 if broken else eluder_dimension(predictions(family, mdp.known), 1.0 / (episodes * 3))
-    learner, samples = _Widths(family=family), []
+    family, setting = FiniteFamily(kernels), Setting(horizon=3, episodes=2_000, delta=0.05)
+    eluder = 0 if broken else eluder_dimension(predictions(family, mdp.known), 1.0 / (setting.episodes * 3))
+    learner = _Widths(family=family)
+    bound = regret_bound_vtr(setting, radius=learner.beta(3, setting.episodes), eluder=eluder)["eluder"]
     for seed in seeds:
-        state = run(learner, mdp, episodes=episodes, seed=seed, progress=False).state
-        bound = regret_bound_vtr(
-            horizon=3, episodes=episodes, delta=0.05, radius=learner.beta(3, episodes), eluder=eluder
-        )
-        samples.append((state["widths"], bound["eluder"]))
-    return samples
+        yield played(learner, mdp, setting.episodes, seed).state["widths"], bound
 
 
 # ------------------------------------------------------------------------------------------------------------- regret
@@ -638,11 +627,16 @@ class Theorem(NamedTuple):
     rate: Callable[[int], float] | None = None
 
 
-def mixture() -> tuple[SparseMixture, FeatureMap, dict[str, Any]]:
+@cache
+def mixture() -> tuple[SparseMixture, FeatureMap, Setting]:
     """Return the sparse mixture of the linear certificates, and what their theorems want to know about it."""
     problem = SparseMixture(states=8, actions=3, horizon=5, dimension=8, nonzero=3, gamma=0.5, persistence=0.5, seed=0)
     longest = problem.horizon * float(np.linalg.norm(np.abs(problem.phi).sum(axis=2), axis=-1).max())
-    return problem, FeatureMap(problem.phi), {"horizon": 5, "delta": 0.05, "dimension": 8, "feature_bound": longest}
+    norm = float(np.linalg.norm(problem.theta))
+    setting = Setting(
+        horizon=5, episodes=1, delta=0.05, dimension=8, norm_bound=norm, feature_bound=longest, initial_episodes=16
+    )
+    return problem, FeatureMap(problem.phi), setting
 
 
 def excitation(gram: Floats, episodes: int, horizon: int) -> float:
@@ -651,114 +645,108 @@ def excitation(gram: Floats, episodes: int, horizon: int) -> float:
     return float(np.linalg.eigvalsh(gram.reshape(d, d))[0]) / (episodes * horizon)
 
 
-@lru_cache(maxsize=1)
-def measured_excitation() -> float:
-    """Return rho_min of the mixture, from plain rows of the paper's learner."""
-    problem, features, _ = mixture()
-    learner = UCRLVTRLin(features=features, norm_bound=float(np.linalg.norm(problem.theta)), **PAPER_LINEAR)
-    known = problem.mdp.known
-    rows = learner.statistics(known, run(learner, problem, episodes=20_000, seed=0, progress=False).state)
-    return excitation(rows.gram, 20_000, known.horizon)
+@cache
+def excited() -> Setting:
+    """Return the setting of the mixture with rho_min, from plain rows of the paper's learner."""
+    problem, features, setting = mixture()
+    learner = UCRLVTRLin(features=features, norm_bound=setting.norm_bound, **PAPER_LINEAR)
+    rows = learner.statistics(problem.mdp.known, played(learner, problem, 20_000, 0).state)
+    return replace(setting, excitation=excitation(rows.gram, 20_000, 5))
 
 
 def theorem(name: str) -> Theorem:
     """Return a learner or a selector and its theorem."""
+    problem, features, about = mixture()
+    rate: Callable[[int], float] | None = None
+
+    def linear(k: int) -> float:
+        return regret_bound_linear(replace(about, episodes=k))["total"]
+
+    def vtr(k: int, horizon: int, radius: float, eluder: float) -> float:
+        setting = Setting(horizon=horizon, episodes=k, delta=0.05)
+        return regret_bound_vtr(setting, radius=radius, eluder=eluder)["total"]
+
     if name == "infinite":
         case = linear_case()
-        bound, longest = case.learner.norm_bound, 4.0 * math.sqrt(3.0)  # ||phi_V|| for a mixture of three kernels
-        family = LinearFamily(features=case.learner.features, norm_bound=bound)
+        norm, longest = case.learner.norm_bound, 4.0 * math.sqrt(3.0)  # ||phi_V|| for a mixture of three kernels
+        family = LinearFamily(features=case.learner.features, norm_bound=norm)
 
-        def infinite(k: int) -> float:
+        def bound(k: int) -> float:
             radius = beta_infinite(family, horizon=4, episodes=k, delta=0.05)
-            eluder = linear_eluder_bound(3, 1.0 / (4 * k), bound, longest)
-            return regret_bound_vtr(horizon=4, episodes=k, delta=0.05, radius=radius, eluder=eluder)["total"]
+            return vtr(k, 4, radius, linear_eluder_bound(3, 1.0 / (4 * k), norm, longest))
 
-        return Theorem(replace(case.learner, delta=0.05, replan=0.2), case.mdp, MANY, infinite)
+        return Theorem(replace(case.learner, delta=0.05, replan=0.2), case.mdp, MANY, bound)
     if name in ("finite", "finite-letter"):
         kernels = two_state_kernels([(0.2, 0.8), (0.9, 0.3), (0.85, 0.5)])
         mdp, members = FiniteMDP(transition=kernels[0], reward=PAY, horizon=3), FiniteFamily(kernels)
-        beta = 8.0 * 9.0 * math.log(3 / 0.05)
 
-        def finite(k: int) -> float:
+        def bound(k: int) -> float:
             eluder = eluder_dimension(predictions(members, mdp.known), 1.0 / (3 * k))
-            return regret_bound_vtr(horizon=3, episodes=k, delta=0.05, radius=beta, eluder=eluder)["total"]
+            return vtr(k, 3, 8.0 * 9.0 * math.log(3 / 0.05), eluder)
 
-        options: dict[str, Any] = PAPER if name == "finite-letter" else {}
-        return Theorem(UCRLVTR(family=members, **options), mdp, MANY, finite)
+        return Theorem(UCRLVTR(family=members, **(PAPER if "letter" in name else {})), mdp, MANY, bound)
     if name == "selection":
-        ladder, mdp, separated = two_states(3)
-        first = selection_epoch_generic(horizon=3, delta=0.05, separation=separated, entropy=math.log(ladder.sizes[-1]))
+        ladder, mdp, first = two_states(3)
 
-        def selected(k: int) -> float:
-            return regret_bound_finite(
-                horizon=3, episodes=k, delta=0.05, size=ladder.sizes[1], eluder=1.0, first_epoch=first
-            )["total"]
+        def beta(k: int, delta: float) -> float:
+            return 8.0 * 9.0 * math.log(ladder.sizes[1] / delta)
 
-        return Theorem(ARLGen(ladder=ladder), mdp, MANY, selected)
-    problem, features, about = mixture()
-    norm = float(np.linalg.norm(problem.theta))
+        def bound(k: int) -> float:
+            setting = Setting(horizon=3, episodes=k, delta=0.05)
+            return regret_bound_generic(setting, radius=beta, eluder=1.0, first_epoch=first)["total"]
 
-    def linear(k: int) -> float:
-        return regret_bound_linear(episodes=k, norm_bound=norm, **about)["total"]
-
-    if name in ("linear", "linear-letter"):
-        options = PAPER_LINEAR if name == "linear-letter" else {}
-        agent = UCRLVTRLin(features=features, norm_bound=norm, **options)
-        return Theorem(agent, problem.mdp, 10**5 if options else MORE, linear)
-    rho = measured_excitation()
+        return Theorem(ARLGen(ladder=ladder), mdp, MANY, bound)
+    agent: Any = UCRLVTRLin(features=features, norm_bound=about.norm_bound)
+    bound = linear
+    if name == "linear-letter":
+        return Theorem(replace(agent, **PAPER_LINEAR), problem.mdp, 10**5, linear)
     if name == "dimension":
+        agent, rate = ARLLinDim(features=features, norm_bound=about.norm_bound), linear
 
-        def by_dimension(k: int) -> float:
-            selecting = {**about, "norm_bound": norm, "initial_episodes": 16, "episodes": k}
-            first = selection_epoch_dimension(smallest=0.5, excitation=rho, **selecting)
-            return regret_bound_dimension(sparsity=3, first_epoch=first, **selecting)["total"]
+        def bound(k: int) -> float:
+            at = replace(excited(), episodes=k)
+            first = selection_epoch_dimension(at, smallest=0.5)
+            return regret_bound_dimension(at, sparsity=3, first_epoch=first)["total"]
 
-        return Theorem(ARLLinDim(features=features, norm_bound=norm), problem.mdp, MORE, by_dimension, linear)
-    norms = {**about, "norm_bound": 10.0, "true_norm": norm, "excitation": rho, "initial_episodes": 16}
+    elif name == "norm":
+        agent, rate = ARLLinNorm(features=features, norm_bound=10.0), linear
 
-    def by_norm(k: int) -> float:
-        return regret_bound_norm(episodes=k, **norms)["total"]
+        def bound(k: int) -> float:
+            at = replace(excited(), episodes=k, norm_bound=10.0)
+            return regret_bound_norm(at, true_norm=about.norm_bound)["total"]
 
-    return Theorem(ARLLinNorm(features=features, norm_bound=10.0), problem.mdp, MORE, by_norm, linear)
+    return Theorem(agent, problem.mdp, MORE, bound, rate)
 
 
 THEOREMS = {
-    "finite-letter": ("UCRL-VTR with the paper's ball", "theorem 1, m* known", 8, 3),
-    "finite": ("UCRL-VTR with the sharp set", "theorem 1, m* known", 8, 2),
-    "infinite": ("UCRL-VTR-LIN, as an infinite class", "theorem 1, infinite classes", 8, 2),
-    "selection": ("ARL-GEN", "theorem 1", 8, 2),
-    "linear-letter": ("UCRL-VTR-LIN with the paper's radius, every plan", "Jia et al. 2020", 8, 2),
-    "linear": ("UCRL-VTR-LIN with the sharp radius", "Jia et al. 2020", 8, 2),
-    "dimension": ("ARL-LIN(dim)", "theorem 2", 8, 2),
-    "norm": ("ARL-LIN(norm)", "theorem 3", 8, 2),
+    "finite-letter": ("UCRL-VTR with the paper's ball", "theorem 1, m* known"),
+    "finite": ("UCRL-VTR with the sharp set", "theorem 1, m* known"),
+    "infinite": ("UCRL-VTR-LIN, as an infinite class", "theorem 1, infinite classes"),
+    "selection": ("ARL-GEN", "theorem 1"),
+    "linear-letter": ("UCRL-VTR-LIN with the paper's radius, every plan", "Jia et al. 2020"),
+    "linear": ("UCRL-VTR-LIN with the sharp radius", "Jia et al. 2020"),
+    "dimension": ("ARL-LIN(dim)", "theorem 2"),
+    "norm": ("ARL-LIN(norm)", "theorem 3"),
 }
-_LETTERS = ("finite-letter", "linear-letter")
-
-
-def far(name: str) -> int:
-    """Return the power of 10 at which a theorem says more than HK; theorem 2 has i* of about 67 here."""
-    return 110 if name == "dimension" else 60
+_FAR = {name: 110 if name == "dimension" else 60 for name in THEOREMS}  # 10^far: a theorem says more than HK; i* ~ 67
 
 
 def random_gap(mdp: FiniteMDP) -> float:
     """Return the exact regret of an episode of uniformly random actions, over 1,000 first states."""
-    return float(run(UniformRandom(), mdp, episodes=1_000, seed=0, progress=False).total_regret) / 1_000.0
+    return float(played(UniformRandom(), mdp, 1_000, 0).total_regret or 0.0) / 1_000.0
 
 
-@lru_cache(maxsize=256)
-def regret_curve(name: str, seed: int) -> tuple[Ints, Floats]:
-    """Return 13 numbers of episodes from 10^3 on, the last being all, and the regret up to each of them."""
+def curve_points(episodes: int) -> Ints:
+    """Return 13 numbers of episodes from 10^3 on, the last being all."""
+    return np.geomspace(1e3, episodes, 13).astype(np.int64)
+
+
+@cache
+def regret_curve(name: str, seed: int) -> Floats:
+    """Return the regret up to each of the points."""
     agent, mdp, episodes, _, _ = theorem(name)
-    result = run(agent, mdp, episodes=episodes, seed=seed, progress=False)
-    points = np.geomspace(1e3, episodes, 13).astype(np.int64)
-    return points, result.cumulative_regret[np.searchsorted(result.episodes, points)]
-
-
-def _against_theorem(name: str, broken: bool, seeds: range) -> Samples:
-    _, mdp, episodes, bound, _ = theorem(name)
-    if broken:  # exact, so that it need not be played
-        return [(random_gap(mdp) * 10.0 ** far(name), bound(10 ** far(name)))]
-    return [(float(regret_curve(name, seed)[1][-1]), bound(episodes)) for seed in seeds]
+    result = played(agent, mdp, episodes, seed)
+    return np.asarray(result.cumulative_regret[np.searchsorted(result.episodes, curve_points(episodes))])
 
 
 def slope(points: Ints, values: Floats) -> float:
@@ -767,43 +755,36 @@ def slope(points: Ints, values: Floats) -> float:
     return float(np.polyfit(np.log(points[kept]), np.log(values[kept]), 1)[0]) if kept.sum() > 1 else 0.0
 
 
-def _slope(name: str, broken: bool, seeds: range) -> Samples:
-    _, mdp, episodes, bound, rate = theorem(name)
-    points = np.geomspace(1e3, episodes, 13).astype(np.int64)
-    promised = slope(points, np.array([(rate or bound)(int(k)) for k in points]))
-    if broken:
-        return [(slope(points, random_gap(mdp) * points.astype(np.float64)), promised)] * 2
-    return [(slope(*regret_curve(name, seed)), promised) for seed in seeds]
+def regret(of: str, broken: bool, seeds: range) -> Runs:
+    """Certify that the regret of {} is at most the right side of its theorem."""
+    _, mdp, episodes, bound, _ = theorem(of)
+    if broken:  # exact, so that it need not be played
+        yield random_gap(mdp) * 10.0 ** _FAR[of], bound(10 ** _FAR[of])
+    else:
+        yield from ((regret_curve(of, seed)[-1], bound(episodes)) for seed in seeds)
 
 
-for _name, (_who, _source, _runs, _few) in THEOREMS.items():
-    _says = f"The regret of {_who} is at most the right side of its theorem"
-    _enter = promise(REGRET, _source, most, _runs, _few, control=f"random actions, 10^{far(_name)} episodes, exact")
-    _enter(partial(_against_theorem, _name), f"regret-{_name}", _says)
-    if _name not in _LETTERS:
-        _last = "10^6" if _name in ("finite", "infinite", "selection") else "10^7"
-        _says = f"The log-log slope of its regret over K = 10^3 to {_last} is at most the theorem's: {_who}"
-        _enter = promise(REGRET, _source, mean, _runs, 4, control="random actions")
-        _enter(partial(_slope, _name), f"slope-{_name}", _says)
+def regret_slope(of: str, broken: bool, seeds: range) -> Runs:
+    """Certify that the log-log slope of its regret over K = 10^3 to {}."""
+    _, mdp, episodes, bound, grows = theorem(of)
+    points = curve_points(episodes)
+    promised = slope(points, np.array([(grows or bound)(int(k)) for k in points]))
+    for seed in seeds:
+        values = random_gap(mdp) * points.astype(np.float64) if broken else regret_curve(of, seed)
+        yield slope(points, values), promised
+
+
+for _name, (_who, _source) in THEOREMS.items():
+    _control = f"random actions, 10^{_FAR[_name]} episodes, exact"
+    promise(REGRET, _source, most, 8, 2, _control, name=f"{{}}-{_name}", who=_who, of=_name)(regret)
+    if "letter" not in _name:
+        _who = f"{'10^6' if _name in ('finite', 'infinite', 'selection') else '10^7'} is at most the theorem's: {_who}"
+        promise(REGRET, _source, mean, 8, 4, "random actions", name=f"slope-{_name}", who=_who, of=_name)(regret_slope)
 
 
 # ------------------------------------------------------------------------------------------------------------ ARL-GEN
 SELECTION = "ARL-GEN"
-
-
-def two_states(classes: int) -> tuple[Ladder, FiniteMDP, float]:
-    """Return a ladder, its problem, m* = 2, and the separation, which is the same on all rows of all policies.
-
-    State 1 pays 1, state 0 nothing, and the next state does not depend on the present one: all value functions differ
-    by 1 between the states. The kernel of F_1 is off by 0.5 at every pair, and prefers the wrong action. Every class
-    above the second adds kernels.
-    """
-    kernels = two_state_kernels([(0.7, 0.3), (0.2, 0.8), *((0.2 - 0.1 / m, 0.8 - 0.4 / m) for m in range(1, classes))])
-    ladder = Ladder([FiniteFamily(kernels[:m]) for m in range(1, classes + 1)])
-    return ladder, FiniteMDP(transition=kernels[1], reward=PAY, horizon=3), 0.25 * 2.0 / 3.0
-
-
-PAY = np.array([[0.0, 0.0], [1.0, 1.0]])  # of the two states
+PAY = np.array([[0.0, 0.0], [1.0, 1.0]])  # of two states
 
 
 def two_state_kernels(laws: Sequence[tuple[float, float]]) -> Floats:
@@ -812,6 +793,20 @@ def two_state_kernels(laws: Sequence[tuple[float, float]]) -> Floats:
     kernels[..., 1] = np.array(laws)[:, np.newaxis, :]
     kernels[..., 0] = 1.0 - kernels[..., 1]
     return kernels
+
+
+def two_states(classes: int) -> tuple[Ladder, FiniteMDP, int]:
+    """Return a ladder, its problem, m* = 2, and i*; the separation is the same on all rows of all policies.
+
+    State 1 pays 1, state 0 nothing, and the next state does not depend on the present one: all value functions differ
+    by 1 between the states. The kernel of F_1 is off by 0.5 at every pair, and prefers the wrong action. Every class
+    above the second adds kernels.
+    """
+    kernels = two_state_kernels([(0.7, 0.3), (0.2, 0.8), *((0.2 - 0.1 / m, 0.8 - 0.4 / m) for m in range(1, classes))])
+    ladder = Ladder([FiniteFamily(kernels[:m]) for m in range(1, classes + 1)])
+    entropy = math.log(ladder.sizes[-1])
+    first = selection_epoch_generic(horizon=3, delta=0.05, separation=0.25 * 2.0 / 3.0, entropy=entropy)
+    return ladder, FiniteMDP(transition=kernels[1], reward=PAY, horizon=3), first
 
 
 def blind() -> tuple[Ladder, FiniteMDP]:
@@ -844,7 +839,7 @@ def letter_classes(agent: paper.ARLGen, mdp: FiniteMDP, epochs: int, seed: int) 
     return [1, *chosen[:-1]]
 
 
-@lru_cache(maxsize=1)
+@cache
 def near_ladder() -> tuple[Ladder, FiniteMDP]:
     """Return a ladder of kernels that are hard to tell apart, m* = 2, and its problem."""
     kernels, reward = near_truth()
@@ -853,241 +848,198 @@ def near_ladder() -> tuple[Ladder, FiniteMDP]:
     return ladder, FiniteMDP(transition=kernels[0], reward=reward, horizon=6)
 
 
-@promise(SELECTION, "M25", rate, 2000, 100, control="no slack")
-def false_rejection(broken: bool, seeds: range) -> Samples:
+@promise(SELECTION, "M25", rate, 2000, 100, "no slack")
+def false_rejection(broken: bool, seeds: range) -> Runs:
     """Certify that the true class is left in at most delta of runs."""
     ladder, mdp = near_ladder()
-    agent, samples = ARLGen(ladder=ladder, delta=0.01, scale=0.0 if broken else 1.0), []
+    agent = ARLGen(ladder=ladder, delta=0.01, scale=0.0 if broken else 1.0)
     for seed in seeds:
-        rows = run(agent, mdp, episodes=254, seed=seed, progress=False).phases.to_pylist()
-        samples.append((float(max(row["chosen"] for row in rows) > 2), agent.delta))
-    return samples
+        yield max(played(agent, mdp, 254, seed).phases["chosen"].to_pylist()) > 2, agent.delta
 
 
-@promise(SELECTION, "lemma 1; M14", rate, 100, 8, control="no slack sqrt(i)/2^(i/2)")
-def false_rejection_letter(broken: bool, seeds: range) -> Samples:
+@promise(SELECTION, "lemma 1; M14", rate, 100, 8, "no slack sqrt(i)/2^(i/2)")
+def false_rejection_letter(broken: bool, seeds: range) -> Runs:
     """Certify that the letter leaves the true class in at most delta of runs from epoch 6 on, where M14 (a) holds."""
     ladder, mdp = near_ladder()
     agent = (_NoSlack if broken else paper.ARLGen)(ladder=ladder, delta=0.05)
-    return [(float(max(letter_classes(agent, mdp, 8, seed)[5:]) > 2), agent.delta) for seed in seeds]
+    for seed in seeds:
+        yield max(letter_classes(agent, mdp, 8, seed)[5:]) > 2, agent.delta
 
 
-def lock_in(classes: Sequence[int], right: int) -> int:
-    """Return the epoch from which on the right class was played; one more than the last if it never was."""
-    wrong = [i for i, m in enumerate(classes, start=1) if m != right]
-    return 1 + (wrong[-1] if wrong else 0)
+NOT_SEPARABLE = "a ladder that is not separable"
 
 
-def _lock_in(letter: bool, broken: bool, seeds: range) -> Samples:
-    ladder, mdp, separated = two_states(3)
-    bound = selection_epoch_generic(horizon=3, delta=0.05, separation=separated, entropy=math.log(ladder.sizes[-1]))
+@promise(
+    SELECTION, "lemma 1; M14 (b)", most, 10, 2, NOT_SEPARABLE, name="{}-letter", who=", to the letter,", letter=True
+)
+@promise(SELECTION, "lemma 1; M15, M25", most, 100, 10, NOT_SEPARABLE, letter=False)
+def lock_in(letter: bool, broken: bool, seeds: range) -> Runs:
+    """Certify that ARL-GEN{} plays the true class from epoch i* on."""
+    ladder, mdp, bound = two_states(3)
     if broken:
         ladder, mdp = blind()
-    agent: Any = paper.ARLGen(ladder=ladder) if letter else ARLGen(ladder=ladder)
-    samples = []
     for seed in seeds:
         if letter:
-            chosen = letter_classes(agent, mdp, bound + 1, seed)
+            chosen = letter_classes(paper.ARLGen(ladder=ladder), mdp, bound + 1, seed)
         else:
-            phases = run(agent, mdp, episodes=2 ** (bound + 2) - 2, seed=seed, progress=False).phases
-            chosen = phases["chosen"].to_pylist()
-        samples.append((float(lock_in(chosen, 2)), float(bound)))
-    return samples
+            chosen = played(ARLGen(ladder=ladder), mdp, 2 ** (bound + 2) - 2, seed).phases["chosen"].to_pylist()
+        yield 1 + max((i for i, m in enumerate(chosen, start=1) if m != 2), default=0), bound
 
 
-for _letter, _runs, _few in ((True, 10, 2), (False, 100, 10)):
-    _says = f"ARL-GEN{', to the letter,' if _letter else ''} plays the true class from epoch i* on"
-    _name = "lock-in-letter" if _letter else "lock-in"
-    _source = "lemma 1; M14 (b)" if _letter else "lemma 1; M15, M25"
-    _enter = promise(SELECTION, _source, most, _runs, _few, control="a ladder that is not separable")
-    _enter(partial(_lock_in, _letter), _name, _says)
-
-
-def _cost(classes: int, broken: bool, seeds: range) -> Samples:
-    ladder, mdp, separated = two_states(classes)
-    first = selection_epoch_generic(horizon=3, delta=0.05, separation=separated, entropy=math.log(ladder.sizes[-1]))
-    agent, samples = ARLGen(ladder=ladder, scale=1e9 if broken else 1.0), []
+def selection_cost(classes: int, broken: bool, seeds: range) -> Runs:
+    """Certify that selection among M = {} classes costs at most tau_(i*-1) H more than the oracle (K = 10^5)."""
+    ladder, mdp, first = two_states(classes)
+    agents = ARLGen(ladder=ladder, scale=1e9 if broken else 1.0), oracle(ARLGen(ladder=ladder), 2)
     for seed in seeds:
-        ours, known = (
-            run(each, mdp, episodes=10**5, seed=seed, progress=False).total_regret
-            for each in (agent, oracle(ARLGen(ladder=ladder), 2))
-        )
-        samples.append((float(ours - known), 3.0 * (2**first - 2)))
-    return samples
+        ours, known = (float(played(agent, mdp, 10**5, seed).total_regret or 0.0) for agent in agents)
+        yield ours - known, 3.0 * (2**first - 2)
 
 
-for _classes in (2, 4, 8):
-    _says = f"Selection among M = {_classes} classes costs at most tau_(i*-1) H more than the oracle (K = 10^5)"
-    _enter = promise(SELECTION, "theorem 1", most, 20, 3, control="a test that never rejects")
-    _enter(partial(_cost, _classes), f"selection-cost-{_classes}", _says)
+for _m in (2, 4, 8):
+    _enter = promise(
+        SELECTION, "theorem 1", most, 20, 3, "a test that never rejects", name=f"{{}}-{_m}", who=str(_m), classes=_m
+    )
+    _enter(selection_cost)
 
 
 # ------------------------------------------------------------------------------------------------------------ ARL-LIN
 LINEAR = "ARL-LIN"
-
-
-def support_runs(broken: bool, seeds: range) -> Iterator[tuple[list[int], list[int], int]]:
-    """Yield the support that was played last, the true one, and the episode since which it has not changed."""
-    problem, _, _ = mixture()
-    problem = replace(problem, contrast=0.02) if broken else problem
-    agent = ARLLinDim(features=FeatureMap(problem.phi), norm_bound=float(np.linalg.norm(problem.theta)))
-    for seed in seeds:
-        rows = run(agent, problem.mdp, episodes=200_000, seed=seed, progress=False).phases.to_pylist()
-        plays = [row for row in rows if row["label"] == "exploitation"]
-        last, settled = plays[-1]["active"], 0
-        for row in plays:
-            settled = row["seen"] + row["episodes"] if row["active"] != last else settled
-        yield last, problem.support.tolist(), settled
-
-
 WEAK = "features that move 2 % of the probability instead of 90 %"
 
 
-@promise(LINEAR, "theorem 2; M18", rate, 60, 8, control=WEAK)
-def support(broken: bool, seeds: range) -> Samples:
-    """Certify that ARL-LIN(dim) ends with exactly the support of theta* (that nothing is superfluous is not proved)."""
-    return [(float(found != true), 0.05) for found, true, _ in support_runs(broken, seeds)]
-
-
-@promise(LINEAR, "theorem 2; M16, M18", most, 20, 3, control=WEAK)
-def support_epoch(broken: bool, seeds: range) -> Samples:
-    """Certify that ARL-LIN(dim) plays the support before epoch i* of the paper's schedule begins, in episodes."""
-    problem, _, about = mixture()
-    norm, forever = float(np.linalg.norm(problem.theta)), 36**90
-    seen: dict[str, Any] = {"excitation": measured_excitation(), "initial_episodes": 16, "episodes": forever}
-    first = selection_epoch_dimension(**about, **seen, norm_bound=norm, smallest=0.5)
-    begins = sum(16 * 36**j + 4 * 6**j for j in range(first))
-    runs = support_runs(broken, seeds)
-    return [(float(max(1, settled) if found == true else forever), float(begins)) for found, true, settled in runs]
-
-
-@promise(LINEAR, "lemma 6; M19", rate, 300, 20, control="the norm of the estimate itself")
-def norm_valid(broken: bool, seeds: range) -> Samples:
-    """Certify that no b^(i) is below the norm of theta*, in at least 1 - delta of runs."""
-    problem, features, _ = mixture()
-    norm, agent, samples = float(np.linalg.norm(problem.theta)), ARLLinNorm(features=features, norm_bound=20.0), []
+def support_runs(broken: bool, seeds: range) -> Iterator[tuple[bool, int]]:
+    """Yield whether the true support was played last, and since which episode."""
+    problem = replace(mixture()[0], contrast=0.02) if broken else mixture()[0]
+    agent = ARLLinDim(features=FeatureMap(problem.phi), norm_bound=float(np.linalg.norm(problem.theta)))
     for seed in seeds:
-        rows = run(agent, problem, episodes=16 * 2**9, seed=seed, progress=False).phases.to_pylist()
+        rows = played(agent, problem.mdp, 200_000, seed).phases.to_pylist()
+        plays = [row for row in rows if row["label"] == "exploitation"]
+        last = plays[-1]["active"]
+        others = [row["seen"] + row["episodes"] for row in plays if row["active"] != last]
+        yield last == problem.support.tolist(), max(others, default=0)
+
+
+@promise(LINEAR, "theorem 2; M18", rate, 60, 8, WEAK)
+def support(broken: bool, seeds: range) -> Runs:
+    """Certify that ARL-LIN(dim) ends with exactly the support of theta* (that nothing is superfluous is not proved)."""
+    return ((not right, 0.05) for right, _ in support_runs(broken, seeds))
+
+
+@promise(LINEAR, "theorem 2; M16, M18", most, 20, 3, WEAK)
+def support_epoch(broken: bool, seeds: range) -> Runs:
+    """Certify that ARL-LIN(dim) plays the support before epoch i* of the paper's schedule begins, in episodes."""
+    forever = 36**90
+    first = selection_epoch_dimension(replace(excited(), episodes=forever), smallest=0.5)
+    begins = sum(16 * 36**j + 4 * 6**j for j in range(first))
+    return ((max(1, since) if right else forever, begins) for right, since in support_runs(broken, seeds))
+
+
+@promise(LINEAR, "lemma 6; M19", rate, 300, 20, "the norm of the estimate itself")
+def norm_valid(broken: bool, seeds: range) -> Runs:
+    """Certify that no b^(i) is below the norm of theta*, in at least 1 - delta of runs."""
+    problem, features, setting = mixture()
+    agent = ARLLinNorm(features=features, norm_bound=20.0)
+
+    for seed in seeds:
+        rows = played(agent, problem, 16 * 2**9, seed).phases.to_pylist()
         bounds = [np.linalg.norm(row["estimate"]) if broken else row["norm_bound"] for row in rows[1:]]
-        samples.append((float(min(bounds) < norm - 1e-9), agent.delta))
-    return samples
+        yield float(min(bounds)) < setting.norm_bound - 1e-9, agent.delta
 
 
-def norm_excess(seed: int, epochs: int, *, letter: bool) -> Floats:
-    """Return b^(i) - ||theta*|| for i = 2, 3, ..."""
+def norms(seed: int, epochs: int, *, letter: bool) -> list[float]:
+    """Return b^(i) for i = 2, 3, ..."""
     problem, features, _ = mixture()
-    known, norm, bound = problem.mdp.known, float(np.linalg.norm(problem.theta)), 20.0
+    known, bound = problem.mdp.known, 20.0
     if not letter:
         agent, episodes = ARLLinNorm(features=features, norm_bound=bound), 16 * (2 ** (epochs - 1) - 1) + 1
-        bounds = run(agent, problem, episodes=episodes, seed=seed, progress=False).phases["norm_bound"].to_pylist()
-        return np.array(bounds[1:]) - norm
+        return [float(b) for b in played(agent, problem, episodes, seed).phases["norm_bound"].to_pylist()[1:]]
     found = []
     for i in range(1, epochs):
         learner = UCRLVTRLin(features=features, norm_bound=bound, delta=0.05 / 2 ** (i - 1), **PAPER_LINEAR)
         k = 16 * 2 ** (i - 1)
-        state = run(learner, problem, episodes=k, seed=1000 * seed + i, progress=False).state
+        state = played(learner, problem, k, 1000 * seed + i).state
         rows, H, d = learner.statistics(known, state), known.horizon, features.dimension
         sigma = rows.gram.reshape(d, d) + np.eye(d)
         beta = bound**2 + H**2 * d * math.log(k * H) * math.log(k**2 * H / learner.delta) ** 2  # M10
         bound = largest_norm(np.asarray(np.linalg.solve(sigma, rows.xy)), sigma, beta).norm
-        found.append(bound - norm)
-    return np.array(found)
+        found.append(bound)
+    return found
 
 
-def _norm_rate(letter: bool, broken: bool, seeds: range) -> Samples:
+TWICE = "the paper's i^1.5 2^(-i)"
+
+
+@promise(LINEAR, "lemma 6, corrected", mean, 6, 4, TWICE, name="{}-letter", who=", to the letter", letter=True)
+@promise(LINEAR, "lemma 6, corrected", mean, 6, 4, TWICE, letter=False)
+def norm_rate(letter: bool, broken: bool, seeds: range) -> Runs:
+    """Certify that the excess b^(i) - ||theta*|| falls like i^1.5 2^(-i/2), log2 per epoch{}."""
     epochs = np.arange(8, 16 if letter else 18)
     promised = float(np.polyfit(epochs, 1.5 * np.log2(epochs) - epochs * (1.0 if broken else 0.5), 1)[0])
-    samples = []
     for seed in seeds:
-        excess = norm_excess(seed, int(epochs[-1]), letter=letter)[epochs - 2]
-        samples.append((float(np.polyfit(epochs, np.log2(excess), 1)[0]), promised))
-    return samples
-
-
-for _letter in (True, False):
-    _says = f"b^(i) - ||theta*|| falls like i^1.5 2^(-i/2), log2 per epoch{', to the letter' if _letter else ''}"
-    _name = "norm-rate-letter" if _letter else "norm-rate"
-    _enter = promise(LINEAR, "lemma 6, corrected", mean, 6, 4, control="the paper's i^1.5 2^(-i)")
-    _enter(partial(_norm_rate, _letter), _name, _says)
+        excess = np.array(norms(seed, int(epochs[-1]), letter=letter))[epochs - 2] - mixture()[2].norm_bound
+        yield float(np.polyfit(epochs, np.log2(excess), 1)[0]), promised
 
 
 # -------------------------------------------------------------------------------------------------- published figures
 PUBLISHED = "Published figures"
-FIGURES = {
-    "river-swim-3": (RiverSwim(states=3, variant="ayoub"), 11_100.0, "RiverSwim, S = 3"),
-    "river-swim-5": (RiverSwim(states=5, variant="ayoub"), 44_400.0, "RiverSwim, S = 5"),
-    "wide-tree": (WideTree(leaves=4), 74.0, "WideTree"),
-}
 
 
-def _published(problem: Any, figure: float, broken: bool, seeds: range) -> Samples:
-    S, A, episodes = problem.mdp.states, problem.mdp.actions, 10_000
-    learner = UCRLVTRLin(
-        features=FeatureMap.tabular(states=S, actions=A),
-        norm_bound=math.sqrt(S * A),
-        delta=1.0 / episodes,
-        radius="sharp" if broken else "ayoub",
-        weights="range" if broken else "none",
-        replan=0.0,
-    )
-    samples = []
+def published(problem: Any, figure: float, broken: bool, seeds: range) -> Runs:
+    """Certify that the realised regret of 10,000 episodes reported for {} is one of this learner's."""
+    S, A, K = problem.mdp.states, problem.mdp.actions, 10_000
+    kind: dict[str, Any] = {} if broken else {"radius": "ayoub", "weights": "none"}
+    features, norm = FeatureMap.tabular(states=S, actions=A), math.sqrt(S * A)
+    learner = UCRLVTRLin(features=features, norm_bound=norm, delta=1.0 / K, replan=0.0, **kind)
     for seed in seeds:
-        result = run(learner, problem, episodes=episodes, seed=seed, progress=False)
-        samples.append((episodes * problem.mdp.optimal_value - result.total_return, figure))
-    return samples
+        yield K * problem.mdp.optimal_value - played(learner, problem, K, seed).total_return, figure
 
 
-for _name, (_problem, _figure, _label) in FIGURES.items():
-    _says = f"The realised regret of 10,000 episodes reported for {_label} is one of this learner's"
-    _enter = promise(PUBLISHED, "Ayoub et al. 2020", near, 20, 5, control="the sharp learner")
-    _enter(partial(_published, _problem, _figure), f"published-{_name}", _says)
+for _name, _who, _problem, _figure in (
+    ("river-swim-3", "RiverSwim, S = 3", RiverSwim(states=3, variant="ayoub"), 11_100.0),
+    ("river-swim-5", "RiverSwim, S = 5", RiverSwim(states=5, variant="ayoub"), 44_400.0),
+    ("wide-tree", "WideTree", WideTree(leaves=4), 74.0),
+):
+    _about: dict[str, Any] = {"name": f"{{}}-{_name}", "who": _who, "problem": _problem, "figure": _figure}
+    promise(PUBLISHED, "Ayoub et al. 2020", near, 20, 5, "the sharp learner", **_about)(published)
 
 
 OTHER = partial(never, what="other values")
 
 
-@promise(PUBLISHED, "Ayoub et al. 2020, section 6.3", OTHER, 3, 3, control="it pays .005, as in the authors' code")
-def published_optimal_values(broken: bool, seeds: range) -> Samples:
+@promise(PUBLISHED, "Ayoub et al. 2020, section 6.3", OTHER, 3, 3, "it pays .005, as in the authors' code")
+def published_optimal_values(broken: bool, seeds: range) -> Runs:
     """Certify that RiverSwim whose first state pays .05 has the optimal values published for S = 3, 4, 5."""
-    samples = []
     for states, value in ((3, "5.72"), (4, "5.66"), (5, "5.60")):
         river = RiverSwim(states=states, variant="ayoub").mdp
         reward = np.array(river.known.base_reward)
         reward[0, 0] = 0.005 if broken else 0.05
         mdp = FiniteMDP(transition=river.kernel(), reward=reward, horizon=river.horizon)
-        samples.append((float(f"{mdp.optimal_value:.2f}" != value), 1.0))
-    return samples
+        yield f"{mdp.optimal_value:.2f}" != value, 1.0
 
 
 # ------------------------------------------------------------------------------------------- where an assumption fails
 FAILS = "Where an assumption of the paper fails"
-
-
 LEFT = partial(never, what="runs that left F_1 or were optimal in the end")
 
 
-@promise(FAILS, "assumption 1; M25", LEFT, 50, 10, control="optimism over the whole set (safe)")
-def no_separability(broken: bool, seeds: range) -> Samples:
+@promise(FAILS, "assumption 1; M25", LEFT, 50, 10, "optimism over the whole set (safe)")
+def no_separability(broken: bool, seeds: range) -> Runs:
     """Certify that without separability no test on played rows rejects F_1 although it is wrong: regret is linear."""
     ladder, mdp = blind()
-    samples = []
     for seed in seeds:
-        result = run(ARLGen(ladder=ladder, safe=broken), mdp, episodes=4_094, seed=seed, progress=False)
-        samples.append((float(result.phases["chosen"][-1].as_py() > 1 or result.regret[-1] < 1e-9), 1.0))
-    return samples
+        result = played(ARLGen(ladder=ladder, safe=broken), mdp, 4_094, seed)
+        yield result.phases["chosen"][-1].as_py() > 1 or result.regret[-1] < 1e-9, 1.0
 
 
-@promise(FAILS, "assumption 2", most, 10, 3, control="the same features without the doubled one")
-def no_excitation(broken: bool, seeds: range) -> Samples:
+@promise(FAILS, "assumption 2", most, 10, 3, "the same features without the doubled one")
+def no_excitation(broken: bool, seeds: range) -> Runs:
     """Certify that where a direction is never excited lambda_min(sum x x^T)/(kH) stays 0 (below 10^-6)."""
     problem = mixture()[0]
     phi = problem.phi if broken else np.concatenate([problem.phi, problem.phi[..., -1:]], axis=-1)
-    agent, samples = ARLLinNorm(features=FeatureMap(phi), norm_bound=20.0), []
+    agent = ARLLinNorm(features=FeatureMap(phi), norm_bound=20.0)
     for seed in seeds:
-        result = run(agent, problem, episodes=30_000, seed=seed, progress=False)
-        rows = result.walk.memory["statistics"]
-        samples.append((max(0.0, excitation(rows.gram, rows.episodes, 5)), 1e-6))
-    return samples
+        rows = played(agent, problem, 30_000, seed).walk.memory["statistics"]
+        yield max(0.0, excitation(rows.gram, rows.episodes, 5)), 1e-6
 
 
 # ---------------------------------------------------------------------------------------------------------- measuring
@@ -1119,10 +1071,12 @@ class Record:
 def measure(name: str, runs: int) -> dict[str, Any]:
     """Measure a certificate and its control; return plain data."""
     began, about = time.process_time(), CERTIFICATES[name]
-    claim, control = about.measure(False, range(runs)), about.measure(True, range(min(runs, MOST_CONTROLS)))
-    plain = [[[float(number) for number in sample] for sample in samples] for samples in (claim, control)]
+    played = (
+        about.measure(broken=each, seeds=range(min(runs, MOST_CONTROLS) if each else runs)) for each in (False, True)
+    )
+    claim, control = ([(float(value), float(bound)) for value, bound in samples] for samples in played)
     seconds = round(time.process_time() - began, 3)
-    return {"certificate": name, "runs": runs, "claim": plain[0], "control": plain[1], "seconds": seconds}
+    return {"certificate": name, "runs": runs, "claim": claim, "control": control, "seconds": seconds}
 
 
 def _judge(data: dict[str, Any]) -> Record:
@@ -1156,16 +1110,12 @@ def certify(
     """
     for name in names:
         require_choice("certificate", name, tuple(CERTIFICATES))
-    chosen = [about for about in CERTIFICATES.values() if not names or about.name in names]
+    chosen = [name for name in CERTIFICATES if not names or name in names]
+    runs = {name: CERTIFICATES[name].few if quick else CERTIFICATES[name].runs for name in chosen}
     sources = compiling.sources_hash(begin="analysis/certificates.py")
-    runs = {about.name: about.few if quick else about.runs for about in chosen}
     found: dict[str, Record] = {}
 
-    def keep(data: dict[str, Any]) -> None:
-        write_whole(folder / f"{data['certificate']}.json", seal({**data, "sources": sources}))
-        take(data, "")
-
-    def take(data: dict[str, Any], note: str) -> None:
+    def take(data: dict[str, Any], note: str = "") -> None:
         record = found[data["certificate"]] = _judge(data)
         finding = record.finding
         interval = f"{finding.text} [{finding.low:.4g}, {finding.high:.4g}], bound {finding.bound:.4g}"
@@ -1174,20 +1124,14 @@ def certify(
 
     make_folder(folder)
     with FolderLock(folder / "lock"):
-        for name, count in runs.items():
-            if (earlier := _earlier(folder / f"{name}.json", name, count, sources)) is not None:
+        for name in chosen:
+            if (earlier := _earlier(folder / f"{name}.json", name, runs[name], sources)) is not None:
                 take(earlier, "measured before")
-        waiting = [name for name in runs if name not in found]
-        count = min(len(waiting), workers or os.cpu_count() or 1)
-        if count <= 1:
-            for name in waiting:
-                keep(measure(name, runs[name]))
-        else:
-            with _processes(count) as pool:
-                longest_first = reversed(waiting)  # the short ones, at the head of the list, fill the gaps at the end
-                for done in as_completed([pool.submit(measure, name, runs[name]) for name in longest_first]):
-                    keep(done.result())
-    return [found[about.name] for about in chosen]
+        waiting = {name: runs[name] for name in chosen if name not in found}
+        for data in _measured(waiting, min(len(waiting), workers or os.cpu_count() or 1)):
+            write_whole(folder / f"{data['certificate']}.json", seal({**data, "sources": sources}))
+            take(data)
+    return [found[name] for name in chosen]
 
 
 def _earlier(path: Path, name: str, runs: int, sources: str) -> dict[str, Any] | None:
@@ -1202,15 +1146,22 @@ def _earlier(path: Path, name: str, runs: int, sources: str) -> dict[str, Any] |
     return data if same else None
 
 
-@contextmanager
-def _processes(count: int) -> Iterator[ProcessPoolExecutor]:
-    """Give worker processes with one thread of linear algebra each; they end at once when the block is left early."""
+def _measured(runs: dict[str, int], workers: int) -> Iterator[dict[str, Any]]:
+    """Measure certificates in worker processes, or here if one is enough; yield each when it is done.
+
+    A process has one thread of linear algebra, and all end at once when this is left early.
+    """
+    if workers <= 1:
+        yield from itertools.starmap(measure, runs.items())
+        return
     before, kept = set(multiprocessing.active_children()), dict(os.environ)
     os.environ.update(environment())  # the processes inherit it
     deaf = (signal.SIGINT, signal.SIG_IGN)  # to Ctrl-C: the parent ends them
-    pool = ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), signal.signal, deaf)
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), signal.signal, deaf)
     try:
-        yield pool
+        longest_first = reversed(runs.items())  # the short ones, at the head of the list, fill the gaps at the end
+        for done in as_completed([pool.submit(measure, *each) for each in longest_first]):
+            yield done.result()
         pool.shutdown()
     finally:
         for process in set(multiprocessing.active_children()) - before:
@@ -1256,19 +1207,23 @@ def as_data(records: Sequence[Record]) -> dict[str, Any]:
     }
 
 
+def by_section(records: Sequence[Record]) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
+    """Yield the sections with the rows of their tables."""
+    for section, group in itertools.groupby(records, lambda record: record.certificate.section):
+        yield section, rows_of(list(group))
+
+
 def lines(records: Sequence[Record]) -> list[str]:
     """Return the table for a terminal: a section after the other, three lines for each certificate."""
-    text, section = [], ""
-    for record, row in zip(records, rows_of(records), strict=True):
-        if record.certificate.section != section:
-            section = record.certificate.section
-            text += ["", section.upper()]
-        name, statement, source, measured, interval, bound, verdict, control = row
-        text += [
-            f"  {verdict:8} {statement} ({source})",
-            f"           {measured}: {interval}, bound {bound}   [{name}]",
-            f"           control, {control}",
-        ]
+    text = []
+    for section, rows in by_section(records):
+        text += ["", section.upper()]
+        for name, statement, source, measured, interval, bound, verdict, control in rows:
+            text += [
+                f"  {verdict:8} {statement} ({source})",
+                f"           {measured}: {interval}, bound {bound}   [{name}]",
+                f"           control, {control}",
+            ]
     good = sum(record.good for record in records)
     return [*text, "", f"{good} of {len(records)} promises hold, and their controls are refuted."]
 
@@ -1276,13 +1231,12 @@ def lines(records: Sequence[Record]) -> list[str]:
 def markdown(records: Sequence[Record]) -> str:
     """Return docs/certificates.md."""
     good, minutes = sum(record.good for record in records), sum(record.seconds for record in records) / 60.0
-    text, section = [_MARKDOWN.format(good=good, count=len(records), minutes=minutes)], ""
-    for record, row in zip(records, rows_of(records), strict=True):
-        if record.certificate.section != section:
-            section = record.certificate.section
-            text += [f"\n## {section}\n", f"| {' | '.join(_HEADINGS)} |", "| --- " * len(_HEADINGS) + "|"]
-        _, *rest = (cell.replace("|", "\\|").replace("*", "\\*") for cell in row)
-        text.append(f"| {' | '.join(rest)} |")
+    text = [_MARKDOWN.format(good=good, count=len(records), minutes=minutes)]
+    for section, rows in by_section(records):
+        text += [f"\n## {section}\n", f"| {' | '.join(_HEADINGS)} |", "| --- " * len(_HEADINGS) + "|"]
+        for row in rows:
+            _, *rest = (cell.replace("|", "\\|").replace("*", "\\*") for cell in row)
+            text.append(f"| {' | '.join(rest)} |")
     return "\n".join(text) + "\n"
 
 

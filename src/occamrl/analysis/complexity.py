@@ -5,8 +5,7 @@ its proofs with the constants kept, and these functions are the results: bounds 
 epochs from which a selector is right. Where the paper's own statement cannot be proved they say what holds instead.
 
 =============  ==================================================================  ======================
-finite         :func:`regret_bound_finite`, :func:`selection_epoch_generic`        theorem 1, lemma 1
-infinite       :func:`regret_bound_infinite`, :func:`beta_infinite`                theorem 1, M6
+any class      :func:`regret_bound_generic`, :func:`selection_epoch_generic`       theorem 1, lemma 1
 linear         :func:`regret_bound_linear`                                         Jia et al. 2020
 dimension      :func:`regret_bound_dimension`, :func:`selection_epoch_dimension`   theorem 2, lemmas 3 to 5
 norm           :func:`regret_bound_norm`, :func:`selection_epoch_norm`             theorem 3, lemma 6
@@ -19,33 +18,54 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from occamrl.errors import ParameterError, require_number
-from occamrl.models.family import Family
 from occamrl.models.finite import FiniteFamily
-from occamrl.models.ladder import Ladder
-from occamrl.paper.ucrl_vtr import beta_infinite as beta_infinite  # M6; the letter uses it
 from occamrl.paper.ucrl_vtr_lin import beta_linear
-from occamrl.protocols import Floats, Known, Outcomes
+from occamrl.protocols import Floats, Known
 
 _MOST_POINTS = 20  # for the exact search
 
 
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a theorem is about: H, K and delta; for linear classes also what follows these."""
+
+    horizon: int  # H
+    episodes: int  # K; 10^60 is a number of episodes of which to ask
+    delta: float  # of the confidence sets; noise takes it once more
+    dimension: int = 1  # d
+    norm_bound: float = 1.0  # b
+    feature_bound: float = 1.0  # g >= ||phi_V(s, a)|| for all V in [0, H]; the paper assumes 1
+    excitation: float = 1.0  # rho: in every episode E[sum_h x_h x_h^T | past] >= rho H I
+    initial_episodes: int = 1  # k_0
+
+    def __post_init__(self) -> None:
+        require_number("delta", self.delta, 0.0, 1.0, open_low=True)
+        require_number("episodes", self.episodes, 1.0, math.inf)
+        require_number("excitation", self.excitation, 0.0, math.inf, open_low=True)
+
+    @property
+    def noise(self) -> float:
+        """H sqrt(2 K H log(1/delta)): the martingale part of the regret is below it with probability 1 - delta."""
+        return self.horizon * math.sqrt(2.0 * self.episodes * self.horizon * math.log(1.0 / self.delta))
+
+    def beta(self, episodes: int) -> float:
+        """Return the squared radius M10, c = 1, after some episodes."""
+        sizes = {"horizon": self.horizon, "episodes": episodes, "dimension": self.dimension}
+        return beta_linear(**sizes, delta=self.delta, norm_bound=self.norm_bound)
+
+
 def predictions(family: FiniteFamily, known: Known) -> Floats:
     """Return f(s, a, V) = (P V)(s, a) for every member, over all (s, a) and distinct V in {V*_{P,h}}: [n, points]."""
-    outcomes = family.features.attach(known).outcomes
-    values = family.optimal_values(known)[:, 1:].reshape(-1, known.states)
-    distinct = np.unique(np.round(values, 12), axis=0)
-    return np.ascontiguousarray(np.concatenate(_means(outcomes, family.probabilities(), distinct)).T)
-
-
-def _means(outcomes: Outcomes, kernels: Floats, values: Floats) -> list[Floats]:
-    """Return, for each V of ``values`` [k, S], (P V)(s, a) of every kernel, a column of [O, n]: k arrays [S*A, n]."""
-    targets = ((outcomes.bonus + v[outcomes.next_state])[:, None] for v in values)
-    return [np.add.reduceat(kernels * target, outcomes.start[:-1]) for target in targets]
+    outcomes, kernels = family.features.attach(known).outcomes, family.probabilities()
+    distinct = np.unique(np.round(family.optimal_values(known)[:, 1:].reshape(-1, known.states), 12), axis=0)
+    targets = ((outcomes.bonus + v[outcomes.next_state])[:, None] for v in distinct)
+    means = [np.add.reduceat(kernels * target, outcomes.start[:-1]) for target in targets]
+    return np.ascontiguousarray(np.concatenate(means).T)
 
 
 def eluder_dimension(functions: Floats, scale: float) -> int:
@@ -67,89 +87,48 @@ def linear_eluder_bound(dimension: int, scale: float, norm_bound: float, feature
     return 3.0 * dimension * math.e / (math.e - 1.0) * math.log(3.0 + 3.0 * ratio**2) + 1.0
 
 
-def separation(ladder: Ladder, known: Known, truth: int) -> tuple[float, float]:
-    """Return the smallest and the mean of ((P - P*) V)^2(s, a), P the nearest of the largest class without the truth.
-
-    Over all (s, a) and the value functions of the truth. The smallest is the paper's Delta, nearly always 0; the mean
-    is what a test on many rows can use. Infinite when the truth is in the smallest class.
-    """
-    m = int(ladder.level[truth])
-    if m == 0:
-        return math.inf, math.inf
-    outcomes, values = ladder.family.features.attach(known).outcomes, ladder.family.optimal_values(known)[truth, 1:]
-    kernels = ladder.family.probabilities()
-    gaps = kernels[:, : ladder.sizes[m - 1]] - kernels[:, truth : truth + 1]
-    squares = np.stack(_means(outcomes, gaps, values)) ** 2
-    return float(squares.min()), float(squares.mean(axis=(0, 1)).min())
-
-
-def regret_bound_vtr(*, horizon: int, episodes: int, delta: float, radius: float, eluder: float) -> dict[str, float]:
-    """Return the bound on the regret of UCRL-VTR in ``episodes`` K, which holds with probability 1 - 2 delta.
+def regret_bound_vtr(setting: Setting, *, radius: float, eluder: float) -> dict[str, float]:
+    """Return the bound on the regret of UCRL-VTR, which holds with probability 1 - 2 delta.
 
     1 + H^2 d + 4 sqrt(beta d K H) + H sqrt(2 K H log(1/delta)): ``eluder``, the sum of the widths, and ``noise``.
 
     Parameters
     ----------
-    horizon, episodes, delta
-        H, K and the level of the confidence sets; the noise takes delta once more.
     radius : float
         beta_K of M4; the radius may not fall with k.
     eluder : float
         d, the eluder dimension of (P V)(s, a) at scale 1/(KH).
     """
-    H, K = horizon, episodes
+    H, K = setting.horizon, setting.episodes
     widths = 1.0 + H**2 * eluder + 4.0 * math.sqrt(radius * eluder * K * H)
-    return _with_total({"eluder": widths, "noise": _noise(H, K, delta)})
+    return _with_total({"eluder": widths, "noise": setting.noise})
 
 
-def regret_bound_finite(
-    *, horizon: int, episodes: int, delta: float, size: int, eluder: float, first_epoch: int
+def regret_bound_generic(
+    setting: Setting, *, radius: Callable[[int, float], float], eluder: float, first_epoch: int
 ) -> dict[str, float]:
-    """Return the right side of theorem 1 for finite classes.
+    """Return the right side of theorem 1.
 
     tau_{i*-1} H (``selection``) and :func:`regret_bound_vtr` for each epoch i >= i* of 2^i episodes at level delta/2^i
-    on F_m*, with beta = 8 H^2 log(|F_m*|/delta_i). The last epoch ends with episode K. It holds with probability
-    1 - 2 delta beside that of the selection.
+    on F_m*. The last epoch ends with episode K. It holds with probability 1 - 2 delta beside that of the selection.
 
     Parameters
     ----------
-    size : int
-        |F_m*|.
+    radius : callable (k, delta) -> float
+        beta of F_m* after k episodes: 8 H^2 log(|F_m*|/delta) for a list, ``beta_infinite`` (M6) for other classes.
     eluder : float
         The eluder dimension of F_m* at scale 1/(KH).
     first_epoch : int
         i*, for instance :func:`selection_epoch_generic`. 1 for a learner that knows the class.
     """
-    return _epochs(horizon, episodes, delta, eluder, first_epoch, lambda _, d: 8.0 * horizon**2 * math.log(size / d))
-
-
-def regret_bound_infinite(
-    *, horizon: int, episodes: int, delta: float, family: Family, eluder: float, first_epoch: int
-) -> dict[str, float]:
-    """Return the right side of theorem 1 for infinite classes: :func:`regret_bound_finite` with beta of M6.
-
-    ``family`` is F_m*, whose covering numbers enter at dyadic scales.
-    """
-
-    def radius(k: int, level: float) -> float:
-        return beta_infinite(family, horizon=horizon, episodes=k, delta=level)
-
-    return _epochs(horizon, episodes, delta, eluder, first_epoch, radius)
-
-
-def _epochs(
-    horizon: int, episodes: int, delta: float, eluder: float, first_epoch: int, radius: Callable[[int, float], float]
-) -> dict[str, float]:
-    """Add up the epochs of ARL-GEN from ``first_epoch`` on; radius(k, level)."""
-    require_number("delta", delta, 0.0, 1.0, open_low=True)
-    played, i = min(episodes, 2**first_epoch - 2), first_epoch
-    terms = {"selection": float(played * horizon), "eluder": 0.0, "noise": 0.0}
-    while played < episodes:
-        k, level = min(2**i, episodes - played), delta / 2**i
-        base = regret_bound_vtr(horizon=horizon, episodes=k, delta=level, radius=radius(k, level), eluder=eluder)
+    played, i = min(setting.episodes, 2**first_epoch - 2), first_epoch
+    terms = {"selection": float(played * setting.horizon), "eluder": 0.0, "noise": 0.0}
+    while played < setting.episodes:
+        epoch = replace(setting, episodes=min(2**i, setting.episodes - played), delta=setting.delta / 2**i)
+        base = regret_bound_vtr(epoch, radius=radius(epoch.episodes, epoch.delta), eluder=eluder)
         terms["eluder"] += base["eluder"]
         terms["noise"] += base["noise"]
-        played, i = played + k, i + 1
+        played, i = played + epoch.episodes, i + 1
     return _with_total(terms)
 
 
@@ -184,194 +163,116 @@ def selection_epoch_generic(
         i += 1
 
 
-def regret_bound_linear(
-    *,
-    horizon: int,
-    episodes: int,
-    delta: float,
-    dimension: int,
-    norm_bound: float,
-    feature_bound: float = 1.0,
-) -> dict[str, float]:
-    """Return the bound on the regret of UCRL-VTR-LIN with the radius M10, c = 1, for ``episodes`` K.
+def regret_bound_linear(setting: Setting) -> dict[str, float]:
+    """Return the bound on the regret of UCRL-VTR-LIN with the radius M10, c = 1.
 
     2 sqrt(beta_K K H (U/log(1 + U)) d log(1 + KHg^2/d)) with U = H g^2 (``width``), and H sqrt(2 K H log(1/delta))
-    (``noise``): the O(b d H^2 sqrt(K) log(KH) log(K^2 H/delta)) of Jia et al. 2020. With probability 1 - 2 delta.
-
-    Parameters
-    ----------
-    dimension, norm_bound
-        d and b.
-    feature_bound : float
-        g >= ||phi_V(s, a)|| for all V in [0, H]; the paper assumes 1. Refused where c = 1 is not proved (M10).
+    (``noise``): the O(b d H^2 sqrt(K) log(KH) log(K^2 H/delta)) of Jia et al. 2020. With probability 1 - 2 delta. A
+    ``feature_bound`` for which c = 1 is not proved (M10) is refused.
     """
-    H, K, d, U = horizon, episodes, dimension, horizon * feature_bound**2
-    noise = _noise(H, K, delta)  # checks them
+    H, K, d, delta, g = setting.horizon, setting.episodes, setting.dimension, setting.delta, setting.feature_bound
     spare = d * math.log(H) * math.log(H / delta) ** 2 - (d * math.log1p(H) - 2.0 * math.log(delta)) / 4.0
-    if feature_bound > 1.0 and 0.5 * d * math.log(feature_bound) > spare:
+    if g > 1.0 and 0.5 * d * math.log(g) > spare:
         most = math.exp(max(0.0, 2.0 * spare / d))
-        raise ParameterError("feature_bound", got=feature_bound, expected=f"at most {most:.6g}, for M10 with c = 1")
-    beta = beta_linear(horizon=H, episodes=K, delta=delta, dimension=d, norm_bound=norm_bound)
+        raise ParameterError("feature_bound", got=g, expected=f"at most {most:.6g}, for M10 with c = 1")
+    U = H * g**2
     potential = U / math.log1p(U) * d * math.log1p(K * U / d)
-    return _with_total({"width": 2.0 * math.sqrt(beta * K * H * potential), "noise": noise})
+    return _with_total({"width": 2.0 * math.sqrt(setting.beta(K) * K * H * potential), "noise": setting.noise})
 
 
-def tau_min(
-    *, horizon: int, episodes: int, delta: float, dimension: int, excitation: float, feature_bound: float = 1.0
-) -> float:
+def tau_min(setting: Setting) -> float:
     """Return tau_min(delta) of lemma 3: (16/rho^2 + 8/(3 rho)) log(2 d K H/delta).
 
-    From this k to K, lambda_min(Sigma_k) >= 1 + rho k H/2 with probability 1 - delta. ``excitation`` is rho: in every
-    episode E[sum_h x_h x_h^T | past] >= rho H I. (Assumption 2 of the paper asks for more, and cannot hold.) This is
-    for ||phi_V|| <= 1; other features enter as rho/g^2, g the ``feature_bound``.
+    From this k to K, lambda_min(Sigma_k) >= 1 + rho k H/2 with probability 1 - delta. (Assumption 2 of the paper asks
+    for more, and cannot hold.) This is for ||phi_V|| <= 1; other features enter as rho/g^2.
     """
-    require_number("excitation", excitation, 0.0, math.inf, open_low=True)
-    require_number("delta", delta, 0.0, 1.0, open_low=True)
-    rho = excitation / feature_bound**2
-    return (16.0 / rho**2 + 8.0 / (3.0 * rho)) * math.log(2.0 * dimension * episodes * horizon / delta)
+    rho = setting.excitation / setting.feature_bound**2
+    rows = setting.episodes * setting.horizon
+    return (16.0 / rho**2 + 8.0 / (3.0 * rho)) * math.log(2.0 * setting.dimension * rows / setting.delta)
 
 
-def selection_epoch_dimension(
-    *,
-    horizon: int,
-    episodes: int,
-    delta: float,
-    dimension: int,
-    norm_bound: float,
-    smallest: float,
-    excitation: float,
-    initial_episodes: int,
-    feature_bound: float = 1.0,
-) -> int:
+def selection_epoch_dimension(setting: Setting, *, smallest: float) -> int:
     """Return i* of ARL-LIN(dim): from this epoch on the support is exact (M16), with probability 1 - 2 delta.
 
     After tau episodes of estimation, tau >= tau_min(delta), the error is at most e = sqrt(beta_tau/(1 + rho H tau/2)).
     All zeros are left out if e < 0.5^i, and all others kept if e + 0.5^i <= gamma: the first i from which both hold.
     With sqrt(k_0) >= tau_min(delta) + 8 beta_K(delta)/(rho H) that is max(1, ceil(log2(2/gamma))) at the latest; the
-    paper has max(10, log2(1/gamma)). If no epoch within K ``episodes`` is promised, the number is one more than that of
-    the last.
+    paper has max(10, log2(1/gamma)). If no epoch within K is promised, the number is one more than that of the last.
 
     Parameters
     ----------
     smallest : float
         gamma, the smallest non-zero |theta*_j|.
-    excitation, feature_bound
-        Of :func:`tau_min`.
-    initial_episodes : int
-        k_0; estimation takes 6^j ceil(sqrt(k_0)) episodes in epoch j.
     """
     require_number("smallest", smallest, 0.0, math.inf, open_low=True)
-    H, d, b = horizon, dimension, norm_bound
-    enough = tau_min(
-        horizon=H, episodes=episodes, delta=delta, dimension=d, excitation=excitation, feature_bound=feature_bound
-    )
-    tau, first, i = 0, 0, 0
-    while tau <= episodes:
-        beta = beta_linear(horizon=H, episodes=tau, delta=delta, dimension=d, norm_bound=b)
-        error = math.sqrt(beta / (1.0 + 0.5 * excitation * H * tau)) if tau >= enough else math.inf
+    enough, tau, first, i = tau_min(setting), 0, 0, 0
+    while tau <= setting.episodes:
+        least = 1.0 + 0.5 * setting.excitation * setting.horizon * tau
+        error = math.sqrt(setting.beta(tau) / least) if tau >= enough else math.inf
         if not (error < 0.5**i and error + 0.5**i <= smallest):
             first = i + 1
-        tau, i = tau + 6**i * _root(initial_episodes), i + 1
+        tau, i = tau + 6**i * _root(setting.initial_episodes), i + 1
     return first
 
 
-def regret_bound_dimension(
-    *,
-    horizon: int,
-    episodes: int,
-    delta: float,
-    dimension: int,
-    sparsity: int,
-    norm_bound: float,
-    initial_episodes: int,
-    first_epoch: int,
-    feature_bound: float = 1.0,
-) -> dict[str, float]:
-    """Return the right side of theorem 2, with every phase as long as it is within K ``episodes``.
+def regret_bound_dimension(setting: Setting, *, sparsity: int, first_epoch: int) -> dict[str, float]:
+    """Return the right side of theorem 2, with every phase as long as it is within K.
 
     H for every episode of exploitation before epoch i* (``selection``), :func:`regret_bound_linear` in d* dimensions at
     level delta/2^i for each exploitation after it (``exploitation``), and once in d dimensions at level delta for all
     episodes of estimation (``estimation``). With probability 1 - 5 delta beside the 1 - 2 delta of the selection.
     """
-    linear: dict[str, Any] = {"horizon": horizon, "norm_bound": norm_bound, "feature_bound": feature_bound}
     terms = {"selection": 0.0, "exploitation": 0.0, "estimation": 0.0}
-    left, estimation, i = episodes, 0, 0
+    left, estimation, i = setting.episodes, 0, 0
     while left:
-        exploit = min(left, 36**i * initial_episodes)
-        estimate = min(left - exploit, 6**i * _root(initial_episodes))
+        exploit = min(left, 36**i * setting.initial_episodes)
+        estimate = min(left - exploit, 6**i * _root(setting.initial_episodes))
         if i < first_epoch:
-            terms["selection"] += horizon * exploit
+            terms["selection"] += setting.horizon * exploit
         else:
-            phase = regret_bound_linear(episodes=exploit, delta=delta / 2**i, dimension=sparsity, **linear)
-            terms["exploitation"] += phase["total"]
+            phase = replace(setting, episodes=exploit, delta=setting.delta / 2**i, dimension=sparsity)
+            terms["exploitation"] += regret_bound_linear(phase)["total"]
         left, estimation, i = left - exploit - estimate, estimation + estimate, i + 1
     if estimation:
-        phase = regret_bound_linear(episodes=estimation, delta=delta, dimension=dimension, **linear)
-        terms["estimation"] = phase["total"]
+        terms["estimation"] = regret_bound_linear(replace(setting, episodes=estimation))["total"]
     return _with_total(terms)
 
 
-def norm_bounds(
-    *,
-    horizon: int,
-    episodes: int,
-    delta: float,
-    dimension: int,
-    norm_bound: float,
-    true_norm: float,
-    excitation: float,
-    initial_episodes: int,
-    feature_bound: float = 1.0,
-) -> list[float]:
-    """Return upper bounds on b^(1), b^(2), ... of ARL-LIN(norm) for the epochs within K ``episodes``.
+def norm_epochs(setting: Setting, *, true_norm: float) -> list[Setting]:
+    """Return k_i, delta_i and an upper bound on b^(i) for the epochs i = 1, 2, ... of ARL-LIN(norm) within K.
 
     b^(i+1) <= ||theta*|| + 2 sqrt(beta_{k_i}(delta_i; b^(i))/lambda), lambda = 1 + rho H k_i/2 from tau_min(delta_i) on
-    and 1 before: the recursion of lemma 6 without its C_1, C_2, p and q. All hold with probability 1 - 4 delta.
+    and 1 before: the recursion of lemma 6 without its C_1, C_2, p and q. All hold with probability 1 - 4 delta. The
+    last epoch ends with episode K.
     """
-    bounds, k, level = [norm_bound], initial_episodes, delta
-    while 2 * k - initial_episodes < episodes:  # played in all epochs so far
-        beta = beta_linear(horizon=horizon, episodes=k, delta=level, dimension=dimension, norm_bound=bounds[-1])
-        enough = tau_min(
-            horizon=horizon, episodes=episodes, delta=level, dimension=dimension, excitation=excitation,
-            feature_bound=feature_bound,
-        )  # fmt: skip
-        least = 1.0 + 0.5 * excitation * horizon * k if k >= enough else 1.0
-        bounds.append(true_norm + 2.0 * math.sqrt(beta / least))
-        k, level = 2 * k, level / 2.0
-    return bounds
+    found, left, k, level, bound = [], setting.episodes, setting.initial_episodes, setting.delta, setting.norm_bound
+    while left > 0:
+        epoch = replace(setting, episodes=min(left, k), delta=level, norm_bound=bound)
+        found.append(epoch)
+        enough = tau_min(replace(setting, delta=level))
+        least = 1.0 + 0.5 * setting.excitation * setting.horizon * k if k >= enough else 1.0
+        bound = true_norm + 2.0 * math.sqrt(epoch.beta(k) / least)
+        left, k, level = left - k, 2 * k, level / 2.0
+    return found
 
 
-def selection_epoch_norm(*, excess: float, **parameters: Any) -> int:
+def selection_epoch_norm(setting: Setting, *, true_norm: float, excess: float) -> int:
     """Return the first epoch from which b^(i) <= ||theta*|| + ``excess``, one more than the last within K if none.
 
-    ``parameters`` are those of :func:`norm_bounds`. The paper's b^(i) <= c_1 ||theta*|| + c_2 leaves both constants
-    open; the excess falls like i^1.5/2^(i/2), not like i^1.5/2^i as lemma 6 has it.
+    The paper's b^(i) <= c_1 ||theta*|| + c_2 leaves both constants open; the excess falls like i^1.5/2^(i/2), not like
+    i^1.5/2^i as lemma 6 has it.
     """
-    bounds = norm_bounds(**parameters)
-    return 1 + max((i for i, b in enumerate(bounds, start=1) if b > parameters["true_norm"] + excess), default=0)
+    epochs = enumerate(norm_epochs(setting, true_norm=true_norm), start=1)
+    return 1 + max((i for i, epoch in epochs if epoch.norm_bound > true_norm + excess), default=0)
 
 
-def regret_bound_norm(**parameters: Any) -> dict[str, float]:
-    """Return the right side of theorem 3, whose ``parameters`` are those of :func:`norm_bounds`.
+def regret_bound_norm(setting: Setting, *, true_norm: float) -> dict[str, float]:
+    """Return the right side of theorem 3: the sum of :func:`regret_bound_linear` over :func:`norm_epochs`.
 
-    The sum over epochs of :func:`regret_bound_linear` with the bound b^(i) of :func:`norm_bounds` at level
-    delta/2^(i-1); the last epoch ends with episode K. With probability 1 - 6 delta, as in the paper.
+    With probability 1 - 6 delta, as in the paper.
     """
-    common = {name: parameters[name] for name in ("horizon", "dimension", "feature_bound") if name in parameters}
-    left, k, level = parameters["episodes"], parameters["initial_episodes"], parameters["delta"]
-    terms = {"width": 0.0, "noise": 0.0}
-    for bound in norm_bounds(**parameters):
-        epoch = regret_bound_linear(episodes=min(left, k), delta=level, norm_bound=bound, **common)
-        terms = {name: terms[name] + epoch[name] for name in terms}
-        left, k, level = left - k, 2 * k, level / 2.0
-    return _with_total(terms)
-
-
-def _noise(horizon: int, episodes: int, delta: float) -> float:
-    """Return H sqrt(2 K H log(1/delta)), a bound on the martingale part of the regret with probability 1 - delta."""
-    require_number("delta", delta, 0.0, 1.0, open_low=True)
-    require_number("episodes", episodes, 1.0, math.inf)  # 10^60 is a number of episodes of which to ask
-    return horizon * math.sqrt(2.0 * episodes * horizon * math.log(1.0 / delta))
+    epochs = [regret_bound_linear(epoch) for epoch in norm_epochs(setting, true_norm=true_norm)]
+    return {name: sum(epoch[name] for epoch in epochs) for name in ("width", "noise", "total")}
 
 
 def _root(episodes: int) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -47,17 +48,23 @@ class Diagnosis:
             lines.append(f"  exploration   lambda_min(Sigma)/(kH) = {self.excitation:.3g}{pace}")
         if self.active is not None:
             lines.append(f"  support       {list(self.active)}, unchanged since episode {self.settled_at:,}")
-        if self.gamma is not None and self.locks_in_at is None:
-            lines.append(
-                f"  resolution    smallest estimate {self.gamma:.3g}: every coordinate is active, none left out"
-            )
-        elif self.gamma is not None and self.threshold is not None and self.locks_in_at is not None:
-            against = f"smallest active estimate {self.gamma:.3g}, threshold now {self.threshold:.3g}"
-            lines.append(f"  resolution    {against}: {_when(self.locks_in_at, self.episodes)}")
+        if self.gamma is not None:
+            text = f"smallest estimate {self.gamma:.3g}: every coordinate is active, none left out"
+            if self.locks_in_at is not None:
+                text = f"smallest active estimate {self.gamma:.3g}, threshold now {self.threshold:.3g}: {self._when}"
+            lines.append(f"  resolution    {text}")
         if len(set(self.norm_bounds)) > 1:
             lines.append(f"  norm bound    {self.norm_bounds[0]:.3g} at first, {self.norm_bounds[-1]:.3g} now")
         lines += [f"  warning       {text}" for text in self.warnings] or ["  no warnings"]
         return "\n".join(lines)
+
+    @property
+    def _when(self) -> str:
+        if self.locks_in_at is None or math.isinf(self.locks_in_at):
+            return "no lock-in in sight"
+        if self.locks_in_at <= self.episodes:
+            return f"locked in from episode {self.locks_in_at:,.0f} on"
+        return f"locks in at about episode {self.locks_in_at:,.0f} at the present rate"
 
 
 def diagnose(result: Result) -> Diagnosis:
@@ -73,21 +80,35 @@ def diagnose(result: Result) -> Diagnosis:
     if not rows or "excitation" not in rows[0] or not isinstance(selector, LinearSelector):
         raise ParameterError("result", got=result.label, expected="a run of ARLLinDim, ARLLinNorm or ARLLin")
     seen = [row for row in rows if row["excitation"] is not None]
-    explored = [(row["seen"], row["excitation"] * row["seen"] * known.horizon - _lambda(row)) for row in seen]
+    lams = [float(np.ravel(row["regularization"])[0]) for row in seen]
+    sigma = [row["excitation"] * row["seen"] * known.horizon for row in seen]
+    explored = [(row["seen"], least - lam) for row, least, lam in zip(seen, sigma, lams, strict=True)]
     growth = _power(explored)
     bounds = tuple(float(row.get("carried_bound", row["norm_bound"])) for row in rows)
+    support: dict[str, Any] = dict.fromkeys(("active", "settled_at", "gamma", "threshold", "locks_in_at"))
+    if "active" in rows[0]:
+        support = _support(rows)
+    warnings = []
     # What a theta of the norm that is still possible would show in this direction, against the noise of one target.
     least = selector.features.dimension * (0.5 * target_range(selector.base(), known) / bounds[-1]) ** 2
-    warnings = _exploration_warnings(explored, growth, least, seen)
+    where = f"coordinate {seen[-1]['weakest']} lies most in it" if seen else ""
+    if not seen:
+        warnings.append("no phase has ended yet: nothing can be said about exploration")
+    elif explored[-1][1] < least:
+        warnings.append(
+            f"a direction is never excited: its rows add up to {max(0.0, explored[-1][1]):.2g}, where {least:.2g} "
+            "would show a theta of the norm bound, so the paper's assumption fails and what lies in that direction "
+            f"cannot be told from zero ({where})"
+        )
+    elif growth is not None and growth < _FLAT:
+        warnings.append(f"the least explored direction has stopped growing (like k^{growth:.2f}); {where}")
     if any(row.get("contradicted", False) for row in rows):
         warnings.append(
             "the data contradict every kernel of these features within the norm bound: the features, or the bound that "
             "was given, are wrong (or an event of probability delta has happened)"
         )
-    support: dict[str, Any] = dict.fromkeys(("active", "settled_at", "gamma", "threshold", "locks_in_at"))
-    if "active" in rows[0]:
-        support, more = _support(rows)
-        warnings += more
+    if support["locks_in_at"] == math.inf:
+        warnings.append("at the present rate the support does not lock in: longer estimation phases would help")
     return Diagnosis(
         episodes=result.total_episodes,
         excitation=seen[-1]["excitation"] if seen else None,
@@ -99,11 +120,6 @@ def diagnose(result: Result) -> Diagnosis:
     )
 
 
-def _lambda(row: dict[str, Any]) -> float:
-    value = row["regularization"]
-    return float(value[0] if isinstance(value, list) else value)
-
-
 def _power(points: Sequence[tuple[int, float]]) -> float | None:
     """Return the slope of log y over log k on the later half of the points; None with fewer than two above zero."""
     later = np.array([point for point in points[len(points) // 2 :] if min(point) > _ROUNDING], dtype=np.float64)
@@ -112,45 +128,20 @@ def _power(points: Sequence[tuple[int, float]]) -> float | None:
     return float(np.polyfit(np.log(later[:, 0]), np.log(later[:, 1]), 1)[0])
 
 
-def _exploration_warnings(
-    explored: Sequence[tuple[int, float]], growth: float | None, least: float, seen: Sequence[dict[str, Any]]
-) -> list[str]:
-    if not explored:
-        return ["no phase has ended yet: nothing can be said about exploration"]
-    where = f"coordinate {seen[-1]['weakest']} lies most in it"
-    if explored[-1][1] < least:
-        return [
-            f"a direction is never excited: its rows add up to {max(0.0, explored[-1][1]):.2g}, where {least:.2g} "
-            "would show a theta of the norm bound, so the paper's assumption fails and what lies in that direction "
-            f"cannot be told from zero ({where})"
-        ]
-    if growth is not None and growth < _FLAT:
-        return [f"the least explored direction has stopped growing (like k^{growth:.2f}); {where}"]
-    return []
-
-
-def _support(rows: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+def _support(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return what is known about the support: the coordinates, gamma, the threshold, and when it locks in."""
     begins = np.concatenate([[0], np.cumsum([row["episodes"] for row in rows])])
     plays = [(int(begin), row) for begin, row in zip(begins, rows, strict=False) if row["label"] == EXPLOITATION]
-    active = plays[-1][1]["active"]
-    settled_at = plays[-1][0]
-    for begin, row in reversed(plays):
-        if row["active"] != active:
-            break
-        settled_at = begin
-    last = rows[-1]
+    active, last = plays[-1][1]["active"], rows[-1]
+    same = takewhile(lambda play: play[1]["active"] == active, reversed(plays))
     gamma = threshold = locks = None
-    warnings = []
     if last["seen"]:
         estimate = np.abs(np.asarray(last["estimate"]))
         gamma, threshold = float(estimate[active].min()), float(last["threshold"])
         if len(active) < estimate.size:  # otherwise nothing is left out that a limit could be for
             locks = _lock_in(rows, gamma, threshold)
-    if locks == math.inf:
-        warnings.append("at the present rate the support does not lock in: longer estimation phases would help")
-    support = {"active": tuple(active), "settled_at": settled_at}
-    return {**support, "gamma": gamma, "threshold": threshold, "locks_in_at": locks}, warnings
+    support = {"active": tuple(active), "settled_at": min(begin for begin, _ in same)}
+    return {**support, "gamma": gamma, "threshold": threshold, "locks_in_at": locks}
 
 
 def _lock_in(rows: Sequence[dict[str, Any]], gamma: float, threshold: float) -> float:
@@ -163,11 +154,3 @@ def _lock_in(rows: Sequence[dict[str, Any]], gamma: float, threshold: float) -> 
     if slope is None or slope > -0.02 or gamma <= 0.0 or threshold <= 0.0:
         return math.inf if threshold > gamma / 2.0 else float(points[-1][0] if points else 0)
     return float(points[-1][0] * (2.0 * threshold / gamma) ** (-1.0 / slope))
-
-
-def _when(episode: float, now: int) -> str:
-    if math.isinf(episode):
-        return "no lock-in in sight"
-    if episode <= now:
-        return f"locked in from episode {episode:,.0f} on"
-    return f"locks in at about episode {episode:,.0f} at the present rate"

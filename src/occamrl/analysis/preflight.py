@@ -44,6 +44,7 @@ from occamrl.models.features import FeatureMap
 from occamrl.models.finite import level
 from occamrl.models.ladder import Ladder
 from occamrl.protocols import Floats, Ints, Known, Outcomes
+from occamrl.running.result import counted
 from occamrl.seeding import stream
 from occamrl.selectors.arl_gen import ARLGen
 from occamrl.selectors.occam import Occam
@@ -109,33 +110,26 @@ class Preflight:
     def __str__(self) -> str:
         lines = [f"Ladder of {' < '.join(self.classes)}, {self.episodes:,} episodes, delta {self.delta:g}"]
         for m, episodes in enumerate(self.rejection, start=1):
-            when = _when(
-                episodes, "rejected after about {} episodes of its own policy", "never rejected by its own policy"
-            )
-            lines.append(f"  class {m}, if wrong, is {when}")
+            when = "never rejected by" if math.isinf(episodes) else f"rejected after about {episodes:,.0f} episodes of"
+            lines.append(f"  class {m}, if wrong, is {when} its own policy")
         if not self.blind:
             lines.append(f"  no blind pairs among {self.pairs_tried:,} tried: selection at any time will do")
         else:
             worst = max(self.blind, key=lambda pair: pair.loss_per_episode)
+            time = worst.episodes_to_reject
             lines += [
-                f"  {len(self.blind):,} blind pairs among {self.pairs_tried:,} tried: "
+                f"  {counted(len(self.blind), 'blind pair')} among {self.pairs_tried:,} tried: "
                 "a wrong class can confirm itself.",
                 f"  Worst: kernel {worst.member} of class {worst.rung} under kernel {worst.truth} of class "
                 f"{worst.truth_class} loses {worst.loss_per_episode:.3g} an episode, "
-                + _when(worst.episodes_to_reject, "unnoticed for {} episodes", "and it is never noticed"),
+                + ("and it is never noticed" if math.isinf(time) else f"unnoticed for {time:,.0f} episodes"),
                 f"  remedy: {_REMEDIES[self.remedy]}",
             ]
         if self.grid > 0.0:
             fine = "fine enough" if self.grid_episodes > self.episodes else "too coarse for this run"
-            lines.append(
-                f"  grid: kernels up to {self.grid:.3g} from the nearest point; after about "
-                f"{self.grid_episodes:,.0f} episodes that, not noise, limits what can be told apart: {fine}"
-            )
+            after = f"after about {self.grid_episodes:,.0f} episodes that, not noise, limits what can be told apart"
+            lines.append(f"  grid: kernels up to {self.grid:.3g} from the nearest point; {after}: {fine}")
         return "\n".join(lines)
-
-
-def _when(episodes: float, after: str, never: str) -> str:
-    return never if math.isinf(episodes) else after.format(f"{episodes:,.0f}")
 
 
 def preflight(
@@ -148,7 +142,6 @@ def preflight(
     truths: int | None = None,
     members: int | None = None,
     least_loss: float | None = None,
-    seed: int = 0,
     evidence: str = "value",
 ) -> Preflight:
     """Look for blind pairs, predict how long each class takes to be rejected, and judge the grid of covers (M26).
@@ -169,8 +162,6 @@ def preflight(
     least_loss : float, optional
         What counts as much, per episode; by default 1% of what is at stake: the most that the best policy earns above
         the worst, over the kernels tried as truths. Adding a constant to all rewards does not change it.
-    seed : int
-        Of these draws.
     evidence : "value" | "likelihood"
         By what classes are to be rejected: value rows for :class:`ARLGen`, the likelihood for :class:`Occam`, on lists
         of kernels.
@@ -183,14 +174,12 @@ def preflight(
         raise ParameterError("known", got="sizes alone", expected="rewards too: policies are compared by them")
     require_number("delta", delta, 1e-100, 1.0)
     require_integer("start", start, 0, most=known.states - 1)
-    for name, count in (("truths", truths), ("members", members)):
-        if count is not None:
-            require_integer(name, count, 1)
-    if least_loss is not None:
-        require_number("least_loss", least_loss, 0.0, np.inf)
+    require_integer("truths", 1 if truths is None else truths, 1)
+    require_integer("members", 1 if members is None else members, 1)
+    require_number("least_loss", least_loss or 0.0, 0.0, np.inf)
     if evidence == "likelihood" and not ladder.finite:
         raise ParameterError("evidence", got=evidence, expected='"value" where the largest class is not a list')
-    draw, base = stream(seed, "preflight"), known.base_reward.flatten()
+    draw, base = stream(0, "preflight"), known.base_reward.flatten()
     few, make = (64, _finite_trials) if ladder.finite else (6, _linear_trials)
     trials = make(ladder, known, draw, truths or few, members or few, delta)
     if evidence == "likelihood":
@@ -312,18 +301,17 @@ def _finite_trials(
 def _by_likelihood(ladder: Ladder, known: Known, trials: _Trials, delta: float) -> _Trials:
     """Return the same trials, told apart by likelihood (L2)."""
     prior, share = ladder.prior, 1.0 / (ladder.classes + 1.0)
-    outcomes = trials.features.attach(known).outcomes
-    start, rows = outcomes.start, known.horizon if outcomes.bonus.any() else known.horizon - 1  # steps that count
+    start = trials.features.attach(known).outcomes.start
 
     def rejection(m: int, i: int, pairs: Ints) -> Rejection:
         kernels = np.concatenate([each.kernel for each in trials.inside[m - 1]])
 
         def against(truth: _Tried, reach: Floats) -> tuple[float, float]:
-            true, seen = truth.kernel[0], reach[: rows * known.states]
+            true = truth.kernel[0]
             with np.errstate(divide="ignore", invalid="ignore"):
                 terms = np.where(true > 0.0, true * np.log(true / kernels), 0.0)  # infinite where P has a zero
-                entropy = np.add.reduceat(terms, start[:-1], axis=1)[:, pairs[:rows].ravel()]
-                rates = np.where(seen > 0.0, seen * entropy, 0.0).sum(axis=1)
+                entropy = np.add.reduceat(terms, start[:-1], axis=1)[:, pairs.ravel()]
+                rates = np.where(reach > 0.0, reach * entropy, 0.0).sum(axis=1)
             nearest = float(rates.min())
             needed = math.log(1.0 / ((1.0 - share) * prior[truth.number])) + math.log(1.0 / delta)
             own = math.inf if rates[i] <= nearest + 1e-12 else 0.0

@@ -41,10 +41,10 @@ resolved after that. By likelihood nothing is blind, and half the Fisher informa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import helmert, qr
@@ -54,17 +54,18 @@ from occamrl._core.arena import field
 from occamrl._core.rows import VALUES
 from occamrl.errors import ParameterError, ShapeError, require_choice, require_kind, require_number
 from occamrl.learners.ucrl_vtr_lin import MOST_CANDIDATES, LinearStatistics, UCRLVTRLin
+from occamrl.logs.log import Log
+from occamrl.logs.select import EVIDENCE, LIKELIHOOD, VALUE, log_statistics
 from occamrl.models.family import weighted
 from occamrl.models.features import FeatureMap
 from occamrl.models.likelihood import hull_evidence, hull_fit, hull_maximum, kt_evidence, log_mixture
 from occamrl.models.simulators import Simulators
 from occamrl.protocols import Floats, Ints, Known
-from occamrl.running.result import Result
+from occamrl.running.result import Result, counted, data_frame
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LIKELIHOOD, VALUE = EVIDENCE = ("likelihood", "value")
 MOST_SETS = 70_000  # solved at most: every set of 16 candidates, those of up to 6 out of 20
 MOST_LIKELY = 20_000  # looked at by likelihood, beside the simulators that are needed anyway
 _PRECISION = 1e-3  # of a log likelihood
@@ -72,7 +73,6 @@ REGULARIZATION = 1.0  # lambda: the prior's standard deviation is 1/2, weights o
 TEMPERATURES = (0.5, 0.75, 0.9)  # c of t_c, where there is bias
 _FLAT = 1e-13  # of the largest eigenvalue: directions that are none
 _NEGATIVE = 1e-9  # a weight that is zero up to rounding
-_NOISE = {VALUE: 0.25, LIKELIHOOD: 0.5}  # what a free direction lowers the loss by: the variance of a target, at most
 _MOST_MIXED = 3  # simulators of the sets that predict, but the set of all (L8)
 _VISIBLE = 0.1  # of the noise: growth of the excess beyond it that is not mere noise
 _SHOWN = 12
@@ -117,7 +117,6 @@ class Supports:
     names: tuple[str, ...]
     episodes: int
     delta: float
-    weights: str
     sets: tuple[SupportSet, ...]  # every minimal one, smallest first; the true set contains one of them
     allowance: float  # the excess at which a set is excluded
     largest: int  # sets of up to so many simulators were looked at
@@ -125,14 +124,9 @@ class Supports:
     dependences: tuple[Dependence, ...]
     directions: Directions
     error: float  # of estimated simulators, in total variation, at most
-    evidence: str = VALUE  # "likelihood" | "value"
+    evidence: str  # "likelihood" | "value"
     other: Supports | None = None  # by value rows, where these were asked as well and leave other sets
     difference: str = ""  # why
-
-    @property
-    def complete(self) -> bool:
-        """Whether every set was looked at."""
-        return self.largest == len(self.names)
 
     @property
     def necessary(self) -> tuple[str, ...]:
@@ -156,92 +150,142 @@ class Supports:
 
         return pa.Table.from_pylist([{"size": len(each.members), **asdict(each)} for each in self.sets])
 
+    def to_pandas(self) -> Any:
+        """Return one row per set, as a data frame of pandas."""
+        return data_frame(self.table())
+
     def __str__(self) -> str:
-        lines = [f"{len(self.names)} simulators after {self.episodes:,} episodes, confidence {1.0 - self.delta:.3g}:"]
+        played = f"after {counted(self.episodes, 'episode')}, confidence {1.0 - self.delta:.3g}:"
+        said = [*self._sets(), *self._untold(), *self._next()]
+        lines = [f"{counted(len(self.names), 'simulator')} {played}", *(f"  {label:<14}{text}" for label, text in said)]
+        return "\n".join(lines)
+
+    def _sets(self) -> Iterator[tuple[str, str]]:
+        """Yield the sets that explain the data, in words."""
         if self.error:
-            lines.append(_line("estimated", f"rows are within {self.error:.3g} of the simulators' own"))
+            yield "estimated", f"rows are within {self.error:.3g} of the simulators' own"
         if not self.sets:
-            none = "no mixture of these simulators explains the data: the truth is none of them"
-            return "\n".join([*lines, _line("compatible", none), *_why(self), *_otherwise(self)])
-        return "\n".join([*lines, *_which(self), *_why(self), _line("next", _next(self)), *_otherwise(self)])
+            yield "compatible", "no mixture of these simulators explains the data: the truth is none of them"
+            return
+        every = "in every set that explains the data"
+        yield "needed", f"{', '.join(self.necessary)} ({every})" if self.necessary else f"no simulator is {every}"
+        least, larger = len(self.sets[0].members), len(self.sets) - len(self.smallest)
+        more = f", and {counted(larger, 'larger one')} that contain none of these" if larger else ""
+        possible = counted(math.comb(len(self.names), least), "set")
+        yield "compatible", f"{len(self.smallest)} of the {possible} of {least}{more}"
+        how = "loss {:.2f} above the least" if self.evidence == VALUE else "log likelihood {:.2f} below the best"
+        for each in self.sets[:_SHOWN]:
+            mixture = " + ".join(f"{w:.2f} of {name}" for w, name in zip(each.weights, each.members, strict=True))
+            yield "", f"{mixture}: {how.format(each.excess)}, {self.allowance:.2f} allowed"
+        if len(self.sets) > _SHOWN:
+            yield "", f"... and {len(self.sets) - _SHOWN} more (see table())"
+        if self.largest < len(self.names):
+            yield "", f"only sets of up to {self.largest} simulators were looked at"
+
+    def _untold(self) -> Iterator[tuple[str, str]]:
+        """Yield what cannot be told apart, and why, in words."""
+        d, rank = len(self.names), self.rank
+        if rank < d:
+            learned = f"of {counted(d - 1, 'difference')} only {rank - 1} can be learned, from any data"
+            yield "rank", f"the {d} kernels have rank {rank} (to 9 digits): {learned}"
+            for each in self.dependences[:3]:
+                parts = [f"{w:+.3g} of {self.names[j]}" for w, j in zip(each.weights, each.others, strict=True)]
+                others = " ".join(parts) if len(parts) <= 4 else f"a combination of {len(parts)} others"
+                yield "", f"{self.names[each.simulator]} = {others}"
+            if len(self.dependences) > 3:
+                yield "", f"... and {len(self.dependences) - 3} more"
+        kinds = self.directions
+        said = [f"{kinds.resolved} resolved", f"{kinds.weak} with too few data"]
+        said += [f"{kinds.never_excited} never excited by what was played"] if kinds.never_excited else []
+        said += [f"{kinds.blind} that no planned value depends on"] if kinds.blind else []
+        said += [f"{kinds.dependent} that no data can tell"] if kinds.dependent else []
+        yield "differences", ", ".join(said)
+        numbers = [each.kernel for each in self.sets]
+        for kernel in sorted({k for k in numbers if numbers.count(k) > 1})[:3]:
+            twins = ["{" + ", ".join(each.members) + "}" for each in self.sets if each.kernel == kernel]
+            shown = ", ".join(twins[:_SHOWN]) + (", ..." if len(twins) > _SHOWN else "")
+            yield "the same", f"{len(twins)} sets fit with one and the same kernel, for ever: {shown}"
+
+    def _next(self) -> Iterator[tuple[str, str]]:
+        """Yield when the next set goes, and what value rows say, where it is something else, in words."""
+        each = self.next_exclusion
+        if each is not None:
+            when = counted(round(each.episodes_left), "more episode")
+            stay = sum(math.isinf(other.episodes_left) for other in self.sets)
+            text = f"{{{', '.join(each.members)}}} after about {when} at the present rate"
+            text += " (larger ones that contain it may take its place)"
+            yield "next", f"{text}; {stay} of {counted(len(self.sets), 'set')} show no such growth"
+        elif self.sets:
+            none = "no set is seen to go: their losses do not grow apart at the present rate"
+            yield "next", "nothing left to exclude: one set remains" if len(self.sets) == 1 else none
+        if self.other is not None:
+            sets, least = self.other.sets, self.other.smallest
+            left = f"{counted(len(least), 'set')} of {len(sets[0].members)}" if sets else "no set"
+            more = f" and {counted(len(sets) - len(least), 'larger one')}" if len(sets) > len(least) else ""
+            yield "value rows", f"leave {left}{more}: {self.difference}"
 
 
 def supports(
-    source: Result | LinearStatistics,
+    source: Result | Log,
     simulators: Simulators | None = None,
     *,
     delta: float = 0.05,
-    weights: str = "simplex",
     evidence: str | None = None,
     known: Known | None = None,
-    values: Floats | None = None,
 ) -> Supports:
     """Say which simulators matter, in sets: every minimal set that some mixture still makes compatible with the data.
 
     Parameters
     ----------
-    source : Result or LinearStatistics
+    source : Result or Log
         A run of :class:`UCRLVTRLin`, or of a selector built on it, on the features of the simulators, with range
-        weights; or the statistics of such rows, with ``known`` and ``values``.
+        weights; or a log (:func:`occamrl.read_log`), with ``simulators`` and ``known``.
     simulators : Simulators, optional
         For names, and for the error of those that are estimated: half of delta then goes to their estimation. By
         default coordinates are called "1", "2", ... and taken as exact kernels.
     delta : float
         With probability 1 - delta, for reports at all times together, the true set contains one of the sets reported.
-    weights : "simplex" | "free"
-        Mixtures proper; or, of exact simulators, any weights that sum to one (the errors of estimates would add up).
     evidence : "likelihood" | "value", optional
-        What sets are judged by. By default the likelihood where simulators are exact and mixtures proper, and value
-        rows otherwise; in the first case value rows are asked as well, and reported if they leave other sets. Each of
-        the two holds at level delta.
+        What sets are judged by. By default the likelihood where simulators are exact, and value rows otherwise; in the
+        first case value rows are asked as well, and reported if they leave other sets. Each of the two holds at level
+        delta.
     known : Known, optional
-    values : array [H + 1, S], optional
-        With ``source`` as statistics: the problem, and value functions for which to say what could be told.
+        With a log: ``mdp.known`` of the problem, in the unit of the log's rewards.
 
     Examples
     --------
     ``print(supports(run(UCRLVTRLin(features=sims.features, norm_bound=1.0), mdp, episodes=2_000), sims))``
     """
-    statistics, features, known, values = _rows_of(source, simulators, known, values)
-    d = statistics.xy.size
+    statistics, features, known, values = _rows_of(source, simulators, known)
+    d, matrix = statistics.xy.size, features.matrix
     names = tuple(str(j + 1) for j in range(d)) if simulators is None else simulators.names
     if len(names) != d or statistics.gram.size != d * d:
         raise ParameterError("source", got=f"rows of {d} features", expected=f"one for each of {len(names)} simulators")
-    require_choice("weights", weights, ("simplex", "free"))
-    level, error = delta, 0.0
+    level, error, seen = delta, 0.0, statistics.seen
     if simulators is not None and simulators.estimated:
-        require_choice("weights", weights, ("simplex",))
         level = delta / 2.0
         error = simulators.error(level)
-    exact = error == 0.0 and weights == "simplex" and statistics.seen is not None
+    kinds = (VALUE,) if error or seen is None else EVIDENCE
     if evidence is not None:
         require_choice("evidence", evidence, EVIDENCE)
-    if evidence == LIKELIHOOD and not exact:
-        expected = (
-            '"value": the likelihood needs exact simulators, weights on the simplex, and outcomes that were counted'
-        )
-        raise ParameterError("evidence", got=repr(evidence), expected=expected)
-    about = {"names": names, "episodes": statistics.episodes, "delta": delta, "weights": weights, "error": error}
-    matrix = features.matrix
+        if evidence not in kinds:
+            expected = '"value": the likelihood needs exact simulators, and outcomes that were counted'
+            raise ParameterError("evidence", got=repr(evidence), expected=expected)
+        kinds = (evidence,)
     stack = matrix[np.diff(matrix.indptr) > 0].toarray()  # without outcomes that were never drawn
     rank, dependent = dependences(stack)
-    about |= {"rank": rank, "dependences": tuple(dependent)}
+    about = {"names": names, "episodes": statistics.episodes, "delta": delta, "error": error, "rank": rank}
+    about["dependences"] = tuple(dependent)
     found = []
-    if exact and evidence != VALUE:
-        outcomes = Counts(np.asarray(statistics.seen, np.float64), features.layout.outcomes.start, matrix.toarray())
-        sets = likely_sets(outcomes, delta=level)
-        kinds = directions(outcomes.information(), rank, None, sets.allowance)
-        found.append(_report(LIKELIHOOD, sets, outcomes.weights, stack, kinds, about))
-    if evidence != LIKELIHOOD:
-        bias = statistics.episodes * known.horizon * error**2
-        rows = Evidence(statistics.gram.reshape(d, d), statistics.xy, bias)
-        sets = compatible_sets(rows, delta=level, weights=weights)
-        kinds = directions(rows.gram, rank, possible_rows(features, known, values), sets.allowance)
-
-        def fit(members: tuple[int, ...]) -> Floats:
-            return fit_sets(rows, np.array([members]), positive=weights == "simplex")[3].ravel()
-
-        found.append(_report(VALUE, sets, fit, stack, kinds, about))
+    for kind in kinds:
+        if kind == LIKELIHOOD:
+            counts = Counts(np.asarray(seen, np.float64), features.layout.outcomes.start, matrix.toarray())
+            found.append(_report(counts, counts.compatible_sets(delta=level), stack, None, about))
+        else:
+            rows = statistics.episodes * known.horizon if seen is None else int(seen.sum())
+            sums = ValueRows(statistics.gram.reshape(d, d), statistics.xy, rows * error**2)
+            possible = possible_rows(features, known, values)
+            found.append(_report(sums, sums.compatible_sets(delta=level), stack, possible, about))
     left = [{each.members for each in report.sets} for report in found]
     if len(found) == 1 or left[0] == left[1]:
         return found[0]
@@ -249,130 +293,57 @@ def supports(
 
 
 def _report(
-    kind: str,
-    found: CompatibleSets,
-    fit: Callable[[tuple[int, ...]], Floats],
-    stack: Floats,
-    kinds: Directions,
-    about: dict[str, Any],
+    by: ValueRows | Counts, found: CompatibleSets, stack: Floats, possible: Floats | None, about: dict[str, Any]
 ) -> Supports:
     """Return the report by one kind of evidence."""
     sets: list[SupportSet] = []
     kernels: list[Floats] = []
     for members, excess in zip(found.minimal, found.excess, strict=True):
-        weights = fit(members)
+        weights = by.weights(members)
         kernel = stack[:, list(members)] @ weights
         same = (i for i, other in enumerate(kernels) if np.abs(other - kernel).max() <= _SAME_FIT)
         number = next(same, len(kernels))
         if number == len(kernels):
             kernels.append(kernel)
-        growing = excess - _NOISE[kind] * max(0, about["rank"] - len(members))
-        visible = growing > _VISIBLE * _NOISE[kind]
+        growing = excess - by.noise * max(0, about["rank"] - len(members))
+        visible = growing > _VISIBLE * by.noise
         left = about["episodes"] * (found.allowance - excess) / growing if visible else math.inf
         named = tuple(about["names"][j] for j in members)
         sets.append(SupportSet(named, tuple(weights.tolist()), excess, number + 1, max(left, 1.0)))
-    return Supports(
-        sets=tuple(sets), allowance=found.allowance, largest=found.largest, directions=kinds, evidence=kind, **about
-    )
+    kinds = directions(by.information(), about["rank"], possible, found.allowance)
+    told: dict[str, Any] = {
+        "allowance": found.allowance,
+        "largest": found.largest,
+        "directions": kinds,
+        "evidence": by.kind,
+    }
+    return Supports(sets=tuple(sets), **told, **about)
 
 
 def _difference(likely: Supports, valued: Supports) -> str:
     """Return why value rows leave other sets than the likelihood."""
     if not likely.sets and valued.sets:
         return "they forgive a transition that mixtures make impossible or unlikely, as a wrong zero would"
-    least = [sum(1 for _ in report.smallest) for report in (likely, valued)]
-    if (
-        likely.sets
-        and valued.sets
-        and (len(likely.sets[0].members), -least[0]) < (len(valued.sets[0].members), -least[1])
-    ):
-        return "they weigh what planned values depend on; the likelihood spreads over all outcomes"
+    if likely.sets and valued.sets:
+        sizes = [(len(report.sets[0].members), -len(report.smallest)) for report in (likely, valued)]
+        if sizes[0] < sizes[1]:
+            return "they weigh what planned values depend on; the likelihood spreads over all outcomes"
     return "they see outcomes only through planned values, and tell less apart with as many data"
 
 
-def _otherwise(report: Supports) -> Iterator[str]:
-    """Return what value rows say, where it is something else."""
-    other = report.other
-    if other is not None:
-        sets = f"{len(other.smallest)} sets of {len(other.sets[0].members)}" if other.sets else "no set"
-        more = (
-            f" and {len(other.sets) - len(other.smallest)} larger ones" if len(other.sets) > len(other.smallest) else ""
-        )
-        yield _line("value rows", f"leave {sets}{more}: {report.difference}")
-
-
-def _line(label: str, text: str) -> str:
-    return f"  {label:<14}{text}"
-
-
-def _which(report: Supports) -> Iterator[str]:
-    """Return the sets that explain the data."""
-    needed = ", ".join(report.necessary)
-    every = "in every set that explains the data"
-    yield _line("needed", f"{needed} ({every})" if needed else f"no simulator is {every}")
-    least, larger = len(report.sets[0].members), len(report.sets) - len(report.smallest)
-    count = f"{len(report.smallest)} of the {math.comb(len(report.names), least):,} sets of {least}"
-    yield _line("compatible", count + (f", and {larger} larger ones that contain none of these" if larger else ""))
-    for each in report.sets[:_SHOWN]:
-        mixture = " + ".join(f"{w:.2f} of {name}" for w, name in zip(each.weights, each.members, strict=True))
-        how = "loss {:.2f} above the least" if report.evidence == VALUE else "log likelihood {:.2f} below the best"
-        yield _line("", f"{mixture}: {how.format(each.excess)}, {report.allowance:.2f} allowed")
-    if len(report.sets) > _SHOWN:
-        yield _line("", f"... and {len(report.sets) - _SHOWN} more (see table())")
-    if not report.complete:
-        yield _line("", f"only sets of up to {report.largest} simulators were looked at")
-
-
-def _why(report: Supports) -> Iterator[str]:
-    """Return what cannot be told apart, and why."""
-    d, rank = len(report.names), report.rank
-    if rank < d:
-        learned = f"of {d - 1} differences only {rank - 1} can be learned, from any data"
-        yield _line("rank", f"the {d} kernels have rank {rank} (to 9 digits): {learned}")
-        for each in report.dependences[:3]:
-            parts = [f"{w:+.3g} of {report.names[j]}" for w, j in zip(each.weights, each.others, strict=True)]
-            others = " ".join(parts) if len(parts) <= 4 else f"a combination of {len(parts)} others"
-            yield _line("", f"{report.names[each.simulator]} = {others}")
-        if len(report.dependences) > 3:
-            yield _line("", f"... and {len(report.dependences) - 3} more")
-    kinds = report.directions
-    said = [f"{kinds.resolved} resolved", f"{kinds.weak} with too few data"]
-    said += [f"{kinds.never_excited} never excited by what was played"] if kinds.never_excited else []
-    said += [f"{kinds.blind} that no planned value depends on"] if kinds.blind else []
-    said += [f"{kinds.dependent} that no data can tell"] if kinds.dependent else []
-    yield _line("differences", ", ".join(said))
-    numbers = [each.kernel for each in report.sets]
-    for kernel in sorted({k for k in numbers if numbers.count(k) > 1})[:3]:
-        twins = ["{" + ", ".join(each.members) + "}" for each in report.sets if each.kernel == kernel]
-        shown = ", ".join(twins[:_SHOWN]) + (", ..." if len(twins) > _SHOWN else "")
-        yield _line("the same", f"{len(twins)} sets fit with one and the same kernel, for ever: {shown}")
-
-
-def _next(report: Supports) -> str:
-    """Return when the next set goes."""
-    each = report.next_exclusion
-    if each is None and len(report.sets) == 1:
-        return "nothing left to exclude: one set remains"
-    if each is None:
-        return "no set is seen to go: their losses do not grow apart at the present rate"
-    stay = sum(math.isinf(other.episodes_left) for other in report.sets)
-    text = f"{{{', '.join(each.members)}}} after about {each.episodes_left:,.0f} more episodes"
-    text += " at the present rate (larger ones that contain it may take its place)"
-    return f"{text}; {stay} of {len(report.sets)} sets show no such growth"
-
-
 def _rows_of(
-    source: Any, simulators: Simulators | None, known: Known | None, values: Floats | None
+    source: Any, simulators: Simulators | None, known: Known | None
 ) -> tuple[LinearStatistics, FeatureMap, Known, Floats]:
     """Return the rows over all candidates, their features, and the problem and values they belong to."""
-    if isinstance(source, LinearStatistics):
-        if simulators is None or known is None or values is None:
-            raise ParameterError("source", got="statistics alone", expected="simulators, known and values as well")
-        return source, simulators.features, known, values
-    if not isinstance(source, Result):
-        raise ParameterError("source", got=type(source).__name__, expected="a Result or LinearStatistics")
     if simulators is not None:
         require_kind("simulators", simulators, Simulators)
+    if isinstance(source, Log):
+        if simulators is None or known is None:
+            raise ParameterError("source", got="a log alone", expected="simulators and known (mdp.known) as well")
+        statistics, values = log_statistics(source, simulators.features, known)
+        return statistics, simulators.features, known, values
+    if not isinstance(source, Result):
+        raise ParameterError("source", got=type(source).__name__, expected="a Result or a Log")
     learner, known = source.walk.phase.learner, source.walk.known
     if not isinstance(learner, UCRLVTRLin) or learner.weights != "range":
         got = f"a run of {source.label}"
@@ -385,12 +356,19 @@ def _rows_of(
     return learner.statistics(known, source.state), learner.features, known, np.array(field(source.state, VALUES))
 
 
-class Evidence(NamedTuple):
-    """Range-weighted rows over d simulators, summed up."""
+class CompatibleSets(NamedTuple):
+    """The minimal sets that the data do not contradict, by size, then loss."""
 
-    gram: Floats  # [d, d] sum x x^T
-    xy: Floats  # [d] sum y x
-    bias: float = 0.0  # at least sum e_t^2, for estimated simulators
+    minimal: list[tuple[int, ...]]  # compatible, and no subset of theirs is
+    excess: list[float]  # by how much the least loss of each exceeds the least loss of all
+    allowance: float  # the excess from which on a set is not compatible: t less the least loss of all
+    largest: int  # the size up to which sets were looked at
+
+
+def _require_sets(d: int, delta: float) -> None:
+    require_number("delta", delta, 1e-300, 1.0)
+    if not 1 <= d <= MOST_CANDIDATES:
+        raise ParameterError("simulators", got=d, expected=f"1 to {MOST_CANDIDATES}: the sets of more are too many")
 
 
 class Fits(NamedTuple):
@@ -403,49 +381,108 @@ class Fits(NamedTuple):
     largest: int  # the size up to which sets are solved
 
 
-class CompatibleSets(NamedTuple):
-    """The minimal sets that the data do not contradict, by size, then loss."""
+@dataclass(frozen=True, eq=False)
+class ValueRows:
+    """Range-weighted rows over d simulators, summed up."""
 
-    minimal: list[tuple[int, ...]]  # compatible, and no subset of theirs is
-    excess: list[float]  # by how much the least loss of each exceeds the least loss of all
-    allowance: float  # the excess from which on a set is not compatible: t less the least loss of all
-    largest: int  # the size up to which sets were looked at
+    gram: Floats  # [d, d] sum x x^T
+    xy: Floats  # [d] sum y x
+    bias: float = 0.0  # at least sum e_t^2, for estimated simulators
 
+    kind: ClassVar[str] = VALUE
+    noise: ClassVar[float] = 0.25  # what a free direction lowers the loss by: the variance of a target, at most
 
-def compatible_sets(evidence: Evidence, *, delta: float = 0.05, weights: str = "simplex") -> CompatibleSets:
-    """Return every minimal set of simulators that the data do not contradict, exactly; see :func:`supports`."""
-    require_number("delta", delta, 1e-300, 1.0)
-    require_choice("weights", weights, ("simplex", "free"))
-    d = evidence.xy.size
-    _require_few(d)
-    if evidence.gram.shape != (d, d):
-        raise ShapeError("gram", got=evidence.gram.shape, expected=(d, d))
-    fits = solve_sets(evidence, positive=weights == "simplex")
-    bound = threshold(fits, d, delta, evidence.bias)
-    best = float(fits.least.min())
-    inside = fits.least <= bound
-    # Compatibility passes from sets to supersets: a set is minimal if no set with one member less is compatible.
-    minimal = (
-        mask
-        for mask in np.flatnonzero(inside).tolist()
-        if not any(mask >> j & 1 and inside[mask ^ (1 << j)] for j in range(d))
-    )
-    found = sorted(minimal, key=lambda mask: (mask.bit_count(), fits.least[mask]))
-    return CompatibleSets(
-        minimal=[tuple(j for j in range(d) if mask >> j & 1) for mask in found],
-        excess=[float(fits.least[mask]) - best for mask in found],
-        allowance=bound - best,
-        largest=fits.largest,
-    )
+    def compatible_sets(self, *, delta: float = 0.05) -> CompatibleSets:
+        """Return every minimal set of simulators that the data do not contradict, exactly; see :func:`supports`."""
+        d = self.xy.size
+        _require_sets(d, delta)
+        if self.gram.shape != (d, d):
+            raise ShapeError("gram", got=self.gram.shape, expected=(d, d))
+        fits = self.solve()
+        bound, best = self.threshold(fits, delta), float(fits.least.min())
+        inside = fits.least <= bound
+        # Compatibility passes from sets to supersets: a set is minimal if no set with one member less is compatible.
+        minimal = (
+            mask
+            for mask in np.flatnonzero(inside).tolist()
+            if not any(mask >> j & 1 and inside[mask ^ (1 << j)] for j in range(d))
+        )
+        found = sorted(minimal, key=lambda mask: (mask.bit_count(), fits.least[mask]))
+        sets = [tuple(j for j in range(d) if mask >> j & 1) for mask in found]
+        return CompatibleSets(sets, [float(fits.least[mask]) - best for mask in found], bound - best, fits.largest)
 
+    def information(self) -> Floats:
+        """Return what a unit step of the weights along each direction costs [d, d]."""
+        return self.gram
 
-def _require_few(d: int) -> None:
-    if not 1 <= d <= MOST_CANDIDATES:
-        raise ParameterError("simulators", got=d, expected=f"1 to {MOST_CANDIDATES}: the sets of more are too many")
+    def weights(self, members: tuple[int, ...]) -> Floats:
+        """Return the weights of the best mixture of a set."""
+        return self.fit(np.array([members]))[3].ravel()
+
+    def solve(self) -> Fits:
+        """Solve every set, by size, as long as there are not too many."""
+        d = self.xy.size
+        least = np.full(2**d, np.inf)
+        solved: list[tuple[Floats, Floats, Ints]] = []
+        count = 0
+        for m in range(1, d + 1):
+            count += math.comb(d, m)
+            if count > MOST_SETS:
+                break
+            sets = np.array(list(combinations(range(d), m)), dtype=np.int64)
+            loss, ridge, logdet, _ = self.fit(sets)
+            mask = (1 << sets).sum(axis=1)
+            for j in range(m):  # a set does at least as well as its subsets
+                loss = np.minimum(loss, least[mask - (1 << sets[:, j])])
+            least[mask] = loss
+            solved.append((ridge, logdet, np.full(len(sets), m)))
+        ridges, logdets, sizes = (np.concatenate(parts) for parts in zip(*solved, strict=True))
+        return Fits(least, ridges, logdets, sizes, len(solved))
+
+    def fit(self, sets: Ints) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return, for sets [N, m] of one size: the least loss, the ridge loss, the log-determinant, the weights [N, m].
+
+        The least loss is that of the plane of weights that sum to one; infinite if it lies outside the simplex.
+        """
+        m = sets.shape[1]
+        gram, xy = self.gram[sets[:, :, None], sets[:, None, :]], self.xy[sets]
+        middle, basis = np.full(m, 1.0 / m), helmert(m).T
+        own = basis.T @ gram @ basis  # [N, m - 1, m - 1]
+        right = (xy - gram @ middle) @ basis
+        start = gram @ middle @ middle - 2.0 * xy @ middle
+        eigen, axes = np.linalg.eigh(own)
+        eigen = np.maximum(eigen, 0.0)
+        along = np.einsum("nij,ni->nj", axes, right)
+        ridge = start - (along**2 / (eigen + REGULARIZATION)).sum(axis=1)
+        logdet = np.log1p(eigen / REGULARIZATION).sum(axis=1)
+        steep = eigen > _FLAT * np.trace(gram, axis1=1, axis2=2)[:, None]
+        eta = np.einsum("nij,nj->ni", axes, np.where(steep, along / np.where(steep, eigen, 1.0), 0.0))
+        theta = middle + eta @ basis.T
+        outside = theta.min(axis=1) < -_NEGATIVE
+        theta = np.maximum(theta, 0.0)
+        theta /= theta.sum(axis=1, keepdims=True)
+        # the loss at these very weights: whatever rounding did to them, some mixture has it
+        loss = np.einsum("ni,nij,nj->n", theta, gram, theta) - 2.0 * (xy * theta).sum(axis=1)
+        return np.where(outside, np.inf, loss), ridge, logdet, theta
+
+    def threshold(self, fits: Fits, delta: float) -> float:
+        """Return t, or the least t_c where there is bias."""
+        log_prior = -np.log(fits.largest * comb(self.xy.size, fits.size))
+
+        def at(c: float, level: float) -> float:
+            mixture = logsumexp(log_prior - 2.0 * c * (fits.ridge + fits.logdet / (4.0 * c)))
+            return (math.log(1.0 / level) - float(mixture)) / (2.0 * c)
+
+        if self.bias == 0.0:
+            return at(1.0, delta)
+        return min(at(c, delta / len(TEMPERATURES)) + self.bias / (1.0 - c) for c in TEMPERATURES)
 
 
 class Counts:
     """Outcomes seen, counted, and the d simulators' probabilities of them; the best mixture of each set is kept."""
+
+    kind = LIKELIHOOD
+    noise = 0.5  # what a free direction lowers - log likelihood by
 
     def __init__(self, seen: Floats, start: Ints, kernels: Floats) -> None:
         """Take counts [O + 1], the last of them of what no simulator allows, ``start`` [S*A + 1] and kernels [O, d]."""
@@ -483,114 +520,46 @@ class Counts:
         found: Floats = 0.5 * rows.T @ (self.counts[mixed > 0.0, None] * rows)
         return found
 
+    def compatible_sets(self, *, delta: float = 0.05) -> CompatibleSets:
+        """Return every minimal set that some mixture makes likely enough (L6, L8); see :func:`supports`.
 
-def likely_sets(counts: Counts, *, delta: float = 0.05) -> CompatibleSets:
-    """Return every minimal set of simulators that some mixture makes likely enough (L6, L8); see :func:`supports`.
+        A set that is compatible makes its supersets so, and one that is not its subsets. Simulators without which not
+        even all others will do are in every compatible set, so that only what is added to these is searched, by size.
+        """
+        d = self.kernels.shape[1]
+        _require_sets(d, delta)
+        every = tuple(range(d))
+        if self.outside:
+            return CompatibleSets([], [], 0.0, d)
+        sizes = sorted({*range(1, min(_MOST_MIXED, d) + 1), d})
+        mixed = [(members, len(sizes) * math.comb(d, m)) for m in sizes for members in combinations(every, m)]
+        share = 1.0 / (len(sizes) + 1.0)  # of counting, which notices a truth that is no mixture (L4)
+        log_weights = np.log(np.array([*((1.0 - share) / price for _, price in mixed), share]))
+        evidence = np.array([*(self.evidence(members) for members, _ in mixed), self.counted])
+        least = log_mixture(log_weights, evidence) - math.log(1.0 / delta)
 
-    A set that is compatible makes its supersets so, and one that is not its subsets. Simulators without which not even
-    all others will do are in every compatible set, so that only what is added to these is searched, by size.
-    """
-    require_number("delta", delta, 1e-300, 1.0)
-    d = counts.kernels.shape[1]
-    _require_few(d)
-    every = tuple(range(d))
-    if counts.outside:
-        return CompatibleSets([], [], 0.0, d)
-    sizes = sorted({*range(1, min(_MOST_MIXED, d) + 1), d})
-    mixed = [(members, len(sizes) * math.comb(d, m)) for m in sizes for members in combinations(every, m)]
-    share = 1.0 / (len(sizes) + 1.0)  # of counting, which notices a truth that is no mixture (L4)
-    log_weights = np.log(np.array([*((1.0 - share) / price for _, price in mixed), share]))
-    evidence = np.array([*(counts.evidence(members) for members, _ in mixed), counts.counted])
-    least = log_mixture(log_weights, evidence) - math.log(1.0 / delta)
+        def compatible(members: tuple[int, ...]) -> bool:
+            return self.fit(members, least)[1] >= least
 
-    def compatible(members: tuple[int, ...]) -> bool:
-        return counts.fit(members, least)[1] >= least
-
-    minimal: list[tuple[int, ...]] = []
-    largest, solved = d, 0  # if the set of all is not compatible, none is
-    if compatible(every):
-        without = (tuple(i for i in every if i != j) for j in every)
-        needed = {j for j, others in enumerate(without) if d > 1 and not compatible(others)}
-        optional = [j for j in every if j not in needed]
-        for m in range(0 if needed else 1, len(optional) + 1):
-            solved += math.comb(len(optional), m)
-            if solved > MOST_LIKELY:
-                break
-            largest = len(needed) + m if m < len(optional) else d
-            for added in combinations(optional, m):
-                members = tuple(sorted({*needed, *added}))
-                if not any(set(each) <= set(members) for each in minimal) and compatible(members):
-                    minimal.append(members)
-    fitted = {members: counts.fit(members)[0] for members in minimal}
-    minimal.sort(key=lambda members: (len(members), -fitted[members]))
-    best = max([counts.fit(every)[0], *fitted.values()])
-    return CompatibleSets(minimal, [best - fitted[members] for members in minimal], best - least, largest)
-
-
-def solve_sets(evidence: Evidence, *, positive: bool) -> Fits:
-    """Solve every set, by size, as long as there are not too many."""
-    d = evidence.xy.size
-    least = np.full(2**d, np.inf)
-    solved: list[tuple[Floats, Floats, Ints]] = []
-    largest = count = 0
-    for m in range(1, d + 1):
-        count += math.comb(d, m)
-        if count > MOST_SETS:
-            break
-        sets = np.array(list(combinations(range(d), m)), dtype=np.int64)
-        loss, ridge, logdet, _ = fit_sets(evidence, sets, positive=positive)
-        mask = (1 << sets).sum(axis=1)
-        for j in range(m):  # a set does at least as well as its subsets
-            loss = np.minimum(loss, least[mask - (1 << sets[:, j])])
-        least[mask] = loss
-        solved.append((ridge, logdet, np.full(len(sets), m)))
-        largest = m
-    ridges, logdets, sizes = (np.concatenate(parts) for parts in zip(*solved, strict=True))
-    return Fits(least, ridges, logdets, sizes, largest)
-
-
-def fit_sets(evidence: Evidence, sets: Ints, *, positive: bool) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return, for sets [N, m] of one size: the least loss, the ridge loss, the log-determinant, and the weights [N, m].
-
-    The least loss is that of the plane of weights that sum to one; where ``positive``, infinite if it lies outside
-    the simplex.
-    """
-    m = sets.shape[1]
-    gram, xy = evidence.gram[sets[:, :, None], sets[:, None, :]], evidence.xy[sets]
-    middle, basis = np.full(m, 1.0 / m), helmert(m).T
-    own = basis.T @ gram @ basis  # [N, m - 1, m - 1]
-    right = (xy - gram @ middle) @ basis
-    start = gram @ middle @ middle - 2.0 * xy @ middle
-    eigen, axes = np.linalg.eigh(own)
-    eigen = np.maximum(eigen, 0.0)
-    along = np.einsum("nij,ni->nj", axes, right)
-    ridge = start - (along**2 / (eigen + REGULARIZATION)).sum(axis=1)
-    logdet = np.log1p(eigen / REGULARIZATION).sum(axis=1)
-    steep = eigen > _FLAT * np.trace(gram, axis1=1, axis2=2)[:, None]
-    eta = np.einsum("nij,nj->ni", axes, np.where(steep, along / np.where(steep, eigen, 1.0), 0.0))
-    theta = middle + eta @ basis.T
-    outside = theta.min(axis=1) < -_NEGATIVE
-    if positive:
-        theta = np.maximum(theta, 0.0)
-        theta /= theta.sum(axis=1, keepdims=True)
-    # the loss at these very weights: whatever rounding did to them, some mixture has it
-    loss = np.einsum("ni,nij,nj->n", theta, gram, theta) - 2.0 * (xy * theta).sum(axis=1)
-    if positive:
-        loss = np.where(outside, np.inf, loss)
-    return loss, ridge, logdet, theta
-
-
-def threshold(fits: Fits, d: int, delta: float, bias: float = 0.0) -> float:
-    """Return t, or the least t_c where there is bias."""
-    log_prior = -np.log(fits.largest * comb(d, fits.size))
-
-    def at(c: float, level: float) -> float:
-        mixture = logsumexp(log_prior - 2.0 * c * (fits.ridge + fits.logdet / (4.0 * c)))
-        return (math.log(1.0 / level) - float(mixture)) / (2.0 * c)
-
-    if bias == 0.0:
-        return at(1.0, delta)
-    return min(at(c, delta / len(TEMPERATURES)) + bias / (1.0 - c) for c in TEMPERATURES)
+        minimal: list[tuple[int, ...]] = []
+        largest, solved = d, 0  # if the set of all is not compatible, none is
+        if compatible(every):
+            without = (tuple(i for i in every if i != j) for j in every)
+            needed = {j for j, others in enumerate(without) if d > 1 and not compatible(others)}
+            optional = [j for j in every if j not in needed]
+            for m in range(0 if needed else 1, len(optional) + 1):
+                solved += math.comb(len(optional), m)
+                if solved > MOST_LIKELY:
+                    break
+                largest = len(needed) + m if m < len(optional) else d
+                for added in combinations(optional, m):
+                    members = tuple(sorted({*needed, *added}))
+                    if not any(set(each) <= set(members) for each in minimal) and compatible(members):
+                        minimal.append(members)
+        fitted = {members: self.fit(members)[0] for members in minimal}
+        minimal.sort(key=lambda members: (len(members), -fitted[members]))
+        best = max([self.fit(every)[0], *fitted.values()])
+        return CompatibleSets(minimal, [best - fitted[members] for members in minimal], best - least, largest)
 
 
 def dependences(stack: Floats) -> tuple[int, list[Dependence]]:

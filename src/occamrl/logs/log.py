@@ -98,7 +98,8 @@ class Log:
         """The number of each step in its episode, from 0."""
         return np.arange(self.rows) - np.repeat(self.begin[:-1], np.diff(self.begin))
 
-    def _part(self, first: int, last: int) -> Log:
+    def part(self, first: int, last: int) -> Log:
+        """Return the episodes from ``first`` up to ``last``."""
         begin = self.begin[first : last + 1]
         rows = slice(int(begin[0]), int(begin[-1]))
         columns = {name: getattr(self, name)[rows] for name in _STORED}
@@ -106,14 +107,14 @@ class Log:
 
     def head(self, episodes: int) -> Log:
         """Return the first episodes."""
-        return self._part(0, min(episodes, self.episodes))
+        return self.part(0, min(episodes, self.episodes))
 
     def blocks(self, skip: int = 0) -> Iterator[Log]:
         """Return the blocks of a log that is in memory, from row ``skip`` on, where one of them begins."""
         first = int(np.searchsorted(self.begin, skip))
         while first < self.episodes:
-            last = int(np.searchsorted(self.begin, self.begin[first] + BLOCK))
-            yield self._part(first, min(last, self.episodes))
+            last = min(int(np.searchsorted(self.begin, self.begin[first] + BLOCK)), self.episodes)
+            yield self.part(first, last)
             first = last
 
     def fingerprint(self) -> str:
@@ -134,8 +135,7 @@ class Log:
 
         ``columns`` is a mapping of arrays, or a data frame.
         """
-        names = columns if isinstance(columns, Mapping) else getattr(columns, "columns", ())
-        names = getattr(columns, "column_names", names)
+        names = getattr(columns, "column_names", getattr(columns, "columns", columns))  # of Arrow, pandas, a mapping
         _require_columns([name for name in names if isinstance(name, str)] if isinstance(names, Iterable) else [])
         arrays = {name: _array(columns[name], name, first) for name in COLUMNS}
         sizes = {array.size for array in arrays.values()}
@@ -245,8 +245,7 @@ def _csv_batches(path: Path, skip: int) -> Iterator[Columns]:
     kinds = {name: pa.bool_() if name in _FLAGS else pa.int64() for name in COLUMNS} | {"reward": pa.float64()}
     options = reader.ConvertOptions(column_types=kinds, include_columns=list(COLUMNS), null_values=[""])
     try:
-        with _csv_rows(path) as (names, _):
-            _require_columns(names)
+        _require_columns(next(_csv_rows(path), []))
         with reader.open_csv(path, convert_options=options) as stream:
             yield from _arrays(stream, 0, skip)
     except (OSError, pa.ArrowException, csv.Error) as error:
@@ -254,26 +253,24 @@ def _csv_batches(path: Path, skip: int) -> Iterator[Columns]:
         raise _bad_cell(path) or LogError(str(path), got=reason, expected="a CSV file of a log") from error
 
 
-@contextmanager
-def _csv_rows(path: Path) -> Iterator[tuple[list[str], Iterator[list[str]]]]:
-    """Give the names of a CSV file's columns, and its rows as texts."""
+def _csv_rows(path: Path) -> Iterator[list[str]]:
+    """Return the rows of a CSV file as texts, the names of its columns first."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        rows = csv.reader(file)
-        yield next(rows, []), (cells for cells in rows if cells)
+        yield from (cells for cells in csv.reader(file) if cells)
 
 
 def _bad_cell(path: Path) -> LogError | None:
     """Return the error of the first row of a CSV file that is too short or long, or has a value of another kind."""
     try:
-        with _csv_rows(path) as (names, rows):
-            for row, cells in enumerate(rows):
-                if len(cells) != len(names):
-                    expected = f"{len(names)}, one for each column"
-                    return LogError("values", index=(row,), got=len(cells), expected=expected)
-                for name in COLUMNS:
-                    text = cells[names.index(name)].strip()
-                    if not (_BOOLEAN if name in _FLAGS else _NUMBER if name == "reward" else _WHOLE).fullmatch(text):
-                        return LogError(name, index=(row,), got=repr(text[:80]), expected=_KINDS[name])
+        rows = _csv_rows(path)
+        names = next(rows)
+        for row, cells in enumerate(rows):
+            if len(cells) != len(names):
+                return LogError("values", index=(row,), got=len(cells), expected=f"{len(names)}, one for each column")
+            for name in COLUMNS:
+                text = cells[names.index(name)].strip()
+                if not (_BOOLEAN if name in _FLAGS else _NUMBER if name == "reward" else _WHOLE).fullmatch(text):
+                    return LogError(name, index=(row,), got=repr(text[:80]), expected=_KINDS[name])
     except (OSError, csv.Error):
         pass  # the error that led here says why
     return None
@@ -346,27 +343,23 @@ def _minari(name: str) -> Any:
     try:
         import minari
     except ModuleNotFoundError as error:
-        raise OccamRLError("reading Minari datasets needs the extra occamrl[minari]") from error
+        raise OccamRLError('reading Minari datasets needs Minari: pip install "minari[hdf5]"') from error
     try:
         dataset = minari.load_dataset(name)
     except (FileNotFoundError, ValueError, KeyError, OSError) as error:
         raise LogError("dataset", got=f"{name!r}: {error}", expected="the id of a local Minari dataset") from error
     if dataset.total_steps > MOST_ROWS:
         raise LogError("dataset", got=f"{dataset.total_steps:,} steps", expected=f"at most {MOST_ROWS:,}")
+    for kind in ("observation_space", "action_space"):
+        if not isinstance(getattr(dataset, kind), Discrete):
+            raise LogError(kind, got=getattr(dataset, kind), expected="a Discrete space")
     return dataset
 
 
 def _minari_batches(name: str, skip: int) -> Iterator[Columns]:
-    """Return the columns of a Minari dataset, an episode at a time; a start other than 0 is taken off.
-
-    Observations and actions must be Discrete.
-    """
-    dataset = _minari(name)
-    spaces = {"observation_space": dataset.observation_space, "action_space": dataset.action_space}
-    for kind, space in spaces.items():
-        if not isinstance(space, Discrete):
-            raise LogError(kind, got=space, expected="a Discrete space")
-    first = (int(space.start) for space in spaces.values())
+    """Return the columns of a Minari dataset, an episode at a time; a start other than 0 is taken off."""
+    dataset: Any = _minari(name)
+    first = int(dataset.observation_space.start), int(dataset.action_space.start)
     for columns in episode_columns(dataset.iterate_episodes(), *first):
         skip -= columns["step"].size
         if skip < 0:
@@ -468,7 +461,7 @@ class StoredLog:
 class Matched(NamedTuple):
     """The rows of a log, as the formulas need them."""
 
-    h: Ints  # [n] step modulo H: an episode that is longer than the horizon goes on as if it began anew
+    h: Ints  # [n] whose V_{h + 1} a value row may ask for: step modulo H - 1, so that the last step says something too
     pair: Ints  # [n] s*A + a
     outcome: Ints  # [n] index into the outcomes of the models; -1: no model allows it
     begin: Ints  # [K + 1] first row of each episode
@@ -497,9 +490,8 @@ def match_rows(log: Log, known: Known, outcomes: Outcomes, rewards: RewardMap) -
     outcome = np.where(low < high, order[np.minimum(low, order.size - 1)], -1)
     base, unit = known.base_reward.ravel()[pair], (log.reward - rewards.low) / rewards.scale
     miss = np.abs(base + outcomes.bonus[outcome] - unit)
-    for offset in range(
-        1, int((high - low).max(initial=0))
-    ):  # several rewards for one next state: the one that was paid
+    several = int((high - low).max(initial=0))  # rewards for one next state: the one that was paid
+    for offset in range(1, several):
         other = order[np.minimum(low + offset, order.size - 1)]
         better = (low + offset < high) & (np.abs(base + outcomes.bonus[other] - unit) < miss)
         outcome = np.where(better, other, outcome)
@@ -509,7 +501,7 @@ def match_rows(log: Log, known: Known, outcomes: Outcomes, rewards: RewardMap) -
         return f"{rewards.total(base[row] + outcomes.bonus[outcome[row]], 1):.6g}, which the models know"
 
     refuse_first("reward", (outcome >= 0) & (miss > _ROUNDING), log.reward, due, log.first)
-    return Matched(log.step % known.horizon, pair, outcome, log.begin, log.state[log.begin[:-1]])
+    return Matched(log.step % max(1, known.horizon - 1), pair, outcome, log.begin, log.state[log.begin[:-1]])
 
 
 def _ends(log: Log, known: Known, outcomes: Outcomes) -> Ints:
@@ -556,19 +548,18 @@ def simulate_log(mdp: FiniteMDP, *, episodes: int, seed: int = 0, policy: ArrayL
         cumulative = truth.cumulative[h % truth.cumulative.shape[0]]
         outcomes[:, h] = _draw(cumulative, truth.outcomes.start[pair], truth.outcomes.start[pair + 1], rng)
         now = truth.outcomes.next_state[outcomes[:, h]]
-    pairs, happened = (states * problem.actions + taken).ravel(), outcomes.ravel()
-    last = np.zeros((count, horizon), dtype=bool)
-    last[:, -1] = True
-    return Log(
-        state=states.ravel(),
-        action=taken.ravel(),
-        reward=truth.base_reward[pairs] + truth.outcomes.bonus[happened],
-        next_state=truth.outcomes.next_state[happened],
-        terminated=np.zeros(count * horizon, dtype=bool),
-        truncated=last.ravel(),
-        begin=np.arange(count + 1) * horizon,
-        source=f"simulated, seed {seed}",
-    )
+    happened = outcomes.ravel()
+    columns = {
+        "episode": np.repeat(np.arange(count), horizon),
+        "step": np.tile(np.arange(horizon), count),
+        "state": states.ravel(),
+        "action": taken.ravel(),
+        "reward": truth.base_reward[(states * problem.actions + taken).ravel()] + truth.outcomes.bonus[happened],
+        "next_state": truth.outcomes.next_state[happened],
+        "terminated": np.zeros(count * horizon, dtype=bool),
+        "truncated": np.tile(np.arange(horizon) == horizon - 1, count),
+    }
+    return Log.of_columns(columns, source=f"simulated, seed {seed}")
 
 
 def _draw(cumulative: Floats, first: Ints, last: Ints, rng: np.random.Generator) -> Ints:

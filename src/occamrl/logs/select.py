@@ -11,7 +11,9 @@ would: that of the most optimistic kernel of the smallest class not rejected so 
 log's own s and a. So V, s and a are fixed before y, E[y | past] = (P* V)(s, a), and M22 (M15 for linear classes) holds
 for all times at once.
 
-Both hold whoever chose the actions.
+Both hold whoever chose the actions, and count every step, the last of an episode too. Either is an e-process: the
+*evidence against* a class is the least, over its kernels, of the logarithm of such a process at its highest so far, and
+the class is rejected once that exceeds log(1/delta).
 """
 
 from __future__ import annotations
@@ -24,12 +26,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from occamrl._core.loop import open_episode
 from occamrl.envs.ladder_file import LadderSpec, read_ladder
+from occamrl.envs.wrapper import RewardMap
 from occamrl.errors import CheckpointError, Interrupted, ParameterError, require_choice, require_number
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.logs.log import Log, Matched, StoredLog, match_rows, read_log
@@ -40,9 +43,13 @@ from occamrl.models.finite import level, off_grid
 from occamrl.models.ladder import Ladder
 from occamrl.protocols import Floats, Ints, Known
 from occamrl.running.files import FORMAT, read_document, write_document
+from occamrl.running.result import counted, current_axes
 from occamrl.running.run import Progress, ctrl_c
 from occamrl.running.storage import fingerprint, put_together, take_apart
 from occamrl.selectors.arl_gen import ARLGen, RegressionEvidence, unexplained
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 DECIDED = "decided"  # every kernel that is left lies in the class chosen, and every smaller class is rejected
 AT_LEAST = "at least"  # every smaller class is rejected; larger ones are not excluded
@@ -55,6 +62,11 @@ SAVE_EVERY = 30.0  # seconds
 _NOTHING = 1e-9  # a squared distance that is none
 _MOST_NUMBERS = 2**22  # in memory at once, of predictions
 _MOST_KEPT = 2**25  # probabilities that are written out once
+_MEANING = {
+    LIKELIHOOD: "the logarithm of how much more likely the log is under a mixture of all models than under the best "
+    "model of the class",
+    VALUE: "twice the amount by which the least squared error of the class exceeds that of a mixture of all models",
+}
 _NO_CLASS = "No model of the ladder explains the data: it needs a class that it does not have."
 
 
@@ -74,17 +86,17 @@ class Rung:
 
     name: str
     size: int  # kernels; dimensions of a linear class
-    statistic: float  # T_m: smallest loss of range-weighted rows (M13), or least - log likelihood, over their number
+    evidence: float  # against it, in logarithms; above the threshold it is rejected
     rejected_after: int | None  # episodes; None: not rejected
     left: int | None  # kernels that the data have not rejected; None for a linear class
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The answer; ``print`` it, or take ``as_data()``."""
+    """The answer; ``print`` it, ``plot()`` the evidence over time, or take ``as_data()``."""
 
     rungs: tuple[Rung, ...]
-    threshold: float  # of the statistics
+    threshold: float  # of the evidence against a class: log(1/delta)
     chosen: int  # the smallest class that is not rejected, from 1; M where all are
     verdict: str  # "decided" | "at least" | "not enough data" | "outside"
     why: str
@@ -95,7 +107,8 @@ class Selection:
     pairs: int
     delta: float
     source: str
-    evidence: str = VALUE  # "likelihood" | "value"
+    evidence: str  # "likelihood" | "value"
+    history: tuple[tuple[float, ...], ...]  # episodes read, and the evidence against each class by then
     other: Selection | None = None  # by the other evidence, where that was asked as well and says something else
     difference: str = ""  # why the two say different things
 
@@ -103,6 +116,50 @@ class Selection:
     def answer(self) -> str:
         """The verdict with its reason, in sentences."""
         return self.why if self.verdict == AT_LEAST else f"{self.verdict}. {self.why}"
+
+    @property
+    def meaning(self) -> str:
+        """What the evidence against a class is, and when it rejects the class."""
+        return (
+            f"The evidence against a class is {_MEANING[self.evidence]}, at its highest so far. "
+            f"A class is rejected once that exceeds log(1/{self.delta:g}) = {self.threshold:.4g}."
+        )
+
+    @property
+    def at_doublings(self) -> list[tuple[float, ...]]:
+        """The rows of ``history`` after 1, 2, 4, ... episodes or soon after these, and the last."""
+        found: list[tuple[float, ...]] = []
+        for row in self.history:
+            if not found or row[0] >= 2.0 * found[-1][0] or row is self.history[-1]:
+                found.append(row)
+        return found
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the evidence against each class as the log was read, on the current axes unless some are given."""
+        axes = current_axes(axes)
+        table = np.array(self.history).reshape(-1, 1 + len(self.rungs))
+        impossible = np.isinf(table[:, 1:])
+        top = 3.0 * max(float(table[:, 1:].max(initial=0.0, where=~impossible)), self.threshold)
+        for m, rung in enumerate(self.rungs, start=1):
+            width = 1.0 + 4.0 * (len(self.rungs) - m) / len(self.rungs)  # lines may lie on each other
+            shown = np.clip(table[:, m], -self.threshold, top)
+            axes.plot(table[:, 0], shown, linewidth=width, label=f"{m}. {rung.name}", clip_on=False)
+        axes.axhline(self.threshold, color="black", linestyle="--", linewidth=1.0, label="rejected above")
+        axes.set_xscale("log")
+        axes.set_yscale("symlog", linthresh=2.0 * self.threshold)
+        ticks = [0.0, self.threshold, *(10.0**k for k in range(1, 30) if 2.0 * self.threshold < 10.0**k < top / 2.0)]
+        texts = [f"{tick:,.0f}" if tick >= 10.0 else f"{tick:.2g}" for tick in ticks]
+        if impossible.any():
+            ticks, texts = [*ticks, top], [*texts, "impossible"]
+        axes.set_yticks(ticks, texts)
+        axes.set_yticks([], minor=True)
+        axes.set_ylim(-self.threshold, top)
+        axes.set_xlabel("episodes read")
+        axes.set_ylabel("evidence against the class")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(fontsize="small")
+        return axes
 
     def page(self, path: str | Path) -> Path:
         """Write a page for a colleague: the question, the answer, the evidence, what was assumed."""
@@ -116,14 +173,15 @@ class Selection:
 
     def __str__(self) -> str:
         covered = f"{self.pairs - self.unvisited} of {self.pairs} state-action pairs met"
-        lines = [f"{self.source}: {self.episodes:,} episodes, {self.rows:,} steps, {covered}; delta {self.delta:g}"]
+        size = f"{counted(self.episodes, 'episode')}, {counted(self.rows, 'step')}"
+        lines = [f"{self.source}: {size}, {covered}; delta {self.delta:g}"]
         width = max(len(rung.name) for rung in self.rungs)
         for m, rung in enumerate(self.rungs, start=1):
             fate = f"rejected in episode {rung.rejected_after:,}" if rung.rejected_after else "not rejected"
-            left = "" if rung.left is None else f", {rung.left:,} of {rung.size:,} kernels left"
+            left = "" if rung.left is None else f", {rung.left:,} of {counted(rung.size, 'kernel')} left"
             mark = "->" if m == self.chosen and self.verdict != OUTSIDE else "  "
-            lines.append(f"{mark} {m}. {rung.name:<{width}}  T = {rung.statistic:.5f}  {fate}{left}")
-        lines.append(f"   threshold {self.threshold:.5f}, by {self.evidence}")
+            lines.append(f"{mark} {m}. {rung.name:<{width}}  evidence against it {rung.evidence:8.2f}  {fate}{left}")
+        lines.append(f"   rejected above {self.threshold:.2f}, by {self.evidence}")
         lines.append(f"Verdict: {self.answer}")
         if self.other is not None:
             lines.append(f"By {self.other.evidence}: {self.other.answer} {self.difference}")
@@ -181,23 +239,23 @@ def select(
         raise ParameterError("known", got="sizes alone", expected="rewards too: values are planned for them")
     require_number("delta", delta, 1e-300, 1.0)
     exact = spec.ladder.finite and max(spec.ladder.reach) == 0.0
+    kinds: Sequence[str] = EVIDENCE if exact else (VALUE,)
     if evidence is not None:
         require_choice("evidence", evidence, EVIDENCE)
-    if evidence == LIKELIHOOD and not exact:
-        expected = '"value": the truth is no member of a cover, and linear classes are no lists'
-        raise ParameterError("evidence", got=repr(evidence), expected=expected)
-    kinds = [evidence] if evidence is not None else [LIKELIHOOD, VALUE] if exact else [VALUE]
+        if evidence not in kinds:
+            expected = '"value": the truth is no member of a cover, and linear classes are no lists'
+            raise ParameterError("evidence", got=repr(evidence), expected=expected)
+        kinds = (evidence,)
     if not isinstance(log, (Log, str, Path)):
         log = read_log(log)
     stored: Log | StoredLog = log if isinstance(log, Log) else StoredLog(str(log))
-    rows = stored.rows  # a file that is none is refused here
+    bar = Progress("select", max(1, stored.rows), progress, unit="steps")  # a file that is none is refused here
     replay = Replay(spec, delta, kinds)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None:
         replay.identify(stored)
         if path.exists():
             replay.resume(path)
-    bar = Progress("select", max(1, rows), progress, unit="steps")
     saved = time.monotonic()
     try:
         with ctrl_c(may_raise=lambda: False) as pressed:
@@ -214,52 +272,35 @@ def select(
     return replay.answer(stored.source)
 
 
-def more_data(test: ValueTest | LikelihoodTest, ladder: Ladder, chosen: int, episodes: int) -> MoreData | None:
-    """Return what would settle the question between the class chosen and the kernels left outside it; None if none."""
-    size = ladder.sizes[chosen - 1]
-    inside, outside = np.flatnonzero(test.alive[:size]), size + np.flatnonzero(test.alive[size:])
-    if not outside.size or not inside.size:
-        return None
-    best, rival = (int(kernels[np.argmin(test.loss[kernels])]) for kernels in (inside, outside))
-
-    def left(distance: float, reference: int) -> float:
-        # If the reference is true, another kernel's loss exceeds its by the distance d on average, with a standard
-        # deviation of at most noise * sqrt(d): d - noise sqrt(d) >= allowance.
-        allowance = max(test.bound - float(test.loss[reference]), 0.0)
-        needed = ((test.noise + math.sqrt(test.noise**2 + 4.0 * allowance)) / 2.0) ** 2
-        return max(1.0, episodes * (needed / distance - 1.0)) if distance > _NOTHING else math.inf
-
-    times = np.array([left(float(gap), best) for gap in test.distances(outside, best)])
-    seen = times[np.isfinite(times)]
-    back = float(test.distances(inside, rival).min())
-    return MoreData(
-        half=float(np.median(times)),
-        all=float(seen.max()) if seen.size else math.inf,
-        never=int(np.isinf(times).sum()),
-        if_wrong=left(back, rival),
-    )
+def _about(episodes: float) -> str:
+    return f"about {float(f'{episodes:.2g}'):,.0f}"
 
 
-def judge(chosen: int, more: MoreData | None, *, finite: bool, classes: int, name: str) -> tuple[str, str]:
+def _more(episodes: float, verb: str) -> str:
+    count = _about(episodes)
+    return f"{count} more such episode {verb}s" if count == "about 1" else f"{count} more such episodes {verb}"
+
+
+def verdict_of(chosen: int, more: MoreData | None, ladder: Ladder, name: str) -> tuple[str, str]:
     """Return the verdict on a ladder that holds the truth, and the reason in words."""
-    if chosen == classes or (finite and more is None):
+    if chosen == ladder.classes or (ladder.finite and more is None):
         smaller = "Every smaller class is rejected" if chosen > 1 else "It is the smallest"
-        enough = ", and every kernel outside it" if chosen < classes else ""
+        enough = ", and every kernel outside it" if chosen < ladder.classes else ""
         return DECIDED, f"The model needed is class {chosen} ({name}). {smaller}{enough}."
-    left_open = "A larger linear class holds this one, so data can never exclude it; they can only fail to ask for it."
-    if more is not None:
-        half, every, wrong = (f"{float(f'{each:.2g}'):,.0f}" for each in (more.half, more.all, more.if_wrong))
-        sentences = []
-        if math.isfinite(more.half):
-            enough = f", {every} all that they can" if more.all > more.half else ""
-            text = f"If it is right, about {half} more such episodes exclude half of what is left outside it{enough}."
-            sentences.append(text)
-        if more.never:
-            same = "kernels outside it predict the same at every step of such a log: it needs others."
-            sentences.append(f"{more.never:,} {same}")
-        if math.isfinite(more.if_wrong):
-            sentences.append(f"If the best kernel outside it is the truth, about {wrong} more reject it.")
-        left_open = " ".join(sentences)
+    sentences = []
+    if more is None:
+        sentences.append(
+            "A larger linear class holds this one, so data can never exclude it; they can only fail to ask for it."
+        )
+    elif math.isfinite(more.half):
+        every = f", {_about(more.all)} all that such a log can" if more.all > more.half else ""
+        sentences.append(f"If it is right, {_more(more.half, 'exclude')} half of what is left outside it{every}.")
+    if more is not None and more.never:
+        predict = f"{counted(more.never, 'kernel')} outside it {'predicts' if more.never == 1 else 'predict'}"
+        sentences.append(f"{predict} the same at every step of such a log: only other data can tell.")
+    if more is not None and math.isfinite(more.if_wrong):
+        sentences.append(f"If the best kernel outside it is the truth, {_more(more.if_wrong, 'reject')} it.")
+    left_open = " ".join(sentences)
     if chosen > 1:
         return AT_LEAST, f"Class {chosen} ({name}) or a larger one: every smaller class is rejected. {left_open}"
     return NOT_ENOUGH, f"Class 1 ({name}) is not contradicted, and nothing larger is excluded. {left_open}"
@@ -298,35 +339,36 @@ class Replay:
         self.spec, self.delta, self.log = spec, delta, ""
         ladder, known = spec.ladder, spec.known
         finite: dict[str, type[ClassTest]] = {LIKELIHOOD: LikelihoodTest, VALUE: ValueTest}
-        self.tests = [(finite[kind] if ladder.finite else LinearTest)(ladder, known, delta) for kind in kinds]
+        self.tests: list[Any] = [
+            (finite[kind] if ladder.finite else LinearTest)(ladder, known, delta) for kind in kinds
+        ]
         self.outcomes = ladder.features.attach(known).outcomes
-        self.rows = self.tested_rows = 0  # steps read, and those of them that the tests take in
-        self.episodes = self.tested = 0  # likewise
-        self.begun = self.start = 0  # where the stretch that is open began, and the state in which it did
-        self.open = NO_ROWS
+        self.rows = self.episodes = 0
+        self.tested = 0  # episodes that the tests take in
+        self.start, self.open = 0, NO_ROWS  # the stretch that is not tested yet: the state in which it began, its rows
         self.visits = np.zeros(known.states * known.actions, dtype=np.int64)
-        self.broken: tuple[int, ...] | None = None  # row, s, a and s' of the first transition that no model allows
+        self.broken = np.zeros(0, dtype=np.int64)  # row, s, a and s' of the first transition that no model allows
 
     def take(self, block: Log) -> None:
         """Take in the next block."""
         rows = match_rows(block, self.spec.known, self.outcomes, self.spec.rewards)
         impossible = np.flatnonzero(rows.outcome < 0)
-        whole = 0 if self.broken is not None else rows.start.size  # episodes before such a transition, for the tests
-        if impossible.size and self.broken is None:
+        whole = 0 if self.broken.size else block.episodes  # episodes before such a transition, for the tests
+        if impossible.size and not self.broken.size:
             row = int(impossible[0])
             whole = int(np.searchsorted(block.begin, row, side="right")) - 1
-            seen = (int(column[row]) for column in (block.state, block.action, block.next_state))
-            self.broken = (block.first + row, *seen)
-        first = 0
+            self.broken = np.array([block.first + row, block.state[row], block.action[row], block.next_state[row]])
+        first, begun = 0, 0
         while first < whole:
+            while stretch_end(begun) <= self.tested:
+                begun = stretch_end(begun)
             if self.open.key.size == 0:
-                self.begun, self.start = self.tested, int(rows.start[first])
-            last = min(whole, first + stretch_end(self.begun) - self.tested)
+                self.start = int(rows.start[first])
+            last = min(whole, first + stretch_end(begun) - self.tested)
             self.open = stretch_of(rows, first, last, self.outcomes.next_state.size, self.open)
             first, self.tested = last, self.tested + last - first
-            if self.tested == stretch_end(self.begun):
+            if self.tested == stretch_end(begun):
                 self.close()
-        self.tested_rows += int(rows.begin[whole])
         self.episodes += block.episodes
         self.rows += block.rows
         self.visits += np.bincount(rows.pair, minlength=self.visits.size)
@@ -343,39 +385,27 @@ class Replay:
             self.close()
         found, *others = (self._answer_of(test, source) for test in self.tests)
         for other in others:
-            if self.broken is None and (other.chosen, other.verdict) != (found.chosen, found.verdict):
+            if not self.broken.size and (other.chosen, other.verdict) != (found.chosen, found.verdict):
                 return replace(found, other=other, difference=_difference(found, other, self.tests))
         return found
 
     def _answer_of(self, test: ClassTest, source: str) -> Selection:
         """Return the answer by one kind of evidence."""
-        ladder, names, steps = self.spec.ladder, self.spec.names, max(1, self.tested_rows)
-        standing = np.flatnonzero(test.rejected < 0)
-        chosen, more = (int(standing[0]) + 1 if standing.size else ladder.classes), None
-        if self.broken is not None:
+        ladder, names, rejected = self.spec.ladder, self.spec.names, test.rejected
+        chosen = rejected.index(None) + 1 if None in rejected else ladder.classes
+        more, verdict, why = None, OUTSIDE, test.outside
+        if self.broken.size:
             row, s, a, s2 = self.broken
-            verdict, why = OUTSIDE, f"Row {row} goes from state {s} by action {a} to {s2}, which no model allows."
-        elif test.outside:
-            verdict, why = OUTSIDE, test.outside
-        else:
-            more = None
-            if isinstance(test, ValueTest | LikelihoodTest):  # linear classes have no list of kernels
-                more = more_data(test, ladder, chosen, self.episodes)
-            verdict, why = judge(chosen, more, finite=ladder.finite, classes=ladder.classes, name=names[chosen - 1])
+            why = f"Row {row} goes from state {s} by action {a} to {s2}, which no model allows."
+        elif not why:
+            more = test.more_data(chosen, self.episodes)
+            verdict, why = verdict_of(chosen, more, ladder, names[chosen - 1])
+        history = test.evidence
         sizes = [rung.size if rung.finite else rung.own_features.dimension for rung in ladder.rungs]
-        rungs = [
-            Rung(
-                name=names[m],
-                size=size,
-                statistic=float(test.losses[m] + test.squares) / steps,
-                rejected_after=None if test.rejected[m] < 0 else int(test.rejected[m]),
-                left=int(test.alive[:size].sum()) if ladder.finite else None,
-            )
-            for m, size in enumerate(sizes)
-        ]
+        against = history[-1, 1:].tolist() if len(history) else [0.0] * ladder.classes
         return Selection(
-            rungs=tuple(rungs),
-            threshold=(test.bound + test.squares) / steps,
+            rungs=tuple(map(Rung, names, sizes, against, rejected, test.left)),
+            threshold=math.log(1.0 / self.delta),
             chosen=chosen,
             verdict=verdict,
             why=why,
@@ -387,6 +417,7 @@ class Replay:
             delta=self.delta,
             source=source,
             evidence=test.kind,
+            history=tuple(map(tuple, history.tolist())),
         )
 
     def identify(self, log: Log | StoredLog) -> None:
@@ -395,13 +426,15 @@ class Replay:
         parts = (self.spec.ladder, self.spec.known, self.spec.rewards, self.delta, kinds, GROWTH)
         self.log = f"{log.fingerprint()} {fingerprint(parts)}"
 
-    _COUNTED = ("rows", "tested_rows", "episodes", "tested", "begun", "start", "open", "visits", "broken")
+    def _tree(self) -> dict[str, Any]:
+        """Return what is needed to go on."""
+        names = ("rows", "episodes", "tested", "start", "open", "visits", "broken")
+        return {name: getattr(self, name) for name in names} | {"tests": [test.memory for test in self.tests]}
 
     def save(self, path: Path) -> None:
-        """Write what is needed to go on."""
-        tree = {name: getattr(self, name) for name in self._COUNTED} | {"tests": [test.memory for test in self.tests]}
+        """Write a checkpoint."""
         arrays: dict[str, Any] = {}
-        document = {"format": FORMAT, "select": self.log, "tree": take_apart(tree, arrays)}
+        document = {"format": FORMAT, "select": self.log, "tree": take_apart(self._tree(), arrays)}
         write_document(path, document, arrays)
 
     def resume(self, path: Path) -> None:
@@ -413,74 +446,42 @@ class Replay:
             tree = put_together(document.get("tree"), arrays)
         except (KeyError, TypeError) as error:  # arrays that are not there, tuples of another length
             raise CheckpointError(str(path), got=f"a tree without {error}", expected="one of this version") from error
-        fresh = {name: getattr(self, name) for name in self._COUNTED} | {"tests": [test.memory for test in self.tests]}
-        if not isinstance(tree, dict) or set(tree) != set(fresh):
-            got = sorted(tree) if isinstance(tree, dict) else type(tree).__name__
-            raise CheckpointError(str(path), got=got, expected=f"{sorted(fresh)}, as this version writes")
-        counted = {name: count for name, count in fresh.items() if name not in ("open", "broken")}
-        require_like(str(path), counted, {name: tree[name] for name in counted})
-        if not self._agrees(tree):
+        require_like(str(path), self._tree(), tree)
+        known, (key, times) = self.spec.known, tree["open"]
+        agrees = 0 <= tree["start"] < known.states and 0 <= tree["tested"] <= tree["episodes"] <= tree["rows"]
+        agrees = agrees and key.size == times.size and tree["broken"].size in (0, 4)
+        if not agrees or ((key < 0) | (key >= known.horizon * self.outcomes.next_state.size)).any():
             raise CheckpointError(str(path), got="counts that contradict each other", expected="what agrees")
-        for name in self._COUNTED:
-            setattr(self, name, tree[name])
-        for test, memory in zip(self.tests, tree["tests"], strict=True):
+        for test, memory in zip(self.tests, tree.pop("tests"), strict=True):
             test.memory = memory
-
-    def _agrees(self, tree: dict[str, Any]) -> bool:
-        """Say whether what a checkpoint counted can be of one log."""
-        known, rows, broken = self.spec.known, tree["open"], tree["broken"]
-        if not (isinstance(rows, Stretch) and all(type(each) is np.ndarray and each.ndim == 1 for each in rows)):
-            return False
-        fits = rows.key.dtype == rows.times.dtype == np.int64 and rows.key.size == rows.times.size
-        fits = fits and bool(((rows.key >= 0) & (rows.key < known.horizon * self.outcomes.next_state.size)).all())
-        fits = fits and (broken is None or (isinstance(broken, tuple) and [type(each) for each in broken] == [int] * 4))
-        fits = fits and 0 <= tree["start"] < known.states and 0 <= tree["tested_rows"] <= tree["rows"]
-        fits = fits and 0 <= tree["begun"] <= tree["tested"] <= tree["episodes"]
-        return fits and (not rows.key.size or tree["tested"] < stretch_end(tree["begun"]))
+        vars(self).update(tree)
 
 
 def require_like(name: str, fresh: Any, found: Any) -> None:
-    """Refuse what a checkpoint holds where it has another shape than what a new test begins with."""
+    """Refuse what a checkpoint holds where it has another shape than what a new test begins with, if not empty."""
     same = type(found) is type(fresh)
     if isinstance(fresh, np.ndarray):
-        same = same and (found.dtype, found.shape) == (fresh.dtype, fresh.shape)
-    elif isinstance(fresh, (list, dict)):
-        keys, there = (range(len(each)) if isinstance(each, list) else each for each in (fresh, found))
-        same = same and (set(keys) == set(there) or not fresh)
+        same = same and (found.dtype, found.ndim) == (fresh.dtype, fresh.ndim)
+        same = same and (found.shape == fresh.shape or not fresh.size)
+    elif isinstance(fresh, (list, tuple, dict)) and same and fresh:
+        keys, there = (each if isinstance(each, dict) else range(len(each)) for each in (fresh, found))
+        same = set(keys) == set(there)
         for key in keys if same else ():
             require_like(name, fresh[key], found[key])
     if not same:
-        raise CheckpointError(name, got="other arrays", expected="those of this log and ladder")
+        raise CheckpointError(name, got="other counts and arrays", expected="those of this log and ladder")
 
 
 class ClassTest(ABC):
-    """A test of the classes of a ladder; ``memory`` holds all that changes, plain data and arrays."""
+    """A test of the classes of a ladder; ``memory`` holds all that changes, plain data and arrays, for a checkpoint."""
 
     kind: str  # "likelihood" | "value"
-    noise: float  # a kernel's loss exceeds that of the truth by d on average, with a deviation of noise * sqrt(d)
+    worth: float  # of a unit of loss as evidence, in logarithms
 
     def __init__(self, ladder: Ladder, known: Known, delta: float) -> None:
         self.ladder, self.known, self.delta = ladder, known, delta
-        n = ladder.family.size if ladder.finite else 0
-        self.memory: dict[str, Any] = {
-            "loss": np.zeros(n),  # of every kernel of a list, less a constant
-            "alive": np.ones(n, dtype=bool),  # never rejected
-            "rejected": np.full(ladder.classes, -1),  # [M] the episode after which a class was
-            "bound": math.inf,  # the loss above which a kernel is rejected
-            "squares": 0.0,  # the constant: sum y^2
-        }
-
-    # What changes is in ``memory`` alone, which a checkpoint saves.
-    loss = property(lambda self: self.memory["loss"])
-    alive = property(lambda self: self.memory["alive"])
-    rejected = property(lambda self: self.memory["rejected"])
-    bound = property(lambda self: self.memory["bound"])
-    squares = property(lambda self: self.memory["squares"])
-
-    @property
-    def losses(self) -> Floats:
-        """The smallest loss of each class."""
-        return np.array([float(self.loss[:size].min()) for size in self.ladder.sizes])
+        # Episodes, and by then the largest excess of a loss over what is allowed: its least over each class.
+        self.memory: dict[str, Any] = {"history": np.zeros((0, 1 + ladder.classes))}
 
     @abstractmethod
     def enter(self, stretch: Stretch, start: int, last: int) -> None:
@@ -491,18 +492,89 @@ class ClassTest(ABC):
     def outside(self) -> str:
         """Why no class holds the truth; empty if one may."""
 
-    def reject(self, last: int) -> None:
-        """Strike off kernels, and classes none of whose kernels is left."""
-        self.memory["alive"] &= self.loss <= self.bound
-        for m, size in enumerate(self.ladder.sizes):
-            if self.rejected[m] < 0 and not self.alive[:size].any():
-                self.rejected[m] = last
+    @property
+    def left(self) -> Sequence[int | None]:
+        """How many kernels of each class are not rejected; None for linear classes."""
+        return [None] * self.ladder.classes
+
+    def more_data(self, chosen: int, episodes: int) -> MoreData | None:
+        """Return what would settle the question between the class chosen and what is left outside it; None if none."""
+        return None
+
+    def note(self, last: int, excess: Sequence[float]) -> None:
+        """Keep how the classes stand after some episodes."""
+        self.memory["history"] = np.vstack([self.memory["history"], [last, *excess]])
+
+    @property
+    def evidence(self) -> Floats:
+        """The episodes read at each test, and the evidence against every class [T, 1 + M]."""
+        table: Floats = self.memory["history"].copy()
+        table[:, 1:] = self.worth * table[:, 1:] + math.log(1.0 / self.delta)
+        return table
+
+    @property
+    def rejected(self) -> list[int | None]:
+        """The number of episodes after which each class was rejected."""
+        when, excess = self.memory["history"][:, 0], self.memory["history"][:, 1:] > 0.0
+        return [int(when[np.argmax(above)]) if above.any() else None for above in excess.T]
 
 
-class ValueTest(ClassTest):
-    """Nested finite classes by value rows (M25): class m stands while one of its kernels has never been rejected."""
+class FiniteTest(ClassTest):
+    """Nested lists of kernels: a class stands while one of its kernels has never been rejected."""
 
-    kind, noise = VALUE, 1.0  # M21's noise of range 1
+    noise: float  # a kernel's loss exceeds that of the truth by d on average, with a deviation of noise * sqrt(d)
+
+    def __init__(self, ladder: Ladder, known: Known, delta: float) -> None:
+        super().__init__(ladder, known, delta)
+        n = ladder.family.size
+        self.memory["loss"] = np.zeros(n)  # of every kernel, less a constant
+        self.memory["excess"] = np.full(n, -math.inf)  # of it over the bound, at its largest
+        self.memory["bound"] = math.inf  # the loss above which a kernel is rejected
+
+    loss = property(lambda self: self.memory["loss"])
+    bound = property(lambda self: self.memory["bound"])
+    alive = property(lambda self: self.memory["excess"] <= 0.0)
+
+    @abstractmethod
+    def distances(self, kernels: Ints, reference: int) -> Floats:
+        """Return by how much the losses of some kernels exceed that of the reference, on average, if that is true."""
+
+    def reject(self, bound: float, last: int) -> None:
+        """Reject kernels whose loss is above the bound."""
+        excess = np.maximum(self.memory["excess"], self.loss - bound)
+        self.memory |= {"bound": bound, "excess": excess}
+        self.note(last, [float(excess[:size].min()) for size in self.ladder.sizes])
+
+    @property
+    def left(self) -> Sequence[int | None]:
+        """How many kernels of each class are not rejected."""
+        return [int(self.alive[:size].sum()) for size in self.ladder.sizes]
+
+    def more_data(self, chosen: int, episodes: int) -> MoreData | None:
+        """Return what would settle the question between the class chosen and what is left outside it; None if none."""
+        size = self.ladder.sizes[chosen - 1]
+        inside, outside = np.flatnonzero(self.alive[:size]), size + np.flatnonzero(self.alive[size:])
+        if not outside.size or not inside.size:
+            return None
+        best, rival = (int(kernels[np.argmin(self.loss[kernels])]) for kernels in (inside, outside))
+
+        def wait(distance: float, reference: int) -> float:
+            # If the reference is true, another kernel's loss exceeds its by the distance d on average, with a standard
+            # deviation of at most noise * sqrt(d): d - noise sqrt(d) >= allowance.
+            allowance = max(self.bound - float(self.loss[reference]), 0.0)
+            needed = ((self.noise + math.sqrt(self.noise**2 + 4.0 * allowance)) / 2.0) ** 2
+            return max(1.0, episodes * (needed / distance - 1.0)) if distance > _NOTHING else math.inf
+
+        times = np.array([wait(float(gap), best) for gap in self.distances(outside, best)])
+        seen, back = times[np.isfinite(times)], float(self.distances(inside, rival).min())
+        most = float(seen.max()) if seen.size else math.inf
+        return MoreData(float(np.median(times)), most, times.size - seen.size, wait(back, rival))
+
+
+class ValueTest(FiniteTest):
+    """Nested finite classes by value rows (M25)."""
+
+    kind, worth, noise = VALUE, 2.0, 1.0  # M21's noise of range 1
 
     def __init__(self, ladder: Ladder, known: Known, delta: float) -> None:
         super().__init__(ladder, known, delta)
@@ -511,24 +583,18 @@ class ValueTest(ClassTest):
     def enter(self, stretch: Stretch, start: int, last: int) -> None:
         """Plan with what is left, enter the rows of a stretch, and test."""
         memory, family, alive = self.memory, self.ladder.family, self.alive
-        values, sizes = family.optimal_values(self.known), self.ladder.sizes
+        values = family.optimal_values(self.known)
+        member = int(np.argmin(self.loss))
         if alive.any():
-            left = np.flatnonzero(alive[: sizes[int(self.ladder.level[np.argmax(alive)])]])
+            left = np.flatnonzero(alive[: self.ladder.sizes[int(self.ladder.level[np.argmax(alive)])]])
             member = int(left[np.argmax(values[left, 0, start])])
-        else:
-            member = int(np.argmin(self.loss))
-        cells = cells_of(family.features, self.known, stretch, values[member])
-        memory["squares"] += cells.squares
-        memory["cells"].setdefault(str(member), np.zeros((2, cells.most)))[:, cells.key] += cells.visits, cells.total
+        cells, most = cells_of(family.features, self.known, stretch, values[member]), values[0, 1:].size
+        table = memory["cells"].setdefault(str(member), np.zeros((2, most * self.known.actions)))
+        table[:, cells.key] += cells.visits, cells.total
         for part, z in _predictions(cells.x, family.theta):
             memory["loss"] += cells.visits[part] @ z**2 - 2.0 * (cells.total[part] @ z)
-        memory["bound"] = right_side(self.loss, self.ladder.prior, family.reach, self.count, self.delta)
-        self.reject(last)
-
-    @property
-    def count(self) -> float:
-        """The number of rows."""
-        return sum(float(table[0].sum()) for table in self.memory["cells"].values())
+        count = sum(float(each[0].sum()) for each in memory["cells"].values())
+        self.reject(right_side(self.loss, self.ladder.prior, family.reach, count, self.delta), last)
 
     @property
     def outside(self) -> str:
@@ -539,10 +605,9 @@ class ValueTest(ClassTest):
         """
         reach, sums = self.ladder.family.reach, [np.zeros((2, 0)), *self.memory["cells"].values()]
         count, total = np.concatenate(sums, axis=1)  # there may be no rows
-        misfit = unexplained(count, total, float(self.losses[-1]), level(reach, self.delta))
-        if (self.rejected >= 0).all() or misfit > off_grid(reach, float(count.sum()), self.delta):
-            return _NO_CLASS
-        return ""
+        misfit = unexplained(count, total, float(self.loss.min()), level(reach, self.delta))
+        fits = self.alive.any() and misfit <= off_grid(reach, float(count.sum()), self.delta)
+        return "" if fits else _NO_CLASS
 
     def distances(self, kernels: Ints, reference: int) -> Floats:
         """Return L(P, reference) of some kernels over all rows (M2)."""
@@ -557,13 +622,13 @@ class ValueTest(ClassTest):
         return found
 
 
-class LikelihoodTest(ClassTest):
+class LikelihoodTest(FiniteTest):
     """Nested finite classes by the likelihood of the outcomes (L2, with the competitors L4 and L5).
 
     The loss of a kernel is - l(P), the bound log(1/delta) - Z.
     """
 
-    kind, noise = LIKELIHOOD, math.sqrt(2.0)  # a log likelihood ratio of mean d has variance about 2 d
+    kind, worth, noise = LIKELIHOOD, 1.0, math.sqrt(2.0)  # a log likelihood ratio of mean d has variance about 2 d
 
     def __init__(self, ladder: Ladder, known: Known, delta: float) -> None:
         super().__init__(ladder, known, delta)
@@ -575,7 +640,7 @@ class LikelihoodTest(ClassTest):
         self.weights = likelihood.ladder_log_weights(ladder.prior, ladder.classes, 1 + len(self.hulls))
         self.memory["counts"] = np.zeros(count)
         self.memory["mixed"] = [np.full(size, 1.0 / size) for size in self.hulls]  # the weights of each hull
-        self.memory["evidence"] = np.zeros(len(self.hulls))  # the log of what their predictions earned
+        self.memory["earned"] = np.zeros(len(self.hulls))  # the log of the probability of their predictions
 
     def likelihoods(self, counts: Floats) -> Floats:
         """Return l(P) of every member."""
@@ -594,17 +659,16 @@ class LikelihoodTest(ClassTest):
         for e, weights in enumerate(memory["mixed"]):
             scratch = np.zeros(weights.size)
             # The weights were fitted to what came before.
-            memory["evidence"][e] += likelihood.hull_likelihood(new, self.hull, weights, scratch)
+            memory["earned"][e] += likelihood.hull_likelihood(new, self.hull, weights, scratch)
             likelihood.hull_fit(memory["counts"], self.hull, weights, 3, 1.0 / weights.size, scratch)
-        counted = likelihood.kt_evidence(memory["counts"], self.outcomes.start)
-        mixture = likelihood.log_mixture(self.weights, np.concatenate([-self.loss, [counted], memory["evidence"]]))
-        memory["bound"] = math.log(1.0 / self.delta) - mixture
-        self.reject(last)
+        by_counting = likelihood.kt_evidence(memory["counts"], self.outcomes.start)
+        mixture = likelihood.log_mixture(self.weights, np.concatenate([-self.loss, [by_counting], memory["earned"]]))
+        self.reject(math.log(1.0 / self.delta) - mixture, last)
 
     @property
     def outside(self) -> str:
         """Why no class holds the truth; empty if one may."""
-        if (self.rejected < 0).any():
+        if self.alive.any():
             return ""
         for size, weights in zip(self.hulls, self.memory["mixed"], strict=True):
             counts, mixed = self.memory["counts"], weights.copy()
@@ -625,42 +689,36 @@ class LikelihoodTest(ClassTest):
 class LinearTest(ClassTest):
     """Nested linear classes by value rows, in the linear form of M15."""
 
-    kind = VALUE
+    kind, worth = VALUE, 2.0
 
     def __init__(self, ladder: Ladder, known: Known, delta: float) -> None:
         super().__init__(ladder, known, delta)
         self.test = RegressionEvidence(ARLGen(ladder=ladder, delta=delta, replan=0.0, test_growth=GROWTH))
-        losses, allowed = np.zeros(ladder.classes), np.full(ladder.classes, math.inf)
-        self.memory |= {**self.test.begin(known), "losses": losses, "allowed": allowed}
+        self.memory |= self.test.begin(known)
+        self.memory["losses"], self.memory["allowed"] = np.zeros(ladder.classes), np.full(ladder.classes, math.inf)
         self.memory["misfits"] = 0  # tests by which the truth is in no class
-
-    @property
-    def losses(self) -> Floats:
-        """The smallest loss of each class."""
-        found: Floats = self.memory["losses"]
-        return found
 
     def enter(self, stretch: Stretch, start: int, last: int) -> None:
         """Plan with the smallest class that is accepted, enter the rows of a stretch, and test."""
         memory, ladder = self.memory, self.ladder
         accepted = memory["losses"] <= memory["allowed"]
         m = 1 + int(np.argmax(accepted)) if accepted.any() else ladder.classes
-        values = _plan(ladder, m, self.known, memory, self.delta, start)
-        memory["squares"] += enter(ladder.features, self.known, stretch, values, memory)
+        enter(ladder.features, self.known, stretch, _plan(ladder, m, self.known, memory, self.delta, start), memory)
         memory["episodes"] = last
         memory["losses"] = self.test.losses(memory)
-        memory["allowed"] = self.test.bound(memory, float(self.losses[-1]), 1.0, self.delta)
-        memory["bound"] = float(memory["allowed"][-1])
-        memory["rejected"][(self.rejected < 0) & (self.losses > memory["allowed"])] = last
-        memory["misfits"] += (self.test.misfit(memory, float(self.losses[-1]), 1.0, self.delta) or 0.0) > 0.0
+        least = float(memory["losses"][-1])
+        memory["allowed"] = self.test.bound(memory, least, 1.0, self.delta)
+        before = memory["history"][-1:, 1:]  # what was rejected stays so
+        self.note(last, np.vstack([before, memory["losses"] - memory["allowed"]]).max(axis=0).tolist())
+        memory["misfits"] += (self.test.misfit(memory, least, 1.0, self.delta) or 0.0) > 0.0
 
     @property
     def outside(self) -> str:
         """Why no class holds the truth; empty if one may."""
-        return _NO_CLASS if self.memory["misfits"] or (self.rejected >= 0).all() else ""
+        return _NO_CLASS if self.memory["misfits"] or None not in self.rejected else ""
 
 
-def _difference(found: Selection, other: Selection, tests: Sequence[ClassTest]) -> str:
+def _difference(found: Selection, other: Selection, tests: Sequence[Any]) -> str:
     """Return why value rows say something else than the likelihood, in words."""
     left = tests[1].alive
     if left.any() and np.isinf(tests[0].loss[left]).all():
@@ -694,27 +752,25 @@ def _plan(ladder: Ladder, m: int, known: Known, memory: dict[str, Any], delta: f
     return np.asarray(values[left[np.argmax(values[left, 0, start])]])
 
 
-def mixture_statistics(rows: Matched, features: FeatureMap, known: Known) -> tuple[LinearStatistics, Floats]:
-    """Return the rows of a log over the coordinates of a feature map, and the value functions planned with last.
-
-    For :func:`occamrl.supports`: which of the simulators matter, from a log.
-    """
+def log_statistics(log: Log, features: FeatureMap, known: Known) -> tuple[LinearStatistics, Floats]:
+    """Return the rows of a log over the coordinates of a feature map, and the value functions planned with last."""
     learner, blocks = UCRLVTRLin(features=features, norm_bound=1.0, replan=0.0), features.blocks  # on the simplex
-    outcomes = features.attach(known).outcomes.next_state.size
+    listed = features.attach(known).outcomes
+    rows, outcomes = match_rows(log, known, listed, RewardMap()), listed.next_state.size
     memory = {
         "gram": np.zeros(int(blocks.matrix_start[-1])),
         "xy": np.zeros(features.dimension),
         "pairs": np.zeros((known.states * known.actions, 2 + int(blocks.size.max()))),
     }
     values, first = np.zeros((known.horizon + 1, known.states)), 0
-    while first < rows.start.size:
-        last = min(stretch_end(first), rows.start.size)
-        so_far = LinearStatistics(memory["gram"], memory["xy"], first)
+    while first < log.episodes:
+        last, read = min(stretch_end(first), log.episodes), math.ceil(rows.begin[first] / known.horizon)
+        so_far = LinearStatistics(memory["gram"], memory["xy"], read)  # episodes of the log may be longer than H
         values = planned_values(learner, known, so_far, int(rows.start[first]))
         enter(features, known, stretch_of(rows, first, last, outcomes), values, memory)
         first = last
     seen = np.bincount(np.where(rows.outcome < 0, outcomes, rows.outcome), minlength=outcomes + 1)
-    return LinearStatistics(memory["gram"], memory["xy"], rows.start.size, seen=seen), values
+    return LinearStatistics(memory["gram"], memory["xy"], log.episodes, seen=seen), values
 
 
 def planned_values(learner: UCRLVTRLin, known: Known, statistics: LinearStatistics, start: int) -> Floats:
@@ -734,8 +790,6 @@ class Cells(NamedTuple):
     x: Any  # [c, d] sparse, or None
     visits: Floats  # [c]
     total: Floats  # [c] sum y
-    squares: float  # sum y^2 of all rows
-    most: int  # H*S*A
 
 
 def cells_of(features: FeatureMap, known: Known, stretch: Stretch, values: Floats) -> Cells:
@@ -750,12 +804,11 @@ def cells_of(features: FeatureMap, known: Known, stretch: Stretch, values: Float
     visits = np.bincount(at, stretch.times, key.size).astype(np.float64)
     total = np.bincount(at, stretch.times * y, key.size).astype(np.float64)
     kept = np.flatnonzero(carries)
-    squares = float(stretch.times @ y**2)
-    return Cells(key[kept], x[kept], visits[kept], total[kept], squares, known.horizon * pairs)
+    return Cells(key[kept], x[kept], visits[kept], total[kept])
 
 
-def enter(features: FeatureMap, known: Known, stretch: Stretch, values: Floats, memory: dict[str, Any]) -> float:
-    """Add rows to sum x x^T in packed blocks, sum y x, and by (s, a) their number, sum y and sum x; return sum y^2."""
+def enter(features: FeatureMap, known: Known, stretch: Stretch, values: Floats, memory: dict[str, Any]) -> None:
+    """Add rows to sum x x^T in packed blocks, sum y x, and by (s, a) their number, sum y and sum x."""
     cells, blocks = cells_of(features, known, stretch, values), features.blocks
     pair, x = cells.key % (known.states * known.actions), cells.x
     memory["xy"] += x.T @ cells.total
@@ -770,7 +823,6 @@ def enter(features: FeatureMap, known: Known, stretch: Stretch, values: Floats, 
     np.add.at(of[:, 0], pair, cells.visits)
     np.add.at(of[:, 1], pair, cells.total)
     np.add.at(of.reshape(-1), owner * of.shape[1] + 2 + local, cells.visits[entries.row] * entries.data)
-    return cells.squares
 
 
 def _predictions(x: Any, theta: Floats) -> Iterator[tuple[slice, Floats]]:

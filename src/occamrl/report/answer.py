@@ -16,7 +16,7 @@ from typing import Any
 from occamrl.logs.select import Selection
 from occamrl.report.page import render_static
 from occamrl.running.files import make_folder, write_whole
-from occamrl.running.result import Result, class_names, draw_returns, html_table, policy_rows
+from occamrl.running.result import Result, class_names, counted, draw_returns, html_table, policy_rows
 
 _MOST_STATES = 200  # whose actions are listed
 
@@ -87,7 +87,7 @@ def render_selected(found: Selection) -> str:
         {
             "class": rung.name,
             "kernels": f"{rung.size:,}" if rung.size is not None else "",
-            "statistic": _statistic(rung.statistic),
+            "evidence against it": _statistic(rung.evidence),
             "rejected": f"in episode {rung.rejected_after:,}" if rung.rejected_after else "no",
         }
         for rung in found.rungs
@@ -95,14 +95,22 @@ def render_selected(found: Selection) -> str:
     about = [found.answer[:1].upper() + found.answer[1:]]
     if found.other is not None:
         about.append(f"By {found.other.evidence}: {found.other.answer} {found.difference}")
+    names = ["episodes read", *(rung.name for rung in found.rungs)]
+    read = [
+        dict(zip(names, [f"{episodes:,.0f}", *map(_statistic, against)], strict=True))
+        for episodes, *against in found.at_doublings
+    ]
     covered = f"{found.pairs - found.unvisited} of {found.pairs} state-action pairs were met"
     sections = {
         "Question": _paragraphs(f"How rich a model do the logged episodes ask for ({found.source})?"),
         "Answer": _paragraphs(*about),
-        "Evidence": _table(rows, found.chosen, "the answer")
-        + _paragraphs(f"A class is rejected when its statistic exceeds {found.threshold:.4g} (by {found.evidence})."),
+        "Evidence": _picture(found.plot, "the evidence against each class as the log was read")
+        + _paragraphs(found.meaning)
+        + _table(rows, found.chosen, "the answer")
+        + f"<details><summary>As the log was read</summary>{_table(read)}</details>",
         "What was assumed": _paragraphs(
-            f"{found.episodes:,} episodes, {found.rows:,} steps; {covered}.",
+            f"{counted(found.episodes, 'episode')}, {counted(found.rows, 'step')}; {covered}. "
+            "Every step counts, the last of an episode too.",
             f"The smallest class that holds the truth is rejected with probability {found.delta:g} at most, "
             "whatever policy made the log, as long as it looked at the past only.",
         ),

@@ -25,7 +25,7 @@ from occamrl.protocols import Agent, Problem
 from occamrl.report.data import Cell, Group, describe
 from occamrl.running.files import make_folder
 from occamrl.running.phases import as_selector
-from occamrl.running.result import Result, html_table, text_table
+from occamrl.running.result import Result, data_frame, html_table, text_table
 from occamrl.running.run import Progress, Run, Simulator, run
 from occamrl.running.storage import fingerprint, load, save
 
@@ -77,10 +77,14 @@ class Comparison:
 
     @property
     def table(self) -> pa.Table:
-        """The rows as a table; ``table.to_pandas()`` needs pandas."""
+        """The rows as a table."""
         import pyarrow as pa
 
         return pa.Table.from_pylist(self.rows)
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a data frame of pandas."""
+        return data_frame(self.table)
 
     def differences(self, baseline: str | None = None) -> list[dict[str, Any]]:
         """Return regret minus that of the baseline (the first agent by default), paired by seed, with intervals."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import importlib
+import importlib.util
 import io
 import itertools
 import json
@@ -23,7 +24,7 @@ import numpy as np
 from occamrl import seeding
 from occamrl.envs.spaces import Codec, codec_from_plain
 from occamrl.envs.wrapper import FiniteEnvironment, RewardMap, reward_map
-from occamrl.errors import CheckpointError, ParameterError, require_integer
+from occamrl.errors import CheckpointError, OccamRLError, ParameterError, require_integer
 from occamrl.protocols import ESTIMATION, Agent, Field, Floats, Ints, Known, RuledBases
 from occamrl.running.phases import PhaseWalk, running_total
 
@@ -320,18 +321,27 @@ class Result:
 
         return load(path, agent, mdp)
 
-    def to_parquet(self, path: str | Path) -> None:
-        """Write the curves to a Parquet file: episode, regret and cumulative_regret if known, realised_return."""
+    def to_table(self) -> pa.Table:
+        """Return the curves as a table: episode, regret and cumulative_regret if known, realised_return."""
         import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        from occamrl.running.files import write_whole
 
         about = {"label": self.label, "seed": self.seed, "plans": self.plans, "total_regret": self.total_regret}
         known = {"regret": self.regret, "cumulative_regret": self.cumulative_regret} if self._scale is not None else {}
         table = pa.table({"episode": self.episodes, **known, "realised_return": self.returns})
+        return table.replace_schema_metadata({"occamrl": json.dumps(about)})
+
+    def to_pandas(self) -> Any:
+        """Return :meth:`to_table` as a data frame of pandas."""
+        return data_frame(self.to_table())
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the curves to a Parquet file; a file of that name is replaced only once the new one is whole."""
+        import pyarrow.parquet as pq
+
+        from occamrl.running.files import write_whole
+
         buffer = io.BytesIO()
-        pq.write_table(table.replace_schema_metadata({"occamrl": json.dumps(about)}), buffer)
+        pq.write_table(self.to_table(), buffer)
         write_whole(Path(path), buffer.getvalue())
 
     def plot(self, axes: Axes | None = None, **style: Any) -> Axes:
@@ -385,6 +395,11 @@ def current_axes(axes: Axes | None) -> Axes:
     return axes
 
 
+def counted(number: int, noun: str) -> str:
+    """Return "1 episode", "2,000 episodes"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def text_table(rows: Sequence[Mapping[str, str]]) -> str:
     """Return rows of texts as lines: the first column to the left, the others to the right."""
     columns = []
@@ -412,6 +427,13 @@ def dress(axes: Axes, title: str = "") -> None:
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     if title:
         axes.set_title(title, loc="left", fontsize="medium")
+
+
+def data_frame(table: pa.Table) -> Any:
+    """Return a table as a data frame of pandas, which this package does without otherwise."""
+    if importlib.util.find_spec("pandas") is None:
+        raise OccamRLError("a data frame needs pandas: pip install pandas")
+    return table.to_pandas()
 
 
 def table_of_rows(rows: list[dict[str, Any]]) -> pa.Table:
