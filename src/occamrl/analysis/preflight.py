@@ -114,7 +114,7 @@ class Preflight:
             )
             lines.append(f"  class {m}, if wrong, is {when}")
         if not self.blind:
-            lines.append(f"  no blind pairs among {self.pairs_tried:,} tried: selection at any time will do")
+            lines.append(f"  no blind pairs among {self.pairs_tried:,} tried: plain selection is enough")
         else:
             worst = max(self.blind, key=lambda pair: pair.loss_per_episode)
             lines += [

@@ -176,7 +176,7 @@ def supports(
     known: Known | None = None,
     values: Floats | None = None,
 ) -> Supports:
-    """Say which simulators matter, in sets: every minimal set that some mixture still makes compatible with the data.
+    """Report which simulators matter: every minimal set of which some mixture is compatible with the data.
 
     Parameters
     ----------
@@ -339,13 +339,13 @@ def _why(report: Supports) -> Iterator[str]:
     said = [f"{kinds.resolved} resolved", f"{kinds.weak} with too few data"]
     said += [f"{kinds.never_excited} never excited by what was played"] if kinds.never_excited else []
     said += [f"{kinds.blind} that no planned value depends on"] if kinds.blind else []
-    said += [f"{kinds.dependent} that no data can tell"] if kinds.dependent else []
+    said += [f"{kinds.dependent} that no data can resolve"] if kinds.dependent else []
     yield _line("differences", ", ".join(said))
     numbers = [each.kernel for each in report.sets]
     for kernel in sorted({k for k in numbers if numbers.count(k) > 1})[:3]:
         twins = ["{" + ", ".join(each.members) + "}" for each in report.sets if each.kernel == kernel]
         shown = ", ".join(twins[:_SHOWN]) + (", ..." if len(twins) > _SHOWN else "")
-        yield _line("the same", f"{len(twins)} sets fit with one and the same kernel, for ever: {shown}")
+        yield _line("the same", f"{len(twins)} sets give the same kernel, so no data can separate them: {shown}")
 
 
 def _next(report: Supports) -> str:
@@ -354,7 +354,7 @@ def _next(report: Supports) -> str:
     if each is None and len(report.sets) == 1:
         return "nothing left to exclude: one set remains"
     if each is None:
-        return "no set is seen to go: their losses do not grow apart at the present rate"
+        return "no set can be excluded at the present rate: their losses do not grow apart"
     stay = sum(math.isinf(other.episodes_left) for other in report.sets)
     text = f"{{{', '.join(each.members)}}} after about {each.episodes_left:,.0f} more episodes"
     text += " at the present rate (larger ones that contain it may take its place)"

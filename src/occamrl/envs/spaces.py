@@ -234,7 +234,7 @@ def _outside(value: Any, expected: str) -> SpaceError:
 
 @dataclass(frozen=True, eq=False)
 class Discretiser:
-    """A Box cut into cells between edges, in every dimension; the last dimension runs fastest.
+    """A Box cut into cells between edges, in every dimension; the last dimension varies fastest.
 
     Inside a cell all points are treated alike. That is exact if what follows depends on the cell alone; where it also
     depends on the place in the cell, no kernel on cells describes the environment.

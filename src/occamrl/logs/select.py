@@ -55,7 +55,7 @@ SAVE_EVERY = 30.0  # seconds
 _NOTHING = 1e-9  # a squared distance that is none
 _MOST_NUMBERS = 2**22  # in memory at once, of predictions
 _MOST_KEPT = 2**25  # probabilities that are written out once
-_NO_CLASS = "No model of the ladder explains the data: it needs a class that it does not have."
+_NO_CLASS = "No model of the ladder explains the data: add a richer class."
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Selection:
         return self.why if self.verdict == AT_LEAST else f"{self.verdict}. {self.why}"
 
     def page(self, path: str | Path) -> Path:
-        """Write a page for a colleague: the question, the answer, the evidence, what was assumed."""
+        """Write an HTML page: the question, the answer, the evidence, what was assumed."""
         written: Path = importlib.import_module("occamrl.report.answer").write_answer(self, Path(path))
         return written
 
@@ -140,7 +140,7 @@ def select(
     checkpoint: str | Path | None = None,
     progress: bool | None = None,
 ) -> Selection:
-    """Say how rich a model logged episodes ask for.
+    """Find the smallest class of models that explains logged episodes.
 
     Parameters
     ----------
@@ -246,7 +246,7 @@ def judge(chosen: int, more: MoreData | None, *, finite: bool, classes: int, nam
         smaller = "Every smaller class is rejected" if chosen > 1 else "It is the smallest"
         enough = ", and every kernel outside it" if chosen < classes else ""
         return DECIDED, f"The model needed is class {chosen} ({name}). {smaller}{enough}."
-    left_open = "A larger linear class holds this one, so data can never exclude it; they can only fail to ask for it."
+    left_open = "A larger linear class holds this one, so data can never exclude it, but they do not require it."
     if more is not None:
         half, every, wrong = (f"{float(f'{each:.2g}'):,.0f}" for each in (more.half, more.all, more.if_wrong))
         sentences = []
@@ -255,7 +255,7 @@ def judge(chosen: int, more: MoreData | None, *, finite: bool, classes: int, nam
             text = f"If it is right, about {half} more such episodes exclude half of what is left outside it{enough}."
             sentences.append(text)
         if more.never:
-            same = "kernels outside it predict the same at every step of such a log: it needs others."
+            same = "kernels outside it predict the same at every step of such a log: other data are needed."
             sentences.append(f"{more.never:,} {same}")
         if math.isfinite(more.if_wrong):
             sentences.append(f"If the best kernel outside it is the truth, about {wrong} more reject it.")
@@ -666,11 +666,11 @@ def _difference(found: Selection, other: Selection, tests: Sequence[ClassTest]) 
     if left.any() and np.isinf(tests[0].loss[left]).all():
         return (
             "Every kernel that value rows leave gives probability 0 to a transition of the log. The likelihood rejects"
-            " such a kernel for ever, a value row weighs it like any other: if the zero may be wrong, believe these."
+            " such a kernel for ever; value rows do not. If the zero may be wrong, rely on the value rows."
         )
     if found.verdict == OUTSIDE or (other.verdict != OUTSIDE and found.chosen >= other.chosen):
-        return "Value rows see outcomes only through the values planned with, and tell less apart with as many data."
-    return "Value rows weigh what the values planned with depend on; the likelihood spreads over all outcomes."
+        return "Value rows see outcomes only through planned values, and distinguish less with as many data."
+    return "Value rows weigh what planned values depend on; the likelihood weighs all outcomes."
 
 
 def right_side(loss: Floats, prior: Floats, reach: float, rows: float, delta: float) -> float:

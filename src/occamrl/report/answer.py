@@ -102,7 +102,7 @@ def render_selected(found: Selection) -> str:
         about.append(f"By {found.other.evidence}: {found.other.answer} {found.difference}")
     covered = f"{found.pairs - found.unvisited} of {found.pairs} state-action pairs were met"
     sections = {
-        "Question": _paragraphs(f"How rich a model do the logged episodes ask for ({found.source})?"),
+        "Question": _paragraphs(f"How rich a model do the logged episodes require ({found.source})?"),
         "Answer": _paragraphs(*about),
         "Evidence": _classes([rung.name for rung in found.rungs], rows, found.chosen, "the answer")
         + _paragraphs(f"A class is rejected when its statistic exceeds {found.threshold:.4g} (by {found.evidence})."),
@@ -112,7 +112,7 @@ def render_selected(found: Selection) -> str:
             "whatever policy made the log, as long as it looked at the past only.",
         ),
     }
-    return render_static("Which model do the data ask for?", sections)
+    return render_static("Which model do the data require?", sections)
 
 
 def write_answer(answer: Result | Selection, path: Path, **names: Sequence[str] | None) -> Path:

@@ -178,7 +178,7 @@ class RegretBalancing(Rule):
 
     @property
     def told(self) -> tuple[str, ...]:
-        """What it is told beforehand."""
+        """What it must be given beforehand."""
         return () if self.promised is None else ("promised bounds",)
 
     def start(self, bases: int) -> dict[str, Any]:

@@ -383,7 +383,7 @@ class Result:
     def page(
         self, path: str | Path, *, states: Sequence[str] | None = None, actions: Sequence[str] | None = None
     ) -> Path:
-        """Write a page for a colleague: the question, the answer, the evidence, the policy, what was assumed."""
+        """Write an HTML page: the question, the answer, the evidence, the policy, what was assumed."""
         write = importlib.import_module("occamrl.report.answer").write_answer  # above this module
         written: Path = write(self, Path(path), states=states, actions=actions)
         return written
@@ -489,7 +489,7 @@ def table_of_rows(rows: list[dict[str, Any]]) -> pa.Table:
 
 def _sentences(result: Result, facts: dict[str, Any]) -> list[str]:
     if not result.total_episodes:
-        return ["Nothing was played yet."]
+        return ["No episode has been played yet."]
     if "chosen" in facts:
         found = _class_sentences(result, facts)
     elif "active" in facts:
@@ -516,8 +516,8 @@ def _class_sentences(result: Result, facts: dict[str, Any]) -> list[str]:
         when = "" if began is None else f" since episode {began:,}"
         return [
             f"No class of the ladder explains the data{when}: {names[-1]!r}, the largest, is rejected too.",
-            f"Meanwhile {facts.get('playing', names[-1])} is played, which is what fits best.",
-            f"Where a class does hold the truth, this is said by mistake with probability {delta:g} at most.",
+            f"Meanwhile {facts.get('playing', names[-1])} is played, which fits best.",
+            f"If a class does hold the truth, this report is wrong with probability at most {delta:g}.",
             "Next: add a richer class to the ladder, or look for transitions that its models rule out.",
         ]
     found = [f"{names[m - 1]!r} is in play, class {m} of {len(names)}, since episode {since:,} of {played:,}."]
@@ -534,9 +534,9 @@ def _class_sentences(result: Result, facts: dict[str, Any]) -> list[str]:
             "Next: this is the largest class, so nothing richer was tested; if it may be too simple, add a richer one."
         )
     elif since > max(played / 2, 1):
-        found.append("Next: the class changed lately; play on before relying on it.")
+        found.append("Next: the class changed recently; play more episodes before relying on it.")
     else:
-        found.append("Next: keep it; were it too small, it would cost reward until the data reject it.")
+        found.append("Next: keep it; if it is too small, it costs reward until the data reject it.")
     return found
 
 
@@ -557,7 +557,7 @@ def _feature_sentences(result: Result) -> list[str]:
 
 
 def _turn_sentences(result: Result, arena: RuledBases) -> list[str]:
-    """Return who played how often, by the rule of an arena."""
+    """Return how often each base of an arena played."""
     plays = result.state["plays"]
     most = max(range(len(plays)), key=plays.__getitem__)
     counts = [f"{i} ({type(base).__name__}) {plays[i - 1]:,}" for i, base in enumerate(arena.bases, start=1)]
