@@ -270,7 +270,7 @@ def select(
     ladder: LadderName,
     delta: Annotated[float, typer.Option(help="Largest probability of rejecting the right class.")] = 0.05,
     horizon: Horizon = None,
-    evidence: Annotated[str | None, typer.Option(help="likelihood or value; the default depends on the ladder.")] = None,
+    evidence: Annotated[str | None, typer.Option(help="likelihood or value; default: by the ladder.")] = None,
     checkpoint: Checkpoint = None,
     page: Page = None,
     as_json: Json = False,
