@@ -35,30 +35,43 @@ autodoc_member_order = "bysource"
 nitpicky = False
 
 
+TITLES = {
+    "problems": "Problems",
+    "registry": "Built-in problems",
+    "protocols": "Protocols",
+    "models": "Models: features, families and ladders",
+    "learners": "Learners",
+    "selectors": "Selectors",
+    "rules": "Rules over learners",
+    "running": "Running and results",
+    "report": "Comparisons",
+    "experiments": "Experiments",
+    "envs": "Environments and ladder files",
+    "logs": "Logged data",
+    "analysis": "Analysis",
+    "errors": "Errors",
+}
+
+
 def write_reference(app: Any) -> None:
-    """Write a page with every public name, in the order of the package's own list."""
+    """Write a page with every public name, by the part of the package that it is from, each with an example."""
     groups: dict[str, list[str]] = {}
     listing = Path(occamrl.__file__).read_text("utf-8")
     for module, name in re.findall(r"^    from occamrl\.(\S+) import (\w+) as", listing, re.MULTILINE):
         groups.setdefault(module.split(".")[0], []).append(name)
-    lines = [
-        "# Reference",
-        "",
-        "Every public name; each has an example in its docstring or on the page of its topic.",
-        "",
-    ]
-    for group, names in sorted(groups.items()):
-        lines += [f"## {group}", ""]
-        for name in sorted(names):
+    source = (Path(app.srcdir) / "examples.py").read_text("utf-8").split('"""\n', 1)[1].strip()
+    first, *parts = re.split(r"^# (\w+)\n", source, flags=re.MULTILINE)
+    examples = dict(zip(parts[::2], parts[1::2], strict=True))
+    lines = ["# Reference", "", "All public names are in `occamrl`. The examples begin with these lines:", ""]
+    lines += ["```python", first.strip(), "```", ""]
+    for group in [*TITLES, *(group for group in groups if group not in TITLES)]:
+        lines += [f"## {TITLES.get(group, group)}", ""]
+        for name in sorted(groups[group]):
             kind = "autoclass" if isinstance(getattr(occamrl, name), type) else "autofunction"
-            options = [":members:"] if kind == "autoclass" else []
-            lines += [
-                "```{eval-rst}",
-                f".. {kind}:: occamrl.{name}",
-                *(f"   {option}" for option in options),
-                "```",
-                "",
-            ]
+            options = ["   :members:"] if kind == "autoclass" else []
+            lines += ["```{eval-rst}", f".. {kind}:: occamrl.{name}", *options, "```", ""]
+            if name in examples:
+                lines += ["```python", examples[name].strip(), "```", ""]
     path = Path(app.srcdir) / "site" / "reference.md"
     path.parent.mkdir(exist_ok=True)
     text = "\n".join(lines)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import re
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+import occamrl as orl
 from benchmarks.figures import DOCS, Size, main, measure, place
 from benchmarks.figures import PAGES as MEASURED
 
@@ -23,6 +25,18 @@ def test_examples_of_a_page_run_as_written(page: Path, tmp_path: Path, monkeypat
     scope: dict[str, object] = {"__name__": "__main__"}
     for block in _BLOCK.findall(page.read_text()):
         exec(compile(block, page.name, "exec", dont_inherit=True), scope)  # noqa: S102  # our own pages
+
+
+def test_every_public_name_has_an_example_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = (DOCS / "examples.py").read_text()
+    shown = set(re.findall(r"^# (\w+)$", source, re.MULTILINE))
+    documented = {name for name in orl.__all__ if ">>>" in getattr(orl, name).__doc__}
+    assert shown | documented == set(orl.__all__)
+    for name in documented:
+        for example in doctest.DocTestFinder(recurse=False).find(getattr(orl, name), name):
+            assert not doctest.DocTestRunner().run(example).failed
+    exec(compile(source, "examples.py", "exec", dont_inherit=True), {"__name__": "__main__"})  # noqa: S102  # our own
 
 
 def test_links_of_the_pages_lead_somewhere() -> None:
