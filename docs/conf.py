@@ -21,7 +21,8 @@ exclude_patterns = ["_build", "decisions/README.md"] + ([] if notebooks else ["n
 html_theme = "furo"
 html_title = "occamrl"
 html_theme_options = {"source_repository": "", "navigation_with_keys": True}
-html_static_path: list[str] = []
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
@@ -35,35 +36,60 @@ autodoc_member_order = "bysource"
 nitpicky = False
 
 
+TITLES = {
+    "problems": "Problems",
+    "registry": "Built-in problems",
+    "protocols": "Protocols",
+    "models": "Models: features, families and ladders",
+    "learners": "Learners",
+    "selectors": "Selectors",
+    "rules": "Rules over learners",
+    "running": "Running and results",
+    "report": "Comparisons",
+    "experiments": "Experiments",
+    "envs": "Environments and ladder files",
+    "logs": "Logged data",
+    "analysis": "Analysis",
+    "errors": "Errors",
+}
+
+
+INTERNAL = {"learners", "selectors", "rules"}  # their methods are called by ``run``, not by users
+
+
+def examples(source: Path) -> tuple[str, dict[str, str]]:
+    """Return the lines that all examples begin with, and the example of every name that has one."""
+    first, *parts = re.split(r"^# (\w+)\n", source.read_text("utf-8").split('"""\n', 1)[1], flags=re.MULTILINE)
+    return first.strip(), {name: part.strip() for name, part in zip(parts[::2], parts[1::2], strict=True)}
+
+
 def write_reference(app: Any) -> None:
-    """Write a page with every public name, in the order of the package's own list."""
+    """Write a page with every public name, by the part of the package that it is from."""
     groups: dict[str, list[str]] = {}
     listing = Path(occamrl.__file__).read_text("utf-8")
     for module, name in re.findall(r"^    from occamrl\.(\S+) import (\w+) as", listing, re.MULTILINE):
         groups.setdefault(module.split(".")[0], []).append(name)
-    lines = [
-        "# Reference",
-        "",
-        "Every public name; each has an example in its docstring or on the page of its topic.",
-        "",
-    ]
-    for group, names in sorted(groups.items()):
-        lines += [f"## {group}", ""]
-        for name in sorted(names):
+    lines = ["# Reference", "", "All public names are in `occamrl`. The examples begin with these lines:", ""]
+    lines += ["```python", examples(Path(app.srcdir) / "examples.py")[0], "```", ""]
+    for group in [*TITLES, *(group for group in groups if group not in TITLES)]:
+        lines += [f"## {TITLES.get(group, group)}", ""]
+        for name in sorted(groups[group]):
             kind = "autoclass" if isinstance(getattr(occamrl, name), type) else "autofunction"
-            options = [":members:"] if kind == "autoclass" else []
-            lines += [
-                "```{eval-rst}",
-                f".. {kind}:: occamrl.{name}",
-                *(f"   {option}" for option in options),
-                "```",
-                "",
-            ]
+            options = ["   :members:"] if kind == "autoclass" and group not in INTERNAL else []
+            lines += ["```{eval-rst}", f".. {kind}:: occamrl.{name}", *options, "```", ""]
     path = Path(app.srcdir) / "site" / "reference.md"
     path.parent.mkdir(exist_ok=True)
     text = "\n".join(lines)
     if not path.exists() or path.read_text("utf-8") != text:
         path.write_text(text, "utf-8")
+
+
+def add_example(app: Any, what: str, name: str, about: Any, options: Any, lines: list[str]) -> None:
+    """Give the docstring of a public name its example, unless it has one."""
+    example = examples(Path(app.srcdir) / "examples.py")[1].get(name.removeprefix("occamrl."))
+    if example and "Examples" not in lines:
+        lines += ["", "Examples", "--------", ".. code-block:: python", ""]
+        lines += [f"    {line}" for line in example.splitlines()]
 
 
 def escape_bars(app: Any, what: str, name: str, about: Any, options: Any, lines: list[str]) -> None:
@@ -78,4 +104,5 @@ def escape_bars(app: Any, what: str, name: str, about: Any, options: Any, lines:
 def setup(app: Any) -> None:
     """Write the reference before the pages are read."""
     app.connect("builder-inited", write_reference)
+    app.connect("autodoc-process-docstring", add_example, priority=100)  # before numpydoc
     app.connect("autodoc-process-docstring", escape_bars, priority=900)

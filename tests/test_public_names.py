@@ -17,11 +17,8 @@ def test_every_public_name_resolves_and_lives_in_the_package() -> None:
         assert found.__module__.startswith("occamrl."), name
         assert name in dir(occamrl)
     assert len(occamrl.__all__) > 30
-
-
-@pytest.mark.parametrize("name", ["problems", "paper", "errors", "registry"])
-def test_modules_can_be_reached_by_attribute(name: str) -> None:
-    assert isinstance(getattr(occamrl, name), ModuleType)
+    for name in ("problems", "paper", "errors", "registry"):
+        assert isinstance(getattr(occamrl, name), ModuleType)
 
 
 def test_other_names_are_refused() -> None:
@@ -30,29 +27,23 @@ def test_other_names_are_refused() -> None:
     assert not hasattr(occamrl, "numpy")
 
 
-def loaded_after(code: str) -> set[str]:
-    """Return the packages that a new process has imported after ``code``."""
+TABLES = {"matplotlib", "pyarrow", "pydantic", "rich"}
+PLAYED = """import occamrl as orl
+mdp = orl.make_problem('river-swim', states=3).mdp
+orl.run(orl.Optimal(mdp=mdp), mdp, episodes=2)"""
+
+
+@pytest.mark.parametrize(
+    ("code", "needed", "absent"),
+    [
+        ("import occamrl", "occamrl", {"numba", "numpy", "scipy", "gymnasium", *TABLES}),
+        (PLAYED, "numba", TABLES),
+        ("from occamrl.experiments import display, records", "occamrl", {"numba", "pyarrow"}),
+        ("import occamrl.report.page", "pyarrow", {"numba", "gymnasium", "matplotlib", "rich"}),
+    ],
+)
+def test_imports_are_no_heavier_than_what_is_done(code: str, needed: str, absent: set[str]) -> None:
     code += "\nimport sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(answer.stdout.split())
-
-
-def test_imports_are_no_heavier_than_what_is_done() -> None:
-    tables = {"matplotlib", "pyarrow", "plotly", "pydantic", "rich"}
-    loaded = loaded_after("import occamrl")
-    assert "occamrl" in loaded
-    assert not loaded & {"numba", "numpy", "scipy", "gymnasium", *tables}
-    played = loaded_after(
-        "import occamrl as orl\n"
-        "mdp = orl.make_problem('river-swim', states=3).mdp\n"
-        "orl.run(orl.Optimal(mdp=mdp), mdp, episodes=2)"
-    )
-    assert "numba" in played
-    assert not played & tables
-
-
-def test_folders_are_read_without_the_compiler() -> None:
-    loaded = loaded_after("from occamrl.experiments import display, records\nimport occamrl.report.page")
-    assert "pyarrow" in loaded
-    assert not loaded & {"numba", "gymnasium", "matplotlib", "rich"}
-    assert "pyarrow" not in loaded_after("from occamrl.experiments import display, records")
+    loaded = set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
+    assert needed in loaded
+    assert not loaded & absent

@@ -40,8 +40,7 @@ def test_the_wheel_works_without_the_repository(built: Path, tmp_path: Path) -> 
     subprocess.run([*pip, str(wheel)], check=True, capture_output=True)
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     order = [sys.executable, "-P", "-c", WITHOUT.format(place=str(tmp_path / "site"))]
-    found = subprocess.run(order, check=True, capture_output=True, text=True, cwd=tmp_path, env=kept)
-    assert found.stdout.strip() == occamrl.__version__
+    assert subprocess.check_output(order, text=True, cwd=tmp_path, env=kept).strip() == occamrl.__version__
 
 
 def test_the_archive_holds_the_sources_and_the_tests(built: Path) -> None:

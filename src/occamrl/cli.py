@@ -139,7 +139,7 @@ Modules = Annotated[
     list[str] | None,
     typer.Option("--import", metavar="MODULE", help="Import a module of your own; the current folder is searched too."),
 ]
-Silence = Annotated[float, typer.Option(min=1.0, help="Seconds without news until a worker is given up.")]
+Silence = Annotated[float, typer.Option(min=1.0, help="Seconds of silence after which a worker counts as dead.")]
 
 
 @command()
@@ -270,14 +270,14 @@ def select(
     ladder: LadderName,
     delta: Annotated[float, typer.Option(help="Largest probability of rejecting the right class.")] = 0.05,
     horizon: Horizon = None,
-    evidence: Annotated[str | None, typer.Option(help="likelihood or value; by default as suits the ladder.")] = None,
+    evidence: Annotated[str | None, typer.Option(help="likelihood or value; default: by the ladder.")] = None,
     checkpoint: Checkpoint = None,
     page: Page = None,
     as_json: Json = False,
 ) -> None:
     """Find the smallest class of models that explains logged episodes.
 
-    Exit code 3: there is not enough data; 4: no class explains them.
+    Exit code 3: there are not enough data; 4: no class explains them.
     """
     from occamrl.envs.ladder_file import read_ladder
     from occamrl.logs.select import select as test
@@ -334,7 +334,7 @@ def certify(
     try:
         records = certificates.certify(out, names or (), quick=quick, workers=workers, say=tell)
     except KeyboardInterrupt:
-        tell("Stopped. The same command goes on with what is left.")
+        tell("Stopped. To continue, run the same command again.")
         raise
     page = write_certificates(records, out / "certificates.html")
     if write is not None:

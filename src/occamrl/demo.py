@@ -31,7 +31,7 @@ def lake() -> tuple[FrozenLake, dict[str, Agent], int]:
         "Occam": Occam(ladder=ladder),
         "ARL-GEN": ARLGen(ladder=ladder),
         "largest class": largest(ladder),
-        "oracle (told the class)": oracle(ladder, 2),
+        "oracle (knows the class)": oracle(ladder, 2),
     }
     return problem, agents, EPISODES["lake"]
 
@@ -43,7 +43,7 @@ def mixture() -> tuple[SparseMixture, dict[str, Agent], int]:
     agents: dict[str, Agent] = {
         "ARL-LIN(dim)": selector,
         "all 16 features": largest(selector),
-        "oracle (told the features)": oracle(selector, problem.theta),
+        "oracle (knows the features)": oracle(selector, problem.theta),
     }
     return problem, agents, EPISODES["mixture"]
 

@@ -34,7 +34,7 @@ _SINGLE_PRECISION = 1e-5  # how far the sum of some hundred numbers of 32 bits m
 
 
 class OccamRLError(Exception):
-    """Base of every error raised on purpose by this package."""
+    """Base class of the errors that this package raises."""
 
     def __reduce__(self) -> Any:
         """Pass between processes as it is: by default Python would make it anew from its message alone."""
@@ -52,7 +52,7 @@ def _restored(kind: type[OccamRLError], attributes: dict[str, Any]) -> OccamRLEr
 
 
 class InvalidInput(OccamRLError, ValueError):
-    """A value the user gave cannot be used.
+    """A value given by the user cannot be used.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ class ContractError(OccamRLError, AssertionError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C during a run, taken at an episode boundary; ``result`` holds everything up to there.
+    """Ctrl-C stopped a run, at an episode boundary; ``result`` holds everything up to there.
 
     Like any KeyboardInterrupt it is no Exception, so that no handler for errors swallows it.
     Continue with ``run(agent, mdp, episodes=..., continue_from=error.result)``.

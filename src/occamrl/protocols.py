@@ -246,7 +246,7 @@ class Played(NamedTuple):
 
 @runtime_checkable
 class Rule(Protocol):
-    """Chooses anew before every episode which of several bases plays it.
+    """A rule that chooses, before every episode, which of several bases plays it.
 
     Rules are frozen, keyword-only dataclasses of parameters. Everything that changes is in the memory: a dict of plain
     data and NumPy arrays, which a run copies, saves and restores. A method ``resume(bases, memory)``, if there is one,

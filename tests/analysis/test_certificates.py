@@ -123,7 +123,7 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path, monkeypatch: pytest.Monk
     arguments = ["certify", "--quick", "--workers", "1", "--out", str(tmp_path)]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 130
-    assert "goes on with what is left" in result.output
+    assert "run the same command again" in result.output
     monkeypatch.setitem(certificates.CERTIFICATES, "b", done._replace(name="b"))
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0

@@ -263,7 +263,7 @@ def test_currents_of_rank_two_are_said_to_be_so() -> None:
     assert len(twins) > 10
     text = str(report)
     assert "have rank 2 (to 9 digits): of 11 differences only 1 can be learned, from any data" in text
-    assert "fit with one and the same kernel, for ever" in text
+    assert "give the same kernel, so no data can separate them" in text
 
 
 def test_the_estimated_error_widens_what_is_compatible() -> None:

@@ -223,7 +223,7 @@ def test_a_folder_that_others_can_write_is_not_used(
             "grandparent": (folder.parent.parent, 0o777),
         }[which]
         path.chmod(mode)
-    with pytest.warns(RuntimeWarning, match="other users can write there"):
+    with pytest.warns(RuntimeWarning, match="other users can write to it"):
         assert compiling.cache_folder() is None
 
 

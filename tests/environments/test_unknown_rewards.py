@@ -182,7 +182,7 @@ def test_an_episode_that_ends_earns_nothing_more() -> None:
 
 
 def test_who_counts_on_known_rewards_is_refused_where_there_are_none() -> None:
-    with pytest.raises(ParameterError, match="does not tell its rewards"):
+    with pytest.raises(ParameterError, match="these rewards are not known"):
         orl.learn(linear("known"), Casino(problem()), episodes=1, known=Known.of_sizes(**SIZES))
     with pytest.raises(TableError, match=r"no table .*Known.of_sizes"):
         orl.learn(linear(), Casino(problem()), episodes=1, horizon=4)

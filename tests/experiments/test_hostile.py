@@ -268,7 +268,7 @@ def test_files_of_somebody_else_stay_as_they_are(tmp_path: Path, name: str) -> N
 def test_what_is_no_file_is_not_replaced_by_a_report(folder: Folder, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(StorageError, match="no file has this name"):
+    with pytest.raises(StorageError, match="not a regular file"):
         write_report(folder.path, pipe)
     assert pipe.is_fifo()
 

@@ -150,7 +150,7 @@ def test_a_checkpoint_of_other_versions_is_kept_and_used_when_they_are_back(
     assert not reached[0]
     assert "kept as checkpoint.npz.001.unused" in reached[1][0]
     assert "kept as checkpoint.npz.002.unused" in reached[2][0]
-    assert "goes on from checkpoint.npz.001.unused" in reached[2][1]
+    assert "continues from checkpoint.npz.001.unused" in reached[2][1]
     one, other = (place.cell(first.id) / "curve.parquet" for place in (folder, whole))
     assert one.read_bytes() == other.read_bytes()
 
@@ -459,7 +459,7 @@ def test_a_report_needs_a_name(tmp_path: Path) -> None:
     for out in ("/", "."):
         answer = command("report", folder.path, "--out", out)
         assert answer.exit_code == 1
-        assert "no name for a file" in answer.stderr
+        assert "name a file in it" in answer.stderr
 
 
 # ------------------------------------------------------------------------------------------------------------- locks

@@ -239,7 +239,7 @@ def test_sizes_and_rewards_that_do_not_fit_are_refused() -> None:
     narrow = RewardsLinear(features=np.ones((3, 2, 1)), norm_bound=1.0)
     with pytest.raises(InvalidInput, match="features"):
         orl.run(UCRLVTRLin(features=features, norm_bound=1.0, rewards=narrow), CASE.mdp, episodes=1)
-    with pytest.raises(InvalidInput, match="does not tell its rewards"):
+    with pytest.raises(InvalidInput, match="these rewards are not known"):
         PhaseWalk(UCRLVTRLin(features=features, norm_bound=1.0), CASE.mdp.known.without_rewards)
 
 

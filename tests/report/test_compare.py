@@ -56,6 +56,7 @@ def test_the_table_and_the_figure_name_every_agent() -> None:
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == [name]
     figure.savefig(io.BytesIO())  # a name is no formula
+    assert found.plot(axes).get_yscale() == "log"  # drawn again, on axes that have a scale
 
 
 def test_a_folder_keeps_what_was_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,9 +125,9 @@ def cache_folder() -> Path | None:
             with suppress(OSError):  # of a folder that can be read, but not written
                 _prune(folder)
             return folder
-        text = f"{folder}: other users can write there, and what is kept there is code, so it is not used and every "
+        text = f"{folder}: this cache of compiled code is not used, because other users can write to it; every process "
         warnings.warn(
-            text + "process compiles anew; take the permission away, or name another folder with OCCAMRL_CACHE_DIR",
+            text + "compiles anew. Remove the permission, or set OCCAMRL_CACHE_DIR to another folder",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -113,7 +113,7 @@ class Preflight:
             when = "never rejected by" if math.isinf(episodes) else f"rejected after about {episodes:,.0f} episodes of"
             lines.append(f"  class {m}, if wrong, is {when} its own policy")
         if not self.blind:
-            lines.append(f"  no blind pairs among {self.pairs_tried:,} tried: selection at any time will do")
+            lines.append(f"  no blind pairs among {self.pairs_tried:,} tried: plain selection is enough")
         else:
             worst = max(self.blind, key=lambda pair: pair.loss_per_episode)
             time = worst.episodes_to_reject

@@ -233,7 +233,7 @@ def supports(
     evidence: str | None = None,
     known: Known | None = None,
 ) -> Supports:
-    """Say which simulators matter, in sets: every minimal set that some mixture still makes compatible with the data.
+    """Report which simulators matter: every minimal set of which some mixture is compatible with the data.
 
     Parameters
     ----------

@@ -96,7 +96,7 @@ class LadderSpecError(InvalidInput):
 def read_ladder(
     path: str | Path, *, horizon: int | None = None, rewards: object = None, kernel: str | None = None
 ) -> LadderSpec:
-    """Return the ladder that a TOML file states; ``horizon``, ``rewards`` and ``kernel`` take the place of the file's.
+    """Read a ladder from a TOML file; ``horizon``, ``rewards`` and ``kernel`` replace those of the file.
 
     Raises
     ------

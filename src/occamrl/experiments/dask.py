@@ -34,7 +34,7 @@ def play_remotely(
     """Play a cell inside a Dask worker; return what became of it."""
     folder, cell = Folder(path), Cell.of(content)
     if not folder.exists():
-        text = f"{path}: not to be seen from this Dask worker, which needs the folder under the same path"
+        text = f"{path}: not visible to this Dask worker, which needs the folder under the same path"
         return {"event": "failed", "cell": cell.id, "text": text}
 
     def revoked() -> bool:

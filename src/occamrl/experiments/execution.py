@@ -206,7 +206,7 @@ def _resume(folder: Folder, cell: Cell, problem: Any, agent: Agent, say: Listene
             say({"event": "warning", "cell": cell.id, "text": text})
             continue
         if each != path:
-            text = f"the cell goes on from {each.name}, at episode {result.total_episodes:,}"
+            text = f"the cell continues from {each.name}, at episode {result.total_episodes:,}"
             say({"event": "warning", "cell": cell.id, "text": text})
         return result
     return None
@@ -596,7 +596,7 @@ class Experiment:
         with listener as listen:
             tally = execute(Folder(out), options, listen, self)
         if tally.stopped:
-            raise KeyboardInterrupt(f"stopped; run again to go on: {tally.done + tally.earlier} cells are finished")
+            raise KeyboardInterrupt(f"stopped; run again to continue: {tally.done + tally.earlier} cells are finished")
         return load(out)
 
     def write(self, folder: Folder) -> None:

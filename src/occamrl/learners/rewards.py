@@ -284,7 +284,7 @@ def seen_by(rewards: Rewards, known: Known) -> Known:
     if not isinstance(rewards, str):
         return known.without_rewards
     if not known.rewards_known:
-        raise ParameterError("rewards", got='"known"', expected="an estimate: this problem does not tell its rewards")
+        raise ParameterError("rewards", got='"known"', expected="an estimate: these rewards are not known")
     return known
 
 

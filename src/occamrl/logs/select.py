@@ -162,7 +162,7 @@ class Selection:
         return axes
 
     def page(self, path: str | Path) -> Path:
-        """Write a page for a colleague: the question, the answer, the evidence, what was assumed."""
+        """Write an HTML page: the question, the answer, the evidence, what was assumed."""
         written: Path = importlib.import_module("occamrl.report.answer").write_answer(self, Path(path))
         return written
 
@@ -198,7 +198,7 @@ def select(
     checkpoint: str | Path | None = None,
     progress: bool | None = None,
 ) -> Selection:
-    """Say how rich a model logged episodes ask for.
+    """Find the smallest class of models that explains logged episodes.
 
     Parameters
     ----------
@@ -724,11 +724,11 @@ def _difference(found: Selection, other: Selection, tests: Sequence[Any]) -> str
     if left.any() and np.isinf(tests[0].loss[left]).all():
         return (
             "Every kernel that value rows leave gives probability 0 to a transition of the log. The likelihood rejects"
-            " such a kernel for ever, a value row weighs it like any other: if the zero may be wrong, believe these."
+            " such a kernel for ever; value rows do not. If the zero may be wrong, rely on the value rows."
         )
     if found.verdict == OUTSIDE or (other.verdict != OUTSIDE and found.chosen >= other.chosen):
-        return "Value rows see outcomes only through the values planned with, and tell less apart with as many data."
-    return "Value rows weigh what the values planned with depend on; the likelihood spreads over all outcomes."
+        return "Value rows see outcomes only through planned values, and distinguish less with as many data."
+    return "Value rows weigh what planned values depend on; the likelihood weighs all outcomes."
 
 
 def right_side(loss: Floats, prior: Floats, reach: float, rows: float, delta: float) -> float:

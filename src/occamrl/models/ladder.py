@@ -402,7 +402,7 @@ class Ladder:
         return self._rungs[m]
 
     def class_of(self, mdp: FiniteMDP) -> int | None:
-        """Return m*, the first class that holds a problem's kernel; None if none does. For studies: an agent cannot."""
+        """Return m*, the first class that holds a problem's kernel; None if none does. Agents cannot know it."""
         require_kind("mdp", mdp, FiniteMDP)
         if not mdp.stationary:
             return None

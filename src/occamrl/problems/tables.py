@@ -85,7 +85,7 @@ def require_harmless_wrappers(env: Any) -> None:
     harmless = tuple(getattr(wrappers, name) for name in HARMLESS)
     for layer in layers(env):
         if not isinstance(layer, harmless):
-            got = f"the wrapper {type(layer).__name__}, which the table knows nothing of"
+            got = f"the wrapper {type(layer).__name__}, which the table does not describe"
             raise TableError(name_of(env), got=got, expected="no wrapper that changes observations, actions or rewards")
 
 

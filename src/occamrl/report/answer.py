@@ -102,7 +102,7 @@ def render_selected(found: Selection) -> str:
     ]
     covered = f"{found.pairs - found.unvisited} of {found.pairs} state-action pairs were met"
     sections = {
-        "Question": _paragraphs(f"How rich a model do the logged episodes ask for ({found.source})?"),
+        "Question": _paragraphs(f"How rich a model do the logged episodes require ({found.source})?"),
         "Answer": _paragraphs(*about),
         "Evidence": _picture(found.plot, "the evidence against each class as the log was read")
         + _paragraphs(found.meaning)
@@ -115,7 +115,7 @@ def render_selected(found: Selection) -> str:
             "whatever policy made the log, as long as it looked at the past only.",
         ),
     }
-    return render_static("Which model do the data ask for?", sections)
+    return render_static("Which model do the data require?", sections)
 
 
 def write_answer(answer: Result | Selection, path: Path, **names: Sequence[str] | None) -> Path:

@@ -117,7 +117,7 @@ def draw_regret(
     if logarithmic and drawn:
         axes.set_xscale("log")
         axes.set_yscale("log", nonpositive="clip")
-    else:
+    elif axes.get_xscale() == axes.get_yscale() == "linear":  # axes of the user may be others
         axes.locator_params(nbins=5)
         axes.locator_params(axis="x", integer=True)
     return drawn

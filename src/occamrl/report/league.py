@@ -259,7 +259,7 @@ def cells(table: Mapping[str, Any]) -> list[dict[str, str]]:
             {
                 "": row["name"],
                 "guarantee": first["guarantee"],
-                "told": row["told"],
+                "given": row["told"],
                 "regret": _with_ends(first["regret"]),
                 "worst seed": _number(first["worst"]),
                 "last tenth, an episode": _small(first["tail"]),

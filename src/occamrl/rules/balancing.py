@@ -173,7 +173,7 @@ class RegretBalancing(ArrayRule):
 
     @property
     def told(self) -> tuple[str, ...]:
-        """What it is told beforehand."""
+        """What it must be given beforehand."""
         return () if self.promised is None else ("promised bounds",)
 
     def fields(self, bases: int) -> Sequence[Field]:

@@ -19,7 +19,7 @@ from occamrl.running.storage import load, save
 
 
 class Agent:
-    """An algorithm at work in an environment.
+    """An algorithm together with what it has learned in an environment.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Agent:
             self.set_env(env)
 
     def set_env(self, env: gym.Env[Any, Any] | FiniteEnvironment) -> None:
-        """Take another environment of the same kind, or the first."""
+        """Set the environment; a later one must have the same sizes and rewards."""
         about = dict(self._about)
         if self.result is not None and not isinstance(env, FiniteEnvironment) and "known" not in about:
             info = self._info()
@@ -53,7 +53,7 @@ class Agent:
         self._environment = require_finite(env, **about)
 
     def learn(self, episodes: int, env: Any = None, **options: Any) -> Agent:
-        """Learn for that many more episodes; twice x equals once 2x, to the bit. Returns the agent itself.
+        """Learn for more episodes and return the agent; two calls of n episodes equal one of 2n, bit for bit.
 
         ``options`` are those of :func:`occamrl.learn`: callbacks, checkpoint, progress, replay, allow_truncation. An
         error leaves the agent with what it had learned before.
@@ -123,7 +123,7 @@ class Agent:
     def load(
         cls, path: str | Path, env: Any = None, *, algorithm: contracts.Agent | None = None, **about: Any
     ) -> Agent:
-        """Return the agent of a file; give ``env`` to go on learning, nothing to predict.
+        """Return the agent in a file; pass ``env`` to continue learning, nothing to predict.
 
         A file that is truncated, changed or holds pickled objects is refused by its name; nothing in it is executed.
         ``algorithm`` is needed only for one with parameters that no file can hold, and must be the same.

@@ -54,12 +54,12 @@ def write_whole(path: Path, content: bytes, *, durable: bool = True) -> None:
     and is no file (a pipe, a device, a folder) is left alone.
     """
     if not path.name:  # /, or .
-        raise StorageError(path, IsADirectoryError(errno.EISDIR, "a folder, and no name for a file in it"))
+        raise StorageError(path, IsADirectoryError(errno.EISDIR, "it is a folder; name a file in it"))
     partial = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}{PARTIAL}")
     try:
         try:
             if path.exists() and not path.is_file():
-                raise FileExistsError(errno.EEXIST, "something that is no file has this name")
+                raise FileExistsError(errno.EEXIST, "it exists and is not a regular file")
             reach("open", path)
             with partial.open("xb") as file:
                 half = len(content) // 2

@@ -452,7 +452,7 @@ def table_of_rows(rows: list[dict[str, Any]]) -> pa.Table:
 
 def _sentences(result: Result, facts: dict[str, Any]) -> list[str]:
     if not result.total_episodes:
-        return ["Nothing was played yet."]
+        return ["No episode has been played yet."]
     if "chosen" in facts:
         found = _class_sentences(result, facts)
     elif "active" in facts:
@@ -479,8 +479,8 @@ def _class_sentences(result: Result, facts: dict[str, Any]) -> list[str]:
         when = "" if began is None else f" since episode {began:,}"
         return [
             f"No class of the ladder explains the data{when}: {names[-1]!r}, the largest, is rejected too.",
-            f"Meanwhile {facts.get('playing', names[-1])} is played, which is what fits best.",
-            f"Where a class does hold the truth, this is said by mistake with probability {delta:g} at most.",
+            f"Meanwhile {facts.get('playing', names[-1])} is played, which fits best.",
+            f"If a class does hold the truth, this report is wrong with probability at most {delta:g}.",
             "Next: add a richer class to the ladder, or look for transitions that its models rule out.",
         ]
     why = "It is the smallest class: nothing in the data speaks against it so far."
@@ -510,7 +510,7 @@ def _feature_sentences(result: Result) -> list[str]:
 
 
 def _turn_sentences(result: Result, arena: RuledBases) -> list[str]:
-    """Return who played how often, by the rule of an arena."""
+    """Return how often each base of an arena played."""
     plays = result.state["plays"]
     most = max(range(len(plays)), key=plays.__getitem__)
     counts = [f"{i} ({type(base).__name__}) {plays[i - 1]:,}" for i, base in enumerate(arena.bases, start=1)]

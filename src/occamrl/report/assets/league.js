@@ -5,7 +5,7 @@ const share = (value) => value === null ? "–" : `${show(100 * value, 3)} %`;
 function leagueTable(league, p) {
   const tuned = league.tuned_on.length, regrets = league.rows.map((row) => row.published.regret.mean);
   const form = even(regrets), least = Math.min(...league.rows.filter((row) => !row.reference).map((row) => row.published.regret.mean));
-  const columns = [["Rival"], ["Guarantee", "text extra"], ["Told", "text extra"], [tuned ? "Regret, published" : "Regret"], ["Worst seed", "extra"],
+  const columns = [["Rival"], ["Guarantee", "text extra"], ["Given", "text extra"], [tuned ? "Regret, published" : "Regret"], ["Worst seed", "extra"],
     ["Last tenth, an episode", "extra"], ["Right class", "extra"], ["Pessimistic plans", "extra"], ["us an episode", "extra"]];
   if (tuned) columns.push([`Regret, tuned on seeds ${league.tuned_on.join(", ")}`]);
   const seeds = league.seeds.length > 12 ? `${league.seeds.length} seeds` : `seeds ${league.seeds.join(", ")}`;
@@ -62,7 +62,7 @@ function leagueSection(data, width) {
       "Tuned: the constants with the least mean regret on the tuning seeds, which are not shown. Right class: the share of episodes played by it."),
     tables(data.league.map(leagueTable)),
     html("div", { class: "controls tools" }, csvButton("csv-league", "the league", "league", ["problem", "rival", "constants", "agent",
-      "guarantee", "told", "regret", "low", "high", "worst", "tail", "right", "pessimistic", "us"], rows)),
+      "guarantee", "given", "regret", "low", "high", "worst", "tail", "right", "pessimistic", "us"], rows)),
     figures.length ? html("h3", {}, "Plays of each base") : null, html("div", { class: "panels" }, figures));
 }
 
