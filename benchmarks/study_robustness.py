@@ -135,7 +135,7 @@ class Killer:
                 stdout=output,
                 stderr=subprocess.DEVNULL,
                 env=environment,
-                preexec_fn=_become(_command, arguments, environment) if fork else None,  # noqa: PLW1509  # no threads
+                preexec_fn=_become(_command, arguments, environment) if fork else None,  # this process has no threads
             )
             if patient:
                 self._kill_at_work(process, output, mode, folder, once)
@@ -185,7 +185,7 @@ def _become(
     def become() -> None:
         try:
             nowhere = os.open(os.devnull, os.O_RDWR)
-            for handle in set(map(int, os.listdir("/proc/self/fd"))) - {0, 1, 2, nowhere, *kept}:
+            for handle in {int(each.name) for each in Path("/proc/self/fd").iterdir()} - {0, 1, 2, nowhere, *kept}:
                 os.dup2(nowhere, handle, inheritable=False)  # closed, and its number not taken: objects here hold it
             os.environ.clear()
             os.environ.update(environment)
@@ -207,7 +207,7 @@ def _command() -> None:
     def start(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
         handles = options["pass_fds"] = [os.dup(each) for each in options["pass_fds"]]  # a fork loses filelock's own
         become = _become(execution.work, command[4:], options["env"], handles)
-        process = subprocess.Popen(command, preexec_fn=become, **options)  # noqa: S603, PLW1509  # readers hold no locks
+        process = subprocess.Popen(command, preexec_fn=become, **options)  # noqa: S603  # our own command
         for each in handles:
             os.close(each)
         return process

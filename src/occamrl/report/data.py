@@ -389,11 +389,11 @@ def _shown(decision: Any) -> str:
 
 def decisions(group: Group) -> dict[str, Any] | None:
     """Return the decisions of a group as plain data; None for agents that make none."""
-    every = {name: [walk(cell, name) for cell in group.cells] for name in CHOICES}
-    kind = next((name for name in CHOICES if any(every[name])), None)
-    if kind is None:
+    every = ((name, [walk(cell, name) for cell in group.cells]) for name in CHOICES)
+    kind, runs = next(((name, runs) for name, runs in every if any(runs)), ("", []))
+    if not kind:
         return None
-    walks = [{step.epoch: step for step in steps} for steps in every[kind]]  # the last of each epoch
+    walks = [{step.epoch: step for step in steps} for steps in runs]  # the last of each epoch
     all_epochs = sorted({epoch for steps in walks for epoch in steps})
     shown = np.unique(np.linspace(0, len(all_epochs) - 1, min(MOST_EPOCHS, len(all_epochs))).round().astype(int))
     epochs = [all_epochs[i] for i in shown]
@@ -406,7 +406,7 @@ def decisions(group: Group) -> dict[str, Any] | None:
         "episode": [plain(np.median(column)) for column in starts],
         "seeds": group.seeds[:MOST_SEEDS],
         "choices": [[list(c) if isinstance(c, tuple) else c for c in line] for line in table[:MOST_SEEDS]],
-        "settled": _settled([steps for steps in every[kind] if steps], kind),
+        "settled": _settled([steps for steps in runs if steps], kind),
         "evidence": _evidence(kind, walks, epochs),
     }
     if kind == "norm_bound":
