@@ -33,7 +33,7 @@ from occamrl import cli
 from occamrl.errors import InvalidInput, Stopped, StorageError
 from occamrl.experiments import execution
 from occamrl.experiments.cells import Cell
-from occamrl.experiments.execution import Experiment, Stop, play_cell, record
+from occamrl.experiments.execution import Experiment, play_cell, record
 from occamrl.experiments.records import Folder, check_cell, load, verify
 from occamrl.running.files import PARTIAL
 from occamrl.running.result import Result
@@ -257,7 +257,7 @@ def _whole(work: Path, experiment: Experiment) -> Path:
     folder.path.mkdir()
     experiment.write(folder)
     for cell in experiment.cells:
-        play_cell(folder, cell, lambda news: None, Stop(), QUICK)
+        play_cell(folder, cell, QUICK)
     return folder.path
 
 
@@ -281,10 +281,10 @@ def sample_folder(work: Path) -> tuple[Path, Cell]:
     experiment.write(place)
     *finished, last = experiment.cells
     for cell in finished:
-        play_cell(place, cell, lambda news: None, Stop(), QUICK)
+        play_cell(place, cell, QUICK)
     pieces = iter((False, False, True))
     with contextlib.suppress(Stopped):
-        play_cell(place, last, lambda news: None, Stop(lambda: next(pieces)), QUICK)
+        play_cell(place, last, QUICK, stop=lambda: next(pieces))
     return folder, last
 
 
@@ -359,9 +359,9 @@ def _fail_then_fix(folder: Path, experiment: Experiment, fault: str, number: int
             experiment.write(place)
             for cell in experiment.cells:
                 try:
-                    play_cell(place, cell, lambda news: None, Stop(lambda: next(stop)), QUICK)
+                    play_cell(place, cell, QUICK, stop=lambda: next(stop))
                 except Stopped:
-                    play_cell(place, cell, lambda news: None, Stop(), QUICK)
+                    play_cell(place, cell, QUICK)
     except StorageError as error:
         if error.errno != number or not str(error):
             raise
@@ -371,7 +371,7 @@ def _fail_then_fix(folder: Path, experiment: Experiment, fault: str, number: int
         raise AssertionError(f"{fault}: a temporary file is left")
     experiment.write(place)
     for cell in experiment.cells:
-        play_cell(place, cell, lambda news: None, Stop(), QUICK)
+        play_cell(place, cell, QUICK)
 
 
 # -------------------------------------------------------------------------------------------------------- many cells

@@ -561,15 +561,7 @@ def _lines(about: dict[str, Any]) -> list[str]:
     ]
     if about["regret_unknown_because"]:
         found.append(f"  ({about['regret_unknown_because']})")
-    if "rung" in about:
-        rows = zip(about["rungs"], about["sizes"], about["statistics"], strict=True)
-        for m, (name, size, statistic) in enumerate(rows, start=1):
-            value = "impossible" if statistic is None else f"statistic {statistic:.6f}"
-            found.append(f"  {'->' if m == about['chosen'] else '  '} {name}: {size} model{'s' * (size > 1)}, {value}")
-        threshold = about["threshold"]
-        found.append("  (no data yet)" if threshold is None else f"  (accepted up to {threshold:.6f})")
-        found += [f"  {sentence}" for sentence in about["verdict"]]
-    return found
+    return found + [f"  {sentence}" for sentence in about.get("verdict", ())]
 
 
 def main() -> None:

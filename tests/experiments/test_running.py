@@ -25,7 +25,6 @@ from occamrl.experiments.execution import (
     Experiment,
     LocalPool,
     Options,
-    Stop,
     execute,
     play_cell,
     record_failure,
@@ -142,10 +141,10 @@ def test_a_checkpoint_of_other_versions_is_kept_and_used_when_they_are_back(
         monkeypatch.setattr(execution, "versions", lambda release=release: {**here, "numpy": release})
         heard: list[Event] = []
         if chunks is None:
-            play_cell(folder, first, heard.append, Stop(), QUICK)
+            play_cell(folder, first, QUICK, heard.append)
         else:
             with pytest.raises(Stopped, match="stopped"):
-                play_cell(folder, first, heard.append, after(chunks), QUICK)
+                play_cell(folder, first, QUICK, heard.append, after(chunks))
         reached.append([news["text"] for news in heard if news["event"] == "warning"])
     assert not reached[0]
     assert "kept as checkpoint.npz.001.unused" in reached[1][0]

@@ -164,7 +164,7 @@ def test_a_folder_that_was_never_readable_shows_an_empty_page(folder: Folder) ->
 
 def test_a_port_that_is_taken_and_a_folder_that_is_none(server: Server, folder: Folder) -> None:
     with pytest.raises(ParameterError, match="port"):
-        serve(folder.path, server.server_port, open_browser=False)
+        serve(folder.path, server.server_port)
     folder.broken = True
     with pytest.raises(ParameterError, match="JSON"):
-        serve(folder.path, open_browser=False)
+        serve(folder.path)

@@ -92,7 +92,7 @@ def _read(path: str, manifest: Mapping[str, Any], name: str) -> pa.Table:
     """Return the columns of a finished cell's table, if the file is as it was written; ``path`` is that of the file.
 
     Whose rows these are is the manifest's to say (:func:`read_tables`): those columns are for other readers and are not
-    read; only the smallest and the largest id of a cell are compared with it. A text that is repeated is held once.
+    read, only compared with it by their smallest and largest entry. A text that is repeated is held once.
     """
     content = read_plain(path, LARGEST_TABLE)
     found, expected = sha256(content), str(manifest["files"][name])
@@ -117,9 +117,11 @@ def _read(path: str, manifest: Mapping[str, Any], name: str) -> pa.Table:
                 size = packed.nbytes + sum(_expanded(chunk) for text in texts for chunk in packed.column(text).chunks)
         if size > MOST_BYTES:
             raise RecordError(path, got=f"{size:,} bytes when decompressed", expected=f"at most {MOST_BYTES:,}")
-        ends = group.column(0).statistics
-        if ends is not None and ends.has_min_max and not ends.min == ends.max == manifest["cell"]:
-            raise RecordError(path, got="rows of another cell", expected=f"rows of {manifest['cell']}")
+        for i, value in enumerate(_who(manifest)):
+            ends = group.column(i).statistics
+            if ends is not None and ends.has_min_max and not ends.min == ends.max == value:
+                got = f"rows of another cell, by their {stored.names[i]}"
+                raise RecordError(path, got=got, expected=f"rows of {manifest['cell']}")
     except RecordError:
         raise
     except Exception as error:  # pyarrow raises errors of many kinds on damaged files
