@@ -210,14 +210,14 @@ def _execute(
     silence: float = 600.0,
 ) -> None:
     """Run the cells of a spec, or without one those of the directory, that are not finished."""
-    from occamrl.experiments.display import JsonLines, display_for
+    from occamrl.experiments.display import Display, JsonLines
     from occamrl.experiments.execution import Experiment, Options, execute
     from occamrl.experiments.records import Folder
 
     modules = _findable(modules)
     how = Options(workers, scheduler, max(checkpoint_every, 1e-3), silence)
     experiment = None if spec is None else Experiment.from_toml(spec, imports=modules)
-    with JsonLines(sys.stdout) if as_json else display_for() as display:
+    with JsonLines(sys.stdout) if as_json else Display(sys.stderr) as display:
         tally = execute(Folder(path), how, display, experiment, modules)
         finished = tally.done + tally.earlier
         display({"event": "end", "finished": finished, "failed": len(tally.failed), "stopped": tally.stopped})

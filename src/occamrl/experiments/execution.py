@@ -47,7 +47,7 @@ from occamrl.errors import (
     require_number,
 )
 from occamrl.experiments.cells import Cell
-from occamrl.experiments.display import display_for
+from occamrl.experiments.display import Display
 from occamrl.experiments.records import (
     PASSING,
     RETRIES,
@@ -567,13 +567,13 @@ class Experiment:
     ) -> Records:
         """Run the cells that are not finished in ``out`` and return all records.
 
-        Progress goes to standard error: live lines on a terminal, elsewhere (in a notebook) a line about all cells
-        every few seconds; ``progress`` False: nothing. Ctrl-C stops at an episode boundary and raises
+        Progress goes to standard error: on a terminal a line that renews itself, elsewhere (in a notebook) one every
+        few seconds; ``progress`` False: nothing. Ctrl-C stops at an episode boundary and raises
         KeyboardInterrupt; calling again goes on from there. Cells that fail do not stop the others and are listed in
         ``failed`` of the records.
         """
         options = Options(workers=workers, scheduler=scheduler, checkpoint_seconds=checkpoint_seconds)
-        listener: Any = nullcontext(lambda event: None) if progress is False else display_for(brief=True)
+        listener: Any = nullcontext(lambda event: None) if progress is False else Display(sys.stderr, brief=True)
         with listener as listen:
             tally = execute(Folder(out), options, listen, self)
         if tally.stopped:
