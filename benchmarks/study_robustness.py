@@ -32,9 +32,8 @@ from benchmarks.faults import sitecustomize as faults
 from occamrl import cli
 from occamrl.errors import InvalidInput, Stopped, StorageError
 from occamrl.experiments import execution
-from occamrl.experiments.cells import Cell
 from occamrl.experiments.execution import Experiment, play_cell, record
-from occamrl.experiments.records import Folder, check_cell, load, verify
+from occamrl.experiments.records import Cell, Folder, check_cell, load, verify
 from occamrl.running.files import PARTIAL
 from occamrl.running.result import Result
 from occamrl.running.run import run

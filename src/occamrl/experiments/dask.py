@@ -16,9 +16,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from occamrl.errors import OccamRLError, ParameterError
-from occamrl.experiments.cells import Cell
 from occamrl.experiments.execution import GRACE_SECONDS, Event, Events, Executor, Options, answer
-from occamrl.experiments.records import RETRIES, Folder, FolderLock, holder_of, read_progress
+from occamrl.experiments.records import RETRIES, Cell, Folder, FolderLock, holder_of, read_progress
 from occamrl.registry import NO_MODULES, Modules
 
 _CONNECT_SECONDS = 5

@@ -46,12 +46,12 @@ from occamrl.errors import (
     require_integer,
     require_number,
 )
-from occamrl.experiments.cells import Cell
 from occamrl.experiments.display import Display
 from occamrl.experiments.records import (
     PASSING,
     RETRIES,
     TOTALS,
+    Cell,
     Folder,
     FolderLock,
     Records,

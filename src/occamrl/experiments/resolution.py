@@ -21,7 +21,7 @@ import numpy as np
 
 from occamrl import registry, seeding
 from occamrl.errors import InvalidInput, ParameterError, UnknownName, raise_all, require_choice, require_integer
-from occamrl.experiments.cells import Cell
+from occamrl.experiments.records import Cell
 from occamrl.experiments.spec import AGENTS, Entry
 from occamrl.learners.rewards import rewards_of
 from occamrl.models.features import FeatureMap

@@ -19,7 +19,7 @@ from occamrl.errors import RecordError
 from occamrl.running.files import LARGEST_NUMBER, jsonable, read_plain, sha256
 
 if TYPE_CHECKING:
-    from occamrl.experiments.cells import Cell
+    from occamrl.experiments.records import Cell
     from occamrl.running.result import Result
 
 LARGEST_TABLE = 8 * 2**30
