@@ -23,14 +23,17 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.faults import sitecustomize as faults
+from occamrl import cli
 from occamrl.errors import InvalidInput, Stopped, StorageError
-from occamrl.experiments.cells import Cell
-from occamrl.experiments.execution import Experiment, Stop, play_cell, record
-from occamrl.experiments.records import Folder, check_cell, load, verify
+from occamrl.experiments import execution
+from occamrl.experiments.execution import Experiment, play_cell, record
+from occamrl.experiments.records import Cell, Folder, check_cell, load, verify
 from occamrl.running.files import PARTIAL
 from occamrl.running.result import Result
 from occamrl.running.run import run
@@ -78,7 +81,11 @@ def strays(folder: Path) -> list[str]:
 
 # ------------------------------------------------------------------------------------------------------------- kills
 class Killer:
-    """Starts runs and kills them or their workers until a number of kills is reached."""
+    """Starts runs and kills them or their workers until a number of kills is reached.
+
+    Nine runs in ten, and their workers, are forks of this process where Python would be started anew: importing takes
+    longer than the cells do, and nothing is written meanwhile, so that most kills would miss the writes.
+    """
 
     def __init__(self, spec: Path, work: Path, seed: int, workers: int) -> None:
         self.spec, self.work, self.draw, self.workers = spec, work, stream(seed, "kills"), workers
@@ -87,11 +94,11 @@ class Killer:
         self.pace = 0.0  # seconds that a whole run takes
 
     def study(self, count: int) -> None:
-        """Kill ``count`` times; compare every folder, once it is finished, with that of a run that nobody killed."""
-        whole = self.work / "whole"
-        if not self.attempt(whole, more=False):
-            raise AssertionError("a run that nobody killed did not finish")
-        reference = tables(whole)
+        """Kill ``count`` times; compare every folder, once it is finished, with cells that nobody killed."""
+        reference = tables(_whole(self.work, Experiment.from_toml(self.spec)))  # forks find everything compiled
+        whole = self.work / "by workers"
+        if not self.attempt(whole, more=False) or tables(whole) != reference:
+            raise AssertionError("a run that nobody killed differs, or did not finish")
         while self.kills.total() < count:
             folder = self.work / f"killed-{self.folders}"
             self.folders += 1
@@ -109,6 +116,7 @@ class Killer:
         ``patient``: each kill waits for a new checkpoint; the parent of a worker that dies of a fault is killed, too.
         """
         environment = {**os.environ}
+        fork = self.runs % 10 < 9 and not patient
         if more and not mode:
             mode = str(self.draw.choice(("fault", "parent", "all", "worker")))
         once = self.work / f"once-{self.runs}"
@@ -117,21 +125,23 @@ class Killer:
             where = "rename *.npz kill 2" if patient else f"{point} {name} kill {self.draw.integers(1, 7)}"
             environment |= faults.environment(f"{where} {once}")
         self.runs += 1
-        options = ["--out", str(folder), "--workers", str(self.workers), "--checkpoint-every", "0.02", "--json"]
+        arguments = ["run", str(self.spec), "--out", str(folder), "--workers", str(self.workers)]
+        arguments += ["--checkpoint-every", str(QUICK), "--json"]
         began = time.monotonic()
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(  # noqa: S603  # our own command line
-                [*COMMAND, "run", str(self.spec), *options],
+                [*COMMAND, *arguments],
                 stdout=output,
                 stderr=subprocess.DEVNULL,
                 env=environment,
+                preexec_fn=_become(_command, arguments, environment) if fork else None,  # this process has no threads
             )
             if patient:
                 self._kill_at_work(process, output, mode, folder, once)
             elif mode in ("parent", "all", "worker"):
                 self._kill_later(process, output, mode)
             code = process.wait()
-        if mode == "":
+        if mode == "" and (fork or not self.pace):
             self.pace = time.monotonic() - began
         if once.exists():
             self.kills["fault"] += 1
@@ -164,6 +174,45 @@ class Killer:
                 self.kills[mode] += 1
             except ProcessLookupError:
                 pass
+
+
+def _become(
+    play: Callable[[], None], arguments: Sequence[str], environment: dict[str, str], kept: Sequence[int] = ()
+) -> Callable[[], None]:
+    """Return what a fork does instead of starting Python: ``play``, with these arguments, variables and open files."""
+
+    def become() -> None:
+        try:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for handle in {int(each.name) for each in Path("/proc/self/fd").iterdir()} - {0, 1, 2, nowhere, *kept}:
+                os.dup2(nowhere, handle, inheritable=False)  # closed, and its number not taken: objects here hold it
+            os.environ.clear()
+            os.environ.update(environment)
+            faults.obey()
+            sys.stdin = os.fdopen(0, closefd=False)
+            sys.stdout, sys.stderr = (os.fdopen(each, "w", closefd=False) for each in (1, 2))
+            sys.argv = ["occamrl", *arguments]
+            play()
+        except SystemExit as end:
+            os._exit(int(end.code or 0))
+        os._exit(0)
+
+    return become
+
+
+def _command() -> None:
+    """Be the command line, whose workers are forks as well."""
+
+    def start(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+        handles = options["pass_fds"] = [os.dup(each) for each in options["pass_fds"]]  # a fork loses filelock's own
+        become = _become(execution.work, command[4:], options["env"], handles)
+        process = subprocess.Popen(command, preexec_fn=become, **options)  # noqa: S603  # our own command
+        for each in handles:
+            os.close(each)
+        return process
+
+    setattr(execution, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": start}))  # noqa: B010
+    cli.main()
 
 
 def _written(path: Path) -> float:
@@ -207,7 +256,7 @@ def _whole(work: Path, experiment: Experiment) -> Path:
     folder.path.mkdir()
     experiment.write(folder)
     for cell in experiment.cells:
-        play_cell(folder, cell, lambda news: None, Stop(), QUICK)
+        play_cell(folder, cell, QUICK)
     return folder.path
 
 
@@ -231,10 +280,10 @@ def sample_folder(work: Path) -> tuple[Path, Cell]:
     experiment.write(place)
     *finished, last = experiment.cells
     for cell in finished:
-        play_cell(place, cell, lambda news: None, Stop(), QUICK)
+        play_cell(place, cell, QUICK)
     pieces = iter((False, False, True))
     with contextlib.suppress(Stopped):
-        play_cell(place, last, lambda news: None, Stop(lambda: next(pieces)), QUICK)
+        play_cell(place, last, QUICK, stop=lambda: next(pieces))
     return folder, last
 
 
@@ -309,9 +358,9 @@ def _fail_then_fix(folder: Path, experiment: Experiment, fault: str, number: int
             experiment.write(place)
             for cell in experiment.cells:
                 try:
-                    play_cell(place, cell, lambda news: None, Stop(lambda: next(stop)), QUICK)
+                    play_cell(place, cell, QUICK, stop=lambda: next(stop))
                 except Stopped:
-                    play_cell(place, cell, lambda news: None, Stop(), QUICK)
+                    play_cell(place, cell, QUICK)
     except StorageError as error:
         if error.errno != number or not str(error):
             raise
@@ -321,7 +370,7 @@ def _fail_then_fix(folder: Path, experiment: Experiment, fault: str, number: int
         raise AssertionError(f"{fault}: a temporary file is left")
     experiment.write(place)
     for cell in experiment.cells:
-        play_cell(place, cell, lambda news: None, Stop(), QUICK)
+        play_cell(place, cell, QUICK)
 
 
 # -------------------------------------------------------------------------------------------------------- many cells

@@ -64,7 +64,12 @@ def environment(text: str) -> dict[str, str]:
     return {VARIABLE: text, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-if VARIABLE in os.environ:
-    from occamrl.running import files
+def obey() -> None:
+    """Do as the variable says, from now on."""
+    if VARIABLE in os.environ:
+        from occamrl.running import files
 
-    setattr(files, "reach", hook(os.environ[VARIABLE]))  # noqa: B010
+        setattr(files, "reach", hook(os.environ[VARIABLE]))  # noqa: B010  # as above
+
+
+obey()

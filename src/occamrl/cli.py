@@ -210,14 +210,14 @@ def _execute(
     silence: float = 600.0,
 ) -> None:
     """Run the cells of a spec, or without one those of the directory, that are not finished."""
-    from occamrl.experiments.display import JsonLines, display_for
+    from occamrl.experiments.display import Display, JsonLines
     from occamrl.experiments.execution import Experiment, Options, execute
     from occamrl.experiments.records import Folder
 
     modules = _findable(modules)
     how = Options(workers, scheduler, max(checkpoint_every, 1e-3), silence)
     experiment = None if spec is None else Experiment.from_toml(spec, imports=modules)
-    with JsonLines(sys.stdout) if as_json else display_for() as display:
+    with JsonLines(sys.stdout) if as_json else Display(sys.stderr) as display:
         tally = execute(Folder(path), how, display, experiment, modules)
         finished = tally.done + tally.earlier
         display({"event": "end", "finished": finished, "failed": len(tally.failed), "stopped": tally.stopped})
@@ -561,15 +561,7 @@ def _lines(about: dict[str, Any]) -> list[str]:
     ]
     if about["regret_unknown_because"]:
         found.append(f"  ({about['regret_unknown_because']})")
-    if "rung" in about:
-        rows = zip(about["rungs"], about["sizes"], about["statistics"], strict=True)
-        for m, (name, size, statistic) in enumerate(rows, start=1):
-            value = "impossible" if statistic is None else f"statistic {statistic:.6f}"
-            found.append(f"  {'->' if m == about['chosen'] else '  '} {name}: {size} model{'s' * (size > 1)}, {value}")
-        threshold = about["threshold"]
-        found.append("  (no data yet)" if threshold is None else f"  (accepted up to {threshold:.6f})")
-        found += [f"  {sentence}" for sentence in about["verdict"]]
-    return found
+    return found + [f"  {sentence}" for sentence in about.get("verdict", ())]
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from occamrl.cli import app
 from occamrl.errors import Stopped
-from occamrl.experiments.execution import Experiment, Stop, play_cell
+from occamrl.experiments.execution import Experiment, play_cell
 from occamrl.experiments.records import Folder
 
 COMMAND = [sys.executable, "-c", "from occamrl.cli import main; main()"]
@@ -154,7 +155,7 @@ def play(experiment: Experiment, out: Path) -> Folder:
     out.mkdir(parents=True, exist_ok=True)
     experiment.write(folder)
     for cell in experiment.cells:
-        play_cell(folder, cell, lambda news: None, Stop(), QUICK)
+        play_cell(folder, cell, QUICK)
     return folder
 
 
@@ -174,10 +175,10 @@ def slow(episodes: int) -> str:
 Event = dict[str, Any]
 
 
-def after(pieces: int) -> Stop:
+def after(pieces: int) -> Callable[[], bool]:
     """Return a request to stop after so many pieces."""
     answers = iter([False] * pieces + [True])
-    return Stop(lambda: next(answers))
+    return lambda: next(answers)
 
 
 def play_in_pieces(experiment: Experiment, out: Path, pieces: tuple[int, ...]) -> Folder:
@@ -188,9 +189,9 @@ def play_in_pieces(experiment: Experiment, out: Path, pieces: tuple[int, ...]) -
     for cell in experiment.cells:
         for count in pieces:
             with pytest.raises(Stopped, match="stopped"):
-                play_cell(folder, cell, lambda news: None, after(count), QUICK)
+                play_cell(folder, cell, QUICK, stop=after(count))
         heard: list[Event] = []
-        play_cell(folder, cell, heard.append, Stop(), QUICK)
+        play_cell(folder, cell, QUICK, heard.append)
         assert heard[0]["episodes"] > 1
     return folder
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from occamrl.experiments.display import Display, LiveLines, display_for, duration, pace, printable
+from occamrl.experiments.display import Display, duration, pace, printable
 from occamrl.experiments.execution import Experiment
 from occamrl.experiments.records import status
 from tests.experiments.common import COMMAND, command, play, write
@@ -51,22 +52,21 @@ def test_no_time_left_is_told_before_there_is_a_rate() -> None:
 
 
 @pytest.mark.parametrize("columns", [40, 140])
-def test_live_lines_show_running_cells_and_obey_no_name(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_has_one_line_that_renews_itself_and_obeys_no_name(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    stream = Terminal()
-    with LiveLines(stream) as display:
-        for event in EVENTS[:3]:
+    stream, now = Terminal(), itertools.count()
+    with Display(stream, clock=lambda: float(next(now))) as display:
+        for event in EVENTS:
             display(event)
-        display.live.refresh()
-        for event in EVENTS[3:]:
-            display(event)
-    text = stream.getvalue()
-    assert "40%, 3 s left, regret 12.5, 200" in text
-    assert "A\x1b[2J" not in text
-    assert all(len(line) < columns + 40 for line in text.splitlines())  # with what steers the terminal
-    if columns == 140:
-        for word in ("[red]P", "episodes/s", "worker 1 was killed", "given up"):
-            assert word in text
+    plan, retry, failed, rest = stream.getvalue().split("\n")
+    assert plan == "3 cells, 1 finished before, 2 to run"
+    assert failed.endswith("\r\x1b[KFAILED [red]P / A\\x1b[2J / seed 3: given up")
+    assert not rest
+    begun, progress, lost = retry.split("\r\x1b[K")
+    assert (begun, progress) == tuple(f"1 of 3 cells; running: {pace(event)}"[: columns - 1] for event in EVENTS[1:3])
+    assert lost == "retry 1 of 3, [red]P / A\\x1b[2J / seed 3: worker 1 was killed"
 
 
 def test_a_call_from_python_says_little() -> None:
@@ -78,11 +78,6 @@ def test_a_call_from_python_says_little() -> None:
     assert len(lines) == 2
     assert "worker 1 was killed" in lines[0]
     assert "FAILED" in lines[1]
-
-
-def test_the_display_fits_the_stream() -> None:
-    assert type(display_for(io.StringIO())) is Display
-    assert isinstance(display_for(Terminal()), LiveLines)
 
 
 def test_words() -> None:

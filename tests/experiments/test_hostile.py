@@ -18,10 +18,10 @@ import pytest
 
 from benchmarks import study_robustness as study
 from occamrl.errors import CheckpointError, RecordError, StorageError
-from occamrl.experiments.cells import Cell
 from occamrl.experiments.display import lines
 from occamrl.experiments.execution import Experiment
 from occamrl.experiments.records import (
+    Cell,
     Folder,
     FolderLock,
     holder_of,

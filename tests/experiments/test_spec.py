@@ -52,7 +52,6 @@ def faults(folder: Path, text: str) -> dict[str, tuple[str, str]]:
         (SMALL.replace("seeds = 2", "seeds = 1_000_000"), "seeds"),
         (SMALL.replace("seeds = 2", "seeds = 60_000"), "cells"),
         (SMALL.replace("seeds = 2", "seeds = 2\ntuning_seeds = [7]"), "tuning_seeds"),  # without a sweep
-        (SMALL.replace("seeds = 2", "seeds = 1_000_000_000_000"), "seeds"),
         (SMALL.replace("episodes = 500", "episodes = " + "9" * 5_000), "file"),
         (SMALL.replace("episodes = 500", "episodes = 0x" + "f" * 5_000), "episodes"),
         (SMALL.replace("{ states = 3 }", "{ states = 1_000_000 }"), "problem[0].parameters.states"),
@@ -134,12 +133,8 @@ def test_ids_are_of_the_content_and_others_do_not_disturb_them(tmp_path: Path) -
     assert {cell.id for cell in few.cells} < {cell.id for cell in more.cells}
     assert len({cell.id for cell in more.cells}) == len(more.cells) == 15
     assert few.cells[0].id == "dd83d80a80703d14"  # what is on people's disks: not to be changed lightly
-    for change in (
-        ("episodes = 500", "episodes = 501"),
-        ("thinning = 20", "thinning = 21"),
-        ("states = 3", "states = 4"),
-    ):
-        other = Experiment.from_toml(write(tmp_path, SMALL.replace(*change)))
+    for old, new in (("episodes = 500", "episodes = 501"), ("thinning = 20", "thinning = 21"), ("= 3 }", "= 4 }")):
+        other = Experiment.from_toml(write(tmp_path, SMALL.replace(old, new)))
         assert not {cell.id for cell in few.cells} & {cell.id for cell in other.cells}
 
 
@@ -156,14 +151,8 @@ def test_the_published_river_swim_experiment_is_what_it_says() -> None:
     assert {cell.problem.parameters["states"] for cell in cells} == {3, 4, 5}
     learner = next(cell for cell in cells if cell.agent.label == "UCRL-VTR")
     made: object = learner.make()[1]
-    states = learner.problem.parameters["states"]
-    words = {
-        "radius": "ayoub",
-        "weights": "none",
-        "replan": 0.0,
-        "delta": 1 / 50_000,
-        "norm_bound": (2 * states) ** 0.5,
-    }
+    words = {"radius": "ayoub", "weights": "none", "replan": 0.0, "delta": 1 / 50_000}
+    words["norm_bound"] = (2 * learner.problem.parameters["states"]) ** 0.5
     assert {word: getattr(made, word) for word in words} == words
 
 
@@ -232,17 +221,12 @@ def test_ladders_and_references_of_a_selector_are_named() -> None:
         ({"features": {"restrict": [99]}}, "coordinates", "6"),
         ({"radius": "sharpe"}, "radius", "did you mean 'sharp'?"),
         ({"rewards": "unknown"}, "rewards", "per_pair"),
-        ({"rewards": 3}, "rewards", "per_pair"),
         ({"rewards": np.zeros((2, 2))}, "rewards", "per_pair"),
-        ({"rewards": {}}, "rewards", "one of the keys"),
         ({"rewards": {"per_pair": "bernstein", "linear": [[[1.0]]]}}, "rewards", "one of the keys"),
-        ({"rewards": {"per_pear": "bernstein"}}, "rewards.per_pear", "did you mean 'per_pair'?"),
-        ({"rewards": {"per_pair": "bernstien"}}, "rewards.per_pair", "did you mean 'bernstein'?"),
         ({"rewards": {"per_pair": "bernstein", "shar": 0.5}}, "rewards.shar", "did you mean 'share'?"),
         ({"rewards": {"per_pair": "bernstein", "share": 2.0}}, "rewards.share", "(0, 1)"),
         ({"rewards": {"linear": [[[1.0]]]}}, "rewards.norm_bound", "a bound"),
         ({"rewards": {"linear": "psi.npz", "norm_bound": 1.0}}, "rewards.linear", "nested lists"),
-        ({"rewards": {"linear": [[1.0]], "norm_bound": 1.0}}, "rewards.linear", "[S, A, p]"),
         ({"rewards": {"linear": [[[1.0], "x"]], "norm_bound": 1.0}}, "rewards.linear", "[S, A, p]"),
     ],
 )

@@ -18,7 +18,7 @@ import pytest
 from occamrl.experiments.records import Records
 from occamrl.report.page import write_report
 from occamrl.report.watch import Server, Source
-from tests.report.synthetic import FORMULA, KINDS, MARKUP, NAMES, hostile, records
+from tests.report.synthetic import FORMULA, KINDS, MARKUP, NAMES, Kind, hostile, records
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -76,6 +76,7 @@ def picture(page: Page, name: str) -> None:
         ("desktop", {}),
         ("dark", {"color_scheme": "dark"}),
         ("phone", {"viewport": {"width": 375, "height": 740}, "is_mobile": True, "has_touch": True}),
+        ("wide", {"viewport": {"width": 1920, "height": 1080}}),
         ("phone-dark", {"viewport": {"width": 320, "height": 600}, "is_mobile": True, "color_scheme": "dark"}),
         ("print", {"viewport": {"width": 718, "height": 1046}}),
     ],
@@ -92,6 +93,8 @@ def test_nothing_is_asked_of_a_network_nothing_complains_and_nothing_sticks_out(
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.locator("figure").count() == 2 + 2 * 3
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    tables = "[...document.querySelectorAll('section .scroll')].filter(e => e.scrollWidth > e.clientWidth).length"
+    assert page.evaluate(tables) == 0 or name == "phone-dark"  # of 320 pixels
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
     assert dark == name.endswith("dark")
     picture(page, name)
@@ -148,6 +151,29 @@ def test_baselines_views_and_statistics_can_be_chosen(chromium: Browser, report:
     page.select_option("#view-0-2", "seed-0")
     page.click("label:has(#evidence-minus)")
     assert page.locator("text=minus threshold").count() > 0
+
+
+def test_a_page_keeps_its_navigation_marks_the_best_folds_versions_and_shares_a_scale(
+    chromium: Browser, report: str
+) -> None:
+    page = Watched(chromium, viewport={"width": 1920, "height": 1080}).open(report)
+    assert page.locator("#summary-0 tr:has(.best)").all_inner_texts()[0].startswith("Optimal")
+    assert page.locator("#versions").is_hidden()
+    page.click("label:has(#scale-shared)")
+    assert page.is_checked("#scale-shared")
+    page.evaluate("window.scrollTo(0, 2000)")
+    assert (page.locator("nav").bounding_box() or {})["y"] == 0
+    tops = page.locator(".panels:has(#regret-0) > figure").evaluate_all("all => all.map(e => e.offsetTop)")
+    assert len(set(tops)) == 1  # both beside each other
+
+
+def test_differences_of_very_different_size_have_a_logarithmic_axis(chromium: Browser, tmp_path: Path) -> None:
+    kinds = [Kind("a", 0.5), Kind("b", 0.5, 1.5), Kind("c", 1.0)]
+    page = Watched(chromium).open(write_report(records(problems=["p"], kinds=kinds), tmp_path / "p.html").as_uri())
+    places = page.locator("#differences-0 path.mark").evaluate_all("all => all.map(e => e.getBoundingClientRect().x)")
+    zero = page.locator("#differences-0 line.axis").first.evaluate("e => e.getBoundingClientRect().x")
+    assert zero + 10 < places[0] < places[1]  # not on the zero line
+    assert page.locator("text=logarithmic on both sides").count() == 1
 
 
 def test_every_figure_and_table_has_a_name_and_every_control_a_label(chromium: Browser, report: str) -> None:

@@ -22,6 +22,7 @@ from occamrl.report.data import (
     Group,
     bands,
     decisions,
+    describe,
     grid,
     groups,
     interquartile_mean,
@@ -29,7 +30,6 @@ from occamrl.report.data import (
     lock_in,
     mean_curve,
     paired,
-    reverse,
     slope,
     summarise,
     walk,
@@ -167,9 +167,9 @@ def test_a_difference_is_taken_seed_by_seed_and_names_the_seeds_left_out() -> No
     assert found["median"] == pytest.approx(-2.0)
     assert (found["less"], found["more"]) == (3, 0)
     assert -3.0 <= found["interval"][0] <= found["interval"][1] <= -1.0
-    back = reverse(found)
+    (back,) = paired([(baseline, agent)])
+    assert back is not None
     assert (back["mean"], back["less"], back["more"]) == (2.0, 0, 3)
-    assert back["interval"] == [-found["interval"][1], -found["interval"][0]]
     assert paired([({1: 1.0}, {2: 1.0})]) == [None]
 
 
@@ -302,6 +302,46 @@ def test_very_many_epochs_coordinates_and_seeds_are_cut_and_counted() -> None:
     assert (found["epochs"][0], found["epochs"][-1]) == (1, 200)
     assert (len(found["rows"]), found["hidden"]) == (MOST_ROWS, 200 - MOST_ROWS)
     assert len(found["choices"]) == MOST_SEEDS
+
+
+def played(agent: str, total: float, *facts: dict[str, Any], x: int = 1) -> Group:
+    """Return a group of one run of 100 episodes; ``x`` is a parameter of its problem."""
+    numbers = {"episodes": 100, "total_regret": total, "plans": 1, "pessimistic_episodes": 0, "wall_time": 1.0}
+    about = {"agent": {"name": agent, "label": agent}, "problem": {"name": "P", "label": "p", "parameters": {"x": x}}}
+    one = cell(*facts, lengths=100 // max(1, len(facts)))
+    return Group(
+        f"p, x = {x}",
+        agent,
+        [replace(one, manifest={**numbers, **about}, episodes=np.array([100]), regret=np.array([total]))],
+    )
+
+
+def test_the_headline_says_what_was_found_when_and_what_it_cost() -> None:
+    facts = [
+        {"active": active, "estimate": [1.0, 0.5, 0.0, 0.1], "threshold": 0.2} for active in ([0, 1, 2, 3], [0, 1])
+    ]
+    groups = [played("ARLLinDim", 20.0, *facts), played("largest", 220.0), played("oracle", 10.0)]
+    (problem,) = describe(groups)["problems"]
+    assert problem["headline"] == [
+        "ARLLinDim keeps 2 of 4 features by episode 51 (median) and pays 20, 11 times less than the largest model, "
+        "2 times that of the oracle."
+    ]
+    (worse,) = describe([played("ARLLinDim", 300.0, *facts), *groups[1:]])["problems"]  # honest when it did not pay
+    assert "1.4 times that of the largest model" in worse["headline"][0]
+    (plain,) = describe([played("Greedy", 5.0), played("Optimal", 0.0)])["problems"]
+    assert plain["headline"] == ["Optimal has the least regret, 0 on average; next comes Greedy with 5."]
+
+
+def test_regret_is_charted_against_every_number_that_is_swept_over() -> None:
+    (chart,) = describe([played("Greedy", 2.0 * x, x=x) for x in (4, 1, 2)])["sweeps"]
+    assert (chart["of"], chart["parameter"], chart["where"]) == ("problem", "x", "P")
+    assert chart["lines"] == [{"name": "Greedy", "x": [1, 2, 4], "mean": [2, 4, 8], "low": None, "high": None}]
+
+
+def test_classes_that_are_never_chosen_have_a_row() -> None:
+    found = decisions(Group("p", "a", [cell({"chosen": 2, "statistics": [3.0, 1.0, 1.0], "threshold": 2.0})]))
+    assert found is not None
+    assert (found["rows"], found["share"]) == ([1, 2, 3], [[0], [1], [0]])
 
 
 def test_made_up_selectors_settle_where_they_were_made_to() -> None:

@@ -83,21 +83,15 @@ def test_the_page_and_its_data_are_served_with_a_policy(server: Server) -> None:
     assert server.server_address[0] == "127.0.0.1"  # only this computer is listened to
 
 
-def test_a_request_meant_for_another_host_is_refused(server: Server) -> None:
+def test_other_hosts_methods_and_paths_are_refused(server: Server, folder: Folder) -> None:
     for host in ("", "example.invalid", "127.0.0.1", "localhost:1", "127.0.0.1.example.invalid"):
         answer, body = ask(server, host=host)
         assert answer.status == 421
         assert b"data-live" not in body
     assert ask(server, host=f"localhost:{server.server_port}")[0].status == 200
-
-
-def test_anything_but_get_is_refused(server: Server) -> None:
     for method in ("POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE"):
         answer, _ = ask(server, method=method)
         assert (answer.status, answer.headers["Allow"]) == (405, "GET")
-
-
-def test_no_path_leads_to_a_file(server: Server, folder: Folder) -> None:
     (folder.path / "secret").write_text("secret")
     for path in ("/../secret", "/secret", "//secret", "/data.json/..", "/%2e%2e/secret", "/?x", "secret"):
         answer, body = ask(server, path)
@@ -164,7 +158,7 @@ def test_a_folder_that_was_never_readable_shows_an_empty_page(folder: Folder) ->
 
 def test_a_port_that_is_taken_and_a_folder_that_is_none(server: Server, folder: Folder) -> None:
     with pytest.raises(ParameterError, match="port"):
-        serve(folder.path, server.server_port, open_browser=False)
+        serve(folder.path, server.server_port)
     folder.broken = True
     with pytest.raises(ParameterError, match="JSON"):
-        serve(folder.path, open_browser=False)
+        serve(folder.path)

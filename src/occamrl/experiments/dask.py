@@ -16,9 +16,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from occamrl.errors import OccamRLError, ParameterError
-from occamrl.experiments.cells import Cell
-from occamrl.experiments.execution import GRACE_SECONDS, Event, Events, Executor, Options, Stop, answer
-from occamrl.experiments.records import RETRIES, Folder, FolderLock, holder_of, read_progress
+from occamrl.experiments.execution import GRACE_SECONDS, Event, Events, Executor, Options, answer
+from occamrl.experiments.records import RETRIES, Cell, Folder, FolderLock, holder_of, read_progress
 from occamrl.registry import NO_MODULES, Modules
 
 _CONNECT_SECONDS = 5
@@ -41,7 +40,7 @@ def play_remotely(
         holder = holder_of(folder.lock_file)
         return not folder.lock_file.exists() or (holder is not None and holder.get("token") != token)
 
-    return answer(folder, cell, lambda news: None, Stop(revoked), checkpoint_seconds, Modules(*modules))
+    return answer(folder, cell, Modules(*modules), checkpoint_seconds, lambda news: None, revoked)
 
 
 def require_listening(address: str) -> None:

@@ -1,7 +1,6 @@
 """What a person or a program sees while an experiment runs, and what `status` and `verify` print.
 
-Live lines on a terminal, plain lines or JSON elsewhere. Names come from specs and are shown, never obeyed: control
-characters are made visible and markup is escaped.
+Lines or JSON. Names come from specs and are shown, never obeyed: control characters are made visible.
 """
 
 from __future__ import annotations
@@ -9,22 +8,18 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-import sys
+import shutil
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import Any, TextIO
 
 from occamrl.experiments.records import RETRIES, Damage, Status, describe_holder, is_gone
 from occamrl.running.files import jsonable
 
-if TYPE_CHECKING:
-    from rich.console import Group
-
-PLAIN_EVERY = 10.0  # seconds between two lines about what runs
-_LIVE_ROWS = 40
-_PACES = 8  # running cells that a plain line tells of
+PLAIN_EVERY, TERMINAL_EVERY = 10.0, 0.5  # seconds between two lines about what runs
+_PACES = 8  # running cells that such a line tells of
 _MOST = 20  # failed or damaged cells that are listed
 
 Event = dict[str, Any]
@@ -36,9 +31,10 @@ def printable(text: object) -> str:
 
 
 class Display(contextlib.AbstractContextManager["Display"]):
-    """Shows events as plain lines, as a context: one when something happens, now and then one about all cells.
+    """Shows events as lines, as a context: one when something happens, now and then one about all cells.
 
-    ``brief``: cells that begin and end as they should are not worth a line.
+    On a terminal the latter renews itself, and stands for cells that end as they should. ``brief``: so does it
+    elsewhere.
     """
 
     def __init__(self, stream: TextIO, brief: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
@@ -46,9 +42,13 @@ class Display(contextlib.AbstractContextManager["Display"]):
         self.total = self.through = self.earlier = self.failed = 0  # cells
         self.running: dict[str, Event] = {}  # the latest of each cell
         self.began = self.shown_at = clock()
+        self.terminal = stream.isatty()
+        self.passing = False  # whether the line that stands last on the terminal is to be written over
 
     def __exit__(self, *error: object) -> None:
-        """Nothing to tidy."""
+        """Wipe the line about all cells."""
+        if self.passing:
+            self._write("", passing=True)
 
     def __call__(self, event: Event) -> None:
         """Take note of an event, and show it if it deserves that."""
@@ -67,16 +67,24 @@ class Display(contextlib.AbstractContextManager["Display"]):
 
     def show(self, event: Event) -> None:
         """Write a line, if there is one to write."""
-        line = "" if self.brief and event["event"] in ("plan", "done") else self.describe(event)
-        now = self.clock()
-        if not line and now - self.shown_at >= PLAIN_EVERY:
+        quiet = ("plan", "done") if self.brief else ("done",) if self.terminal else ()
+        line = "" if event["event"] in quiet else self.describe(event)
+        now, passing = self.clock(), not line and self.terminal
+        if not line and now - self.shown_at >= (TERMINAL_EVERY if self.terminal else PLAIN_EVERY):
             paces = "; ".join(pace(each) for each in list(self.running.values())[:_PACES])
             line = self.count() + (f"; running: {paces}" if paces else "")
         if line:
             self.shown_at = now
-            with contextlib.suppress(OSError):  # that nobody can read it, on a full disk, is no reason to end a run
-                self.stream.write(printable(line) + "\n")
-                self.stream.flush()
+            self._write(printable(line), passing)
+
+    def _write(self, line: str, passing: bool) -> None:
+        """Write a line over the one that is passing, if there is one."""
+        wiped = "\r\x1b[K" if self.passing else ""
+        shown = line[: shutil.get_terminal_size().columns - 1] if passing else line + "\n"
+        self.passing = passing
+        with contextlib.suppress(OSError):  # that nobody can read it, on a full disk, is no reason to end a run
+            self.stream.write(wiped + shown)
+            self.stream.flush()
 
     def count(self) -> str:
         """Return how many cells are through, in words."""
@@ -109,52 +117,6 @@ class JsonLines(Display):
         """Write an event; that it cannot be written is an error, since a program relies on it."""
         self.stream.write(json.dumps(jsonable(event)) + "\n")
         self.stream.flush()
-
-
-class LiveLines(Display):
-    """A line for each running cell, which renews itself, below the lines that stay."""
-
-    def __init__(self, stream: TextIO) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        super().__init__(stream)
-        self.console = Console(file=stream, highlight=False)
-        self.live = Live(console=self.console, refresh_per_second=5, transient=True, get_renderable=self._running)
-
-    def __enter__(self) -> Self:
-        self.live.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        with contextlib.suppress(OSError):
-            self.live.stop()
-
-    def show(self, event: Event) -> None:
-        """Print what stays."""
-        self.shown_at = self.clock()
-        line = "" if event["event"] == "done" else self.describe(event)
-        if line:
-            from rich.text import Text
-
-            with contextlib.suppress(OSError):
-                self.console.print(Text(printable(line)))
-
-    def _running(self) -> Group:
-        """Return the numbers first, then the names, which a narrow terminal cuts."""
-        from rich.console import Group
-        from rich.text import Text
-
-        cells = list(self.running.values())[:_LIVE_ROWS]
-        text = [self.count()]
-        text += [f"{pace(each)}  {each.get('agent')}, seed {each.get('seed')}, {each.get('problem')}" for each in cells]
-        return Group(*(Text(printable(line), no_wrap=True, overflow="ellipsis") for line in text))
-
-
-def display_for(stream: TextIO | None = None, *, brief: bool = False) -> Display:
-    """Return the display of standard error, or of a stream: live on a terminal, plain lines elsewhere."""
-    stream = stream if stream is not None else sys.stderr
-    return LiveLines(stream) if stream.isatty() else Display(stream, brief)
 
 
 def duration(seconds: float) -> str:

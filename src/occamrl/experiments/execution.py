@@ -46,12 +46,12 @@ from occamrl.errors import (
     require_integer,
     require_number,
 )
-from occamrl.experiments.cells import Cell
-from occamrl.experiments.display import display_for
+from occamrl.experiments.display import Display
 from occamrl.experiments.records import (
     PASSING,
     RETRIES,
     TOTALS,
+    Cell,
     Folder,
     FolderLock,
     Records,
@@ -106,38 +106,19 @@ Events = Generator[Event, None, None]
 Listener = Callable[[Event], None]
 
 
-class Stop:
-    """A request to stop at the next episode boundary: by a signal, a call, or the answer to a question."""
-
-    def __init__(self, also: Callable[[], bool] = lambda: False) -> None:
-        self._event = threading.Event()
-        self._also = also
-
-    def request(self, *_: object) -> None:
-        """Ask to stop."""
-        self._event.set()
-
-    def requested(self) -> bool:
-        """Say whether somebody asked."""
-        return self._event.is_set() or self._also()
-
-    def on_signals(self) -> None:
-        """Stop on SIGINT and SIGTERM. While episodes are played, the driver listens to SIGINT itself."""
-        signal.signal(signal.SIGINT, self.request)
-        signal.signal(signal.SIGTERM, self._terminate)
-
-    def _terminate(self, *_: object) -> None:
-        self.request()
-        signal.raise_signal(signal.SIGINT)
-
-
-def play_cell(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_seconds: float) -> dict[str, Any]:
+def play_cell(
+    folder: Folder,
+    cell: Cell,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    say: Listener = lambda news: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
     """Play a cell from its checkpoint to its end and write its records; return its manifest.
 
     Raises
     ------
     Stopped
-        On request, with a checkpoint written.
+        When ``stop()`` says so, at the next episode boundary, with a checkpoint written.
     StorageError
         When something cannot be written.
     """
@@ -166,9 +147,9 @@ def play_cell(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_
         if time.monotonic() - written >= _PROGRESS_SECONDS:
             write_whole(path / "progress.json", canonical(jsonable(news)).encode(), durable=False)
             written = time.monotonic()
-        return not stop.requested()
+        return not stop()
 
-    if not stop.requested() and run.episodes < cell.episodes:
+    if not stop() and run.episodes < cell.episodes:
         seconds = min(CHUNK_SECONDS, checkpoint_seconds / 2.0)
         with contextlib.suppress(Interrupted):
             run.play(cell.episodes - run.episodes, progress=False, checkpoint=checkpoint, after=tell, seconds=seconds)
@@ -245,11 +226,11 @@ def _conclude(path: Path, cell: Cell, outcome: dict[str, Any], passing: Sequence
     return manifest
 
 
-def answer(folder: Folder, cell: Cell, say: Listener, stop: Stop, checkpoint_seconds: float, modules: Modules) -> Event:
+def answer(folder: Folder, cell: Cell, modules: Modules, *how: Any) -> Event:
     """Play a cell, with the user's own modules at hand; return what became of it: done, failed, stopped or storage."""
     try:
         import_modules(*modules)
-        manifest = play_cell(folder, cell, say, stop, checkpoint_seconds)
+        manifest = play_cell(folder, cell, *how)
     except Stopped as stopped:
         return {"event": "stopped", "cell": cell.id, "text": str(stopped)}
     except Exception as error:  # a cell that fails, for whatever reason, must not take the worker along
@@ -272,32 +253,36 @@ def work() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what anybody prints is not an answer
     folder, checkpoint_seconds, modules = Folder(sys.argv[1]), float(sys.argv[2]), Modules(*json.loads(sys.argv[3]))
-    stop = Stop()
-    stop.on_signals()
+    stopping = threading.Event()
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def end(*_: object) -> None:
+        stopping.set()
+        signal.raise_signal(signal.SIGINT)  # while episodes are played, the driver listens to this one itself
 
     def read() -> None:
         for line in sys.stdin:
             lines.put(line)
-        stop.request()
         lines.put(None)
-        signal.raise_signal(signal.SIGINT)  # as Ctrl-C would
+        end()
 
     def say(news: Event) -> None:
         try:
             answers.write(json.dumps(news) + "\n")
             answers.flush()
         except (BrokenPipeError, ValueError):  # nobody listens any more
-            stop.request()
+            stopping.set()
 
+    signal.signal(signal.SIGINT, lambda *_: stopping.set())
+    signal.signal(signal.SIGTERM, end)
     threading.Thread(target=read, daemon=True).start()
-    while not stop.requested():
+    while not stopping.is_set():
         try:
             line = lines.get(timeout=0.5)  # awake to signals
         except queue.Empty:
             continue
         if line is not None:
-            say(answer(folder, Cell.of(json.loads(line)), say, stop, checkpoint_seconds, modules))
+            say(answer(folder, Cell.of(json.loads(line)), modules, checkpoint_seconds, say, stopping.is_set))
 
 
 def environment() -> dict[str, str]:
@@ -350,17 +335,11 @@ class _Worker:
     heard: float
     cell: Cell | None = None
     hung: float = 0.0  # seconds of silence for which it was ended
-    last_lines: deque[str] = field(default_factory=lambda: deque(maxlen=20))
+    last_lines: deque[bytes] = field(default_factory=lambda: deque(maxlen=20))  # of its errors
 
     @property
     def input(self) -> IO[bytes]:
         return cast(IO[bytes], self.process.stdin)  # a pipe: see LocalPool._start
-
-    def assign(self, cell: Cell) -> None:
-        self.cell, self.heard = cell, time.monotonic()
-        with contextlib.suppress(OSError):  # it died; its reader will say so, and the cell is tried again
-            self.input.write(json.dumps(cell.content).encode() + b"\n")
-            self.input.flush()
 
     def close_input(self) -> None:
         """End its input, which asks it to stop; the outputs are closed by the threads that read them, at their end."""
@@ -374,7 +353,7 @@ class _Worker:
         if code < 0:
             names = {each.value: each.name for each in signal.Signals}
             return f"{who} was killed by {names.get(-code, f'signal {-code}')}"
-        last = self.last_lines[-1].strip() if self.last_lines else ""
+        last = self.last_lines[-1].decode(errors="replace").strip() if self.last_lines else ""
         return f"{who} ended with code {code}{': ' if last else ''}{last}"
 
 
@@ -426,10 +405,12 @@ class LocalPool(Executor):
                 if len(self._workers) >= self.size:
                     return
                 worker = self._start()
-            cell = waiting.popleft()
-            worker.cell = cell
+            worker.cell = cell = waiting.popleft()
             yield {"event": "begin", "cell": cell.id, "pid": worker.process.pid}
-            worker.assign(cell)
+            worker.heard = time.monotonic()
+            with contextlib.suppress(OSError):  # it died; its reader will say so, and the cell is tried again
+                worker.input.write(json.dumps(cell.content).encode() + b"\n")
+                worker.input.flush()
 
     def _start(self) -> _Worker:
         code = "from occamrl.experiments.execution import work; work()"
@@ -445,20 +426,20 @@ class LocalPool(Executor):
         )
         worker = _Worker(process, time.monotonic())
         self._workers.add(worker)
-        for target, stream in ((self._listen, process.stdout), (self._keep, process.stderr)):
-            threading.Thread(target=target, args=(worker, stream), daemon=True).start()
+
+        def listen(stream: IO[bytes], take: Callable[[bytes], object]) -> None:
+            with stream:
+                for line in stream:
+                    take(line)
+            if stream is process.stdout:
+                self._news.put((worker, None))
+
+        for each in (
+            (process.stdout, lambda line: self._news.put((worker, line))),
+            (process.stderr, worker.last_lines.append),
+        ):
+            threading.Thread(target=listen, args=each, daemon=True).start()
         return worker
-
-    def _listen(self, worker: _Worker, stream: IO[bytes]) -> None:
-        with stream:
-            for line in stream:
-                self._news.put((worker, line))
-        self._news.put((worker, None))
-
-    def _keep(self, worker: _Worker, stream: IO[bytes]) -> None:
-        with stream:
-            for line in stream:
-                worker.last_lines.append(line.decode(errors="replace"))
 
     def _check_workers(self) -> None:
         """End those that are silent, or that do not stop; ask the others to stop if it is time to."""
@@ -586,13 +567,13 @@ class Experiment:
     ) -> Records:
         """Run the cells that are not finished in ``out`` and return all records.
 
-        Progress goes to standard error: live lines on a terminal, elsewhere (in a notebook) a line about all cells
-        every few seconds; ``progress`` False: nothing. Ctrl-C stops at an episode boundary and raises
+        Progress goes to standard error: on a terminal a line that renews itself, elsewhere (in a notebook) one every
+        few seconds; ``progress`` False: nothing. Ctrl-C stops at an episode boundary and raises
         KeyboardInterrupt; calling again goes on from there. Cells that fail do not stop the others and are listed in
         ``failed`` of the records.
         """
         options = Options(workers=workers, scheduler=scheduler, checkpoint_seconds=checkpoint_seconds)
-        listener: Any = nullcontext(lambda event: None) if progress is False else display_for(brief=True)
+        listener: Any = nullcontext(lambda event: None) if progress is False else Display(sys.stderr, brief=True)
         with listener as listen:
             tally = execute(Folder(out), options, listen, self)
         if tally.stopped:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import json
 import os
 import shutil
@@ -26,16 +27,17 @@ import socket
 import stat
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from occamrl.errors import CheckpointError, FolderInUse, OccamRLError, RecordError, StorageError, as_path
-from occamrl.experiments.cells import CONTENT, FORMAT, Cell, content_fault, id_of
 from occamrl.running.files import (
     LARGEST_JSON,
     LARGEST_NUMBER,
+    canonical,
     make_folder,
     read_arrays,
     read_json,
@@ -52,6 +54,15 @@ from occamrl.running.files import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from occamrl.protocols import Agent
+
+FORMAT = 1
+MOST_EPISODES = 10**12
+MOST_POINTS = 10**9  # of a curve
+MOST_SEEDS = 2**63
+CONTENT = ("format", "problem", "agent", "seed", "episodes", "thinning")  # what the id of a cell is the hash of
+_RANGES = {"seed": (0, MOST_SEEDS - 1), "episodes": (1, MOST_EPISODES), "thinning": (0, MOST_POINTS)}
+_VARIANT = {"name": str, "label": str, "parameters": dict}
 LARGEST_MANIFEST = 2**20
 TABLES = ("curve.parquet", "phases.parquet")
 _FILES = set(TABLES)
@@ -63,6 +74,74 @@ _LATEST = 1e11  # the year 5138: a time beyond it is none
 _LARGEST_PROGRESS = 1e18  # no run has more of anything
 _LIVE_SECONDS = 60.0  # progress older than this is of a process that is gone, on whatever machine it was
 _WORKERS_SECONDS = 20.0  # given to the workers of a dead process to notice and to end
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A problem or an agent of a cell, by its name."""
+
+    name: str
+    label: str
+    parameters: dict[str, Any]
+
+
+def id_of(content: dict[str, Any]) -> str:
+    """Return the id of a cell with this content: sixteen hexadecimal digits."""
+    return sha256(canonical(content).encode())[:16]
+
+
+def content_fault(data: Any) -> str | None:
+    """Return what is wrong with plain data that should be the content of a cell; None if nothing is."""
+    if not isinstance(data, dict) or data.keys() != set(CONTENT) or data["format"] != FORMAT:
+        return f"{data!r:.100}"
+    for key in ("problem", "agent"):
+        part = data[key]
+        whole = isinstance(part, dict) and part.keys() == _VARIANT.keys()
+        if not whole or not all(isinstance(part[name], kind) for name, kind in _VARIANT.items()):
+            return f"{key}: {part!r:.100}"
+    for key, (least, most) in _RANGES.items():
+        if type(data[key]) is not int or not least <= data[key] <= most:
+            return f"{key}: {data[key]!r:.100}"
+    return None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is run, in plain data."""
+
+    problem: Variant
+    agent: Variant
+    seed: int
+    episodes: int
+    thinning: int
+
+    @classmethod
+    def of(cls, content: dict[str, Any]) -> Cell:
+        """Return the cell with this content, which has been checked."""
+        rest = {key: content[key] for key in _RANGES}
+        return cls(Variant(**content["problem"]), Variant(**content["agent"]), **rest)
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Everything that makes the cell what it is."""
+        rest = {key: getattr(self, key) for key in _RANGES}
+        return {"format": FORMAT, "problem": vars(self.problem), "agent": vars(self.agent), **rest}
+
+    @cached_property
+    def id(self) -> str:
+        """Sixteen hexadecimal digits."""
+        return id_of(self.content)
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """What a person calls the cell: the columns of its tables, beside its id."""
+        return {"problem": self.problem.label, "agent": self.agent.label, "seed": self.seed}
+
+    def make(self) -> tuple[Any, Agent, dict[str, Any]]:
+        """Return (problem, agent, the agent's parameters as resolved, in plain words), ready to run."""
+        from occamrl.experiments.resolution import make_cell
+
+        return make_cell(self)
 
 
 class FolderLock:
@@ -430,6 +509,19 @@ class Records(Status):
     phases: pa.Table = field(repr=False)
 
 
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Look for no garbage while plain data are read, which refer to each other in no cycle."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+@_without_collection()
 def status(path: str | Path) -> Status:
     """Return where an experiment stands. Damaged manifests are listed, not raised."""
     folder = Folder(path)
@@ -466,6 +558,7 @@ def read_progress(cell: Path) -> dict[str, Any] | None:
     return progress if good else None
 
 
+@_without_collection()
 def load(folder: str | Path) -> Records:
     """Return the records of an experiment; every byte read is compared with its digest.
 

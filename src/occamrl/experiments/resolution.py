@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from occamrl import registry, seeding
-from occamrl.errors import InvalidInput, ParameterError, UnknownName, raise_all, require_choice
-from occamrl.experiments.cells import Cell
+from occamrl.errors import InvalidInput, ParameterError, UnknownName, raise_all, require_choice, require_integer
+from occamrl.experiments.records import Cell
 from occamrl.experiments.spec import AGENTS, Entry
 from occamrl.learners.rewards import rewards_of
 from occamrl.models.features import FeatureMap
@@ -326,10 +326,7 @@ def _table(name: str, value: Any, keys: Sequence[str]) -> dict[str, Any]:
 
 
 def _count(name: str, table: dict[str, Any], key: str, default: int) -> int:
-    value = table.get(key, default)
-    if type(value) is not int or not 0 <= value <= _LARGEST:
-        raise ParameterError(f"{name}.{key}", got=repr(value), expected="a whole number up to a million")
-    return value
+    return require_integer(f"{name}.{key}", table.get(key, default), 0, most=_LARGEST)
 
 
 def _plain(value: Any) -> Any:

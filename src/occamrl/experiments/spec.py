@@ -54,7 +54,7 @@ from occamrl.errors import (
     raise_all,
     require_choice,
 )
-from occamrl.experiments.cells import MOST_EPISODES, MOST_POINTS, MOST_SEEDS, Cell, Variant
+from occamrl.experiments.records import MOST_EPISODES, MOST_POINTS, MOST_SEEDS, Cell, Variant
 from occamrl.running.files import canonical, read_plain
 
 AGENTS = ("learners", "selectors", "arenas")  # the kinds of classes that an agent may be of

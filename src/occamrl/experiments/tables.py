@@ -19,7 +19,7 @@ from occamrl.errors import RecordError
 from occamrl.running.files import LARGEST_NUMBER, jsonable, read_plain, sha256
 
 if TYPE_CHECKING:
-    from occamrl.experiments.cells import Cell
+    from occamrl.experiments.records import Cell
     from occamrl.running.result import Result
 
 LARGEST_TABLE = 8 * 2**30
@@ -117,12 +117,11 @@ def _read(path: str, manifest: Mapping[str, Any], name: str) -> pa.Table:
                 size = packed.nbytes + sum(_expanded(chunk) for text in texts for chunk in packed.column(text).chunks)
         if size > MOST_BYTES:
             raise RecordError(path, got=f"{size:,} bytes when decompressed", expected=f"at most {MOST_BYTES:,}")
-        who = _who(manifest)
-        for i, value in enumerate(who):
+        for i, value in enumerate(_who(manifest)):
             ends = group.column(i).statistics
             if ends is not None and ends.has_min_max and not ends.min == ends.max == value:
                 got = f"rows of another cell, by their {stored.names[i]}"
-                raise RecordError(path, got=got, expected=f"rows of {who[0]}")
+                raise RecordError(path, got=got, expected=f"rows of {manifest['cell']}")
     except RecordError:
         raise
     except Exception as error:  # pyarrow raises errors of many kinds on damaged files

@@ -14,7 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,20 +108,10 @@ def interquartile_mean(values: Floats, axis: int = -1) -> Any:
 
 
 def bands(values: Floats, statistic: Statistic, *address: Address, confidence: float = CONFIDENCE) -> Floats | None:
-    """Return the bootstrap interval of a statistic, pointwise over the rows of ``values``.
+    """Return the bootstrap interval [2, points] of a statistic for every row of ``values`` [points, seeds].
 
-    Parameters
-    ----------
-    values : array, shape (points, seeds)
-        The same seeds are drawn for every point.
-    statistic : callable
-        Takes an ``axis``, as ``numpy.mean`` does.
-    *address : int or str
-        Where the random numbers of the bootstrap are found (:func:`occamrl.seeding.stream`).
-
-    Returns
-    -------
-    array, shape (2, points), or None with too few seeds.
+    The same seeds are drawn for every row, by the random numbers at ``address`` (:func:`occamrl.seeding.stream`).
+    ``statistic`` takes an ``axis``, as ``numpy.mean`` does. None with too few seeds.
     """
     points, seeds = values.shape
     if seeds < FEWEST or points == 0:
@@ -225,16 +215,8 @@ def paired(
     ]
 
 
-def reverse(difference: Mapping[str, Any]) -> dict[str, Any]:
-    """Return baseline - agent."""
-    turned = {name: None if difference[name] is None else -difference[name] for name in ("mean", "median")}
-    ends = difference["interval"]
-    turned["interval"] = None if ends is None else [-ends[1], -ends[0]]
-    return {**difference, **turned, "less": difference["more"], "more": difference["less"]}
-
-
-def slope(episodes: Ints, cumulative_regret: Floats, decades: float = 1.0, points: int = 33) -> float:
-    """Return the slope of log regret against log episode over the last ``decades`` of a run; nan if it has none.
+def slope(episodes: Ints, cumulative_regret: Floats) -> float:
+    """Return the slope of log regret against log episode over the last tenfold of a run; nan if it has none.
 
     Least squares on log-spaced points, read off the curve by interpolation in logarithms, so that the way a curve was
     thinned does not weigh. A curve that is zero somewhere in that part has no slope: it is ``nan``.
@@ -243,11 +225,11 @@ def slope(episodes: Ints, cumulative_regret: Floats, decades: float = 1.0, point
     if positive.sum() < 2:
         return math.nan
     end = float(episodes[-1])
-    begin = max(end / 10**decades, 1.0)
+    begin = max(end / 10.0, 1.0)
     inside = episodes >= begin
     if not positive[inside].all() or inside.sum() < 2:
         return math.nan
-    x = np.linspace(math.log(max(begin, float(episodes[positive][0]))), math.log(end), points)
+    x = np.linspace(math.log(max(begin, float(episodes[positive][0]))), math.log(end), 33)
     if x[-1] - x[0] < math.log(2.0):
         return math.nan
     y = np.interp(x, np.log(episodes[positive]), np.log(cumulative_regret[positive]))
@@ -389,11 +371,11 @@ def _shown(decision: Any) -> str:
 
 def decisions(group: Group) -> dict[str, Any] | None:
     """Return the decisions of a group as plain data; None for agents that make none."""
-    every = {name: [walk(cell, name) for cell in group.cells] for name in CHOICES}
-    kind = next((name for name in CHOICES if any(every[name])), None)
-    if kind is None:
+    every = ((name, [walk(cell, name) for cell in group.cells]) for name in CHOICES)
+    kind, runs = next(((name, runs) for name, runs in every if any(runs)), ("", []))
+    if not kind:
         return None
-    walks = [{step.epoch: step for step in steps} for steps in every[kind]]  # the last of each epoch
+    walks = [{step.epoch: step for step in steps} for steps in runs]  # the last of each epoch
     all_epochs = sorted({epoch for steps in walks for epoch in steps})
     shown = np.unique(np.linspace(0, len(all_epochs) - 1, min(MOST_EPOCHS, len(all_epochs))).round().astype(int))
     epochs = [all_epochs[i] for i in shown]
@@ -406,7 +388,7 @@ def decisions(group: Group) -> dict[str, Any] | None:
         "episode": [plain(np.median(column)) for column in starts],
         "seeds": group.seeds[:MOST_SEEDS],
         "choices": [[list(c) if isinstance(c, tuple) else c for c in line] for line in table[:MOST_SEEDS]],
-        "settled": _settled([steps for steps in every[kind] if steps], kind),
+        "settled": _settled([steps for steps in runs if steps], kind),
         "evidence": _evidence(kind, walks, epochs),
     }
     if kind == "norm_bound":
@@ -432,14 +414,13 @@ def _row_labels(group: Group, kind: str, rows: Sequence[int]) -> list[str]:
     return labels
 
 
-def grid(last: int, points: int = POINTS) -> Ints:
-    """Return about ``points`` episodes from 1 to ``last``, half of them spread evenly, half in the logarithm."""
-    even = np.linspace(1, last, points // 2)
-    early = np.geomspace(1, last, points - points // 2)
+def grid(last: int) -> Ints:
+    """Return about ``POINTS`` episodes from 1 to ``last``, half of them spread evenly, half in the logarithm."""
+    even, early = (spread(1, last, POINTS // 2) for spread in (np.linspace, np.geomspace))
     return np.unique(np.concatenate([even, early]).round().astype(np.int64))
 
 
-def mean_curve(group: Group, points: int = POINTS) -> dict[str, Any] | None:
+def mean_curve(group: Group) -> dict[str, Any] | None:
     """Return the mean cumulative regret over seeds, with the pointwise interval of the mean (None with too few seeds).
 
     Curves are linear between the episodes recorded and from zero before the first. Runs of unequal length are cut at
@@ -448,7 +429,7 @@ def mean_curve(group: Group, points: int = POINTS) -> dict[str, Any] | None:
     curves = [cell for cell in group.cells if cell.episodes.size]
     if not curves:
         return None
-    episodes = grid(min(int(cell.episodes[-1]) for cell in curves), points)
+    episodes = grid(min(int(cell.episodes[-1]) for cell in curves))
     lines = [np.interp(episodes, np.append(0, cell.episodes), np.append(0.0, cell.regret)) for cell in curves]
     values = np.stack(lines, axis=1)  # [points, seeds]
     band = bands(values, np.mean, group.problem, group.agent, "curve")
@@ -466,15 +447,10 @@ def mean_curve(group: Group, points: int = POINTS) -> dict[str, Any] | None:
 def _differences(members: Mapping[int, Group], baseline: int) -> list[dict[str, Any]]:
     """Return paired differences of total regret: every pair both ways, or against one baseline if there are many."""
     totals = {agent: group.numbers("total_regret") for agent, group in members.items()}
-    pairs = list(combinations(members, 2))
-    if len(members) > MOST_BASELINES:
-        pairs = [pair for pair in pairs if baseline in pair]
+    pairs = [pair for pair in permutations(members, 2) if len(members) <= MOST_BASELINES or baseline in pair]
     problem = next(iter(members.values())).problem
-    rows = []
-    for (a, b), found in zip(pairs, paired([(totals[a], totals[b]) for a, b in pairs], problem), strict=True):
-        if found is not None:
-            rows += [{"agent": a, "baseline": b, **found}, {"agent": b, "baseline": a, **reverse(found)}]
-    return rows
+    rows = zip(pairs, paired([(totals[a], totals[b]) for a, b in pairs], problem), strict=True)
+    return [{"agent": a, "baseline": b, **found} for (a, b), found in rows if found is not None]
 
 
 def _problem(name: str, members: Mapping[int, Group], baseline: int) -> dict[str, Any]:

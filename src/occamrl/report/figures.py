@@ -145,8 +145,12 @@ def _differences(model: Mapping[str, Any], problem: Mapping[str, Any]) -> Figure
     axes.set_yticks(range(len(rows)), names)
     axes.margins(y=0.15)
     axes.invert_yaxis()
-    axes.locator_params(axis="x", nbins=5)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
+    sizes = [abs(row["mean"]) for row in rows if row["mean"]] or [1.0]
+    if max(sizes) > 30 * min(sizes):  # one agent would push the others onto zero
+        axes.set_xscale("symlog", linthresh=min(sizes))
+    else:
+        axes.locator_params(axis="x", nbins=5)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
     baseline = _short(model["agents"][model["baseline"]], 30)
     axes.set_xlabel(f"total regret minus that of {baseline}").set_parse_math(False)
     return figure

@@ -23,14 +23,8 @@ BINS = 32  # of plays over time
 def league(model: Mapping[str, Any], found: Sequence[Group], tuning: Sequence[Group]) -> list[dict[str, Any]]:
     """Return one table per problem on which a rule plays.
 
-    Parameters
-    ----------
-    model : dict
-        What :func:`occamrl.report.data.describe` says of ``found``.
-    found : sequence of Group
-        Cells of the seeds that are shown.
-    tuning : sequence of Group
-        Cells of the seeds that constants are chosen on.
+    ``model`` is what :func:`occamrl.report.data.describe` says of ``found``, the cells of the seeds that are shown;
+    ``tuning`` has those of the seeds that constants are chosen on.
     """
     tables = []
     tuned_on = {(group.problem, group.agent): group for group in tuning}
@@ -38,7 +32,8 @@ def league(model: Mapping[str, Any], found: Sequence[Group], tuning: Sequence[Gr
         groups = {group.agent: group for group in found if group.problem == problem["name"]}
         if not any(rule_of(group.about["parameters"]) for group in groups.values()):
             continue
-        right = _right_answer(groups.values())
+        known = (group.cells[0].manifest.get("resolved", {}).get("right") for group in groups.values())
+        right = next((answer for answer in known if answer is not None), None)  # a class, or coordinates: an oracle's
         shown = {
             model["agents"][one["agent"]]: _figures(one, groups[model["agents"][one["agent"]]], right)
             for one in problem["agents"]
@@ -65,12 +60,6 @@ def league(model: Mapping[str, Any], found: Sequence[Group], tuning: Sequence[Gr
             {"problem": problem["name"], "episodes": episodes, "seeds": on, "tuned_on": seeds, "rows": rows}
         )  # fmt: skip
     return tables
-
-
-def _right_answer(groups: Any) -> Any:
-    """Return the class, from 1, or the list of coordinates that an oracle knows; None without one."""
-    known = (group.cells[0].manifest.get("resolved", {}).get("right") for group in groups)
-    return next((answer for answer in known if answer is not None), None)
 
 
 def _reference(group: Group) -> str | None:
@@ -240,13 +229,9 @@ def lines(tables: Sequence[Mapping[str, Any]]) -> list[str]:
 
     found: list[str] = []
     for table in tables:
-        found += [heading(table), *text_table(cells(table)).splitlines(), ""]
+        seeds = f"{len(table['seeds'])} seeds ({listed(table['seeds'])})"
+        found += [f"{table['problem']}: K = {table['episodes']:,}, {seeds}", *text_table(cells(table)).splitlines(), ""]
     return found
-
-
-def heading(table: Mapping[str, Any]) -> str:
-    """Return what a table is of."""
-    return f"{table['problem']}: K = {table['episodes']:,}, {len(table['seeds'])} seeds ({listed(table['seeds'])})"
 
 
 def cells(table: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -11,7 +11,6 @@ import base64
 import hashlib
 import html
 import json
-import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -22,7 +21,7 @@ from occamrl.report.data import build
 from occamrl.running.files import make_folder, write_whole
 
 if TYPE_CHECKING:
-    from occamrl.analysis.certificates import Finding, Record
+    from occamrl.analysis.certificates import Record
 
 SCRIPTS = ("dom.js", "chart.js", "regret.js", "decisions.js", "league.js", "main.js")
 
@@ -85,16 +84,9 @@ def as_json(model: Mapping[str, Any]) -> str:
 
 
 def render(model: Mapping[str, Any], *, refresh: float | None = None, tag: str = "") -> str:
-    """Return the page.
+    """Return the page of what :func:`occamrl.report.data.build` gives.
 
-    Parameters
-    ----------
-    model : dict
-        What :func:`occamrl.report.data.build` gives.
-    refresh : float, optional
-        For a page that is served: ask for new data every so many seconds.
-    tag : str
-        With ``refresh``: the tag of this data, sent along so that the same data is not sent again.
+    A page that is served asks for new data every ``refresh`` seconds, and names the ``tag`` of the data that it has.
     """
     style, script = _style_and_script()
     live = "" if refresh is None else f' data-live="{round(1000 * refresh)}" data-tag="{html.escape(tag)}"'
@@ -111,16 +103,10 @@ def render(model: Mapping[str, Any], *, refresh: float | None = None, tag: str =
 
 
 def write_report(source: Path | Records, out: Path | None = None, figures: Path | None = None) -> Path:
-    """Write the page of an experiment, whole or not at all; return its path.
+    """Write the page of an experiment (its folder, or what was loaded from it), whole or not at all; return its path.
 
-    Parameters
-    ----------
-    source : Path or Records
-        The experiment's folder, or what was loaded from it.
-    out : Path, optional
-        The file to write; ``report.html`` in the folder otherwise.
-    figures : Path, optional
-        A folder for every plot as PDF, SVG and PNG.
+    It is ``report.html`` in the folder unless ``out`` names a file; ``figures`` is a folder for every plot as PDF, SVG
+    and PNG.
     """
     records = source if isinstance(source, Records) else load(source)
     out = out or records.folder / "report.html"
@@ -155,72 +141,28 @@ def render_static(title: str, sections: Mapping[str, str], head: str = "") -> st
 
 def render_certificates(records: Sequence[Record]) -> str:
     """Return the page of certificates: tables that need no script."""
-    sections = {}
-    for section in dict.fromkeys(record.certificate.section for record in records):
-        rows = [_row(record) for record in records if record.certificate.section == section]
-        sections[section] = (
-            '<div class="scroll"><table>'
-            "<caption>Above what was measured, below its control; the marks are the bounds.</caption><thead><tr>"
-            + "".join(f'<th scope="col"{kind}>{name}</th>' for name, kind in _COLUMNS)
-            + f"</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
-        )
+    from occamrl.analysis.certificates import rows_of  # it measures, and brings all that is measured
+
+    names = ("Promise", "Source", "Measured", "Value, interval", "Bound", "Verdict", "Control")
+    head = "".join(f'<th scope="col" class="text">{name}</th>' for name in names)
+    rows: dict[str, list[str]] = {}
+    for record, (_, promise, *rest) in zip(records, rows_of(records), strict=True):
+        kinds = ["text"] * 4 + ["text" if record.good else "text warn", "text"]
+        cells = (f'<td class="{kind}">{html.escape(text)}</td>' for kind, text in zip(kinds, rest, strict=True))
+        row = f'<tr><th scope="row">{html.escape(promise)}</th>{"".join(cells)}</tr>'
+        rows.setdefault(record.certificate.section, []).append(row)
+    table = '<div class="scroll"><table><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
+    sections = {section: table.format(head, "".join(each)) for section, each in rows.items()}
     good, minutes = sum(record.good for record in records), sum(record.seconds for record in records) / 60.0
-    plain, bad = "", ' class="warn"'
-    head = (
-        f"<p{plain if good == len(records) else bad}>{good} of {len(records)} promises hold, and their controls are "
-        f'refuted.</p><p class="note">Measured in {minutes:.1f} minutes of processor time. Every promise stands beside '
-        "a version that is broken on purpose and must be refuted by the same test. Intervals have the level 99.8 %: a "
-        "promise that is kept is refuted by chance once in a thousand times at most.</p>"
+    warn = "" if good == len(records) else ' class="warn"'
+    return render_static(
+        "Certificates",
+        sections,
+        f"<p{warn}>{good} of {len(records)} promises hold, and their controls are refuted.</p>"
+        f'<p class="note">Measured in {minutes:.1f} minutes of processor time. Every promise stands beside a version '
+        "that is broken on purpose and must be refuted by the same test. Intervals have the level 99.8 %: a promise "
+        "that is kept is refuted by chance once in a thousand times at most.</p>",
     )
-    return render_static("Certificates", sections, head)
-
-
-_TEXT, _PICTURE = ' class="text"', ' class="picture"'
-_COLUMNS = (
-    ("Promise", _TEXT), ("Source", _TEXT), ("Measured", ""), ("Bound", ""), ("Interval and bound", _PICTURE),
-    ("Verdict", _TEXT), ("Control", _TEXT),
-)  # fmt: skip
-
-
-def _row(record: Record) -> str:
-    """Return the row of a certificate; the picture has its interval above that of the control."""
-    from occamrl.analysis.certificates import number  # it measures, and brings all that is measured
-
-    about, found, broken = record.certificate, record.finding, record.control
-    text = [html.escape(part) for part in (about.statement, about.source, found.text, record.verdict, about.control)]
-    warn = "" if record.good else " warn"
-    refuted = "refuted" if not broken.holds else '<span class="warn">not refuted</span>'
-    return (
-        f'<tr><th scope="row">{text[0]}</th><td class="text">{text[1]}</td>'
-        f'<td>{number(found.value)}<span class="ends">[{number(found.low)}, {number(found.high)}]</span>'
-        f'<span class="ends">{text[2]}</span></td><td>{number(found.bound)}</td>'
-        f'<td class="picture">{_picture(found, broken)}</td><td class="text{warn}">{text[3]}</td>'
-        f'<td class="text">{text[4]}: {refuted}<span class="ends">{number(broken.value)} '
-        f"[{number(broken.low)}, {number(broken.high)}]</span></td></tr>"
-    )
-
-
-def _picture(found: Finding, broken: Finding) -> str:
-    """Return the intervals of a promise and of its control, each with a mark at the bound."""
-    from occamrl.analysis.certificates import number
-
-    ends = [part for each in (found, broken) for part in (each.low, each.high, each.value, each.bound)]
-    finite = [end for end in ends if math.isfinite(end)]
-    low, high = min(finite), max(finite)
-    scale = 130.0 / (high - low) if high > low else 0.0
-
-    def at(value: float) -> float:
-        return round(7.0 + scale * (min(max(value, low), high) - low), 1)
-
-    marks = []
-    for y, kind, each in ((7, "k0", found), (18, "k1", broken)):
-        marks.append(
-            f'<g class="{kind}"><path class="line" d="M{at(each.low)} {y}H{at(each.high)}"/>'
-            f'<circle class="mark" cx="{at(each.value)}" cy="{y}" r="4"/>'
-            f'<g class="grey"><path class="line" d="M{at(each.bound)} {y - 5}V{y + 5}"/></g></g>'
-        )
-    label = f"{number(found.value)} against {number(found.bound)}; control {number(broken.value)}"
-    return f'<svg role="img" aria-label="{html.escape(label)}" viewBox="0 0 144 25">{"".join(marks)}</svg>'
 
 
 def write_certificates(records: Sequence[Record], out: Path) -> Path:

@@ -9,11 +9,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-import os
 import sys
 import threading
 import time
-import webbrowser
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -151,12 +149,7 @@ class Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-def _desktop() -> bool:
-    """Say whether there is a desktop to open a page on; a browser in the terminal would hide this server."""
-    return sys.platform != "linux" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-
-
-def serve(folder: Path, port: int = 0, open_browser: bool = True, say: Callable[[str], None] = print) -> None:
+def serve(folder: Path, port: int = 0, say: Callable[[str], None] = print) -> None:
     """Serve the live page of an experiment's folder until Ctrl-C; port 0: any that is free.
 
     Cells may be running in the folder, here or elsewhere. ``say`` is given the address.
@@ -168,7 +161,5 @@ def serve(folder: Path, port: int = 0, open_browser: bool = True, say: Callable[
         raise ParameterError("port", got=f"{port} ({error.strerror})", expected="one that is free, or 0") from error
     with made as server:
         say(f"Watching {folder} at {server.address} (Ctrl-C stops)")
-        if open_browser and _desktop():
-            webbrowser.open(server.address)
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()

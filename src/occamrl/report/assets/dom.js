@@ -86,14 +86,15 @@ function table(id, caption, columns, rows, foot = null) {
   return html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table, scrolls sideways" }, body);
 }
 // Numbers of one column have the same number of decimals: three significant digits of the one in the middle, and one
-// decimal more where the smallest would lose its second digit.
+// decimal more where the smallest would have only one digit. From 10,000 on decimals say nothing and are left out.
 function even(values) {
   const sizes = values.filter((v) => v !== null && v !== 0).map(Math.abs).sort((a, b) => a - b);
   const middle = sizes[Math.floor(sizes.length / 2)] || 1;
   if (middle < 1e-3 || sizes[sizes.length - 1] >= 1e7) return show;
   const usual = Math.max(0, 2 - Math.floor(Math.log10(middle))), small = 1 - Math.floor(Math.log10(sizes[0] || 1));
-  const decimals = Math.min(6, usual + (small > usual && sizes[sizes.length - 1] < 1e3 ? 1 : 0));
-  return (v) => v === null ? "–" : v.toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+  const decimals = Math.min(6, usual + (small > usual ? 1 : 0));
+  const shown = (v, n) => v.toLocaleString("en", { minimumFractionDigits: n, maximumFractionDigits: n });
+  return (v) => v === null ? "–" : shown(v, Math.abs(v) < 1e4 ? decimals : 0);
 }
 const tables = (all) => html("div", { class: "tables" }, all);
 const withEnds = (value, ends, form = show) =>

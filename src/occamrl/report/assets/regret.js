@@ -134,8 +134,23 @@ function summarySection(data) {
       ["problem", "agent", "seed", "episodes", "total_regret"], seeds)));
 }
 
-function forest(row, reach) {
-  const X = (v) => 72 + (v / reach) * 66, ends = row.interval || [row.mean, row.mean];
+// One axis for the pictures of a table: logarithmic on both sides of zero where one agent would push the others onto it.
+function forestAxis(rows) {
+  const sizes = rows.flatMap((row) => [row.mean, ...(row.interval || [])]).map(Math.abs), most = Math.max(1e-12, ...sizes);
+  const least = Math.min(most, ...rows.map((row) => Math.abs(row.mean)).filter((v) => v > 0));
+  const step = 10 ** (Math.floor(Math.log10(most)) - 1), wide = most > 30 * least;
+  if (!wide) {
+    const reach = Math.ceil(most / step - 1e-9) * step;
+    return { wide, ticks: [-reach, 0, reach], at: (v) => 72 + (66 * v) / reach };
+  }
+  const low = Math.floor(Math.log10(least)), high = Math.ceil(Math.log10(most) - 1e-9), unit = 10 ** low;
+  const decades = Array.from({ length: high - low + 1 }, (_, i) => 10 ** (low + i));
+  const at = (v) => 72 + (66 * Math.sign(v) * Math.log1p(Math.abs(v) / unit)) / Math.log1p(10 ** high / unit);
+  return { wide, ticks: [...decades.map((v) => -v).reverse(), 0, ...decades], at };
+}
+
+function forest(row, X) {
+  const ends = row.interval || [row.mean, row.mean];
   return svg("svg", { viewBox: "0 0 144 26", role: "img", "aria-label": `${show(row.mean)} ${showEnds(row.interval) || ""}` },
     svg("line", { class: "axis", x1: 72, x2: 72, y1: 1, y2: 25 }),
     svg("path", { class: "line k0", d: `M${X(ends[0])},13H${X(ends[1])}` +
@@ -143,12 +158,10 @@ function forest(row, reach) {
     svg("path", { class: "mark k0", d: MARKS[0](3), transform: `translate(${X(row.mean)} 13)` }));
 }
 
-const roundUp = (v, step = 10 ** (Math.floor(Math.log10(v)) - 1)) => Math.ceil(v / step - 1e-9) * step;
-
-function forestAxis(reach) { // below the pictures of a table, which share it
-  const label = tickLabels([reach], false)[0];
+function forestTicks({ ticks, at }) { // below the pictures
+  const label = tickLabels([ticks[ticks.length - 1]], false)[0];
   return svg("svg", { viewBox: "0 0 144 26", "aria-hidden": "true" },
-    svg("path", { class: "axis", d: "M6,4H138M6,1V7M72,1V7M138,1V7" }),
+    svg("path", { class: "axis", d: `M6,4H138${ticks.map((v) => `M${at(v)},1V7`).join("")}` }),
     svg("text", { x: 1, y: 20 }, `−${label}`), svg("text", { x: 72, y: 20, "text-anchor": "middle" }, "0"),
     svg("text", { x: 143, y: 20, "text-anchor": "end" }, label));
 }
@@ -162,16 +175,17 @@ function differencesSection(data, state, again) {
     ["Less / more regret", "extra"], ["Seeds left out", "text extra"]];
   const some = data.problems.some((problem) => problem.differences.some((row) => row.unpaired.length));
   const kept = (line) => (some ? line : line.slice(0, -1));
+  let wide = false;
   const shown = data.problems.map((problem, p) => {
     const rows = problem.differences.filter((row) => row.baseline === state.baseline).sort((a, b) => a.agent - b.agent);
-    const reach = roundUp(Math.max(1e-12, ...rows.flatMap((row) => [row.mean, ...(row.interval || [])].map(Math.abs))));
     if (!rows.length) return html("p", { class: "note" }, named(problem.name), ": no seed in common with this baseline.");
-    const form = even(rows.map((row) => row.mean));
+    const form = even(rows.map((row) => row.mean)), axis = forestAxis(rows);
+    wide ||= axis.wide;
     return table(`differences-${p}`, named(problem.name), kept(columns), rows.map((row) => kept([
-      named(data.agents[row.agent]), row.pairs, withEnds(row.mean, row.interval, form), forest(row, reach), form(row.median),
+      named(data.agents[row.agent]), row.pairs, withEnds(row.mean, row.interval, form), forest(row, axis.at), form(row.median),
       `${row.less} / ${row.more}`, row.unpaired.length ? row.unpaired.slice(0, 12).join(", ") +
         (row.unpaired.length > 12 ? ` and ${row.unpaired.length - 12} more` : "") : "–"])),
-      kept(["", "", "", forestAxis(reach), "", "", ""]));
+      kept(["", "", "", forestTicks(axis), "", "", ""]));
   });
   const all = () => data.problems.flatMap((problem) => problem.differences.map((row) => [
     problem.name, data.agents[row.agent], data.agents[row.baseline], row.pairs, row.mean, row.interval && row.interval[0],
@@ -179,7 +193,8 @@ function differencesSection(data, state, again) {
   return html("section", { "aria-labelledby": "differences" }, html("h2", { id: "differences" }, "Paired differences"),
     html("p", { class: "note" }, "Total regret of the agent minus that of the baseline, seed by seed: both met the same " +
       "random numbers. Below zero, the agent had less regret. Seeds that only one of them has are left out. " +
-      "The baseline is ", named(data.agents[state.baseline]), "."),
+      "The baseline is ", named(data.agents[state.baseline]), ".",
+      wide ? " Where differences are of very different size, the axis is logarithmic on both sides of zero." : ""),
     html("div", { class: "controls" }, chooser("baseline", "Baseline", offered.sort((a, b) => a - b).map((i) => [i, data.agents[i]]),
       state.baseline, (value) => { state.baseline = Number(value); again(); })),
     tables(shown), html("div", { class: "controls tools" }, csvButton("csv-differences", "paired differences", "paired-differences",
