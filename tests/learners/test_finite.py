@@ -143,7 +143,7 @@ class LazyBall:
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_a_lazy_ball_stays_as_it_is_between_updates_whatever_state_an_episode_starts_in(seed: int) -> None:
     case = stack(seed, states=4, initial_state=np.full(4, 0.25))
-    learner = UCRLVTR(family=case.family, radius="unweighted", weights="none", replan=1.0, scale=0.2)
+    learner = UCRLVTR(family=case.family, radius="unweighted", replan=1.0, scale=0.2)
     results = one_by_one(learner, case.mdp, EPISODES, SEED)
     ball = LazyBall(learner.model(case.mdp.known).slack, replan=1.0)
     expected = by_hand(case, EPISODES, SEED, ball, weighted=False)
