@@ -362,10 +362,10 @@ PAPER: dict[str, Any] = {"radius": "paper", "weights": "none"}
 SMALL = {"scale": 0.05}
 SETS = {
     "finite-paper": Covered(
-        "M4, M6; appendix A.1", "the paper's ball of a finite family", finite_case, PAPER, {"scale": 2e-5},
+        "M4, M6; appendix A.1", "the paper's ball of a finite family", finite_case, {"radius": "paper"}, {"scale": 2e-5},
         "a 50,000th of beta",
     ),
-    "finite-ball": Covered("M4, M7", "the ball with sharp constants", finite_case, UNWEIGHTED, SMALL),
+    "finite-ball": Covered("M4, M7", "the ball with sharp constants", finite_case, {"radius": "unweighted"}, SMALL),
     "finite-sharp": Covered("M24", "the sharp set of a finite family", finite_case, {}, SMALL),
     "finite-prior": Covered(
         "M22, M24", "the sharp set with a prior against the truth", finite_case,
@@ -683,7 +683,7 @@ def theorem(name: str) -> Theorem:
             eluder = eluder_dimension(predictions(members, mdp.known), 1.0 / (3 * k))
             return regret_bound_vtr(horizon=3, episodes=k, delta=0.05, radius=beta, eluder=eluder)["total"]
 
-        options: dict[str, Any] = PAPER if name == "finite-letter" else {}
+        options: dict[str, Any] = {"radius": "paper"} if name == "finite-letter" else {}
         return Theorem(UCRLVTR(family=members, **options), mdp, MANY, finite)
     if name == "selection":
         ladder, mdp, separated = two_states(3)

@@ -156,7 +156,7 @@ _MOST_LOSS = 1e100  # more than any run has; its square is a number
     OPTIMISM,  # [n + 1] V*_{P,1}(s) of all members, and s
     FORM,  # a quadratic form, of each block: sum x x^T, sum y x, the number of rows
     LISTED,  # [B + 1] int, how many blocks of a form have rows, and which
-    WORK,  # [largest block, up to a multiple of 4, _CHUNK]
+    WORK,  # [largest block, _CHUNK]
 ) = range(MODEL_FIELDS, MODEL_FIELDS + 14)
 
 # Fields of the state, after those of _core.rows
@@ -351,7 +351,7 @@ class UCRLVTR(Learner):
             np.full(size + 1, -1.0),
             np.zeros(numbers if self.counted else 0),
             np.zeros(len(form_blocks) + 1, dtype=np.int64),
-            np.zeros((-(-int(form_blocks[:, 1].max()) // 4) * 4, _CHUNK)),
+            np.zeros((int(form_blocks[:, 1].max()), _CHUNK)),
         ]
         model: FiniteModel = lay_out(
             FiniteModel,
@@ -678,6 +678,33 @@ def entry_of(form: Floats, j: int, k: int) -> float:
 
 
 @hot
+def are_neighbours(members: Ints, first: int, size: int) -> bool:
+    """Say whether ``size`` members from a position on have successive numbers: what a class begins as."""
+    begin, scattered = members[first], 0
+    for i in range(size):
+        scattered += members[first + i] != begin + i
+    return scattered == 0
+
+
+@hot_inline
+def gather(numbers: Floats, members: Ints, first: int, size: int, out: Floats) -> None:
+    """Write the numbers of ``size`` members from a position on."""
+    for i in range(size):
+        out[i] = numbers[np.uint64(members[first + i])]
+
+
+@hot
+def numbers_of(numbers: Floats, members: Ints, first: int, size: int, out: Floats) -> None:
+    """Write the same, several times faster for neighbours."""
+    if are_neighbours(members, first, size):
+        near = part(numbers, members[first], size)
+        for i in range(size):
+            out[i] = near[i]
+    else:
+        gather(numbers, members, first, size, out)
+
+
+@hot
 def add_form(model: FiniteModel, form: Floats, members: Ints, n: int, out: Floats) -> None:
     """Add <theta, G theta> - 2 <g, theta> of the blocks listed, for the first ``n`` of ``members``.
 
@@ -687,23 +714,19 @@ def add_form(model: FiniteModel, form: Floats, members: Ints, n: int, out: Float
     for first in range(0, n, _CHUNK):
         size = min(_CHUNK, n - first)
         total = part(out, first, size)
-        begin, scattered = members[first], 0
-        for i in range(size):
-            scattered += members[first + i] != begin + i
+        near = are_neighbours(members, first, size)
         for b in range(1, listed[0] + 1):
             start, m, at = blocks[listed[b], 0], blocks[listed[b], 1], blocks[listed[b], 2]
             matrix, right = square(form, at, m), part(form, at + m * m, m)
-            for j in range(m):
-                row, theta = model.own[start + j], work[j]
-                if scattered:
-                    for i in range(size):
-                        theta[i] = row[np.uint64(members[first + i])]
-                else:  # neighbours: what a class begins as, several times faster
-                    near = part(row, begin, size)
-                    for i in range(size):
-                        theta[i] = near[i]
-            for j in range(0, m, 4):
-                t0, t1, t2, t3 = work[j], work[j + 1], work[j + 2], work[j + 3]
+            table, row, column, last = model.own, start, members[first], m - 1
+            if not near:
+                table, row, column = work, 0, 0
+                for j in range(m):
+                    gather(model.own[start + j], members, first, size, work[j])
+            for j in range(0, m, 4):  # what lies beyond the last coordinate counts 0
+                t0, t1 = part(table[row + j], column, size), part(table[row + min(j + 1, last)], column, size)
+                t2 = part(table[row + min(j + 2, last)], column, size)
+                t3 = part(table[row + min(j + 3, last)], column, size)
                 l0, l1 = -2.0 * right[j], -2.0 * right[j + 1] if j + 1 < m else 0.0
                 l2, l3 = -2.0 * right[j + 2] if j + 2 < m else 0.0, -2.0 * right[j + 3] if j + 3 < m else 0.0
                 a0, a1 = entry_of(matrix, j, j), entry_of(matrix, j, j + 1)
@@ -730,7 +753,9 @@ def add_form(model: FiniteModel, form: Floats, members: Ints, n: int, out: Float
                     c2, c3 = entry_of(matrix, j + 2, k + 2), entry_of(matrix, j + 2, k + 3)
                     d0, d1 = entry_of(matrix, j + 3, k), entry_of(matrix, j + 3, k + 1)
                     d2, d3 = entry_of(matrix, j + 3, k + 2), entry_of(matrix, j + 3, k + 3)
-                    u0, u1, u2, u3 = work[k], work[k + 1], work[k + 2], work[k + 3]
+                    u0, u1 = part(table[row + k], column, size), part(table[row + min(k + 1, last)], column, size)
+                    u2 = part(table[row + min(k + 2, last)], column, size)
+                    u3 = part(table[row + min(k + 3, last)], column, size)
                     for i in range(size):
                         w0, w1, w2, w3 = u0[i], u1[i], u2[i], u3[i]
                         one = fma(t0[i], fma(a0, w0, a1 * w1) + fma(a2, w2, a3 * w3), total[i])
@@ -889,16 +914,10 @@ def threshold(model: FiniteModel, loss: Floats, members: Ints, n: int, rows: int
     least, total = np.inf, 0.0
     for first in range(0, n, _CHUNK):
         size = min(_CHUNK, n - first)
-        begin, scattered = members[first], 0
+        numbers_of(log_prior, members, first, size, z)
+        own = part(loss, first, size)
         for i in range(size):
-            scattered += members[first + i] != begin + i
-        if scattered:
-            for i in range(size):
-                z[i] = 2.0 * loss[first + i] - log_prior[np.uint64(members[first + i])]
-        else:
-            near, own = part(log_prior, begin, size), part(loss, first, size)
-            for i in range(size):
-                z[i] = 2.0 * own[i] - near[i]
+            z[i] = 2.0 * own[i] - z[i]
         low = least_of(z, size)
         if low < least:
             total *= np.exp(low - least)
@@ -1079,12 +1098,19 @@ def most_optimistic(model: FiniteModel, state: FiniteState, n: int, start: int) 
     place = counters[PLACE]
     if not model.ball and start == counters[LAST_START] and place >= 0 and loss[place] < np.inf:
         return place
-    top, choice = -np.inf, -1
-    for i in range(n):
-        if inside[i] == 1 if model.ball else loss[i] < np.inf:
-            value = optimism[alive[i]]
-            if value > top or (value == top and alive[i] < alive[choice]):
-                top, choice = value, i
+    top, choice, z = -np.inf, -1, fmat(model, WORK)[0]
+    for first in range(0, n, _CHUNK):
+        size = min(_CHUNK, n - first)
+        numbers_of(optimism, alive, first, size, z)
+        for i in range(size):  # least_of is fast, and of those outside infinite
+            outside = inside[first + i] == 0 if model.ball else loss[first + i] == np.inf
+            z[i] = np.inf if outside else -z[i]
+        high = -least_of(z, size)
+        if high < top or high == -np.inf:
+            continue
+        for i in range(size):
+            if -z[i] == high and (high > top or alive[first + i] < alive[choice]):
+                top, choice = high, first + i
     return choice
 
 

@@ -270,7 +270,6 @@ class MemberEvidence:
         outside = bool(misfit > 0.0) or bool(counters[IMPOSSIBLE] > 0)
         return least, np.array([bound]), {"separation": separation, "misfit": misfit, "outside": outside}
 
-
     def _misfit(self, model: FiniteModel, state: Any, best: int) -> float:
         """Return by how much the loss of the best kernel exceeds what noise explains, but for a term of covers.
 
