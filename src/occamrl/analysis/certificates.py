@@ -362,8 +362,8 @@ PAPER: dict[str, Any] = {"radius": "paper", "weights": "none"}
 SMALL = {"scale": 0.05}
 SETS = {
     "finite-paper": Covered(
-        "M4, M6; appendix A.1", "the paper's ball of a finite family", finite_case, {"radius": "paper"}, {"scale": 2e-5},
-        "a 50,000th of beta",
+        "M4, M6; appendix A.1", "the paper's ball of a finite family", finite_case,
+        {"radius": "paper"}, {"scale": 2e-5}, "a 50,000th of beta",
     ),
     "finite-ball": Covered("M4, M7", "the ball with sharp constants", finite_case, {"radius": "unweighted"}, SMALL),
     "finite-sharp": Covered("M24", "the sharp set of a finite family", finite_case, {}, SMALL),

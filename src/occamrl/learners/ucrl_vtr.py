@@ -56,7 +56,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from occamrl._core.arena import field, fma, fmat, fresh_state, fvec, imat, ivec, lay_out, named, part, square
-from occamrl._core.compile import compiled, entry, hot, hot_inline, implements
+from occamrl._core.compile import entry, hot, hot_inline, implements
 from occamrl._core.features import fill_target
 from occamrl._core.loop import CHANGED, PLANNED, Path, learn, plan
 from occamrl._core.regression import add_row
@@ -214,17 +214,14 @@ class FiniteState(PlanState):
 
     members = named(MEMBERS)
     loss = named(LOSS)
+    distance = named(DISTANCE)
     inside = named(INSIDE)
 
 
-class PlannedState(PlanState):
+class PlannedState(FiniteState):
     """Losses of all members at each step, the plan in play, and the rows seen under it."""
 
     __slots__ = ()
-
-    members = named(MEMBERS)
-    loss = named(LOSS)
-    inside = named(INSIDE)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -288,6 +285,11 @@ class UCRLVTR(Learner):
     def counted(self) -> bool:
         """Whether values are solved beforehand: the rewards are known, and one kernel serves all steps."""
         return isinstance(self.rewards, str) and self.kernel == "stationary"
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are: 1 without a ladder."""
+        return 1
 
     def steps(self, known: Known) -> int:
         """Return T: 1, or H with one kernel per step."""
@@ -383,9 +385,6 @@ class UCRLVTR(Learner):
 
     def fields(self, known: Known, state: Any = None) -> list[Field]:
         """Return what the arrays of a state hold."""
-        return self._fields(known, classes=1)
-
-    def _fields(self, known: Known, classes: int) -> list[Field]:
         n, steps, table = self.family.size, self.steps(known), (known.horizon, known.states)
         ball, counted, solved = self.radius != "sharp", self.counted, not self.counted and steps == 1
         cells, pairs = known.horizon * known.states, known.states * known.actions
@@ -400,7 +399,7 @@ class UCRLVTR(Learner):
             "episodes_at_plan": (0, MOST_ROWS, 0),
             "next_look": (0, NEVER, FIRST_LOOK),
             "current": (1, n, n),
-            "class": (0, classes - 1, 0),
+            "class": (0, self.classes - 1, 0),
             "class_since": (0, MOST_ROWS, 0),
             "next_test": (-(2**63), NEVER, NEVER),
             "impossible": (0, MOST_ROWS, 0),
@@ -519,9 +518,10 @@ class NestedUCRLVTR(UCRLVTR):
         field(made, LEVEL)[:] = self.ladder.level
         return made
 
-    def fields(self, known: Known, state: Any = None) -> list[Field]:
-        """Return what the arrays of a state hold."""
-        return self._fields(known, self.ladder.classes)
+    @property
+    def classes(self) -> int:
+        """M."""
+        return self.ladder.classes
 
     def begin(self, known: Known) -> FiniteState | PlannedState:
         """Return a fresh state."""
@@ -547,16 +547,13 @@ def example_ladder(mdp: Any) -> Ladder:
     return Ladder([FiniteFamily(stack[:1]), FiniteFamily(stack[:3]), FiniteFamily(stack)])
 
 
-@compiled
 def largest_range(outcomes: Outcomes, values: Floats) -> float:
     """Return R of M7: the largest range of a member's target function at any step and (s, a)."""
-    target = np.empty(outcomes.next_state.size)
-    largest = 0.0
-    for member in range(values.shape[0]):
-        for h in range(1, values.shape[1]):
-            for sa in range(outcomes.start.size - 1):
-                low, high = fill_target(outcomes, sa, values[member, h], target)
-                largest = max(largest, high - low)
+    begin, largest = outcomes.start[:-1], 0.0
+    for solved in values:  # [H + 1, S] of a member
+        targets = outcomes.bonus + solved[1:, outcomes.next_state]
+        ranges = np.maximum.reduceat(targets, begin, axis=1) - np.minimum.reduceat(targets, begin, axis=1)
+        largest = max(largest, float(ranges.max()))
     return largest
 
 
@@ -1209,16 +1206,26 @@ def update_sets(model: FiniteModel, state: PlannedState) -> None:
 
 
 @hot
-def solve_member(model: FiniteModel, state: PlannedState, i: int) -> None:
-    """Write V*_{P,h} of a member and its greedy actions, for the rewards that the plan counts on."""
-    solved, greedy, reward = fmat(state, SOLVED), imat(state, GREEDY), fmat(model, REWARD)
-    horizon, base, features = model.horizon, i * (model.horizon + 1), features_of(model, FEATURES)
-    for h in range(horizon - 1, -1, -1):
-        counted_on = reward[h % reward.shape[0]]
-        for s in range(solved.shape[1]):
-            a, q = greedy_action(model, features, counted_on, solved[base + h + 1], i, s)
-            greedy[i * horizon + h, s] = a
-            solved[base + h, s] = q
+def solve_members(model: FiniteModel, state: PlannedState) -> None:
+    """Write V*_{P,h} and the greedy actions of every member in play, for the rewards that the plan counts on."""
+    counters, solved, greedy, reward = (
+        ivec(state, COUNTERS),
+        fmat(state, SOLVED),
+        imat(state, GREEDY),
+        fmat(model, REWARD),
+    )
+    horizon, features = model.horizon, features_of(model, FEATURES)
+    for i in range(counters[ALIVE]):
+        if not plays(model, state, 0, i, counters[GUARDED] == 1):
+            continue
+        base = i * (horizon + 1)
+        for h in range(horizon - 1, -1, -1):
+            counted_on = reward[h % reward.shape[0]]
+            for s in range(solved.shape[1]):
+                a, q = greedy_action(model, features, counted_on, solved[base + h + 1], i, s)
+                greedy[i * horizon + h, s] = a
+                solved[base + h, s] = q
+    counters[MEMBER] = NOBODY
 
 
 @hot
@@ -1272,16 +1279,6 @@ def plan_each_step(model: FiniteModel, state: PlannedState) -> None:
             values[h, s] = top
 
 
-@hot
-def solve_members(model: FiniteModel, state: PlannedState) -> None:
-    """Solve every member that may be counted on, for the rewards that the plan counts on."""
-    counters = ivec(state, COUNTERS)
-    for i in range(counters[ALIVE]):
-        if plays(model, state, 0, i, counters[GUARDED] == 1):
-            solve_member(model, state, i)
-    counters[MEMBER] = NOBODY
-
-
 @implements(plan, PlannedState, argument=1)
 def plan_planned(model: FiniteModel, state: PlannedState, start: int, key: np.uint64, episode: int) -> int:
     """Update the sets and plan when that is due; put the most optimistic member for ``start`` into play."""
@@ -1327,6 +1324,7 @@ def test_now(model: FiniteModel, state: FiniteState) -> float:
     counters = ivec(state, COUNTERS)
     before, episodes = counters[CLASS], counters[EPISODES]
     absorb(model, state)
+    enter_plan(model, state)
     test_classes(model, state)
     if counters[CLASS] != before:
         counters[CLASS_SINCE] = episodes + 1
@@ -1338,13 +1336,6 @@ def test_now(model: FiniteModel, state: FiniteState) -> float:
 def enter_rows(model: FiniteModel, state: FiniteState | PlannedState) -> None:
     """Enter the rows that wait for the next plan."""
     absorb(model, state)
-
-
-@entry
-def enter_all(model: FiniteModel, state: FiniteState) -> None:
-    """Enter all rows into the quadratic form."""
-    absorb(model, state)
-    enter_plan(model, state)
 
 
 @entry

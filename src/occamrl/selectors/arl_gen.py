@@ -33,17 +33,7 @@ import numpy as np
 
 from occamrl._core.arena import field, model_of, resumed
 from occamrl._core.regression import stacked
-from occamrl._core.rows import (
-    COUNTERS,
-    EPISODES,
-    GRAM,
-    GRAM_PAIRS,
-    GRAM_SQUARES,
-    GRAM_XY,
-    MOST,
-    MOST_ROWS,
-    PlanState,
-)
+from occamrl._core.rows import COUNTERS, EPISODES, GRAM, GRAM_PAIRS, GRAM_SQUARES, GRAM_XY, MOST, MOST_ROWS, PlanState
 from occamrl.errors import ParameterError, require_choice, require_kind
 from occamrl.learners import ucrl_vtr, ucrl_vtr_lin
 from occamrl.learners.rewards import (
@@ -182,11 +172,7 @@ class ARLGen(Selector):
     def examples(cls, mdp: Any) -> Sequence[Selector]:
         """Small instances on a problem, for the contract checks."""
         ladder = example_ladder(mdp)
-        return [
-            cls(ladder=ladder),
-            cls(ladder=ladder, safe=True),
-            cls(ladder=ladder, guard=True, replan=0.2),
-        ]
+        return [cls(ladder=ladder), cls(ladder=ladder, safe=True), cls(ladder=ladder, guard=True, replan=0.2)]
 
 
 class MemberEvidence:
@@ -276,7 +262,6 @@ class MemberEvidence:
         The alternatives are all kernels of F_M, with even weights, and a mean added at every (s, a): what is left of
         the targets there tells whether one was needed.
         """
-        ucrl_vtr.enter_all(model, state)
         pairs, blocks = field(state, PAIRS), field(model, FORM_BLOCKS)[field(model, FORM_OF)]
         coordinates = np.minimum(blocks[:, :1] + np.arange(pairs.shape[1] - 2), len(model.own) - 1)
         predicted = (pairs[:, 2:] * model.own[coordinates, best]).sum(axis=1)
@@ -319,29 +304,31 @@ class RegressionEvidence:
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data: the rows of all phases in the largest class, step after step."""
-        features, steps = self.ladder.features, self._full.steps(known)
-        rows = {
-            "gram": np.zeros(steps * int(features.blocks.matrix_start[-1])),
-            "xy": np.zeros(steps * features.dimension),
-            "pairs": np.zeros((steps * known.states * known.actions, 2 + int(features.blocks.size.max()))),
-            "squares": 0.0,
-            "rewards": None,
+        sums: dict[str, Any] = {each.name: np.zeros(each.shape) for each in self._sums(known)}
+        numbers = {"epoch": 1, "episodes": 0, "chosen": 0, "since": 1, "audits": 0, "audit": False}
+        return {**numbers, **sums, "squares": 0.0, "rewards": None}
+
+    def _sums(self, known: Known) -> list[Field]:
+        """Return the sums over rows in the memory: sum x x^T, sum y x, and of each (s, a) those of GRAM_PAIRS."""
+        blocks, steps = stacked(self.ladder.features.blocks, self._full.steps(known)), self._full.steps(known)
+        shapes = {
+            "gram": (int(blocks.matrix_start[-1]),),
+            "xy": (int(blocks.vector_start[-1]),),
+            "pairs": (steps * known.states * known.actions, 2 + int(blocks.size.max())),
         }
-        return {"epoch": 1, "episodes": 0, "chosen": 0, "since": 1, "audits": 0, "audit": False, **rows}
+        return [Field(name, shape, -MOST, MOST) for name, shape in shapes.items()]
 
     def resume(self, known: Known, memory: dict[str, Any]) -> None:
         """Refuse a memory, as from a file, that no run could have left."""
-        features, steps, pairs = self.ladder.features, self._full.steps(known), known.states * known.actions
-        blocks, observed = stacked(features.blocks, steps), (reward_rows(self.selector.rewards, known), pairs)
+        blocks = stacked(self.ladder.features.blocks, self._full.steps(known))
+        observed = (reward_rows(self.selector.rewards, known), known.states * known.actions)
         finite = {f"state {m}": m for m in range(1, self.ladder.classes) if self.ladder.rung(m).finite}
         kept = {name: m for name, m in finite.items() if isinstance(memory, dict) and name in memory}
         fields = {
             **dict.fromkeys(("epoch", "episodes", "since", "audits"), (0, MOST_ROWS)),
             "chosen": (0, self.ladder.classes),
             "audit": {False, True},
-            "gram": Field("gram", (int(blocks.matrix_start[-1]),), -MOST, MOST),
-            "xy": Field("xy", (int(blocks.vector_start[-1]),), -MOST, MOST),
-            "pairs": Field("pairs", (steps * pairs, 2 + int(blocks.size.max())), -MOST, MOST),
+            **{each.name: each for each in self._sums(known)},
             "squares": (0.0, MOST),
             "rewards": RewardStatistics | None,
             **dict.fromkeys(kept, PlanState),
@@ -409,13 +396,8 @@ class RegressionEvidence:
     def _test(self, known: Known, memory: dict[str, Any]) -> tuple[int, dict[str, object]]:
         """Return the class to play and what was found."""
         if not memory["episodes"]:
-            names = ("threshold", "margin", "separation", "misfit", "beta")
-            nothing: dict[str, object] = dict.fromkeys(names)
-            return 1, {
-                "statistics": [0.0] * self.ladder.classes,
-                **nothing,
-                "outside": False,
-            }
+            nothing: dict[str, object] = dict.fromkeys(("threshold", "margin", "separation", "misfit", "beta"))
+            return 1, {"statistics": [0.0] * self.ladder.classes, **nothing, "outside": False}
         total, unit = memory["episodes"] * known.horizon, float(model_of(self._full, known).unit)
         delta, rows = self._full.level(known), self._by_step(known, memory)
         losses = np.array([self.losses(row) for row in rows])  # [T, M]
