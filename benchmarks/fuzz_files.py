@@ -100,7 +100,7 @@ def cases() -> dict[str, tuple[Any, orl.FiniteMDP]]:
         "linear rewards": orl.UCRLVTRLin(features=features, norm_bound=2.0, rewards=pairs, kernel="per_step"),
         "greedy": orl.Greedy(features=features),
         "finite": orl.UCRLVTR(family=family),
-        "finite ball": orl.UCRLVTR(family=family, radius="unweighted", weights="none", replan=0.2),
+        "finite ball": orl.UCRLVTR(family=family, radius="unweighted", replan=0.2),
         "finite rewards": orl.UCRLVTR(family=family, rewards=pairs, scale=0.1),
         "finite per step": orl.UCRLVTR(family=family, kernel="per_step"),
         "nested": NestedUCRLVTR(ladder=ladder, scale=0.05, guard=True),

@@ -141,8 +141,8 @@ def configurations() -> Iterator[tuple[str, Callable[[], Any]]]:
     for kind, radius, weight, replan in product(KINDS, radii, WEIGHTED, (0.0, 0.2)):
         chosen: Any = {"radius": radius, "weights": weight, "replan": replan}
         yield f"UCRLVTRLin {kind} {radius} {weight} {replan}", partial(play, "UCRLVTRLin", **ON[kind], **chosen)
-    for radius, weight, replan in product(radii[:3], WEIGHTED, (0.0, 0.2)):
-        chosen = {"radius": radius, "weights": weight, "replan": replan}
+    for (radius, weight), replan in product(zip(radii[:3], ("range", "none", "none"), strict=True), (0.0, 0.2)):
+        chosen = {"radius": radius, "replan": replan}
         yield f"UCRLVTR {radius} {weight} {replan}", partial(play, "UCRLVTR", family=finite, **chosen)
     yield "UCRLVTR cover", partial(play, "UCRLVTR", family=partial(cover, 1.0))
     common: dict[str, dict[str, Any]] = {**dict.fromkeys(LINEAR, ON["dense"]), "UCRLVTR": {"family": finite}}

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks import oracle
 from occamrl import seeding
 from occamrl._core import rng
-from occamrl.learners.ucrl_vtr import MEMBER, FiniteState
+from occamrl.learners.ucrl_vtr import MEMBER
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.problems.mdp import FiniteMDP
@@ -149,7 +149,7 @@ def bits(state: Any) -> dict[str, bytes]:
     Of a table of rows only the entries in use: how much room it has depends on how a run was cut into pieces.
     """
     arrays: dict[str, Any] = {}
-    skeleton = take_apart(state.arrays() if isinstance(state, FiniteState) else state, arrays)
+    skeleton = take_apart(state, arrays)
     return {"skeleton": repr(skeleton).encode(), **{name: array.tobytes() for name, array in arrays.items()}}
 
 

@@ -72,10 +72,10 @@ def agents() -> Iterator[Any]:
             for kind in (orl.ARLLin, orl.ARLLinDim, orl.ARLLinNorm):
                 yield from every(kind, **one, **STEPS)
     families = [orl.FiniteFamily(KERNELS), cover(1.0)]
-    yield from every(orl.UCRLVTR, family=families, radius=list(FINITE_SETS), **common)
+    yield from every(orl.UCRLVTR, family=families, radius=list(FINITE_SETS), replan=[0.0, 0.2], **STEPS)
     yield from every(orl.UCRLVTR, family=families, record=[TABULAR] if WHOLE else [None], **STEPS)
     finite: Any = orl.Ladder([orl.FiniteFamily(KERNELS[:1]), orl.FiniteFamily(KERNELS)])
-    yield from every(NestedUCRLVTR, ladder=[finite], test_growth=[0.0, 0.1], start_class=[1, 2], guard=[False, True])
+    yield from every(NestedUCRLVTR, ladder=[finite], test_growth=[0.0, 0.1], guard=[False, True])
     acting: dict[str, list[Any]] = {"acting": ["optimism", "sampling"], "scope": ["smallest", "all"], "replan": [0.0]}
     solved = STEPS if WHOLE else {}  # with each plan, by code of its own
     yield from every(orl.Occam, ladder=[finite, orl.Ladder([cover(0.5), cover(1.0)])], **acting, **solved)

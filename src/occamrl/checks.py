@@ -19,7 +19,6 @@ from occamrl import seeding
 from occamrl._core.arena import forget_models
 from occamrl.errors import CheckpointError, ContractError, FamilyError, ParameterError
 from occamrl.learners.rewards import RewardsPerPair
-from occamrl.learners.ucrl_vtr import FiniteState
 from occamrl.models.family import Family, packed, weighted
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
@@ -325,9 +324,6 @@ def _arrays(state: Any, path: str = "state") -> Iterator[tuple[str, np.ndarray[A
     """Walk through the arrays of a state."""
     if isinstance(state, np.ndarray):
         yield path, state
-    elif isinstance(state, FiniteState):  # how much room it has depends on how a run is cut into pieces
-        for number, part in enumerate(state.arrays()):
-            yield f"{path}[{number}]", part
     elif isinstance(state, tuple) and hasattr(state, "_fields"):
         for name in state._fields:
             yield from _arrays(getattr(state, name), f"{path}.{name}")

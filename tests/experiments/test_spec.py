@@ -339,7 +339,6 @@ def test_an_option_that_another_makes_idle_is_refused(tmp_path: Path) -> None:
     for name, parameters, key in (
         ("UCRLVTRLin", "norm_bound = 1.0, paper_constant = 0.1", "paper_constant"),
         ("ARLGen", "ladder = { sizes = [1, 2], true = 1 }, safe = true, guard = true", "guard"),
-        ("ARLGen", "ladder = { sizes = [1, 2], true = 1 }, safe = true, start_class = 2", "start_class"),
     ):
         text = f'{SMALL}[[agent]]\nname = "{name}"\nparameters = {{ {parameters} }}\n'
         assert set(faults(tmp_path, text)) == {f"agent[2].parameters.{key}"}

@@ -39,32 +39,23 @@ def tabular(**options: Any) -> FeatureMap:
 
 MAP: Any = FeatureMap([UNIFORM])
 HEAVY = UNIFORM * np.array([1.0, 2.0])[None, :, None]  # sums that no theta makes one
-SIGNED = [sp.csr_array([[2.0, -1.0], [2.0, -1.0]]), sp.csr_array([[-1.0, 1.0], [1.0, -1.0]])]
 NO_WAY_OUT = changed((1, 1), 0.0, np.ones((S, A, S)))
 SIMULATORS = [FiniteMDP(transition=P, reward=np.zeros(P.shape[:2]), horizon=2) for P in (UNIFORM, OTHER)]
 BY_STEP = FiniteMDP(transition=np.stack([UNIFORM] * 2), reward=np.zeros((S, A)), horizon=2)
 
 BAD: list[tuple[type[InvalidInput], str, Callable[[], Any]]] = [
     (ShapeError, r"^phi.*\[S, A, S, d\]", lambda: FeatureMap(UNIFORM)),
-    (ShapeError, r"^phi.*\[S, A, S, d\]", lambda: FeatureMap(np.ones((S, A, 2, 1)))),
     (ShapeError, "^phi.*list of kernels", lambda: FeatureMap(np.ones((S, A, S, 0)))),
-    (ShapeError, "^phi.*list of kernels", lambda: FeatureMap([])),
     (ShapeError, r"^phi\[1\]:.*expected \(3, 2, 3\)", lambda: FeatureMap([UNIFORM, OTHER])),
     (ShapeError, r"^phi\[1\]:.*got \(8, 4\), expected \(6, 3\)", lambda: FeatureMap([flat(UNIFORM), flat(OTHER)])),
     (ShapeError, r"^phi\[0\]:.*\(S\*A, S\)", lambda: FeatureMap([sp.csr_array(np.ones((4, 3)))])),
-    (ShapeError, r"^phi\[0\]:.*S", lambda: FeatureMap([sp.csr_array((4, 0))])),
     (FeatureError, r"^phi\[2, 1, 0, 0\]:.*finite", lambda: FeatureMap([changed((2, 1, 0), np.nan)])),
-    (FeatureError, r"^phi\[0, 1, 2, 0\]:.*finite", lambda: FeatureMap([changed((0, 1, 2), np.inf)])),
     (FeatureError, r"^phi\[1\]:.*finite", lambda: FeatureMap([flat(UNIFORM), flat(changed((0, 1, 2), np.nan))])),
     (FeatureError, r"^phi\[2\]:.*no next", lambda: FeatureMap([changed((1, 0), 0.0)])),
     (FeatureError, "^phi.*sum to one", lambda: FeatureMap([HEAVY])),
-    (FeatureError, "^phi.*sum to one", lambda: FeatureMap([flat(HEAVY)])),
     (FeatureError, "^phi.*no theta makes all", lambda: FeatureMap(np.tile([[2.0], [-1.0]], (2, 1, 1, 1)))),
-    (FeatureError, "^phi.*no theta makes all", lambda: FeatureMap(SIGNED)),
     (ShapeError, r"^coordinates.*\[0, 1\)", lambda: MAP.restrict([1])),
-    (ShapeError, r"^coordinates.*\[0, 1\)", lambda: MAP.restrict([-1])),
     (ShapeError, "^coordinates.*different integers", lambda: MAP.restrict([0, 0])),
-    (ShapeError, "^coordinates.*integers", lambda: MAP.restrict([0.5])),
     (FeatureError, "^coordinates.*dense or", lambda: tabular().restrict([0])),
     (ShapeError, "^states: .*>= 1", lambda: tabular(states=0)),
     (ShapeError, r"^support.*expected \(3, 2, 3\)", lambda: tabular(support=np.ones((S, A)))),
@@ -74,14 +65,11 @@ BAD: list[tuple[type[InvalidInput], str, Callable[[], Any]]] = [
     (ShapeError, r"^simulators\[1\]:.*S=3, A=2", lambda: FeatureMap.of_simulators(SIMULATORS)),
     (ShapeError, r"^simulators\[0\]:.*one kernel", lambda: FeatureMap.of_simulators([BY_STEP])),
     (FamilyError, "^kernels.*at least one member", lambda: FiniteFamily([])),
-    (FamilyError, "^kernels.*at least one", lambda: FiniteFamily(np.zeros((0, S, A, S)))),
     (ShapeError, r"^kernels.*\[n, S, A, S\]", lambda: FiniteFamily(UNIFORM)),
     (ShapeError, r"^kernels\[1\]:.*\(3, 2, 3\)", lambda: FiniteFamily([UNIFORM, OTHER])),
     (FamilyError, r"^kernels\[1, 2, 1\]:.*sum to 0.9", lambda: with_member((2, 1, 0), 1 / 3 - 0.1)),
     (FamilyError, r"^kernels\[1, 0, 1\]:.*a probability of -0.5", lambda: with_member((0, 1), [1.5, -0.5, 0.0])),
     (FamilyError, r"^kernels\[1, 1, 0\]:.*not a finite number", lambda: with_member((1, 0, 1), np.nan)),
-    (FamilyError, "^kernels.*with features", lambda: FiniteFamily([UNIFORM], parameters=[[1.0]], features=MAP)),
-    (FamilyError, "^kernels.*parameters with features", lambda: FiniteFamily()),
     (FamilyError, "^kernels.*with features", lambda: FiniteFamily(parameters=[[1.0]])),
     (FamilyError, "^features.*a FeatureMap", lambda: FiniteFamily(parameters=[[1.0]], features=UNIFORM)),
     (ShapeError, r"^parameters.*\[n, 1\]", lambda: FiniteFamily(parameters=np.ones((4, 2)), features=MAP)),

@@ -62,7 +62,6 @@ WRONG: dict[Any, dict[str, list[Any]]] = {  # what the validators of errors.py l
         "delta": [0.0],
         "replan": [-0.1],
         "scale": [np.nan],
-        "weights": ["ranges"],
         "radius": ["ayoub"],  # of ellipsoids
         "prior": [np.array([0.5, 0.5]), np.array([0.0]), np.array([1.1]), np.array([np.nan])],
     },
@@ -71,12 +70,10 @@ WRONG: dict[Any, dict[str, list[Any]]] = {  # what the validators of errors.py l
     orl.RewardsLinear: {"features": [np.ones((3, 2)), np.full((3, 2, 1), np.nan), np.full((3, 2, 1), -1e60)]},
     orl.ARLGen: {
         "ladder": ["ladder"],
-        "start_class": [2, 1.0, True],
         "safe": ["yes"],
         "guard": [1],
         "delta": [0.0],
         "test_growth": [-1.0, "often"],
-        "weights": ["some"],
         "kernel": ["weekly"],
         "rewards": [None],
     },

@@ -32,7 +32,6 @@ OTHERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "sharp ellipsoid, one-hot": (linear_case, {"kind": "one-hot"}),
     "rewards on transitions, no weights": (linear_case, {"kind": "transition rewards", "weights": "none"}),
     "one ellipsoid per step, unknown rewards": (linear_case, {"kind": "per step", "rewards": RewardsPerPair()}),
-    "sharp set, no weights": (finite_case, {"weights": "none"}),
     "one sharp set per step, unknown rewards": (finite_case, {"members": PER_STEP, "rewards": RewardsPerPair()}),
 }
 

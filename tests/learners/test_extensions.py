@@ -374,9 +374,6 @@ def test_what_does_not_go_together() -> None:
     for radius in ("paper", "unweighted"):
         with pytest.raises(ParameterError, match="radius"):
             UCRLVTR(family=STACK.family, kernel="per_step", radius=radius)
-    for kind in (NestedUCRLVTR, ARLGen):
-        with pytest.raises(ParameterError, match="start_class"):
-            kind(ladder=ladder(), start_class=3, kernel="per_step")
 
 
 def near_members() -> tuple[FiniteMDP, Floats]:

@@ -13,11 +13,8 @@ import pytest
 
 import occamrl as orl
 from occamrl import seeding
-from occamrl._core.arena import field as field_of
-from occamrl._core.rows import COUNTERS
 from occamrl.checks import check_learner, check_rule, check_selector
 from occamrl.errors import CheckpointError, ContractError, ParameterError
-from occamrl.learners.ucrl_vtr import _LEAST_SLOTS, USED
 from occamrl.protocols import Known, Played, Replay, Rule
 from occamrl.running import phases
 from occamrl.running.phases import Past, coarsened
@@ -180,18 +177,6 @@ def test_bases_that_share_learn_from_every_episode_whoever_plays() -> None:
     first, second, plain = played(orl.Arena(bases=[lin(), lin(), Bold()], rule=InTurn(only=1)), 40).state["bases"]
     assert bits(first) != bits(second)
     assert plain.episodes == 0
-
-
-def test_a_base_that_shares_has_room_for_the_episodes_of_others() -> None:
-    """Rows of a finite family lie in a table that grows: also where somebody else plays."""
-    draw = np.random.default_rng(0)
-    kernels, reward = draw.dirichlet(np.full(8, 0.5), size=(60, 8, 2)), draw.random((8, 2))
-    mdp = orl.FiniteMDP(transition=kernels[7], reward=reward, horizon=10)
-    learner = orl.UCRLVTR(family=orl.FiniteFamily(kernels))
-    shared = played(orl.Arena(bases=[learner, learner], rule=InTurn(only=1), share=True), 120, mdp)
-    watching, playing = shared.state["bases"]
-    assert int(field_of(playing, COUNTERS)[USED]) > _LEAST_SLOTS // 2  # more than there was room for at first
-    assert bits(watching) == bits(playing)
 
 
 # ------------------------------------------------------------------------------------------------------------- replays

@@ -39,7 +39,7 @@ def family() -> FiniteFamily:
 AGENTS: dict[str, Callable[[], Agent]] = {
     "dense, every episode": lambda: UCRLVTRLin(features=CASE.features, norm_bound=1.0, replan=0.0),
     "one-hot, lazy": lambda: UCRLVTRLin(features=ONE_HOT, norm_bound=2.0, scale=0.2),
-    "finite, ball": lambda: UCRLVTR(family=family(), radius="unweighted", weights="none", scale=0.1),
+    "finite, ball": lambda: UCRLVTR(family=family(), radius="unweighted", scale=0.1),
     "uniform": lambda: UniformRandom(),
 }
 

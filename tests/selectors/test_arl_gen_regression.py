@@ -19,7 +19,7 @@ from occamrl.problems.classic import RiverZones
 from occamrl.problems.mdp import BernoulliRewards
 from occamrl.problems.mixtures import SparseMixture
 from occamrl.selectors.arl_gen import RegressionEvidence
-from tests.cases import Steps, mixture, stack
+from tests.cases import mixture, stack
 
 SPARSE = SparseMixture(states=4, actions=2, horizon=4, dimension=4, nonzero=2, seed=0)
 SPARSE_FEATURES = orl.FeatureMap([sp.csr_array(each.reshape(8, 4)) for each in np.moveaxis(SPARSE.phi, -1, 0)])
@@ -110,24 +110,6 @@ def test_audits_are_no_epochs() -> None:
     assert {learner.delta for learner in evidence._learners} == {0.05}
 
 
-@pytest.mark.parametrize("ladder", [coordinate_ladder, kernels_below_mixtures])
-def test_plain_rows_have_the_range_of_every_value_function_that_was_used(ladder: Any) -> None:
-    """R of the test covers every V of the run: those of classes played in turn, and of audits."""
-    problem = SPARSE.mdp if ladder is coordinate_ladder else CASE.mdp
-    agent = orl.ARLGen(ladder=ladder(), weights="none", guard=True)
-    evidence, steps = agent._evidence, Steps(agent, problem.known)
-    ranges: dict[str, float] = {}
-    assert isinstance(evidence, RegressionEvidence)
-    for k in range(80):
-        steps.begin(0)
-        label = steps.walk.rows[-1]["label"]
-        ranges[label] = max(ranges.get(label, 0.0), float(np.ptp(steps.walk.state.values[1:], axis=1).max()))
-        for h in range(problem.horizon):
-            steps.record((k + h) % problem.states)
-    assert len(ranges) > 1
-    assert 0.0 < max(ranges.values()) <= evidence._full.model(problem.known).unit
-
-
 def test_a_truth_outside_the_largest_class_is_reported() -> None:
     assert phases_of(orl.ARLGen(ladder=river_ladder(1)), RIVER, 4000)[-1]["outside"]
 
@@ -169,7 +151,6 @@ def test_a_list_of_kernels_below_an_aggregation_is_left_and_a_run_resumed_inside
 
 CONTRACTS: dict[str, Any] = {
     "linear": lambda: (orl.ARLGen(ladder=coordinate_ladder(), replan=0.0), SPARSE.mdp),
-    "linear, from the top": lambda: (orl.ARLGen(ladder=coordinate_ladder(), start_class=3), SPARSE.mdp),
     "aggregation, guard": lambda: (orl.ARLGen(ladder=river_ladder(1, 3, 6), guard=True), RIVER.mdp),
     "a list below, from class 1 to 2": lambda: (
         orl.ARLGen(
@@ -194,7 +175,7 @@ def test_the_contract_is_kept(name: str) -> None:
 
 def test_one_step_leaves_nothing_to_learn() -> None:
     mdp = orl.FiniteMDP(transition=SPARSE.mdp.kernel(), reward=np.arange(8.0).reshape(4, 2) / 8, horizon=1)
-    agent = orl.ARLGen(ladder=coordinate_ladder(), weights="none")
+    agent = orl.ARLGen(ladder=coordinate_ladder())
     assert {row["chosen"] for row in phases_of(agent, mdp, 14)} == {1}
 
 

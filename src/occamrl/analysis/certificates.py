@@ -358,10 +358,10 @@ UNWEIGHTED = {"radius": "unweighted", "weights": "none"}
 PAPER: dict[str, Any] = {"radius": "paper", "weights": "none"}
 SETS = {
     "finite-paper": Covered(
-        "M4, M6; appendix A.1", "the paper's ball of a finite family", finite_case, PAPER, {"scale": 2e-5},
-        "a 50,000th of beta",
+        "M4, M6; appendix A.1", "the paper's ball of a finite family", finite_case,
+        {"radius": "paper"}, {"scale": 2e-5}, "a 50,000th of beta",
     ),
-    "finite-ball": Covered("M4, M7", "the ball with sharp constants", finite_case, UNWEIGHTED),
+    "finite-ball": Covered("M4, M7", "the ball with sharp constants", finite_case, {"radius": "unweighted"}),
     "finite-sharp": Covered("M24", "the sharp set of a finite family", finite_case, {}),
     "finite-prior": Covered(
         "M22, M24", "the sharp set with a prior against the truth", finite_case,
@@ -684,7 +684,7 @@ def theorem(name: str) -> Theorem:
             eluder = eluder_dimension(predictions(members, mdp.known), 1.0 / (3 * k))
             return vtr(k, 3, 8.0 * 9.0 * math.log(3 / 0.05), eluder)
 
-        return Theorem(UCRLVTR(family=members, **(PAPER if "letter" in name else {})), mdp, MANY, bound)
+        return Theorem(UCRLVTR(family=members, radius="paper" if "letter" in name else "sharp"), mdp, MANY, bound)
     if name == "selection":
         ladder, mdp, first = two_states(3)
 

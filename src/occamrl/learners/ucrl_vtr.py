@@ -1,40 +1,43 @@
 r"""UCRL-VTR: optimism over a finite family of kernels (Ayoub et al. 2020; Ghosh et al. 2022, section 3).
 
-**Losses.** Per kernel P only its loss L(P) is kept (up to a constant common to all). The rows at (s, a) add a quadratic
-form of the parameters of P there, sum (N z^2 - 2 y z) = <theta, G theta> - 2 <b, theta>, whatever plans they came from:
-in blocks of few coordinates, rows are added up first, and then entered for all kernels whose losses are kept current.
-In large blocks rows are entered one by one. While a plan stays in play, (P V)(s, a) for all P is a column computed at
-the first visit of a cell, so an episode costs O(H n).
+**Losses.** Per kernel P only its loss L(P) is kept (up to a constant common to all). A row adds (z - y)^2 with z = <x,
+theta>, theta the parameters of P, so all rows add a quadratic form,
 
-**Sharp set** (M24): B = {P : L(P) <= t}, t = -(U^2/2) log sum_P w(P) exp(-2 L(P)/U^2) + (U^2/2) log(1/delta).
-Kernels that leave it are dropped from the sum as well, which only raises the threshold, so the set stays valid. At
-doubling times all dropped kernels are looked at again: with m the mean target of a cell of N rows, L(P) is a sum over
-cells of N (z - m)^2 plus a constant, so a kernel is put aside as soon as a partial sum passes the threshold; where
-losses are quadratic forms, one of each block serves all rows.
+    L(P) - sum y^2 = sum over blocks of <theta, G theta> - 2 <g, theta>,   G = sum x x^T,  g = sum y x:
+
+G and g, kept in blocks of coordinates as the features are, say all about every kernel that rows can say. Where kernels
+are fewer than the coordinates of a block, x is the vector of all their z, theta a unit vector, and there is one block.
+The losses of kernels in play are kept current. In blocks of few coordinates, the form of an episode's rows is computed
+for all of them. Otherwise z is a column, computed at the first visit of a cell under a plan, so that an episode costs
+O(H n); such rows join G and g when their plan goes.
+
+**Sharp set** (M24): B = {P : L(P) <= t}, t = -(1/2) log sum_P w(P) exp(-2 L(P)) + (1/2) log(1/delta) for rows that are
+weighted by their range (M23). Kernels that leave it are dropped from the sum as well, which only raises the threshold,
+so the set stays valid. At doubling times all dropped kernels are looked at again.
 
 **Classes** (M25): the class in play is the smallest that still meets B. Kernels stand in a list of positions; the first
 CURRENT of them belong to the class in play and their losses are current. Those after them, up to ALIVE, belong to
-larger classes: their losses lag behind by the rows in PENDING until :func:`catch_up` enters these all at once. Between
-tests the sum runs over the kernels of the class in play alone; leaving terms out raises the threshold, so P* stays in
-the set - but a class whose own kernels make up the whole sum is never left without a kernel. A test brings the losses
-of all kernels that are left up to date and takes the sum over all of them; only then can a class be rejected. Tests
-come when the data have grown by a given factor, so a wrong class is kept at most that much longer than with a test
-before every episode.
+larger classes, and their losses are computed from G and g when a test needs them. Between tests the sum runs over the
+kernels of the class in play alone; leaving terms out raises the threshold, so P* stays in the set - but a class whose
+own kernels make up the whole sum is never left without a kernel. A test takes the sum over all kernels that are left;
+only then can a class be rejected. Tests come when the data have grown by a given factor, so a wrong class is kept at
+most that much longer than with a test before every episode.
 
-**Ball** (M4): B = {P : L(P, Phat) <= beta}; nothing is dropped, and distances are rebuilt from the counted rows when
+**Ball** (M4), over plain rows: B = {P : L(P, Phat) <= beta}; nothing is dropped, and distances are computed from G when
 Phat changes.
 
 **Covers**: the truth may lie between two members. Then t has the term E of :func:`occamrl.models.finite.off_grid`, and
-beta is replaced by (sqrt(beta + 2 E) + U reach sqrt(n)/2)^2: with P0 the member nearest to the truth, L(Phat) <= L(P0)
-<= L(P*) + E enters M21 with c = 1 and gives L(P*, Phat) <= beta + 2 E, and P0 is within U reach/2 of P* on every row.
+beta is replaced by (sqrt(beta + 2 E) + U reach sqrt(n)/2)^2, U being the largest range of a target: with P0 the member
+nearest to the truth, L(Phat) <= L(P0) <= L(P*) + E enters M21 with c = 1 and gives L(P*, Phat) <= beta + 2 E, and P0 is
+within U reach/2 of P* on every row.
 
 **Values** V*_{P,h} depend on P alone where rewards are known and one kernel serves all steps; they are solved once per
-family and problem. Rows are then counted by (member in play, h, s), a :class:`FiniteState`. With unknown rewards or one
-kernel per step values are solved with each plan, a :class:`PlannedState`: the losses of all members are kept, for each
-of T steps (T = 1: one kernel for all), nobody is dropped, and B_t is read off them at level delta/T. One kernel for all
-steps: every member of B is solved for the rewards that the plan counts on, and the one with the largest value at the
-start is played (M5). One per step: (P_1, ..., P_H) is any choice from B_1 x ... x B_H, of which there are too many to
-list; the plan takes the largest expectation at every (s, a) by itself,
+family and problem, a :class:`FiniteState`. With unknown rewards or one kernel per step values are solved with each
+plan, a :class:`PlannedState`: the losses of all members are kept, for each of T steps (T = 1: one kernel for all),
+nobody is dropped, and B_t is read off them at level delta/T. One kernel for all steps: every member of B is solved for
+the rewards that the plan counts on, and the one with the largest value at the start is played (M5). One per step:
+(P_1, ..., P_H) is any choice from B_1 x ... x B_H, of which there are too many to list; the plan takes the largest
+expectation at every (s, a) by itself,
 
     Q_h(s, a) = r(s, a) + max over P in B_h of (P V_{h+1})(s, a),
 
@@ -52,11 +55,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from occamrl._core.arena import field, fields, fmat, fresh_state, fvec, imat, ivec, lay_out, named, part, square
-from occamrl._core.compile import compiled, entry, hot, hot_inline, implements
+from occamrl._core.arena import field, fma, fmat, fresh_state, fvec, imat, ivec, lay_out, named, part, square
+from occamrl._core.compile import entry, hot, hot_inline, implements
 from occamrl._core.features import fill_target
 from occamrl._core.loop import CHANGED, PLANNED, Path, learn, plan
-from occamrl._core.regression import Blocks, add_row
+from occamrl._core.regression import add_row
 from occamrl._core.rows import (
     CELLS,
     COUNTERS,
@@ -109,39 +112,34 @@ from occamrl.learners.rewards import (
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily, level, off_grid
 from occamrl.models.ladder import Ladder
-from occamrl.protocols import Field, Floats, Ints, Kernel, Known, Learner, Outcomes, Weights
+from occamrl.protocols import Field, Floats, Ints, Kernel, Known, Learner, Outcomes
 
 _COLUMN_NUMBERS = 2**23  # at most 64 MiB of cached columns
-_MIX, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)  # of the hash table of rows
-EMPTY = -1
 FIRST_LOOK = 64  # episodes before dropped kernels are looked at again for the first time
 NEVER = 2**62
-_FORM_COST = 32  # multiplications a row for which losses are computed as quadratic forms, at most
+_FORM_COST = 32  # multiplications a row for which current losses are computed as quadratic forms, at most
 _FORM_MEMBERS = 4096  # of a family for which that pays, at least
 _TAYLOR = tuple(1.0 / math.factorial(i) for i in range(9))
 _CHUNK = 256  # kernels at a time, so that what is computed with stays in the nearest cache
 NOBODY = -1  # no member in play
-_LEAST_SLOTS = 256  # of the table of rows
 _MOST_LOSS = 1e100  # more than any run has; its square is a number
 
 # Counters, after those of _core.rows
 (
     ALIVE,  # kernels that are left
     MEMBER,  # in play
+    PLACE,  # its position, -1 where it has to be looked for
     BEST,  # the position of the least-squares estimate (ball only)
     LAST_START,
     EPISODES_AT_PLAN,
     NEXT_LOOK,
-    COLUMNS,  # columns in use
     CURRENT,  # kernels of the class in play
     CLASS,  # in play, from 0
     CLASS_SINCE,
     NEXT_TEST,
-    PENDING,  # cells whose rows larger classes still lack
     IMPOSSIBLE,  # rows with a target that no kernel can produce
     GUARDED,  # whether the plan in play is one of the guard
-    USED,  # keys in the table of rows
-) = range(PLAN_COUNTERS, PLAN_COUNTERS + 15)
+) = range(PLAN_COUNTERS, PLAN_COUNTERS + 13)
 
 # Fields of the model, after those of _core.rows
 (
@@ -149,15 +147,17 @@ _MOST_LOSS = 1e100  # more than any run has; its square is a number
     BLOCK_SIZE,  # [S*A] int, number of coordinates of (s, a)
     LOG_PRIOR,  # [n]
     LEVEL,  # [n] int, the first class of a ladder that holds the member, from 0; all 0 without a ladder
-    KERNELS,  # [n + 1] int, scratch, as what follows
-    SUMS,  # [n + 1]
-    Z,  # [n + 1]
+    EVERYBODY,  # [n] int, 0, ..., n - 1
+    FORM_OF,  # [S*A] int, the block of (s, a) in a quadratic form
+    FORM_BLOCKS,  # [B, 3] int, its first coordinate, their number m, and where its m^2 + m + 1 numbers begin
+    KERNELS,  # [n] int, scratch, as what follows
+    SUMS,  # [n]
+    Z,  # [n]
     OPTIMISM,  # [n + 1] V*_{P,1}(s) of all members, and s
-    FORM,  # [sum of m^2 + m + 1] of each block of m coordinates: sum x x^T, sum y x, the number of rows
-    FORM_START,  # [S*A] int, where those of (s, a) begin; empty where losses are no quadratic forms
-    FORM_PAIRS,  # [B + 1] int, how many blocks have rows in FORM, and an (s, a) of each
-    FORM_WORK,  # [2 + largest block, _CHUNK]
-) = range(MODEL_FIELDS, MODEL_FIELDS + 12)
+    FORM,  # a quadratic form, of each block: sum x x^T, sum y x, the number of rows
+    LISTED,  # [B + 1] int, how many blocks of a form have rows, and which
+    WORK,  # [largest block, _CHUNK]
+) = range(MODEL_FIELDS, MODEL_FIELDS + 14)
 
 # Fields of the state, after those of _core.rows
 (
@@ -167,28 +167,15 @@ _MOST_LOSS = 1e100  # more than any run has; its square is a number
     INSIDE,  # [T, n] int, whether P was in the set when it was last updated (not for the sharp set that drops)
     ROWS,  # [T] int, number of rows in the losses
     SUM_OF_SQUARES,  # [T] sum of y^2 over them: what the losses leave out
-    SLOT,  # [H, S] int, column of a cell, -1: none yet
-    COLUMN,  # [C, n] (P V - c)/R at a cell, by position; the last one is scratch
-    TABLE_SLOT,  # [capacity] int, the entry of a hashed key, EMPTY where free; a power of two, at most half used
-    TABLE_KEY,  # [capacity / 2] int, (member, h, s) as one number
-    TABLE_VISITS,  # [capacity / 2] int
-    TABLE_SUM,  # [capacity / 2] sum of targets
-    PENDING_CELL,  # [C] int, keys of the rows that the losses of larger classes still lack
-    PENDING_VISITS,  # [C] int
-    PENDING_SUM,  # [C]
-    PENDING_AT,  # [H, S] int, where the rows of the member in play are, -1: nowhere yet
+    HELD,  # [C] int, the cell h*S + s of each column, -1: none; cell i is in column i mod C
+    COLUMN,  # [C + 1, n] (P V - c)/R at a cell, by position; the last one is scratch
+    PLAN_VISITS,  # [H, S] int, rows of the plan in play that are in the losses and not yet in ENTERED
+    PLAN_SUM,  # [H, S] sum of their targets
+    ENTERED,  # the quadratic form of all other rows
+    PAIRS,  # [S*A, 2 + largest block] of each (s, a): number of these rows, sum y, sum x
     SOLVED,  # [n*(H + 1), S] V*_{P,h} of the members in the set; empty where values are solved beforehand
     GREEDY,  # [n*H, S] int, the actions that go with them: the rewards they were solved for are not kept
-) = range(STATE_FIELDS, STATE_FIELDS + 18)
-FINITE_FIELDS = STATE_FIELDS + 18
-
-
-class NoForms(NamedTuple):
-    """Losses are computed row by row; nothing else is compiled."""
-
-
-class QuadraticForms(NamedTuple):
-    """Losses are computed as quadratic forms, block by block."""
+) = range(STATE_FIELDS, STATE_FIELDS + 14)
 
 
 class FiniteModel(NamedTuple):
@@ -197,22 +184,23 @@ class FiniteModel(NamedTuple):
     floats: Floats
     ints: Ints
     theta: Floats  # [d, n]
+    own: Floats  # theta in the coordinates of the quadratic forms: theta, or the unit vectors
     values: Floats  # [n*(H + 1), S] V*_{P,h}, where they are solved beforehand
     record: Any  # NoRecord | Record
-    forms: Any  # NoForms | QuadraticForms
     rewards: Any  # RewardModel
     known_rewards: bool
     actions: int
     horizon: int
     rows: int  # steps that give a row
-    counted: bool  # values are solved beforehand, and rows counted by member
+    counted: bool  # values are solved beforehand
+    forms: bool  # current losses are computed as quadratic forms
+    by_member: bool  # the rows of quadratic forms are z of all members
     restrict: bool  # play the smallest class that the data do not contradict (M25)
     test: float  # a test of the classes is due when the data have grown by the factor 1 + test
     guard: bool  # play the largest class when the number of the episode is a square
-    weighted: bool
+    weighted: bool  # rows are weighted by their range: for all sets but the ball
     ball: bool
-    unit: float  # U, the range of a target
-    slack: float  # beta of the ball, or (U^2/2) log(1/delta)
+    slack: float  # beta of the ball, or (1/2) log(1/delta)
     reach: float  # how far the truth may be from its nearest member; 0 but for covers
     delta: float
     stretch: float  # U^2 times the factor on the slack
@@ -226,27 +214,14 @@ class FiniteState(PlanState):
 
     members = named(MEMBERS)
     loss = named(LOSS)
-    inside = named(INSIDE)
     distance = named(DISTANCE)
-    table_key = named(TABLE_KEY)
-    table_visits = named(TABLE_VISITS)
-    table_sum = named(TABLE_SUM)
-
-    def arrays(self) -> list[Any]:
-        """Return all that counts: not the spare room of the table, which depends on how a run was cut into pieces."""
-        parts, used = fields(self, FINITE_FIELDS), int(self.counters[USED])
-        table = (TABLE_KEY, TABLE_VISITS, TABLE_SUM)
-        return [part[:used] if i in table else part for i, part in enumerate(parts) if i != TABLE_SLOT]
+    inside = named(INSIDE)
 
 
-class PlannedState(PlanState):
+class PlannedState(FiniteState):
     """Losses of all members at each step, the plan in play, and the rows seen under it."""
 
     __slots__ = ()
-
-    members = named(MEMBERS)
-    loss = named(LOSS)
-    inside = named(INSIDE)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -260,9 +235,8 @@ class UCRLVTR(Learner):
         The true kernel stays in the confidence set at all times with probability 1 - delta. Of a cover: the member
         nearest to it does, by the term of :func:`occamrl.models.finite.off_grid`.
     radius : "sharp" | "unweighted" | "paper"
-        M24, M7 or M6; see :mod:`occamrl.learners.radii`.
-    weights : "range" | "none"
-        Scale every row by the range of its target (M23), or not.
+        M24 on rows scaled by the range of their target (M23); M7 or M6 on plain rows. See
+        :mod:`occamrl.learners.radii`.
     replan : float
         0: update the confidence set before every episode. c > 0: when the data have grown by the factor 1 + c.
     scale : float
@@ -284,7 +258,6 @@ class UCRLVTR(Learner):
     family: FiniteFamily
     delta: float = 0.05
     radius: Literal["sharp", "unweighted", "paper"] = "sharp"
-    weights: Weights = "range"
     replan: float = 0.0
     scale: float = 1.0
     prior: Floats | None = None
@@ -299,7 +272,6 @@ class UCRLVTR(Learner):
             got = f"{self.radius!r} with unknown rewards or one kernel per step"
             raise ParameterError("radius", got=got, expected='"sharp"')
         require_choice("radius", self.radius, FINITE_SETS)
-        require_choice("weights", self.weights, ("range", "none"))
         require_kind("family", self.family, FiniteFamily)
         require_number("delta", self.delta, 1e-100, 1.0)
         require_number("replan", self.replan, 0.0, 1e100)
@@ -314,12 +286,17 @@ class UCRLVTR(Learner):
         """Whether values are solved beforehand: the rewards are known, and one kernel serves all steps."""
         return isinstance(self.rewards, str) and self.kernel == "stationary"
 
+    @property
+    def classes(self) -> int:
+        """How many classes there are: 1 without a ladder."""
+        return 1
+
     def steps(self, known: Known) -> int:
         """Return T: 1, or H with one kernel per step."""
         return known.horizon if self.kernel == "per_step" else 1
 
     def forms(self, known: Known) -> bool:
-        """Whether losses are quadratic forms: in blocks of few coordinates, fewer than there are members."""
+        """Whether current losses are quadratic forms: in blocks of few coordinates, fewer than there are members."""
         blocks, rows = self.family.features.blocks, max(1, known.horizon - 1)
         m = int(blocks.size.max())
         cheap = (
@@ -328,30 +305,38 @@ class UCRLVTR(Learner):
         )
         return self.counted and self.radius == "sharp" and cheap
 
+    def form_blocks(self) -> tuple[Ints, Ints, int]:
+        """Return the fields FORM_OF and FORM_BLOCKS of a model, and how many numbers a quadratic form has."""
+        blocks, n = self.family.features.blocks, self.family.size
+        of, first, size = blocks.of, blocks.vector_start[:-1], blocks.size
+        if n < size.max():
+            of, first, size = np.zeros_like(of), np.zeros(1, np.int64), np.array([n])
+        ends = np.cumsum(size * size + size + 1)
+        return of, np.stack([first, size, ends - (size * size + size + 1)], axis=1), int(ends[-1])
+
     def model(self, known: Known) -> FiniteModel:
         """Return the constants of the compiled functions."""
         known = seen_by(self.rewards, known)
         features, size = self.family.features, self.family.size
-        blocks, bonus = features.blocks, features.attach(known).outcomes.bonus
-        rows = known.horizon if bonus.any() else known.horizon - 1
-        weighted, delta = self.weights == "range", float(self.delta)
-        values = np.zeros((1, known.states))
+        blocks, outcomes = features.blocks, features.attach(known).outcomes
+        rows = known.horizon if outcomes.bonus.any() else known.horizon - 1
+        delta, unit, values = float(self.delta), 1.0, np.zeros((1, known.states))
         if self.counted:
-            solved = self.family.optimal_values(known)
-            unit = 1.0 if weighted else largest_range(features.attach(known).outcomes, solved)
-            values = solved.reshape(-1, known.states)
+            values = self.family.optimal_values(known)
         else:
-            unit = 1.0 if weighted else float(rows)
             delta *= kernel_share(self.rewards) / (max(1, rows) if self.kernel == "per_step" else 1)
         left = level(self.family.reach, delta)
-        if self.radius == "sharp":
-            slack = 0.5 * unit**2 * float(np.log(1.0 / left))
-        else:
+        slack = 0.5 * math.log(1.0 / left)
+        if self.radius != "sharp":
+            unit = largest_range(outcomes, values)
             slack = squared_distance_radius(
-                self.radius, size=size, delta=left, horizon=known.horizon, unit=unit, weighted=weighted
+                self.radius, size=size, delta=left, horizon=known.horizon, unit=unit, weighted=False
             )
         prior = np.full(size, 1.0 / size) if self.prior is None else np.asarray(self.prior, dtype=np.float64)
         rewards, reward_fields = rewards_model(self.rewards, known, float(self.delta))
+        of, form_blocks, numbers = self.form_blocks()
+        by_member = size < int(blocks.size.max())
+        theta = np.require(self.family.theta, requirements=["C", "W"])
         made = [
             *reward_fields,
             *model_fields(features, features, self.record, known, self.steps(known)),
@@ -359,31 +344,37 @@ class UCRLVTR(Learner):
             blocks.size[blocks.of],
             np.log(prior),
             np.zeros(size, dtype=np.int64),
-            np.zeros(size + 1, dtype=np.int64),
-            np.zeros(size + 1),
-            np.zeros(size + 1),
+            np.arange(size),
+            of,
+            form_blocks,
+            np.zeros(size, dtype=np.int64),
+            np.zeros(size),
+            np.zeros(size),
             np.full(size + 1, -1.0),
-            *_form_fields(blocks, self.forms(known)),
+            np.zeros(numbers if self.counted else 0),
+            np.zeros(len(form_blocks) + 1, dtype=np.int64),
+            np.zeros((int(form_blocks[:, 1].max()), _CHUNK)),
         ]
         model: FiniteModel = lay_out(
             FiniteModel,
             made,
-            theta=np.require(self.family.theta, requirements=["C", "W"]),
-            values=np.require(values, requirements=["C", "W"]),
+            theta=theta,
+            own=np.eye(size) if by_member else theta,
+            values=np.require(values.reshape(-1, known.states), requirements=["C", "W"]),
             record=NoRecord() if self.record is None else Record(self.steps(known)),
-            forms=QuadraticForms() if self.forms(known) else NoForms(),
             rewards=rewards,
             known_rewards=isinstance(self.rewards, str),
             actions=known.actions,
             horizon=known.horizon,
             rows=rows,
             counted=self.counted,
+            forms=self.forms(known),
+            by_member=by_member,
             restrict=False,
             test=np.inf,
             guard=False,
-            weighted=weighted,
+            weighted=self.radius == "sharp",
             ball=self.radius != "sharp",
-            unit=unit,
             slack=self.scale * slack,
             reach=float(self.family.reach),
             delta=delta,
@@ -393,54 +384,43 @@ class UCRLVTR(Learner):
         return model
 
     def fields(self, known: Known, state: Any = None) -> list[Field]:
-        """Return what the arrays of a state hold; its table of rows is as large as that of ``state``."""
-        return self._fields(known, state, pending=1, classes=1)
-
-    def _fields(self, known: Known, state: Any, pending: int, classes: int) -> list[Field]:
-        """Return the fields, with room for ``pending`` cells of rows that larger classes may lack."""
+        """Return what the arrays of a state hold."""
         n, steps, table = self.family.size, self.steps(known), (known.horizon, known.states)
         ball, counted, solved = self.radius != "sharp", self.counted, not self.counted and steps == 1
-        cells, keys = known.horizon * known.states, n * known.horizon * known.states
-        kept = min(cells, max(known.horizon, _COLUMN_NUMBERS // n)) if counted and not self.forms(known) else 0
-        columns = 1 + kept
-        slots = (_LEAST_SLOTS if state is None else _slots_of(state)) if counted else 2
+        cells, pairs = known.horizon * known.states, known.states * known.actions
+        columns = min(cells, max(known.horizon, _COLUMN_NUMBERS // n)) if counted and not self.forms(known) else 0
+        _, blocks, numbers = self.form_blocks()
         counters = {
             "alive": (1, n, n),
             "member": (NOBODY, n - 1, NOBODY),
+            "place": (-1, n - 1, -1),
             "best": (0, n - 1, 0),
             "last_start": (-1, known.states - 1, -1),
             "episodes_at_plan": (0, MOST_ROWS, 0),
             "next_look": (0, NEVER, FIRST_LOOK),
-            "columns": (0, columns - 1, 0),
             "current": (1, n, n),
-            "class": (0, classes - 1, 0),
+            "class": (0, self.classes - 1, 0),
             "class_since": (0, MOST_ROWS, 0),
             "next_test": (-(2**63), NEVER, NEVER),
-            "pending": (0, pending, 0),
             "impossible": (0, MOST_ROWS, 0),
             "guarded": (0, 1, 0),
-            "used": (0, slots // 2, 0),
         }
         everybody = 0 if ball else 1
         return [
             *plan_fields(known, reward_rows(self.rewards, known), counters),
-            *record_fields(self.record, steps, known.states * known.actions),
+            *record_fields(self.record, steps, pairs),
             Field("members", (n,), 0, n - 1, np.arange(n)),
             Field("loss", (steps, n), -_MOST_LOSS, np.inf if counted else _MOST_LOSS),
             Field("distance", (n if ball else 0,), 0.0, _MOST_LOSS),
             Field("inside", (steps, n if ball or not counted else 0), 0, 1, everybody),
             Field("rows", (steps,), 0, cells * MOST_ROWS),
             Field("sum_of_squares", (steps,), 0.0, _MOST_LOSS),
-            Field("slot", table, -1, columns - 2, -1),
-            Field("column", (columns, n), -MOST, MOST),
-            Field("table_slot", (slots,), EMPTY, max(0, slots // 2 - 1), EMPTY),
-            Field("table_key", (slots // 2,), 0, keys - 1),
-            Field("table_visits", (slots // 2,), 0, MOST_ROWS),
-            Field("table_sum", (slots // 2,), -_MOST_LOSS, _MOST_LOSS),
-            Field("pending_cell", (pending,), 0, keys - 1),
-            Field("pending_visits", (pending,), 0, MOST_ROWS),
-            Field("pending_sum", (pending,), -_MOST_LOSS, _MOST_LOSS),
-            Field("pending_at", table, -1, pending - 1, -1),
+            Field("held", (columns,), -1, cells - 1, -1),
+            Field("column", (columns + 1, n), -MOST, MOST),
+            Field("plan_visits", table if counted else (0, 0), 0, MOST_ROWS),
+            Field("plan_sum", table if counted else (0, 0), -_MOST_LOSS, _MOST_LOSS),
+            Field("entered", (numbers if counted else 0,), -_MOST_LOSS, _MOST_LOSS),
+            Field("pairs", (pairs if counted else 0, 2 + int(blocks[:, 1].max())), -_MOST_LOSS, _MOST_LOSS),
             Field("solved", (n * (known.horizon + 1) if solved else 0, known.states), -1.0, known.horizon + 2.0),
             Field("greedy", (n * known.horizon if solved else 0, known.states), 0, known.actions - 1),
         ]
@@ -451,53 +431,34 @@ class UCRLVTR(Learner):
         state: FiniteState | PlannedState = fresh_state(kind, self.fields(known))
         return state
 
-    def reserve(self, state: Any, episodes: int) -> Any:
-        """Return a state whose table of rows has room for ``episodes`` more episodes."""
-        if not self.counted:
-            return state
-        policy, slots = field(state, POLICY), field(state, TABLE_SLOT)
-        used, capacity = int(field(state, COUNTERS)[USED]), slots.size
-        keys = used + min((episodes + 1) * policy.shape[0], policy.size * self.family.size)
-        while 2 * keys > capacity:
-            capacity *= 8 if capacity < 2**15 else 2  # growing copies the whole state: not often while that is cheap
-        return state if capacity == slots.size else _with_capacity(state, capacity)
-
     def resume(self, model: FiniteModel, fresh: Any, state: Any) -> None:
-        """Refuse a state whose fields contradict each other; the table's slots, columns and plan follow from others."""
+        """Refuse a state whose fields contradict each other; columns and the plan follow from others."""
         require_rows(state)
-        counters = field(state, COUNTERS)
-        alive, current, used, pending = (int(counters[i]) for i in (ALIVE, CURRENT, USED, PENDING))
-        loss, members, best = field(state, LOSS)[0], field(state, MEMBERS), int(counters[BEST])
-        at, cells, keys = field(state, PENDING_AT), field(state, PENDING_CELL), field(state, TABLE_KEY)
-        sums, slots = [field(state, i) for i in (TABLE_VISITS, TABLE_SUM)], field(state, SLOT)
+        counters, held, waiting = field(state, COUNTERS), field(state, HELD), field(state, PLAN_VISITS)
+        alive, current, best, place = (int(counters[i]) for i in (ALIVE, CURRENT, BEST, PLACE))
+        loss, members = field(state, LOSS)[0], field(state, MEMBERS)
         begun, ball = bool(counters[EPISODES]), field(state, DISTANCE).size > 0
         inside = field(state, INSIDE)[0, :current] == 1 if ball and begun else loss[:current] < np.inf
-        mine = (counters[MEMBER] * at.shape[0] + np.arange(at.shape[0])[:, None]) * at.shape[1] + np.arange(at.shape[1])
+        blocks = field(model, FORM_BLOCKS)
+        rows = field(state, ENTERED)[blocks[:, 2] + blocks[:, 1] * (blocks[:, 1] + 1)] if self.counted else np.zeros(0)
         faults = {
             "counters.current": current > alive,
             "counters.member": self.counted and begun != (counters[MEMBER] != NOBODY),
+            "counters.place": place >= 0 and (place >= alive or members[place] != counters[MEMBER]),
             "counters.episodes_at_plan": counters[EPISODES_AT_PLAN] > counters[EPISODES],
             "members": np.unique(members[:alive]).size < alive or (not self.counted and alive < members.size),
             "inside" if ball and begun else "loss": not inside.any(),
             "distance": ball and field(state, DISTANCE)[best] != 0.0,
-            "slot": not np.array_equal(np.sort(slots[slots >= 0]), np.arange(counters[COLUMNS])),
-            "table_key": np.unique(keys[:used]).size < used,
-            "table_visits": (sums[0][:used] < 1).any() or sums[0][used:].any(),
-            "table_sum": sums[1][used:].any(),
-            "rows": self.counted and int(sums[0].sum()) != int(field(state, ROWS)[0]),
-            "pending_visits": (field(state, PENDING_VISITS)[:pending] < 1).any(),
-            "pending_at": (at >= pending).any() or (cells[at[at >= 0]] != mine[at >= 0]).any(),
+            "held": (held[held >= 0] % max(1, held.size) != np.flatnonzero(held >= 0)).any(),
+            "plan_sum": field(state, PLAN_SUM)[waiting == 0].any(),
+            "entered": (rows < 0.0).any(),
+            "pairs": (field(state, PAIRS)[:, 0] < 0.0).any() or field(state, PAIRS)[:, 0].sum() != rows.sum(),
+            "rows": self.counted and rows.sum() + waiting.sum() != field(state, ROWS)[0],
             "solved": field(state, SOLVED)[model.horizon :: model.horizon + 1].any(),
         }
         require_agreement(faults)
-        if self.counted:
-            field(state, TABLE_SLOT)[:] = EMPTY
-            rehash(field(state, TABLE_SLOT), keys, used)
-            if begun:
-                places, columns = (at.copy(), slots.copy()), counters[COLUMNS]
-                take_up(model, state, slots.copy())
-                at[:], slots[:] = places
-                counters[COLUMNS] = columns
+        if self.counted and begun:
+            take_up(model, state)
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
@@ -508,8 +469,8 @@ class UCRLVTR(Learner):
         family = FiniteFamily(np.concatenate([kernel[None], others]))
         return [
             cls(family=family),
-            cls(family=family, radius="paper", weights="none"),
-            cls(family=family, radius="unweighted", weights="none", replan=0.2),
+            cls(family=family, radius="paper"),
+            cls(family=family, radius="unweighted", replan=0.2),
         ]
 
 
@@ -523,13 +484,10 @@ class NestedUCRLVTR(UCRLVTR):
         Of finite families; ``family`` and ``prior`` are its own.
     delta : float
         The true kernel stays in B at all times, hence its class is never rejected, with probability 1 - delta.
-    weights, replan, scale, rewards, kernel
-        As in :class:`UCRLVTR`. With unknown rewards or one kernel per step the classes are tested with every plan, and
-        the first class is 1.
+    replan, scale, rewards, kernel
+        As in :class:`UCRLVTR`. With unknown rewards or one kernel per step the classes are tested with every plan.
     test_growth : float
         The classes are tested when the data have grown by the factor 1 + test_growth; 0: before every episode.
-    start_class : int
-        The class to play before the first test, 1 or M; the first test comes after 1 episode, or 2 for M.
     safe : bool
         Be optimistic over all of B; the class is reported, not imposed. Needs no separability.
     guard : bool
@@ -542,7 +500,6 @@ class NestedUCRLVTR(UCRLVTR):
     record: FeatureMap | None = dataclasses.field(default=None, init=False)
     ladder: Ladder
     test_growth: float = 0.1
-    start_class: int = 1
     safe: bool = False
     guard: bool = False
 
@@ -553,9 +510,6 @@ class NestedUCRLVTR(UCRLVTR):
         object.__setattr__(self, "family", self.ladder.family)
         object.__setattr__(self, "prior", self.ladder.prior)
         super().__post_init__()
-        if not self.counted and self.start_class != 1:
-            expected = "1 with unknown rewards or one kernel per step"
-            raise ParameterError("start_class", got=self.start_class, expected=expected)
 
     def model(self, known: Known) -> FiniteModel:
         """Return the constants of the compiled functions."""
@@ -564,24 +518,25 @@ class NestedUCRLVTR(UCRLVTR):
         field(made, LEVEL)[:] = self.ladder.level
         return made
 
-    def fields(self, known: Known, state: Any = None) -> list[Field]:
-        """Return what the arrays of a state hold."""
-        return self._fields(known, state, 2 * known.horizon * known.states, self.ladder.classes)
+    @property
+    def classes(self) -> int:
+        """M."""
+        return self.ladder.classes
 
     def begin(self, known: Known) -> FiniteState | PlannedState:
         """Return a fresh state."""
         state = super().begin(known)
         if self.counted:
-            state.counters[[CLASS, NEXT_TEST]] = self.start_class - 1, 1 if self.start_class == 1 else 2
+            state.counters[NEXT_TEST] = 1
             if not self.safe:
-                state.counters[CURRENT] = self.ladder.sizes[self.start_class - 1]
+                state.counters[CURRENT] = self.ladder.sizes[0]
         return state
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
         """Small instances on a problem, for the contract checks."""
         ladder = example_ladder(mdp)
-        return [cls(ladder=ladder), cls(ladder=ladder, start_class=3, test_growth=0.0, guard=True, replan=0.1)]
+        return [cls(ladder=ladder), cls(ladder=ladder, test_growth=0.0, guard=True, replan=0.1)]
 
 
 def example_ladder(mdp: Any) -> Ladder:
@@ -592,53 +547,13 @@ def example_ladder(mdp: Any) -> Ladder:
     return Ladder([FiniteFamily(stack[:1]), FiniteFamily(stack[:3]), FiniteFamily(stack)])
 
 
-def _form_fields(blocks: Blocks, forms: bool) -> list[Any]:
-    """Return the fields FORM, FORM_START, FORM_PAIRS and FORM_WORK of a model."""
-    if not forms:
-        return [np.zeros(0), np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros((0, 0))]
-    ends = np.cumsum(blocks.size * blocks.size + blocks.size + 1)
-    starts = np.concatenate([[0], ends[:-1]]).astype(np.int64)
-    pairs, work = np.zeros(ends.size + 1, np.int64), np.zeros((2 + int(blocks.size.max()), _CHUNK))
-    return [np.zeros(int(ends[-1])), starts[blocks.of], pairs, work]
-
-
-def _slots_of(state: Any) -> int:
-    """Return the size of a state's table of rows, which is refused unless it can be that of one."""
-    head = 4 * TABLE_SLOT + 2
-    ints: Any = getattr(state, "ints", None)
-    sound = isinstance(ints, np.ndarray) and ints.dtype == np.int64 and ints.ndim == 1 and ints.size > head
-    slots = int(ints[head]) if sound else 0
-    if not sound or not _LEAST_SLOTS <= slots <= ints.size or slots & (slots - 1):
-        raise ParameterError(
-            "state.table_slot", got=f"{slots} slots", expected=f"a power of two from {_LEAST_SLOTS} on"
-        )
-    return slots
-
-
-def _with_capacity(state: FiniteState, capacity: int) -> FiniteState:
-    """Return a state with a larger table of rows."""
-    parts, table = fields(state, FINITE_FIELDS), (TABLE_KEY, TABLE_VISITS, TABLE_SUM)
-    shapes = {TABLE_SLOT: (capacity,), **dict.fromkeys(table, (capacity // 2,))}
-    every = [Field("", shapes.get(i, each.shape), each.dtype.type(0), 0) for i, each in enumerate(parts)]
-    made: FiniteState = fresh_state(type(state), every)
-    for number, each in enumerate(parts):
-        if number != TABLE_SLOT:
-            field(made, number)[: each.shape[0]] = each
-    field(made, TABLE_SLOT)[:] = EMPTY
-    rehash(field(made, TABLE_SLOT), field(made, TABLE_KEY), int(field(made, COUNTERS)[USED]))
-    return made
-
-
-@compiled
 def largest_range(outcomes: Outcomes, values: Floats) -> float:
     """Return R of M7: the largest range of a member's target function at any step and (s, a)."""
-    target = np.empty(outcomes.next_state.size)
-    largest = 0.0
-    for member in range(values.shape[0]):
-        for h in range(1, values.shape[1]):
-            for sa in range(outcomes.start.size - 1):
-                low, high = fill_target(outcomes, sa, values[member, h], target)
-                largest = max(largest, high - low)
+    begin, largest = outcomes.start[:-1], 0.0
+    for solved in values:  # [H + 1, S] of a member
+        targets = outcomes.bonus + solved[1:, outcomes.next_state]
+        ranges = np.maximum.reduceat(targets, begin, axis=1) - np.minimum.reduceat(targets, begin, axis=1)
+        largest = max(largest, float(ranges.max()))
     return largest
 
 
@@ -678,38 +593,6 @@ def expected_targets(
 
 
 @hot
-def add_key(
-    counters: Ints, slot: Ints, keys: Ints, visits: Ints, sums: Floats, key: int, count: int, total: float
-) -> None:
-    """Count rows under a key: a hash table whose entries lie in the order in which their keys first came."""
-    mask = slot.size - 1
-    at = np.int64((np.uint64(key) * _MIX) >> _SHIFT) & mask
-    while slot[at] != EMPTY and keys[slot[at]] != key:
-        at = (at + 1) & mask
-    entry_ = slot[at]
-    if entry_ == EMPTY:
-        entry_ = counters[USED]
-        if entry_ == keys.size:
-            raise MemoryError("the table of rows is full; reserve room before playing")
-        slot[at] = entry_
-        keys[entry_] = key
-        counters[USED] += 1
-    visits[entry_] += count
-    sums[entry_] += total
-
-
-@entry
-def rehash(slot: Ints, keys: Ints, used: int) -> None:
-    """Fill the slots of a larger table anew."""
-    mask = slot.size - 1
-    for entry_ in range(used):
-        at = np.int64((np.uint64(keys[entry_]) * _MIX) >> _SHIFT) & mask
-        while slot[at] != EMPTY:
-            at = (at + 1) & mask
-        slot[at] = entry_
-
-
-@hot
 def greedy_action(
     model: FiniteModel, features: FeatureView, rewards: Floats, values: Floats, member: int, s: int
 ) -> tuple[int, float]:
@@ -729,205 +612,212 @@ def greedy_action(
     return choice, best
 
 
-@hot
-def cell_of(state: Any, key: int) -> tuple[int, int, int]:
-    """Return (member, h, s) of a key."""
-    horizon, states = imat(state, POLICY).shape
-    rest, s = divmod(key, states)
-    member, h = divmod(rest, horizon)
-    return member, h, s
+# Quadratic forms ------------------------------------------------------------------------------------------------------
 
 
 @hot
-def targets_of_key(model: FiniteModel, state: Any, key: int, members: Ints, n: int, out: Floats) -> None:
-    """Write z of ``members`` for the rows under a key; their action is that of the member who played them."""
-    member, h, s = cell_of(state, key)
-    values = model.values[member * (model.horizon + 1) + h + 1]
-    features = features_of(model, FEATURES)
-    a, _ = greedy_action(model, features, fmat(model, REWARD)[0], values, member, s)
-    expected_targets(model, features, values, s * model.actions + a, members, n, out)
+def enter_row(model: FiniteModel, state: Any, form: Floats, sa: int, count: int, y: float, x: Floats) -> None:
+    """Enter ``count`` rows x at (s, a), the sum of whose targets is y, into a form; and count them for the pair.
 
-
-def enter_form(forms: Any, model: FiniteModel, sa: int, count: int, y: float) -> None:
-    """Enter rows x of (s, a), which stand in X, into the quadratic form of their block, where there are forms."""
-    raise TypeError(f"no forms of type {type(forms).__name__}")
-
-
-def add_forms(forms: Any, model: FiniteModel, members: Ints, n: int, out: Floats) -> None:
-    """Add what the rows entered into the forms add to the losses of ``members``, and forget these rows."""
-    raise TypeError(f"no forms of type {type(forms).__name__}")
-
-
-@implements(enter_form, NoForms)
-def enter_nothing(forms: NoForms, model: FiniteModel, sa: int, count: int, y: float) -> None:
-    """``enter_form`` without forms."""
-
-
-@implements(add_forms, NoForms)
-def add_nothing(forms: NoForms, model: FiniteModel, members: Ints, n: int, out: Floats) -> None:
-    """``add_forms`` without forms."""
-
-
-@implements(enter_form, QuadraticForms, inline=False)
-def enter_quadratic(forms: QuadraticForms, model: FiniteModel, sa: int, count: int, y: float) -> None:
-    """``enter_form``; y is the sum of the targets of the rows.
-
-    With z = <x, theta> a loss grows by the sum of count z^2 - 2 y z = <theta, (sum count x x^T) theta - 2 sum y x>.
+    With z = <x, theta> a loss grows by count z^2 - 2 y z = <theta, (count x x^T) theta> - 2 <y x, theta>.
     """
-    m, pairs, x = ivec(model, BLOCK_SIZE)[sa], ivec(model, FORM_PAIRS), fvec(model, X)
-    begin = ivec(model, FORM_START)[sa]
-    right = part(fvec(model, FORM), begin + m * m, m + 1)
-    add_row(square(fvec(model, FORM), begin, m), count, x)
+    block, pair = imat(model, FORM_BLOCKS)[ivec(model, FORM_OF)[sa]], fmat(state, PAIRS)[sa]
+    m, begin = block[1], block[2]
+    right = part(form, begin + m * m, m + 1)
+    add_row(square(form, begin, m), count, x)
+    right[m] += count
+    pair[0] += count
+    pair[1] += y
     for j in range(m):
         right[j] += y * x[j]
-    if right[m] == 0.0:
-        pairs[0] += 1
-        pairs[pairs[0]] = sa
-    right[m] += count
+        pair[2 + j] += count * x[j]
 
 
 @hot
-def enter_key(model: FiniteModel, state: Any, key: int, count: int, y: float) -> None:
-    """Enter the rows under a key into the quadratic form of their block."""
-    member, h, s = cell_of(state, key)
-    values = model.values[member * (model.horizon + 1) + h + 1]
-    features = features_of(model, FEATURES)
-    a, _ = greedy_action(model, features, fmat(model, REWARD)[0], values, member, s)
-    sa = s * model.actions + a
-    row_of(features, model.weighted, values, sa, fvec(model, TARGET), fvec(model, X))
-    enter_form(model.forms, model, sa, count, y)
+def enter_plan(model: FiniteModel, state: FiniteState) -> None:
+    """Enter the rows of the plan in play that are in the losses alone."""
+    visits, sums, values = imat(state, PLAN_VISITS), fmat(state, PLAN_SUM), fmat(state, VALUES)
+    policy, features, x = imat(state, POLICY), features_of(model, FEATURES), fvec(model, X)
+    everybody = ivec(model, EVERYBODY)
+    for h in range(visits.shape[0]):
+        for s in range(visits.shape[1]):
+            if visits[h, s] == 0:
+                continue
+            sa = s * model.actions + policy[h, s]
+            if model.by_member:
+                expected_targets(model, features, values[h + 1], sa, everybody, everybody.size, fvec(model, Z))
+                enter_row(model, state, fvec(state, ENTERED), sa, visits[h, s], sums[h, s], fvec(model, Z))
+            else:
+                row_of(features, model.weighted, values[h + 1], sa, fvec(model, TARGET), x)
+                enter_row(model, state, fvec(state, ENTERED), sa, visits[h, s], sums[h, s], x)
+            visits[h, s] = 0
+            sums[h, s] = 0.0
 
 
-@implements(add_forms, QuadraticForms, inline=False)
-def add_quadratic(forms: QuadraticForms, model: FiniteModel, members: Ints, n: int, out: Floats) -> None:
-    """``add_forms``, a chunk of kernels at a time."""
-    pairs, work = ivec(model, FORM_PAIRS), fmat(model, FORM_WORK)
-    if pairs[0] == 0:
-        return
-    starts, sizes, begins = ivec(model, ROW_START), ivec(model, BLOCK_SIZE), ivec(model, FORM_START)
-    total, partial = work[0], work[1]
+@hot
+def list_blocks(model: FiniteModel, form: Floats) -> None:
+    """List the blocks of a form that have rows."""
+    blocks, listed = imat(model, FORM_BLOCKS), ivec(model, LISTED)
+    listed[0] = 0
+    for b in range(blocks.shape[0]):
+        m = blocks[b, 1]
+        if form[blocks[b, 2] + m * m + m] > 0.0:
+            listed[0] += 1
+            listed[listed[0]] = b
+
+
+@hot_inline
+def entry_of(form: Floats, j: int, k: int) -> float:
+    """Return what an entry of a symmetric matrix counts in a sum over j <= k, 0 outside it."""
+    if k >= form.shape[0] or j >= form.shape[0]:
+        return 0.0
+    return form[j, k] if j == k else 2.0 * form[j, k]
+
+
+@hot
+def are_neighbours(members: Ints, first: int, size: int) -> bool:
+    """Say whether ``size`` members from a position on have successive numbers: what a class begins as."""
+    begin, scattered = members[first], 0
+    for i in range(size):
+        scattered += members[first + i] != begin + i
+    return scattered == 0
+
+
+@hot_inline
+def gather(numbers: Floats, members: Ints, first: int, size: int, out: Floats) -> None:
+    """Write the numbers of ``size`` members from a position on."""
+    for i in range(size):
+        out[i] = numbers[np.uint64(members[first + i])]
+
+
+@hot
+def numbers_of(numbers: Floats, members: Ints, first: int, size: int, out: Floats) -> None:
+    """Write the same, several times faster for neighbours."""
+    if are_neighbours(members, first, size):
+        near = part(numbers, members[first], size)
+        for i in range(size):
+            out[i] = near[i]
+    else:
+        gather(numbers, members, first, size, out)
+
+
+@hot
+def add_form(model: FiniteModel, form: Floats, members: Ints, n: int, out: Floats) -> None:
+    """Add <theta, G theta> - 2 <g, theta> of the blocks listed, for the first ``n`` of ``members``.
+
+    A chunk of kernels at a time, and four by four of the coordinates, whose products stay in registers.
+    """
+    listed, blocks, work = ivec(model, LISTED), imat(model, FORM_BLOCKS), fmat(model, WORK)
     for first in range(0, n, _CHUNK):
         size = min(_CHUNK, n - first)
-        for i in range(size):
-            total[i] = 0.0
-        begin, scattered = members[first], 0
-        for i in range(size):
-            scattered += members[first + i] != begin + i
-        for p in range(1, pairs[0] + 1):
-            sa = pairs[p]
-            m = sizes[sa]
-            form = square(fvec(model, FORM), begins[sa], m)
-            right = part(fvec(model, FORM), begins[sa] + m * m, m)
-            for j in range(m):
-                row, theta = model.theta[starts[sa] + j], work[2 + j]
-                if scattered:
-                    for i in range(size):
-                        theta[i] = row[np.uint64(members[first + i])]
-                else:
-                    near = part(row, begin, size)
-                    for i in range(size):
-                        theta[i] = near[i]
-            for j in range(m):
-                theta = work[2 + j]
-                left = -2.0 * right[j]
-                g = form[j, j]
+        total = part(out, first, size)
+        near = are_neighbours(members, first, size)
+        for b in range(1, listed[0] + 1):
+            start, m, at = blocks[listed[b], 0], blocks[listed[b], 1], blocks[listed[b], 2]
+            matrix, right = square(form, at, m), part(form, at + m * m, m)
+            table, row, column, last = model.own, start, members[first], m - 1
+            if not near:
+                table, row, column = work, 0, 0
+                for j in range(m):
+                    gather(model.own[start + j], members, first, size, work[j])
+            for j in range(0, m, 4):  # what lies beyond the last coordinate counts 0
+                t0, t1 = part(table[row + j], column, size), part(table[row + min(j + 1, last)], column, size)
+                t2 = part(table[row + min(j + 2, last)], column, size)
+                t3 = part(table[row + min(j + 3, last)], column, size)
+                l0, l1 = -2.0 * right[j], -2.0 * right[j + 1] if j + 1 < m else 0.0
+                l2, l3 = -2.0 * right[j + 2] if j + 2 < m else 0.0, -2.0 * right[j + 3] if j + 3 < m else 0.0
+                a0, a1 = entry_of(matrix, j, j), entry_of(matrix, j, j + 1)
+                a2, a3 = entry_of(matrix, j, j + 2), entry_of(matrix, j, j + 3)
+                b1, b2, b3 = (
+                    entry_of(matrix, j + 1, j + 1),
+                    entry_of(matrix, j + 1, j + 2),
+                    entry_of(matrix, j + 1, j + 3),
+                )
+                c2, c3 = entry_of(matrix, j + 2, j + 2), entry_of(matrix, j + 2, j + 3)
+                d3 = entry_of(matrix, j + 3, j + 3)
                 for i in range(size):
-                    partial[i] = left + g * theta[i]
-                k = j + 1
-                while k + 3 < m:
-                    g0, g1, g2, g3 = 2.0 * form[j, k], 2.0 * form[j, k + 1], 2.0 * form[j, k + 2], 2.0 * form[j, k + 3]
-                    t0, t1, t2, t3 = work[2 + k], work[3 + k], work[4 + k], work[5 + k]
+                    w0, w1, w2, w3 = t0[i], t1[i], t2[i], t3[i]
+                    one = fma(w0, fma(a0, w0, fma(a1, w1, fma(a2, w2, fma(a3, w3, l0)))), total[i])
+                    one = fma(w2, fma(c2, w2, fma(c3, w3, l2)), one)
+                    two = w1 * fma(b1, w1, fma(b2, w2, fma(b3, w3, l1)))
+                    total[i] = one + fma(w3, fma(d3, w3, l3), two)
+                for k in range(j + 4, m, 4):
+                    a0, a1 = entry_of(matrix, j, k), entry_of(matrix, j, k + 1)
+                    a2, a3 = entry_of(matrix, j, k + 2), entry_of(matrix, j, k + 3)
+                    b0, b1 = entry_of(matrix, j + 1, k), entry_of(matrix, j + 1, k + 1)
+                    b2, b3 = entry_of(matrix, j + 1, k + 2), entry_of(matrix, j + 1, k + 3)
+                    c0, c1 = entry_of(matrix, j + 2, k), entry_of(matrix, j + 2, k + 1)
+                    c2, c3 = entry_of(matrix, j + 2, k + 2), entry_of(matrix, j + 2, k + 3)
+                    d0, d1 = entry_of(matrix, j + 3, k), entry_of(matrix, j + 3, k + 1)
+                    d2, d3 = entry_of(matrix, j + 3, k + 2), entry_of(matrix, j + 3, k + 3)
+                    u0, u1 = part(table[row + k], column, size), part(table[row + min(k + 1, last)], column, size)
+                    u2 = part(table[row + min(k + 2, last)], column, size)
+                    u3 = part(table[row + min(k + 3, last)], column, size)
                     for i in range(size):
-                        partial[i] += (g0 * t0[i] + g1 * t1[i]) + (g2 * t2[i] + g3 * t3[i])
-                    k += 4
-                while k < m:
-                    g0, t0 = 2.0 * form[j, k], work[2 + k]
-                    for i in range(size):
-                        partial[i] += g0 * t0[i]
-                    k += 1
-                for i in range(size):
-                    total[i] += theta[i] * partial[i]
-        for i in range(size):
-            out[first + i] += total[i]
-    for p in range(1, pairs[0] + 1):
-        m = sizes[pairs[p]]
-        form = part(fvec(model, FORM), begins[pairs[p]], m * m + m + 1)
-        form[:] = 0.0
-    pairs[0] = 0
+                        w0, w1, w2, w3 = u0[i], u1[i], u2[i], u3[i]
+                        one = fma(t0[i], fma(a0, w0, a1 * w1) + fma(a2, w2, a3 * w3), total[i])
+                        two = t1[i] * (fma(b0, w0, b1 * w1) + fma(b2, w2, b3 * w3))
+                        one = fma(t2[i], fma(c0, w0, c1 * w1) + fma(c2, w2, c3 * w3), one)
+                        total[i] = one + fma(t3[i], fma(d0, w0, d1 * w1) + fma(d2, w2, d3 * w3), two)
 
 
 @hot
-def catch_up(model: FiniteModel, state: Any) -> None:
-    """Bring the losses of larger classes up to date."""
-    counters, alive, z = ivec(state, COUNTERS), ivec(state, MEMBERS), fvec(model, Z)
-    first, n = counters[CURRENT], counters[ALIVE]
-    cells, visits, sums = ivec(state, PENDING_CELL), ivec(state, PENDING_VISITS), fvec(state, PENDING_SUM)
-    loss, at = fmat(state, LOSS)[0], imat(state, PENDING_AT)
-    members = alive[first:n]
-    for i in range(counters[PENDING]):
-        if ivec(model, FORM_START).size > 0:
-            enter_key(model, state, cells[i], visits[i], sums[i])
-        else:
-            targets_of_key(model, state, cells[i], members, n - first, z)
-            for j in range(n - first):
-                loss[first + j] += z[j] * (visits[i] * z[j] - 2.0 * sums[i])
-    add_forms(model.forms, model, members, n - first, loss[first:n])
-    if counters[PENDING] > 0:
-        at[:] = -1
-        counters[PENDING] = 0
+def add_losses(model: FiniteModel, state: FiniteState, members: Ints, n: int, out: Floats) -> None:
+    """Add L(P) less sum y^2 over all rows, for the first ``n`` of ``members``."""
+    enter_plan(model, state)
+    list_blocks(model, fvec(state, ENTERED))
+    add_form(model, fvec(state, ENTERED), members, n, out)
 
 
 @hot
-def put_off(model: FiniteModel, state: Any, key: int, h: int, s: int, count: int, y: float) -> None:
-    """Keep rows for the losses of larger classes."""
-    counters, places = ivec(state, COUNTERS), imat(state, PENDING_AT)
-    cells, visits, sums = ivec(state, PENDING_CELL), ivec(state, PENDING_VISITS), fvec(state, PENDING_SUM)
-    at = places[h, s]
-    if at < 0:
-        if counters[PENDING] == cells.size:
-            add_forms(
-                model.forms, model, ivec(state, MEMBERS), counters[CURRENT], fmat(state, LOSS)[0]
-            )  # of the class in play
-            catch_up(model, state)
-        at = counters[PENDING]
-        counters[PENDING] += 1
-        cells[at] = key
-        visits[at] = 0
-        sums[at] = 0.0
-        places[h, s] = at
-    visits[at] += count
-    sums[at] += y
+def add_distances(
+    model: FiniteModel, state: FiniteState, reference: int, members: Ints, n: int, distance: Floats
+) -> None:
+    """Add L(P, reference) over all rows: <theta, G theta> - 2 <G r, theta> + <r, G r>, r the reference's theta."""
+    enter_plan(model, state)
+    entered, form, blocks, constant = fvec(state, ENTERED), fvec(model, FORM), imat(model, FORM_BLOCKS), 0.0
+    list_blocks(model, entered)
+    for b in range(blocks.shape[0]):
+        start, m, at = blocks[b, 0], blocks[b, 1], blocks[b, 2]
+        for i in range(m * m):
+            form[at + i] = entered[at + i]
+        for j in range(m):
+            right = 0.0
+            for k in range(m):
+                right += entered[at + j * m + k] * model.own[start + k, reference]
+            form[at + m * m + j] = right
+            constant += right * model.own[start + j, reference]
+    add_form(model, form, members, n, distance)
+    form[:] = 0.0
+    for i in range(n):
+        distance[i] = max(0.0, distance[i] + constant)
 
 
 @hot
 def absorb(model: FiniteModel, state: Any) -> None:
     """Enter the rows that wait: L(P) grows by count z^2 - 2 z y, and sum y^2 that is common to all."""
     counters, policy, values = ivec(state, COUNTERS), imat(state, POLICY), fmat(state, VALUES)
-    members, losses, slots, columns = ivec(state, MEMBERS), fmat(state, LOSS), imat(state, SLOT), fmat(state, COLUMN)
+    members, losses, held, columns = ivec(state, MEMBERS), fmat(state, LOSS), ivec(state, HELD), fmat(state, COLUMN)
     visits, firsts, totals, sums = imat(state, VISITS), fmat(state, FIRST), fmat(state, TOTAL), fmat(state, SQUARES)
-    slot_of, keys, counts = ivec(state, TABLE_SLOT), ivec(state, TABLE_KEY), ivec(state, TABLE_VISITS)
-    table_sums, rows, norm = fvec(state, TABLE_SUM), ivec(state, ROWS), fvec(state, SUM_OF_SQUARES)
+    plan_visits, plan_sums = imat(state, PLAN_VISITS), fmat(state, PLAN_SUM)
+    rows, norm, form = ivec(state, ROWS), fvec(state, SUM_OF_SQUARES), fvec(model, FORM)
     features, target, cells = features_of(model, FEATURES), fvec(model, TARGET), ivec(state, CELLS)
-    horizon, states = policy.shape
-    n, member, steps, forms = counters[CURRENT], counters[MEMBER], losses.shape[0], ivec(model, FORM_START).size > 0
+    n, steps = counters[CURRENT], losses.shape[0]
     for i in range(counters[TOUCHED]):
         h, s, count, total, squares = take_cell(visits, totals, sums, cells[i])
         first, sa = firsts[h, s], s * model.actions + policy[h, s]
         record_rows(model.record, model, state, h, sa, count, first, total, squares)
-        slot = slots[h, s] if model.counted else -1
-        if forms:
+        slot = cells[i] % held.size if held.size > 0 else 0
+        if model.forms:
             middle, spread = row_of(features, model.weighted, values[h + 1], sa, target, fvec(model, X))
-        elif slot >= 0:
+        elif held.size > 0 and held[slot] == cells[i]:
             middle, spread = 0.0, 1.0
             if model.weighted:
                 low, high = fill_target(features.outcomes, sa, values[h + 1], target)
                 middle, spread = 0.5 * (low + high), high - low
         else:
-            slot = columns.shape[0] - 1
-            if model.counted and counters[COLUMNS] < slot:
-                slot = counters[COLUMNS]
-                counters[COLUMNS] += 1
-                slots[h, s] = slot
+            if held.size > 0:
+                held[slot] = cells[i]
             middle, spread = expected_targets(model, features, values[h + 1], sa, members, n, columns[slot])
         column = columns[slot]
         shift = first - middle
@@ -940,8 +830,8 @@ def absorb(model: FiniteModel, state: Any) -> None:
         y = (total + count * shift) / spread
         t = h % steps
         loss = losses[t]
-        if forms:
-            enter_form(model.forms, model, sa, count, y)
+        if model.forms:
+            enter_row(model, state, form, sa, count, y, fvec(model, X))
         else:
             for j in range(n):
                 z = column[j]
@@ -953,14 +843,19 @@ def absorb(model: FiniteModel, state: Any) -> None:
                 distance[j] += count * gap * gap
         rows[t] += count
         norm[t] += squares / (spread * spread)
-        if model.counted:
-            key = (member * horizon + h) * states + s
-            add_key(counters, slot_of, keys, counts, table_sums, key, count, y)
-            if n < counters[ALIVE]:
-                put_off(model, state, key, h, s, count, y)
+        if model.counted and not model.forms:
+            plan_visits[h, s] += count
+            plan_sums[h, s] += y
+    if model.forms and counters[TOUCHED] > 0:
+        list_blocks(model, form)
+        add_form(model, form, members, n, losses[0])
+        entered, listed, blocks = fvec(state, ENTERED), ivec(model, LISTED), imat(model, FORM_BLOCKS)
+        for b in range(1, listed[0] + 1):
+            m, at = blocks[listed[b], 1], blocks[listed[b], 2]
+            for i in range(at, at + m * m + m + 1):
+                entered[i] += form[i]
+                form[i] = 0.0
     counters[TOUCHED] = 0
-    if forms:
-        add_forms(model.forms, model, members, n, losses[0])
 
 
 @hot
@@ -988,8 +883,8 @@ def sum_of_exponentials(x: Floats, n: int, least: float) -> float:
     for i in range(n):
         gap = least - x[i]
         y = (1.0 / 64.0) * max(gap, -40.0)
-        e = _TAYLOR[4] + y * (_TAYLOR[5] + y * (_TAYLOR[6] + y * (_TAYLOR[7] + y * _TAYLOR[8])))
-        e = 1.0 + y * (1.0 + y * (_TAYLOR[2] + y * (_TAYLOR[3] + y * e)))
+        e = fma(y, fma(y, fma(y, fma(y, _TAYLOR[8], _TAYLOR[7]), _TAYLOR[6]), _TAYLOR[5]), _TAYLOR[4])
+        e = fma(y, fma(y, fma(y, fma(y, e, _TAYLOR[3]), _TAYLOR[2]), 1.0), 1.0)
         e = e * e
         e = e * e
         e = e * e
@@ -1011,46 +906,46 @@ def sum_of_exponentials(x: Floats, n: int, least: float) -> float:
 
 @hot
 def threshold(model: FiniteModel, loss: Floats, members: Ints, n: int, rows: int) -> float:
-    """Return the right side of M22 over the first ``n`` positions (log-sum-exp around the best of them)."""
-    log_prior = fvec(model, LOG_PRIOR)
-    if model.unit <= 0.0:
-        return np.inf
-    rate, z = 2.0 / (model.unit * model.unit), fvec(model, Z)
-    for i in range(n):
-        z[i] = rate * loss[i] - log_prior[np.uint64(members[i])]
-    least = least_of(z, n)
-    total = sum_of_exponentials(z, n, least)  # leaving out what is small only raises the threshold
+    """Return the right side of M22 over the first ``n`` positions, by a sum of exponentials around the best so far."""
+    log_prior, z = fvec(model, LOG_PRIOR), fmat(model, WORK)[0]
+    least, total = np.inf, 0.0
+    for first in range(0, n, _CHUNK):
+        size = min(_CHUNK, n - first)
+        numbers_of(log_prior, members, first, size, z)
+        own = part(loss, first, size)
+        for i in range(size):
+            z[i] = 2.0 * own[i] - z[i]
+        low = least_of(z, size)
+        if low < least:
+            total *= np.exp(low - least)
+            least = low
+        if low < np.inf:
+            total += sum_of_exponentials(z, size, least)  # leaving out what is small only raises the threshold
     between = model.stretch * off_grid(model.reach, float(rows), model.delta)
-    return float((least - np.log(total)) / rate + model.slack + between)
+    return float(0.5 * (least - np.log(total)) + model.slack + between)
 
 
-# Values solved beforehand: kernels are dropped, and rows are counted by the member that played them -------------------
+# Values solved beforehand: kernels are dropped ------------------------------------------------------------------------
 
 
 @hot
 def compact(state: FiniteState) -> None:
     """Close the gaps that dropped kernels left; columns are computed anew when next needed."""
     counters, alive, loss = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LOSS)[0]
-    kept = current = 0
+    kept, current, place = 0, 0, -1
     for i in range(counters[ALIVE]):
         if i == counters[CURRENT]:
             current = kept
         if loss[i] < np.inf:
+            if i == counters[PLACE]:
+                place = kept
             alive[kept] = alive[i]
             loss[kept] = loss[i]
             kept += 1
     counters[CURRENT] = kept if counters[CURRENT] == counters[ALIVE] else current
     counters[ALIVE] = kept
-    forget_columns(state)
-
-
-@hot
-def forget_columns(state: FiniteState) -> None:
-    """Mark all columns as not computed."""
-    counters, slots = ivec(state, COUNTERS), imat(state, SLOT)
-    if counters[COLUMNS] > 0:
-        slots[:] = -1
-        counters[COLUMNS] = 0
+    counters[PLACE] = place
+    ivec(state, HELD)[:] = -1
 
 
 @hot
@@ -1076,6 +971,7 @@ def choose_class(model: FiniteModel, state: FiniteState) -> None:
     counters, alive, loss = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LOSS)[0]
     level, kernels, sums = ivec(model, LEVEL), ivec(model, KERNELS), fvec(model, SUMS)
     n, smallest = counters[ALIVE], level[alive[0]]
+    counters[PLACE] = -1
     for i in range(1, n):
         smallest = min(smallest, level[alive[i]])
     if smallest != counters[CLASS]:
@@ -1103,59 +999,13 @@ def choose_class(model: FiniteModel, state: FiniteState) -> None:
 @hot
 def test_classes(model: FiniteModel, state: FiniteState) -> None:
     """Bring all losses up to date, drop what the data contradict, and choose the class."""
-    catch_up(model, state)
-    drop(model, state, ivec(state, COUNTERS)[ALIVE])
+    counters, loss = ivec(state, COUNTERS), fmat(state, LOSS)[0]
+    first, n = counters[CURRENT], counters[ALIVE]
+    if first < n:
+        loss[first:n] = 0.0
+        add_losses(model, state, ivec(state, MEMBERS)[first:n], n - first, loss[first:n])
+    drop(model, state, n)
     choose_class(model, state)
-
-
-@hot
-def sum_excess(model: FiniteModel, state: FiniteState, kernels: Ints, sums: Floats, size: int, limit: float) -> int:
-    """Add N (z - m)^2 over all cells, heavy ones first; put kernels aside whose sum passes ``limit``.
-
-    The first kernel always stays. Returns how many are left; they and their sums come first.
-    """
-    used, z = ivec(state, COUNTERS)[USED], fvec(model, Z)
-    keys, visits, totals = ivec(state, TABLE_KEY), ivec(state, TABLE_VISITS), fvec(state, TABLE_SUM)
-    if ivec(model, FORM_START).size > 0:
-        squares = 0.0
-        for position in range(used):
-            enter_key(model, state, keys[position], visits[position], totals[position])
-            squares += totals[position] * totals[position] / visits[position]
-        for i in range(size):
-            sums[i] += squares
-        add_forms(model.forms, model, kernels, size, sums)
-        kept = 1
-        for i in range(1, size):
-            if sums[i] <= limit:
-                kernels[kept] = kernels[i]
-                sums[kept] = sums[i]
-                kept += 1
-        return kept
-    rows = 0
-    for position in range(used):
-        rows += visits[position]
-    average = rows / max(1, used)
-    least, most = 4.0 * average, np.inf
-    for tier in range(4):
-        if tier == 3:
-            least = 0.0
-        for position in range(used):
-            count = visits[position]
-            if not least <= count < most:
-                continue
-            mean = totals[position] / count
-            targets_of_key(model, state, keys[position], kernels, size, z)
-            sums[0] += count * ((z[0] - mean) * (z[0] - mean))
-            kept = 1
-            for i in range(1, size):
-                total = sums[i] + count * ((z[i] - mean) * (z[i] - mean))
-                if total <= limit:
-                    kernels[kept] = kernels[i]
-                    sums[kept] = total
-                    kept += 1
-            size = kept
-        least, most = 0.25 * least, least
-    return size
 
 
 @hot
@@ -1163,29 +1013,25 @@ def look_again(model: FiniteModel, state: FiniteState) -> None:
     """Let dropped kernels back in whose loss over all rows is within the threshold. All losses must be current."""
     compact(state)
     counters, alive, loss = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LOSS)[0]
-    n, survivors = model.theta.shape[1], counters[ALIVE]
+    kernels, sums, n, survivors = ivec(model, KERNELS), fvec(model, SUMS), model.theta.shape[1], counters[ALIVE]
     if survivors == n:
         return
     bound = threshold(model, loss, alive, survivors, ivec(state, ROWS)[0])
-    # A kernel that is left goes first: it turns the threshold into the unit of the sums of N (z - m)^2.
-    kernels, sums = ivec(model, KERNELS), fvec(model, SUMS)
-    kernels[0], sums[0] = alive[0], 0.0
-    sum_excess(model, state, kernels, sums, 1, np.inf)
-    limit = bound - loss[0] + sums[0]
     sums[:] = 0.0
     for i in range(survivors):
-        sums[1 + alive[i]] = np.inf
-    size = 1
+        sums[alive[i]] = 1.0
+    size = 0
     for kernel in range(n):
-        if sums[1 + kernel] == 0.0:
+        if sums[kernel] == 0.0:
             kernels[size] = kernel
             size += 1
-    sums[:size] = 0.0
-    size = sum_excess(model, state, kernels, sums, size, limit)
-    for i in range(1, size):
-        alive[survivors] = kernels[i]
-        loss[survivors] = sums[i] - sums[0] + loss[0]
-        survivors += 1
+    sums[:] = 0.0
+    add_losses(model, state, kernels, size, sums)
+    for i in range(size):
+        if sums[i] <= bound:
+            alive[survivors] = kernels[i]
+            loss[survivors] = sums[i]
+            survivors += 1
     counters[ALIVE] = survivors
     choose_class(model, state)
 
@@ -1195,20 +1041,16 @@ def update_ball(model: FiniteModel, state: FiniteState) -> None:
     """Enter the rows; find the least-squares estimate (M3), the distances to it, and who is within the ball (M4)."""
     absorb(model, state)
     counters, alive, loss = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LOSS)[0]
-    distance, inside, z, n = fvec(state, DISTANCE), ivec(state, INSIDE), fvec(model, Z), counters[ALIVE]
+    distance, inside, n = fvec(state, DISTANCE), ivec(state, INSIDE), counters[ALIVE]
     best = 0
     for i in range(1, n):
         if loss[i] < loss[best]:
             best = i
-    if best != counters[BEST]:  # L(P, Phat) of all kernels anew, from the counted rows
+    if best != counters[BEST]:
         counters[BEST] = best
-        keys, visits = ivec(state, TABLE_KEY), ivec(state, TABLE_VISITS)
         distance[:] = 0.0
-        for position in range(counters[USED]):
-            targets_of_key(model, state, keys[position], alive, n, z)
-            for i in range(n):
-                gap = z[i] - z[best]
-                distance[i] += visits[position] * gap * gap
+        add_distances(model, state, alive[best], alive, n, distance)
+        distance[best] = 0.0
     radius = model.slack
     if model.reach > 0.0:
         rows = float(ivec(state, ROWS)[0])
@@ -1239,23 +1081,33 @@ def update_set(model: FiniteModel, state: FiniteState) -> None:
 
 @hot
 def most_optimistic(model: FiniteModel, state: FiniteState, n: int, start: int) -> int:
-    """Return the kernel with the largest V*_{P,1}(start) among the first ``n`` positions that are in the set (M5).
+    """Return where the kernel with the largest V*_{P,1}(start) is, of the first ``n`` positions, in the set (M5).
 
-    The smallest index on ties.
+    The smallest index on ties. A set that only shrinks and keeps the kernel in play is not searched.
     """
+    counters = ivec(state, COUNTERS)
     alive, loss, inside = ivec(state, MEMBERS), fmat(state, LOSS)[0], ivec(state, INSIDE)
     optimism, everybody = fvec(model, OPTIMISM), model.theta.shape[1]
     if optimism[everybody] != start:  # once, and not before every episode: these values lie far apart
         optimism[everybody] = start
         for member in range(everybody):
             optimism[member] = model.values[member * (model.horizon + 1), start]
-    top, choice = -np.inf, -1
-    for i in range(n):
-        if inside[i] == 1 if model.ball else loss[i] < np.inf:
-            member = alive[i]
-            value = optimism[member]
-            if value > top or (value == top and member < choice):
-                top, choice = value, member
+    place = counters[PLACE]
+    if not model.ball and start == counters[LAST_START] and place >= 0 and loss[place] < np.inf:
+        return place
+    top, choice, z = -np.inf, -1, fmat(model, WORK)[0]
+    for first in range(0, n, _CHUNK):
+        size = min(_CHUNK, n - first)
+        numbers_of(optimism, alive, first, size, z)
+        for i in range(size):  # least_of is fast, and of those outside infinite
+            outside = inside[first + i] == 0 if model.ball else loss[first + i] == np.inf
+            z[i] = np.inf if outside else -z[i]
+        high = -least_of(z, size)
+        if high < top or high == -np.inf:
+            continue
+        for i in range(size):
+            if -z[i] == high and (high > top or alive[first + i] < alive[choice]):
+                top, choice = high, first + i
     return choice
 
 
@@ -1264,8 +1116,6 @@ def put_into_play(model: FiniteModel, state: FiniteState) -> None:
     """Take the values and the greedy policy of the member in play."""
     member, values, policy = ivec(state, COUNTERS)[MEMBER], fmat(state, VALUES), imat(state, POLICY)
     rewards, features = fmat(model, REWARD)[0], features_of(model, FEATURES)
-    forget_columns(state)
-    imat(state, PENDING_AT)[:] = -1
     for h in range(model.horizon + 1):
         for s in range(policy.shape[1]):
             values[h, s] = model.values[member * (model.horizon + 1) + h, s]
@@ -1275,16 +1125,16 @@ def put_into_play(model: FiniteModel, state: FiniteState) -> None:
 
 
 @entry
-def take_up(model: FiniteModel, state: FiniteState, slots: Ints) -> None:
+def take_up(model: FiniteModel, state: FiniteState) -> None:
     """Take the values and the policy of the member in play, and its columns, as after a state came from elsewhere."""
     put_into_play(model, state)
-    values, policy, columns = fmat(state, VALUES), imat(state, POLICY), fmat(state, COLUMN)
+    values, policy, columns, held = fmat(state, VALUES), imat(state, POLICY), fmat(state, COLUMN), ivec(state, HELD)
     features, members, n = features_of(model, FEATURES), ivec(state, MEMBERS), ivec(state, COUNTERS)[CURRENT]
-    for h in range(policy.shape[0]):
-        for s in range(policy.shape[1]):
-            if slots[h, s] >= 0:
-                sa, column = s * model.actions + policy[h, s], columns[slots[h, s]]
-                expected_targets(model, features, values[h + 1], sa, members, n, column)
+    for slot in range(held.size):
+        if held[slot] >= 0:
+            h, s = divmod(held[slot], policy.shape[1])
+            sa = s * model.actions + policy[h, s]
+            expected_targets(model, features, values[h + 1], sa, members, n, columns[slot])
 
 
 @hot_inline
@@ -1310,12 +1160,18 @@ def plan_finite(model: FiniteModel, state: FiniteState, start: int, key: np.uint
             update_set(model, state)
     elif start == counters[LAST_START] and not guard:
         return 0
+    if guard:
+        counters[LAST_START] = -1
+    place = most_optimistic(model, state, counters[ALIVE] if guard else counters[CURRENT], start)
     counters[LAST_START] = -1 if guard else start
-    member = most_optimistic(model, state, counters[ALIVE] if guard else counters[CURRENT], start)
+    counters[PLACE] = place
+    member = ivec(state, MEMBERS)[place]
     if member == counters[MEMBER]:
         return PLANNED if due else 0
     absorb(model, state)
+    enter_plan(model, state)
     counters[MEMBER] = member
+    ivec(state, HELD)[:] = -1
     put_into_play(model, state)
     return PLANNED | CHANGED if due else CHANGED
 
@@ -1350,16 +1206,26 @@ def update_sets(model: FiniteModel, state: PlannedState) -> None:
 
 
 @hot
-def solve_member(model: FiniteModel, state: PlannedState, i: int) -> None:
-    """Write V*_{P,h} of a member and its greedy actions, for the rewards that the plan counts on."""
-    solved, greedy, reward = fmat(state, SOLVED), imat(state, GREEDY), fmat(model, REWARD)
-    horizon, base, features = model.horizon, i * (model.horizon + 1), features_of(model, FEATURES)
-    for h in range(horizon - 1, -1, -1):
-        counted_on = reward[h % reward.shape[0]]
-        for s in range(solved.shape[1]):
-            a, q = greedy_action(model, features, counted_on, solved[base + h + 1], i, s)
-            greedy[i * horizon + h, s] = a
-            solved[base + h, s] = q
+def solve_members(model: FiniteModel, state: PlannedState) -> None:
+    """Write V*_{P,h} and the greedy actions of every member in play, for the rewards that the plan counts on."""
+    counters, solved, greedy, reward = (
+        ivec(state, COUNTERS),
+        fmat(state, SOLVED),
+        imat(state, GREEDY),
+        fmat(model, REWARD),
+    )
+    horizon, features = model.horizon, features_of(model, FEATURES)
+    for i in range(counters[ALIVE]):
+        if not plays(model, state, 0, i, counters[GUARDED] == 1):
+            continue
+        base = i * (horizon + 1)
+        for h in range(horizon - 1, -1, -1):
+            counted_on = reward[h % reward.shape[0]]
+            for s in range(solved.shape[1]):
+                a, q = greedy_action(model, features, counted_on, solved[base + h + 1], i, s)
+                greedy[i * horizon + h, s] = a
+                solved[base + h, s] = q
+    counters[MEMBER] = NOBODY
 
 
 @hot
@@ -1413,16 +1279,6 @@ def plan_each_step(model: FiniteModel, state: PlannedState) -> None:
             values[h, s] = top
 
 
-@hot
-def solve_members(model: FiniteModel, state: PlannedState) -> None:
-    """Solve every member that may be counted on, for the rewards that the plan counts on."""
-    counters = ivec(state, COUNTERS)
-    for i in range(counters[ALIVE]):
-        if plays(model, state, 0, i, counters[GUARDED] == 1):
-            solve_member(model, state, i)
-    counters[MEMBER] = NOBODY
-
-
 @implements(plan, PlannedState, argument=1)
 def plan_planned(model: FiniteModel, state: PlannedState, start: int, key: np.uint64, episode: int) -> int:
     """Update the sets and plan when that is due; put the most optimistic member for ``start`` into play."""
@@ -1468,6 +1324,7 @@ def test_now(model: FiniteModel, state: FiniteState) -> float:
     counters = ivec(state, COUNTERS)
     before, episodes = counters[CLASS], counters[EPISODES]
     absorb(model, state)
+    enter_plan(model, state)
     test_classes(model, state)
     if counters[CLASS] != before:
         counters[CLASS_SINCE] = episodes + 1
@@ -1483,30 +1340,11 @@ def enter_rows(model: FiniteModel, state: FiniteState | PlannedState) -> None:
 
 @entry
 def losses_of(
-    model: FiniteModel, state: FiniteState, members: Ints, reference: Ints, loss: Floats, distance: Floats
+    model: FiniteModel, state: FiniteState, members: Ints, reference: int, loss: Floats, distance: Floats
 ) -> None:
-    """Add L(P) less sum y^2, and L(P, reference), of ``members`` over the counted rows (M1, M2)."""
-    keys, visits, totals = ivec(state, TABLE_KEY), ivec(state, TABLE_VISITS), fvec(state, TABLE_SUM)
-    z, own, n, used = fvec(model, Z), fvec(model, SUMS), members.size, ivec(state, COUNTERS)[USED]
-    if ivec(model, FORM_START).size > 0:
-        for position in range(used):
-            enter_key(model, state, keys[position], visits[position], totals[position])
-        add_forms(model.forms, model, members, n, loss)
-        squares = 0.0
-        for position in range(used):  # the loss for the targets of the reference is the distance, up to a constant
-            targets_of_key(model, state, keys[position], reference, 1, own)
-            enter_key(model, state, keys[position], visits[position], visits[position] * own[0])
-            squares += visits[position] * own[0] * own[0]
-        add_forms(model.forms, model, members, n, distance)
-        for i in range(n):
-            distance[i] = max(0.0, distance[i] + squares)
-        return
-    for position in range(used):
-        targets_of_key(model, state, keys[position], reference, 1, own)
-        targets_of_key(model, state, keys[position], members, n, z)
-        for i in range(n):
-            loss[i] += z[i] * (visits[position] * z[i] - 2.0 * totals[position])
-            distance[i] += visits[position] * (z[i] - own[0]) ** 2
+    """Add L(P) less sum y^2, and L(P, reference), of ``members`` over all rows (M1, M2)."""
+    add_losses(model, state, members, members.size, loss)
+    add_distances(model, state, reference, members, members.size, distance)
 
 
 @entry

@@ -302,11 +302,7 @@ class Ladder:
         self.classes = len(given)
 
     def _of_members(
-        self,
-        family: FiniteFamily,
-        level: Ints,
-        reach: list[float] | None = None,
-        names: Sequence[str] | None = None,
+        self, family: FiniteFamily, level: Ints, reach: list[float] | None = None, names: Sequence[str] | None = None
     ) -> Ladder:
         """Make this the ladder of the first members of a list."""
         self.finite, self.family, self.level = True, family, level
@@ -319,11 +315,7 @@ class Ladder:
 
     @classmethod
     def of_levels(
-        cls,
-        family: FiniteFamily,
-        level: Ints,
-        reach: list[float] | None = None,
-        names: Sequence[str] | None = None,
+        cls, family: FiniteFamily, level: Ints, reach: list[float] | None = None, names: Sequence[str] | None = None
     ) -> Ladder:
         """Return the ladder in which ``level`` [n], from 0 and increasing, is the first class that holds a member."""
         require_kind("family", family, FiniteFamily)

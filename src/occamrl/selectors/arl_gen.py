@@ -27,24 +27,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from occamrl._core.arena import field, model_of, resumed
 from occamrl._core.regression import stacked
-from occamrl._core.rows import (
-    COUNTERS,
-    EPISODES,
-    GRAM,
-    GRAM_PAIRS,
-    GRAM_SQUARES,
-    GRAM_XY,
-    MOST,
-    MOST_ROWS,
-    PlanState,
-)
+from occamrl._core.rows import COUNTERS, EPISODES, GRAM, GRAM_PAIRS, GRAM_SQUARES, GRAM_XY, MOST, MOST_ROWS, PlanState
 from occamrl.errors import ParameterError, require_choice, require_kind
 from occamrl.learners import ucrl_vtr, ucrl_vtr_lin
 from occamrl.learners.rewards import (
@@ -60,14 +49,14 @@ from occamrl.learners.ucrl_vtr import (
     ALIVE,
     CLASS,
     CLASS_SINCE,
+    FORM_BLOCKS,
+    FORM_OF,
     IMPOSSIBLE,
     LOSS,
     MEMBERS,
+    PAIRS,
     ROWS,
     SUM_OF_SQUARES,
-    TABLE_SUM,
-    TABLE_VISITS,
-    USED,
     FiniteModel,
     NestedUCRLVTR,
     example_ladder,
@@ -76,7 +65,7 @@ from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin, require_
 from occamrl.models.family import unpacked
 from occamrl.models.finite import level, off_grid
 from occamrl.models.ladder import Ladder, dense
-from occamrl.protocols import Field, Floats, Ints, Kernel, Known, Learner, Phase, PhaseOutcome, Selector, Weights
+from occamrl.protocols import Field, Floats, Ints, Kernel, Known, Learner, Phase, PhaseOutcome, Selector
 from occamrl.selectors.references import on_class, own_parameters, require_memory
 
 _LAMBDA = 1.0  # of all regressions: the default of UCRLVTRLin
@@ -95,8 +84,6 @@ class ARLGen(Selector):
     delta : float
         The smallest class that holds the true kernel is rejected with probability at most delta, over all tests
         together.
-    start_class : int
-        The class to play when there are no data: 1 or M.
     safe : bool
         Be optimistic over all of the confidence set, whatever the class (M25); ``chosen`` is then a report. Needs no
         separability: choose it when :func:`occamrl.preflight` finds blind pairs. Only for lists of kernels; on other
@@ -106,14 +93,14 @@ class ARLGen(Selector):
         is not a list: play F_M in phases of their own, about sqrt(k) of k episodes in all.
     test_growth : float
         A test is made when the data have grown by this factor (0: before every episode, only for lists of kernels).
-    weights, scale
+    scale : float
         Of the base learner, see :class:`UCRLVTR`. Where F_M is not a list, ``scale`` multiplies what the test allows
         above the best loss too; below 1 the guarantee is lost.
     replan : float, optional
         Of the base learner; by default 0 for lists of kernels and 0.2 otherwise.
     rewards, kernel
         Of the base learner: unknown rewards, and one kernel per step, the true class then being the smallest that holds
-        all of them. For lists of kernels either starts with class 1.
+        all of them.
 
     Notes
     -----
@@ -137,11 +124,9 @@ class ARLGen(Selector):
 
     ladder: Ladder
     delta: float = 0.05
-    start_class: int = 1
     safe: bool = False
     guard: bool = False
     test_growth: float = 0.1
-    weights: Weights = "range"
     replan: float | None = None
     scale: float = 1.0
     rewards: Rewards = "known"
@@ -154,14 +139,8 @@ class ARLGen(Selector):
         for name in ("safe", "guard"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise ParameterError(name, got=getattr(self, name), expected="True or False")
-        whole = isinstance(self.start_class, Integral) and not isinstance(self.start_class, bool)
-        if not whole or self.start_class not in (1, self.ladder.classes):
-            raise ParameterError("start_class", got=self.start_class, expected=f"1 or M = {self.ladder.classes}")
-        if self.safe:
-            for name, idle in (("guard", False), ("start_class", 1)):
-                if getattr(self, name) != idle:
-                    expected = f"{idle}: safe=True is optimistic over all classes in every episode"
-                    raise ParameterError(name, got=getattr(self, name), expected=expected)
+        if self.safe and self.guard:
+            raise ParameterError("guard", got=True, expected="False: safe=True is always optimistic over all classes")
         _ = self._evidence  # checks the other parameters
 
     @cached_property
@@ -193,11 +172,7 @@ class ARLGen(Selector):
     def examples(cls, mdp: Any) -> Sequence[Selector]:
         """Small instances on a problem, for the contract checks."""
         ladder = example_ladder(mdp)
-        return [
-            cls(ladder=ladder),
-            cls(ladder=ladder, safe=True),
-            cls(ladder=ladder, guard=True, start_class=3, replan=0.2),
-        ]
+        return [cls(ladder=ladder), cls(ladder=ladder, safe=True), cls(ladder=ladder, guard=True, replan=0.2)]
 
 
 class MemberEvidence:
@@ -270,26 +245,34 @@ class MemberEvidence:
         losses = field(state, LOSS)[0, : counters[ALIVE]]
         members = field(state, MEMBERS)[: counters[ALIVE]]
         least, rejected = self._smallest(ladder.level[members], losses[:, None]), int(counters[CLASS])
-        separation = None
+        best, separation = int(members[np.argmin(losses)]), None
         if rejected:  # the classes rejected have no kernel left that could tell
             size = ladder.sizes[rejected - 1]
-            loss, distance, best = np.zeros(size), np.zeros(size), members[[np.argmin(losses)]]
+            loss, distance = np.zeros(size), np.zeros(size)
             ucrl_vtr.losses_of(model, state, np.arange(size), best, loss, distance)
             least[:rejected] = self._smallest(ladder.level[:size], loss[:, None])[:rejected]
             separation = float(distance.min() / total)
-        unit = model.unit if model.unit > 0.0 else 1.0  # without any range there are no rows
-        used, delta = int(counters[USED]), self.learner.delta
-        count, sums = field(state, TABLE_VISITS)[:used].astype(np.float64), field(state, TABLE_SUM)[:used] / unit
-        misfit = unexplained(count, sums, float(least[-1, 0]) / unit**2, level(model.reach, delta))
-        misfit -= off_grid(model.reach, float(field(state, ROWS)[0]), delta)
+        misfit = self._misfit(model, state, best) - off_grid(model.reach, float(field(state, ROWS)[0]), model.delta)
         outside = bool(misfit > 0.0) or bool(counters[IMPOSSIBLE] > 0)
         return least, np.array([bound]), {"separation": separation, "misfit": misfit, "outside": outside}
+
+    def _misfit(self, model: FiniteModel, state: Any, best: int) -> float:
+        """Return by how much the loss of the best kernel exceeds what noise explains, but for a term of covers.
+
+        The alternatives are all kernels of F_M, with even weights, and a mean added at every (s, a): what is left of
+        the targets there tells whether one was needed.
+        """
+        pairs, blocks = field(state, PAIRS), field(model, FORM_BLOCKS)[field(model, FORM_OF)]
+        coordinates = np.minimum(blocks[:, :1] + np.arange(pairs.shape[1] - 2), len(model.own) - 1)
+        predicted = (pairs[:, 2:] * model.own[coordinates, best]).sum(axis=1)
+        delta = level(model.reach, model.delta) / self.ladder.family.size
+        return unexplained(pairs[:, 0], pairs[:, 1] - predicted, 0.0, delta)
 
 
 def unexplained(count: Floats, total: Floats, least: float, delta: float) -> float:
     """Return by how much the best kernel's loss exceeds what noise explains; above 0: the truth is none of them.
 
-    The alternative gives every cell (the member in play, h, s, a) a mean of its own: theta in R^cells, one-hot rows. By
+    The alternative gives every cell a mean of its own: theta in R^cells, one-hot rows. By
     the Gaussian mixture behind M11 (lambda = 1), with probability 1 - delta at all times
     L(P*) <= min_theta {L(theta) + |theta|^2} + (1/4) sum_c log(1 + N_c) + (1/2) log(1/delta). For losses less sum y^2
     the minimum is - sum_c Y_c^2/(N_c + 1), Y_c the sum of a cell's N_c targets. Targets must have range 1 (M23).
@@ -321,29 +304,31 @@ class RegressionEvidence:
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the memory before any data: the rows of all phases in the largest class, step after step."""
-        features, steps = self.ladder.features, self._full.steps(known)
-        rows = {
-            "gram": np.zeros(steps * int(features.blocks.matrix_start[-1])),
-            "xy": np.zeros(steps * features.dimension),
-            "pairs": np.zeros((steps * known.states * known.actions, 2 + int(features.blocks.size.max()))),
-            "squares": 0.0,
-            "rewards": None,
+        sums: dict[str, Any] = {each.name: np.zeros(each.shape) for each in self._sums(known)}
+        numbers = {"epoch": 1, "episodes": 0, "chosen": 0, "since": 1, "audits": 0, "audit": False}
+        return {**numbers, **sums, "squares": 0.0, "rewards": None}
+
+    def _sums(self, known: Known) -> list[Field]:
+        """Return the sums over rows in the memory: sum x x^T, sum y x, and of each (s, a) those of GRAM_PAIRS."""
+        blocks, steps = stacked(self.ladder.features.blocks, self._full.steps(known)), self._full.steps(known)
+        shapes = {
+            "gram": (int(blocks.matrix_start[-1]),),
+            "xy": (int(blocks.vector_start[-1]),),
+            "pairs": (steps * known.states * known.actions, 2 + int(blocks.size.max())),
         }
-        return {"epoch": 1, "episodes": 0, "chosen": 0, "since": 1, "audits": 0, "audit": False, **rows}
+        return [Field(name, shape, -MOST, MOST) for name, shape in shapes.items()]
 
     def resume(self, known: Known, memory: dict[str, Any]) -> None:
         """Refuse a memory, as from a file, that no run could have left."""
-        features, steps, pairs = self.ladder.features, self._full.steps(known), known.states * known.actions
-        blocks, observed = stacked(features.blocks, steps), (reward_rows(self.selector.rewards, known), pairs)
+        blocks = stacked(self.ladder.features.blocks, self._full.steps(known))
+        observed = (reward_rows(self.selector.rewards, known), known.states * known.actions)
         finite = {f"state {m}": m for m in range(1, self.ladder.classes) if self.ladder.rung(m).finite}
         kept = {name: m for name, m in finite.items() if isinstance(memory, dict) and name in memory}
         fields = {
             **dict.fromkeys(("epoch", "episodes", "since", "audits"), (0, MOST_ROWS)),
             "chosen": (0, self.ladder.classes),
             "audit": {False, True},
-            "gram": Field("gram", (int(blocks.matrix_start[-1]),), -MOST, MOST),
-            "xy": Field("xy", (int(blocks.vector_start[-1]),), -MOST, MOST),
-            "pairs": Field("pairs", (steps * pairs, 2 + int(blocks.size.max())), -MOST, MOST),
+            **{each.name: each for each in self._sums(known)},
             "squares": (0.0, MOST),
             "rewards": RewardStatistics | None,
             **dict.fromkeys(kept, PlanState),
@@ -411,13 +396,8 @@ class RegressionEvidence:
     def _test(self, known: Known, memory: dict[str, Any]) -> tuple[int, dict[str, object]]:
         """Return the class to play and what was found."""
         if not memory["episodes"]:
-            names = ("threshold", "margin", "separation", "misfit", "beta")
-            nothing: dict[str, object] = dict.fromkeys(names)
-            return int(self.selector.start_class), {
-                "statistics": [0.0] * self.ladder.classes,
-                **nothing,
-                "outside": False,
-            }
+            nothing: dict[str, object] = dict.fromkeys(("threshold", "margin", "separation", "misfit", "beta"))
+            return 1, {"statistics": [0.0] * self.ladder.classes, **nothing, "outside": False}
         total, unit = memory["episodes"] * known.horizon, float(model_of(self._full, known).unit)
         delta, rows = self._full.level(known), self._by_step(known, memory)
         losses = np.array([self.losses(row) for row in rows])  # [T, M]
