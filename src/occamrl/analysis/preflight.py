@@ -312,18 +312,17 @@ def _finite_trials(
 def _by_likelihood(ladder: Ladder, known: Known, trials: _Trials, delta: float) -> _Trials:
     """Return the same trials, told apart by likelihood (L2)."""
     prior, share = ladder.prior, 1.0 / (ladder.classes + 1.0)
-    outcomes = trials.features.attach(known).outcomes
-    start, rows = outcomes.start, known.horizon if outcomes.bonus.any() else known.horizon - 1  # steps that count
+    start = trials.features.attach(known).outcomes.start
 
     def rejection(m: int, i: int, pairs: Ints) -> Rejection:
         kernels = np.concatenate([each.kernel for each in trials.inside[m - 1]])
 
         def against(truth: _Tried, reach: Floats) -> tuple[float, float]:
-            true, seen = truth.kernel[0], reach[: rows * known.states]
+            true = truth.kernel[0]
             with np.errstate(divide="ignore", invalid="ignore"):
                 terms = np.where(true > 0.0, true * np.log(true / kernels), 0.0)  # infinite where P has a zero
-                entropy = np.add.reduceat(terms, start[:-1], axis=1)[:, pairs[:rows].ravel()]
-                rates = np.where(seen > 0.0, seen * entropy, 0.0).sum(axis=1)
+                entropy = np.add.reduceat(terms, start[:-1], axis=1)[:, pairs.ravel()]
+                rates = np.where(reach > 0.0, reach * entropy, 0.0).sum(axis=1)
             nearest = float(rates.min())
             needed = math.log(1.0 / ((1.0 - share) * prior[truth.number])) + math.log(1.0 / delta)
             own = math.inf if rates[i] <= nearest + 1e-12 else 0.0

@@ -174,7 +174,6 @@ class PosteriorModel(NamedTuple):
     known_rewards: bool
     actions: int
     horizon: int
-    rows: int  # steps that give a row
     solved: Any  # SolvedBeforehand | SolvedWithPlans
     restrict: bool  # play the smallest class that has a member alive
     sampling: bool
@@ -243,7 +242,6 @@ class LikelihoodLearner(LikelihoodParameters, Learner):
         rewards, reward_fields = rewards_model(self.rewards, known, float(self.delta))
         count, widest = outcomes.next_state.size, max([self.ladder.sizes[m] for m in hulls], default=0)
         solved = isinstance(self.rewards, str) and steps == 1
-        rows = known.horizon if outcomes.bonus.any() else known.horizon - 1
         whole, unlisted = np.int64, _unlisted(known)
         made = [
             *reward_fields,
@@ -269,7 +267,7 @@ class LikelihoodLearner(LikelihoodParameters, Learner):
             twin_outcomes(outcomes, matrix),
         ]
         values = family.optimal_values(known).reshape(-1, known.states) if solved else np.zeros((1, known.states))
-        level = float(self.delta) * kernel_share(self.rewards) / (max(1, rows) if steps > 1 else 1)
+        level = float(self.delta) * kernel_share(self.rewards) / steps
         model: PosteriorModel = lay_out(
             PosteriorModel,
             made,
@@ -279,7 +277,6 @@ class LikelihoodLearner(LikelihoodParameters, Learner):
             known_rewards=isinstance(self.rewards, str),
             actions=known.actions,
             horizon=known.horizon,
-            rows=rows,
             solved=SolvedBeforehand() if solved else SolvedWithPlans(),
             restrict=self.scope == "smallest",
             sampling=self.acting == "sampling",
@@ -548,7 +545,7 @@ def learn_outcomes(model: PosteriorModel, state: PosteriorState, path: Path, ste
     counters, count, entered = ivec(state, COUNTERS), imat(state, COUNT), imat(state, ENTERED)
     waiting, pairs, kt, start = ivec(state, WAITING), imat(state, PAIRS), fvec(state, KT), ivec(model, START)
     outcomes = Outcomes(start, ivec(model, NEXT), fvec(model, BONUS))
-    for h in range(min(steps, model.rows)):
+    for h in range(steps):
         t, sa = h % count.shape[0], path.states[h] * model.actions + path.actions[h]
         bonus = path.bonus[h] if model.known_rewards else 0.0
         o = outcome_of(outcomes, sa, path.states[h + 1], bonus, not model.known_rewards)
@@ -869,7 +866,7 @@ def update_steps(model: PosteriorModel, state: PosteriorState) -> None:
     """Find who is alive at each step, and the smallest class with somebody alive at every step."""
     counters, inside, level = ivec(state, COUNTERS), imat(state, INSIDE), ivec(model, LEVEL)
     smallest, outside = 0, False
-    for t in range(min(inside.shape[0], model.rows)):
+    for t in range(inside.shape[0]):
         bound, first = max(log_evidence(model, state, t, level.size) - model.slack, -MOST), 2**62
         for i in range(level.size):
             inside[t, i] = 1 if within_reach(model, state, t, i) >= bound else 0
@@ -1213,7 +1210,7 @@ def weigh_classes(model: PosteriorModel, state: PosteriorState, alive: Ints, aga
     inside, steps = imat(state, INSIDE), fmat(model, KERNEL).shape[0]
     for i in range(counters[ALIVE]):
         there = True
-        for t in range(min(inside.shape[0], model.rows)):
+        for t in range(inside.shape[0]):
             there = there and (steps == 1 or inside[t, i] == 1)
         for m in range(level[members[i]], alive.size):
             alive[m] += there
