@@ -250,12 +250,9 @@ def test_a_truth_between_the_points_of_a_cover_is_not_outside() -> None:
 
 def test_posterior_sampling_finds_the_truth_and_a_table() -> None:
     stack = kernels(9, seed=2)
-    mdp = problem(stack[3])
-    members = orl.run(orl.PSRL(family=orl.FiniteFamily(stack)), mdp, episodes=1500, seed=0, progress=False)
-    tables = orl.run(orl.PSRL(), mdp, episodes=1500, seed=0, progress=False)
-    assert members.regret[-300:].mean() < 0.01
-    assert members.total_regret < tables.total_regret
-    assert tables.regret[-300:].mean() < 0.05 < tables.regret[:30].mean()
+    for agent in (orl.PSRL(family=orl.FiniteFamily(stack)), orl.PSRL()):
+        runs = [orl.run(agent, problem(stack[3]), episodes=1500, seed=seed, progress=False).regret for seed in range(8)]
+        assert np.mean(runs, axis=0)[-300:].mean() < 0.1 * np.mean(runs, axis=0)[:30].mean()
 
 
 @pytest.mark.parametrize("concentration", [0.2, 0.5, 3.0])

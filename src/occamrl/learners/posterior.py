@@ -181,10 +181,7 @@ class PosteriorState(PlanState):
 
     __slots__ = ()
 
-    members = named(MEMBERS)
-    likelihood = named(LIKELIHOOD)
     count = named(COUNT)
-    evidence = named(EVIDENCE)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -350,10 +347,6 @@ class LikelihoodLearner(LikelihoodParameters, Learner):
         state: PosteriorState = fresh_state(PosteriorState, self.fields(known))
         return state
 
-    def reserve(self, state: PosteriorState, episodes: int) -> PosteriorState:
-        """Return the state as it is."""
-        return state
-
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
         """Small instances on a problem, for the contract checks."""
@@ -402,39 +395,31 @@ class PSRL(Learner):
             raise ParameterError("concentration", got=self.concentration, expected="no family beside it")
         if self.family is not None and not isinstance(self.family, FiniteFamily):
             raise ParameterError("family", got=type(self.family).__name__, expected="a FiniteFamily or None")
-        _ = self._base(FiniteFamily(np.ones((1, 1, 1, 1))))  # checks the other parameters
+        self._learner(1, 1)  # checks the other parameters
 
-    def _base(self, family: FiniteFamily) -> LikelihoodLearner:
-        kind = _Members if self.family is not None else _Tables
+    def _learner(self, states: int, actions: int) -> LikelihoodLearner:
+        family = self.family or FiniteFamily(np.full((1, states, actions, states), 1.0 / states))
         ladder = Ladder.of_levels(family, np.zeros(family.size, np.int64), [family.reach])
-        options: dict[str, Any] = {"acting": "sampling", "scope": "all", "replan": 0.0}
-        return kind(ladder=ladder, delta=self.delta, rewards=self.rewards, kernel=self.kernel, **options)
-
-    def _learner(self, known: Known) -> LikelihoodLearner:
-        if self.family is not None:
-            return self._base(self.family)
-        shape = (1, known.states, known.actions, known.states)
-        return self._base(FiniteFamily(np.full(shape, 1.0 / known.states)))
+        options: dict[str, Any] = {"acting": "sampling", "scope": "all", "replan": 0.0, "rewards": self.rewards}
+        kind = _Members if self.family is not None else _Tables
+        return kind(ladder=ladder, delta=self.delta, kernel=self.kernel, **options)
 
     def model(self, known: Known) -> PosteriorModel:
         """Return the constants of the compiled functions."""
-        return self._learner(known).model(known)._replace(concentration=float(self.concentration))
+        made = self._learner(known.states, known.actions).model(known)
+        return made._replace(concentration=float(self.concentration))
 
     def fields(self, known: Known, state: Any = None) -> list[Field]:
         """Return what the arrays of a state hold."""
-        return self._learner(known).fields(known)
+        return self._learner(known.states, known.actions).fields(known)
 
     def resume(self, model: PosteriorModel, fresh: Any, state: Any) -> None:
         """Refuse a state whose fields contradict each other."""
-        self._base(FiniteFamily(np.ones((1, 1, 1, 1)))).resume(model, fresh, state)
+        self._learner(1, 1).resume(model, fresh, state)
 
     def begin(self, known: Known) -> PosteriorState:
         """Return a fresh state."""
-        return self._learner(known).begin(known)
-
-    def reserve(self, state: PosteriorState, episodes: int) -> PosteriorState:
-        """Return the state as it is."""
-        return state
+        return self._learner(known.states, known.actions).begin(known)
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
