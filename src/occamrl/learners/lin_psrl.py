@@ -25,13 +25,6 @@ from occamrl.models.features import FeatureMap
 from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known, Outcomes
 
 
-def known_outcomes(features: FeatureMap, known: Known) -> Outcomes:
-    """Return the outcomes of the features, with the known rewards of a problem."""
-    if not known.rewards_known:
-        raise ParameterError("rewards", got="unknown rewards", expected="known ones; see UCRLVTRLin for others")
-    return features.attach(known).outcomes
-
-
 def transitions(outcomes: Outcomes, known: Known, episode: Episode) -> Iterator[tuple[int, int, int, int]]:
     """Yield (h, first, last, o) for the steps of an episode: the outcomes of (s, a), and the one that came.
 
@@ -55,7 +48,28 @@ def best_actions(q: Floats, draw: np.random.Generator) -> Ints:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LinPSRL(EpisodeLearner):
+class LinearRival:
+    """What learners in plain NumPy have whose kernels are linear in given features; rewards are known."""
+
+    features: FeatureMap
+
+    def __post_init__(self) -> None:
+        require_kind("features", self.features, FeatureMap)
+
+    @cached_property
+    def phi(self) -> Floats:
+        """The features [O, d]."""
+        return np.asarray(self.features.matrix.toarray())
+
+    def outcomes(self, known: Known) -> Outcomes:
+        """Return the outcomes of the features, with the known rewards of a problem."""
+        if not known.rewards_known:
+            raise ParameterError("rewards", got="unknown rewards", expected="known ones; see UCRLVTRLin for others")
+        return self.features.attach(known).outcomes
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinPSRL(LinearRival, EpisodeLearner):
     """Posterior sampling for linear kernels; see the module for its formulas. There is no guarantee.
 
     It is posterior sampling (Osband, Russo and Van Roy 2013) with the ridge estimate of UCRL-VTR-LIN and a Gaussian in
@@ -78,23 +92,17 @@ class LinPSRL(EpisodeLearner):
     guarantee = "none"
     told = ()
 
-    features: FeatureMap
     width: float = 0.5
     regularization: float = 1.0
 
     def __post_init__(self) -> None:
-        require_kind("features", self.features, FeatureMap)
+        super().__post_init__()
         require_numbers(self, 0.0, math.inf, "width")
         require_numbers(self, 0.0, math.inf, "regularization", open_low=True)
 
-    @cached_property
-    def phi(self) -> Floats:
-        """The features [O, d]."""
-        return np.asarray(self.features.matrix.toarray())
-
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data."""
-        known_outcomes(self.features, known)
+        self.outcomes(known)
         d = self.features.dimension
         values = np.zeros((known.horizon + 1, known.states))
         return {"precision": self.regularization * np.eye(d), "xy": np.zeros(d), "values": values}
@@ -104,7 +112,7 @@ class LinPSRL(EpisodeLearner):
         root = np.linalg.inv(np.linalg.cholesky(state["precision"])).T  # root root^T = Sigma^-1
         theta = root @ (root.T @ state["xy"] + self.width * draw.standard_normal(len(root)))
         p, values, policy = self.phi @ theta, state["values"], np.zeros((known.horizon, known.states), dtype=np.int64)
-        start_of, after, bonus = known_outcomes(self.features, known)
+        start_of, after, bonus = self.outcomes(known)
         begins, count = start_of[:-1], np.diff(start_of)
         for h in reversed(range(known.horizon)):
             w = bonus + values[h + 1][after]
@@ -117,7 +125,7 @@ class LinPSRL(EpisodeLearner):
 
     def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
         """Enter the rows of the episode (M8, M23)."""
-        outcomes, values = known_outcomes(self.features, known), state["values"]
+        outcomes, values = self.outcomes(known), state["values"]
         rows, targets = [], []
         for h, first, last, o in transitions(outcomes, known, episode):
             w = outcomes.bonus[first:last] + values[h + 1][outcomes.next_state[first:last]]

@@ -43,8 +43,8 @@ from numpy.typing import NDArray
 from scipy.special import expit, gammaln, logsumexp
 
 from occamrl._core.bellman import optimal_policy, optimal_values
-from occamrl.errors import FeatureError, ParameterError, require_kind, require_number
-from occamrl.learners.lin_psrl import transitions
+from occamrl.errors import FeatureError, require_number
+from occamrl.learners.lin_psrl import LinearRival, transitions
 from occamrl.learners.posterior import distinct_outcomes
 from occamrl.models.features import FeatureMap, PerProblem, pair_of_outcome
 from occamrl.models.likelihood import hull_bound, hull_fit, hull_maximum, kt_evidence
@@ -69,13 +69,11 @@ class _Setting(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Counting(EpisodeLearner):
+class _Counting(LinearRival, EpisodeLearner):
     """Counts outcomes, and plays the optimal policy of a kernel that is drawn before every episode."""
 
-    features: FeatureMap
-
     def __post_init__(self) -> None:
-        require_kind("features", self.features, FeatureMap)
+        super().__post_init__()
         if self.features.is_tabular:
             raise FeatureError("features", got="a one-hot map", expected="a dense or sparse one; see PSRL for tables")
 
@@ -85,8 +83,7 @@ class _Counting(EpisodeLearner):
 
     def _setting(self, known: Known) -> _Setting:
         if known not in self._settings:
-            if not known.rewards_known:
-                raise ParameterError("rewards", got="unknown rewards", expected="known rewards")
+            self.outcomes(known)  # checks that rewards are known
             outcomes, matrix = distinct_outcomes(self.features, known)
             parts: list[Any] = [np.require(part, requirements=["C", "W"]) for part in outcomes]
             self._settings[known] = _Setting(Outcomes(*parts), self._columns(matrix))

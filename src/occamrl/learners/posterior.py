@@ -36,7 +36,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from occamrl._core.arena import field, fmat, fresh_state, fvec, imat, ivec, lay_out, named, part
-from occamrl._core.compile import entry, hot, hot_inline, implements
+from occamrl._core.compile import entry, hot, implements
 from occamrl._core.features import outcome_of
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan
 from occamrl._core.rng import fill_uniforms, next_gamma
@@ -72,16 +72,15 @@ from occamrl.learners.ucrl_vtr import example_ladder
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
-from occamrl.models.likelihood import LARGEST_HULL, hull_bound, hull_fit, ladder_log_weights, mixed_at
+from occamrl.models.likelihood import LARGEST_HULL, hull_bound, hull_fit, kt_evidence, ladder_log_weights, mixed_at
 from occamrl.protocols import Acting, Field, Floats, Ints, Kernel, Known, Learner, Outcomes, Scope
 
 _JEFFREYS = 0.5  # for each outcome, the prior behind KT (L4)
 _GROWTH = 1.02  # of the data until a hull is fitted again
 _FIRST_LOOK = 64  # episodes before members that died are looked at again for the first time
 _FIT_STEPS, _DRAW_STEPS = 3, 20  # of EM
-_CHUNK = 256  # members at a time, so that their parameters stay near
-_NEAR = 64  # coordinates of these that are kept, a power of 2
-_FACTORS, _SMALL = 8, 1e-290  # probabilities in one product; below this it may have lost digits
+_CHUNK, _NEAR = 64, 2**15  # most members at a time, and most of their parameters, so that these stay near
+_FACTORS, _SMALL = 32, 1e-290  # probabilities in one product; below this it may have lost digits
 _MOST_UNLISTED = 1024  # outcomes that no member allows
 _APART = np.uint64(0x9C6E6A6F6E7A1B35)  # sets draws of kernels apart from other numbers of an episode
 NOBODY, TABULAR = -1, -2  # in play: nothing yet; a draw from the tabular class; -3 - m: one from hull m
@@ -96,12 +95,11 @@ NOBODY, TABULAR = -1, -2  # in play: nothing yet; a draw from the tabular class;
     LAST_START,
     EPISODES_AT_PLAN,
     NEXT_LOOK,
-    WAITING_SIZE,
     UNLISTED_SIZE,
     UNLISTED_ROWS,
     OUTSIDE,  # whether nobody is alive
     OUTSIDE_SINCE,
-) = range(PLAN_COUNTERS, PLAN_COUNTERS + 13)
+) = range(PLAN_COUNTERS, PLAN_COUNTERS + 12)
 
 # Fields of the model, after REWARD, PSI and REWARD_WORK
 (
@@ -114,7 +112,6 @@ NOBODY, TABULAR = -1, -2  # in play: nothing yet; a draw from the tabular class;
     LOG_WEIGHT,  # [n + E] log of the weights of members and rivals in Z; the rivals are hulls, then KT
     LEVEL,  # [n] int, the first class that holds a member, from 0
     HULL_SIZE,  # [C] int, members of each class with a hull
-    HULL_CLASS,  # [C] int, the class
     HULL,  # [O, W] probabilities of the members of the largest such class
     KERNEL,  # [T, O + unlisted] the kernel that is being solved; scratch, as what follows
     CANDIDATES,  # [n] int
@@ -123,9 +120,10 @@ NOBODY, TABULAR = -1, -2  # in play: nothing yet; a draw from the tabular class;
     FLOAT_COUNTS,  # [O]
     STREAM,  # [3] int, where the numbers of draws come from
     UNIFORMS,  # [T + 1, rounded up to an even number]
-    CHUNK,  # [2, _CHUNK] probabilities of some members, and products of them
-    NEAR,  # [_NEAR, _CHUNK] coordinates of theta of these members
-    NEAR_OF,  # [_NEAR] int, which coordinates; -1: none
+    CHUNK,  # [2, chunk] probabilities of some members, and products of them
+    NEAR,  # [d, chunk] coordinates of theta of these members
+    NEAR_OF,  # [d + 1] int, for which chunk each was brought near; the number of the chunk
+    WAITING,  # [T*O] int, outcomes that are not in the likelihoods yet
     TWINS,  # [2, O] int, the first outcome of (s, a) with the same features; how many it has, 0 for the others
 ) = range(3, 25)
 
@@ -134,15 +132,10 @@ NOBODY, TABULAR = -1, -2  # in play: nothing yet; a draw from the tabular class;
     MEMBERS,  # [n] int, members by position, in their order; the first counters[ALIVE] count
     LIKELIHOOD,  # [T, n] l(P) by position
     WITHIN,  # [T, n] for covers: the largest l within reach of P; else [T, 0]
-    INSIDE,  # [T, n] int, who is alive at each step; [1, 0] where the dead are put aside
     COUNT,  # [T, O] int, outcomes
     ENTERED,  # [T, O] int, those in the likelihoods
-    WAITING,  # [T*O] int, outcomes to be entered
-    PAIRS,  # [T, S*A] int, rows by (s, a)
-    KT,  # [T] log of the probability that L4 gave to all rows
     HULL_WEIGHT,  # [T*C, W]
-    HULL_EVIDENCE,  # [T, C] log of the probability that L5 gave to all rows
-    HULL_LOG,  # [T*C, O] log of the hull's prediction; positive: not computed yet
+    RIVALS,  # [T, E] log of the probability that each hull (L5), then KT (L4), gave to all rows
     HULL_ROWS,  # [T, C] int, rows when the weights were fitted
     UNLISTED_HEAD,  # [T, S*A] int, the first unlisted outcome of (s, a), -1: none
     UNLISTED,  # [3, X] int, of each unlisted outcome: the following one, next state, count
@@ -152,7 +145,7 @@ NOBODY, TABULAR = -1, -2  # in play: nothing yet; a draw from the tabular class;
     EVIDENCE,  # [T] Z, when it was last computed
     LEFT,  # [T] int, what kernels are drawn from where nobody is alive: TABULAR, or -3 - c for hull c
     COUNTED_ON,  # [R, S*A] the rewards of the last plan; R = 0 where they are known
-) = range(PLAN_FIELDS, PLAN_FIELDS + 21)
+) = range(PLAN_FIELDS, PLAN_FIELDS + 16)
 
 
 class SolvedBeforehand(NamedTuple):
@@ -168,13 +161,12 @@ class PosteriorModel(NamedTuple):
 
     floats: Floats
     ints: Ints
-    theta: Floats  # [d, n]
-    values: Floats  # [n*(H + 1), S] V*_{P,h}, where they are solved beforehand
+    theta: Floats  # [n, d]
+    values: Floats  # [S, n] V_1 of every member, where they are solved beforehand
     rewards: Any  # RewardModel
     known_rewards: bool
     actions: int
     horizon: int
-    rows: int  # steps that give a row
     solved: Any  # SolvedBeforehand | SolvedWithPlans
     restrict: bool  # play the smallest class that has a member alive
     sampling: bool
@@ -189,10 +181,7 @@ class PosteriorState(PlanState):
 
     __slots__ = ()
 
-    members = named(MEMBERS)
-    likelihood = named(LIKELIHOOD)
     count = named(COUNT)
-    evidence = named(EVIDENCE)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -243,8 +232,8 @@ class LikelihoodLearner(LikelihoodParameters, Learner):
         rewards, reward_fields = rewards_model(self.rewards, known, float(self.delta))
         count, widest = outcomes.next_state.size, max([self.ladder.sizes[m] for m in hulls], default=0)
         solved = isinstance(self.rewards, str) and steps == 1
-        rows = known.horizon if outcomes.bonus.any() else known.horizon - 1
-        whole, unlisted = np.int64, _unlisted(known)
+        whole, unlisted, d = np.int64, _unlisted(known), family.theta.shape[0]
+        chunk = max(8, min(_CHUNK, _NEAR // d))
         made = [
             *reward_fields,
             *outcomes,
@@ -254,7 +243,6 @@ class LikelihoodLearner(LikelihoodParameters, Learner):
             self.log_weights,
             np.asarray(self.ladder.level, dtype=whole),
             np.array([self.ladder.sizes[m] for m in hulls], dtype=whole),
-            np.array(hulls, dtype=whole),
             np.ascontiguousarray(matrix @ family.theta[:, :widest]),
             np.zeros((steps, count + unlisted)),
             np.zeros(family.size, whole),
@@ -263,23 +251,23 @@ class LikelihoodLearner(LikelihoodParameters, Learner):
             np.zeros(count),
             np.zeros(3, whole),
             np.zeros(steps + 1 + (steps + 1) % 2),
-            np.zeros((2, _CHUNK)),
-            np.zeros((_NEAR, _CHUNK)),
-            np.zeros(_NEAR, whole),
+            np.zeros((2, chunk)),
+            np.zeros((d, chunk)),
+            np.zeros(d + 1, whole),
+            np.zeros(steps * count, whole),
             twin_outcomes(outcomes, matrix),
         ]
-        values = family.optimal_values(known).reshape(-1, known.states) if solved else np.zeros((1, known.states))
-        level = float(self.delta) * kernel_share(self.rewards) / (max(1, rows) if steps > 1 else 1)
+        values = family.optimal_values(known)[:, 0].T if solved else np.zeros((known.states, 1))
+        level = float(self.delta) * kernel_share(self.rewards) / steps
         model: PosteriorModel = lay_out(
             PosteriorModel,
             made,
-            theta=np.require(family.theta, requirements=["C", "W"]),
-            values=np.require(values, requirements=["C", "W"]),
+            theta=np.array(family.theta.T, order="C"),
+            values=np.array(values, order="C"),
             rewards=rewards,
             known_rewards=isinstance(self.rewards, str),
             actions=known.actions,
             horizon=known.horizon,
-            rows=rows,
             solved=SolvedBeforehand() if solved else SolvedWithPlans(),
             restrict=self.scope == "smallest",
             sampling=self.acting == "sampling",
@@ -308,7 +296,6 @@ class LikelihoodLearner(LikelihoodParameters, Learner):
             "last_start": (-1, known.states - 1, -1),
             "episodes_at_plan": (0, MOST_ROWS, 0),
             "next_look": (0, MOST_ROWS, _FIRST_LOOK),
-            "waiting_size": (0, steps * count, 0),
             "unlisted_size": (0, unlisted, 0),
             "unlisted_rows": (0, MOST_ROWS, 0),
             "outside": (0, 1, 0),
@@ -319,17 +306,12 @@ class LikelihoodLearner(LikelihoodParameters, Learner):
             Field("members", (n,), 0, n - 1, np.arange(n)),
             Field("likelihood", (steps, n), -np.inf, 1e-6),
             Field("within", (steps, n if self.ladder.family.reach > 0.0 else 0), -np.inf, 1e-6),
-            Field("inside", (steps, n if steps > 1 else 0), 0, 1, 1),
             Field("count", (steps, count), 0, MOST_ROWS),
             Field("entered", (steps, count), 0, MOST_ROWS),
-            Field("waiting", (steps * count,), 0, steps * count - 1),
-            Field("pairs", (steps, pairs), 0, MOST_ROWS * known.horizon),
-            Field("kt", (steps,), -MOST, 0.0),
             Field(
                 "hull_weight", (steps * len(hulls), widest), 0.0, 1.0, np.reshape(even, (steps * len(hulls), widest))
             ),
-            Field("hull_evidence", (steps, len(hulls)), -np.inf, 1e-6),
-            Field("hull_log", (steps * len(hulls), count), -np.inf, 1.0, 1.0),
+            Field("rivals", (steps, rivals), -np.inf, 1e-6),
             Field("hull_rows", (steps, len(hulls)), 0, MOST_ROWS * known.horizon),
             Field("unlisted_head", (steps, pairs), -1, unlisted - 1, -1),
             Field("unlisted", (3, unlisted), [[-1], [0], [0]], [[unlisted - 1], [known.states - 1], [MOST_ROWS]]),
@@ -346,17 +328,13 @@ class LikelihoodLearner(LikelihoodParameters, Learner):
         require_rows(state)
         counters, members = field(state, COUNTERS), field(state, MEMBERS)
         alive, count, entered = int(counters[ALIVE]), field(state, COUNT), field(state, ENTERED)
-        waiting = np.sort(field(state, WAITING)[: counters[WAITING_SIZE]])
         unlisted = field(state, UNLISTED)[:, : counters[UNLISTED_SIZE]]
-        by_pair = np.add.reduceat(count, field(model, START)[:-1], axis=1)
         every = np.concatenate([field(state, UNLISTED_HEAD).ravel(), unlisted[0]])
         faults = {
             "counters.current": counters[CURRENT] > alive,
             "counters.episodes_at_plan": counters[EPISODES_AT_PLAN] > counters[EPISODES],
             "members": (np.diff(members[:alive]) <= 0).any() or (len(count) > 1 and alive < members.size),
             "entered": (entered > count).any(),
-            "waiting": not np.array_equal(waiting, np.flatnonzero(count.ravel() != entered.ravel())),
-            "pairs": not np.array_equal(by_pair, field(state, PAIRS)),
             "unlisted_head": not np.array_equal(np.sort(every[every >= 0]), np.arange(unlisted.shape[1])),
             "unlisted": (unlisted[0] >= np.arange(unlisted.shape[1])).any(),  # each leads to an earlier one
             "cumulative": (np.diff(field(state, CUMULATIVE), axis=1) < 0.0).any(),
@@ -367,10 +345,6 @@ class LikelihoodLearner(LikelihoodParameters, Learner):
     def begin(self, known: Known) -> PosteriorState:
         """Return a fresh state."""
         state: PosteriorState = fresh_state(PosteriorState, self.fields(known))
-        return state
-
-    def reserve(self, state: PosteriorState, episodes: int) -> PosteriorState:
-        """Return the state as it is."""
         return state
 
     @classmethod
@@ -421,39 +395,31 @@ class PSRL(Learner):
             raise ParameterError("concentration", got=self.concentration, expected="no family beside it")
         if self.family is not None and not isinstance(self.family, FiniteFamily):
             raise ParameterError("family", got=type(self.family).__name__, expected="a FiniteFamily or None")
-        _ = self._base(FiniteFamily(np.ones((1, 1, 1, 1))))  # checks the other parameters
+        self._learner(1, 1)  # checks the other parameters
 
-    def _base(self, family: FiniteFamily) -> LikelihoodLearner:
-        kind = _Members if self.family is not None else _Tables
+    def _learner(self, states: int, actions: int) -> LikelihoodLearner:
+        family = self.family or FiniteFamily(np.full((1, states, actions, states), 1.0 / states))
         ladder = Ladder.of_levels(family, np.zeros(family.size, np.int64), [family.reach])
-        options: dict[str, Any] = {"acting": "sampling", "scope": "all", "replan": 0.0}
-        return kind(ladder=ladder, delta=self.delta, rewards=self.rewards, kernel=self.kernel, **options)
-
-    def _learner(self, known: Known) -> LikelihoodLearner:
-        if self.family is not None:
-            return self._base(self.family)
-        shape = (1, known.states, known.actions, known.states)
-        return self._base(FiniteFamily(np.full(shape, 1.0 / known.states)))
+        options: dict[str, Any] = {"acting": "sampling", "scope": "all", "replan": 0.0, "rewards": self.rewards}
+        kind = _Members if self.family is not None else _Tables
+        return kind(ladder=ladder, delta=self.delta, kernel=self.kernel, **options)
 
     def model(self, known: Known) -> PosteriorModel:
         """Return the constants of the compiled functions."""
-        return self._learner(known).model(known)._replace(concentration=float(self.concentration))
+        made = self._learner(known.states, known.actions).model(known)
+        return made._replace(concentration=float(self.concentration))
 
     def fields(self, known: Known, state: Any = None) -> list[Field]:
         """Return what the arrays of a state hold."""
-        return self._learner(known).fields(known)
+        return self._learner(known.states, known.actions).fields(known)
 
     def resume(self, model: PosteriorModel, fresh: Any, state: Any) -> None:
         """Refuse a state whose fields contradict each other."""
-        self._base(FiniteFamily(np.ones((1, 1, 1, 1)))).resume(model, fresh, state)
+        self._learner(1, 1).resume(model, fresh, state)
 
     def begin(self, known: Known) -> PosteriorState:
         """Return a fresh state."""
-        return self._learner(known).begin(known)
-
-    def reserve(self, state: PosteriorState, episodes: int) -> PosteriorState:
-        """Return the state as it is."""
-        return state
+        return self._learner(known.states, known.actions).begin(known)
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Learner]:
@@ -506,14 +472,12 @@ def distinct_outcomes(features: FeatureMap, known: Known) -> tuple[Outcomes, Any
 
 def twin_outcomes(outcomes: Outcomes, matrix: Any) -> Ints:
     """Return TWINS: outcomes of one (s, a) with the same features are equally probable in every member."""
-    count = outcomes.next_state.size
     pair = np.repeat(np.arange(outcomes.start.size - 1), np.diff(outcomes.start))
     mark = matrix @ np.random.default_rng(0).random(matrix.shape[1])  # equal where features are
     _, where, of = np.unique(np.column_stack([pair, mark]), axis=0, return_index=True, return_inverse=True)
-    first = where[of.ravel()]
-    alone = np.asarray(abs(matrix - matrix[first]).sum(axis=1)).ravel() > 0.0  # by chance
-    first = np.where(alone, np.arange(count), first)
-    return np.stack([first, np.bincount(first, minlength=count)]).astype(np.int64)
+    first, own = where[of.ravel()], np.arange(pair.size)
+    first = np.where(abs(matrix - matrix[first]).sum(axis=1).A1 > 0.0, own, first)  # equal by chance
+    return np.stack([first, np.bincount(first, minlength=pair.size)])
 
 
 # Statistics -----------------------------------------------------------------------------------------------------------
@@ -543,24 +507,17 @@ def count_unlisted(state: PosteriorState, t: int, sa: int, after: int, bonus: fl
 
 @implements(learn, PosteriorState, argument=1)
 def learn_outcomes(model: PosteriorModel, state: PosteriorState, path: Path, steps: int) -> None:
-    """Count the outcomes and the rewards of an episode; score KT's prediction of each (L4)."""
+    """Count the outcomes and the rewards of an episode."""
     observe_rewards(model.rewards, state, path, steps, model.actions, 1.0 + model.replan)
-    counters, count, entered = ivec(state, COUNTERS), imat(state, COUNT), imat(state, ENTERED)
-    waiting, pairs, kt, start = ivec(state, WAITING), imat(state, PAIRS), fvec(state, KT), ivec(model, START)
-    outcomes = Outcomes(start, ivec(model, NEXT), fvec(model, BONUS))
-    for h in range(min(steps, model.rows)):
+    count, outcomes = imat(state, COUNT), Outcomes(ivec(model, START), ivec(model, NEXT), fvec(model, BONUS))
+    for h in range(steps):
         t, sa = h % count.shape[0], path.states[h] * model.actions + path.actions[h]
         bonus = path.bonus[h] if model.known_rewards else 0.0
         o = outcome_of(outcomes, sa, path.states[h + 1], bonus, not model.known_rewards)
         if o < 0:
             count_unlisted(state, t, sa, path.states[h + 1], bonus)
-            continue
-        kt[t] += math.log((count[t, o] + 0.5) / (pairs[t, sa] + 0.5 * (start[sa + 1] - start[sa])))
-        if count[t, o] == entered[t, o]:
-            waiting[counters[WAITING_SIZE]] = t * count.shape[1] + o
-            counters[WAITING_SIZE] += 1
-        count[t, o] += 1
-        pairs[t, sa] += 1
+        else:
+            count[t, o] += 1
 
 
 @hot
@@ -569,108 +526,104 @@ def probability(model: PosteriorModel, o: int, member: int) -> float:
     row, coordinate, entries = ivec(model, ROW), ivec(model, COORDINATE), fvec(model, ENTRY)
     p = 0.0
     for e in range(row[o], row[o + 1]):
-        p += entries[e] * model.theta[coordinate[e], member]
+        p += entries[e] * model.theta[member, coordinate[e]]
     return max(p, 0.0)
 
 
 @hot
-def forget_near(model: PosteriorModel) -> None:
-    """Begin with other members: no coordinate of theirs has been brought near."""
-    near_of = ivec(model, NEAR_OF)
-    for slot in range(_NEAR):
-        near_of[slot] = -1
-
-
-@hot_inline
-def bring_near(model: PosteriorModel, members: Ints, first: int, n: int, coordinate: int) -> int:
-    """Return the row of NEAR with a coordinate of ``n`` members, those in a list from ``first`` on.
+def bring_near(model: PosteriorModel, members: Ints, first: int, n: int, o: int) -> None:
+    """Collect the coordinates of theta that P(o) needs, of ``n`` members, those in a list from ``first`` on.
 
     Outcomes share coordinates, and to collect them from all over theta takes longer than to use them.
     """
-    slot = coordinate % _NEAR
-    if ivec(model, NEAR_OF)[slot] != coordinate:
-        theta, near = model.theta[coordinate], fmat(model, NEAR)[slot]
-        for i in range(n):
-            near[i] = theta[np.uint64(members[first + i])]
-        ivec(model, NEAR_OF)[slot] = coordinate
-    return slot
+    row, coordinate, near_of, near = ivec(model, ROW), ivec(model, COORDINATE), ivec(model, NEAR_OF), fmat(model, NEAR)
+    for e in range(row[o], row[o + 1]):
+        at = coordinate[e]
+        if near_of[at] != near_of[-1]:
+            own, column = near[at], np.uint64(at)
+            for i in range(n):
+                own[i] = model.theta[np.uint64(members[first + i]), column]
+            near_of[at] = near_of[-1]
 
 
 @hot
 def chunk_probabilities(model: PosteriorModel, members: Ints, first: int, n: int, o: int) -> None:
-    """Write P(o) of ``n`` members, those in a list from ``first`` on."""
-    row, coordinate, entries = ivec(model, ROW), ivec(model, COORDINATE), fvec(model, ENTRY)
-    out = part(fvec(model, CHUNK), 0, n)
+    """Write P(o), or a rounding below 0, of ``n`` members, those in a list from ``first`` on.
+
+    Four terms at a time, in the order of the sum.
+    """
+    row, at, entries, near = ivec(model, ROW), ivec(model, COORDINATE), fvec(model, ENTRY), fvec(model, NEAR)
+    out, e, width = part(fvec(model, CHUNK), 0, n), row[o], fmat(model, NEAR).shape[1]
+    bring_near(model, members, first, n, o)
     for i in range(n):
         out[i] = 0.0
-    for e in range(row[o], row[o + 1]):
-        slot, scale = bring_near(model, members, first, n, coordinate[e]), entries[e]
-        near = part(fvec(model, NEAR), slot * _CHUNK, n)
+    while e + 4 <= row[o + 1]:
+        p, q = part(near, at[e] * width, n), part(near, at[e + 1] * width, n)
+        r, s = part(near, at[e + 2] * width, n), part(near, at[e + 3] * width, n)
+        a, b, c, d = entries[e], entries[e + 1], entries[e + 2], entries[e + 3]
         for i in range(n):
-            out[i] += scale * near[i]
-    for i in range(n):
-        out[i] = max(out[i], 0.0)
+            out[i] = out[i] + a * p[i] + b * q[i] + c * r[i] + d * s[i]
+        e += 4
+    while e < row[o + 1]:
+        p, a = part(near, at[e] * width, n), entries[e]
+        for i in range(n):
+            out[i] += a * p[i]
+        e += 1
 
 
 @hot
-def same_number(state: PosteriorState, at: int) -> int:
-    """Return where a run of outcomes ends that wait equally often, at the same step; it is no longer than a product."""
-    counters, count, entered = ivec(state, COUNTERS), imat(state, COUNT), imat(state, ENTERED)
-    waiting, end = ivec(state, WAITING), at + 1
-    t, o = divmod(waiting[at], count.shape[1])
-    more = count[t, o] - entered[t, o]
-    while end < min(at + _FACTORS, counters[WAITING_SIZE]):
-        other, o = divmod(waiting[end], count.shape[1])
-        if other != t or count[t, o] - entered[t, o] != more:
-            break
-        end += 1
-    return end
+def list_waiting(model: PosteriorModel, state: PosteriorState) -> int:
+    """List the outcomes that came since the likelihoods were updated, by t*O + o; return how many there are."""
+    count, entered, waiting, size = imat(state, COUNT), imat(state, ENTERED), ivec(model, WAITING), 0
+    for t in range(count.shape[0]):
+        for o in range(count.shape[1]):
+            if count[t, o] > entered[t, o]:
+                waiting[size] = t * count.shape[1] + o
+                size += 1
+    return size
 
 
 @hot
-def add_likelihoods(model: PosteriorModel, state: PosteriorState) -> None:
-    """Add the outcomes that wait to the likelihoods of the members alive, some members at a time.
+def add_likelihoods(model: PosteriorModel, state: PosteriorState, size: int) -> None:
+    """Add the ``size`` outcomes that wait to the likelihoods of the members alive, some members at a time.
 
-    Logarithms are taken of products: sum_o c log P(o) = c log prod_o P(o).
+    Logarithms are taken of products of up to 32 probabilities; what came more often than that is alone in its product.
     """
     counters, count, entered = ivec(state, COUNTERS), imat(state, COUNT), imat(state, ENTERED)
-    waiting, members, chunk = ivec(state, WAITING), ivec(state, MEMBERS), fmat(model, CHUNK)
+    waiting, members, chunk = ivec(model, WAITING), ivec(state, MEMBERS), fmat(model, CHUNK)
     p, product, outcomes = chunk[0], chunk[1], count.shape[1]
-    for first in range(0, counters[ALIVE], _CHUNK):
-        n, at = min(_CHUNK, counters[ALIVE] - first), 0
-        forget_near(model)
-        while at < counters[WAITING_SIZE]:
-            end, (t, o) = same_number(state, at), divmod(waiting[at], outcomes)
-            likelihood, more = fmat(state, LIKELIHOOD)[t], count[t, o] - entered[t, o]
+    for first in range(0, counters[ALIVE], p.size):
+        n, at = min(p.size, counters[ALIVE] - first), 0
+        ivec(model, NEAR_OF)[-1] += 1
+        while at < size:
+            begin, t, factors, times = at, waiting[at] // outcomes, 0, 1
+            likelihood, within = fmat(state, LIKELIHOOD)[t], fmat(state, WITHIN)[t]
             for i in range(n):
                 product[i] = 1.0
-            for j in range(at, end):
-                chunk_probabilities(model, members, first, n, waiting[j] % outcomes)
-                for i in range(n):
-                    product[i] *= p[i]
-                if model.reach > 0.0:
-                    within = fmat(state, WITHIN)[t]
+            while at < size and waiting[at] // outcomes == t:
+                o = waiting[at] % outcomes
+                more = count[t, o] - entered[t, o]
+                if factors > 0 and factors + more > _FACTORS:
+                    break
+                chunk_probabilities(model, members, first, n, o)
+                if more > _FACTORS:
+                    times = more
+                for _ in range(more if times == 1 else 1):
                     for i in range(n):
-                        within[first + i] += more * math.log(min(1.0, p[i] + 0.5 * model.reach))
+                        product[i] *= max(p[i], 0.0)
+                if model.reach > 0.0:
+                    for i in range(n):
+                        within[first + i] += more * math.log(min(1.0, max(p[i], 0.0) + 0.5 * model.reach))
+                factors += more
+                at += 1
             for i in range(n):
                 if product[i] >= _SMALL:
-                    likelihood[first + i] += more * math.log(product[i])
+                    likelihood[first + i] += times * math.log(product[i])
                 else:
-                    for j in range(at, end):
-                        own = probability(model, waiting[j] % outcomes, members[first + i])
-                        likelihood[first + i] += more * math.log(own)
-            at = end
-
-
-@hot
-def score_hull(model: PosteriorModel, state: PosteriorState, t: int, c: int, o: int, count: int) -> None:
-    """Add ``count`` log of the prediction of a hull, whose weights were fixed before these outcomes (L5)."""
-    hulls = ivec(model, HULL_SIZE).size
-    logs = fmat(state, HULL_LOG)[t * hulls + c]
-    if logs[o] > 0.0:
-        weights = part(fmat(state, HULL_WEIGHT)[t * hulls + c], 0, ivec(model, HULL_SIZE)[c])
-        logs[o] = math.log(max(mixed_at(weights, fmat(model, HULL), o), 0.0))
-    fmat(state, HULL_EVIDENCE)[t, c] += count * logs[o]
+                    for j in range(begin, at):
+                        o = waiting[j] % outcomes
+                        own = math.log(probability(model, o, members[first + i]))
+                        likelihood[first + i] += (count[t, o] - entered[t, o]) * own
 
 
 @hot
@@ -684,21 +637,32 @@ def fill_counts(model: PosteriorModel, state: PosteriorState, t: int) -> int:
 
 
 @hot
-def fit_hulls(model: PosteriorModel, state: PosteriorState) -> None:
-    """Fit the weights of the hulls whose data have grown by 2 % (L5)."""
-    sizes, rows, logs = ivec(model, HULL_SIZE), imat(state, HULL_ROWS), fmat(state, HULL_LOG)
-    hull, weights, counts = fmat(model, HULL), fmat(state, HULL_WEIGHT), fvec(model, FLOAT_COUNTS)
-    for t in range(rows.shape[0]):
-        if sizes.size == 0:
-            return
-        total = fill_counts(model, state, t)
+def score_rivals(model: PosteriorModel, state: PosteriorState, size: int) -> None:
+    """Score the predictions of hulls, whose weights were fixed before the outcomes that wait (L5), and of KT (L4)."""
+    count, entered, waiting = imat(state, COUNT), imat(state, ENTERED), ivec(model, WAITING)
+    rivals, sizes = fmat(state, RIVALS), ivec(model, HULL_SIZE)
+    for i in range(size):
+        t, o = divmod(waiting[i], count.shape[1])
         for c in range(sizes.size):
-            if total >= _GROWTH * rows[t, c] and total > rows[t, c]:
-                n, own = sizes[c], weights[t * sizes.size + c]
-                hull_fit(counts, hull, part(own, 0, n), _FIT_STEPS, 1.0 / n, part(fvec(model, WEIGHTS), 0, n))
-                rows[t, c] = total
-                for o in range(counts.size):
-                    logs[t * sizes.size + c, o] = 1.0
+            weights = part(fmat(state, HULL_WEIGHT)[t * sizes.size + c], 0, sizes[c])
+            rivals[t, c] += (count[t, o] - entered[t, o]) * math.log(max(mixed_at(weights, fmat(model, HULL), o), 0.0))
+        entered[t, o] = count[t, o]
+    for t in range(count.shape[0]):
+        fill_counts(model, state, t)
+        rivals[t, -1] = kt_evidence(fvec(model, FLOAT_COUNTS), ivec(model, START))
+
+
+@hot
+def fit_hulls(model: PosteriorModel, state: PosteriorState, t: int) -> None:
+    """Fit the weights of the hulls whose data have grown by 2 % (L5)."""
+    sizes, rows = ivec(model, HULL_SIZE), imat(state, HULL_ROWS)
+    total = fill_counts(model, state, t)
+    for c in range(sizes.size):
+        if total >= _GROWTH * rows[t, c] and total > rows[t, c]:
+            n, own = sizes[c], fmat(state, HULL_WEIGHT)[t * sizes.size + c]
+            scratch = part(fvec(model, WEIGHTS), 0, n)
+            hull_fit(fvec(model, FLOAT_COUNTS), fmat(model, HULL), part(own, 0, n), _FIT_STEPS, 1.0 / n, scratch)
+            rows[t, c] = total
 
 
 # Evidence -------------------------------------------------------------------------------------------------------------
@@ -706,16 +670,18 @@ def fit_hulls(model: PosteriorModel, state: PosteriorState) -> None:
 
 @hot
 def log_evidence(model: PosteriorModel, state: PosteriorState, t: int, n: int) -> float:
-    """Return Z over the first ``n`` positions and the rivals (L2), and keep it; multiples of its terms are in SUMS."""
+    """Return the least log likelihood of a member alive, Z - log(1/delta), by the first ``n`` positions and the rivals.
+
+    Z is kept (L2); multiples of its terms are in SUMS.
+    """
     members, likelihood, weight = ivec(state, MEMBERS), fmat(state, LIKELIHOOD)[t], fvec(model, LOG_WEIGHT)
-    terms, size, top = fvec(model, SUMS), ivec(model, LEVEL).size, -math.inf
+    terms, size, top, rivals = fvec(model, SUMS), ivec(model, LEVEL).size, -math.inf, fmat(state, RIVALS)[t]
     for i in range(n):
         terms[i] = weight[members[i]] + likelihood[i]
         top = max(top, terms[i])
     for i in range(size, weight.size):  # the hulls in their order, then KT
-        evidence = fmat(state, HULL_EVIDENCE)[t, i - size] if i < weight.size - 1 else fvec(state, KT)[t]
         possible = ivec(state, COUNTERS)[UNLISTED_ROWS] == 0 or i == weight.size - 1
-        terms[i] = weight[i] + evidence if possible else -math.inf
+        terms[i] = weight[i] + rivals[i - size] if possible else -math.inf
         top = max(top, terms[i])
     shift, total = max(top, -MOST), 0.0  # finite, whatever happens
     for i in range(n):
@@ -725,7 +691,13 @@ def log_evidence(model: PosteriorModel, state: PosteriorState, t: int, n: int) -
         terms[i] = math.exp(terms[i] - shift)
         total += terms[i]
     fvec(state, EVIDENCE)[t] = shift + math.log(total)
-    return float(fvec(state, EVIDENCE)[t])
+    return least_alive(model, state, t)
+
+
+@hot
+def least_alive(model: PosteriorModel, state: PosteriorState, t: int) -> float:
+    """Return Z - log(1/delta); nobody who made the data impossible is alive."""
+    return max(fvec(state, EVIDENCE)[t] - model.slack, -MOST)
 
 
 @hot
@@ -741,7 +713,7 @@ def drop(model: PosteriorModel, state: PosteriorState) -> None:
     """Put those aside that are not alive, and close the gaps they leave."""
     counters, members, likelihood = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LIKELIHOOD)[0]
     within, n, kept = fmat(state, WITHIN)[0], counters[ALIVE], 0
-    bound = max(log_evidence(model, state, 0, n) - model.slack, -MOST)  # nobody who made the data impossible is alive
+    bound = log_evidence(model, state, 0, n)
     for i in range(n):
         if within_reach(model, state, 0, i) >= bound:
             members[kept] = members[i]
@@ -753,53 +725,38 @@ def drop(model: PosteriorModel, state: PosteriorState) -> None:
 
 
 @hot
-def choose_class(model: PosteriorModel, state: PosteriorState) -> None:
-    """Put the smallest class into play that has a member alive."""
-    counters, members, level = ivec(state, COUNTERS), ivec(state, MEMBERS), ivec(model, LEVEL)
-    n = counters[ALIVE]
-    note_outside(state, n == 0)
-    if n > 0 and level[members[0]] != counters[CLASS]:
-        counters[CLASS] = level[members[0]]
-        counters[CLASS_SINCE] = counters[EPISODES]
-    current = n
-    if model.restrict:
-        current = 0
-        while current < n and level[members[current]] <= counters[CLASS]:
-            current += 1
-    counters[CURRENT] = current
-
-
-@hot
-def note_outside(state: PosteriorState, outside: bool) -> None:
-    """Keep since when nobody is alive."""
+def enter_class(state: PosteriorState, smallest: int, outside: bool) -> None:
+    """Put a class into play; keep since when it is, and since when nobody is alive."""
     counters = ivec(state, COUNTERS)
     if outside and counters[OUTSIDE] == 0:
         counters[OUTSIDE_SINCE] = counters[EPISODES]
     counters[OUTSIDE] = 1 if outside else 0
+    if smallest != counters[CLASS]:
+        counters[CLASS] = smallest
+        counters[CLASS_SINCE] = counters[EPISODES]
 
 
 @hot
-def add_excess(model: PosteriorModel, state: PosteriorState, sa: int, first: int, n: int, limit: float) -> int:
+def add_excess(model: PosteriorModel, sa: int, rows: float, first: int, n: int, limit: float) -> int:
     """Add sum_g c_g log(P(o) |g| N/c_g), which is never positive, over the twins of (s, a) to the sums of candidates.
 
     Of the ``n`` from ``first`` on those whose sum is below ``limit`` are put aside; returns how many are left.
     """
     candidates, sums, p = ivec(model, CANDIDATES), fvec(model, SUMS), fmat(model, CHUNK)[0]
-    start, count, rows = ivec(model, START), fvec(model, FLOAT_COUNTS), imat(state, PAIRS)[0, sa]
+    start, count, kept = ivec(model, START), fvec(model, FLOAT_COUNTS), 0
     for o in range(start[sa], start[sa + 1]):
         if count[o] > 0.0:
             chunk_probabilities(model, candidates, first, n, o)
             scale = imat(model, TWINS)[1, o] * rows / count[o]
             for i in range(n):
-                sums[first + i] += count[o] * math.log(p[i] * scale)
-    kept = 0
+                sums[first + i] += count[o] * math.log(max(p[i], 0.0) * scale)
     for i in range(n):
         if sums[first + i] >= limit:
             candidates[first + kept] = candidates[first + i]
             sums[first + kept] = sums[first + i]
             kept += 1
     if kept < n:
-        forget_near(model)
+        ivec(model, NEAR_OF)[-1] += 1
     return kept
 
 
@@ -807,15 +764,16 @@ def add_excess(model: PosteriorModel, state: PosteriorState, sa: int, first: int
 def join_twins(model: PosteriorModel, state: PosteriorState) -> float:
     """Write the counts of twins at the first of them; return sum_g c_g log(c_g/(|g| N)), which no member exceeds."""
     count, joined, twins = imat(state, ENTERED)[0], fvec(model, FLOAT_COUNTS), imat(model, TWINS)
-    start, pairs, best = ivec(model, START), imat(state, PAIRS)[0], 0.0
+    start, best = ivec(model, START), 0.0
     for o in range(count.size):
         joined[o] = 0.0
     for o in range(count.size):
         joined[twins[0, o]] += count[o]
-    for sa in range(pairs.size):
+    for sa in range(start.size - 1):
+        rows = sum_of(joined, start[sa], start[sa + 1])
         for o in range(start[sa], start[sa + 1]):
             if joined[o] > 0.0:
-                best += joined[o] * math.log(joined[o] / (twins[1, o] * pairs[sa]))
+                best += joined[o] * math.log(joined[o] / (twins[1, o] * rows))
     return best
 
 
@@ -823,9 +781,9 @@ def join_twins(model: PosteriorModel, state: PosteriorState) -> float:
 def look_again(model: PosteriorModel, state: PosteriorState) -> None:
     """Let members back in whose likelihood of all outcomes is large enough."""
     counters, members, likelihood = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LIKELIHOOD)[0]
-    pairs, best, rows, used = imat(state, PAIRS)[0], join_twins(model, state), 0, 0
     candidates, sums, alive, size = ivec(model, CANDIDATES), fvec(model, SUMS), counters[ALIVE], 0
-    least_alive, at = log_evidence(model, state, 0, alive) - model.slack, 0
+    bound, best, at, back = log_evidence(model, state, 0, alive), join_twins(model, state), 0, 0
+    count, start, chunk = fvec(model, FLOAT_COUNTS), ivec(model, START), fmat(model, CHUNK).shape[1]
     for member in range(candidates.size):  # the dead; both lists are in the order of the members
         if at < alive and members[at] == member:
             at += 1
@@ -833,26 +791,22 @@ def look_again(model: PosteriorModel, state: PosteriorState) -> None:
             candidates[size] = member
             sums[size] = 0.0
             size += 1
-    for sa in range(pairs.size):
-        used += pairs[sa] > 0
-        rows += pairs[sa]
-    limit, back = least_alive - best, 0
-    for first in range(0, size, _CHUNK):
-        n, least, most = min(_CHUNK, size - first), 4.0 * rows / max(1, used), np.inf
-        forget_near(model)
-        for tier in range(4):  # heavy pairs first
-            least = 0.0 if tier == 3 else least
-            for sa in range(pairs.size):
-                if n > 0 and pairs[sa] > 0 and least <= pairs[sa] < most:
-                    n = add_excess(model, state, sa, first, n, limit)
-            least, most = 0.25 * least, least
+    mean = sum_of(count, 0, count.size) / (start.size - 1)
+    for first in range(0, size, chunk):
+        n, most = min(chunk, size - first), math.inf
+        ivec(model, NEAR_OF)[-1] += 1
+        for least in (4.0 * mean, mean, 0.25 * mean, 1.0):  # heavy pairs first
+            for sa in range(start.size - 1):
+                rows = sum_of(count, start[sa], start[sa + 1])
+                if n > 0 and least <= rows < most:
+                    n = add_excess(model, sa, rows, first, n, bound - best)
+            most = min(least, most)
         for i in range(n):
             candidates[back] = candidates[first + i]
             sums[back] = sums[first + i]
             back += 1
-    size = back
-    i, j = alive - 1, size - 1
-    for k in range(alive + size - 1, -1, -1):  # merged from the back
+    i, j = alive - 1, back - 1
+    for k in range(alive + back - 1, -1, -1):  # merged from the back
         if j < 0 or (i >= 0 and members[i] > candidates[j]):
             members[k] = members[i]
             likelihood[k] = likelihood[i]
@@ -861,88 +815,91 @@ def look_again(model: PosteriorModel, state: PosteriorState) -> None:
             members[k] = candidates[j]
             likelihood[k] = sums[j] + best
             j -= 1
-    counters[ALIVE] = alive + size
+    counters[ALIVE] = alive + back
 
 
 @hot
-def update_steps(model: PosteriorModel, state: PosteriorState) -> None:
-    """Find who is alive at each step, and the smallest class with somebody alive at every step."""
-    counters, inside, level = ivec(state, COUNTERS), imat(state, INSIDE), ivec(model, LEVEL)
-    smallest, outside = 0, False
-    for t in range(min(inside.shape[0], model.rows)):
-        bound, first = max(log_evidence(model, state, t, level.size) - model.slack, -MOST), 2**62
+def sum_of(numbers: Floats, first: int, last: int) -> float:
+    """Return the sum of some numbers."""
+    total = 0.0
+    for i in range(first, last):
+        total += numbers[i]
+    return total
+
+
+@hot
+def judge_members(model: PosteriorModel, state: PosteriorState) -> None:
+    """Put members aside, look at the dead when it is time, and play the smallest class that has a member alive."""
+    counters, members, level = ivec(state, COUNTERS), ivec(state, MEMBERS), ivec(model, LEVEL)
+    drop(model, state)
+    if counters[EPISODES_AT_PLAN] >= counters[NEXT_LOOK]:
+        counters[NEXT_LOOK] = max(2 * counters[EPISODES_AT_PLAN], _FIRST_LOOK)
+        if model.reach <= 0.0 and counters[UNLISTED_ROWS] == 0:
+            look_again(model, state)
+    n, current = counters[ALIVE], 0
+    enter_class(state, level[members[0]] if n > 0 else counters[CLASS], n == 0)
+    while current < n and (not model.restrict or level[members[current]] <= counters[CLASS]):
+        current += 1
+    counters[CURRENT] = current
+
+
+def judge(solved: Any, model: PosteriorModel, state: PosteriorState) -> None:
+    """Find who is alive, and the class in play."""
+    raise TypeError(f"no values of type {type(solved).__name__}")
+
+
+@implements(judge, SolvedBeforehand)
+def judge_once(solved: SolvedBeforehand, model: PosteriorModel, state: PosteriorState) -> None:
+    """``judge`` where one kernel serves all steps."""
+    judge_members(model, state)
+
+
+@implements(judge, SolvedWithPlans, inline=False)
+def judge_steps(solved: SolvedWithPlans, model: PosteriorModel, state: PosteriorState) -> None:
+    """``judge``; with a kernel per step, the class in play is the smallest with somebody alive at every step."""
+    level, steps, smallest, outside = ivec(model, LEVEL), fmat(model, KERNEL).shape[0], 0, False
+    if steps == 1:
+        judge_members(model, state)
+        return
+    for t in range(steps):
+        bound, first = log_evidence(model, state, t, level.size), level.size
         for i in range(level.size):
-            inside[t, i] = 1 if within_reach(model, state, t, i) >= bound else 0
-            if inside[t, i] == 1:
+            if within_reach(model, state, t, i) >= bound:
                 first = min(first, level[i])
-        if first < 2**62:
-            smallest = max(smallest, first)
-        else:
-            outside = True
-    note_outside(state, outside)
-    if smallest != counters[CLASS]:
-        counters[CLASS] = smallest
-        counters[CLASS_SINCE] = counters[EPISODES]
+        outside = outside or first == level.size
+        smallest = max(smallest, first if first < level.size else 0)
+    enter_class(state, smallest, outside)
 
 
 @hot
 def update(model: PosteriorModel, state: PosteriorState) -> None:
-    """Enter the outcomes that wait; put members aside, look at the dead when it is time, and choose the class."""
-    counters, count, entered = ivec(state, COUNTERS), imat(state, COUNT), imat(state, ENTERED)
-    waiting, episodes, hulls = ivec(state, WAITING), counters[EPISODES_AT_PLAN], ivec(model, HULL_SIZE).size
-    add_likelihoods(model, state)
-    for i in range(counters[WAITING_SIZE]):
-        t, o = divmod(waiting[i], count.shape[1])
-        more = count[t, o] - entered[t, o]
-        for c in range(hulls):
-            score_hull(model, state, t, c, o, more)
-        entered[t, o] = count[t, o]
-    counters[WAITING_SIZE] = 0
-    if count.shape[0] > 1:
-        update_steps(model, state)
-    else:
-        drop(model, state)
-        if episodes >= counters[NEXT_LOOK]:
-            counters[NEXT_LOOK] = max(2 * episodes, _FIRST_LOOK)
-            if model.reach <= 0.0 and counters[UNLISTED_ROWS] == 0:
-                look_again(model, state)
-        choose_class(model, state)
-    fit_hulls(model, state)
-    for t in range(count.shape[0]):
+    """Enter the outcomes that wait into the evidence, judge by it, and prepare what is played."""
+    size = list_waiting(model, state)
+    add_likelihoods(model, state, size)
+    score_rivals(model, state, size)
+    judge(model.solved, model, state)
+    for t in range(fmat(model, KERNEL).shape[0]):
+        fit_hulls(model, state, t)
         if model.sampling:
             accumulate(model, state, t)
-        if counters[OUTSIDE] == 1:
+        if ivec(state, COUNTERS)[OUTSIDE] == 1:
             ivec(state, LEFT)[t] = smallest_hull(model, state, t)
 
 
 @hot
 def accumulate(model: PosteriorModel, state: PosteriorState, t: int) -> None:
     """Write running sums of the weights of members and rivals in Z, those of members that may not be drawn being 0."""
-    counters = ivec(state, COUNTERS)
-    terms, out, level = fvec(model, SUMS), fmat(state, CUMULATIVE)[t], ivec(model, LEVEL)
-    n, stationary, total = counters[CURRENT], imat(state, INSIDE).shape[1] == 0, 0.0
-    log_evidence(model, state, t, n)
-    for i in range(n):
-        if stationary or not model.restrict or level[i] <= counters[CLASS]:
+    counters, members, level = ivec(state, COUNTERS), ivec(state, MEMBERS), ivec(model, LEVEL)
+    terms, out, total = fvec(model, SUMS), fmat(state, CUMULATIVE)[t], 0.0
+    log_evidence(model, state, t, counters[CURRENT])
+    for i in range(out.size):
+        own = i < counters[CURRENT] and (not model.restrict or level[members[i]] <= counters[CLASS])
+        if own or i >= level.size:
             total += terms[i]
-        out[i] = total
-    for i in range(n, level.size):
-        out[i] = total
-    for i in range(level.size, out.size):
-        total += terms[i]
         out[i] = total
 
 
 # Acting ---------------------------------------------------------------------------------------------------------------
-
-
-@hot
-def member_kernel(model: PosteriorModel, t: int, member: int) -> None:
-    """Write the probabilities of a member."""
-    kernel = fmat(model, KERNEL)[t]
-    outcomes = ivec(model, NEXT).size
-    for o in range(kernel.size):
-        kernel[o] = probability(model, o, member) if o < outcomes else 0.0
 
 
 @hot
@@ -957,8 +914,8 @@ def draw_hull(model: PosteriorModel, state: PosteriorState, t: int, c: int) -> N
     for i in range(n):
         weights[i] = 0.9 * own[i] + 0.1 / n
     hull_fit(numbers, hull, weights, _DRAW_STEPS, 0.0, gradient)
-    for o in range(kernel.size):
-        kernel[o] = mixed_at(weights, hull, o) if o < count.size else 0.0
+    for o in range(count.size):
+        kernel[o] = mixed_at(weights, hull, o)
 
 
 @hot
@@ -985,6 +942,21 @@ def draw_tables(model: PosteriorModel, state: PosteriorState, t: int) -> None:
 
 
 @hot
+def write_kernel(model: PosteriorModel, state: PosteriorState, t: int, source: int) -> None:
+    """Write the kernel of a member, or one drawn from a hull or the tabular class."""
+    kernel, outcomes = fmat(model, KERNEL)[t], ivec(model, NEXT).size
+    for at in range(outcomes, kernel.size):
+        kernel[at] = 0.0
+    if source >= 0:
+        for o in range(outcomes):
+            kernel[o] = probability(model, o, source)
+    elif source == TABULAR:
+        draw_tables(model, state, t)
+    else:
+        draw_hull(model, state, t, -3 - source)
+
+
+@hot
 def expectation(model: PosteriorModel, state: PosteriorState, t: int, sa: int, values: Floats) -> float:
     """Return sum_o P(o) (bonus(o) + V(s')) of the kernel that is being solved."""
     start, next_state, bonus = ivec(model, START), ivec(model, NEXT), fvec(model, BONUS)
@@ -1000,46 +972,57 @@ def expectation(model: PosteriorModel, state: PosteriorState, t: int, sa: int, v
 
 
 @hot
-def may_play(model: PosteriorModel, state: PosteriorState, t: int, i: int) -> bool:
-    """Say whether optimism may count on a member at a step."""
-    inside = imat(state, INSIDE)[t, i] == 1
-    return inside and (not model.restrict or ivec(model, LEVEL)[i] <= ivec(state, COUNTERS)[CLASS])
-
-
-@hot
-def largest_expectation(model: PosteriorModel, state: PosteriorState, t: int, sa: int, values: Floats) -> float:
-    """Return the largest expectation over the members alive at a step; that of the kernel drawn where there is none."""
-    start, next_state, bonus = ivec(model, START), ivec(model, NEXT), fvec(model, BONUS)
-    best = -math.inf
-    for i in range(ivec(model, LEVEL).size):
-        if may_play(model, state, t, i):
-            total = 0.0
-            for o in range(start[sa], start[sa + 1]):
-                total += probability(model, o, i) * (bonus[o] + values[next_state[o]])
-            best = max(best, total)
-    return best if best > -math.inf else expectation(model, state, t, sa, values)
-
-
-@hot
 def solve(model: PosteriorModel, state: PosteriorState) -> None:
     """Write the values and the greedy policy of the kernel; optimism per step takes the largest expectations."""
     values, policy, steps = fmat(state, VALUES), imat(state, POLICY), fmat(model, KERNEL).shape[0]
     reward = fmat(model, REWARD) if model.known_rewards else fmat(state, COUNTED_ON)
-    optimistic = steps > 1 and not model.sampling
     for h in range(model.horizon - 1, -1, -1):
         t, rewards = h % steps, reward[h % reward.shape[0]]
+        choose_rows(model.solved, model, state, t, values[h + 1])
         for s in range(policy.shape[1]):
             top = -math.inf
             for a in range(model.actions):
                 sa = s * model.actions + a
-                if optimistic:
-                    q = rewards[sa] + largest_expectation(model, state, t, sa, values[h + 1])
-                else:
-                    q = rewards[sa] + expectation(model, state, t, sa, values[h + 1])
+                q = rewards[sa] + expectation(model, state, t, sa, values[h + 1])
                 if q > top:
                     top = q
                     policy[h, s] = a
             values[h, s] = top
+
+
+def choose_rows(solved: Any, model: PosteriorModel, state: PosteriorState, t: int, values: Floats) -> None:
+    """By optimism per step: write the kernel's rows of the member with the largest expectation at every (s, a)."""
+    raise TypeError(f"no values of type {type(solved).__name__}")
+
+
+@implements(choose_rows, SolvedBeforehand)
+def choose_nothing(solved: Any, model: PosteriorModel, state: PosteriorState, t: int, values: Floats) -> None:
+    """``choose_rows`` where one kernel serves all steps."""
+
+
+@implements(choose_rows, SolvedWithPlans, inline=False)
+def choose_largest(solved: Any, model: PosteriorModel, state: PosteriorState, t: int, values: Floats) -> None:
+    """``choose_rows``, of the members alive at the step; where there is none, the kernel that was drawn stays."""
+    start, next_state, bonus = ivec(model, START), ivec(model, NEXT), fvec(model, BONUS)
+    kernel, n = fmat(model, KERNEL), ivec(model, LEVEL).size
+    for sa in range(start.size - 1 if kernel.shape[0] > 1 and not model.sampling else 0):
+        best, choice = -math.inf, NOBODY
+        for i in range(n):
+            if may_play(model, state, t, i):
+                total = 0.0
+                for o in range(start[sa], start[sa + 1]):
+                    total += probability(model, o, i) * (bonus[o] + values[next_state[o]])
+                if total > best:
+                    best, choice = total, i
+        for o in range(start[sa], start[sa + 1] if choice >= 0 else 0):
+            kernel[t, o] = probability(model, o, choice)
+
+
+@hot
+def may_play(model: PosteriorModel, state: PosteriorState, t: int, i: int) -> bool:
+    """Say whether optimism may count on a member at a step."""
+    inside = within_reach(model, state, t, i) >= least_alive(model, state, t)
+    return inside and (not model.restrict or ivec(model, LEVEL)[i] <= ivec(state, COUNTERS)[CLASS])
 
 
 @hot
@@ -1047,29 +1030,20 @@ def most_optimistic(model: PosteriorModel, state: PosteriorState, start: int) ->
     """Return the member with the largest V_1(start) among those that may be played (M5), the first on ties."""
     members, first, top, choice = ivec(state, MEMBERS), fmat(state, FIRST_VALUES), -math.inf, NOBODY
     for i in range(ivec(state, COUNTERS)[CURRENT]):
-        value = first[i, start] if first.shape[0] > 0 else model.values[members[i] * (model.horizon + 1), start]
+        value = first[i, start] if first.shape[0] > 0 else model.values[start, members[i]]
         if value > top:
             top, choice = value, members[i]
     return choice
 
 
 @hot
-def refused(model: PosteriorModel, state: PosteriorState, t: int, c: int) -> bool:
-    """Say whether no mixture of a class can have predicted the outcomes (L6); FLOAT_COUNTS are those of the step."""
-    n = ivec(model, HULL_SIZE)[c]
-    own = part(fmat(state, HULL_WEIGHT)[t * ivec(model, HULL_SIZE).size + c], 0, n)
-    bound = hull_bound(fvec(model, FLOAT_COUNTS), fmat(model, HULL), own, part(fvec(model, WEIGHTS), 0, n))
-    return bool(bound < fvec(state, EVIDENCE)[t] - model.slack)
-
-
-@hot
 def smallest_hull(model: PosteriorModel, state: PosteriorState, t: int) -> int:
-    """Return the smallest hull that is not refused, as -3 - c, or TABULAR."""
-    if ivec(state, COUNTERS)[UNLISTED_ROWS] == 0:
-        fill_counts(model, state, t)
-        for c in range(ivec(model, HULL_SIZE).size):
-            if not refused(model, state, t, c):
-                return -3 - c
+    """Return the smallest hull that L6 does not refuse, as -3 - c, or TABULAR; FLOAT_COUNTS are those of the step."""
+    sizes, bound = ivec(model, HULL_SIZE), fvec(state, EVIDENCE)[t] - model.slack
+    for c in range(sizes.size if ivec(state, COUNTERS)[UNLISTED_ROWS] == 0 else 0):
+        own, scratch = part(fmat(state, HULL_WEIGHT)[t * sizes.size + c], 0, sizes[c]), fvec(model, WEIGHTS)
+        if hull_bound(fvec(model, FLOAT_COUNTS), fmat(model, HULL), own, part(scratch, 0, sizes[c])) >= bound:
+            return -3 - c
     return TABULAR
 
 
@@ -1089,26 +1063,6 @@ def drawn(model: PosteriorModel, state: PosteriorState, t: int, u: float) -> int
     if low < n:
         return int(ivec(state, MEMBERS)[low])
     return TABULAR if low == n + hulls else -3 - (low - n)
-
-
-@hot
-def write_kernel(model: PosteriorModel, state: PosteriorState, t: int, source: int) -> None:
-    """Write the kernel of a member, or one drawn from a hull or the tabular class."""
-    if source >= 0:
-        member_kernel(model, t, source)
-    elif source == TABULAR:
-        draw_tables(model, state, t)
-    else:
-        draw_hull(model, state, t, -3 - source)
-
-
-@hot
-def source_of_step(model: PosteriorModel, state: PosteriorState, t: int) -> int:
-    """Return a member that optimism may count on at a step, or what is left where there is none."""
-    for i in range(imat(state, INSIDE).shape[1]):
-        if may_play(model, state, t, i):
-            return i
-    return int(ivec(state, LEFT)[t])
 
 
 def plan_anew(solved: Any, model: PosteriorModel, state: PosteriorState, due: bool) -> int:
@@ -1134,7 +1088,7 @@ def plan_with_rewards(solved: SolvedWithPlans, model: PosteriorModel, state: Pos
         counters[REWARDS_DUE] = 0
         counters[PLAYED] = NOBODY
         for i in range(min(counters[CURRENT], first.shape[0])):
-            member_kernel(model, 0, members[i])
+            write_kernel(model, state, 0, members[i])
             solve(model, state)
             for s in range(first.shape[1]):
                 first[i, s] = values[0, s]
@@ -1143,12 +1097,20 @@ def plan_with_rewards(solved: SolvedWithPlans, model: PosteriorModel, state: Pos
     if not (due or model.sampling or counters[OUTSIDE] == 1):
         return 0
     for t in range(steps):
-        u = fvec(model, UNIFORMS)[t]
-        source = drawn(model, state, t, u) if model.sampling else source_of_step(model, state, t)
+        source = drawn(model, state, t, fvec(model, UNIFORMS)[t]) if model.sampling else source_of_step(model, state, t)
         write_kernel(model, state, t, source)
     solve(model, state)
     counters[PLAYED] = NOBODY
     return 1
+
+
+@hot
+def source_of_step(model: PosteriorModel, state: PosteriorState, t: int) -> int:
+    """Return a member that optimism may count on at a step, or what is left where there is none."""
+    for i in range(ivec(model, LEVEL).size):
+        if may_play(model, state, t, i):
+            return i
+    return int(ivec(state, LEFT)[t])
 
 
 @implements(plan, PosteriorState, argument=1)
@@ -1194,40 +1156,3 @@ def enter_outcomes(model: PosteriorModel, state: PosteriorState) -> None:
     update(model, state)
     if fmat(model, KERNEL).shape[0] > 1 or not model.known_rewards:
         counters[REWARDS_DUE] = 1  # values are solved with plans: the next episode begins with one
-
-
-@hot
-def likelihood_of(model: PosteriorModel, state: PosteriorState, t: int, member: int) -> float:
-    """Return what :func:`within_reach` would be, of any member, from the counts."""
-    count, total = imat(state, COUNT)[t], 0.0
-    for o in range(count.size):
-        if count[o] > 0:
-            total += count[o] * math.log(min(1.0, probability(model, o, member) + 0.5 * model.reach))
-    return -math.inf if ivec(state, COUNTERS)[UNLISTED_ROWS] > 0 else total
-
-
-@entry
-def weigh_classes(model: PosteriorModel, state: PosteriorState, alive: Ints, against: Floats) -> None:
-    """Write how many members of every class are alive, and Z - l(P) of its best member, the largest over the steps."""
-    counters, members, level = ivec(state, COUNTERS), ivec(state, MEMBERS), ivec(model, LEVEL)
-    inside, steps = imat(state, INSIDE), fmat(model, KERNEL).shape[0]
-    for i in range(counters[ALIVE]):
-        there = True
-        for t in range(min(inside.shape[0], model.rows)):
-            there = there and (steps == 1 or inside[t, i] == 1)
-        for m in range(level[members[i]], alive.size):
-            alive[m] += there
-    for m in range(alive.size):
-        against[m] = -math.inf
-    for t in range(steps):
-        best = -math.inf
-        for m in range(alive.size):
-            if steps > 1 or alive[m] > 0:  # kept up to date; whoever has died is below
-                for i in range(counters[ALIVE]):
-                    if level[members[i]] == m:
-                        best = max(best, within_reach(model, state, t, i))
-            else:
-                for member in range(level.size):
-                    if level[member] == m:
-                        best = max(best, likelihood_of(model, state, t, member))
-            against[m] = max(against[m], fvec(state, EVIDENCE)[t] - best)

@@ -20,10 +20,10 @@ import numpy as np
 
 from occamrl._core.compile import implements
 from occamrl._core.features import outcome_of
-from occamrl._core.loop import CHANGED, PLANNED, Path, follows_policy, learn, plan, planned_value
+from occamrl._core.loop import CHANGED, PLANNED, Path, learn, plan
 from occamrl._core.rng import next_normal
 from occamrl.errors import require_choice, require_numbers
-from occamrl.learners.ucbvi import MOST_EPISODES, begin_stream, table_fields, tabular_outcomes
+from occamrl.learners.ucbvi import MOST_EPISODES, begin_stream, plays_table, table_fields, tabular_outcomes
 from occamrl.protocols import Field, Floats, Ints, Kernel, Known, Learner, Outcomes
 
 
@@ -45,7 +45,7 @@ class RLSVIState(NamedTuple):
     stream: Ints  # [3]
 
 
-follows_policy(RLSVIState)
+plays_table(RLSVIState)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -135,9 +135,3 @@ def learn_rlsvi(model: RLSVIModel, state: RLSVIState, path: Path, steps: int) ->
         if o >= 0:
             state.counts[h % state.counts.shape[0], o] += 1
     state.episodes[0] += 1
-
-
-@implements(planned_value, RLSVIState, argument=1)
-def planned_value_rlsvi(model: RLSVIModel, state: RLSVIState, s: int) -> float:
-    """V_1(s)."""
-    return float(state.values[0, s])

@@ -59,6 +59,16 @@ def table_fields(known: Known) -> list[Field]:
     ]
 
 
+def plays_table(kind: type) -> None:
+    """Give states of class ``kind`` the usual ``write_policy`` and ``planned_value``: ``policy`` and ``values[0]``."""
+
+    def first_value(model: Any, state: Any, s: int) -> float:
+        return float(state.values[0, s])
+
+    follows_policy(kind)
+    implements(planned_value, kind, argument=1)(first_value)
+
+
 @hot_inline
 def begin_stream(stream: Ints, key: np.uint64, episode: int) -> None:
     """Set a stream of random numbers to the address (key, episode)."""
@@ -77,8 +87,7 @@ def best_action(q: Floats, first: int, actions: int, stream: Ints) -> int:
             best, ties = a, 1
         elif q[first + a] == q[first + best]:
             ties += 1
-            if next_uniform(stream) * ties < 1.0:
-                best = a
+            best = a if next_uniform(stream) * ties < 1.0 else best
     return best
 
 
@@ -116,7 +125,7 @@ class UCBVIState(NamedTuple):
     stream: Ints  # [3]
 
 
-follows_policy(UCBVIState)
+plays_table(UCBVIState)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -235,9 +244,3 @@ def learn_ucbvi(model: UCBVIModel, state: UCBVIState, path: Path, steps: int) ->
         if o >= 0:
             state.counts[o] += 1
             state.visits[h + 1, after] += 1
-
-
-@implements(planned_value, UCBVIState, argument=1)
-def planned_value_ucbvi(model: UCBVIModel, state: UCBVIState, s: int) -> float:
-    """V_1(s)."""
-    return float(state.values[0, s])

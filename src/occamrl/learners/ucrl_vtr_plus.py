@@ -32,19 +32,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from occamrl.errors import require_choice, require_kind, require_number, require_numbers
-from occamrl.learners.lin_psrl import best_actions, known_outcomes, transitions
+from occamrl.errors import require_choice, require_number, require_numbers
+from occamrl.learners.lin_psrl import LinearRival, best_actions, transitions
 from occamrl.models.features import FeatureMap
 from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Kernel, Known
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class UCRLVTRPlus(EpisodeLearner):
+class UCRLVTRPlus(LinearRival, EpisodeLearner):
     r"""UCRL-VTR+ for linear kernels; see the module for its formulas.
 
     Proved, with a theta per step and ``scale`` 1: with probability 1 - delta, regret
@@ -73,27 +72,21 @@ class UCRLVTRPlus(EpisodeLearner):
     guarantee = "valid for a theta per step"
     told = ("a norm bound",)
 
-    features: FeatureMap
     norm_bound: float
     delta: float = 0.05
     scale: float = 1.0
     kernel: Kernel = "stationary"
 
     def __post_init__(self) -> None:
-        require_kind("features", self.features, FeatureMap)
+        super().__post_init__()
         require_numbers(self, 0.0, math.inf, "norm_bound", open_low=True)
         require_number("delta", self.delta, 0.0, 1.0, open_low=True)
         require_numbers(self, 0.0, math.inf, "scale")
         require_choice("kernel", self.kernel, ("stationary", "per_step"))
 
-    @cached_property
-    def phi(self) -> Floats:
-        """The features [O, d]."""
-        return np.asarray(self.features.matrix.toarray())
-
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data."""
-        known_outcomes(self.features, known)
+        self.outcomes(known)
         d, steps = self.features.dimension, known.horizon if self.kernel == "per_step" else 1
         return {
             "episodes": 0,
@@ -114,7 +107,7 @@ class UCRLVTRPlus(EpisodeLearner):
     def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
         """Return the greedy policy of the optimistic values, and V_1(start)."""
         H, values, policy = known.horizon, state["values"], np.zeros((known.horizon, known.states), dtype=np.int64)
-        begins, after, bonus = known_outcomes(self.features, known)
+        begins, after, bonus = self.outcomes(known)
         precision = state["precision"][:, 0]
         inverse = np.linalg.inv(precision)
         theta = np.einsum("tij,tj->ti", inverse, state["targets"][:, 0])
@@ -130,7 +123,7 @@ class UCRLVTRPlus(EpisodeLearner):
 
     def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
         """Enter the rows of the episode, with weights from the estimates before it."""
-        outcomes = known_outcomes(self.features, known)
+        outcomes = self.outcomes(known)
         values, precision, targets = state["values"], state["precision"], state["targets"]
         inverse = np.linalg.inv(precision)
         theta = np.einsum("tmij,tmj->tmi", inverse, targets)

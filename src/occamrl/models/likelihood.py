@@ -153,18 +153,9 @@ def hull_evidence(counts: Floats, kernels: Floats, weights: Floats, gradient: Fl
     return evidence
 
 
-@entry
 def log_mixture(log_weights: Floats, evidence: Floats) -> float:
     """Return log sum w e^evidence, however large or small the evidence is."""
-    most = -math.inf
-    for i in range(evidence.size):
-        most = max(most, log_weights[i] + evidence[i])
-    if most == -math.inf:
-        return most
-    total = 0.0
-    for i in range(evidence.size):
-        total += math.exp(log_weights[i] + evidence[i] - most)
-    return most + math.log(total)
+    return float(np.logaddexp.reduce(log_weights + evidence))
 
 
 def ladder_log_weights(prior: Floats, classes: int, competitors: int) -> Floats:

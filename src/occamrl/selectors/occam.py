@@ -15,27 +15,17 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from occamrl._core.arena import field, model_of, resumed
-from occamrl._core.rows import COUNTERS, EPISODES
+from occamrl._core.rows import COUNTERS, EPISODES, MOST
 from occamrl.learners import posterior
-from occamrl.learners.posterior import (
-    CLASS,
-    CLASS_SINCE,
-    HULL_CLASS,
-    LEFT,
-    OUTSIDE,
-    OUTSIDE_SINCE,
-    TABULAR,
-    UNLISTED_ROWS,
-    LikelihoodLearner,
-    LikelihoodParameters,
-    PosteriorModel,
-    PosteriorState,
-)
+from occamrl.learners.posterior import LikelihoodLearner, LikelihoodParameters, PosteriorModel, PosteriorState
 from occamrl.learners.ucrl_vtr import example_ladder
-from occamrl.protocols import Known, Phase, PhaseOutcome, Selector
+from occamrl.protocols import Floats, Ints, Known, Phase, PhaseOutcome, Selector
 from occamrl.selectors.references import own_parameters, require_memory
+
+_MOST_NUMBERS = 2**22  # probabilities at a time
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -116,13 +106,12 @@ class Occam(LikelihoodParameters, Selector):
     def _facts(self, model: PosteriorModel, state: PosteriorState) -> dict[str, Any]:
         """Return what was found."""
         counters = field(state, COUNTERS)
-        outside, chosen, playing = bool(counters[OUTSIDE]), int(counters[CLASS]) + 1, ""
+        outside, chosen, playing = bool(counters[posterior.OUTSIDE]), int(counters[posterior.CLASS]) + 1, ""
         if outside:
-            source = int(field(state, LEFT)[0])
-            hull = None if source == TABULAR else int(field(model, HULL_CLASS)[-3 - source]) + 1
+            source = int(field(state, posterior.LEFT)[0])
+            hull = None if source == posterior.TABULAR else self._learner.hulls[-3 - source] + 1
             chosen, playing = hull or self.ladder.classes, f"hull of F_{hull}" if hull else "tabular"
-        alive, against = np.zeros(self.ladder.classes, dtype=np.int64), np.zeros(self.ladder.classes)
-        posterior.weigh_classes(model, state, alive, against)
+        alive, against = self._classes(model, state)
         return {
             "chosen": chosen,
             "playing": playing or f"F_{chosen}",
@@ -130,11 +119,32 @@ class Occam(LikelihoodParameters, Selector):
             "statistics": [_plain(each) for each in against],
             "threshold": model.slack,
             "outside": outside,
-            "outside_since": int(counters[OUTSIDE_SINCE]) if outside else None,
+            "outside_since": int(counters[posterior.OUTSIDE_SINCE]) if outside else None,
             "misfit": _plain(float(against[-1]) - model.slack) if counters[EPISODES] else None,
-            "unlisted": int(counters[UNLISTED_ROWS]),
-            "since": max(1, int(counters[CLASS_SINCE])),
+            "unlisted": int(counters[posterior.UNLISTED_ROWS]),
+            "since": max(1, int(counters[posterior.CLASS_SINCE])),
         }
+
+    def _classes(self, model: PosteriorModel, state: PosteriorState) -> tuple[Ints, Floats]:
+        """Return how many members of every class are alive, and Z - l(P) of its best, the largest over the steps."""
+        counters, level, reach = field(state, COUNTERS), np.asarray(self.ladder.level), 0.5 * model.reach
+        members, z = field(state, posterior.MEMBERS)[: counters[posterior.ALIVE]], field(state, posterior.EVIDENCE)
+        found = field(state, posterior.WITHIN if reach else posterior.LIKELIHOOD)[:, : members.size]
+        found = np.full_like(found, -np.inf) if counters[posterior.UNLISTED_ROWS] else found
+        there = (found >= np.maximum(z - model.slack, -MOST)[:, None]).all(axis=0) | (z.size == 1)
+        alive = np.bincount(level[members[there]], minlength=self.ladder.classes).cumsum()
+        best = np.full((self.ladder.classes, z.size), -np.inf)
+        np.maximum.at(best, level[members], found.T)
+        if z.size == 1 and not counters[posterior.UNLISTED_ROWS]:  # of classes that are refused, from the counts
+            count, dead = field(state, posterior.COUNT)[0], np.flatnonzero(alive[level] == 0)
+            seen = np.flatnonzero(count)
+            parts = [field(model, number) for number in (posterior.ENTRY, posterior.COORDINATE, posterior.ROW)]
+            features = sp.csr_matrix(tuple(parts), shape=(count.size, model.theta.shape[1]))[seen]
+            for some in np.array_split(dead, 1 + dead.size * seen.size // _MOST_NUMBERS):
+                with np.errstate(divide="ignore"):
+                    logs = np.log(np.minimum(np.maximum(features @ model.theta[some].T, 0.0) + reach, 1.0))
+                np.maximum.at(best[:, 0], level[some], count[seen] @ logs)
+        return alive, np.asarray((z[:, None] - np.maximum.accumulate(best).T).max(axis=0))
 
     @classmethod
     def examples(cls, mdp: Any) -> Sequence[Selector]:
