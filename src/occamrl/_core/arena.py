@@ -4,14 +4,16 @@ Compile time grows with the number of arrays that compiled functions pass to eac
 NamedTuple that begins with two flat arrays, ``floats`` and ``ints``. A *field* is a vector or a matrix inside one of
 them; where it lies and what shape it has stands at the head of ``ints``, four integers a field. Compiled code takes a
 view of a field by its number (:func:`fvec`, :func:`fmat`, :func:`ivec`, :func:`imat`), which costs a few loads; Python
-takes the same view by :func:`field`.
+takes the same view by :func:`field`. A large array that is handed to :func:`lay_out` stays where it is: its field then
+lies outside, at the distance that stands at the head.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 import numpy as np
 from numba import types
@@ -25,7 +27,8 @@ from occamrl.protocols import Field, Floats, Ints, Known, Learner
 _numba: Any = arrayobj  # Numba has no types
 _code: Any = cgutils
 _LINE = 8  # numbers of a cache line
-_HEAD = 4  # integers a field: offset, rows, columns, and 2 * (whether it holds integers) + dimensions - 1
+_HEAD = 4  # integers a field: offset, rows, columns, and 4 * (outside) + 2 * (holds integers) + dimensions - 1
+_LARGE = 2**20  # numbers of a field that is not copied
 
 
 class Arena(NamedTuple):
@@ -38,13 +41,23 @@ class Arena(NamedTuple):
 def lay_out(kind: type[Any], fields: Sequence[Any], **others: Any) -> Any:
     """Return a ``kind`` whose arena holds copies of the arrays ``fields``; ``others`` are its other parts.
 
-    Every field begins on a cache line of its own: vector instructions that cross lines take twice as long.
+    Every field begins on a cache line of its own: vector instructions that cross lines take twice as long. Arrays of a
+    million numbers are not copied, and live as long as the arena.
     """
-    head, size = _head([(array.shape, array.dtype.kind == "i") for array in fields], _LINE)
+    outside = [array.size >= _LARGE and array.flags.c_contiguous for array in fields]
+    shapes = [(0,) if apart else array.shape for array, apart in zip(fields, outside, strict=True)]
+    head, size = _head([(shape, array.dtype.kind == "i") for array, shape in zip(fields, shapes, strict=True)], _LINE)
     made = kind(_on_a_line(size[False], np.float64), _on_a_line(size[True], np.int64), **others)
     made.ints[: head.size] = head
     for number, array in enumerate(fields):
-        field(made, number)[...] = array
+        if outside[number]:
+            home = made.ints if array.dtype.kind == "i" else made.floats
+            offset = (array.ctypes.data - home.ctypes.data) // array.itemsize
+            (_, rows, columns, what), _ = _head([(array.shape, array.dtype.kind == "i")])
+            made.ints[_HEAD * number : _HEAD * (number + 1)] = (offset, rows, columns, 4 + what)
+        else:
+            field(made, number)[...] = array
+    finalize(made.floats, tuple, [array for array, apart in zip(fields, outside, strict=True) if apart])
     return made
 
 
@@ -84,8 +97,13 @@ def _head(layout: Sequence[tuple[tuple[int, ...], bool]], line: int = 1) -> tupl
 def field(arena: Any, number: int) -> Any:
     """Return a view of a field, as it was laid out."""
     offset, rows, columns, kind = arena.ints[_HEAD * number : _HEAD * (number + 1)].tolist()
-    flat = (arena.ints if kind >= 2 else arena.floats)[offset : offset + rows * columns]
-    return flat.reshape(rows, columns) if kind % 2 else flat
+    home = arena.ints if kind & 2 else arena.floats
+    if kind & 4:
+        what = ctypes.c_int64 if kind & 2 else ctypes.c_double
+        flat = np.ctypeslib.as_array((what * (rows * columns)).from_address(home.ctypes.data + 8 * offset))
+    else:
+        flat = home[offset : offset + rows * columns]
+    return flat.reshape(rows, columns) if kind & 1 else flat
 
 
 def require_fields(state: Any, fields: Sequence[Field]) -> None:
@@ -173,8 +191,11 @@ def _viewer(whole: bool, dimensions: int) -> Any:
         for load in head:  # what stands at the head never changes: loads can leave the loops that they are in
             load.set_metadata("invariant.load", builder.module.add_metadata([]))
         offset, rows, columns, kind = head
-        _check(context, builder, offset, builder.mul(rows, columns), source.nitems)
-        other = builder.xor(builder.lshr(kind, kind.type(1)), kind.type(int(whole)))
+        inside = builder.icmp_signed("<", kind, kind.type(4))
+        nothing = offset.type(0)
+        begin, count = (builder.select(inside, each, nothing) for each in (offset, builder.mul(rows, columns)))
+        _check(context, builder, begin, count, source.nitems)
+        other = builder.and_(builder.xor(builder.lshr(kind, kind.type(1)), kind.type(int(whole))), kind.type(1))
         _check(context, builder, other, other.type(0), other.type(0))  # a field of the other array
         item = context.get_constant(types.intp, 8)
         made = _numba.make_array(array)(context, builder)

@@ -336,6 +336,26 @@ def hot_inline(function: Function) -> Function:
     return _compile(function, **_SHORT)
 
 
+_PRANGE = dict.fromkeys(
+    ("comprehension", "fusion", "inplace_binop", "numpy", "reduction", "setitem", "stencil"), False
+)
+
+
+def threaded(function: Function) -> Function:
+    """Compile a function of the inner loops whose loops over ``numba.prange`` are shared by threads."""
+    return _compile(function, **_HOT, parallel={**_PRANGE, "prange": True})
+
+
+_FORKED: list[bool] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _FORKED.append(True))
+
+
+def may_use_threads() -> bool:
+    """Say whether threads can be used: not in a fork, for which their libraries may end the process."""
+    return not _FORKED
+
+
 def view(function: Function) -> Function:
     """Splice a function that returns a view of its arguments into hot code, where arrays cannot be returned."""
     return _compile(function, **_HOT, inline="always")

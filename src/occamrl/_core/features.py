@@ -29,10 +29,23 @@ class SparseFeatures(NamedTuple):
     """The non-zero entries of phi, by (s, a): a mixture of simulators that stay sparse."""
 
     outcomes: Outcomes
-    start: Ints  # [S*A + 1]
-    outcome: Ints  # [E] position of the outcome inside its (s, a)
-    coordinate: Ints  # [E]
+    index: Ints  # [S*A + 1 + E] where the entries of (s, a) begin; of each, 2^32 times its outcome plus its coordinate
     entry: Floats  # [E]
+
+    @property
+    def start(self) -> Ints:
+        """Where the entries of each (s, a) begin [S*A + 1]."""
+        return self.index[: self.outcomes.start.size]
+
+    @property
+    def outcome(self) -> Ints:
+        """The position of each entry's outcome inside its (s, a) [E]."""
+        return self.index[self.outcomes.start.size :] >> 32
+
+    @property
+    def coordinate(self) -> Ints:
+        """The coordinate of each entry [E]."""
+        return self.index[self.outcomes.start.size :] & 2**32 - 1
 
 
 class TabularFeatures(NamedTuple):
@@ -41,6 +54,7 @@ class TabularFeatures(NamedTuple):
     outcomes: Outcomes
 
 
+_SHIFT, _COORDINATE = np.uint64(32), np.uint64(2**32 - 1)  # to take an index apart
 _SAME_REWARD = 1e-6  # rewards no farther apart are the same
 DENSE, SPARSE, TABULAR = range(3)
 
@@ -48,7 +62,7 @@ DENSE, SPARSE, TABULAR = range(3)
 SHAPE = 0  # [2] int, the layout and the number of coordinates
 START = 1  # [S*A + 1] int, where the outcomes of (s, a) begin
 NEXT = 2  # [O] int, next states
-INDEX = 3  # int, SPARSE: where the entries of (s, a) begin [S*A + 1], their outcomes [E], their coordinates [E]
+INDEX = 3  # int, SPARSE: as in SparseFeatures
 BONUS = 4  # [O]
 ENTRY = 5  # DENSE: phi [O*d]; SPARSE: the non-zero entries [E]
 FEATURE_FIELDS = 6
@@ -61,8 +75,7 @@ def feature_fields(layout: DenseFeatures | SparseFeatures | TabularFeatures, dim
     if isinstance(layout, DenseFeatures):
         kind, entry = DENSE, layout.phi.reshape(-1)
     elif isinstance(layout, SparseFeatures):
-        kind, entry = SPARSE, layout.entry
-        index = np.concatenate([layout.start, layout.outcome, layout.coordinate])
+        kind, entry, index = SPARSE, layout.entry, layout.index
     start, next_state, bonus = layout.outcomes
     return [np.array([kind, dimension], dtype=np.int64), start, next_state, index, bonus, entry]
 
@@ -91,9 +104,9 @@ def feature_vector(
     elif kind == SPARSE:
         for j in range(d):
             out[j] = 0.0
-        outcome, coordinate = start.size, start.size + entry.size
         for e in range(index[sa], index[sa + 1]):
-            out[np.uint64(index[coordinate + e])] += entry[e] * target[np.uint64(index[outcome + e])]
+            place = np.uint64(index[start.size + e])  # unsigned: no test for indices that count from the end
+            out[place & _COORDINATE] += entry[e] * target[place >> _SHIFT]
     else:
         for i in range(count):
             out[i] = target[i]
@@ -111,6 +124,21 @@ def fill_target(outcomes: Outcomes, sa: int, values: Floats, out: Floats) -> tup
         low = min(low, w)
         high = max(high, w)
     return low, high
+
+
+@hot_inline
+def extremes(numbers: Floats) -> tuple[float, float]:
+    """Return the smallest and the largest of some numbers, four at a time: none waits for the one before."""
+    a = b = c = d = math.inf
+    e = f = g = h = -math.inf
+    whole = numbers.size // 4 * 4
+    for i in range(0, whole, 4):
+        w, x, y, z = numbers[i], numbers[i + 1], numbers[i + 2], numbers[i + 3]
+        a, b, c, d = min(a, w), min(b, x), min(c, y), min(d, z)
+        e, f, g, h = max(e, w), max(f, x), max(g, y), max(h, z)
+    for i in range(whole, numbers.size):
+        a, e = min(a, numbers[i]), max(e, numbers[i])
+    return min(min(a, b), min(c, d)), max(max(e, f), max(g, h))
 
 
 @hot

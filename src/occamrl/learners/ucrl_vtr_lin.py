@@ -27,10 +27,11 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numba import prange
 
 from occamrl._core.arena import field, fmat, fresh_state, fvec, imat, ivec, lay_out, model_of, named, part, square
-from occamrl._core.compile import entry, hot, hot_inline, implements, otherwise
-from occamrl._core.features import DenseFeatures, TabularFeatures, feature_vector, fill_target, outcome_of
+from occamrl._core.compile import entry, hot, hot_inline, implements, may_use_threads, otherwise, threaded
+from occamrl._core.features import DenseFeatures, TabularFeatures, extremes, feature_vector, fill_target, outcome_of
 from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
 from occamrl._core.regression import (
     CARE,
@@ -74,6 +75,7 @@ from occamrl._core.rows import (
     TOUCHED,
     VALUES,
     VISITS,
+    FeatureView,
     NoRecord,
     PlanState,
     Record,
@@ -121,6 +123,8 @@ from occamrl.protocols import Field, Floats, Ints, Kernel, Known, Learner, Outco
 SMALLEST, LARGEST = 1e-100, 1e100  # parameters between these keep every formula finite
 SMALLEST_LEVEL = 1e-300  # of delta, which enters by its logarithm
 _CHUNK = 64  # pairs that are predicted at once, whatever their outcomes
+_PIECES = 64  # of the pairs, for threads to share
+_MANY_OUTCOMES = 2**24  # threads pay for the compiling
 KERNELS = ("stationary", "per_step")
 MOST_OUTCOMES = 2**20  # that are counted
 MOST_CANDIDATES = 20  # simulators of which outcomes are counted: their sets can be told apart by likelihood (L8)
@@ -160,6 +164,10 @@ ADDED = PLAN_COUNTERS  # counter: additions to Sigma, at most
 
 class NoBatch(NamedTuple):
     """Every (s, a) is predicted by itself."""
+
+
+class Threads(NamedTuple):
+    """Pieces of many (s, a), which share one block of coordinates, are predicted by several threads."""
 
 
 class SharedBlock(NamedTuple):
@@ -358,6 +366,7 @@ class UCRLVTRLin(Learner):
         planned, steps = self.planned, self.steps(known)
         layout, blocks = planned.attach(known), stacked(planned.blocks, steps)
         outcomes, largest = layout.outcomes, int(blocks.size.max())
+        most = int(np.diff(outcomes.start).max())
         rows = known.horizon if outcomes.bonus.any() else known.horizon - 1
         at_horizon = (self.clip or ("horizon" if self.radius == "ayoub" else "step")) == "horizon"
         # Values cut at H instead of H - h + 1 have targets of range up to H (and a bonus of up to 1).
@@ -374,7 +383,7 @@ class UCRLVTRLin(Learner):
             np.zeros((6, pairs)),
             turned,
             turned_x,
-            np.zeros(_CHUNK * int(np.diff(outcomes.start).max()) if isinstance(batch, NoBatch) else 0),
+            np.zeros(turned_x.size + turned_x.size // largest * most if isinstance(batch, (NoBatch, Threads)) else 0),
             np.zeros(blocks.size.size, dtype=np.int64),
             blocks.of,
             blocks.vector_start,
@@ -553,14 +562,17 @@ def _batch_of(features: FeatureMap, outcomes: Outcomes) -> tuple[Any, Floats, Fl
     pairs = outcomes.start.size - 1
     count = outcomes.next_state.size // pairs
     one_block = features.blocks.size.size == 1
-    rows = (features.dimension, min(_CHUNK, pairs)) if one_block else (0, 1)
-    nothing = NoBatch(), np.zeros((0, 1)), np.zeros(rows)
+    d = features.dimension
+    nothing: tuple[Any, Floats, Floats] = NoBatch(), np.zeros((0, 1)), np.zeros((0, 1))
+    if one_block:
+        many = outcomes.next_state.size >= _MANY_OUTCOMES and may_use_threads()
+        batch, pieces = (Threads(), _PIECES) if many else (NoBatch(), 1)
+        nothing = batch, np.zeros((0, 1)), np.zeros((pieces * d, min(_CHUNK, pairs)))
     if (np.diff(outcomes.start) != count).any() or outcomes.bonus.any():
         return nothing
     table = outcomes.next_state.reshape(pairs, count)
     if (table != table[0]).any():
         return nothing
-    d = features.dimension
     if isinstance(features.layout, DenseFeatures) and d <= MOST_COORDINATES:
         turned = features.layout.phi.reshape(pairs, count, d).transpose(1, 2, 0).reshape(count * d, pairs)
         return SharedBlock(), np.ascontiguousarray(turned), np.zeros((d, pairs))
@@ -700,6 +712,44 @@ def predict(batch: Any, model: LinearModel, state: LinearState, t: int, values: 
     raise TypeError(f"no batch of type {type(batch).__name__}")
 
 
+@hot
+def predict_piece(
+    features: FeatureView,
+    weighted: bool,
+    values: Floats,
+    factor: Floats,
+    theta: Floats,
+    scratch: Floats,
+    rows: Floats,
+    pairs: Floats,
+    first: int,
+    last: int,
+) -> None:
+    """Predict the pairs from ``first`` to ``last``, which share one block of coordinates, a chunk of them at a time.
+
+    ``rows`` [d, chunk] and ``scratch`` [the outcomes of a chunk, and d] are not to be used by anyone else meanwhile.
+    """
+    (start, after, bonus), (d, chunk) = features.outcomes, rows.shape
+    x = part(scratch, scratch.size - d, d)
+    for begin in range(first, last, chunk):
+        size, o = min(chunk, last - begin), start[begin]
+        for i in range(start[begin + size] - o):  # values far apart: all at once, so that none waits for another
+            scratch[i] = bonus[o + i] + values[np.uint64(after[o + i])]
+        for i in range(size):
+            sa, count = begin + i, start[begin + i + 1] - start[begin + i]
+            target = part(scratch, start[sa] - o, count)
+            low, high = extremes(target)
+            middle, spread = weigh(weighted, low, high, target, count)
+            if spread > 0.0:
+                feature_vector(features.kind, d, start, features.places, features.entries, sa, target, x)
+            pairs[MIDDLE, sa] = middle
+            pairs[SPREAD, sa] = spread
+            for j in range(d):
+                rows[j, i] = x[j] if spread > 0.0 else 0.0
+        mean, norm = part(pairs[MEAN], begin, size), part(pairs[NORM], begin, size)
+        predict_rows(rows, part(pairs[SUM], begin, size), factor, theta, mean, norm)
+
+
 @implements(predict, NoBatch)
 def predict_each(batch: NoBatch, model: LinearModel, state: LinearState, t: int, values: Floats) -> None:
     """``predict`` pair by pair, or the rows of a chunk of pairs at once where all share one block of coordinates."""
@@ -708,30 +758,11 @@ def predict_each(batch: NoBatch, model: LinearModel, state: LinearState, t: int,
     first, features = t * ((vectors.size - 1) // model.steps), features_of(model, FEATURES)
     thetas, factors, work = fvec(state, THETA), fvec(state, FACTOR), fvec(model, WORK)
     rows = fmat(model, TURNED_X)
-    d, chunk = rows.shape
+    d = rows.shape[0]
     if d > 0:
         factor, theta = square(factors, matrices[first], d), part(thetas, vectors[first], d)
-        (start, after, bonus), targets = features.outcomes, fvec(model, TARGETS)
-        for begin in range(0, of.size, chunk):
-            size, o = min(chunk, of.size - begin), start[begin]
-            for i in range(start[begin + size] - o):  # values far apart: all at once, so that none waits for another
-                targets[i] = bonus[o + i] + values[np.uint64(after[o + i])]
-            for i in range(size):
-                count = start[begin + i + 1] - start[begin + i]
-                target = part(targets, start[begin + i] - o, count)
-                low, high = target[0], target[0]
-                for k in range(1, count):
-                    low = min(low, target[k])
-                    high = max(high, target[k])
-                middle, spread = weigh(model.weighted, low, high, target, count)
-                if spread > 0.0:
-                    feature_vector(features.kind, d, start, features.places, features.entries, begin + i, target, x)
-                pairs[MIDDLE, begin + i] = middle
-                pairs[SPREAD, begin + i] = spread
-                for j in range(d):
-                    rows[j, i] = x[j] if spread > 0.0 else 0.0
-            mean, norm = part(pairs[MEAN], begin, size), part(pairs[NORM], begin, size)
-            predict_rows(rows, pairs[SUM], factor, theta, mean, norm)
+        scratch = fvec(model, TARGETS)
+        predict_piece(features, model.weighted, values, factor, theta, scratch, rows, pairs, 0, of.size)
         return
     for sa in range(of.size):
         pairs[MIDDLE, sa], pairs[SPREAD, sa] = row_of(features, model.weighted, values, sa, target, x)
@@ -742,6 +773,43 @@ def predict_each(batch: NoBatch, model: LinearModel, state: LinearState, t: int,
             n = vectors[b + 1] - vectors[b]
             pairs[MEAN, sa] = dot(x, part(thetas, vectors[b], n), n)
             pairs[NORM, sa] = squared_norm(square(factors, matrices[b], n), x, work)
+
+
+@threaded
+def predict_pieces(
+    kind: int,
+    d: int,
+    start: Ints,
+    after: Ints,
+    bonus: Floats,
+    places: Ints,
+    entries: Floats,
+    weighted: bool,
+    values: Floats,
+    factor: Floats,
+    theta: Floats,
+    scratch: Floats,
+    rows: Floats,
+    pairs: Floats,
+) -> None:
+    """Predict all pairs, each piece of them with its own scratch memory: the same numbers by any number of threads."""
+    size, each = start.size - 1, scratch.size // _PIECES
+    for p in prange(_PIECES):
+        features = FeatureView(kind, d, Outcomes(start, after, bonus), places, entries)
+        own, mine = part(scratch, p * each, each), rows[p * d : (p + 1) * d]
+        first, last = size * p // _PIECES, size * (p + 1) // _PIECES
+        predict_piece(features, weighted, values, factor, theta, own, mine, pairs, first, last)
+
+
+@implements(predict, Threads)
+def predict_in_threads(batch: Threads, model: LinearModel, state: LinearState, t: int, values: Floats) -> None:
+    """``predict`` as without a batch, with several threads."""
+    kind, d, (start, after, bonus), places, entries = features_of(model, FEATURES)
+    factor, theta = square(fvec(state, FACTOR), t * d * d, d), part(fvec(state, THETA), t * d, d)
+    scratch, rows, pairs = fvec(model, TARGETS), fmat(model, TURNED_X), fmat(model, PAIRS)
+    predict_pieces(
+        kind, d, start, after, bonus, places, entries, model.weighted, values, factor, theta, scratch, rows, pairs
+    )
 
 
 @hot

@@ -7,8 +7,9 @@ entries over the union of their outcomes and stay sparse; the one-hot map never 
 from __future__ import annotations
 
 import hashlib
+import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +31,7 @@ from occamrl.errors import (
     require_kind,
     require_memory,
 )
-from occamrl.problems.mdp import FiniteMDP, sound_sparse, union
+from occamrl.problems.mdp import FiniteMDP, sound_sparse
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
 Layout = DenseFeatures | SparseFeatures | TabularFeatures
@@ -38,7 +39,8 @@ Layout = DenseFeatures | SparseFeatures | TabularFeatures
 _TOLERANCE = 1e-8  # for sums that should be one, as in FiniteMDP but for d-term sums
 LARGEST_FEATURE = 1e100  # its square is a number
 _INFEASIBLE = 2  # linprog's status
-_ENTRY = 3  # numbers that an entry of a sparse map takes: its value, outcome and coordinate
+_ENTRY = 3  # numbers that an entry of a sparse map takes, in memory and in time
+_ROWS = 2**14  # (s, a) that are read at once
 
 
 class PerProblem(weakref.WeakKeyDictionary[Known, Any]):
@@ -64,45 +66,66 @@ def read_kernels(field: str, kernels: Sequence[Any], support: ArrayLike = ()) ->
     Each kernel is dense [S, A, S] or scipy.sparse of shape (S*A, S). What is true in ``support`` (S*A, S) is an outcome
     as well, even if it has probability 0 in all of them.
     """
-    parts: list[tuple[Ints, Floats]] = []  # cells and values of each kernel
-    cells = [np.flatnonzero(support)]
-    shape: tuple[int, int] | None = None
+    matrices: list[Any] = []
     for j, kernel in enumerate(kernels):
         if sp.issparse(kernel):
-            flat: Any = sound_sparse(field, kernel)
+            sound_sparse(field, kernel)
+            matrix = sp.csr_array(kernel)  # without a copy
         else:
             dense = as_floats(field, kernel)
-            flat = dense.reshape(-1, max(dense.shape[-1:], default=1) or 1)
-        matrix: Any = sp.csr_array(flat)
+            matrix = sp.csr_array(dense.reshape(-1, max(dense.shape[-1:], default=1) or 1))
+        shape = matrices[0].shape if matrices else None
         two_axes = matrix.ndim == 2 and 0 not in matrix.shape and matrix.shape[0] % matrix.shape[1] == 0
         if not two_axes or shape not in (None, matrix.shape):
             raise ShapeError(field, index=(j,), got=matrix.shape, expected=shape or "(S*A, S)")
-        shape = matrix.shape
-        if not matrix.has_canonical_format:
+        if not matrix.has_canonical_format or not matrix.data.all():
             matrix = matrix.copy()
             matrix.sum_duplicates()
+            matrix.eliminate_zeros()
         if not (np.abs(matrix.data) <= LARGEST_FEATURE).all():
             expected = f"numbers of at most {LARGEST_FEATURE:g}"
             raise FeatureError(field, index=(j,), got="a value that is not finite", expected=expected)
-        kept = matrix.data != 0.0
-        cell = (np.repeat(np.arange(shape[0]) * shape[1], np.diff(matrix.indptr)) + matrix.indices)[kept]
-        if not np.array_equal(cell, cells[-1]):
-            cells.append(cell)
-        parts.append((cells[-1], matrix.data[kept].astype(np.float64)))  # kernels with the same outcomes share cells
-    if shape is None:
+        matrices.append(matrix)
+    if not matrices:
         raise FeatureError(field, got="an empty list", expected="at least one kernel")
-    distinct = union(cells)
-    outcomes = outcomes_of(field, distinct // shape[1], distinct % shape[1], shape[0])
-    sizes = np.array([value.size for _, value in parts])
-    if _ENTRY * sizes.sum() >= distinct.size * len(parts):
-        probabilities = np.zeros((distinct.size, len(parts)))
-        for j, (cell, value) in enumerate(parts):
-            probabilities[np.searchsorted(distinct, cell), j] = value
-        return outcomes, probabilities, shape[1]
-    value = np.concatenate([value for _, value in parts])
-    place = np.concatenate([np.searchsorted(distinct, cell) for cell, _ in parts])
-    columns: Any = sp.csc_array((value, place, running(sizes)), shape=(distinct.size, len(parts)))
-    return outcomes, columns.tocsr(), shape[1]
+    pairs, states = matrices[0].shape
+    every = [*matrices, sp.csr_array(support)] if np.size(support) else matrices
+    most = sum(matrix.nnz for matrix in every)
+    next_state, ends = np.empty(most, dtype=np.int64), np.zeros(most + 1, dtype=np.int64)
+    column, value, counts = np.empty(most, dtype=np.int32), np.empty(most), np.zeros(pairs, dtype=np.int64)
+    outcomes = entries = 0
+    for rows in _slices(pairs):  # of a few at a time, the union fits into the processor's cache
+        cell, sizes, columns, values = _united([matrix[rows] for matrix in every], len(matrices))
+        o, e = slice(outcomes, outcomes + cell.size), slice(entries, entries + values.size)
+        next_state[o], column[e], value[e] = cell % states, columns, values
+        ends[o.start + 1 : o.stop + 1] = entries + np.cumsum(sizes)
+        counts[rows] = np.bincount(cell // states, minlength=rows.stop - rows.start)
+        outcomes, entries = o.stop, e.stop
+    matrix = sp.csr_array((value[:entries], column[:entries], ends[: outcomes + 1]), shape=(outcomes, len(matrices)))
+    small = _ENTRY * entries >= math.prod(matrix.shape)
+    return outcomes_of(field, counts, next_state[:outcomes]), matrix.toarray() if small else matrix, states
+
+
+def _slices(rows: int) -> Iterator[slice]:
+    """Yield pieces of many rows."""
+    for first in range(0, rows, _ROWS):
+        yield slice(first, min(first + _ROWS, rows))
+
+
+def _united(matrices: list[Any], count: int) -> tuple[Any, ...]:
+    """Return the cells of a few rows, how many entries each has in the first ``count`` matrices, their columns, values.
+
+    A cell is a number row * S + s'.
+    """
+    states = matrices[0].shape[1]
+    rows = [np.repeat(np.arange(each.shape[0]), np.diff(each.indptr)) for each in matrices]
+    cell = np.concatenate([row * states + each.indices for row, each in zip(rows, matrices, strict=True)])
+    column = np.repeat(np.arange(len(matrices)), [each.nnz for each in matrices])
+    order = np.argsort(cell, kind="stable")  # made of sorted runs, which are merged
+    cell, column, value = cell[order], column[order], np.concatenate([each.data for each in matrices])[order]
+    first, entries = np.flatnonzero(np.append(True, np.diff(cell) > 0)[: cell.size]), column < count
+    sizes = np.diff(np.append(0, np.cumsum(entries))[np.append(first, cell.size)])
+    return cell[first], sizes, column[entries], value[entries]
 
 
 def read_problems(simulators: Sequence[FiniteMDP]) -> tuple[Outcomes, Any, Floats]:
@@ -126,15 +149,14 @@ def read_problems(simulators: Sequence[FiniteMDP]) -> tuple[Outcomes, Any, Float
     rounded = np.round(table[:3], 12)
     distinct, first, outcome = np.unique(rounded, axis=1, return_index=True, return_inverse=True)
     pair, next_state = distinct[:2].astype(np.int64)
-    outcomes = outcomes_of("simulators", pair, next_state, states * actions)
+    outcomes = outcomes_of("simulators", np.bincount(pair, minlength=states * actions), next_state)
     places = (outcome.ravel(), table[3].astype(np.int64))
     probability = sp.csr_array((table[4], places), shape=(first.size, len(simulators)))
     return outcomes, probability, np.ascontiguousarray(table[2, first])
 
 
-def outcomes_of(field: str, pair: Ints, next_state: Ints, pairs: int) -> Outcomes:
-    """Return the outcomes listed by (s, a) index and next state, sorted by the first; every (s, a) needs one."""
-    counts = np.bincount(pair, minlength=pairs)
+def outcomes_of(field: str, counts: Ints, next_state: Ints) -> Outcomes:
+    """Return the outcomes with these next states, sorted by (s, a), which has ``counts[s*A + a]``; each needs one."""
     if not counts.all():
         index, expected = (int(np.argmin(counts)),), "at least one for every s*A + a"
         raise FeatureError(field, index=index, got="no next state", expected=expected)
@@ -177,8 +199,7 @@ def dense_layout(phi: Floats) -> tuple[Layout, int, int]:
     states, actions, _, dimension = phi.shape
     rows = phi.reshape(states * actions, states, dimension)
     possible = (rows != 0.0).any(axis=2)
-    pair, next_state = np.nonzero(possible)
-    outcomes = outcomes_of("phi", pair, next_state, states * actions)
+    outcomes = outcomes_of("phi", possible.sum(axis=1), np.nonzero(possible)[1])
     return DenseFeatures(outcomes, np.ascontiguousarray(rows[possible])), states, dimension
 
 
@@ -186,10 +207,22 @@ def layout_of(outcomes: Outcomes, matrix: Any) -> Layout:
     """Return the layout of phi, a matrix [O, d] that is sparse or not."""
     if isinstance(matrix, np.ndarray):
         return DenseFeatures(outcomes, matrix)
-    row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    place = row - outcomes.start[pair_of_outcome(outcomes)[row]]
-    start = matrix.indptr[outcomes.start].astype(np.int64)
-    return SparseFeatures(outcomes, start, place, matrix.indices.astype(np.int64), matrix.data)
+    pairs, ends = outcomes.start.size - 1, matrix.indptr
+    index = np.empty(pairs + 1 + matrix.nnz, dtype=np.int64)
+    index[: pairs + 1] = ends[outcomes.start]
+    for rows in _slices(pairs):
+        start = outcomes.start[rows.start : rows.stop + 1]
+        place = np.arange(start[0], start[-1]) - np.repeat(start[:-1], np.diff(start))
+        e = slice(ends[start[0]], ends[start[-1]])
+        outcome = np.repeat(place, np.diff(ends[start[0] : start[-1] + 1]))
+        index[pairs + 1 :][e] = outcome << 32 | matrix.indices[e]
+    return SparseFeatures(outcomes, index, matrix.data)
+
+
+def _layout_of_kernels(kernels: Sequence[Any]) -> tuple[Layout, int]:
+    """Return the layout of kernels of which some are sparse, and S."""
+    outcomes, matrix, states = read_kernels("phi", kernels)
+    return layout_of(outcomes, matrix), states
 
 
 def require_some_kernel(features: FeatureMap) -> None:
@@ -259,8 +292,7 @@ class FeatureMap:
 
     def __init__(self, phi: ArrayLike | Sequence[Any]) -> None:
         if isinstance(phi, Sequence) and any_sparse(phi):
-            outcomes, matrix, states = read_kernels("phi", phi)
-            self._set(layout_of(outcomes, matrix), states, len(phi))
+            self._set(*_layout_of_kernels(phi), len(phi))
         elif isinstance(phi, Sequence) and len(phi) and as_array("phi", phi[0]).ndim == 3:
             self._set(*dense_layout(stacked("phi", phi, axis=-1)))
         else:
@@ -271,7 +303,7 @@ class FeatureMap:
         self, layout: Layout, states: int, dimension: int, rewards: Floats | None = None, shared: Blocks | None = None
     ) -> None:
         self.states, self.actions = states, (layout.outcomes.start.size - 1) // states
-        self.shape = (states, self.actions, states)
+        self.shape, self.pairs = (states, self.actions, states), states * self.actions
         self.dimension = dimension
         self.layout = layout
         self.rewards = rewards  # [O] of each outcome, where the features fix them; None: the problem does
@@ -296,8 +328,8 @@ class FeatureMap:
         shape = (states, actions, states)
         require_memory("states", states, *shape)
         possible = np.ones(shape, dtype=bool) if support is None else as_flags("support", support, shape)
-        pair, next_state = np.nonzero(possible.reshape(states * actions, states))
-        return cls.of_outcomes(outcomes_of("support", pair, next_state, states * actions), states)
+        possible = possible.reshape(states * actions, states)
+        return cls.of_outcomes(outcomes_of("support", possible.sum(axis=1), np.nonzero(possible)[1]), states)
 
     @classmethod
     def of_outcomes(cls, outcomes: Outcomes, states: int, rewards: Floats | None = None) -> FeatureMap:
@@ -320,8 +352,7 @@ class FeatureMap:
             raise ShapeError("partition, moves", got="numbers out of range", expected=f"below S = {block.size}")
         states, actions, _ = table.shape
         possible = table.reshape(states * actions, -1) >= 0
-        pair = np.nonzero(possible)[0]
-        outcomes = outcomes_of("moves", pair, table.reshape(states * actions, -1)[possible], states * actions)
+        outcomes = outcomes_of("moves", possible.sum(axis=1), table.reshape(states * actions, -1)[possible])
         of = (block[:, None] * actions + np.arange(actions)).ravel()
         shared = shared_blocks(of, possible.sum(axis=1))
         return cls._make(TabularFeatures(outcomes), states, int(shared.size.sum()), None, shared)
@@ -379,9 +410,25 @@ class FeatureMap:
         """phi_1(s, a), the sum over the outcomes of (s, a) [S*A, d]: <phi_1, theta> = 1 for kernels."""
         if isinstance(self.layout, DenseFeatures):
             return np.add.reduceat(self.layout.phi, self.layout.outcomes.start[:-1])
+        if isinstance(self.layout, SparseFeatures):
+            each = (self._by_entry(rows, np.ones(self.dimension), of_outcomes=False) for rows in _slices(self.pairs))
+            return np.concatenate(list(each)).reshape(-1, self.dimension)
         pair = pair_of_outcome(self.layout.outcomes)
         add: Any = sp.csr_array((np.ones(pair.size), (pair, np.arange(pair.size))))
         return np.asarray((add @ self.matrix).toarray())
+
+    def _by_entry(self, rows: slice, weight: Floats, *, of_outcomes: bool) -> Floats:
+        """Return sums of weighted entries of a sparse map at some (s, a): by outcome, or by (s, a) and coordinate."""
+        outcomes, index, entry = self.layout
+        start, first = outcomes.start[rows.start : rows.stop + 1], outcomes.start.size
+        begins = index[rows.start : rows.stop + 1]
+        place = index[first + begins[0] : first + begins[-1]]
+        pair, coordinate = np.repeat(np.arange(begins.size - 1), np.diff(begins)), place & 2**32 - 1
+        if of_outcomes:
+            at, size = (start - start[0])[pair] + (place >> 32), start[-1] - start[0]
+        else:
+            at, size = pair * self.dimension + coordinate, (begins.size - 1) * self.dimension
+        return np.bincount(at, entry[begins[0] : begins[-1]] * weight[coordinate], size)
 
     def restrict(self, coordinates: Sequence[int]) -> FeatureMap:
         """Return the map phi[..., D] on the coordinates D, in the order given (section 3)."""
@@ -396,8 +443,13 @@ class FeatureMap:
 
     def probabilities(self, theta: ArrayLike) -> Floats:
         """Return P_theta on the outcomes of the map, one number per outcome."""
-        phi = self.layout.phi if isinstance(self.layout, DenseFeatures) else self.matrix
-        return np.asarray(phi @ as_floats("theta", theta, (self.dimension,)))
+        weight = as_floats("theta", theta, (self.dimension,))
+        if not isinstance(self.layout, SparseFeatures):
+            return np.asarray((self.layout.phi if isinstance(self.layout, DenseFeatures) else self.matrix) @ weight)
+        made, start = np.empty(self.layout.outcomes.next_state.size), self.layout.outcomes.start
+        for rows in _slices(self.pairs):
+            made[start[rows.start] : start[rows.stop]] = self._by_entry(rows, weight, of_outcomes=True)
+        return made
 
     def kernel(self, theta: ArrayLike) -> Floats:
         """Return P_theta as a dense array [S, A, S]."""

@@ -261,7 +261,7 @@ def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
         states, pairs = stack.shape[1], stack.shape[1] * stack.shape[2]
         flat = stack.reshape(len(stack), -1)
         possible = np.flatnonzero((flat != 0.0).any(axis=0))
-        outcomes = outcomes_of("kernels", possible // states, possible % states, pairs)
+        outcomes = outcomes_of("kernels", np.bincount(possible // states, minlength=pairs), possible % states)
         theta = np.ascontiguousarray(flat[:, possible].T)
     return FeatureMap.of_outcomes(outcomes, states), theta
 
