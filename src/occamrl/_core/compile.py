@@ -336,9 +336,7 @@ def hot_inline(function: Function) -> Function:
     return _compile(function, **_SHORT)
 
 
-_PRANGE = dict.fromkeys(
-    ("comprehension", "fusion", "inplace_binop", "numpy", "reduction", "setitem", "stencil"), False
-)
+_PRANGE = dict.fromkeys(("comprehension", "fusion", "inplace_binop", "numpy", "reduction", "setitem", "stencil"), False)
 
 
 def threaded(function: Function) -> Function:
