@@ -176,7 +176,7 @@ def preflight(
     require_integer("start", start, 0, most=known.states - 1)
     require_integer("truths", 1 if truths is None else truths, 1)
     require_integer("members", 1 if members is None else members, 1)
-    require_number("least_loss", least_loss or 0.0, 0.0, np.inf)
+    require_number("least_loss", 0.0 if least_loss is None else least_loss, 0.0, np.inf)
     if evidence == "likelihood" and not ladder.finite:
         raise ParameterError("evidence", got=evidence, expected='"value" where the largest class is not a list')
     draw, base = stream(0, "preflight"), known.base_reward.flatten()

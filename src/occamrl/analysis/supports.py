@@ -280,12 +280,11 @@ def supports(
     for kind in kinds:
         if kind == LIKELIHOOD:
             counts = Counts(np.asarray(seen, np.float64), features.layout.outcomes.start, matrix.toarray())
-            found.append(_report(counts, counts.compatible_sets(delta=level), stack, None, about))
+            found.append(_report(counts, level, stack, None, about))
         else:
             rows = statistics.episodes * known.horizon if seen is None else int(seen.sum())
             sums = ValueRows(statistics.gram.reshape(d, d), statistics.xy, rows * error**2)
-            possible = possible_rows(features, known, values)
-            found.append(_report(sums, sums.compatible_sets(delta=level), stack, possible, about))
+            found.append(_report(sums, level, stack, possible_rows(features, known, values), about))
     left = [{each.members for each in report.sets} for report in found]
     if len(found) == 1 or left[0] == left[1]:
         return found[0]
@@ -293,9 +292,10 @@ def supports(
 
 
 def _report(
-    by: ValueRows | Counts, found: CompatibleSets, stack: Floats, possible: Floats | None, about: dict[str, Any]
+    by: ValueRows | Counts, delta: float, stack: Floats, possible: Floats | None, about: dict[str, Any]
 ) -> Supports:
     """Return the report by one kind of evidence."""
+    found = by.compatible_sets(delta=delta)
     sets: list[SupportSet] = []
     kernels: list[Floats] = []
     for members, excess in zip(found.minimal, found.excess, strict=True):
