@@ -17,7 +17,7 @@ version = release = occamrl.__version__
 # Executed when the site is built. make docs installs what does it; the tests do without.
 notebooks = importlib.util.find_spec("myst_nb") is not None and "OCCAMRL_WITHOUT_NOTEBOOKS" not in os.environ
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.mathjax", "numpydoc", "myst_nb" if notebooks else "myst_parser"]
-exclude_patterns = ["_build", "decisions/README.md"] + ([] if notebooks else ["notebooks/[a-z]*"])
+exclude_patterns = ["_build", ".jupyter_cache", "jupyter_execute"] + ([] if notebooks else ["notebooks/[a-z]*"])
 html_theme = "furo"
 html_title = "occamrl"
 html_theme_options = {"source_repository": "", "navigation_with_keys": True}
