@@ -8,16 +8,18 @@ import re
 from pathlib import Path
 from typing import Any
 
+from sphinx.directives.code import CodeBlock
+
 import occamrl
 
 project = "occamrl"
 author = copyright = "the occamrl developers"
 version = release = occamrl.__version__
 
-# Executed when the site is built. make docs installs what does it; the tests do without.
+# Executed when the site is built. make docs installs what does it; the tests only show their code.
 notebooks = importlib.util.find_spec("myst_nb") is not None and "OCCAMRL_WITHOUT_NOTEBOOKS" not in os.environ
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.mathjax", "numpydoc", "myst_nb" if notebooks else "myst_parser"]
-exclude_patterns = ["_build", ".jupyter_cache", "jupyter_execute"] + ([] if notebooks else ["notebooks/[a-z]*"])
+exclude_patterns = ["_build", ".jupyter_cache", "jupyter_execute"]
 html_theme = "furo"
 html_title = "occamrl"
 html_theme_options = {"source_repository": "", "navigation_with_keys": True}
@@ -27,7 +29,6 @@ html_css_files = ["site.css"]
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
 suppress_warnings = ["myst.xref_missing"]  # links to files beside the pages are checked by the tests
-suppress_warnings += [] if notebooks else ["toc.empty_glob"]
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
@@ -106,5 +107,7 @@ def escape_bars(app: Any, what: str, name: str, about: Any, options: Any, lines:
 def setup(app: Any) -> None:
     """Write the reference before the pages are read."""
     app.connect("builder-inited", write_reference)
+    if not notebooks:
+        app.add_directive("code-cell", CodeBlock)
     app.connect("autodoc-process-docstring", add_example, priority=100)  # before numpydoc
     app.connect("autodoc-process-docstring", escape_bars, priority=900)
