@@ -8,16 +8,18 @@ import re
 from pathlib import Path
 from typing import Any
 
+from sphinx.directives.code import CodeBlock
+
 import occamrl
 
 project = "occamrl"
 author = copyright = "the occamrl developers"
 version = release = occamrl.__version__
 
-# Executed when the site is built. make docs installs what does it; the tests do without.
+# Executed when the site is built. make docs installs what does it; the tests only show their code.
 notebooks = importlib.util.find_spec("myst_nb") is not None and "OCCAMRL_WITHOUT_NOTEBOOKS" not in os.environ
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.mathjax", "numpydoc", "myst_nb" if notebooks else "myst_parser"]
-exclude_patterns = ["_build", "decisions/README.md"] + ([] if notebooks else ["notebooks/[a-z]*"])
+exclude_patterns = ["_build", ".jupyter_cache", "jupyter_execute"]
 html_theme = "furo"
 html_title = "occamrl"
 html_theme_options = {"source_repository": "", "navigation_with_keys": True}
@@ -30,6 +32,7 @@ suppress_warnings = ["myst.xref_missing"]  # links to files beside the pages are
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
+nb_output_stderr = "remove"  # progress
 numpydoc_show_class_members = False
 autodoc_typehints = "none"  # docstrings say what a parameter is
 autodoc_member_order = "bysource"
@@ -104,5 +107,7 @@ def escape_bars(app: Any, what: str, name: str, about: Any, options: Any, lines:
 def setup(app: Any) -> None:
     """Write the reference before the pages are read."""
     app.connect("builder-inited", write_reference)
+    if not notebooks:
+        app.add_directive("code-cell", CodeBlock)
     app.connect("autodoc-process-docstring", add_example, priority=100)  # before numpydoc
     app.connect("autodoc-process-docstring", escape_bars, priority=900)
