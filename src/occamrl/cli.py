@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import json
 import keyword
 import os
@@ -574,4 +575,6 @@ def main() -> None:
         if getattr(sys, name) is None:
             stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115  # open for as long as the process
             setattr(sys, name, stream)
+    if {*sys.argv[1:2]} & {"status", "verify", "report"} and "--figures" not in sys.argv:
+        gc.disable()  # these read much plain data, in which nothing refers to itself, and end
     app()

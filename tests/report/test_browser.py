@@ -162,7 +162,7 @@ def test_a_page_keeps_its_navigation_marks_the_best_folds_versions_and_shares_a_
     page.click("label:has(#scale-shared)")
     assert page.is_checked("#scale-shared")
     page.evaluate("window.scrollTo(0, 2000)")
-    assert (page.locator("nav").bounding_box() or {})["y"] == 0
+    assert page.locator("nav").evaluate("e => e.getBoundingClientRect().y") == 0
     tops = page.locator(".panels:has(#regret-0) > figure").evaluate_all("all => all.map(e => e.offsetTop)")
     assert len(set(tops)) == 1  # both beside each other
 

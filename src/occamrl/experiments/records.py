@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import gc
 import json
 import os
 import shutil
@@ -27,7 +26,7 @@ import socket
 import stat
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -509,19 +508,6 @@ class Records(Status):
     phases: pa.Table = field(repr=False)
 
 
-@contextlib.contextmanager
-def _without_collection() -> Iterator[None]:
-    """Look for no garbage while plain data are read, which refer to each other in no cycle."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
-@_without_collection()
 def status(path: str | Path) -> Status:
     """Return where an experiment stands. Damaged manifests are listed, not raised."""
     folder = Folder(path)
@@ -558,7 +544,6 @@ def read_progress(cell: Path) -> dict[str, Any] | None:
     return progress if good else None
 
 
-@_without_collection()
 def load(folder: str | Path) -> Records:
     """Return the records of an experiment; every byte read is compared with its digest.
 
