@@ -6,12 +6,14 @@ import signal
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import occamrl as orl
+from occamrl.errors import CheckpointError
 from occamrl.report import compare as module
 from occamrl.report.data import Cell, Group, decisions
 
@@ -57,28 +59,63 @@ def test_the_table_and_the_figure_name_every_agent() -> None:
     assert found.plot(axes).get_yscale() == "log"  # drawn again, on axes that have a scale
 
 
+def test_a_folder_keeps_what_was_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts: dict[str, Any] = {"seeds": 2, "processes": 1, "folder": tmp_path, "progress": False}
+    orl.compare(AGENTS, PROBLEM, episodes=20, **parts)
+    found = orl.compare(AGENTS, PROBLEM, episodes=50, **parts)
+    assert found.rows[0] == pytest.approx(
+        orl.compare(AGENTS, PROBLEM, episodes=50, seeds=2, progress=False).rows[0] | {"us": found.rows[0]["us"]}
+    )
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("played again")
+
+    monkeypatch.setattr("occamrl.running.run.Run.play", refuse)
+    monkeypatch.setattr(module, "run", lambda *_, **__: None)
+    assert orl.compare(AGENTS, PROBLEM, episodes=50, **parts).rows[0]["regret"] == found.rows[0]["regret"]
+    for processes in (1, 2):  # the error of a process arrives as it is
+        with pytest.raises(CheckpointError, match="50 episodes"):
+            orl.compare(AGENTS, PROBLEM, episodes=20, **parts | {"processes": processes})
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Failing(orl.EpisodeLearner):
+    """Learn from its returns, and fail in the middle while ``failures`` is set."""
+
+    failures: ClassVar[bool] = True
+
     def begin(self, known: Any) -> dict[str, Any]:
-        return {"episodes": 0}
+        return {"episodes": 0, "total": 0.0}
 
     def plan(self, known: Any, state: Any, start: int, draw: Any) -> Any:
-        if state["episodes"] == 57:
+        if self.failures and state["episodes"] == 57:
             raise OSError("out of order")
-        return np.zeros((known.horizon, known.states), dtype=np.int64)
+        return np.full((known.horizon, known.states), round(100.0 * state["total"]) % 2)
 
     def learn(self, known: Any, state: Any, episode: Any) -> None:
         state["episodes"] += 1
+        state["total"] += float(episode.rewards.sum())
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_an_error_of_an_agent_arrives_as_it_is(processes: int) -> None:
+def test_after_an_error_of_an_agent_a_folder_goes_on_from_what_is_whole(
+    tmp_path: Path, processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agents = {"failing": Failing()}
+    parts: dict[str, Any] = {"episodes": 90, "seeds": 1, "processes": processes, "progress": False}
     with pytest.raises(OSError, match="out of order"):
-        orl.compare({"failing": Failing()}, PROBLEM, episodes=90, seeds=2, processes=processes, progress=False)
+        orl.compare(agents, PROBLEM, folder=tmp_path, **parts)
+    monkeypatch.setattr(Failing, "failures", False)
+    (found,) = orl.compare(agents, PROBLEM, folder=tmp_path, **parts).results["failing"]
+    (whole,) = orl.compare(agents, PROBLEM, **parts).results["failing"]
+    assert found.state["episodes"] == 90
+    assert found.regret.tobytes() == whole.regret.tobytes()
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_ctrl_c_ends_every_run(processes: int) -> None:
+def test_ctrl_c_keeps_every_run(tmp_path: Path, processes: int) -> None:
+    long: dict[str, Any] = {"episodes": 20_000_000, "seeds": 2, "folder": tmp_path, "progress": False}
+
     def press() -> None:  # once the runs have begun
         while not module._jobs:
             time.sleep(0.01)
@@ -86,9 +123,11 @@ def test_ctrl_c_ends_every_run(processes: int) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=press, daemon=True).start()
-    long: dict[str, Any] = {"episodes": 10**9, "seeds": 2, "progress": False}
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(orl.Interrupted, match="0 of 2 seeds"):
         orl.compare({"uniform": orl.UniformRandom()}, PROBLEM, processes=processes, **long)
+    kept = [orl.Result.load(path) for path in tmp_path.iterdir()]
+    assert kept
+    assert all(0 < result.total_episodes < 20_000_000 for result in kept)
 
 
 @pytest.mark.parametrize(

@@ -13,19 +13,21 @@ import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from occamrl.errors import ParameterError, require_integer
+from occamrl.errors import CheckpointError, Interrupted, ParameterError, as_path, require_integer
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Agent, Problem
 from occamrl.report.data import Cell, Group, describe
+from occamrl.running.files import make_folder
 from occamrl.running.phases import as_selector
 from occamrl.running.result import Result, data_frame, html_table, text_table
 from occamrl.running.run import Progress, Run, Simulator, run
-from occamrl.running.storage import load, save
+from occamrl.running.storage import fingerprint, load, save
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -145,7 +147,8 @@ def _cells(results: Sequence[Result]) -> list[Cell]:
     ]
 
 
-class _Job(NamedTuple):
+@dataclass(frozen=True)
+class _Job:
     """One agent, one seed, and the file that the result goes to."""
 
     agent: Agent
@@ -154,17 +157,53 @@ class _Job(NamedTuple):
     seed: int
     path: Path
 
+    def play(self) -> bool:
+        """Play what the file does not hold yet, or until Ctrl-C; say whether all was played.
+
+        An error of the agent leaves the file as it was: a state in the middle of an episode is none to go on from.
+        """
+        earlier = self.earlier()
+        played = 0 if earlier is None else earlier.total_episodes
+        if played == self.episodes:
+            return True
+        under_way = Run(self.agent, Simulator(self.mdp), self.seed, earlier=earlier)
+        stopped = False
+        try:
+            under_way.play(self.episodes - played, progress=False, after=lambda *_: not _stop.is_set())
+        except Interrupted:  # even during the last episodes
+            stopped = True
+        save(under_way.result(), self.path)
+        return not stopped and under_way.episodes == self.episodes
+
+    def earlier(self) -> Result | None:
+        """Return what the file holds."""
+        if not self.path.exists():
+            return None
+        found = load(self.path, self.agent, self.mdp)
+        if found.seed != self.seed or found.total_episodes > self.episodes:
+            got = f"seed {found.seed}, {found.total_episodes:,} episodes"
+            raise CheckpointError(str(self.path), got=got, expected=f"seed {self.seed}, up to {self.episodes:,}")
+        return found
+
+    @property
+    def finished(self) -> bool:
+        """Whether the file holds all episodes."""
+        found = self.earlier()
+        return found is not None and found.total_episodes == self.episodes
+
 
 # Of the comparison under way: its processes are forks of this one and find them here.
 _jobs: list[_Job] = []
 _stop: Any = threading.Event()
 
 
-def _play(i: int) -> None:
-    job = _jobs[i]
-    run = Run(job.agent, Simulator(job.mdp), job.seed)
-    run.play(job.episodes, progress=False, after=lambda *_: not _stop.is_set())
-    save(run.result(), job.path)
+def _deaf() -> None:
+    """Leave Ctrl-C to the process that was called; between two runs there is nothing to save."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _play(i: int) -> bool:
+    return _jobs[i].play()
 
 
 def compare(
@@ -174,6 +213,7 @@ def compare(
     episodes: int,
     seeds: int | Iterable[int] = 10,
     processes: int | None = None,
+    folder: str | Path | None = None,
     progress: bool | None = None,
 ) -> Comparison:
     """Play several agents on one problem with the same seeds, and compare their exact regret.
@@ -189,8 +229,15 @@ def compare(
     processes : int, optional
         Runs at the same time; as many as there are processors by default. Where processes cannot be forked (Windows),
         runs follow one another.
+    folder : path, optional
+        Keep the results there: a comparison that was stopped, by Ctrl-C or otherwise, goes on where it was.
     progress : bool, optional
         Show progress on standard error; by default only when it takes longer than a second.
+
+    Raises
+    ------
+    Interrupted
+        On Ctrl-C; its ``result`` is the comparison of the seeds that every agent has finished, None without any.
 
     Examples
     --------
@@ -214,15 +261,35 @@ def compare(
         raise ParameterError("seeds", got=f"{every!r:.80}", expected="different seeds, at least one")
     workers = require_integer("processes", (os.cpu_count() or 1) if processes is None else processes, 1)
     name = type(problem).__name__ if not isinstance(problem, FiniteMDP) else "problem"
-    with tempfile.TemporaryDirectory(prefix="occamrl-") as folder:
+    with tempfile.TemporaryDirectory(prefix="occamrl-") if folder is None else nullcontext(folder) as given:
+        place = as_path("folder", given)
+        make_folder(place)
+        marks = [fingerprint((agent, mdp.fingerprint))[:12] for agent in agents.values()]
         jobs = {
-            label: [_Job(agent, mdp, episodes, seed, Path(folder, f"{i}-{seed}.npz")) for seed in every]
-            for i, (label, agent) in enumerate(agents.items())
+            seed: [
+                _Job(agent, mdp, episodes, seed, place / f"{mark}-{seed}.npz")
+                for agent, mark in zip(agents.values(), marks, strict=True)
+            ]
+            for seed in every
         }
-        _play_all([job for row in zip(*jobs.values(), strict=True) for job in row], workers, progress)
-        return Comparison(name, {
-            label: [load(job.path, job.agent, mdp) for job in row] for label, row in jobs.items()
-        })  # fmt: skip
+        try:
+            _play_all([job for row in jobs.values() for job in row], workers, progress)
+        except KeyboardInterrupt:
+            done = [row for row in jobs.values() if all(job.finished for job in row)]
+            message = f"stopped with {len(done)} of {len(every)} seeds"
+            raise Interrupted(
+                message + (f"; {folder} keeps the rest" if folder else ""),
+                _gather(name, agents, done) if done else None,
+            ) from None
+        return _gather(name, agents, list(jobs.values()))
+
+
+def _gather(problem: str, agents: Mapping[str, Agent], rows: Sequence[Sequence[_Job]]) -> Comparison:
+    columns = zip(*rows, strict=True)
+    return Comparison(problem, {
+        name: [load(job.path, job.agent, job.mdp) for job in column]
+        for name, column in zip(agents, columns, strict=True)
+    })  # fmt: skip
 
 
 def _play_all(jobs: Sequence[_Job], workers: int, progress: bool | None) -> None:
@@ -237,19 +304,20 @@ def _play_all(jobs: Sequence[_Job], workers: int, progress: bool | None) -> None
         _jobs[:], _stop = jobs, threading.Event()
         if workers == 1 or "fork" not in multiprocessing.get_all_start_methods():
             for done in range(len(jobs)):
-                _play(done)
+                if not _play(done):
+                    raise KeyboardInterrupt
                 bar.update(done + 1)
             return
         context = multiprocessing.get_context("fork")
         _stop = context.Event()
-        deaf = (signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that was called
-        with ProcessPoolExecutor(min(workers, len(jobs)), context, signal.signal, deaf) as pool:
+        with ProcessPoolExecutor(min(workers, len(jobs)), context, _deaf) as pool:
             waiting = [pool.submit(_play, i) for i in range(len(jobs))]
             try:
                 for done, future in enumerate(as_completed(waiting), start=1):
-                    future.result()
+                    if not future.result():
+                        raise KeyboardInterrupt
                     bar.update(done)
-            except BaseException:  # Ctrl-C, or an error of one run: the others end
+            except BaseException:  # Ctrl-C, or an error of one run: the others save what they have, and end
                 _stop.set()
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
