@@ -127,17 +127,19 @@ def cases() -> dict[str, tuple[Any, orl.FiniteMDP]]:
 
 def variants(array: Any, draw: np.random.Generator) -> Iterator[Any]:
     """Yield arrays that differ from one: single numbers, all numbers, order, kind, byte order and shape."""
+
+    def changed(at: int, value: Any) -> Any:
+        other = array.copy()
+        other.reshape(-1)[at] = np.asarray(value).astype(array.dtype)  # small integers wrap
+        return other
+
     if array.size:
-        whole = array.dtype.kind == "i"
-        for value in _INTS if whole else _NUMBERS:
+        for value in _INTS if array.dtype.kind in "iu" else _NUMBERS:
             for at in {0, int(draw.integers(array.size)), array.size - 1}:
-                changed = array.copy()
-                changed.reshape(-1)[at] = value
-                yield changed
+                yield changed(at, value)
         for change in (1, -1, 7):
-            changed = array.copy()
-            changed.reshape(-1)[int(draw.integers(array.size))] += change
-            yield changed
+            at = int(draw.integers(array.size))
+            yield changed(at, array.reshape(-1)[at].item() + change)
         yield np.full_like(array, array.reshape(-1)[0])
         yield np.full_like(array, 1)
         yield array.reshape(-1)[::-1].reshape(array.shape).copy()

@@ -32,10 +32,8 @@ class Agent:
     """
 
     def __init__(self, algorithm: contracts.Agent, env: Any = None, *, seed: int = 0, **about: Any) -> None:
-        self.algorithm = algorithm
-        self.seed = seed
+        self.algorithm, self.seed, self._about = algorithm, seed, about
         self.result: Result | None = None  # of everything learned so far
-        self._about = about
         self._environment: FiniteEnvironment | None = None
         self._policies: dict[int, Ints] = {}
         if env is not None:
@@ -69,8 +67,7 @@ class Agent:
         try:
             self.result = learn(self.algorithm, self._environment, episodes=episodes, **start, **options)
         except (EnvironmentFault, Interrupted) as error:
-            if isinstance(error.result, Result):
-                self.result = error.result
+            self.result = error.result if isinstance(error.result, Result) else self.result
             raise
         return self
 

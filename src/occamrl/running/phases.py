@@ -180,9 +180,12 @@ class CompiledPlayer(Player):
         """
         self.reserve(regret.size)
         self.changed = True
-        scratch: tuple[Any, ...] = self._uniforms, self.achieved, self.table, self._path
-        told = play_episodes(self.model, self.state, truth, *keys, first, regret, returns, *scratch, True)
-        return told[0], told[1]
+        environment, agent = keys
+        told: tuple[int, int, int, float] = play_episodes(
+            self.model, self.state, truth, environment, agent, first, regret, returns,
+            self._uniforms, self.achieved, self.table, self._path, True,
+        )  # fmt: skip
+        return told[:2]
 
     def open(self, start: int, key: np.uint64, episode: int, actions: Ints) -> bool:
         """Begin an episode, in compiled code."""
@@ -528,6 +531,11 @@ def facts_of(row: dict[str, Any]) -> dict[str, Any]:
     return {key: fact for key, fact in row.items() if key not in _MEASURED and key not in _TURNS}
 
 
+def _alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Return whether two rows can be joined: they say the same, and bases take turns in both or in none."""
+    return facts_of(one) == facts_of(other) and ("plays" in one) == ("plays" in other)
+
+
 def coarsened(rows: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
     """Return rows of the same facts, in which bases took turns, as at most ``most`` of them.
 
@@ -567,10 +575,12 @@ class PhaseWalk:
 
     def _enter(self) -> None:
         self.before = copy.deepcopy(self.memory)  # what the decision follows from: with it, a run can be resumed
-        row = self._decide()
-        if not self.rows or row != facts_of(self.rows[-1]):
+        row = {**self._decide(), **_MEASURED}
+        if hasattr(self.phase.learner, "bases"):
+            row |= {"base": None, "plays": [0] * len(self.phase.learner.bases)}
+        if not self.rows or not _alike(row, self.rows[-1]):
             self._first = len(self.rows)  # the first row with these facts
-            self.rows.append({**row, **_MEASURED})
+            self.rows.append(row)
 
     def _decide(self) -> dict[str, Any]:
         """Enter the phase that the selector decides on; return its row of the table before it is played."""
@@ -608,12 +618,11 @@ class PhaseWalk:
             row["regret"] = running_total(row["regret"], regret)
         for (base, planned), value, loss in zip(turns, returns, regret, strict=False):
             if row["episodes"] and row["base"] != base + 1:  # another base takes over
-                row = {**facts_of(row), **_MEASURED}
+                row = {**facts_of(row), **_MEASURED, "plays": [0] * len(row["plays"])}
                 self.rows.append(row)
                 if len(self.rows) - self._first > MOST_ROWS:
                     self.rows[self._first : -1] = coarsened(self.rows[self._first : -1], MOST_ROWS // 2)
-            if not row["episodes"]:
-                row["base"], row["plays"] = base + 1, [0] * len(self.phase.learner.bases)
+            row["base"] = base + 1
             row["episodes"] += 1
             row["plays"][base] += 1
             row["plans"] += planned
@@ -662,9 +671,10 @@ class PhaseWalk:
         walk.played, walk.plans, walk.returned = tree["played"], tree["plans"], float(tree["returned"])
         walk.player.resume(tree["state"])
         walk._first = len(walk.rows) - 1
-        while walk._first and facts_of(walk.rows[walk._first - 1]) == facts_of(last):
+        while walk._first and _alike(walk.rows[walk._first - 1], last):
             walk._first -= 1
-        plays, bases = last.get("plays"), getattr(walk.phase.learner, "bases", ())
-        if plays is not None and len(plays) != len(bases):
-            raise CheckpointError("plays", got=plays, expected=f"those of {len(bases)} bases")
+        bases = len(getattr(walk.phase.learner, "bases", ()))
+        for row in walk.rows[walk._first :]:
+            if len(row.get("plays", ())) != bases or (bases and type(row["base"]) not in (int, type(None))):
+                raise CheckpointError("rows.plays", got=str(row.get("plays"))[:80], expected=f"those of {bases} bases")
         return walk

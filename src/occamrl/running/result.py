@@ -169,7 +169,7 @@ class Result:
     label: str
     seed: int
     plans: int = 0
-    pessimistic_episodes: int = 0  # simulated ones whose planned value was below V*_1(s_1): optimism failed
+    pessimistic_episodes: int = 0  # whose planned value was below V*_1(s_1), where that is known: optimism failed
     wall_time: float = 0.0  # seconds spent playing, without compilation
     steps: int = 0  # taken in the environment
     start: int = 0  # where most episodes begin, as far as is known

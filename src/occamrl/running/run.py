@@ -648,19 +648,18 @@ def learn(
         Ctrl-C, at an episode boundary (a second one does not wait for it), with the ``result`` so far.
     """
     environment = require_finite(env, known=known, horizon=horizon, reward_range=reward_range, discretiser=discretiser)
-    require_integer("episodes", episodes, 1)
-    path = None if checkpoint is None else Path(checkpoint)
-    earlier, target = continue_from, episodes
-    if path is not None and path.exists():
+    earlier, target = continue_from, require_integer("episodes", episodes, 1)
+    saver = None if checkpoint is None else Checkpoint(Path(checkpoint), checkpoint_every)
+    if saver is not None and saver.path.exists():
         if continue_from is not None:
-            raise ParameterError("checkpoint", got=f"{path}, which exists", expected="no continue_from beside it")
-        earlier = load(path, agent)
+            got = f"{saver.path}, which exists"
+            raise ParameterError("checkpoint", got=got, expected="no continue_from beside it")
+        earlier = load(saver.path, agent)
         target = episodes - earlier.total_episodes
     source = EnvironmentSource(environment, allow_truncation=allow_truncation, replay=replay)
     under_way = Run(agent, source, seed, earlier=earlier)
     if target <= 0:
         return under_way.result()
-    saver = None if path is None else Checkpoint(path, checkpoint_every)
     listeners = [] if callbacks is None else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
     about = {"agent": type(agent).__name__, "environment": environment.name, "seed": under_way.result().seed}
     notify(listeners, "start", {**about, "horizon": environment.known.horizon})

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from occamrl.errors import ParameterError, require_number
+from occamrl.errors import ParameterError, require_kind, require_number
 from occamrl.protocols import EpisodeLearner, Known, Learner, Rule, RuledBases, Selector
 
 
@@ -49,11 +49,9 @@ class Arena(RuledBases):
     largest_return: float | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.bases, Sequence):
+        if not isinstance(self.bases, Sequence) or not self.bases:
             raise ParameterError("bases", got=repr(self.bases)[:80], expected="a list of learners")
         object.__setattr__(self, "bases", tuple(self.bases))
-        if not self.bases:
-            raise ParameterError("bases", got="none", expected="at least one learner")
         for i, base in enumerate(self.bases):
             if isinstance(base, Selector):
                 expected = "a learner; a selector hands out phases and cannot be asked for one episode"
@@ -62,8 +60,7 @@ class Arena(RuledBases):
                 raise ParameterError("bases", got=repr(base)[:80], expected="a learner", index=(i,))
         if isinstance(self.rule, type) or not isinstance(self.rule, Rule):
             raise ParameterError("rule", got=repr(self.rule)[:80], expected="a rule: start, choose and update")
-        if not isinstance(self.share, bool):
-            raise ParameterError("share", got=repr(self.share), expected="True or False")
+        require_kind("share", self.share, bool)
         if self.largest_return is not None:
             require_number("largest_return", self.largest_return, 0.0, math.inf, open_low=True)
 
