@@ -26,6 +26,7 @@ def test_the_verdict_keeps_its_facts_and_says_them(played: orl.Result) -> None:
     name = ICE.rung_names[verdict["chosen"] - 1]
     assert verdict.sentences[0].startswith(f"{name!r} is in play, class {verdict['chosen']} of 4, since episode ")
     assert f"lost {played.total_regret:,.4g} against the best policy" in str(verdict)
+    assert all(f"<p>{line[:5]}" in verdict._repr_html_().replace("&#x27;", "'") for line in verdict.sentences)
 
 
 def test_a_truth_outside_the_ladder_is_said() -> None:
@@ -44,6 +45,7 @@ def test_a_learner_decides_nothing() -> None:
     result = orl.run(orl.UniformRandom(), ICE, episodes=3)
     assert result.verdict == {}
     assert "nothing was selected" in str(result.verdict)
+    assert "<svg" in result._repr_html_()
 
 
 def test_an_arena_says_who_played() -> None:

@@ -157,6 +157,9 @@ class Verdict(dict[str, Any]):
     def __str__(self) -> str:
         return "\n".join(self.sentences)
 
+    def _repr_html_(self) -> str:
+        return "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.sentences)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Result:
@@ -362,6 +365,27 @@ class Result:
         """Write a page for a colleague; ``states`` and ``actions`` are their names, as for :meth:`policy_table`."""
         write = importlib.import_module("occamrl.report.answer").write_answer  # above this module
         return Path(write(self, Path(path), **names))
+
+    def _repr_html_(self) -> str:
+        lines = [repr(self), *self.verdict.sentences]
+        return "".join(f"<p>{html.escape(line)}</p>" for line in lines) + self._picture()
+
+    def _picture(self) -> str:
+        """Return a small curve as SVG: cumulative regret, or smoothed returns."""
+        if self._scale is None:
+            x, y, _ = smoothed(self.returns, 100)
+        else:
+            at = thin(self.episodes, 100)
+            x, y = self.episodes[at], self.cumulative_regret[at]
+        if x.size < 2:
+            return ""
+        low, high = min(float(y.min()), 0.0), float(y.max())
+        across, up = 300.0 * x / x[-1], 90.0 - 80.0 * (y - low) / max(high - low, 1e-12)
+        points = " ".join(f"{u:.1f},{v:.1f}" for u, v in zip(across, up, strict=True))
+        name = "return of an episode" if self._scale is None else "cumulative regret"
+        title = f"{name}, {self.total_episodes:,} episodes, up to {high:,.4g}"
+        line = f'<polyline fill="none" stroke="#0072B2" stroke-width="1.5" points="{points}"/>'
+        return f'<svg width="320" height="100" role="img"><title>{title}</title>{line}</svg><p>{title}</p>'
 
     def __repr__(self) -> str:
         parts = [self.label, f"{self.total_episodes:,} episodes"]
