@@ -166,7 +166,7 @@ NOT_NESTED: dict[str, tuple[list[Any], int | None, str]] = {
         0,
         "move 2",  # at the source, down and stay lead to the same state
     ),
-    "norms that fall": ([linear(coordinates=[0, 1]), linear(norm_bound=1.0)], None, "norm bounds"),
+    "norms that fall": ([linear(coordinates=[0, 1]), linear(norm_bound=1.0)], None, "the norm bound being 1"),
     "directions that are lost": ([linear(coordinates=[0, 3]), linear(coordinates=[0, 1, 2])], 1, "direction 1"),
     "equal partitions": ([river(3), river([5, 5, 2, 2, 9, 9])], None, "two equal classes"),
     "equal linear classes": ([linear(), linear()], None, "two equal classes"),

@@ -254,11 +254,11 @@ part: Any = _piece(1)  # part(flat, offset, n): n numbers from ``offset`` on
 square: Any = _piece(2)  # square(flat, offset, n): an n-by-n matrix that begins at ``offset``
 
 
-@intrinsic
-def fma(typing_context: Any, a: Any, b: Any, c: Any) -> tuple[Any, Callable[..., Any]]:
-    """Return a b + c, rounded once: the same bits on every machine, and faster where it is one instruction."""
-
+def _fused(typing_context: Any, a: Any, b: Any, c: Any) -> tuple[Any, Callable[..., Any]]:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.fma(*arguments)
 
     return types.float64(types.float64, types.float64, types.float64), generate
+
+
+fma: Any = intrinsic(_fused)  # fma(a, b, c): a b + c rounded once, the same bits on every machine, in one instruction

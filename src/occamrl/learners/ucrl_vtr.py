@@ -671,7 +671,7 @@ def entry_of(form: Floats, j: int, k: int) -> float:
     """Return what an entry of a symmetric matrix counts in a sum over j <= k, 0 outside it."""
     if k >= form.shape[0] or j >= form.shape[0]:
         return 0.0
-    return form[j, k] if j == k else 2.0 * form[j, k]
+    return float(form[j, k] if j == k else 2.0 * form[j, k])
 
 
 @hot
@@ -1094,7 +1094,7 @@ def most_optimistic(model: FiniteModel, state: FiniteState, n: int, start: int) 
             optimism[member] = model.values[member * (model.horizon + 1), start]
     place = counters[PLACE]
     if not model.ball and start == counters[LAST_START] and place >= 0 and loss[place] < np.inf:
-        return place
+        return int(place)
     top, choice, z = -np.inf, -1, fmat(model, WORK)[0]
     for first in range(0, n, _CHUNK):
         size = min(_CHUNK, n - first)

@@ -165,14 +165,11 @@ def _into_linear(small: LinearFamily | AggregationFamily, large: LinearFamily, r
         direction = int(np.argmax(outside))
         raise _refusal(rungs, f"direction {direction} of class {rungs[0]} is not in class {rungs[1]}", direction)
     if isinstance(small, LinearFamily):
-        stretch = float(np.linalg.norm(own, 2))
-        longest = small.norm_bound * stretch
-        factor = "" if abs(stretch - 1.0) < 1e-9 else f" (times {stretch:g} in its parameters)"
-        got = f"norm bounds {small.norm_bound:g}{factor} and {large.norm_bound:g}, which fall"
+        longest = small.norm_bound * float(np.linalg.norm(own, 2))
     else:  # the longest image of a member: at most the sum over blocks of the longest image of one of their moves
         longest = sum(float(np.linalg.norm(own[:, part], axis=0).max()) for part in small.parts())
-        got = f"parameters as long as {longest:.6g} may be needed, the norm bound being {large.norm_bound:g}"
     if longest > large.norm_bound * (1.0 + 1e-9):
+        got = f"parameters as long as {longest:.6g} may be needed, the norm bound being {large.norm_bound:g}"
         raise _refusal(rungs, got)
     return np.asarray(large.basis @ own)
 

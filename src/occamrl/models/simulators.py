@@ -234,7 +234,8 @@ class Simulators:
         require_number("norm_bound", norm_bound, 1e-100, 1e100)
         require_number("regularization", regularization, 1e-100, 1e100)
         common = {"norm_bound": norm_bound, "regularization": regularization}
-        error, rows = self.error(delta / 2.0), _rows(episodes, horizon)
+        rows = require_integer("episodes", episodes, 1) * require_integer("horizon", horizon, 1)
+        error = self.error(delta / 2.0)
         if error == 0.0:
             return {**common, "delta": delta}
         d = len(self)
@@ -280,10 +281,6 @@ class Simulators:
     def __repr__(self) -> str:
         about = f", {len(self.estimated)} estimated from {self.draws:,} draws" if self.estimated else ""
         return f"Simulators({len(self)}, S={self.states}, A={self.actions}{about})"
-
-
-def _rows(episodes: int, horizon: int) -> int:
-    return require_integer("episodes", episodes, 1) * require_integer("horizon", horizon, 1)
 
 
 def _mixtures(d: int, m: int, grid: int) -> list[Floats]:
