@@ -275,6 +275,7 @@ def sparse_case(states: int, *, shared: bool) -> tuple[Any, Any]:
     """Return UCRL-VTR-LIN, planning before every episode, and a sparse mixture of simulators."""
     kernels, truth, theta, reward = sparse_simulators(states, shared=shared)
     mdp = orl.FiniteMDP(transition=truth, reward=reward, horizon=20)
+    del truth  # as large as all kernels together
     return linear_case(mdp, orl.FeatureMap(kernels), np.zeros(0), theta).learner, mdp
 
 
@@ -324,7 +325,7 @@ def large(quick: bool, states: int | None = None) -> bool:
     states = states or usual
     rows = [
         (f"8 sparse simulators, S={states:,}, 5 successors in common", "shared", states),
-        (f"8 sparse simulators, S={usual:,}, 5 successors each", "own", usual),
+        (f"8 sparse simulators, S={states:,}, 5 successors each", "own", states),
         *((f"{n:,} kernels by parameters, S=6, d=8, 2,000 episodes", "family", n) for n in families),
         *((f"{n:,} kernels by parameters, S=6, d=8, 50 episodes", "early", n) for n in families),
     ]
@@ -414,7 +415,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench", description="Speed of occamrl against plain NumPy, and its growth.")
     parser.add_argument("--quick", action="store_true", help="fewer episodes and smaller sizes")
     parser.add_argument("--section", type=int, choices=(1, 2, 3, 4), help="only this section")
-    parser.add_argument("--states", type=int, help="S of section 3 where successors are common (up to 1,000,000)")
+    parser.add_argument("--states", type=int, help="S of section 3 (up to 1,000,000, with 16 GiB of memory)")
     parser.add_argument("--probe", choices=("shared", "own", "family", "early"), help=argparse.SUPPRESS)
     parser.add_argument("--start", choices=STARTS, help=argparse.SUPPRESS)
     parser.add_argument("--size", type=int, default=0, help=argparse.SUPPRESS)

@@ -122,18 +122,6 @@ def test_closed_forms(center: list[float], diagonal: list[float], beta: float, e
     assert offset @ np.diag(diagonal) @ offset == pytest.approx(beta, rel=1e-9, abs=1e-15)
 
 
-def test_against_brute_force_in_the_plane(test_seed: int) -> None:
-    draw = np.random.default_rng(test_seed)
-    angle = np.linspace(0.0, 2.0 * np.pi, 400_001)
-    circle = np.stack([np.cos(angle), np.sin(angle)])
-    for degenerate in (False, True):
-        for condition in (1.0, 4.0, 1e4):
-            center, sigma, beta = random_case(draw, 2, condition, degenerate=degenerate)
-            boundary = center[:, None] + np.sqrt(beta) * np.linalg.inv(np.linalg.cholesky(sigma)).T @ circle
-            brute = np.linalg.norm(boundary, axis=0).max()
-            assert largest_norm(center, sigma, beta).norm == pytest.approx(brute, rel=1e-7)
-
-
 def dual_bound(center: Floats, sigma: Floats, beta: float) -> float:
     """Return the least of mu beta + sum mu s g^2/(mu s - 1) over many mu >= 1/s_min, each of which bounds the norm."""
     s, axes = np.linalg.eigh(sigma)

@@ -11,6 +11,7 @@ lies outside, at the distance that stands at the head.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, finalize
@@ -139,6 +140,10 @@ def resumed(learner: Learner, known: Known, model: Any, fresh: Any, saved: Any) 
 
 
 _MODELS: WeakKeyDictionary[Any, tuple[Known, Any]] = WeakKeyDictionary()  # the last one of each learner
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_MODELS.clear)  # a model may be one for threads, which forks do not use
 
 
 def model_of(learner: Any, known: Known) -> Any:

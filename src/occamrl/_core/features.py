@@ -29,23 +29,23 @@ class SparseFeatures(NamedTuple):
     """The non-zero entries of phi, by (s, a): a mixture of simulators that stay sparse."""
 
     outcomes: Outcomes
-    index: Ints  # [S*A + 1 + E] where the entries of (s, a) begin; of each, 2^32 times its outcome plus its coordinate
+    places: Ints  # [S*A + 1 + E] where the entries of (s, a) begin; of each, 2^32 times its outcome plus its coordinate
     entry: Floats  # [E]
 
     @property
     def start(self) -> Ints:
         """Where the entries of each (s, a) begin [S*A + 1]."""
-        return self.index[: self.outcomes.start.size]
+        return self.places[: self.outcomes.start.size]
 
     @property
     def outcome(self) -> Ints:
         """The position of each entry's outcome inside its (s, a) [E]."""
-        return self.index[self.outcomes.start.size :] >> 32
+        return self.places[self.outcomes.start.size :] >> 32
 
     @property
     def coordinate(self) -> Ints:
         """The coordinate of each entry [E]."""
-        return self.index[self.outcomes.start.size :] & 2**32 - 1
+        return self.places[self.outcomes.start.size :] & 2**32 - 1
 
 
 class TabularFeatures(NamedTuple):
@@ -75,7 +75,7 @@ def feature_fields(layout: DenseFeatures | SparseFeatures | TabularFeatures, dim
     if isinstance(layout, DenseFeatures):
         kind, entry = DENSE, layout.phi.reshape(-1)
     elif isinstance(layout, SparseFeatures):
-        kind, entry, index = SPARSE, layout.entry, layout.index
+        kind, entry, index = SPARSE, layout.entry, layout.places
     start, next_state, bonus = layout.outcomes
     return [np.array([kind, dimension], dtype=np.int64), start, next_state, index, bonus, entry]
 

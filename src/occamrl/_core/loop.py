@@ -103,19 +103,6 @@ def draw(cumulative: Floats, row: int, first: int, last: int, u: float) -> int:
     return first + passed
 
 
-@entry
-def draw_start(truth: Truth, u: float) -> int:
-    """Return the initial state of an episode."""
-    return draw(truth.initial_cumulative, 0, 0, truth.initial_cumulative.shape[1], u)
-
-
-@entry
-def draw_outcome(truth: Truth, h: int, sa: int, u: float) -> int:
-    """Return the index of the outcome that follows (s, a) at step ``h``."""
-    start = truth.outcomes.start
-    return draw(truth.cumulative, h % truth.cumulative.shape[0], start[sa], start[sa + 1], u)
-
-
 @hot_inline
 def draw_path(
     truth: Truth, key: np.uint64, episode: int, uniforms: Floats, policy: Ints, start: int, path: Path
@@ -173,7 +160,7 @@ def play_episodes(
     planned = np.nan
     for k in range(regret.size):
         fill_uniforms(environment_key, first_episode + k, uniforms)
-        s = draw_start(truth, uniforms[0])
+        s = draw(truth.initial_cumulative, 0, 0, truth.initial_cumulative.shape[1], uniforms[0])
         news = plan(model, state, s, agent_key, first_episode + k)
         plans += news & PLANNED
         if fresh or news & (CHANGED | REDRAWN):

@@ -68,15 +68,6 @@ def dot(a: Floats, b: Floats, n: int) -> float:
 
 
 @hot
-def sum_of(numbers: Floats) -> float:
-    """Return the sum of all numbers; NumPy's own reductions are not for hot code, which may not allocate."""
-    result = 0.0
-    for i in range(numbers.size):
-        result += numbers[i]
-    return result
-
-
-@hot
 def add_row(matrix: Floats, weight: float, x: Floats) -> None:
     """Add weight * x x^T to a block."""
     n = matrix.shape[0]

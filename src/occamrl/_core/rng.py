@@ -15,10 +15,6 @@ import numpy as np
 from occamrl._core.compile import entry, hot, hot_inline
 from occamrl.protocols import Floats, Ints, Noise
 
-# ----------------------------------------------------------------------------------------------------
-# Uniform numbers by address: Philox4x32-10, a function of a key and a counter with no state to keep.
-
-
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _MULTIPLIER_0 = np.uint64(0xD2511F53)
@@ -102,8 +98,6 @@ def next_gamma(stream: Ints, shape: float) -> float:
 
 
 _APART = np.uint64(0xD1B54A32D192ED03)  # sets the stream of rewards apart from that of transitions
-_LOW_NOISE = np.uint64(0xFFFFFFFF)
-_HALF_NOISE = np.uint64(32)
 _UNIT_NOISE = 1.0 / 4294967296.0  # 2^-32
 
 
@@ -116,8 +110,8 @@ VALUES = 2  # one of Q equally likely values
 def reward_uniform(key: np.uint64, episode: int, h: int) -> float:
     """Return the number in [0, 1), of 32 bits, that decides the reward of a step."""
     apart = key ^ _APART
-    low, high = np.uint64(episode) & _LOW_NOISE, np.uint64(episode) >> _HALF_NOISE
-    word, _, _, _ = philox(apart & _LOW_NOISE, apart >> _HALF_NOISE, np.uint64(h), np.uint64(0), low, high)
+    low, high = np.uint64(episode) & _LOW, np.uint64(episode) >> _HALF
+    word, _, _, _ = philox(apart & _LOW, apart >> _HALF, np.uint64(h), np.uint64(0), low, high)
     return np.float64(word) * _UNIT_NOISE
 
 

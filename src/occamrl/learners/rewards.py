@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from occamrl._core.arena import field, fmat, fvec, imat, ivec, part, square
-from occamrl._core.compile import hot, hot_inline
+from occamrl._core.compile import hot, implements
 from occamrl._core.loop import Path
 from occamrl._core.regression import CARE, add_row, dot, refactor, squared_norm
 from occamrl._core.rows import (
@@ -54,7 +54,7 @@ from occamrl.errors import (
 from occamrl.learners.radii import SHARP, bernstein_width, ellipsoid_width, hoeffding_width
 from occamrl.protocols import Field, Floats, Ints, Known
 
-HOEFFDING, BERNSTEIN, LINEAR, KNOWN = range(4)
+HOEFFDING, BERNSTEIN, LINEAR = range(3)
 BOUNDS = {"hoeffding": HOEFFDING, "bernstein": BERNSTEIN}
 _LARGEST_FEATURE = 1e50  # its square times that of a norm bound is a number
 _LEAST_LEVEL = 1e-300  # delta enters by its logarithm
@@ -63,11 +63,12 @@ _LEAST_LEVEL = 1e-300  # delta enters by its logarithm
 # Compiled -------------------------------------------------------------------------------------------------------------
 
 
-class RewardModel(NamedTuple):
-    """How rewards are estimated: the model's field REWARD is filled at every plan, or has them if they are KNOWN.
+class KnownRewards(NamedTuple):
+    """Rewards are known: the model's field REWARD has them."""
 
-    Of one type, so that a learner is compiled once for all kinds.
-    """
+
+class RewardModel(NamedTuple):
+    """How rewards are estimated, at every plan, into the model's field REWARD; one type for all kinds of estimates."""
 
     kind: int
     delta: float  # of one pair, or of one regression
@@ -76,16 +77,29 @@ class RewardModel(NamedTuple):
     norm_bound: float
 
 
-@hot_inline
-def observe_rewards(rewards: RewardModel, state: Any, path: Path, steps: int, actions: int, growth: float) -> None:
+def observe_rewards(rewards: Any, state: Any, path: Path, steps: int, actions: int, growth: float) -> None:
     """Count the rewards of an episode; a plan is due when those of a pair, plus one, have grown by ``growth``."""
-    if rewards.kind != KNOWN:
-        count_rewards(state, path, steps, actions, growth)
+    raise TypeError(f"no rewards of type {type(rewards).__name__}")
 
 
-@hot
-def count_rewards(state: Any, path: Path, steps: int, actions: int, growth: float) -> None:
-    """Do the work of :func:`observe_rewards`."""
+def optimistic_rewards(rewards: Any, model: Any, state: Any) -> None:
+    """Write the largest rewards that the data allow into the model, for the plan that is being made."""
+    raise TypeError(f"no rewards of type {type(rewards).__name__}")
+
+
+@implements(observe_rewards, KnownRewards)
+def observe_nothing(rewards: KnownRewards, state: Any, path: Path, steps: int, actions: int, growth: float) -> None:
+    """``observe_rewards`` where there is nothing to learn."""
+
+
+@implements(optimistic_rewards, KnownRewards)
+def keep_rewards(rewards: KnownRewards, model: Any, state: Any) -> None:
+    """``optimistic_rewards`` where they are known."""
+
+
+@implements(observe_rewards, RewardModel, inline=False)
+def count_rewards(rewards: RewardModel, state: Any, path: Path, steps: int, actions: int, growth: float) -> None:
+    """``observe_rewards`` of an estimate."""
     heard, before = imat(state, HEARD), imat(state, HEARD_AT_PLAN)
     total, squares = fmat(state, HEARD_TOTAL), fmat(state, HEARD_SQUARES)
     for h in range(steps):
@@ -97,16 +111,9 @@ def count_rewards(state: Any, path: Path, steps: int, actions: int, growth: floa
             ivec(state, COUNTERS)[REWARDS_DUE] = 1
 
 
-@hot_inline
-def optimistic_rewards(rewards: RewardModel, model: Any, state: Any) -> None:
-    """Write the largest rewards that the data allow into the model, for the plan that is being made."""
-    if rewards.kind != KNOWN:
-        estimate_rewards(rewards, model, state)
-
-
-@hot
+@implements(optimistic_rewards, RewardModel, inline=False)
 def estimate_rewards(rewards: RewardModel, model: Any, state: Any) -> None:
-    """Do the work of :func:`optimistic_rewards`."""
+    """``optimistic_rewards`` of an estimate."""
     heard, before, reward = imat(state, HEARD), imat(state, HEARD_AT_PLAN), fmat(model, REWARD)
     total, squares = fmat(state, HEARD_TOTAL), fmat(state, HEARD_SQUARES)
     for t in range(heard.shape[0]):
@@ -293,13 +300,13 @@ def reward_rows(rewards: Rewards, known: Known) -> int:
     return 0 if isinstance(rewards, str) else rewards.tables(known)
 
 
-def rewards_model(rewards: Rewards, known: Known, delta: float) -> tuple[RewardModel, list[Any]]:
+def rewards_model(rewards: Rewards, known: Known, delta: float) -> tuple[Any, list[Any]]:
     """Return the rewards as the compiled functions read them, and the fields REWARD, PSI and REWARD_WORK of a model.
 
     ``delta`` is the level of the whole learner.
     """
     if isinstance(rewards, str):
-        return RewardModel(KNOWN, 1.0, 1.0, 1.0, 1.0), [known.base_reward.reshape(1, -1), np.zeros((0, 1)), np.zeros(0)]
+        return KnownRewards(), [known.base_reward.reshape(1, -1), np.zeros((0, 1)), np.zeros(0)]
     estimated, psi = rewards.model(known, delta)
     p = psi.shape[1]
     return estimated, [np.zeros((rewards.tables(known), psi.shape[0])), psi, np.zeros(3 * p * p + 2 * p)]

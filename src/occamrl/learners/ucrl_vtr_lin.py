@@ -32,7 +32,7 @@ from numba import prange
 from occamrl._core.arena import field, fmat, fresh_state, fvec, imat, ivec, lay_out, model_of, named, part, square
 from occamrl._core.compile import entry, hot, hot_inline, implements, may_use_threads, otherwise, threaded
 from occamrl._core.features import DenseFeatures, TabularFeatures, extremes, feature_vector, fill_target, outcome_of
-from occamrl._core.loop import CHANGED, PLANNED, Path, copy_table, learn, plan, planned_value, write_policy
+from occamrl._core.loop import CHANGED, PLANNED, Path, learn, plan
 from occamrl._core.regression import (
     CARE,
     FEW_ROWS,
@@ -48,7 +48,6 @@ from occamrl._core.regression import (
     solve,
     squared_norm,
     stacked,
-    sum_of,
     turn_blocks,
     update_factor,
 )
@@ -82,6 +81,7 @@ from occamrl._core.rows import (
     X,
     count_rows,
     features_of,
+    follows_plan,
     model_fields,
     plan_fields,
     record_fields,
@@ -441,11 +441,16 @@ class UCRLVTRLin(Learner):
 
     def begin(self, known: Known, statistics: LinearStatistics | None = None) -> LinearState:
         """Return a fresh state, or one that continues from statistics gathered elsewhere."""
+        if statistics is not None:
+            self.require_statistics(known, statistics)
+        return self.go_on(known, statistics)
+
+    def go_on(self, known: Known, statistics: LinearStatistics | None) -> LinearState:
+        """Return the state of :meth:`begin`, from statistics that are known to be sound."""
         steps = self.steps(known)
         state: LinearState = fresh_state(LinearState, self.fields(known))
         field(state, SIGMA)[:] = self._ridge(steps)
         if statistics is not None:
-            self.require_statistics(known, statistics)
             field(state, SIGMA)[:] += statistics.gram
             field(state, XY)[:] = statistics.xy
             rows = statistics.episodes * known.horizon
@@ -511,10 +516,6 @@ class UCRLVTRLin(Learner):
             begins = blocks.matrix_start[:-1][blocks.size == n]
             packed[begins[:, None] + np.arange(n) * (n + 1)] = value
         return packed
-
-    def reserve(self, state: LinearState, episodes: int) -> LinearState:
-        """Return the state as it is: it never grows."""
-        return state
 
     def statistics(self, known: Known, state: LinearState) -> LinearStatistics:
         """Return the rows seen so far as statistics; rows that wait for a plan are entered first."""
@@ -610,9 +611,9 @@ def sum_logdets(steps: int, logdets: Floats, growth: Floats) -> None:
     """Take note of logdet(Sigma / lambda) of every step, and by how much lambda was raised."""
     blocks = logdets.shape[1] // steps
     for t in range(steps):
-        growth[t, LOGDET] = sum_of(part(logdets[0], t * blocks, blocks))
-        growth[t, RAISED] = 0.0
+        growth[t, LOGDET] = growth[t, RAISED] = 0.0
         for b in range(t * blocks, (t + 1) * blocks):
+            growth[t, LOGDET] += logdets[0, b]
             growth[t, RAISED] = max(growth[t, RAISED], logdets[1, b])
 
 
@@ -943,12 +944,6 @@ def plan_linear(model: LinearModel, state: LinearState, start: int, key: np.uint
     return make_plan(model, state, lazily)
 
 
-@implements(write_policy, LinearState, argument=1)
-def write_policy_linear(model: LinearModel, state: LinearState, out: Ints) -> None:
-    """Write the policy in play."""
-    copy_table(imat(state, POLICY), out)
-
-
 @hot
 def row_norm(model: LinearModel, state: LinearState, h: int, s: int) -> float:
     """Return ||x||^2 in the inverse of the last factorised Sigma, zero for a row that carries nothing."""
@@ -997,7 +992,4 @@ def learn_linear(model: LinearModel, state: LinearState, path: Path, steps: int)
                 growth[h, TRACE] += norms[h, path.states[h]]
 
 
-@implements(planned_value, LinearState, argument=1)
-def planned_value_linear(model: LinearModel, state: LinearState, s: int) -> float:
-    """V^k_1(s)."""
-    return float(fmat(state, VALUES)[0, s])
+follows_plan(LinearState)

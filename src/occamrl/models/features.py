@@ -11,7 +11,7 @@ import math
 import weakref
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -70,10 +70,11 @@ def read_kernels(field: str, kernels: Sequence[Any], support: ArrayLike = ()) ->
     for j, kernel in enumerate(kernels):
         if sp.issparse(kernel):
             sound_sparse(field, kernel)
-            matrix = sp.csr_array(kernel)  # without a copy
+            flat: Any = kernel
         else:
             dense = as_floats(field, kernel)
-            matrix = sp.csr_array(dense.reshape(-1, max(dense.shape[-1:], default=1) or 1))
+            flat = dense.reshape(-1, max(dense.shape[-1:], default=1) or 1)
+        matrix: Any = sp.csr_array(flat)  # without a copy of one
         shape = matrices[0].shape if matrices else None
         two_axes = matrix.ndim == 2 and 0 not in matrix.shape and matrix.shape[0] % matrix.shape[1] == 0
         if not two_axes or shape not in (None, matrix.shape):
@@ -89,7 +90,7 @@ def read_kernels(field: str, kernels: Sequence[Any], support: ArrayLike = ()) ->
     if not matrices:
         raise FeatureError(field, got="an empty list", expected="at least one kernel")
     pairs, states = matrices[0].shape
-    every = [*matrices, sp.csr_array(support)] if np.size(support) else matrices
+    every = [*matrices, sp.csr_array(np.asarray(support))] if np.size(support) else matrices
     most = sum(matrix.nnz for matrix in every)
     next_state, ends = np.empty(most, dtype=np.int64), np.zeros(most + 1, dtype=np.int64)
     column, value, counts = np.empty(most, dtype=np.int32), np.empty(most), np.zeros(pairs, dtype=np.int64)
@@ -419,7 +420,7 @@ class FeatureMap:
 
     def _by_entry(self, rows: slice, weight: Floats, *, of_outcomes: bool) -> Floats:
         """Return sums of weighted entries of a sparse map at some (s, a): by outcome, or by (s, a) and coordinate."""
-        outcomes, index, entry = self.layout
+        outcomes, index, entry = cast(SparseFeatures, self.layout)
         start, first = outcomes.start[rows.start : rows.stop + 1], outcomes.start.size
         begins = index[rows.start : rows.stop + 1]
         place = index[first + begins[0] : first + begins[-1]]
@@ -428,7 +429,7 @@ class FeatureMap:
             at, size = (start - start[0])[pair] + (place >> 32), start[-1] - start[0]
         else:
             at, size = pair * self.dimension + coordinate, (begins.size - 1) * self.dimension
-        return np.bincount(at, entry[begins[0] : begins[-1]] * weight[coordinate], size)
+        return np.asarray(np.bincount(at, entry[begins[0] : begins[-1]] * weight[coordinate], size), dtype=np.float64)
 
     def restrict(self, coordinates: Sequence[int]) -> FeatureMap:
         """Return the map phi[..., D] on the coordinates D, in the order given (section 3)."""

@@ -234,13 +234,14 @@ class ARLLinDim(LinearSelector):
     def next_phase(self, known: Known, memory: dict[str, Any]) -> Phase:
         """Choose the support and exploit it, or estimate in full dimension."""
         epoch, label = memory["epoch"], memory["label"]
+        fit = Regression.on(memory["statistics"], self.support_lam)
         if label == EXPLOITATION:
-            self._choose_support(known, memory)
+            self._choose_support(known, memory, fit)
             learner = self.learner(known, memory, tuple(memory["active"]))
             episodes = self.exploitation_length(epoch)
         else:
             learner, episodes = self.learner(known, memory), self.estimation_length(epoch, memory["stretched"])
-        state, facts = learner.begin(known, memory["statistics"]), self.facts(known, memory, learner)
+        state, facts = learner.go_on(known, memory["statistics"]), self.facts(known, memory, learner, fit)
         return Phase(learner, state, episodes=episodes, epoch=epoch, label=label, facts=facts)
 
     def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
@@ -253,16 +254,22 @@ class ARLLinDim(LinearSelector):
 
     def learner(self, known: Known, memory: dict[str, Any], active: tuple[int, ...] | None = None) -> UCRLVTRLin:
         """Return the learner that plans with the active coordinates, or with every one."""
-        d = self.features.dimension
-        level = union_level(self.delta, d, d if active is None else len(active))
-        return self.base(active=active, delta=level)
+        if active not in self._by_active:
+            d = self.features.dimension
+            level = union_level(self.delta, d, d if active is None else len(active))
+            self._by_active[active] = self.base(active=active, delta=level)
+        return self._by_active[active]
 
-    def _choose_support(self, known: Known, memory: dict[str, Any]) -> None:
+    @cached_property
+    def _by_active(self) -> dict[tuple[int, ...] | None, UCRLVTRLin]:
+        """Those that have played: each keeps its features and its model."""
+        return {}
+
+    def _choose_support(self, known: Known, memory: dict[str, Any], fit: Regression) -> None:
         """Choose the active coordinates of an epoch; epoch 0 has no estimate and takes every one."""
         if memory["epoch"] == 0:
             return
         d, last, lam = self.features.dimension, memory["active"], self.support_lam
-        fit = Regression.on(memory["statistics"], lam)
         unit = target_range(self.base(), known)
         active = sharp_support(fit.sigma, fit.xy, regularization=lam, unit=unit, last=last)
         if 1e-3 * union_level(self.delta, d, len(active)) < SMALLEST_LEVEL:
@@ -273,10 +280,9 @@ class ARLLinDim(LinearSelector):
             memory["stretched"] = max(1.0, memory["stretched"] / self.stretch)
         memory["active"] = active
 
-    def facts(self, known: Known, memory: dict[str, Any], learner: UCRLVTRLin) -> dict[str, Any]:
+    def facts(self, known: Known, memory: dict[str, Any], learner: UCRLVTRLin, fit: Regression) -> dict[str, Any]:
         """Return what was decided for a phase, and on what grounds."""
         d, active, lam = self.features.dimension, memory["active"], self.support_lam
-        fit = Regression.on(memory["statistics"], lam)
         limits = detection_limits(fit.sigma, active, regularization=lam, unit=target_range(self.base(), known))
         return {
             "active": list(range(d)) if memory["label"] == ESTIMATION else list(active),
@@ -350,7 +356,7 @@ class ARLLinNorm(LinearSelector):
             **fit.excitation(known.horizon),
         }
         episodes = _whole(_grown(self.initial_episodes, self.growth, epoch - 1))
-        return Phase(learner, learner.begin(known, rows), episodes=episodes, epoch=epoch, label="epoch", facts=facts)
+        return Phase(learner, learner.go_on(known, rows), episodes=episodes, epoch=epoch, label="epoch", facts=facts)
 
     def finish_phase(self, known: Known, memory: dict[str, Any], phase: Phase, outcome: PhaseOutcome) -> None:
         """Take over the rows."""
@@ -416,10 +422,10 @@ class ARLLin(ARLLinDim):
         learner, contradicted = self._refined(known, memory, active)
         return dataclasses.replace(learner, norm_bound=memory["norm_bound"]) if contradicted else learner
 
-    def facts(self, known: Known, memory: dict[str, Any], learner: UCRLVTRLin) -> dict[str, Any]:
+    def facts(self, known: Known, memory: dict[str, Any], learner: UCRLVTRLin, fit: Regression) -> dict[str, Any]:
         """Return what was decided for a phase; beside its own norm bound, the one that does not look at D."""
         more = {"carried_bound": memory["norm_bound"], "contradicted": memory["contradicted"]}
-        return {**super().facts(known, memory, learner), **more}
+        return {**super().facts(known, memory, learner, fit), **more}
 
     def oracle(self, theta: Sequence[float] | Floats) -> UCRLVTRLin:
         """Return the learner that knows the support and the norm of theta*."""

@@ -185,28 +185,43 @@ def _additions(tables: Floats, regularization: float, unit: float) -> Floats:
 
 
 def descend(sigma: Floats, xy: Floats, regularization: float, unit: float, start: Iterable[int]) -> list[int]:
-    """Take the best addition, removal or exchange until none helps; return the set."""
-    regression = _Swept(sigma, xy, regularization, unit, start)
-    for _ in range(4 * regression.d):  # each step lowers J, so this only stops what rounding could keep going
-        outside, inside = np.flatnonzero(~regression.inside), np.flatnonzero(regression.inside)
-        best, step = -_PROGRESS, np.zeros(0, dtype=np.int64)
-        moves = []
-        if outside.size:
-            moves.append((regression.additions(outside), outside[:, None]))
-        if inside.size > 1:
-            moves.append((regression.removals(inside), inside[:, None]))
-        if outside.size and inside.size:
-            pairs = np.stack(np.broadcast_arrays(outside[:, None], inside), axis=-1).reshape(-1, 2)
-            moves.append((regression.exchanges(outside, inside).ravel(), pairs))
+    """Take the best addition, removal or exchange until none helps; return the set.
+
+    With A = [[Sigma, xy], [xy', 0]] of each step swept on D: outside, A[j, j] is what is left of Sigma_jj given D and
+    A[j, y] what is left of xy_j; inside, -A[k, k] is the entry of Sigma_DD^{-1} and A[k, y] the estimate theta_k. What
+    is left is at least lambda and an entry of the inverse at most 1/lambda, whatever rounding makes of them.
+    """
+    d, lam, noise, price = xy.shape[-1], regularization, 0.25 * unit**2, _prices(xy.shape[-1], unit)
+    table, inside = _table(sigma, xy), np.zeros(d, dtype=bool)
+    toggle = list(start)
+    for _ in range(4 * d + 1):  # each step lowers J, so this only stops what rounding could keep going
+        for k in toggle:
+            table = _swept(table[None], np.array([k]), -1.0 if inside[k] else 1.0)[0]
+            inside[k] = not inside[k]
+        coming, going = np.flatnonzero(~inside), np.flatnonzero(inside)
+        m, moves = going.size, []
+        spread, theta = np.clip(-table[:, going, going], np.finfo(float).tiny, 1.0 / lam), table[:, going, d]
+        loss = theta**2 / spread + noise * np.log(spread * lam)  # that goes up, and the log-determinant down [T, m]
+        if coming.size:
+            changes = _additions(table[None], lam, unit)[0, coming] + float(price[m + 1] - price[m])
+            moves.append((changes, coming[:, None]))
+        if m > 1:
+            moves.append((loss.sum(axis=0) + float(price[m - 1] - price[m]), going[:, None]))
+        if coming.size and m:
+            cross = table[:, coming[:, None], going]  # [T, coming, going]
+            left = np.maximum(table[:, coming, coming][:, :, None] + cross**2 / spread[:, None], lam)
+            rest = table[:, coming, d][:, :, None] + cross * (theta / spread)[:, None]
+            changes = (loss[:, None] - rest**2 / left + noise * np.log(left / lam)).sum(axis=0)
+            pairs = np.stack(np.broadcast_arrays(going, coming[:, None]), axis=-1)  # the one that goes is first
+            moves.append((changes.ravel(), pairs.reshape(-1, 2)))
+        best, toggle = -_PROGRESS, []
         for changes, coordinates in moves:
             at = int(np.argmin(changes))
             if changes[at] < best:
-                best, step = float(changes[at]), coordinates[at]
-        if not step.size:
+                best, toggle = float(changes[at]), coordinates[at].tolist()
+        if not toggle:
             break
-        for k in reversed(step.tolist()):  # of an exchange, first the one that goes
-            regression.toggle(k)
-    return np.flatnonzero(regression.inside).tolist()
+    return np.flatnonzero(inside).tolist()
 
 
 def _table(sigma: Floats, xy: Floats) -> Floats:
@@ -220,55 +235,3 @@ def _table(sigma: Floats, xy: Floats) -> Floats:
 @lru_cache
 def _prices(d: int, unit: float) -> Floats:
     return 0.5 * unit**2 * np.array([log_price(d, m) for m in range(d + 1)])
-
-
-class _Swept:
-    """The normal equations swept on the coordinates inside; scratch of one search.
-
-    With A = [[Sigma, xy], [xy', 0]] of each step swept on D: outside, A[j, j] is what is left of Sigma_jj given D and
-    A[j, y] what is left of xy_j; inside, -A[k, k] is the entry of Sigma_DD^{-1} and A[k, y] the estimate theta_k. What
-    is left is at least lambda and an entry of the inverse at most 1/lambda, whatever rounding makes of them.
-    """
-
-    def __init__(
-        self, sigma: Floats, xy: Floats, regularization: float, unit: float, start: Iterable[int] = ()
-    ) -> None:
-        self.d, self.lam, self.unit = xy.shape[-1], regularization, unit
-        self.table, self.price = _table(sigma, xy), _prices(self.d, unit)
-        self.inside = np.zeros(self.d, dtype=bool)
-        for j in start:
-            self.toggle(j)
-
-    def toggle(self, k: int) -> None:
-        """Move coordinate ``k`` in or out."""
-        self.table = _swept(self.table[None], np.array([k]), -1.0 if self.inside[k] else 1.0)[0]
-        self.inside[k] = not self.inside[k]
-
-    def additions(self, outside: Ints) -> Floats:
-        """Return the change of J for each coordinate that could come in."""
-        return np.asarray(_additions(self.table[None], self.lam, self.unit)[0, outside] + self._price_of(1))
-
-    def removals(self, inside: Ints) -> Floats:
-        """Return the change of J for each coordinate that could go."""
-        return np.asarray(self._going(inside).sum(axis=0) + self._price_of(-1))
-
-    def exchanges(self, outside: Ints, inside: Ints) -> Floats:
-        """Return the change of J for each pair, one coming in and one going."""
-        spread, theta = self._spread(inside)[:, None], self.table[:, inside, self.d][:, None]
-        cross = self.table[:, outside[:, None], inside]  # [T, outside, inside]
-        left = np.maximum(self.table[:, outside, outside][:, :, None] + cross**2 / spread, self.lam)
-        rest = self.table[:, outside, self.d][:, :, None] + cross * (theta / spread)
-        changes: Floats = self._going(inside)[:, None] - rest**2 / left + 0.25 * self.unit**2 * np.log(left / self.lam)
-        return np.asarray(changes.sum(axis=0))
-
-    def _going(self, inside: Ints) -> Floats:
-        """Return what each coordinate that goes adds to the loss and takes from the log-determinant [T, m]."""
-        spread, theta = self._spread(inside), self.table[:, inside, self.d]
-        return np.asarray(theta**2 / spread + 0.25 * self.unit**2 * np.log(spread * self.lam))
-
-    def _spread(self, inside: Ints) -> Floats:
-        return np.asarray(np.clip(-self.table[:, inside, inside], np.finfo(float).tiny, 1.0 / self.lam))
-
-    def _price_of(self, more: int) -> float:
-        m = int(self.inside.sum())
-        return float(self.price[m + more] - self.price[m])

@@ -1,0 +1,80 @@
+"""Arrays of a model in two pieces of memory, large ones outside; pieces of a plan in several threads."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import weakref
+from typing import Any
+
+import numba
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from occamrl._core import arena
+from occamrl._core.arena import Arena, field, fmat, ivec, lay_out
+from occamrl._core.compile import entry, may_use_threads
+from occamrl.learners import ucrl_vtr_lin
+from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
+from occamrl.models.features import FeatureMap
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.running.run import run
+
+
+@entry
+def read(model: Any) -> float:
+    """Return a number that depends on every place of both fields."""
+    matrix, whole, total = fmat(model, 1), ivec(model, 0), 0.0
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            total += matrix[i, j] * whole[i * matrix.shape[1] + j]
+    return total
+
+
+@pytest.mark.parametrize("large", [1, 10**9])
+def test_a_large_array_stays_where_it_is_as_long_as_the_model_lives(
+    large: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arena, "_LARGE", large)
+    whole, matrix = np.arange(12), np.random.default_rng(0).random((3, 4))
+    made = lay_out(Arena, [whole, matrix])
+    np.testing.assert_array_equal(field(made, 0), whole)
+    np.testing.assert_array_equal(field(made, 1), matrix)
+    assert np.shares_memory(field(made, 1), matrix) == (large == 1)
+    expected, alive = float(whole @ matrix.ravel()), weakref.ref(matrix)
+    del whole, matrix
+    gc.collect()
+    assert (alive() is not None) == (large == 1)
+    assert read(made) == pytest.approx(expected, rel=1e-12)
+    del made
+    gc.collect()
+    assert alive() is None
+
+
+def test_threads_make_the_same_plans_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    kernels = []
+    for _ in range(6):  # with three next states of each (s, a)
+        after = np.sort(np.argpartition(rng.random((600, 300)), 3)[:, :3], axis=1)
+        probability = rng.dirichlet(np.ones(3), size=600)
+        kernels.append(sp.csr_array((probability.ravel(), after.ravel(), np.arange(0, 1801, 3)), shape=(600, 300)))
+    features = FeatureMap(kernels)
+    mdp = FiniteMDP(transition=kernels[0], reward=rng.random((300, 2)), horizon=4)
+    found = []
+    for many, threads in ((10**9, 1), (1, 1), (1, numba.config.NUMBA_NUM_THREADS)):  # type: ignore[attr-defined]
+        monkeypatch.setattr(ucrl_vtr_lin, "_MANY_OUTCOMES", many)
+        numba.set_num_threads(threads)
+        learner = UCRLVTRLin(features=features, norm_bound=1.0, replan=0.0)
+        result = run(learner, mdp, episodes=20, progress=False)
+        found.append((result.regret.tobytes(), result.state.values.tobytes()))
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_fork_uses_no_threads() -> None:
+    """Libraries of threads end a process that is a fork of one in which they ran."""
+    if "fork" not in multiprocessing.get_all_start_methods():
+        pytest.skip("nothing can be forked here")
+    assert may_use_threads()
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert not pool.apply(may_use_threads)
