@@ -682,7 +682,7 @@ def log_evidence(model: PosteriorModel, state: PosteriorState, t: int, n: int) -
 @hot
 def least_alive(model: PosteriorModel, state: PosteriorState, t: int) -> float:
     """Return Z - log(1/delta); nobody who made the data impossible is alive."""
-    return max(fvec(state, EVIDENCE)[t] - model.slack, -MOST)
+    return float(max(fvec(state, EVIDENCE)[t] - model.slack, -MOST))
 
 
 @hot
