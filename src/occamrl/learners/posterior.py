@@ -79,9 +79,10 @@ _JEFFREYS = 0.5  # for each outcome, the prior behind KT (L4)
 _GROWTH = 1.02  # of the data until a hull is fitted again
 _FIRST_LOOK = 64  # episodes before members that died are looked at again for the first time
 _FIT_STEPS, _DRAW_STEPS = 3, 20  # of EM
-_CHUNK, _NEAR = 64, 2**15  # most members at a time, and most of their parameters, so that these stay near
+_CHUNK, _NEAR = 256, 2**15  # most members at a time, and most of their parameters, so that these stay near
 _FACTORS, _SMALL = 32, 1e-290  # probabilities in one product; below this it may have lost digits
 _MOST_UNLISTED = 1024  # outcomes that no member allows
+_MOST_TABLED = 2**24  # probabilities of members that are kept
 _APART = np.uint64(0x9C6E6A6F6E7A1B35)  # sets draws of kernels apart from other numbers of an episode
 NOBODY, TABULAR = -1, -2  # in play: nothing yet; a draw from the tabular class; -3 - m: one from hull m
 
@@ -161,7 +162,7 @@ class PosteriorModel(NamedTuple):
 
     floats: Floats
     ints: Ints
-    theta: Floats  # [n, d]
+    theta: Floats  # [d, n] what the probabilities of members are sums of
     values: Floats  # [S, n] V_1 of every member, where they are solved beforehand
     rewards: Any  # RewardModel
     known_rewards: bool
@@ -232,7 +233,11 @@ class LikelihoodLearner(LikelihoodParameters, Learner):
         rewards, reward_fields = rewards_model(self.rewards, known, float(self.delta))
         count, widest = outcomes.next_state.size, max([self.ladder.sizes[m] for m in hulls], default=0)
         solved = isinstance(self.rewards, str) and steps == 1
-        whole, unlisted, d = np.int64, _unlisted(known), family.theta.shape[0]
+        whole, unlisted, theta, twins = np.int64, _unlisted(known), family.theta, twin_outcomes(outcomes, matrix)
+        groups, of = np.unique(twins[0], return_inverse=True)
+        if groups.size * family.size <= _MOST_TABLED:  # probabilities themselves, so that nothing is left to add up
+            theta, matrix = matrix[groups] @ theta, sp.csr_matrix((np.ones(count), of.ravel(), np.arange(count + 1)))
+        d = len(theta)
         chunk = max(8, min(_CHUNK, _NEAR // d))
         made = [
             *reward_fields,
@@ -243,7 +248,7 @@ class LikelihoodLearner(LikelihoodParameters, Learner):
             self.log_weights,
             np.asarray(self.ladder.level, dtype=whole),
             np.array([self.ladder.sizes[m] for m in hulls], dtype=whole),
-            np.ascontiguousarray(matrix @ family.theta[:, :widest]),
+            np.ascontiguousarray(matrix @ theta[:, :widest]),
             np.zeros((steps, count + unlisted)),
             np.zeros(family.size, whole),
             np.zeros(self.log_weights.size),
@@ -255,14 +260,14 @@ class LikelihoodLearner(LikelihoodParameters, Learner):
             np.zeros((d, chunk)),
             np.zeros(d + 1, whole),
             np.zeros(steps * count, whole),
-            twin_outcomes(outcomes, matrix),
+            twins,
         ]
         values = family.optimal_values(known)[:, 0].T if solved else np.zeros((known.states, 1))
         level = float(self.delta) * kernel_share(self.rewards) / steps
         model: PosteriorModel = lay_out(
             PosteriorModel,
             made,
-            theta=np.array(family.theta.T, order="C"),
+            theta=np.require(theta, requirements=["C", "W"]),
             values=np.array(values, order="C"),
             rewards=rewards,
             known_rewards=isinstance(self.rewards, str),
@@ -526,49 +531,29 @@ def probability(model: PosteriorModel, o: int, member: int) -> float:
     row, coordinate, entries = ivec(model, ROW), ivec(model, COORDINATE), fvec(model, ENTRY)
     p = 0.0
     for e in range(row[o], row[o + 1]):
-        p += entries[e] * model.theta[member, coordinate[e]]
+        p += entries[e] * model.theta[coordinate[e], member]
     return max(p, 0.0)
-
-
-@hot
-def bring_near(model: PosteriorModel, members: Ints, first: int, n: int, o: int) -> None:
-    """Collect the coordinates of theta that P(o) needs, of ``n`` members, those in a list from ``first`` on.
-
-    Outcomes share coordinates, and to collect them from all over theta takes longer than to use them.
-    """
-    row, coordinate, near_of, near = ivec(model, ROW), ivec(model, COORDINATE), ivec(model, NEAR_OF), fmat(model, NEAR)
-    for e in range(row[o], row[o + 1]):
-        at = coordinate[e]
-        if near_of[at] != near_of[-1]:
-            own, column = near[at], np.uint64(at)
-            for i in range(n):
-                own[i] = model.theta[np.uint64(members[first + i]), column]
-            near_of[at] = near_of[-1]
 
 
 @hot
 def chunk_probabilities(model: PosteriorModel, members: Ints, first: int, n: int, o: int) -> None:
     """Write P(o), or a rounding below 0, of ``n`` members, those in a list from ``first`` on.
 
-    Four terms at a time, in the order of the sum.
+    Outcomes share coordinates, and to collect them from all over theta takes longer than to use them.
     """
-    row, at, entries, near = ivec(model, ROW), ivec(model, COORDINATE), fvec(model, ENTRY), fvec(model, NEAR)
-    out, e, width = part(fvec(model, CHUNK), 0, n), row[o], fmat(model, NEAR).shape[1]
-    bring_near(model, members, first, n, o)
+    row, coordinate, entries = ivec(model, ROW), ivec(model, COORDINATE), fvec(model, ENTRY)
+    out, near, near_of = part(fvec(model, CHUNK), 0, n), fmat(model, NEAR), ivec(model, NEAR_OF)
     for i in range(n):
         out[i] = 0.0
-    while e + 4 <= row[o + 1]:
-        p, q = part(near, at[e] * width, n), part(near, at[e + 1] * width, n)
-        r, s = part(near, at[e + 2] * width, n), part(near, at[e + 3] * width, n)
-        a, b, c, d = entries[e], entries[e + 1], entries[e + 2], entries[e + 3]
+    for e in range(row[o], row[o + 1]):
+        own, scale = part(fvec(model, NEAR), coordinate[e] * near.shape[1], n), entries[e]
+        if near_of[coordinate[e]] != near_of[-1]:
+            theta = model.theta[coordinate[e]]
+            for i in range(n):
+                own[i] = theta[np.uint64(members[first + i])]
+            near_of[coordinate[e]] = near_of[-1]
         for i in range(n):
-            out[i] = out[i] + a * p[i] + b * q[i] + c * r[i] + d * s[i]
-        e += 4
-    while e < row[o + 1]:
-        p, a = part(near, at[e] * width, n), entries[e]
-        for i in range(n):
-            out[i] += a * p[i]
-        e += 1
+            out[i] += scale * own[i]
 
 
 @hot
@@ -697,7 +682,7 @@ def log_evidence(model: PosteriorModel, state: PosteriorState, t: int, n: int) -
 @hot
 def least_alive(model: PosteriorModel, state: PosteriorState, t: int) -> float:
     """Return Z - log(1/delta); nobody who made the data impossible is alive."""
-    return max(fvec(state, EVIDENCE)[t] - model.slack, -MOST)
+    return float(max(fvec(state, EVIDENCE)[t] - model.slack, -MOST))
 
 
 @hot

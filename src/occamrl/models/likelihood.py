@@ -24,7 +24,7 @@ from occamrl.protocols import Floats, Ints
 
 _MOST_STEPS = 100  # of Newton's method, which needs about ten
 _ALMOST_ONE = 0.999999  # of the way to weights that may make something seen impossible
-_SHORTEST = 1e-9
+_SHORTEST, _ROUNDING = 1e-9, 1e-12
 
 
 LARGEST_HULL = 200  # members of a class whose mixtures compete (L5)
@@ -197,6 +197,12 @@ def hull_maximum(
             weights[:] = before + step * (best - before)
             after = hull_likelihood(counts, kernels, weights, scratch)
             if after > likelihood:
+                break
+            # near the maximum its rise is of second order, and lost to rounding; the bound's fall is of first order
+            if (
+                after >= likelihood - _ROUNDING * abs(likelihood)
+                and hull_bound(counts, kernels, weights, scratch) < bound
+            ):
                 break
             step *= 0.5
         else:

@@ -139,10 +139,10 @@ class Occam(LikelihoodParameters, Selector):
             count, dead = field(state, posterior.COUNT)[0], np.flatnonzero(alive[level] == 0)
             seen = np.flatnonzero(count)
             parts = [field(model, number) for number in (posterior.ENTRY, posterior.COORDINATE, posterior.ROW)]
-            features = sp.csr_matrix(tuple(parts), shape=(count.size, model.theta.shape[1]))[seen]
+            features = sp.csr_matrix(tuple(parts), shape=(count.size, len(model.theta)))[seen]
             for some in np.array_split(dead, 1 + dead.size * seen.size // _MOST_NUMBERS):
                 with np.errstate(divide="ignore"):
-                    logs = np.log(np.minimum(np.maximum(features @ model.theta[some].T, 0.0) + reach, 1.0))
+                    logs = np.log(np.minimum(np.maximum(features @ model.theta[:, some], 0.0) + reach, 1.0))
                 np.maximum.at(best[:, 0], level[some], count[seen] @ logs)
         return alive, np.asarray((z[:, None] - np.maximum.accumulate(best).T).max(axis=0))
 
