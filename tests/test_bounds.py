@@ -93,7 +93,7 @@ def agents() -> Iterator[Any]:
         orl.Ladder([cover(1.0), tabular]),
     ]
     ladders = ladders if WHOLE else ladders[:2]  # others compile recorders
-    switches: dict[str, list[Any]] = {"safe": [False, True], "guard": [False, True], "weights": ["range", "none"]}
+    switches: dict[str, list[Any]] = {"safe": [False, True], "guard": [False, True]}
     for scale in (1.0, 0.01):  # classes are left
         yield from every(orl.ARLGen, ladder=ladders, scale=[scale], **switches, **STEPS)
 

@@ -52,8 +52,8 @@ def play(learner: EpisodeLearner, mdp: FiniteMDP, episodes: int, seed: int) -> P
 
 
 DRAW = np.random.default_rng(0)
-FINITE: dict[str, Any] = {"radius": "paper", "weights": "none", "replan": 0}  # the compiled learners set to the paper
-LINEAR: dict[str, Any] = {**FINITE, "clip": "horizon", "regularization": 1.0}
+FINITE: dict[str, Any] = {"radius": "paper", "replan": 0}  # the compiled learners set to the paper
+LINEAR: dict[str, Any] = {**FINITE, "weights": "none", "clip": "horizon", "regularization": 1.0}
 
 
 def far_apart(seed: int, *, members: int) -> Stack:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import occamrl as orl
+from occamrl._core.arena import field
 from occamrl.errors import (
     EnvironmentFailure,
     EnvironmentFault,
@@ -20,6 +21,7 @@ from occamrl.errors import (
     SpaceError,
     TableError,
 )
+from occamrl.learners.ucrl_vtr import ROWS
 from tests.environments.misbehaving import MDP, Plant, learner
 from tests.environments.test_learning import bits
 
@@ -53,7 +55,7 @@ def test_a_fault_in_the_middle_of_an_episode(
     assert result.steps == 3 * MDP.horizon + seen
     # What was learned is what a plant without fault would have taught in these steps, and no more.
     before = orl.learn(learner(), Plant(), episodes=3, **options)
-    rows = [int(np.sum(each.state.table_visits) + np.sum(each.state.visits)) for each in (before, result)]
+    rows = [int(field(each.state, ROWS).sum() + each.state.visits.sum()) for each in (before, result)]
     assert rows[1] - rows[0] == seen
     assert np.isfinite(result.state.loss).all()
     # It was saved, and goes on from either.

@@ -271,20 +271,6 @@ class _Cache:
         """Do nothing: the folder's name changes with the sources."""
 
 
-_flags: Any = compiler.Flags
-_FLAGS_HASH = hash(tuple(sorted(_flags.options)))
-_equal_flags = _flags.__eq__
-
-
-def _compare_flags(one: Any, other: Any) -> Any:
-    """Compare what was set before every option: Numba compares flags wherever a call is resolved."""
-    return (type(other) is _flags and one._values == other._values) or _equal_flags(one, other)
-
-
-_flags.__eq__ = _compare_flags  # compiling takes a twentieth less
-_flags.__hash__ = lambda flags: _FLAGS_HASH  # the same as before: Numba hashes the names of all options
-
-
 @contextmanager
 def _no_collection() -> Iterator[None]:
     """Look for no garbage meanwhile: a compiler makes millions of objects that stay, and looks cost a tenth of it."""

@@ -198,13 +198,13 @@ class Supports:
         said = [f"{kinds.resolved} resolved", f"{kinds.weak} with too few data"]
         said += [f"{kinds.never_excited} never excited by what was played"] if kinds.never_excited else []
         said += [f"{kinds.blind} that no planned value depends on"] if kinds.blind else []
-        said += [f"{kinds.dependent} that no data can tell"] if kinds.dependent else []
+        said += [f"{kinds.dependent} that no data can resolve"] if kinds.dependent else []
         yield "differences", ", ".join(said)
         numbers = [each.kernel for each in self.sets]
         for kernel in sorted({k for k in numbers if numbers.count(k) > 1})[:3]:
             twins = ["{" + ", ".join(each.members) + "}" for each in self.sets if each.kernel == kernel]
             shown = ", ".join(twins[:_SHOWN]) + (", ..." if len(twins) > _SHOWN else "")
-            yield "the same", f"{len(twins)} sets fit with one and the same kernel, for ever: {shown}"
+            yield "the same", f"{len(twins)} sets give the same kernel, so no data can separate them: {shown}"
 
     def _next(self) -> Iterator[tuple[str, str]]:
         """Yield when the next set goes, and what value rows say, where it is something else, in words."""
