@@ -70,19 +70,19 @@ class Seen(NamedTuple):
     actions: Ints  # [H, S] the policy that was followed
     steps: int
     ended: bool
+    taken: Ints  # [H] the actions of these steps
 
     @property
     def episode(self) -> Episode:
         """The episode that a learner is taught, up to the horizon if it ended."""
-        (horizon, states), steps = self.actions.shape, self.steps
-        path, rewards = self.path[: steps + 1].copy(), self.reward[:steps].copy()
-        if self.ended and steps < horizon:
-            path = np.append(path, np.full(horizon - steps, path[-1]))
-        taken = self.actions[np.arange(path.size - 1), path[:-1]]
-        if rewards.size < taken.size:
-            pairs = path[steps:-1] * (self.at_rest.size // states) + taken[steps:]
-            rewards = np.append(rewards, self.at_rest[pairs])
-        return Episode(path, taken, rewards)
+        steps, (horizon, states) = self.steps, self.actions.shape
+        seen = Episode(self.path[: steps + 1].copy(), self.taken[:steps].copy(), self.reward[:steps].copy())
+        if steps == horizon or not self.ended:
+            return seen
+        rest = self.actions[steps:, seen.states[-1]]
+        earned = self.at_rest[seen.states[-1] * (self.at_rest.size // states) + rest]
+        path = np.append(seen.states, np.full(horizon - steps, seen.states[-1]))
+        return Episode(path, np.append(seen.actions, rest), np.append(seen.rewards, earned))
 
 
 def episode_return(episode: Episode) -> float:
@@ -139,12 +139,12 @@ class Player(ABC):
     def evaluate(self, truth: Truth) -> None:
         """Write the value V^{pi_k}_1 of the policy in play to ``achieved[0]``; ``achieved`` is [2, S]."""
 
-    def value(self, truth: Truth) -> Floats:
-        """Return the value V^{pi_k}_1 [S] of the policy in play, evaluated when it has changed."""
+    def value(self, truth: Truth, start: int) -> float:
+        """Return the value V^{pi_k}_1(start) of the policy in play, evaluated when it has changed."""
         if self.changed:
             self.evaluate(truth)
             self.changed = False
-        return np.asarray(self.achieved[0])
+        return self.achieved.item(0, start)
 
     def observe(self, start: int, key: np.uint64, episode: int, seen: Seen) -> None:
         """Plan for an episode that somebody else plays, and learn from it."""
@@ -196,7 +196,7 @@ class CompiledPlayer(Player):
 
     def close(self, seen: Seen) -> float:
         """Learn from the episode, in compiled code."""
-        return float(close_episode(self.model, self.state, *seen, self._path))
+        return float(close_episode(self.model, self.state, *seen[:-1], self._path))
 
     def evaluate(self, truth: Truth) -> None:
         """Evaluate the policy in play, in compiled code."""
@@ -210,6 +210,7 @@ class PlainPlayer(Player):
         super().__init__(known)
         self.learner, self.state = learner, state
         self._policy: Any = None  # the policy in play, a copy
+        self._content = b""  # its bytes, as it was returned
         self._address = Addressed()
 
     def resume(self, saved: Any) -> None:
@@ -229,8 +230,9 @@ class PlainPlayer(Player):
         planned = self.learner.plan(self.known, self.state, start, draw)
         policy, value = planned if isinstance(planned, tuple) else (planned, math.nan)
         self.planned_value, policy = float(value), np.asarray(policy)
-        if self._policy is None or policy.shape != self._policy.shape or (policy != self._policy).any():
-            self._policy, self.changed = self._sound(policy), True
+        content = policy.tobytes()
+        if content != self._content or policy.shape != self._policy.shape:
+            self._policy, self._content, self.changed = self._sound(policy), content, True
         if self._policy.ndim == 3:  # every (h, s), which is visited at most once, has its action drawn beforehand
             passed = draw.random((*actions.shape, 1)) >= self._policy.cumsum(axis=2)[:, :, :-1]
             actions[...] = passed.sum(axis=2)
@@ -420,10 +422,10 @@ class ArenaPlayer(Player):
         """Evaluate the policy that is replayed."""
         policy_values(truth.outcomes, truth.probability, truth.base_reward, self._actions, self.achieved)
 
-    def value(self, truth: Truth) -> Floats:
-        """Return the value V^{pi_k}_1 [S] of the policy in play: that of a base, or a replayed one."""
+    def value(self, truth: Truth, start: int) -> float:
+        """Return the value V^{pi_k}_1(start) of the policy in play: that of a base, or a replayed one."""
         self.changed = True
-        return super().value(truth) if self._replay else self.players[self.base].value(truth)
+        return super().value(truth, start) if self._replay else self.players[self.base].value(truth, start)
 
     def observe(self, start: int, key: np.uint64, episode: int, seen: Seen) -> None:
         """Let every base learn from an episode that somebody else plays; the rule is not told of it."""

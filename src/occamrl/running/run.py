@@ -192,6 +192,7 @@ class Source(ABC):
         horizon, at_rest = known.horizon, np.ascontiguousarray(at_rest)
         self._path, self._actions = np.zeros(horizon + 1, dtype=np.int64), np.zeros((horizon, known.states), np.int64)
         self._bonus, self._reward, self._at_rest = np.zeros(horizon), np.zeros(horizon), at_rest
+        self._taken = np.zeros(horizon, dtype=np.int64)
 
     @abstractmethod
     def require_continues(self, earlier: Result) -> None:
@@ -216,6 +217,7 @@ class Source(ABC):
         fault: Exception | None = None
         n = plans = pessimistic = steps = 0
         player, truth, horizon = walk.player, self._truth, self.known.horizon
+        rows = self._at_rest, self._path, self._bonus, self._reward, self._actions
         try:
             while n < size and fault is None and not stop():
                 k = first + n
@@ -227,11 +229,10 @@ class Source(ABC):
                     self.start = start
                 else:
                     best = truth.optimal_values.item(0, start)
-                    regret[n] = best - player.value(truth).item(start)
+                    regret[n] = best - player.value(truth, start)
                     pessimistic += bool(player.planned_value < best - 1e-9 * horizon)
                 taken, returns[n], ended, fault = self.follow(k, start)
-                rows = self._at_rest, self._path, self._bonus, self._reward, self._actions
-                mapped[n] = player.close(Seen(*rows, taken, ended))
+                mapped[n] = player.close(Seen(*rows, taken, ended, self._taken))
                 if not ended and taken < horizon:
                     cut_short.append(k + 1)
                 if player.base >= 0:
@@ -252,7 +253,7 @@ class Simulator(Source):
     def __init__(self, mdp: FiniteMDP) -> None:
         super().__init__(mdp.known, mdp, np.zeros(mdp.states * mdp.actions))
         self.mdp, self.problem = mdp, mdp.fingerprint
-        self._uniforms, self._taken = empty_uniforms(mdp.horizon), np.zeros(mdp.horizon, dtype=np.int64)
+        self._uniforms = empty_uniforms(mdp.horizon)
 
     def require_continues(self, earlier: Result) -> None:
         """Refuse to go on with another problem."""
@@ -345,7 +346,7 @@ class EnvironmentSource(Source):
         try:
             with self._their_code(lambda: (episode, h)):
                 while h < horizon and not ended and not truncated:
-                    a = actions.item(h, s)
+                    a = self._taken[h] = actions.item(h, s)
                     observation, reward, terminated, truncated, _ = step(decode(a))
                     reward = float(reward)
                     s, self._bonus[h], self._reward[h] = translate(s, a, observation, reward, bool(terminated))
