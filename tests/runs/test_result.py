@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import itertools
 import json
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from matplotlib import pyplot
 from numba.core import event
 
-from occamrl._core.compile import compiled
+from occamrl._core.compile import GETTING_CODE, compiled
 from occamrl.learners.baselines import UniformRandom
 from occamrl.problems.classic import RiverSwim
 from occamrl.running import run as progress_module
@@ -261,6 +262,32 @@ def test_writing_and_loading_compiled_code_count_in_no_rate(monkeypatch: pytest.
         bar.close()
     assert bar.rate == 100.0
     assert "100 episodes/s, 1 s left" in stream.getvalue().splitlines()[-1]
+
+
+class Notes(list[str], event.Listener):
+    """What happens while code is made, in order."""
+
+    def on_start(self, about: Any) -> None:
+        self.append("begun")
+
+    def on_end(self, about: Any) -> None:
+        self.append("ended")
+
+    def collect(self, when: str, about: dict[str, int]) -> None:
+        self.append(f"collection: {when}")
+
+
+def test_the_compilers_garbage_is_collected_as_part_of_compiling() -> None:
+    notes, double = Notes(), compiled(lambda x: 2 * x)
+    listening: Any = event.install_listener  # Numba has no types
+    gc.callbacks.append(notes.collect)
+    try:
+        with listening(GETTING_CODE, notes):
+            assert double(3) == 6
+    finally:
+        gc.callbacks.remove(notes.collect)
+    begun = notes.index("begun")
+    assert notes[begun : begun + 4] == ["begun", "collection: start", "collection: stop", "ended"]
 
 
 def test_compiling_between_two_phases_counts_in_no_seconds(monkeypatch: pytest.MonkeyPatch) -> None:

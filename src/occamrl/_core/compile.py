@@ -294,13 +294,14 @@ def _getting_code() -> Iterator[None]:
     A compiler makes millions of objects that stay, and looks cost a tenth of it.
     """
     enabled = gc.isenabled()
-    gc.disable()
-    try:
-        with _events.trigger_event(GETTING_CODE):
+    with _events.trigger_event(GETTING_CODE):
+        gc.disable()
+        try:
             yield
-    finally:
-        if enabled:
-            gc.enable()
+        finally:
+            if enabled:
+                gc.enable()
+                gc.collect(0)  # it is due by now, and may take a second: part of the same
 
 
 class _Internal(CPUDispatcher):
