@@ -278,11 +278,11 @@ class Notes(list[str], event.Listener):
 
 
 def test_the_compilers_garbage_is_collected_as_part_of_compiling() -> None:
-    notes, double = Notes(), compiled(lambda x: 2 * x)
-    listening: Any = event.install_listener  # Numba has no types
+    notes = Notes()
+    double: Any = compiled(lambda x: 2 * x)
     gc.callbacks.append(notes.collect)
     try:
-        with listening(GETTING_CODE, notes):
+        with event.install_listener(GETTING_CODE, notes):
             assert double(3) == 6
     finally:
         gc.callbacks.remove(notes.collect)
