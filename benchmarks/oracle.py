@@ -1,7 +1,7 @@
-"""The options of the compiled learners in plain NumPy, on top of the paper's letter (:mod:`occamrl.paper`).
+"""The options of the compiled learners in plain NumPy, on top of the paper's algorithms (:mod:`occamrl.paper`).
 
-It serves twice: compiled code is tested against it, and the benchmark's ratios are measured against it. The letter
-gives the setting, the exact values and the ball of M4; what is added here are the other radii, range weights (M23), the
+It serves twice: compiled code is tested against it, and the benchmark's ratios are measured against it. They
+give the setting, the exact values and the ball of M4; what is added here are the other radii, range weights (M23), the
 sharp set (M24) and lazy planning (M12), as a researcher who knows NumPy would write them. Nothing is imported from the
 compiled rooms. Arrays are dense: ``phi[s, a, s', j]``, ``kernels[n, s, a, s']``.
 """
@@ -309,7 +309,7 @@ class FiniteVariant(paper.UCRLVTR):
         return inside
 
     def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
-        """Enter range-weighted rows (M23), or those of the letter."""
+        """Enter range-weighted rows (M23), or those of the paper."""
         if self.weights == "none":
             super().learn(known, state, episode)
             return

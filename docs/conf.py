@@ -60,20 +60,13 @@ TITLES = {
 INTERNAL = {"learners", "selectors", "rules"}  # their methods are called by ``run``, not by users
 
 
-def examples(source: Path) -> tuple[str, dict[str, str]]:
-    """Return the lines that all examples begin with, and the example of every name that has one."""
-    first, *parts = re.split(r"^# (\w+)\n", source.read_text("utf-8").split('"""\n', 1)[1], flags=re.MULTILINE)
-    return first.strip(), {name: part.strip() for name, part in zip(parts[::2], parts[1::2], strict=True)}
-
-
 def write_reference(app: Any) -> None:
     """Write a page with every public name, by the part of the package that it is from."""
     groups: dict[str, list[str]] = {}
     listing = Path(occamrl.__file__).read_text("utf-8")
     for module, name in re.findall(r"^    from occamrl\.(\S+) import (\w+) as", listing, re.MULTILINE):
         groups.setdefault(module.split(".")[0], []).append(name)
-    lines = ["# Reference", "", "All public names are in `occamrl`. The examples begin with these lines:", ""]
-    lines += ["```python", examples(Path(app.srcdir) / "examples.py")[0], "```", ""]
+    lines = ["# Reference", "", "All public names are in `occamrl`.", ""]
     for group in [*TITLES, *(group for group in groups if group not in TITLES)]:
         lines += [f"## {TITLES.get(group, group)}", ""]
         for name in sorted(groups[group]):
@@ -85,14 +78,6 @@ def write_reference(app: Any) -> None:
     text = "\n".join(lines)
     if not path.exists() or path.read_text("utf-8") != text:
         path.write_text(text, "utf-8")
-
-
-def add_example(app: Any, what: str, name: str, about: Any, options: Any, lines: list[str]) -> None:
-    """Give the docstring of a public name its example, unless it has one."""
-    example = examples(Path(app.srcdir) / "examples.py")[1].get(name.removeprefix("occamrl."))
-    if example and "Examples" not in lines:
-        lines += ["", "Examples", "--------", ".. code-block:: python", ""]
-        lines += [f"    {line}" for line in example.splitlines()]
 
 
 def escape_bars(app: Any, what: str, name: str, about: Any, options: Any, lines: list[str]) -> None:
@@ -109,5 +94,4 @@ def setup(app: Any) -> None:
     app.connect("builder-inited", write_reference)
     if not notebooks:
         app.add_directive("code-cell", CodeBlock)
-    app.connect("autodoc-process-docstring", add_example, priority=100)  # before numpydoc
     app.connect("autodoc-process-docstring", escape_bars, priority=900)

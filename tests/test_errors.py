@@ -40,7 +40,16 @@ BAD: list[tuple[Any, type[InvalidInput], str]] = [
         UnknownName,
         r"x: got 'cofee', expected one of 'coffee', 'tea'; did you mean 'coffee'\?$",
     ),
-    (lambda: as_mdp(gym.make("FrozenLake-v1")), ParameterError, r"occamrl\.learn\(agent, env, episodes=\.\.\.\)"),
+    (
+        lambda: orl.run(orl.UniformRandom(), gym.make("FrozenLake-v1"), episodes=1),  # type: ignore[arg-type]
+        ParameterError,
+        r"^mdp: got .*; for a Gymnasium environment, call occamrl\.learn\(agent, env, episodes=\.\.\.\)$",
+    ),
+    (
+        lambda: orl.Ladder.of_problem(orl.make_problem("river-swim")),
+        ParameterError,
+        r"^problem: got RiverSwim, without hypotheses, expected .* or your own Ladder\(\[F_1, \.\.\.\]\)$",
+    ),
     (lambda: as_mdp(3), ParameterError, "a problem that has one$"),
     (lambda: errors.raise_all([ParameterError("x", got=1, expected=2)]), ParameterError, "^x: got 1, expected 2$"),
     (

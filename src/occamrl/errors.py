@@ -34,7 +34,14 @@ _SINGLE_PRECISION = 1e-5  # how far the sum of some hundred numbers of 32 bits m
 
 
 class OccamRLError(Exception):
-    """Base class of the errors that this package raises."""
+    """Base class of the errors that this package raises.
+
+    >>> import occamrl as orl
+    >>> try:
+    ...     orl.load("no such folder")
+    ... except orl.OccamRLError as error:  # every error of this package
+    ...     message = str(error)
+    """
 
     def __reduce__(self) -> Any:
         """Pass between processes as it is: by default Python would make it anew from its message alone."""
@@ -53,6 +60,12 @@ def _restored(kind: type[OccamRLError], attributes: dict[str, Any]) -> OccamRLEr
 
 class InvalidInput(OccamRLError, ValueError):
     """A value given by the user cannot be used.
+
+    >>> import occamrl as orl
+    >>> try:
+    ...     orl.FiniteMDP(transition=[[[2.0]]], reward=[[0.0]], horizon=5)
+    ... except orl.InvalidInput as error:
+    ...     message = str(error)  # the field, the index, what was got and what was expected
 
     Parameters
     ----------
@@ -197,6 +210,13 @@ class ContractError(OccamRLError, AssertionError):
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C stopped a run, at an episode boundary; ``result`` holds everything up to there.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> try:
+    ...     result = orl.run(orl.UniformRandom(), problem, episodes=100)
+    ... except orl.Interrupted as stopped:  # Ctrl-C
+    ...     result = orl.run(orl.UniformRandom(), problem, episodes=100, continue_from=stopped.result)
 
     Like any KeyboardInterrupt it is no Exception, so that no handler for errors swallows it.
     Continue with ``run(agent, mdp, episodes=..., continue_from=error.result)``.

@@ -80,6 +80,12 @@ def require_outcomes(field: str, outcomes: Any, states: int, actions: int) -> No
 class Known:
     """What an agent may know of a problem: its size and its rewards, never its kernel.
 
+    >>> import occamrl as orl
+    >>> known = orl.make_problem("river-swim", states=3).mdp.known
+    >>> known.states, known.actions, known.horizon
+    (3, 2, 12)
+    >>> sizes = orl.Known.of_sizes(states=3, actions=2, horizon=5)  # where rewards are not known
+
     ``transition_rewards`` is None when the reward is a function of (s, a) alone; otherwise it lists, by (s, a), the
     next states and bonuses that the reward table defines (for a table of outcomes: those of the table). Where
     ``rewards_known`` is False the arrays say nothing, and the agent has to estimate the rewards.
@@ -205,6 +211,17 @@ class Episode(NamedTuple):
 class EpisodeLearner(Protocol):
     """A learner in plain NumPy, which plans before an episode and learns from it afterwards.
 
+    >>> import numpy as np
+    >>> import occamrl as orl
+    >>> class Constant(orl.EpisodeLearner):
+    ...     def begin(self, known):
+    ...         return {"episodes": np.zeros(1)}
+    ...     def plan(self, known, state, start, draw):
+    ...         return np.ones((known.horizon, known.states), dtype=int)  # action 1 everywhere
+    ...     def learn(self, known, state, episode):
+    ...         state["episodes"] += 1
+    >>> result = orl.run(Constant(), orl.make_problem("river-swim", states=3), episodes=20)
+
     Subclasses are frozen, keyword-only dataclasses of parameters. Everything that changes is in the state: a dict or a
     NamedTuple of arrays and plain data, which ``plan`` and ``learn`` may write to. A run hands the state from call to
     call, copies it and saves it, so it must hold all that the next call needs. A method ``resume(known, state)``, if
@@ -247,6 +264,18 @@ class Played(NamedTuple):
 @runtime_checkable
 class Rule(Protocol):
     """A rule that chooses, before every episode, which of several bases plays it.
+
+    >>> import occamrl as orl
+    >>> class Alternate(orl.Rule):
+    ...     def start(self, bases):
+    ...         return {"bases": bases, "played": 0}
+    ...     def choose(self, memory, draw):
+    ...         return memory["played"] % memory["bases"]
+    ...     def update(self, memory, base, played):
+    ...         memory["played"] += 1
+    >>> arena = orl.Arena(bases=[orl.UniformRandom(), orl.PSRL()], rule=Alternate())
+    >>> orl.run(arena, orl.make_problem("river-swim", states=3), episodes=20).state["plays"]
+    [10, 10]
 
     Rules are frozen, keyword-only dataclasses of parameters. Everything that changes is in the memory: a dict of plain
     data and NumPy arrays, which a run copies, saves and restores. A method ``resume(bases, memory)``, if there is one,

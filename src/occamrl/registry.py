@@ -257,12 +257,11 @@ def build_problem(name: str, parameters: dict[str, Any], errors: list[InvalidInp
 def make_problem(name: str, **parameters: Any) -> Any:
     """Return the problem called ``name`` with these parameters.
 
-    ``reward_noise``, of any problem, lets rewards scatter around their means: see :mod:`occamrl.problems.mdp`.
-
-    Examples
-    --------
-    >>> make_problem("river-swim", states=5).mdp.horizon
+    >>> import occamrl as orl
+    >>> orl.make_problem("river-swim", states=5).mdp.horizon
     20
+
+    ``reward_noise``, of any problem, lets rewards scatter around their means: see :mod:`occamrl.problems.mdp`.
     """
     errors: list[InvalidInput] = []
     problem = build_problem(name, parameters, errors)

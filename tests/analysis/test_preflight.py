@@ -80,6 +80,9 @@ def test_the_preflight_finds_blind_pairs_where_there_are_some() -> None:
     assert report.safe
     assert "confirm itself" in str(report)
     worst = max(report.blind, key=lambda pair: pair.loss_per_episode)
+    named = f"of {ladder.names[worst.rung - 1]!r} under kernel {worst.truth} of {ladder.names[worst.truth_class - 1]!r}"
+    assert named in str(report)
+    assert f"  {ladder.names[0]!r}, if wrong, is" in str(report)
     assert worst.episodes_to_reject > 1000
     agent = report.selector(test_growth=0.2)
     assert agent.safe

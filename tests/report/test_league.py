@@ -56,7 +56,7 @@ def arena() -> Records:
     for manifest in made.cells:
         label, cell = manifest["agent"]["label"], manifest["cell"]
         total = REGRET[label][manifest["seed"] not in TUNING]
-        resolved = {"guarantee": "valid", "told": ["order"], **({"right": 3} if label == "oracle" else {})}
+        resolved = {"guarantee": "valid", "given": ["order"], **({"right": 3} if label == "oracle" else {})}
         about = {"agent": {"label": label, **AGENTS[label]}, "resolved": resolved, "total_regret": total}
         manifests.append({**manifest, **about})
         for at in (1, EPISODES // 2, EPISODES):
@@ -118,8 +118,8 @@ def test_a_rule_states_its_guarantee_and_what_it_is_told(name: str) -> None:
     for made in registry.rules()[name].examples(3):
         stated = claims(made)
         assert stated["guarantee"] != "not stated"
-        assert ("K" in stated["told"]) == hasattr(made, "episodes")
-        assert ("promised bounds" in stated["told"]) == (getattr(made, "promised", None) is not None)
+        assert ("K" in stated["given"]) == hasattr(made, "episodes")
+        assert ("promised bounds" in stated["given"]) == (getattr(made, "promised", None) is not None)
 
 
 def test_a_guarantee_ends_where_constants_are_scaled() -> None:
@@ -127,7 +127,7 @@ def test_a_guarantee_ends_where_constants_are_scaled() -> None:
     assert claims(rules["D3RB"]())["guarantee"] == "valid, c left open"
     assert claims(rules["D3RB"](scale=0.5))["guarantee"] == "constants scaled"
     assert claims(rules["UCB1"](scale=0.5))["guarantee"] == "none"
-    assert claims(object()) == {"guarantee": "not stated", "told": []}
+    assert claims(object()) == {"guarantee": "not stated", "given": []}
 
 
 SPEC = b"""

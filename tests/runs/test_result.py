@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,12 +18,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib import pyplot
+from numba.core import event
 
+from occamrl._core.compile import GETTING_CODE, compiled
 from occamrl.learners.baselines import UniformRandom
 from occamrl.problems.classic import RiverSwim
 from occamrl.running import run as progress_module
+from occamrl.running.phases import PhaseWalk
 from occamrl.running.result import KEEP_ALL_UNTIL, POINTS_PER_DECADE, Recorder, Result, kept_episodes, thin
-from occamrl.running.run import Progress, Simulator, run
+from occamrl.running.run import Progress, Run, Simulator, run
 
 cuts = st.lists(st.integers(1, 4_000), min_size=1, max_size=8)
 
@@ -187,7 +192,7 @@ def test_compiling_is_told_as_such_and_counts_in_no_rate(monkeypatch: pytest.Mon
     monkeypatch.setattr(progress_module, "time", SimpleNamespace(perf_counter=lambda: now))
     stream, silent = io.StringIO(), io.StringIO()
     bars = [Progress("agent", 200, show, each) for show, each in ((True, stream), (False, silent))]
-    begun, ended = SimpleNamespace(is_start=True), SimpleNamespace(is_start=False)
+    begun, ended = (SimpleNamespace(kind="numba:compile", is_start=start) for start in (True, False))
     for bar in bars:
         bar.update(1)
         bar.notify(begun)
@@ -216,6 +221,90 @@ def test_numba_says_when_it_compiles() -> None:
     finally:
         bar.close()
     assert stream.getvalue().count("compiling, once on this machine") == 1
+
+
+class Clock(SimpleNamespace):
+    """A clock that goes on when it is told to."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+def test_writing_and_loading_compiled_code_count_in_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numba's own event ends before the code is kept, and is not there at all where it is loaded."""
+    clock, stream = Clock(), io.StringIO()
+    monkeypatch.setattr(progress_module, "time", clock)
+
+    def slowly(found: Any) -> Callable[..., Any]:
+        def wait(*_: Any) -> Any:
+            clock.now += 30.0
+            return found
+
+        return wait
+
+    bar = Progress("agent", 200, True, stream)
+    try:
+        bar.update(1)
+        double: Any = compiled(lambda x: 2 * x)
+        double._cache = SimpleNamespace(load_overload=slowly(None), save_overload=slowly(None))
+        assert double(3) == 6
+        assert bar.compiled == 60.0
+        (code,) = double.overloads.values()
+        again: Any = compiled(lambda x: 2 * x)
+        again._cache = SimpleNamespace(load_overload=slowly(code._replace(metadata=None)))  # as from disk
+        assert again(3) == 6
+        assert bar.compiled == 90.0
+        clock.now += 1.0
+        bar.update(101)
+    finally:
+        bar.close()
+    assert bar.rate == 100.0
+    assert "100 episodes/s, 1 s left" in stream.getvalue().splitlines()[-1]
+
+
+class Notes(list[str], event.Listener):
+    """What happens while code is made, in order."""
+
+    def on_start(self, about: Any) -> None:
+        self.append("begun")
+
+    def on_end(self, about: Any) -> None:
+        self.append("ended")
+
+    def collect(self, when: str, about: dict[str, int]) -> None:
+        self.append(f"collection: {when}")
+
+
+def test_the_compilers_garbage_is_collected_as_part_of_compiling() -> None:
+    notes = Notes()
+    double: Any = compiled(lambda x: 2 * x)
+    gc.callbacks.append(notes.collect)
+    try:
+        with event.install_listener(GETTING_CODE, notes):
+            assert double(3) == 6
+    finally:
+        gc.callbacks.remove(notes.collect)
+    begun = notes.index("begun")
+    assert notes[begun : begun + 4] == ["begun", "collection: start", "collection: stop", "ended"]
+
+
+def test_compiling_between_two_phases_counts_in_no_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, advance = Clock(monotonic=lambda: 0.0), PhaseWalk.advance
+
+    def advance_and_compile(walk: PhaseWalk, *played: Any) -> None:
+        advance(walk, *played)
+        clock.now += 1.0
+        with event.trigger_event("numba:compile"):
+            clock.now += 30.0
+
+    monkeypatch.setattr(progress_module, "time", clock)
+    monkeypatch.setattr(PhaseWalk, "advance", advance_and_compile)
+    under_way = Run(UniformRandom(), Simulator(RiverSwim(states=3).mdp))
+    under_way.play(3, progress=False, largest=1)
+    assert under_way.result().wall_time == 3.0
+    assert under_way.rate == 1.0
 
 
 def test_short_jobs_and_silenced_ones_say_nothing(capsys: pytest.CaptureFixture[str]) -> None:

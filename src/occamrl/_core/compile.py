@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import codegen, compiler, serialize
+from numba.core import codegen, compiler, event, serialize
 from numba.core.registry import CPUDispatcher
 from numba.extending import overload
 
@@ -192,6 +192,8 @@ _HOT: Any = {
 _SHORT: Any = {**_HOT, "forceinline": True}
 
 
+GETTING_CODE = "occamrl:code"  # an event as Numba's own are: a function is compiled, or loaded from disk
+_events: Any = event
 _types: Any = numba.types  # Numba has no types
 _dumps: Any = serialize.dumps
 _Code: Any = compiler.CompileResult
@@ -272,15 +274,20 @@ class _Cache:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
-    """Look for no garbage meanwhile: a compiler makes millions of objects that stay, and looks cost a tenth of it."""
+def _getting_code() -> Iterator[None]:
+    """Say when code is compiled, kept and loaded (Numba tells of compiling alone), and look for no garbage meanwhile.
+
+    A compiler makes millions of objects that stay, and looks cost a tenth of it.
+    """
     enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+    with _events.trigger_event(GETTING_CODE):
+        gc.disable()
+        try:
+            yield
+        finally:
+            if enabled:
+                gc.enable()
+                gc.collect(0)  # it is due by now, and may take a second: part of the same
 
 
 class _Internal(CPUDispatcher):
@@ -298,7 +305,7 @@ def _compile(function: Function, **options: Any) -> Function:
         if "pipeline_class" not in options:
             if _CACHE is not None:
                 made._cache = _Cache(function, options)
-            made.compile = _no_collection()(made.compile)
+            made.compile = _getting_code()(made.compile)
         choose = made.get_call_template
 
         def without_literals(args: Any, kws: Any) -> Any:

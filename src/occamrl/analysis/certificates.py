@@ -78,7 +78,7 @@ from occamrl.problems.mixtures import SparseMixture
 from occamrl.protocols import Episode, Floats, Ints, Known, Learner
 from occamrl.running.files import make_folder, read_sealed, seal, there, write_whole
 from occamrl.running.phases import CompiledPlayer, PhaseWalk
-from occamrl.running.result import Result
+from occamrl.running.result import Result, html_table
 from occamrl.running.run import run
 from occamrl.selectors.arl_gen import ARLGen
 from occamrl.selectors.arl_lin import ARLLinDim, ARLLinNorm, lambda_grid, union_level
@@ -423,7 +423,7 @@ def pooled_rows(agent: Any, mdp: FiniteMDP, seed: int) -> Iterator[LinearStatist
 
 
 class _Letter(paper.UCRLVTR):
-    """The letter of UCRL-VTR, with a note whether member 0 was ever outside."""
+    """UCRL-VTR as the paper states it, with a note whether member 0 was ever outside."""
 
     def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
         """Learn, and look."""
@@ -560,7 +560,7 @@ POTENTIALS = "Elliptical potential and eluder sum"
 
 
 class _Potential(paper.UCRLVTRLin):
-    """The letter of UCRL-VTR-LIN, with the sum of min(1, ||x_t||^2 in the inverse of Sigma_{t-1})."""
+    """UCRL-VTR-LIN as the paper states it, with the sum of min(1, ||x_t||^2 in the inverse of Sigma_{t-1})."""
 
     def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
         inverse, values = np.linalg.inv(state["sigma"]), state["values"]
@@ -584,7 +584,7 @@ def elliptical_potential(broken: bool, seeds: range) -> Runs:
 
 
 class _Widths(paper.UCRLVTR):
-    """The letter of UCRL-VTR, with the sum of the widths of its confidence sets along the rows."""
+    """UCRL-VTR as the paper states it, with the sum of the widths of its confidence sets along the rows."""
 
     def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
         inside, values = self.confidence_set(known, state), optimal_values(self.family, known)[0][state["member"]]
@@ -820,7 +820,7 @@ def blind() -> tuple[Ladder, FiniteMDP]:
 
 
 class _NoSlack(paper.ARLGen):
-    """The letter of ARL-GEN without its slack sqrt(i)/2^(i/2)."""
+    """ARL-GEN as the paper states it, without its slack sqrt(i)/2^(i/2)."""
 
     def _begin_epoch(self, known: Known, state: dict[str, Any]) -> None:
         super()._begin_epoch(known, state)
@@ -830,7 +830,7 @@ class _NoSlack(paper.ARLGen):
 
 
 def letter_classes(agent: paper.ARLGen, mdp: FiniteMDP, epochs: int, seed: int) -> list[int]:
-    """Return the classes that the letter plays in epochs 1, 2, ..."""
+    """Return the classes that the paper's ARL-GEN plays in epochs 1, 2, ..."""
     result, chosen = None, []
     for i in range(1, epochs + 1):
         more: dict[str, Any] = {"seed": seed} if result is None else {"continue_from": result}
@@ -859,7 +859,7 @@ def false_rejection(broken: bool, seeds: range) -> Runs:
 
 @promise(SELECTION, "lemma 1; M14", rate, 100, 8, "no slack sqrt(i)/2^(i/2)")
 def false_rejection_letter(broken: bool, seeds: range) -> Runs:
-    """Certify that the letter leaves the true class in at most delta of runs from epoch 6 on, where M14 (a) holds."""
+    """Certify that ARL-GEN, to the letter, leaves the true class in at most delta of runs from epoch 6 on (M14 a)."""
     ladder, mdp = near_ladder()
     agent = (_NoSlack if broken else paper.ARLGen)(ladder=ladder, delta=0.05)
     for seed in seeds:
@@ -1068,6 +1068,14 @@ class Record:
         return "holds" if self.good else "NOT SHOWN: the control is not refuted"
 
 
+class Certificates(list[Record]):
+    """Certificates that were measured, as a table in notebooks."""
+
+    def _repr_html_(self) -> str:
+        rows = [dict(zip(("name", *_HEADINGS), row, strict=True)) for row in rows_of(self)]
+        return html_table(rows) if rows else "no certificates"
+
+
 def measure(name: str, runs: int) -> dict[str, Any]:
     """Measure a certificate and its control; return plain data."""
     began, about = time.process_time(), CERTIFICATES[name]
@@ -1092,7 +1100,7 @@ def certify(
     quick: bool = False,
     workers: int | None = None,
     say: Callable[[str], None] = lambda line: None,
-) -> list[Record]:
+) -> Certificates:
     """Measure certificates, all by default, in worker processes; return them in the order of the list.
 
     Parameters
@@ -1106,7 +1114,7 @@ def certify(
     workers : int, optional
         One per processor by default; 1 measures in this process.
     say : callable
-        Is told a line when a certificate has been measured.
+        Is called with a line when a certificate has been measured.
     """
     for name in names:
         require_choice("certificate", name, tuple(CERTIFICATES))
@@ -1131,7 +1139,7 @@ def certify(
         for data in _measured(waiting, min(len(waiting), workers or os.cpu_count() or 1)):
             write_whole(folder / f"{data['certificate']}.json", seal({**data, "sources": sources}))
             take(data)
-    return [found[name] for name in chosen]
+    return Certificates(found[name] for name in chosen)
 
 
 def _earlier(path: Path, name: str, runs: int, sources: str) -> dict[str, Any] | None:

@@ -70,9 +70,10 @@ class Diagnosis:
 def diagnose(result: Result) -> Diagnosis:
     """Return a diagnosis of a run of ARL-LIN(dim), ARL-LIN(norm) or both.
 
-    Examples
-    --------
-    ``print(diagnose(run(ARLLinDim(features=features, norm_bound=b), mdp, episodes=10_000)))``
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("sparse-mixture", seed=0)  # 3 of 16 features matter
+    >>> result = orl.run(orl.ARLLinDim(features=orl.FeatureMap(problem.phi), norm_bound=1.3), problem, episodes=100)
+    >>> report = orl.diagnose(result)  # print it
     """
     require_kind("result", result, Result)
     rows = result.phases.to_pylist()

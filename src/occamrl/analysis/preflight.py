@@ -109,9 +109,10 @@ class Preflight:
 
     def __str__(self) -> str:
         lines = [f"Ladder of {' < '.join(self.classes)}, {self.episodes:,} episodes, delta {self.delta:g}"]
-        for m, episodes in enumerate(self.rejection, start=1):
+        names = self.ladder.names
+        for name, episodes in zip(names, self.rejection, strict=False):  # of all classes but the largest
             when = "never rejected by" if math.isinf(episodes) else f"rejected after about {episodes:,.0f} episodes of"
-            lines.append(f"  class {m}, if wrong, is {when} its own policy")
+            lines.append(f"  {name!r}, if wrong, is {when} its own policy")
         if not self.blind:
             lines.append(f"  no blind pairs among {self.pairs_tried:,} tried: plain selection is enough")
         else:
@@ -120,8 +121,8 @@ class Preflight:
             lines += [
                 f"  {counted(len(self.blind), 'blind pair')} among {self.pairs_tried:,} tried: "
                 "a wrong class can confirm itself.",
-                f"  Worst: kernel {worst.member} of class {worst.rung} under kernel {worst.truth} of class "
-                f"{worst.truth_class} loses {worst.loss_per_episode:.3g} an episode, "
+                f"  Worst: kernel {worst.member} of {names[worst.rung - 1]!r} under kernel {worst.truth} of "
+                f"{names[worst.truth_class - 1]!r} loses {worst.loss_per_episode:.3g} an episode, "
                 + ("and it is never noticed" if math.isinf(time) else f"unnoticed for {time:,.0f} episodes"),
                 f"  remedy: {_REMEDIES[self.remedy]}",
             ]
@@ -145,6 +146,11 @@ def preflight(
     evidence: str = "value",
 ) -> Preflight:
     """Look for blind pairs, predict how long each class takes to be rejected, and judge the grid of covers (M26).
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("patchy-ice")
+    >>> report = orl.preflight(orl.Ladder.of_problem(problem), problem.mdp.known, episodes=500)  # print it
+    >>> agent = report.selector()
 
     Parameters
     ----------

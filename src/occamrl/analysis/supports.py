@@ -40,6 +40,7 @@ resolved after that. By likelihood nothing is blind, and half the Fisher informa
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -61,7 +62,7 @@ from occamrl.models.features import FeatureMap
 from occamrl.models.likelihood import hull_evidence, hull_fit, hull_maximum, kt_evidence, log_mixture
 from occamrl.models.simulators import Simulators
 from occamrl.protocols import Floats, Ints, Known
-from occamrl.running.result import Result, counted, data_frame
+from occamrl.running.result import Result, counted, data_frame, html_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -155,10 +156,18 @@ class Supports:
         return data_frame(self.table())
 
     def __str__(self) -> str:
+        return "\n".join([self._about(), *(f"  {label:<14}{text}" for label, text in self._findings())])
+
+    def _repr_html_(self) -> str:
+        rows = [{"": label, "finding": text} for label, text in self._findings()]
+        return f"<p>{html.escape(self._about())}</p>{html_table(rows)}"
+
+    def _about(self) -> str:
         played = f"after {counted(self.episodes, 'episode')}, confidence {1.0 - self.delta:.3g}:"
-        said = [*self._sets(), *self._untold(), *self._next()]
-        lines = [f"{counted(len(self.names), 'simulator')} {played}", *(f"  {label:<14}{text}" for label, text in said)]
-        return "\n".join(lines)
+        return f"{counted(len(self.names), 'simulator')} {played}"
+
+    def _findings(self) -> list[tuple[str, str]]:
+        return [*self._sets(), *self._untold(), *self._next()]
 
     def _sets(self) -> Iterator[tuple[str, str]]:
         """Yield the sets that explain the data, in words."""
@@ -235,6 +244,14 @@ def supports(
 ) -> Supports:
     """Report which simulators matter: every minimal set of which some mixture is compatible with the data.
 
+    >>> import numpy as np
+    >>> import occamrl as orl
+    >>> kernels = np.random.default_rng(0).dirichlet(np.ones(3), size=(4, 3, 2))  # four kernels P[s, a, s']
+    >>> mdp = orl.FiniteMDP(transition=kernels[:2].mean(axis=0), reward=np.eye(3)[:, 1:], horizon=5)
+    >>> simulators = orl.Simulators(list(kernels))
+    >>> result = orl.run(orl.UCRLVTRLin(features=simulators.features, norm_bound=1.0), mdp, episodes=200)
+    >>> report = orl.supports(result, simulators)  # print it
+
     Parameters
     ----------
     source : Result or Log
@@ -251,10 +268,6 @@ def supports(
         delta.
     known : Known, optional
         With a log: ``mdp.known`` of the problem, in the unit of the log's rewards.
-
-    Examples
-    --------
-    ``print(supports(run(UCRLVTRLin(features=sims.features, norm_bound=1.0), mdp, episodes=2_000), sims))``
     """
     statistics, features, known, values = _rows_of(source, simulators, known)
     d, matrix = statistics.xy.size, features.matrix

@@ -98,6 +98,10 @@ def read_ladder(
 ) -> LadderSpec:
     """Read a ladder from a TOML file; ``horizon``, ``rewards`` and ``kernel`` replace those of the file.
 
+    >>> import occamrl as orl
+    >>> spec = orl.read_ladder("cliff-walking")  # a shipped ladder, or a TOML file
+    >>> names = spec.ladder.names
+
     Raises
     ------
     LadderSpecError

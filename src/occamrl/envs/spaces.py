@@ -144,6 +144,12 @@ class Product(Codec):
 class Discretiser(Codec):
     """A Box cut into cells between edges, in every dimension; the last dimension runs fastest.
 
+    >>> import gymnasium as gym
+    >>> import occamrl as orl
+    >>> cells = orl.Discretiser.uniform(gym.spaces.Box(-1.0, 1.0, shape=(2,)), [10, 10])
+    >>> cells.encode([0.05, -0.3]), cells.size
+    (53, 100)
+
     Inside a cell all points are treated alike. That is exact if what follows depends on the cell alone; where it also
     depends on the place in the cell, no kernel on cells describes the environment.
 

@@ -521,9 +521,8 @@ class Options:
 class Experiment:
     """A checked spec and its cells.
 
-    Examples
-    --------
-    >>> experiment = Experiment.from_toml("ayoub-riverswim")
+    >>> import occamrl as orl
+    >>> experiment = orl.Experiment.from_toml("ayoub-riverswim")  # a shipped spec, or a file
     >>> len(experiment.cells)
     90
     """

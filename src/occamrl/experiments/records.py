@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import html
 import json
 import os
 import shutil
@@ -71,6 +72,7 @@ RETRIES = 3  # of a cell whose worker was lost, without a new checkpoint
 _SMALL = 10_000  # bytes of a lock's note or of a progress
 _LATEST = 1e11  # the year 5138: a time beyond it is none
 _LARGEST_PROGRESS = 1e18  # no run has more of anything
+_MOST_PICTURES = 4  # in a notebook
 _LIVE_SECONDS = 60.0  # progress older than this is of a process that is gone, on whatever machine it was
 _WORKERS_SECONDS = 20.0  # given to the workers of a dead process to notice and to end
 
@@ -507,6 +509,30 @@ class Records(Status):
     curves: pa.Table = field(repr=False)
     phases: pa.Table = field(repr=False)
 
+    def _repr_html_(self) -> str:
+        """Return a table of means over seeds, and a small picture of each of the first problems."""
+        import numpy as np
+
+        from occamrl.running.result import html_curves, html_table
+
+        curves: Any = self.curves  # the types of pyarrow lack what follows
+        means = curves.group_by(["problem", "agent", "episode"]).aggregate(
+            [("cumulative_regret", "mean"), ("seed", "count_distinct")]
+        )
+        points: dict[str, dict[str, list[tuple[int, float]]]] = {}
+        last: dict[tuple[str, str], dict[str, str]] = {}
+        for row in means.sort_by("episode").to_pylist():
+            problem, agent, mean = row["problem"], row["agent"], row["cumulative_regret_mean"]
+            points.setdefault(problem, {}).setdefault(agent, []).append((row["episode"], mean))
+            counts = {"seeds": f"{row['seed_count_distinct']:,}", "episodes": f"{row['episode']:,}"}
+            last[problem, agent] = {"problem": problem, "agent": agent, **counts, "mean regret": f"{mean:,.4g}"}
+        text = f"<p>{html.escape(self.name)}: {len(self.cells):,} of {self.total:,} cells are finished</p>"
+        text += html_table(list(last.values())) if last else ""
+        for problem in list(points)[:_MOST_PICTURES]:
+            lines = {agent: np.array(each, dtype=np.float64).T for agent, each in points[problem].items()}
+            text += html_curves(lines, f"{problem}: mean cumulative regret")
+        return text
+
 
 def status(path: str | Path) -> Status:
     """Return where an experiment stands. Damaged manifests are listed, not raised."""
@@ -546,6 +572,19 @@ def read_progress(cell: Path) -> dict[str, Any] | None:
 
 def load(folder: str | Path) -> Records:
     """Return the records of an experiment; every byte read is compared with its digest.
+
+    >>> from pathlib import Path
+    >>> import occamrl as orl
+    >>> _ = Path("tiny.toml").write_text('''
+    ... name = "tiny"
+    ... episodes = 20
+    ... seeds = 1
+    ... problem = [{ name = "RiverSwim" }]
+    ... agent = [{ name = "PSRL" }]
+    ... ''')
+    >>> records = orl.Experiment.from_toml("tiny.toml").run("tiny", workers=1, progress=False)
+    >>> orl.load("tiny").curves.num_rows
+    20
 
     Raises
     ------

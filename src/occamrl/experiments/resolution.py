@@ -72,16 +72,16 @@ def make_cell(cell: Cell) -> tuple[Any, Agent, dict[str, Any]]:
 
 
 def claims(agent: Any) -> dict[str, Any]:
-    """Return what is proved of an agent and what it is told beforehand, as its class states it.
+    """Return what is proved of an agent and what it is given beforehand, as its class states it.
 
-    The attributes are ``guarantee`` and ``told``; of an arena those of its rule. Where a ``scale`` is not 1, what was
+    The attributes are ``guarantee`` and ``given``; of an arena those of its rule. Where a ``scale`` is not 1, what was
     proved for the published constants is not claimed.
     """
     parts = [agent.rule, *agent.bases] if isinstance(agent, RuledBases) else [agent]
     stated = str(getattr(parts[0], "guarantee", "not stated"))
     if stated not in ("none", "not stated") and any(getattr(each, "scale", 1.0) != 1.0 for each in parts):
         stated = "constants scaled"
-    return {"guarantee": stated, "told": list(getattr(parts[0], "told", ()))}
+    return {"guarantee": stated, "given": list(getattr(parts[0], "given", ()))}
 
 
 class Resolution:

@@ -47,7 +47,12 @@ class UniformState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UniformRandom(Learner):
-    """Draw every action uniformly; regret is that of the stochastic policy, exactly."""
+    """Draw every action uniformly; regret is that of the stochastic policy, exactly.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> result = orl.run(orl.UniformRandom(), problem, episodes=50)
+    """
 
     def model(self, known: Known) -> UniformModel:
         """Return the sizes."""
@@ -120,7 +125,14 @@ follows_policy(OptimalState)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Optimal(Learner):
-    """Follow the optimal policy of ``mdp``; its regret is zero."""
+    """Follow the optimal policy of ``mdp``; its regret is zero.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> result = orl.run(orl.Optimal(mdp=problem.mdp), problem, episodes=50)
+    >>> result.total_regret
+    0.0
+    """
 
     mdp: FiniteMDP
 
@@ -173,11 +185,15 @@ def planned_value_optimal(model: OptimalModel, state: OptimalState, s: int) -> f
 class Greedy(Learner):
     """Certainty equivalence, UCRL-VTR-LIN without its bonus: Q_h(s, a) = r(s, a) + <phi_V(s, a), theta_k>.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> result = orl.run(orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), problem, episodes=50)
+
     A reference point without a guarantee.
     """
 
     guarantee = "none"
-    told = ()
+    given = ()
 
     features: FeatureMap
     weights: Weights = "range"

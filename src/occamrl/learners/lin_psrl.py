@@ -72,6 +72,11 @@ class LinearRival:
 class LinPSRL(LinearRival, EpisodeLearner):
     """Posterior sampling for linear kernels; see the module for its formulas. There is no guarantee.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("sparse-mixture", seed=0)  # 3 of 16 features matter
+    >>> agent = orl.LinPSRL(features=orl.FeatureMap(problem.phi))
+    >>> result = orl.run(agent, problem, episodes=20)
+
     It is posterior sampling (Osband, Russo and Van Roy 2013) with the ridge estimate of UCRL-VTR-LIN and a Gaussian in
     place of its ellipsoid, as Agrawal and Goyal (2013) have it for linear bandits; no paper states it in this form.
 
@@ -90,7 +95,7 @@ class LinPSRL(LinearRival, EpisodeLearner):
     """
 
     guarantee = "none"
-    told = ()
+    given = ()
 
     width: float = 0.5
     regularization: float = 1.0

@@ -123,6 +123,16 @@ def _normalised(p: Floats, outcomes: Outcomes) -> Floats:
 class OccamMixture(_Counting):
     """Learn which few of many simulators the truth is a mixture of, and with which weights, by likelihood.
 
+    >>> import numpy as np
+    >>> import occamrl as orl
+    >>> kernels = np.random.default_rng(0).dirichlet(np.ones(4), size=(5, 4, 2))  # [simulator, s, a, s']
+    >>> truth = 0.6 * kernels[1] + 0.4 * kernels[3]
+    >>> mdp = orl.FiniteMDP(transition=truth, reward=np.eye(4)[:, :2], horizon=10)
+    >>> agent = orl.OccamMixture(features=orl.FeatureMap(list(kernels)))
+    >>> result = orl.run(agent, mdp, episodes=200)
+    >>> agent.facts(mdp.known, result.state)["smallest"]
+    [[1, 3]]
+
     The compatible sets (:meth:`facts`) are proved to hold the truth with probability 1 - delta. Acting by draws is
     measured, not proved.
 
@@ -139,18 +149,6 @@ class OccamMixture(_Counting):
     -----
     State: ``counts`` [O]; ``unlisted``, how many outcomes no simulator allows; ``fitted``, the counts at the last fit;
     ``weights`` [sets, d] and ``evidence`` Q_D [sets], minus infinity for sets that were left out; ``outside``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import occamrl as orl
-    >>> kernels = np.random.default_rng(0).dirichlet(np.ones(4), size=(5, 4, 2))  # [simulator, s, a, s']
-    >>> truth = 0.6 * kernels[1] + 0.4 * kernels[3]
-    >>> mdp = orl.FiniteMDP(transition=truth, reward=np.eye(4)[:, :2], horizon=10)
-    >>> agent = orl.OccamMixture(features=orl.FeatureMap(list(kernels)))
-    >>> result = orl.run(agent, mdp, episodes=200, seed=0)
-    >>> agent.facts(mdp.known, result.state)["smallest"]
-    [[1, 3]]
     """
 
     delta: float = 0.05
@@ -279,6 +277,11 @@ class OccamMixture(_Counting):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OccamLin(_Counting):
     """Learn a linear kernel of which few coordinates matter, by likelihood and draws. Measured, not proved.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("sparse-mixture", seed=0)  # 3 of 16 features matter
+    >>> agent = orl.OccamLin(features=orl.FeatureMap(problem.phi))
+    >>> result = orl.run(agent, problem, episodes=20)
 
     Parameters
     ----------

@@ -363,6 +363,10 @@ class LikelihoodLearner(LikelihoodParameters, Learner):
 class PSRL(Learner):
     """Posterior sampling: draw a kernel from the posterior before every episode, and play its optimal policy.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> result = orl.run(orl.PSRL(), problem, episodes=50)
+
     Osband, Russo and Van Roy 2013. Its regret is bounded on average over the prior; there is no guarantee for a single
     truth.
 
@@ -376,17 +380,10 @@ class PSRL(Learner):
     rewards, kernel
         As in :class:`UCRLVTR`; rewards that are estimated enter with their upper bounds, at level ``delta``.
     delta : float
-
-    Examples
-    --------
-    >>> import occamrl as orl
-    >>> problem = orl.make_problem("river-swim", states=4)
-    >>> orl.run(orl.PSRL(), problem, episodes=200, seed=0).regret.shape
-    (200,)
     """
 
     guarantee = "on average over its prior"
-    told = ("a prior",)
+    given = ("a prior",)
 
     family: FiniteFamily | None = None
     concentration: float = _JEFFREYS

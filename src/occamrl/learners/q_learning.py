@@ -48,9 +48,13 @@ follows_policy(QLearningState)
 class QLearningUCB(Learner):
     r"""Optimistic Q-learning with the Hoeffding bonus (UCB-H); see the module for its formulas.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> result = orl.run(orl.QLearningUCB(episodes=50, scale=0.01), problem, episodes=50)
+
     Proved: with probability 1 - delta, regret :math:`O(\sqrt{H^4 SAT\iota})` for an absolute constant c that the paper
     leaves open, also where every step has a kernel of its own. It keeps no model and takes rewards as they come, so
-    that they need not be known. It is told K. Actions whose values are equal are drawn at random.
+    that they need not be known. It is given K. Actions whose values are equal are drawn at random.
 
     Parameters
     ----------
@@ -62,7 +66,7 @@ class QLearningUCB(Learner):
     """
 
     guarantee = "valid, c left open"
-    told = ("K",)
+    given = ("K",)
 
     episodes: int
     delta: float = 0.05

@@ -202,6 +202,11 @@ class _Estimate:
 class RewardsPerPair(_Estimate):
     """Estimate the mean reward of every (s, a) by itself.
 
+    >>> import occamrl as orl
+    >>> rewards = orl.RewardsPerPair(bound="hoeffding")
+    >>> agent = orl.UCRLVTRLin(features=orl.FeatureMap.tabular(states=3, actions=2), norm_bound=2.5, rewards=rewards)
+    >>> result = orl.run(agent, orl.make_problem("river-swim", states=3), episodes=20)
+
     Parameters
     ----------
     bound : "bernstein" | "hoeffding"
@@ -231,6 +236,12 @@ class RewardsPerPair(_Estimate):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RewardsLinear(_Estimate):
     """Estimate rewards that are linear in given features, r(s, a) = <psi(s, a), omega>, by ridge regression.
+
+    >>> import numpy as np
+    >>> import occamrl as orl
+    >>> rewards = orl.RewardsLinear(features=np.eye(6).reshape(3, 2, 6), norm_bound=2.5)  # psi[s, a]
+    >>> agent = orl.UCRLVTRLin(features=orl.FeatureMap.tabular(states=3, actions=2), norm_bound=2.5, rewards=rewards)
+    >>> result = orl.run(agent, orl.make_problem("river-swim", states=3), episodes=20)
 
     Parameters
     ----------

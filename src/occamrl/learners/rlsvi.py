@@ -52,9 +52,13 @@ plays_table(RLSVIState)
 class RLSVI(Learner):
     r"""Randomised least-squares value iteration; see the module for its formulas.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> result = orl.run(orl.RLSVI(scale=0.01), problem, episodes=50)
+
     Proved, with one kernel and one set of counts per step (``kernel="per_step"``) and ``scale`` 1: expected regret
     :math:`\tilde O(H^3 S^{3/2}\sqrt{AK})` in the worst case. The paper estimates rewards by the same regression; here
-    they are known. By default one kernel serves all steps and its counts are pooled. It is told nothing.
+    they are known. By default one kernel serves all steps and its counts are pooled. It is given nothing.
 
     Parameters
     ----------
@@ -64,7 +68,7 @@ class RLSVI(Learner):
     """
 
     guarantee = "valid for counts per step"
-    told = ()
+    given = ()
 
     scale: float = 1.0
     kernel: Kernel = "stationary"

@@ -132,9 +132,13 @@ plays_table(UCBVIState)
 class UCBVI(Learner):
     r"""Upper confidence bound value iteration for tabular problems; see the module for its formulas.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> result = orl.run(orl.UCBVI(episodes=50, scale=0.1), problem, episodes=50)
+
     Proved: with probability 1 - delta, regret :math:`\tilde O(H\sqrt{SAT})` with the Hoeffding bonus (UCBVI-CH) and
     :math:`\tilde O(\sqrt{HSAT})` with that of Bernstein (UCBVI-BF), for T large enough, if ``scale`` is 1, rewards are
-    known and one kernel serves all steps. It is told K. Actions whose values are equal are drawn at random.
+    known and one kernel serves all steps. It is given K. Actions whose values are equal are drawn at random.
 
     Parameters
     ----------
@@ -147,7 +151,7 @@ class UCBVI(Learner):
     """
 
     guarantee = "valid"
-    told = ("K",)
+    given = ("K",)
 
     episodes: int
     bonus: str = "bernstein"

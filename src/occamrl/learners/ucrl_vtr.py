@@ -228,6 +228,12 @@ class PlannedState(FiniteState):
 class UCRLVTR(Learner):
     """Play the most optimistic kernel that the data do not contradict (M1-M7, M24).
 
+    >>> import numpy as np
+    >>> import occamrl as orl
+    >>> kernels = np.random.default_rng(0).dirichlet(np.ones(3), size=(4, 3, 2))  # four kernels P[s, a, s']
+    >>> mdp = orl.FiniteMDP(transition=kernels[2], reward=np.eye(3)[:, 1:], horizon=5)  # r[s, a]
+    >>> result = orl.run(orl.UCRLVTR(family=orl.FiniteFamily(kernels)), mdp, episodes=50)
+
     Parameters
     ----------
     family : FiniteFamily
@@ -253,7 +259,7 @@ class UCRLVTR(Learner):
     """
 
     guarantee = "valid"
-    told = ("the class",)
+    given = ("the class",)
 
     family: FiniteFamily
     delta: float = 0.05

@@ -250,6 +250,11 @@ class LinearStatistics(NamedTuple):
 class UCRLVTRLin(Learner):
     """Act greedily on values planned optimistically over the confidence ellipsoid of theta* (M8-M12).
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("sparse-mixture", seed=0)  # 3 of 16 features matter
+    >>> agent = orl.UCRLVTRLin(features=orl.FeatureMap(problem.phi), norm_bound=1.3)
+    >>> result = orl.run(agent, problem, episodes=50)
+
     Parameters
     ----------
     features : FeatureMap
@@ -290,7 +295,7 @@ class UCRLVTRLin(Learner):
     """
 
     guarantee = "valid"
-    told = ("a norm bound",)
+    given = ("a norm bound",)
 
     features: FeatureMap
     norm_bound: float

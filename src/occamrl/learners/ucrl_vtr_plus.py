@@ -46,10 +46,15 @@ from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Kernel, Kno
 class UCRLVTRPlus(LinearRival, EpisodeLearner):
     r"""UCRL-VTR+ for linear kernels; see the module for its formulas.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("sparse-mixture", seed=0)  # 3 of 16 features matter
+    >>> agent = orl.UCRLVTRPlus(features=orl.FeatureMap(problem.phi), norm_bound=1.3)
+    >>> result = orl.run(agent, problem, episodes=20)
+
     Proved, with a theta per step and ``scale`` 1: with probability 1 - delta, regret
     :math:`\tilde O(\sqrt{d^2H^2 + dH^3}\sqrt{KH} + d^2H^3)`, if ||phi_V(s, a)|| <= 1 for every V with values in
     [0, 1]: scale the features, and ``norm_bound`` with them, where that does not hold. Rewards are known; those that
-    depend on the outcome are beyond the paper. It is told no number of episodes. Actions whose values are equal, as
+    depend on the outcome are beyond the paper. It is given no number of episodes. Actions whose values are equal, as
     they are where cut at H, are drawn at random.
 
     Parameters
@@ -70,7 +75,7 @@ class UCRLVTRPlus(LinearRival, EpisodeLearner):
     """
 
     guarantee = "valid for a theta per step"
-    told = ("a norm bound",)
+    given = ("a norm bound",)
 
     norm_bound: float
     delta: float = 0.05

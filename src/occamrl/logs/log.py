@@ -409,6 +409,12 @@ def _file(source: str) -> tuple[Path, bool]:
 def read_log(source: Any) -> Log:
     """Return the log in a Parquet or CSV file, in a data frame, or in the local Minari dataset ``minari:ID``.
 
+    >>> import occamrl as orl
+    >>> columns = {"episode": [0, 0], "step": [0, 1], "state": [0, 1], "action": [1, 0], "reward": [0.0, 1.0]}
+    >>> columns |= {"next_state": [1, 2], "terminated": [0, 0], "truncated": [0, 1]}
+    >>> orl.read_log(columns).episodes
+    1
+
     Parameters
     ----------
     source : path, str, or data frame

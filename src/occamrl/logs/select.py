@@ -18,6 +18,7 @@ the class is rejected once that exceeds log(1/delta).
 
 from __future__ import annotations
 
+import html
 import importlib
 import json
 import math
@@ -43,7 +44,7 @@ from occamrl.models.finite import level, off_grid
 from occamrl.models.ladder import Ladder
 from occamrl.protocols import Floats, Ints, Known
 from occamrl.running.files import FORMAT, read_document, write_document
-from occamrl.running.result import counted, current_axes
+from occamrl.running.result import counted, current_axes, html_curves, html_table
 from occamrl.running.run import Progress, ctrl_c
 from occamrl.running.storage import fingerprint, put_together, take_apart
 from occamrl.selectors.arl_gen import ARLGen, RegressionEvidence, unexplained
@@ -171,6 +172,21 @@ class Selection:
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)), parse_constant=lambda _: None)
         return plain
 
+    def _repr_html_(self) -> str:
+        rows = [
+            {
+                "class": f"{m}. {rung.name}",
+                "evidence against it": f"{rung.evidence:.2f}",
+                "rejected": f"in episode {rung.rejected_after:,}" if rung.rejected_after else "no",
+            }
+            for m, rung in enumerate(self.rungs, start=1)
+        ]
+        table = np.array(self.history).reshape(-1, 1 + len(self.rungs))
+        shown = np.clip(table[:, 1:], 0.0, 2.0 * self.threshold)
+        curves = {rung.name: (table[:, 0], shown[:, m]) for m, rung in enumerate(self.rungs)}
+        title = f"evidence against each class, {self.episodes:,} episodes; rejected above {self.threshold:.2f}"
+        return f"<p>{html.escape(self.answer)}</p>{html_table(rows)}{html_curves(curves, title)}"
+
     def __str__(self) -> str:
         covered = f"{self.pairs - self.unvisited} of {self.pairs} state-action pairs met"
         size = f"{counted(self.episodes, 'episode')}, {counted(self.rows, 'step')}"
@@ -199,6 +215,12 @@ def select(
     progress: bool | None = None,
 ) -> Selection:
     """Find the smallest class of models that explains logged episodes.
+
+    >>> import occamrl as orl
+    >>> from occamrl.logs.log import simulate_log
+    >>> problem = orl.make_problem("patchy-ice")
+    >>> log = simulate_log(problem.mdp, episodes=30)  # or read_log(file)
+    >>> answer = orl.select(log, orl.Ladder.of_problem(problem), known=problem.mdp.known)  # print it
 
     Parameters
     ----------

@@ -278,6 +278,12 @@ def with_bonus(outcomes: Outcomes, known: Known) -> Outcomes:
 class FeatureMap:
     """phi(s, a, s', j), the known part of a linear kernel.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("sparse-mixture", seed=0)  # 3 of 16 features matter
+    >>> features = orl.FeatureMap(problem.phi)  # phi[s, a, s', j]
+    >>> features.dimension, orl.FeatureMap.tabular(states=3, actions=2).dimension
+    (16, 18)
+
     Parameters
     ----------
     phi : array [S, A, S, d], or a sequence of d kernels

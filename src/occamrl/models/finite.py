@@ -80,6 +80,13 @@ def level(reach: float, delta: float) -> float:
 class FiniteFamily(Family):
     """A list of candidate kernels. Members are numbers, from 0.
 
+    >>> import numpy as np
+    >>> import occamrl as orl
+    >>> kernels = np.random.default_rng(0).dirichlet(np.ones(3), size=(4, 3, 2))  # four kernels P[s, a, s']
+    >>> family = orl.FiniteFamily(kernels)
+    >>> family.size, family.find(kernels[2])
+    (4, 2)
+
     Parameters
     ----------
     kernels : array [n, S, A, S], or a sequence of kernels
@@ -289,6 +296,13 @@ def _check_members(family: FiniteFamily, field: str) -> None:
 
 class CoverFamily(FiniteFamily):
     """The kernels of a parametric class, kernel(parameters), at the points of a grid over a box.
+
+    >>> import numpy as np
+    >>> import occamrl as orl
+    >>> calm, storm = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 3, 2))  # kernels P[s, a, s']
+    >>> family = orl.CoverFamily(lambda p: (1 - p[0]) * calm + p[0] * storm, low=[0.0], high=[1.0], step=0.1)
+    >>> family.size
+    11
 
     Grid points are multiples of the step in each parameter, so that the cover of a smaller box is part of that of a
     larger one with the same step, and covers form ladders.

@@ -233,6 +233,13 @@ def _checked_names(names: Sequence[str] | None, classes: int) -> tuple[str, ...]
 class Ladder:
     """Nested classes of kernels F_1 < F_2 < ... < F_M, from the smallest to the largest; they count from 1.
 
+    >>> import numpy as np
+    >>> import occamrl as orl
+    >>> kernels = np.random.default_rng(0).dirichlet(np.ones(3), size=(4, 3, 2))  # four kernels P[s, a, s']
+    >>> ladder = orl.Ladder([orl.FiniteFamily(kernels[:2]), orl.FiniteFamily(kernels)], names=["two", "four"])
+    >>> ladder.sizes
+    [2, 4]
+
     A ladder that is not nested, or of which that cannot be verified, is refused with the pair of classes and what shows
     it: members of a list are compared one by one, linear classes by subspace and norm, partitions by refinement.
 

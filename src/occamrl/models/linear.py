@@ -52,6 +52,11 @@ from occamrl.protocols import Floats, Ints
 class AggregationFamily(Family):
     """Kernels whose moves have the same law in all states of a block.
 
+    >>> import occamrl as orl
+    >>> family = orl.AggregationFamily(partition=[0, 0, 1, 1], actions=2)  # states 0 and 1 share a law, and 2 and 3
+    >>> family.blocks
+    2
+
     Members are vectors theta: one distribution after another, by block and action, in the order of ``moves``.
 
     Parameters
@@ -218,6 +223,12 @@ def _simplex_minimum(gram: Floats, xy: Floats) -> float:
 
 class LinearFamily(Family):
     """Kernels P_theta with theta in a subspace and a ball. Members are vectors theta [d].
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("sparse-mixture", seed=0)  # 3 of 16 features matter
+    >>> features = orl.FeatureMap(problem.phi)
+    >>> first = orl.LinearFamily(features=features, norm_bound=1.3, coordinates=range(4))
+    >>> ladder = orl.Ladder([first, orl.LinearFamily(features=features, norm_bound=1.3)])
 
     Parameters
     ----------

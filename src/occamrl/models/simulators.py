@@ -123,6 +123,12 @@ def grid_reach(features: FeatureMap, most: int, grid: int) -> float:
 class Simulators:
     """Candidate models of the same system, with names.
 
+    >>> import numpy as np
+    >>> import occamrl as orl
+    >>> kernels = np.random.default_rng(0).dirichlet(np.ones(3), size=(4, 3, 2))  # four kernels P[s, a, s']
+    >>> simulators = orl.Simulators(list(kernels), names=["calm", "rain", "wind", "storm"])
+    >>> agent = orl.UCRLVTRLin(features=simulators.features, norm_bound=1.0)
+
     Parameters
     ----------
     candidates : sequence

@@ -8,7 +8,7 @@ r"""ARL-LIN(dim), to the letter (algorithm 2).
             norm bound b, level delta
         theta^(i+1) = the estimate of the latter after tau_i = sum over j <= i of 6^j ceil(sqrt(k_0)) episodes
 
-Deviation from the letter: an empty D_i, on which no kernel exists, is replaced by all coordinates.
+Deviation from the paper: an empty D_i, on which no kernel exists, is replaced by all coordinates.
 """
 
 from __future__ import annotations

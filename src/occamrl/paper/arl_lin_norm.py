@@ -8,7 +8,7 @@ In the paper's steps, with the exact maximum of M19:
         b_{i+1} = max { ||theta|| : theta in B_{k_i} },  B_k the ellipsoid of radius sqrt(beta_k(delta_i))   (M19)
         k_{i+1} = 2 k_i,  delta_{i+1} = delta_i/2
 
-The bound is not forced to fall: b_{i+1} may exceed b_i, and the letter plays with it.
+The bound is not forced to fall: b_{i+1} may exceed b_i, and the paper's algorithm plays with it.
 """
 
 from __future__ import annotations

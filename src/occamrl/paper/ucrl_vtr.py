@@ -16,7 +16,7 @@ with the radius M6,
 A row depends on the member in play, the step and the state alone, so rows are kept by (member, h, s), and distances are
 summed anew only when the estimate changes.
 
-Deviation from the letter: minimum and maximum over an infinite family run over the finite list of members that is
+Deviation from the paper: minimum and maximum over an infinite family run over the finite list of members that is
 given. The logarithms of the infinite form take k = 1 for k = 0, which changes nothing: without rows B_0 = F.
 """
 

@@ -16,7 +16,7 @@ with the radius M10, in which the paper leaves the constant c open,
 
 .. math:: \beta_k(\delta) = c\,\big(b^2 + H^2 d \log(kH) \log^2(k^2 H/\delta)\big).
 
-Deviation from the letter: beta_0, of which log 0 would be a part, takes k = 1. Any beta_0 >= b^2 is right, as
+Deviation from the paper: beta_0, of which log 0 would be a part, takes k = 1. Any beta_0 >= b^2 is right, as
 Sigma_0 = I and theta_0 = 0. Values need no cut at 0: while the ellipsoid holds theta*, V_h >= V*_h >= 0.
 """
 

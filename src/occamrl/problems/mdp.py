@@ -473,6 +473,12 @@ def noise_of(value: Any) -> RewardNoise | None:
 class FiniteMDP:
     """A finite-horizon MDP with known kernel and rewards in [0, 1]. Immutable; input arrays are copied.
 
+    >>> import occamrl as orl
+    >>> P = [[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.0, 1.0]]]  # P[s, a, s']
+    >>> mdp = orl.FiniteMDP(transition=P, reward=[[0.1, 0.0], [1.0, 1.0]], horizon=3)
+    >>> round(mdp.optimal_value, 6)
+    1.275
+
     State it by ``transition`` and ``reward``, or by ``outcomes``.
 
     Parameters
@@ -500,13 +506,6 @@ class FiniteMDP:
         How rewards scatter around the means that ``reward`` states: ``BernoulliRewards()`` or ``BetaRewards()``; or, as
         in a TOML file, ``"bernoulli"``, ``"beta"``, ``{"beta": 50.0}`` with the concentration. Values and regret are
         those of the means, and an agent that knows the rewards knows the means.
-
-    Examples
-    --------
-    >>> P = [[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.0, 1.0]]]
-    >>> mdp = FiniteMDP(transition=P, reward=[[0.1, 0.0], [1.0, 1.0]], horizon=3)
-    >>> round(mdp.optimal_value, 6)
-    1.275
     """
 
     states: int

@@ -38,6 +38,12 @@ if TYPE_CHECKING:
 class Comparison:
     """The results of :func:`compare`: print it, ``plot()`` it, or take its ``table``.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> found = orl.compare({"uniform": orl.UniformRandom()}, problem, episodes=20, seeds=3)
+    >>> found.rows[0]["agent"], len(found.results["uniform"])
+    ('uniform', 3)
+
     Attributes
     ----------
     problem : str
@@ -218,6 +224,13 @@ def compare(
 ) -> Comparison:
     """Play several agents on one problem with the same seeds, and compare their exact regret.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> agents = {"uniform": orl.UniformRandom(), "optimal": orl.Optimal(mdp=problem.mdp)}
+    >>> found = orl.compare(agents, problem, episodes=20, seeds=3)
+    >>> found.rows[1]["regret"]
+    0
+
     Parameters
     ----------
     agents : dict of str to learner or selector
@@ -238,15 +251,6 @@ def compare(
     ------
     Interrupted
         On Ctrl-C; its ``result`` is the comparison of the seeds that every agent has finished, None without any.
-
-    Examples
-    --------
-    >>> import occamrl as orl
-    >>> problem = orl.make_problem("river-swim", states=3)
-    >>> found = orl.compare({"uniform": orl.UniformRandom(), "optimal": orl.Optimal(mdp=problem.mdp)}, problem,
-    ...                     episodes=20, seeds=3)
-    >>> [row["agent"] for row in found.rows], found.rows[1]["regret"]
-    (['uniform', 'optimal'], 0)
     """
     mdp, episodes = as_mdp(problem), require_integer("episodes", episodes, 1)
     if not isinstance(agents, Mapping) or not agents:

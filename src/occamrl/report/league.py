@@ -1,4 +1,4 @@
-"""The league table of an arena: how much regret everybody has, with which guarantee, and told what.
+"""The league table of an arena: how much regret everybody has, with which guarantee, and what they are given.
 
 A rival whose constants are swept is one row with two sets of figures: those of its published constants, which come
 first in the sweep, and those of the constants that had the least mean regret on the spec's ``tuning_seeds``. Both are
@@ -46,7 +46,7 @@ def league(model: Mapping[str, Any], found: Sequence[Group], tuning: Sequence[Gr
                 {
                     "name": first.agent if len(members) == 1 else _name(first.about),
                     "reference": _reference(first),
-                    "told": _told(first),
+                    "given": _given(first),
                     "published": shown[first.agent],
                     "tuned": {**shown[best.agent], "constants": _constants(best.about)} if len(members) > 1 else None,
                     "variants": len(members),
@@ -103,13 +103,13 @@ def _mean_regret(group: Group | None) -> float:
     return float("inf") if group is None else float(np.mean(list(group.numbers("total_regret").values())))
 
 
-def _told(group: Group) -> str:
-    """Return what an agent is told beforehand."""
+def _given(group: Group) -> str:
+    """Return what an agent is given beforehand."""
     resolved = group.cells[0].manifest.get("resolved", {})
     if _reference(group):
         return str(resolved.get("knows", "the class"))
-    told = resolved.get("told")
-    return (", ".join(map(str, told)) or "nothing") if isinstance(told, list) else "not stated"
+    given = resolved.get("given")
+    return (", ".join(map(str, given)) or "nothing") if isinstance(given, list) else "not stated"
 
 
 def _figures(one: Mapping[str, Any], group: Group, right: Any) -> dict[str, Any]:
@@ -244,7 +244,7 @@ def cells(table: Mapping[str, Any]) -> list[dict[str, str]]:
             {
                 "": row["name"],
                 "guarantee": first["guarantee"],
-                "given": row["told"],
+                "given": row["given"],
                 "regret": _with_ends(first["regret"]),
                 "worst seed": _number(first["worst"]),
                 "last tenth, an episode": _small(first["tail"]),

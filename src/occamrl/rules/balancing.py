@@ -56,6 +56,11 @@ def intervals(memory: dict[str, Any], scale: float, delta: float) -> tuple[Float
 class D3RB(ArrayRule):
     r"""Doubling data-driven regret balancing: double a base's regret coefficient whenever it is refuted.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> bases = [orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), orl.UniformRandom()]
+    >>> result = orl.run(orl.Arena(bases=bases, rule=orl.D3RB()), problem, episodes=50)
+
     Pacchiano, Dann and Gentile, "Data-driven online model selection with regret guarantees", AISTATS 2024 (arXiv
     2306.02869v3), first algorithm. The base with the smallest potential :math:`\phi_i = d_i\sqrt{n_i}` plays; then
 
@@ -67,7 +72,7 @@ class D3RB(ArrayRule):
 
     Proved: with probability 1 - delta, regret at most of order :math:`d M\sqrt{K} + d^2\sqrt{MK}` up to logarithms,
     where d is the largest realised coefficient :math:`\max_n Regret_i(n)/\sqrt n` of the best base; episodes are
-    independent, and c is as large as the concentration bound needs. The rule is told nothing: no order, number of
+    independent, and c is as large as the concentration bound needs. The rule is given nothing: no order, number of
     episodes or bound.
 
     Parameters
@@ -80,7 +85,7 @@ class D3RB(ArrayRule):
     """
 
     guarantee = "valid, c left open"
-    told = ()
+    given = ()
 
     delta: float = 0.05
     scale: float = 1.0
@@ -113,6 +118,11 @@ class D3RB(ArrayRule):
 class ED2RB(D3RB):
     r"""Estimating data-driven regret balancing: a base's coefficient is what the returns so far say it is.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> bases = [orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), orl.UniformRandom()]
+    >>> result = orl.run(orl.Arena(bases=bases, rule=orl.ED2RB(scale=0.1)), problem, episodes=50)
+
     The second algorithm of the paper of :class:`D3RB`, with the same parameters and the same kind of guarantee:
 
     .. math:: d_i = \max\{d_{min}, \sqrt{n_i}(\max_j LCB_j - UCB_i)\}, \quad
@@ -136,6 +146,11 @@ class ED2RB(D3RB):
 @dataclass(frozen=True, kw_only=True)
 class RegretBalancing(ArrayRule):
     r"""Regret bound balancing and elimination: balance regret bounds R_i, and drop a base whose bound is refuted.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> bases = [orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), orl.UniformRandom()]
+    >>> result = orl.run(orl.Arena(bases=bases, rule=orl.RegretBalancing()), problem, episodes=50)
 
     Pacchiano, Dann, Gentile and Bartlett 2020 (arXiv 2012.13045). The base with the smallest R_i plays, among those
     active; i is dropped for good when
@@ -172,7 +187,7 @@ class RegretBalancing(ArrayRule):
         require_promises(self)
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def given(self) -> tuple[str, ...]:
         """What it must be given beforehand."""
         return () if self.promised is None else ("promised bounds",)
 
@@ -214,6 +229,12 @@ class RegretBalancing(ArrayRule):
 class ECE(ArrayRule):
     r"""Explore, commit, eliminate: play the simplest base that is left, and test it on a few episodes of all.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> bases = [orl.UniformRandom(), orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2))]
+    >>> arena = orl.Arena(bases=bases, rule=orl.ECE(promised=[1.0, 2.0]))  # the simplest base first
+    >>> result = orl.run(arena, problem, episodes=50)
+
     Lee, Pacchiano, Muthukumar, Kong and Brunskill, "Online model selection for reinforcement learning with function
     approximation", AISTATS 2021 (arXiv 2011.09750). Of K episodes about :math:`\sum_k k^{-1/3}` explore: a base is
     drawn uniformly among those left. In all others the simplest one left plays. Statistics are those of explored
@@ -235,7 +256,7 @@ class ECE(ArrayRule):
     """
 
     guarantee = "valid, c left open, if the bounds hold"
-    told = ("order", "promised bounds")
+    given = ("order", "promised bounds")
 
     promised: tuple[float, ...]
     power: float = 0.5

@@ -61,9 +61,14 @@ def enter(memory: dict[str, Any], base: int, value: float) -> None:
 class UCB1(ArrayRule):
     r"""Play the base with the largest :math:`m_i + c\sqrt{2\ln t/n_i}`, after each has played once.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> bases = [orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), orl.UniformRandom()]
+    >>> result = orl.run(orl.Arena(bases=bases, rule=orl.UCB1(scale=0.1)), problem, episodes=50)
+
     Auer, Cesa-Bianchi and Fischer, Machine Learning 2002, figure 1, on returns in [0, 1]. Proved for arms whose returns
     are independent with one mean. Bases learn, so that their means change: there is no guarantee here, and a base that
-    begins badly may be left for good. The rule is told nothing.
+    begins badly may be left for good. The rule is given nothing.
 
     Parameters
     ----------
@@ -72,7 +77,7 @@ class UCB1(ArrayRule):
     """
 
     guarantee = "none"
-    told = ()
+    given = ()
 
     scale: float = 1.0
 
@@ -100,6 +105,11 @@ class UCB1(ArrayRule):
 class EXP3P(ArrayRule):
     r"""Exponential weights of estimated gains, whose bias keeps them above the true ones with high probability.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> bases = [orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), orl.UniformRandom()]
+    >>> result = orl.run(orl.Arena(bases=bases, rule=orl.EXP3P(episodes=50)), problem, episodes=50)
+
     Bubeck and Cesa-Bianchi, "Regret analysis of stochastic and nonstochastic multi-armed bandit problems", 2012,
     section 3.2 (after Auer et al. 2002), with the constants of its theorem for one delta. With x the return in [0, 1],
 
@@ -111,7 +121,7 @@ class EXP3P(ArrayRule):
 
     Proved, for arms: with probability 1 - delta the regret against the best sequence of returns is at most
     :math:`5.15\sqrt{KM\ln(M/\delta)}`. A base that had played more would have learned more, which these sequences leave
-    out, so that nothing is proved about learners. The rule is told K.
+    out, so that nothing is proved about learners. The rule is given K.
 
     Parameters
     ----------
@@ -123,7 +133,7 @@ class EXP3P(ArrayRule):
     """
 
     guarantee = "none"
-    told = ("K",)
+    given = ("K",)
 
     episodes: int
     delta: float = 0.05

@@ -18,6 +18,11 @@ from occamrl.rules.bandits import ArrayRule, drawn
 class StochasticCORRAL(ArrayRule):
     r"""CORRAL over smoothed bases: a base plays and learns, then one of its past policies is played again.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> bases = [orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), orl.UniformRandom()]
+    >>> result = orl.run(orl.Arena(bases=bases, rule=orl.StochasticCORRAL(episodes=50)), problem, episodes=50)
+
     Pacchiano, Phan, Abbasi-Yadkori, Rao, Zimmert, Lattimore and Szepesvari, "Model selection in contextual stochastic
     bandit problems", NeurIPS 2020 (arXiv 2003.01704), with the master of Agarwal, Luo, Neyshabur and Schapire, COLT
     2017. T = K/2 rounds of two episodes: base i, drawn from q, plays and learns; then a policy drawn uniformly from
@@ -34,7 +39,7 @@ class StochasticCORRAL(ArrayRule):
 
     Proved: expected regret of the order :math:`M/\eta + T\eta + \eta U^2`, up to logarithms, where U bounds the regret
     that the best base would have alone, with high probability. Here :math:`\eta = \sqrt{M/T}` at first, which needs no
-    U and gives :math:`\sqrt{MT} + U^2\sqrt{M/T}`. The rule is told K.
+    U and gives :math:`\sqrt{MT} + U^2\sqrt{M/T}`. The rule is given K.
 
     Parameters
     ----------
@@ -47,7 +52,7 @@ class StochasticCORRAL(ArrayRule):
     replays = True  # past policies are kept
 
     guarantee = "valid"
-    told = ("K",)
+    given = ("K",)
 
     episodes: int
     scale: float = 1.0

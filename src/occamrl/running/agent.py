@@ -21,6 +21,12 @@ from occamrl.running.storage import load, save
 class Agent:
     """An algorithm together with what it has learned in an environment.
 
+    >>> import gymnasium as gym
+    >>> import occamrl as orl
+    >>> spec = orl.read_ladder("frozen-lake-4x4")
+    >>> agent = orl.Agent(orl.ARLGen(ladder=spec.ladder), gym.make("FrozenLake-v1"), known=spec.known)
+    >>> action, state = agent.learn(20).predict(0)
+
     Parameters
     ----------
     algorithm : learner or selector

@@ -165,6 +165,11 @@ class Verdict(dict[str, Any]):
 class Result:
     """The result of :func:`occamrl.run` or :func:`occamrl.learn`.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> result = orl.run(orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), problem, episodes=50)
+    >>> total, curve, policy = result.total_regret, result.cumulative_regret, result.policy()
+
     ``run`` keeps every episode up to the first million and log-spaced ones after that, ``learn`` every one; totals are
     always over all episodes. Returns and regret are in the unit of the environment's rewards.
     """
@@ -375,17 +380,9 @@ class Result:
         if self._scale is None:
             x, y, _ = smoothed(self.returns, 100)
         else:
-            at = thin(self.episodes, 100)
-            x, y = self.episodes[at], self.cumulative_regret[at]
-        if x.size < 2:
-            return ""
-        low, high = min(float(y.min()), 0.0), float(y.max())
-        across, up = 300.0 * x / x[-1], 90.0 - 80.0 * (y - low) / max(high - low, 1e-12)
-        points = " ".join(f"{u:.1f},{v:.1f}" for u, v in zip(across, up, strict=True))
+            x, y = self.episodes, self.cumulative_regret
         name = "return of an episode" if self._scale is None else "cumulative regret"
-        title = f"{name}, {self.total_episodes:,} episodes, up to {high:,.4g}"
-        line = f'<polyline fill="none" stroke="#0072B2" stroke-width="1.5" points="{points}"/>'
-        return f'<svg width="320" height="100" role="img"><title>{title}</title>{line}</svg><p>{title}</p>'
+        return html_curves({name: (x, y)}, f"{name}, {self.total_episodes:,} episodes")
 
     def __repr__(self) -> str:
         parts = [self.label, f"{self.total_episodes:,} episodes"]
@@ -439,6 +436,27 @@ def html_table(rows: Sequence[Mapping[str, str]]) -> str:
     head = "".join(f"<th>{html.escape(name)}</th>" for name in rows[0])
     body = "".join("<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row.values()) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+def html_curves(given: Mapping[str, Any], title: str) -> str:
+    """Return small curves (x >= 0, y) by their names, on the same axes, as SVG with a title, for notebooks."""
+    curves = {name: (x[thin(x, 100)], y[thin(x, 100)]) for name, (x, y) in given.items() if x.size > 1}
+    if not curves:
+        return ""
+    last, high = max(float(x[-1]) for x, _ in curves.values()), max(float(y.max()) for _, y in curves.values())
+    low = min(0.0, *(float(y.min()) for _, y in curves.values()))
+    lines, names = "", []
+    for (name, (x, y)), colour in zip(curves.items(), itertools.cycle(_COLOURS), strict=False):
+        across, up = 300.0 * x / last, 90.0 - 80.0 * (y - low) / max(high - low, 1e-12)
+        points = " ".join(f"{u:.1f},{v:.1f}" for u, v in zip(across, up, strict=True))
+        lines += f'<polyline fill="none" stroke="{colour}" stroke-width="1.5" points="{points}"/>'
+        names.append(f'<span style="color:{colour}">{html.escape(name)}</span>')
+    title = html.escape(f"{title}, up to {high:,.4g}")
+    legend = f"<p>{', '.join(names)}</p>" if len(names) > 1 else ""
+    return f'<svg width="320" height="100" role="img"><title>{title}</title>{lines}</svg><p>{title}</p>{legend}'
 
 
 def dress(axes: Axes, title: str = "") -> None:

@@ -25,6 +25,7 @@ import numpy as np
 from numba.core import event
 
 from occamrl import seeding
+from occamrl._core.compile import GETTING_CODE
 from occamrl._core.loop import draw_episode, draw_first_state
 from occamrl.envs.spaces import Discretiser
 from occamrl.envs.wrapper import FiniteEnvironment, require_finite
@@ -44,7 +45,8 @@ from occamrl.running.phases import CompiledPlayer, PhaseWalk, Seen, empty_unifor
 from occamrl.running.result import KEEP_ALL_UNTIL, EnvironmentInfo, Recorder, Result
 from occamrl.running.storage import fingerprint, load, save
 
-_COMPILING: Any = event  # Numba has no types
+_EVENTS: Any = event  # Numba has no types
+_COMPILING = "numba:compile"
 
 CHUNK_SECONDS = 0.1
 LARGEST_CHUNK = 2**16
@@ -57,7 +59,7 @@ BLOCK = 256  # reset seeds drawn at a time
 ROOM = 64  # episodes reserved at a time, where they are played one by one
 _REPLAYED = frozenset(2**j - 1 for j in range(7))  # which of the first episodes are played twice
 _MOST_DECODED = 4096
-COUNTS = ("plans", "pessimistic_episodes", "steps", "cut_short", "wall_time")  # of a result, summed up chunk by chunk
+COUNTS = ("plans", "pessimistic_episodes", "steps", "cut_short")  # of a result, summed up chunk by chunk
 
 
 @contextmanager
@@ -87,8 +89,8 @@ def ctrl_c(may_raise: Callable[[], bool]) -> Iterator[threading.Event]:
 class Progress:
     """Tells how far a job is: one line that renews itself on a terminal, plain lines elsewhere.
 
-    ``show`` None: only jobs that take longer than a second say anything. Compilation is told as such and counts in no
-    rate; neither does the first piece, which may load compiled code.
+    ``show`` None: only jobs that take longer than a second say anything. Compilation is reported as
+    such; like loading what was compiled before, it counts in no rate. Neither does the first piece.
     """
 
     def __init__(
@@ -105,20 +107,22 @@ class Progress:
         self.terminal = self.stream.isatty()
         self.began = time.perf_counter()
         self.due = self.began + (0.0 if show else FIRST_AFTER)
-        self.rate = self.compiled = 0.0  # episodes per second; seconds spent on compiling
-        self._base: tuple[int, float] | None = None  # episodes and seconds of compilation when the rate began
+        self.rate = self.compiled = 0.0  # episodes per second; seconds spent on compiling and loading
+        self._base: tuple[int, float] | None = None  # episodes and clock when the rate began
         self._said = self._said_compiling = False
         self._compiling, self._compile_began = 0, 0.0
-        _COMPILING.register("numba:compile", self)
+        for kind in (_COMPILING, GETTING_CODE):
+            _EVENTS.register(kind, self)
 
     def notify(self, event: Any) -> None:
-        """Take note that Numba begins or ends to compile a function, perhaps inside another one."""
+        """Take note that a function begins or ends to be compiled or loaded, perhaps inside another one."""
         now = time.perf_counter()
         if event.is_start:
             if not self._compiling:
                 self._compile_began = now
             self._compiling += 1
-            if self.show is not False and now >= self.due and (self.terminal or not self._said_compiling):
+            due = event.kind == _COMPILING and self.show is not False and now >= self.due
+            if due and (self.terminal or not self._said_compiling):
                 self._said_compiling = True
                 self._write(f"{self.label}: compiling, once on this machine ({now - self.began:.0f} s)")
         elif self._compiling:
@@ -126,13 +130,17 @@ class Progress:
             if not self._compiling:
                 self.compiled += now - self._compile_began
 
+    def clock(self) -> float:
+        """Return the time in seconds, those of compiling and loading left out."""
+        return time.perf_counter() - self.compiled
+
     def update(self, done: int, value: float | None = None) -> None:
         """Say where the job is, if it is time to; a job without a measure does not tell one."""
         now = time.perf_counter()
         if self._base is None:
-            self._base, self.began = (done, self.compiled), now
+            self._base = done, self.clock()
             return
-        self.rate = (done - self._base[0]) / max(now - self.began - (self.compiled - self._base[1]), 1e-9)
+        self.rate = (done - self._base[0]) / max(self.clock() - self._base[1], 1e-9)
         if self.show is False or now < self.due:
             return
         self.due = now + (TERMINAL_EVERY if self.terminal else PLAIN_EVERY)
@@ -145,7 +153,8 @@ class Progress:
 
     def close(self) -> None:
         """End the line, if one was begun."""
-        _COMPILING.unregister("numba:compile", self)
+        for kind in (_COMPILING, GETTING_CODE):
+            _EVENTS.unregister(kind, self)
         if self._said and self.terminal:
             self.stream.write("\n")
             self.stream.flush()
@@ -156,7 +165,7 @@ class Progress:
         self.stream.flush()
 
 
-_COMPILING.Listener.register(Progress)
+_EVENTS.Listener.register(Progress)
 
 
 class Chunk(NamedTuple):
@@ -483,7 +492,7 @@ class Run:
             self.agent_key = seeding.key(earlier.seed, "agent")
             walk, recorder = earlier.walk.fork(), copy.deepcopy(earlier.recorder)
         self._result = replace(earlier, agent=agent, environment=source.info, walk=walk, recorder=recorder)
-        self._counts: dict[str, Any] = {name: getattr(earlier, name) for name in COUNTS}
+        self._counts: dict[str, Any] = {name: getattr(earlier, name) for name in (*COUNTS, "wall_time")}
 
     @property
     def episodes(self) -> int:
@@ -521,9 +530,11 @@ class Run:
             with ctrl_c(may_raise=lambda: source.waiting) as pressed:
                 while self.episodes < end:
                     size = min(chunk, end - self.episodes, walk.remaining or chunk)
-                    phase, began = walk.phase, time.perf_counter() - bar.compiled
+                    phase, began = walk.phase, bar.clock()
                     played = source.play(walk, self.agent_key, self.episodes, size, pressed.is_set)
-                    spent = self._record(played, began + bar.compiled)
+                    self._record(played)  # this may begin a phase, and compile for it
+                    spent = bar.clock() - began
+                    self._counts["wall_time"] += spent
                     if size == chunk and spent < seconds:
                         chunk = min((8 if spent < seconds / 32.0 else 2) * chunk, largest)
                     elif spent > 4.0 * seconds:
@@ -542,15 +553,13 @@ class Run:
         finally:
             bar.close()
 
-    def _record(self, played: Chunk, began: float) -> float:
-        """Take in some episodes; return how many seconds they took."""
+    def _record(self, played: Chunk) -> None:
+        """Take in some episodes."""
         self._result.recorder.add(played.regret, played.returns)
         self._result.walk.advance(played.plans, played.mapped, played.regret, played.turns)
-        spent = time.perf_counter() - began
-        more = played.plans, played.pessimistic, played.steps, tuple(played.cut_short), spent
+        more = played.plans, played.pessimistic, played.steps, tuple(played.cut_short)
         for name, part in zip(COUNTS, more, strict=True):
             self._counts[name] += part
-        return spent
 
 
 @explains_calls
@@ -564,6 +573,12 @@ def run(
     continue_from: Result | None = None,
 ) -> Result:
     """Play ``agent`` on ``mdp`` for a number of episodes.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> agent = orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2))
+    >>> result = orl.run(agent, problem, episodes=50, seed=0)
+    >>> longer = orl.run(agent, problem, episodes=50, continue_from=result)
 
     Parameters
     ----------
@@ -615,6 +630,13 @@ def learn(
     continue_from: Result | None = None,
 ) -> Result:
     """Let an agent learn in a Gymnasium environment.
+
+    >>> import gymnasium as gym
+    >>> import occamrl as orl
+    >>> spec = orl.read_ladder("frozen-lake-4x4")
+    >>> agent = orl.ARLGen(ladder=spec.ladder)
+    >>> result = orl.learn(agent, gym.make("FrozenLake-v1"), episodes=20, known=spec.known)
+    >>> answer = str(result.verdict)
 
     Parameters
     ----------

@@ -19,6 +19,12 @@ from occamrl.protocols import EpisodeLearner, Known, Learner, Rule, RuledBases, 
 class Arena(RuledBases):
     """Several base learners and a rule over them.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> bases = [orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), orl.UniformRandom()]
+    >>> result = orl.run(orl.Arena(bases=bases, rule=orl.UCB1()), problem, episodes=50)
+    >>> plays = result.state["plays"]  # episodes of each base
+
     Parameters
     ----------
     bases : sequence of learners

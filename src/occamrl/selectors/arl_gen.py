@@ -77,6 +77,13 @@ _MOST_COORDINATES = 2000  # of the test for a truth outside F_M
 class ARLGen(Selector):
     """Play UCRL-VTR on the smallest class of a ladder that the data do not contradict.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("patchy-ice")
+    >>> agent = orl.ARLGen(ladder=orl.Ladder.of_problem(problem))
+    >>> result = orl.run(agent, problem, episodes=30)
+    >>> result.phases["chosen"][-1].as_py()
+    1
+
     Parameters
     ----------
     ladder : Ladder
@@ -110,17 +117,9 @@ class ARLGen(Selector):
     the largest class rejected), the slack ``beta`` of the confidence set, the ``misfit`` (by how much the best loss of
     F_M exceeds what noise explains, with confidence 1 - delta), and whether the data show that the truth is ``outside``
     F_M: a positive misfit or, on lists of kernels, a target beyond the range that its kernels allow (M23).
-
-    Examples
-    --------
-    >>> import occamrl as orl
-    >>> problem = orl.make_problem("patchy-ice")
-    >>> result = orl.run(orl.ARLGen(ladder=orl.Ladder.of_problem(problem)), problem, episodes=30, seed=0)
-    >>> result.phases["chosen"][-1].as_py()
-    1
     """
 
-    told = ("order",)
+    given = ("order",)
 
     ladder: Ladder
     delta: float = 0.05

@@ -1,7 +1,7 @@
 r"""ARL-LIN: adapt to the support and to the norm of theta* while playing (Ghosh et al. 2022, algorithms 2 and 3).
 
-All rows of all phases are pooled: they enter one regression in d dimensions, each once (M17). The algorithms to the
-letter of the paper, on fresh data and with decaying levels, are in :mod:`occamrl.paper`.
+All rows of all phases are pooled: they enter one regression in d dimensions, each once (M17). The paper's own
+algorithms, on fresh data and with decaying levels, are in :mod:`occamrl.paper`.
 
 **ARL-LIN(dim)** finds the coordinates that matter (M16-M18)::
 
@@ -94,7 +94,7 @@ class LinearSelector(Selector):
     """The parameters of UCRL-VTR-LIN, which the selectors play, and the schedule of their epochs."""
 
     guarantee = "of its tests, not of its regret"
-    told = ("a norm bound",)
+    given = ("a norm bound",)
 
     features: FeatureMap
     norm_bound: float
@@ -168,6 +168,12 @@ class LinearSelector(Selector):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ARLLinDim(LinearSelector):
     """Adapt to the number of non-zero coordinates of theta*.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("sparse-mixture", seed=0)  # 3 of 16 features matter
+    >>> agent = orl.ARLLinDim(features=orl.FeatureMap(problem.phi), norm_bound=1.3)
+    >>> result = orl.run(agent, problem, episodes=100)
+    >>> verdict = str(result.verdict)  # which features are in play, and since when
 
     Parameters
     ----------
@@ -309,6 +315,12 @@ class ARLLinDim(LinearSelector):
 class ARLLinNorm(LinearSelector):
     """Adapt to the norm of theta*.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("sparse-mixture", seed=0)  # 3 of 16 features matter
+    >>> agent = orl.ARLLinNorm(features=orl.FeatureMap(problem.phi), norm_bound=100.0)
+    >>> result = orl.run(agent, problem, episodes=100)
+    >>> bounds = result.phases["norm_bound"].to_pylist()
+
     Parameters
     ----------
     features, norm_bound, delta, radius, weights, replan, regularization, scale
@@ -376,6 +388,12 @@ class ARLLinNorm(LinearSelector):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ARLLin(ARLLinDim):
     """Adapt to the number of non-zero coordinates of theta* and to its norm.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("sparse-mixture", seed=0)  # 3 of 16 features matter
+    >>> agent = orl.ARLLin(features=orl.FeatureMap(problem.phi), norm_bound=100.0)
+    >>> result = orl.run(agent, problem, episodes=100)
+    >>> active, bound = result.phases["active"][-1], result.phases["norm_bound"][-1]
 
     Parameters are those of :class:`~occamrl.selectors.arl_lin.ARLLinDim`; ``norm_bound`` may be far too large, and
     ``regularization`` is "scaled" by default (1 with the paper's radius). The lambda of the support rule is 1.

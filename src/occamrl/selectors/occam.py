@@ -32,6 +32,13 @@ _MOST_NUMBERS = 2**22  # probabilities at a time
 class Occam(LikelihoodParameters, Selector):
     """Play the smallest class of a ladder that the likelihood does not refuse; notice a truth outside all of them.
 
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("patchy-ice")
+    >>> agent = orl.Occam(ladder=orl.Ladder.of_problem(problem))
+    >>> result = orl.run(agent, problem, episodes=30)
+    >>> result.verdict["chosen"], result.verdict["outside"]
+    (1, False)
+
     Parameters
     ----------
     ladder : Ladder
@@ -58,17 +65,9 @@ class Occam(LikelihoodParameters, Selector):
     class) and the ``threshold`` log(1/delta) above which a class is refused, whether the truth is ``outside`` all of
     them, ``outside_since`` when, the ``misfit`` (by how much F_M is above the threshold), and how many outcomes were
     ``unlisted``, that is, impossible in every member. Draws from hulls (L7) are measured, not proved.
-
-    Examples
-    --------
-    >>> import occamrl as orl
-    >>> problem = orl.make_problem("patchy-ice")
-    >>> result = orl.run(orl.Occam(ladder=orl.Ladder.of_problem(problem)), problem, episodes=30, seed=0)
-    >>> result.phases["chosen"][-1].as_py(), result.phases["outside"][-1].as_py()
-    (1, False)
     """
 
-    told = ("order",)
+    given = ("order",)
 
     @cached_property
     def _learner(self) -> LikelihoodLearner:

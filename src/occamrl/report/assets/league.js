@@ -11,7 +11,7 @@ function leagueTable(league, p) {
   const seeds = league.seeds.length > 12 ? `${league.seeds.length} seeds` : `seeds ${league.seeds.join(", ")}`;
   const rows = league.rows.map((row) => {
     const { published, tuned: best } = row, told = withEnds(published.regret.mean, published.regret.interval, form);
-    const line = [row.reference ? html("em", {}, named(row.name)) : named(row.name), published.guarantee, row.told,
+    const line = [row.reference ? html("em", {}, named(row.name)) : named(row.name), published.guarantee, row.given,
       !row.reference && published.regret.mean === least ? html("span", { class: "best" }, told) : told, form(published.worst),
       show(published.tail, 2), share(published.right), share(published.pessimistic), show(published.us, 3)];
     if (tuned) line.push(best ? [withEnds(best.regret.mean, best.regret.interval, form), html("span", { class: "ends" }, best.constants)] : "–");
@@ -55,7 +55,7 @@ function leagueSection(data, width) {
   const figures = data.league.flatMap((league) => playsFigures(data, league, width));
   const rows = () => data.league.flatMap((league) => league.rows.flatMap((row) =>
     [["published", row.published], ["tuned", row.tuned]].filter(([, one]) => one).map(([kind, one]) => [league.problem, row.name, kind,
-      data.agents[one.agent], one.guarantee, row.told, one.regret.mean, ...(one.regret.interval || ["", ""]), one.worst, one.tail,
+      data.agents[one.agent], one.guarantee, row.given, one.regret.mean, ...(one.regret.interval || ["", ""]), one.worst, one.tail,
       one.right, one.pessimistic, one.us])));
   return html("section", { "aria-labelledby": "league" }, html("h2", { id: "league" }, "League"),
     html("p", { class: "note" }, "Those in italics know or keep to a class. A guarantee is that of the published constants; where a scale is not 1 there is none. " +
