@@ -167,6 +167,7 @@ class Steps:
         self.path = np.zeros(known.horizon + 1, dtype=np.int64)
         self.actions = np.zeros((known.horizon, known.states), dtype=np.int64)
         self.bonus, self.reward = np.zeros(known.horizon), np.zeros(known.horizon)
+        self.taken = np.zeros(known.horizon, dtype=np.int64)
 
     def begin(self, state: int) -> None:
         if self.h:
@@ -179,7 +180,8 @@ class Steps:
         return int(self.actions[self.h, self.path[self.h]])
 
     def record(self, next_state: int, *, bonus: float = 0.0, reward: float | None = None) -> None:
-        base = float(self.known.base_reward[self.path[self.h], self.act()])
+        self.taken[self.h] = self.act()
+        base = float(self.known.base_reward[self.path[self.h], self.taken[self.h]])
         self.bonus[self.h], self.reward[self.h] = bonus, base + bonus if reward is None else reward
         self.h += 1
         self.path[self.h] = next_state
@@ -188,7 +190,7 @@ class Steps:
 
     def end(self) -> None:
         at_rest = np.zeros(self.known.states * self.known.actions)
-        seen = Seen(at_rest, self.path, self.bonus, self.reward, self.actions, self.h, False)
+        seen = Seen(at_rest, self.path, self.bonus, self.reward, self.actions, self.h, False, self.taken)
         total = self.walk.player.close(seen)
         self.episode, self.h = self.episode + 1, 0
         self.walk.advance(self.plans, np.array([total]), np.array([np.nan]))

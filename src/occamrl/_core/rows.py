@@ -141,15 +141,19 @@ def require_agreement(faults: Mapping[str, Any]) -> None:
 def count_rows(state: Any, path: Path, steps: int, bonus_in_target: bool, square: bool) -> None:
     """Count the rows of the first ``steps`` transitions; where rewards come on outcomes their part joins the target.
 
-    ``square``: sum the squares of the targets as well.
+    ``square``: sum the squares of the targets as well. Rows wait by (h, s), for the action of the plan: of an episode
+    that another learner played, steps with another action are left out.
     """
     visits, values, first = imat(state, VISITS), fmat(state, VALUES), fmat(state, FIRST)
     total, squares = fmat(state, TOTAL), fmat(state, SQUARES)
     cells, counters = ivec(state, CELLS), ivec(state, COUNTERS)
-    states, touched = visits.shape[1], counters[TOUCHED]
+    policy, states, touched = imat(state, POLICY), visits.shape[1], counters[TOUCHED]
     s = np.uint64(path.states[0])  # unsigned: no test for indices that count from the end
     for h in range(steps):
         after = np.uint64(path.states[h + 1])
+        if path.actions[h] != policy[h, s]:
+            s = after
+            continue
         target = values[h + 1, after]
         if bonus_in_target:
             target = path.bonus[h] + target

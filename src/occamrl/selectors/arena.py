@@ -36,7 +36,8 @@ class Arena(RuledBases):
         Let every base learn from every episode. A base then plans for an episode from what it knew before, whoever
         plays it, and its rows are (s, a, V, s') with V fixed before s' was seen: the confidence sets of
         :class:`~occamrl.UCRLVTR` and :class:`~occamrl.UCRLVTRLin`, the counts of tabular learners and posteriors stay
-        valid, because they allow any choice of (s, a) that does not look ahead. What is lost is a bound on the regret
+        valid, because they allow any choice of (s, a) that does not look ahead. These two learn from the steps in
+        which their own plan has the action that was taken. What is lost is a bound on the regret
         of a base by its own plays, on which rules rely that compare bases. Learners whose updates assume that they
         play their own policy must not share. Replays are shared with nobody.
     largest_return : float, optional
