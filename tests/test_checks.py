@@ -166,7 +166,7 @@ def with_values(mdp: FiniteMDP, change: Callable[[Floats], Floats]) -> FiniteMDP
     """Return a problem that lies about its optimum."""
     liar = copy.copy(mdp)
     values = change(np.array(mdp.optimal_values))
-    liar.__dict__["truth"] = mdp.truth._replace(optimal_values=values)
+    liar.__dict__["_solved"] = mdp.truth._replace(optimal_values=values)
     return liar
 
 

@@ -58,6 +58,7 @@ class Truth(NamedTuple):
     base_reward: Floats  # [S*A]
     initial_cumulative: Floats  # [1, S] running sums of the initial distribution; 1 from the last possible state on
     optimal_values: Floats  # [H + 1, S] V*_h, row H is V*_{H+1} = 0
+    threads: Any  # OneThread | Threads of ``occamrl._core.compile``: by whom policies are evaluated
     noise: Noise = Noise()
 
 

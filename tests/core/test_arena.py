@@ -13,9 +13,10 @@ import pytest
 import scipy.sparse as sp
 
 from occamrl._core import arena
+from occamrl._core import compile as compiling
 from occamrl._core.arena import Arena, field, fmat, ivec, lay_out
-from occamrl._core.compile import entry, may_use_threads
-from occamrl.learners import ucrl_vtr_lin
+from occamrl._core.compile import OneThread, Threads, entry
+from occamrl.learners.baselines import UniformRandom
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.features import FeatureMap
 from occamrl.problems.mdp import FiniteMDP
@@ -52,29 +53,48 @@ def test_a_large_array_stays_where_it_is_as_long_as_the_model_lives(
     assert alive() is None
 
 
-def test_threads_make_the_same_plans_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
+def sparse_kernels(rng: np.random.Generator) -> list[Any]:
+    """Return kernels of 300 states and two actions, with three next states of each (s, a)."""
     kernels = []
-    for _ in range(6):  # with three next states of each (s, a)
+    for _ in range(6):
         after = np.sort(np.argpartition(rng.random((600, 300)), 3)[:, :3], axis=1)
         probability = rng.dirichlet(np.ones(3), size=600)
         kernels.append(sp.csr_array((probability.ravel(), after.ravel(), np.arange(0, 1801, 3)), shape=(600, 300)))
-    features = FeatureMap(kernels)
-    mdp = FiniteMDP(transition=kernels[0], reward=rng.random((300, 2)), horizon=4)
-    found = []
+    return kernels
+
+
+def test_threads_plan_solve_and_evaluate_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    kernels, rewards = sparse_kernels(rng), rng.random((300, 2))
+    features, found = FeatureMap(kernels), []
     for many, threads in ((10**9, 1), (1, 1), (1, numba.config.NUMBA_NUM_THREADS)):  # type: ignore[attr-defined]
-        monkeypatch.setattr(ucrl_vtr_lin, "_MANY_OUTCOMES", many)
+        monkeypatch.setattr(compiling, "_MANY_OUTCOMES", many)
         numba.set_num_threads(threads)
+        mdp = FiniteMDP(transition=kernels[0], reward=rewards, horizon=4)
+        assert isinstance(mdp.truth.threads, Threads) == (many == 1)
         learner = UCRLVTRLin(features=features, norm_bound=1.0, replan=0.0)
         result = run(learner, mdp, episodes=20, progress=False)
-        found.append((result.regret.tobytes(), result.state.values.tobytes()))
+        found.append([each.tobytes() for each in (result.regret, result.state.values, mdp.optimal_values)])
     assert found[0] == found[1] == found[2]
 
 
-def test_a_fork_uses_no_threads() -> None:
+def test_a_fork_uses_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """Libraries of threads end a process that is a fork of one in which they ran."""
     if "fork" not in multiprocessing.get_all_start_methods():
         pytest.skip("nothing can be forked here")
-    assert may_use_threads()
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        assert not pool.apply(may_use_threads)
+    monkeypatch.setattr(compiling, "_MANY_OUTCOMES", 1)
+    mdp = FiniteMDP(transition=sparse_kernels(np.random.default_rng(0))[0], reward=np.ones((300, 2)), horizon=4)
+    assert isinstance(mdp.truth.threads, Threads)
+
+    def play(queue: Any) -> None:
+        queue.put((mdp.truth.threads, run(UniformRandom(), mdp, episodes=1, progress=False).total_regret))
+
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=play, args=(queue,))
+    child.start()
+    threads, regret = queue.get(timeout=120)
+    child.join()
+    assert child.exitcode == 0
+    assert isinstance(threads, OneThread)
+    assert regret == pytest.approx(0.0, abs=1e-12)

@@ -145,6 +145,14 @@ def test_absorbing_states_stay_and_earn_nothing(on_transitions: bool, sparse: bo
     assert (expected.optimal_values[:, [1, 3]] == 0.0).all()
 
 
+def test_an_absorbing_state_without_outcomes_leaves_the_rewards_of_others_where_they_are() -> None:
+    """Two outcomes of state 0 and none of state 1: as many as pairs, and still rewards of transitions."""
+    kernel = scipy.sparse.csr_array([[0.5, 0.5], [0.0, 0.0]])
+    reward = scipy.sparse.csr_array([[0.2, 0.6], [0.0, 0.0]])
+    mdp = FiniteMDP(transition=kernel, reward=reward, horizon=1, absorbing=[1])
+    assert mdp.optimal_value == pytest.approx(0.4, abs=1e-15)
+
+
 def drawn(cumulative: Floats, u: float) -> int:
     return int(np.argmax(u < cumulative))
 

@@ -114,7 +114,7 @@ def test_hot_loop_kernels_agree_with_evaluate(horizon: int, per_step: bool) -> N
     policy = draw.integers(0, actions, (horizon, states))
 
     out = np.full((2, states), np.nan)  # whatever the scratch held before must not matter
-    bellman.policy_values(outcomes, probability, base_reward, policy, out)
+    bellman.policy_values(mdp.truth, policy, out)
     np.testing.assert_array_equal(out[0], mdp.evaluate(policy)[0])
 
     out[...] = np.nan

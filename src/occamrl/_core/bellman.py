@@ -5,8 +5,8 @@ Everything here is one line of mathematics, the Bellman backup of a pair (s, a) 
     Q_h(s, a) = base_reward[s, a] + sum over outcomes o of (s, a):  p_h(o) * ( bonus(o) + V_{h+1}(next_state(o)) ),
 
 which :func:`backup` computes; the other functions differ only in how they put the Q_h(s, .) together. Sums run in the
-order of the layout, so results are the same bits on every call. Rows count from 0: ``values[h]`` is V_{h+1} of the
-formulas, and the last row, ``values[H]``, is zero.
+order of the layout, so results are the same bits on every call, and by any number of threads. Rows count from 0:
+``values[h]`` is V_{h+1} of the formulas, and the last row, ``values[H]``, is zero.
 
 Shared arguments: ``outcomes`` (:class:`occamrl.protocols.Outcomes`), ``probability`` [T, O] with T = 1 or T = H,
 ``base_reward`` [S*A].
@@ -17,9 +17,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import prange
 
-from occamrl._core.compile import compiled, entry, hot
-from occamrl.protocols import Floats, Ints, Outcomes
+from occamrl._core.compile import PIECES, OneThread, Threads, compiled, entry, hot, implements, threaded, threads_for
+from occamrl.protocols import Floats, Ints, Outcomes, Truth
 
 _ONE = np.uint64(1)
 
@@ -35,30 +36,106 @@ def backup(outcomes: Outcomes, probability: Floats, base_reward: Floats, pair: i
     return float(base_reward[q] + total)
 
 
+@hot
+def sweep_piece(
+    outcomes: Outcomes,
+    probability: Floats,
+    base_reward: Floats,
+    chosen: Ints,
+    after: Floats,
+    values: Floats,
+    first: int,
+    last: int,
+) -> None:
+    """Write V(s) of the states from ``first`` to ``last``: of the action chosen[s]; where none is, of the best one."""
+    actions = base_reward.size // values.size
+    for s in range(first, last):
+        if chosen.size > 0:
+            values[s] = backup(outcomes, probability, base_reward, s * actions + chosen[s], after)
+        else:
+            best = backup(outcomes, probability, base_reward, s * actions, after)
+            for a in range(1, actions):
+                best = max(best, backup(outcomes, probability, base_reward, s * actions + a, after))
+            values[s] = best
+
+
+def sweep(
+    threads: Any,
+    outcomes: Outcomes,
+    probability: Floats,
+    base_reward: Floats,
+    chosen: Ints,
+    after: Floats,
+    values: Floats,
+) -> None:
+    """Write V of all states, as :func:`sweep_piece` does."""
+    raise TypeError(f"no sweep of type {type(threads).__name__}")
+
+
+@implements(sweep, OneThread)
+def sweep_alone(
+    threads: OneThread,
+    outcomes: Outcomes,
+    probability: Floats,
+    base_reward: Floats,
+    chosen: Ints,
+    after: Floats,
+    values: Floats,
+) -> None:
+    """``sweep`` by one thread."""
+    sweep_piece(outcomes, probability, base_reward, chosen, after, values, 0, values.size)
+
+
+@threaded
+def sweep_pieces(
+    start: Ints,
+    next_state: Ints,
+    bonus: Floats,
+    probability: Floats,
+    base_reward: Floats,
+    chosen: Ints,
+    after: Floats,
+    values: Floats,
+) -> None:
+    """``sweep`` by several threads, which take arrays one by one."""
+    for p in prange(PIECES):
+        outcomes, states = Outcomes(start, next_state, bonus), values.size
+        first, last = states * p // PIECES, states * (p + 1) // PIECES
+        sweep_piece(outcomes, probability, base_reward, chosen, after, values, first, last)
+
+
+@implements(sweep, Threads)
+def sweep_in_threads(
+    threads: Threads,
+    outcomes: Outcomes,
+    probability: Floats,
+    base_reward: Floats,
+    chosen: Ints,
+    after: Floats,
+    values: Floats,
+) -> None:
+    """``sweep`` of very many outcomes."""
+    sweep_pieces(outcomes.start, outcomes.next_state, outcomes.bonus, probability, base_reward, chosen, after, values)
+
+
 @entry
-def solve_optimal(outcomes: Outcomes, probability: Floats, base_reward: Floats, out: Floats) -> None:
+def solve_optimal(threads: Any, outcomes: Outcomes, probability: Floats, base_reward: Floats, out: Floats) -> None:
     """Write V* of n kernels, ``probability`` [n*T, O], into ``out`` [n, H + 1, S], whose rows H are zero.
 
     V*_h(s) = max_a Q*_h(s, a),  V*_{H+1} = 0.
     """
-    horizon, states, steps = out.shape[1] - 1, out.shape[2], probability.shape[0] // out.shape[0]
-    actions = base_reward.size // states
+    horizon, steps, nothing = out.shape[1] - 1, probability.shape[0] // out.shape[0], outcomes.start[:0]
     for i in range(out.shape[0]):
-        values = out[i]
         for h in range(horizon - 1, -1, -1):
             p = probability[i * steps + h % steps]
-            for s in range(states):
-                best = backup(outcomes, p, base_reward, s * actions, values[h + 1])
-                for a in range(1, actions):
-                    best = max(best, backup(outcomes, p, base_reward, s * actions + a, values[h + 1]))
-                values[h, s] = best
+            sweep(threads, outcomes, p, base_reward, nothing, out[i, h + 1], out[i, h])
 
 
 def optimal_values(outcomes: Outcomes, probability: Floats, base_reward: Floats, states: int, horizon: int) -> Floats:
     """Return V* [H + 1, S]."""
     values = np.zeros((1, horizon + 1, states))
     parts: list[Any] = [np.require(part, requirements=["C", "W"]) for part in (*outcomes, probability, base_reward)]
-    solve_optimal(Outcomes(*parts[:3]), parts[3], parts[4], values)
+    solve_optimal(threads_for(outcomes.next_state.size), Outcomes(*parts[:3]), parts[3], parts[4], values)
     return values.reshape(horizon + 1, states)
 
 
@@ -81,19 +158,16 @@ def optimal_policy(outcomes: Outcomes, probability: Floats, base_reward: Floats,
 
 
 @entry
-def policy_values(outcomes: Outcomes, probability: Floats, base_reward: Floats, policy: Ints, out: Floats) -> None:
+def policy_values(truth: Truth, policy: Ints, out: Floats) -> None:
     """Compute V^pi_1 of a deterministic policy [H, S] into ``out[0]``.
 
     For the hot loop: nothing is allocated, ``out`` [2, S] is scratch whose rows take turns (step h writes row h mod 2).
     """
-    horizon, states = policy.shape
-    actions = base_reward.size // states
+    horizon, probability = policy.shape[0], truth.probability
     out[horizon % 2] = 0.0
     for h in range(horizon - 1, -1, -1):
         p = probability[h % probability.shape[0]]
-        values, after = out[h % 2], out[(h + 1) % 2]
-        for s in range(states):
-            values[s] = backup(outcomes, p, base_reward, s * actions + policy[h, s], after)
+        sweep(truth.threads, truth.outcomes, p, truth.base_reward, policy[h], out[(h + 1) % 2], out[h % 2])
 
 
 @hot

@@ -29,7 +29,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numba
 from numba.core import codegen, compiler, event, serialize
@@ -356,9 +356,26 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _FORKED.append(True))
 
 
+class OneThread(NamedTuple):
+    """The pairs (s, a) are gone through by one thread."""
+
+
+class Threads(NamedTuple):
+    """Pieces of the pairs (s, a), of which there are very many, are shared by several threads."""
+
+
+PIECES = 64  # for threads to share
+_MANY_OUTCOMES = 2**24  # threads pay for the compiling
+
+
 def may_use_threads() -> bool:
     """Say whether threads can be used: not in a fork, for which their libraries may end the process."""
     return not _FORKED
+
+
+def threads_for(outcomes: int) -> OneThread | Threads:
+    """Return who goes through so many outcomes; the type of the answer tells functions apart."""
+    return Threads() if outcomes >= _MANY_OUTCOMES and may_use_threads() else OneThread()
 
 
 def view(function: Function) -> Function:

@@ -67,7 +67,7 @@ def evaluate(model: Any, state: Any, truth: Truth, policy: Ints, out: Floats) ->
 @otherwise(evaluate, argument=1)
 def evaluate_table(model: Any, state: Any, truth: Truth, policy: Ints, out: Floats) -> None:
     """``evaluate`` of learners that follow their table."""
-    policy_values(truth.outcomes, truth.probability, truth.base_reward, policy, out)
+    policy_values(truth, policy, out)
 
 
 @hot_inline

@@ -30,7 +30,7 @@ import numpy as np
 from numba import prange
 
 from occamrl._core.arena import field, fmat, fresh_state, fvec, imat, ivec, lay_out, model_of, named, part, square
-from occamrl._core.compile import entry, hot, hot_inline, implements, may_use_threads, otherwise, threaded
+from occamrl._core.compile import PIECES, Threads, entry, hot, hot_inline, implements, otherwise, threaded, threads_for
 from occamrl._core.features import DenseFeatures, TabularFeatures, extremes, feature_vector, fill_target, outcome_of
 from occamrl._core.loop import CHANGED, PLANNED, Path, learn, plan
 from occamrl._core.regression import (
@@ -123,8 +123,6 @@ from occamrl.protocols import Field, Floats, Ints, Kernel, Known, Learner, Outco
 SMALLEST, LARGEST = 1e-100, 1e100  # parameters between these keep every formula finite
 SMALLEST_LEVEL = 1e-300  # of delta, which enters by its logarithm
 _CHUNK = 64  # pairs that are predicted at once, whatever their outcomes
-_PIECES = 64  # of the pairs, for threads to share
-_MANY_OUTCOMES = 2**24  # threads pay for the compiling
 KERNELS = ("stationary", "per_step")
 MOST_OUTCOMES = 2**20  # that are counted
 MOST_CANDIDATES = 20  # simulators of which outcomes are counted: their sets can be told apart by likelihood (L8)
@@ -166,10 +164,6 @@ class NoBatch(NamedTuple):
     """Every (s, a) is predicted by itself."""
 
 
-class Threads(NamedTuple):
-    """Pieces of many (s, a), which share one block of coordinates, are predicted by several threads."""
-
-
 class SharedBlock(NamedTuple):
     """All (s, a) share one target function and one block of coordinates, and are predicted at once."""
 
@@ -191,7 +185,7 @@ class LinearModel(NamedTuple):
     rows: int  # steps that give a row: H - 1, or H when rewards come on transitions (M20)
     steps: int  # T: 1, or H with one kernel per step
     dimension: int
-    batch: Any  # NoBatch | SharedBlock | BlockPerPair
+    batch: Any  # NoBatch | Threads | SharedBlock | BlockPerPair
     radius: int
     weighted: bool
     unit: float  # U, the range of a target
@@ -571,8 +565,8 @@ def _batch_of(features: FeatureMap, outcomes: Outcomes) -> tuple[Any, Floats, Fl
     d = features.dimension
     nothing: tuple[Any, Floats, Floats] = NoBatch(), np.zeros((0, 1)), np.zeros((0, 1))
     if one_block:
-        many = outcomes.next_state.size >= _MANY_OUTCOMES and may_use_threads()
-        batch, pieces = (Threads(), _PIECES) if many else (NoBatch(), 1)
+        threads = threads_for(outcomes.next_state.size)
+        batch, pieces = (threads, PIECES) if isinstance(threads, Threads) else (NoBatch(), 1)
         nothing = batch, np.zeros((0, 1)), np.zeros((pieces * d, min(_CHUNK, pairs)))
     if (np.diff(outcomes.start) != count).any() or outcomes.bonus.any():
         return nothing
@@ -721,6 +715,7 @@ def predict(batch: Any, model: LinearModel, state: LinearState, t: int, values: 
 @hot
 def predict_piece(
     features: FeatureView,
+    rewarded: bool,
     weighted: bool,
     values: Floats,
     factor: Floats,
@@ -733,14 +728,18 @@ def predict_piece(
 ) -> None:
     """Predict the pairs from ``first`` to ``last``, which share one block of coordinates, a chunk of them at a time.
 
-    ``rows`` [d, chunk] and ``scratch`` [the outcomes of a chunk, and d] are not to be used by anyone else meanwhile.
+    ``rows`` [d, chunk] and ``scratch`` [the outcomes of a chunk, and d] are not to be used by anyone else meanwhile;
+    ``rewarded`` says whether any outcome has a bonus.
     """
     (start, after, bonus), (d, chunk) = features.outcomes, rows.shape
     x = part(scratch, scratch.size - d, d)
     for begin in range(first, last, chunk):
         size, o = min(chunk, last - begin), start[begin]
         for i in range(start[begin + size] - o):  # values far apart: all at once, so that none waits for another
-            scratch[i] = bonus[o + i] + values[np.uint64(after[o + i])]
+            scratch[i] = values[np.uint64(after[o + i])]
+        if rewarded:
+            for i in range(start[begin + size] - o):
+                scratch[i] += bonus[o + i]
         for i in range(size):
             sa, count = begin + i, start[begin + i + 1] - start[begin + i]
             target = part(scratch, start[sa] - o, count)
@@ -767,8 +766,8 @@ def predict_each(batch: NoBatch, model: LinearModel, state: LinearState, t: int,
     d = rows.shape[0]
     if d > 0:
         factor, theta = square(factors, matrices[first], d), part(thetas, vectors[first], d)
-        scratch = fvec(model, TARGETS)
-        predict_piece(features, model.weighted, values, factor, theta, scratch, rows, pairs, 0, of.size)
+        scratch, rewarded = fvec(model, TARGETS), model.rows == model.horizon
+        predict_piece(features, rewarded, model.weighted, values, factor, theta, scratch, rows, pairs, 0, of.size)
         return
     for sa in range(of.size):
         pairs[MIDDLE, sa], pairs[SPREAD, sa] = row_of(features, model.weighted, values, sa, target, x)
@@ -779,43 +778,6 @@ def predict_each(batch: NoBatch, model: LinearModel, state: LinearState, t: int,
             n = vectors[b + 1] - vectors[b]
             pairs[MEAN, sa] = dot(x, part(thetas, vectors[b], n), n)
             pairs[NORM, sa] = squared_norm(square(factors, matrices[b], n), x, work)
-
-
-@threaded
-def predict_pieces(
-    kind: int,
-    d: int,
-    start: Ints,
-    after: Ints,
-    bonus: Floats,
-    places: Ints,
-    entries: Floats,
-    weighted: bool,
-    values: Floats,
-    factor: Floats,
-    theta: Floats,
-    scratch: Floats,
-    rows: Floats,
-    pairs: Floats,
-) -> None:
-    """Predict all pairs, each piece of them with its own scratch memory: the same numbers by any number of threads."""
-    size, each = start.size - 1, scratch.size // _PIECES
-    for p in prange(_PIECES):
-        features = FeatureView(kind, d, Outcomes(start, after, bonus), places, entries)
-        own, mine = part(scratch, p * each, each), rows[p * d : (p + 1) * d]
-        first, last = size * p // _PIECES, size * (p + 1) // _PIECES
-        predict_piece(features, weighted, values, factor, theta, own, mine, pairs, first, last)
-
-
-@implements(predict, Threads)
-def predict_in_threads(batch: Threads, model: LinearModel, state: LinearState, t: int, values: Floats) -> None:
-    """``predict`` as without a batch, with several threads."""
-    kind, d, (start, after, bonus), places, entries = features_of(model, FEATURES)
-    factor, theta = square(fvec(state, FACTOR), t * d * d, d), part(fvec(state, THETA), t * d, d)
-    scratch, rows, pairs = fvec(model, TARGETS), fmat(model, TURNED_X), fmat(model, PAIRS)
-    predict_pieces(
-        kind, d, start, after, bonus, places, entries, model.weighted, values, factor, theta, scratch, rows, pairs
-    )
 
 
 @hot
@@ -853,14 +815,123 @@ def predict_own_blocks(batch: BlockPerPair, model: LinearModel, state: LinearSta
 
 
 @hot
+def choose_piece(
+    weighted: bool,
+    width: float,
+    ceiling: float,
+    reward: Floats,
+    pairs: Floats,
+    values: Floats,
+    policy: Ints,
+    first: int,
+    last: int,
+) -> bool:
+    """Write V_h and the actions of the states from ``first`` to ``last``, whose pairs are predicted.
+
+    Return whether any action changed.
+    """
+    mean, norm, middle, spread, q = pairs[MEAN], pairs[NORM], pairs[MIDDLE], pairs[SPREAD], pairs[Q]
+    actions, changed = q.size // values.size, False
+    if weighted:
+        for sa in range(first * actions, last * actions):
+            estimate = mean[sa] + width * math.sqrt(norm[sa])
+            estimate = -0.5 if estimate < -0.5 else estimate
+            estimate = 0.5 if estimate > 0.5 else estimate
+            q[sa] = reward[sa] + middle[sa] + spread[sa] * estimate
+    else:
+        for sa in range(first * actions, last * actions):
+            q[sa] = reward[sa] + mean[sa] + width * math.sqrt(norm[sa])
+    for s in range(first, last):
+        choice = 0
+        best = q[s * actions]
+        for a in range(1, actions):
+            if q[s * actions + a] > best:
+                best = q[s * actions + a]
+                choice = a
+        values[s] = min(max(best, 0.0), ceiling)
+        if policy[s] != choice:
+            policy[s] = choice
+            changed = True
+    return changed
+
+
+def improve(batch: Any, model: LinearModel, state: LinearState, h: int, width: float, ceiling: float) -> bool:
+    """Write V_h and the actions of step h, from V_{h+1}; return whether any action changed."""
+    raise TypeError(f"no batch of type {type(batch).__name__}")
+
+
+@otherwise(improve)
+def improve_alone(batch: Any, model: LinearModel, state: LinearState, h: int, width: float, ceiling: float) -> bool:
+    """``improve`` by one thread."""
+    values, policy, reward = fmat(state, VALUES), imat(state, POLICY), fmat(model, REWARD)
+    predict(batch, model, state, h % model.steps, values[h + 1])
+    counted_on, pairs, states = reward[h % reward.shape[0]], fmat(model, PAIRS), policy.shape[1]
+    return choose_piece(model.weighted, width, ceiling, counted_on, pairs, values[h], policy[h], 0, states)
+
+
+@threaded
+def improve_pieces(
+    kind: int,
+    d: int,
+    start: Ints,
+    after: Ints,
+    bonus: Floats,
+    places: Ints,
+    entries: Floats,
+    rewarded: bool,
+    weighted: bool,
+    width: float,
+    ceiling: float,
+    reward: Floats,
+    factor: Floats,
+    theta: Floats,
+    scratch: Floats,
+    rows: Floats,
+    pairs: Floats,
+    values: Floats,
+    policy: Ints,
+    h: int,
+) -> None:
+    """``improve`` in pieces, each with scratch memory of its own, in which it says whether any action changed."""
+    for p in prange(PIECES):
+        features = FeatureView(kind, d, Outcomes(start, after, bonus), places, entries)
+        states, each = policy.shape[1], scratch.size // PIECES
+        actions, changed = (start.size - 1) // states, False
+        own, mine = part(scratch, p * each, each), rows[p * d : (p + 1) * d]
+        for first in range(states * p // PIECES, states * (p + 1) // PIECES, _CHUNK):
+            last = min(first + _CHUNK, states * (p + 1) // PIECES)
+            begin, end = first * actions, last * actions
+            predict_piece(features, rewarded, weighted, values[h + 1], factor, theta, own, mine, pairs, begin, end)
+            if choose_piece(weighted, width, ceiling, reward, pairs, values[h], policy[h], first, last):
+                changed = True
+        own[0] = 1.0 if changed else 0.0
+
+
+@implements(improve, Threads)
+def improve_in_threads(
+    batch: Threads, model: LinearModel, state: LinearState, h: int, width: float, ceiling: float
+) -> bool:
+    """``improve`` of very many pairs, which share one block of coordinates."""
+    kind, d, (start, after, bonus), places, entries = features_of(model, FEATURES)
+    t, reward = h % model.steps, fmat(model, REWARD)
+    factor, theta = square(fvec(state, FACTOR), t * d * d, d), part(fvec(state, THETA), t * d, d)
+    scratch, rows, counted_on = fvec(model, TARGETS), fmat(model, TURNED_X), reward[h % reward.shape[0]]
+    values, policy, pairs, weighted = fmat(state, VALUES), imat(state, POLICY), fmat(model, PAIRS), model.weighted
+    improve_pieces(
+        *(kind, d, start, after, bonus, places, entries, model.rows == model.horizon, weighted, width, ceiling),
+        *(counted_on, factor, theta, scratch, rows, pairs, values, policy, h),
+    )
+    changed = False
+    for p in range(PIECES):
+        changed = changed or scratch[p * (scratch.size // PIECES)] > 0.0
+    return changed
+
+
+@hot
 def optimistic_values(model: LinearModel, state: LinearState) -> bool:
     """Plan by M9 (or M11 with range weights); return whether any action changed."""
-    values, policy, pairs = fmat(state, VALUES), imat(state, POLICY), fmat(model, PAIRS)
-    reward, growth, thetas = fmat(model, REWARD), fmat(state, GROWTH), fvec(state, THETA)
-    mean, norm, middle, spread, q = pairs[MEAN], pairs[NORM], pairs[MIDDLE], pairs[SPREAD], pairs[Q]
-    horizon, states = policy.shape
-    actions, changed, bias = model.actions, False, 0.0
-    of_vectors = thetas.size // model.steps
+    growth, thetas, horizon = fmat(state, GROWTH), fvec(state, THETA), model.horizon
+    changed, bias, of_vectors = False, 0.0, thetas.size // model.steps
     optimistic_rewards(model.rewards, model, state)
     for h in range(horizon - 1, -1, -1):
         t = h % model.steps
@@ -886,28 +957,8 @@ def optimistic_values(model: LinearModel, state: LinearState) -> bool:
         width = model.scale * (width if bias == 0.0 else math.sqrt(width * width + bias))
         width = width * CARE if growth[t, RAISED] > 0.0 else width
         ceiling = float(horizon) if model.clip_at_horizon else float(horizon - h)
-        predict(model.batch, model, state, t, values[h + 1])
-        counted_on = reward[h % reward.shape[0]]
-        if model.weighted:
-            for sa in range(q.size):
-                estimate = mean[sa] + width * math.sqrt(norm[sa])
-                estimate = -0.5 if estimate < -0.5 else estimate
-                estimate = 0.5 if estimate > 0.5 else estimate
-                q[sa] = counted_on[sa] + middle[sa] + spread[sa] * estimate
-        else:
-            for sa in range(q.size):
-                q[sa] = counted_on[sa] + mean[sa] + width * math.sqrt(norm[sa])
-        for s in range(states):
-            choice = 0
-            best = q[s * actions]
-            for a in range(1, actions):
-                if q[s * actions + a] > best:
-                    best = q[s * actions + a]
-                    choice = a
-            values[h, s] = min(max(best, 0.0), ceiling)
-            if policy[h, s] != choice:
-                policy[h, s] = choice
-                changed = True
+        if improve(model.batch, model, state, h, width, ceiling):
+            changed = True
     return changed
 
 

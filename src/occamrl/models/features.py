@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -31,7 +31,7 @@ from occamrl.errors import (
     require_kind,
     require_memory,
 )
-from occamrl.problems.mdp import FiniteMDP, sound_sparse
+from occamrl.problems.mdp import FiniteMDP, cells_of, slices, sound_sparse
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
 Layout = DenseFeatures | SparseFeatures | TabularFeatures
@@ -40,7 +40,6 @@ _TOLERANCE = 1e-8  # for sums that should be one, as in FiniteMDP but for d-term
 LARGEST_FEATURE = 1e100  # its square is a number
 _INFEASIBLE = 2  # linprog's status
 _ENTRY = 3  # numbers that an entry of a sparse map takes, in memory and in time
-_ROWS = 2**14  # (s, a) that are read at once
 
 
 class PerProblem(weakref.WeakKeyDictionary[Known, Any]):
@@ -68,21 +67,15 @@ def read_kernels(field: str, kernels: Sequence[Any], support: ArrayLike = ()) ->
     """
     matrices: list[Any] = []
     for j, kernel in enumerate(kernels):
-        if sp.issparse(kernel):
-            sound_sparse(field, kernel)
-            flat: Any = kernel
-        else:
+        flat: Any = kernel
+        if not sp.issparse(kernel):
             dense = as_floats(field, kernel)
-            flat = dense.reshape(-1, max(dense.shape[-1:], default=1) or 1)
-        matrix: Any = sp.csr_array(flat)  # without a copy of one
+            flat = sp.csr_array(dense.reshape(-1, max(dense.shape[-1:], default=1) or 1))
+        matrix = sound_sparse(field, flat)
         shape = matrices[0].shape if matrices else None
         two_axes = matrix.ndim == 2 and 0 not in matrix.shape and matrix.shape[0] % matrix.shape[1] == 0
         if not two_axes or shape not in (None, matrix.shape):
             raise ShapeError(field, index=(j,), got=matrix.shape, expected=shape or "(S*A, S)")
-        if not matrix.has_canonical_format or not matrix.data.all():
-            matrix = matrix.copy()
-            matrix.sum_duplicates()
-            matrix.eliminate_zeros()
         if not (np.abs(matrix.data) <= LARGEST_FEATURE).all():
             expected = f"numbers of at most {LARGEST_FEATURE:g}"
             raise FeatureError(field, index=(j,), got="a value that is not finite", expected=expected)
@@ -95,7 +88,7 @@ def read_kernels(field: str, kernels: Sequence[Any], support: ArrayLike = ()) ->
     next_state, ends = np.empty(most, dtype=np.int64), np.zeros(most + 1, dtype=np.int64)
     column, value, counts = np.empty(most, dtype=np.int32), np.empty(most), np.zeros(pairs, dtype=np.int64)
     outcomes = entries = 0
-    for rows in _slices(pairs):  # of a few at a time, the union fits into the processor's cache
+    for rows in slices(pairs):
         cell, sizes, columns, values = _united([matrix[rows] for matrix in every], len(matrices))
         o, e = slice(outcomes, outcomes + cell.size), slice(entries, entries + values.size)
         next_state[o], column[e], value[e] = cell % states, columns, values
@@ -107,20 +100,9 @@ def read_kernels(field: str, kernels: Sequence[Any], support: ArrayLike = ()) ->
     return outcomes_of(field, counts, next_state[:outcomes]), matrix.toarray() if small else matrix, states
 
 
-def _slices(rows: int) -> Iterator[slice]:
-    """Yield pieces of many rows."""
-    for first in range(0, rows, _ROWS):
-        yield slice(first, min(first + _ROWS, rows))
-
-
 def _united(matrices: list[Any], count: int) -> tuple[Any, ...]:
-    """Return the cells of a few rows, how many entries each has in the first ``count`` matrices, their columns, values.
-
-    A cell is a number row * S + s'.
-    """
-    states = matrices[0].shape[1]
-    rows = [np.repeat(np.arange(each.shape[0]), np.diff(each.indptr)) for each in matrices]
-    cell = np.concatenate([row * states + each.indices for row, each in zip(rows, matrices, strict=True)])
+    """Return the cells of a few rows, how many entries each has in ``count`` matrices, their columns and values."""
+    cell = np.concatenate([cells_of(each) for each in matrices])
     column = np.repeat(np.arange(len(matrices)), [each.nnz for each in matrices])
     order = np.argsort(cell, kind="stable")  # made of sorted runs, which are merged
     cell, column, value = cell[order], column[order], np.concatenate([each.data for each in matrices])[order]
@@ -211,7 +193,7 @@ def layout_of(outcomes: Outcomes, matrix: Any) -> Layout:
     pairs, ends = outcomes.start.size - 1, matrix.indptr
     index = np.empty(pairs + 1 + matrix.nnz, dtype=np.int64)
     index[: pairs + 1] = ends[outcomes.start]
-    for rows in _slices(pairs):
+    for rows in slices(pairs):
         start = outcomes.start[rows.start : rows.stop + 1]
         place = np.arange(start[0], start[-1]) - np.repeat(start[:-1], np.diff(start))
         e = slice(ends[start[0]], ends[start[-1]])
@@ -418,7 +400,7 @@ class FeatureMap:
         if isinstance(self.layout, DenseFeatures):
             return np.add.reduceat(self.layout.phi, self.layout.outcomes.start[:-1])
         if isinstance(self.layout, SparseFeatures):
-            each = (self._by_entry(rows, np.ones(self.dimension), of_outcomes=False) for rows in _slices(self.pairs))
+            each = (self._by_entry(rows, np.ones(self.dimension), of_outcomes=False) for rows in slices(self.pairs))
             return np.concatenate(list(each)).reshape(-1, self.dimension)
         pair = pair_of_outcome(self.layout.outcomes)
         add: Any = sp.csr_array((np.ones(pair.size), (pair, np.arange(pair.size))))
@@ -454,7 +436,7 @@ class FeatureMap:
         if not isinstance(self.layout, SparseFeatures):
             return np.asarray((self.layout.phi if isinstance(self.layout, DenseFeatures) else self.matrix) @ weight)
         made, start = np.empty(self.layout.outcomes.next_state.size), self.layout.outcomes.start
-        for rows in _slices(self.pairs):
+        for rows in slices(self.pairs):
             made[start[rows.start] : start[rows.stop]] = self._by_entry(rows, weight, of_outcomes=True)
         return made
 
@@ -488,7 +470,7 @@ class FeatureMap:
         entries: tuple[Any, ...] = tuple(self.layout)[1:]
         shared = None if self.shared is None else self.shared.of
         for array in (*self.layout.outcomes[:2], *entries, self.rewards, shared):
-            digest.update(b"-" if array is None else np.ascontiguousarray(array).tobytes())
+            digest.update(b"-" if array is None else np.ascontiguousarray(array).reshape(-1).data)
         return digest.hexdigest()
 
     def __repr__(self) -> str:

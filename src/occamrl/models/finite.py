@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from occamrl._core.bellman import solve_optimal
-from occamrl._core.compile import hot
+from occamrl._core.compile import hot, threads_for
 from occamrl._core.features import TabularFeatures
 from occamrl.errors import (
     FamilyError,
@@ -182,11 +182,14 @@ class FiniteFamily(Family):
             self._values[known] = self._whole.optimal_values(known)[: self.size]
         elif known not in self._values:
             outcomes, base = self.features.attach(known).outcomes, known.base_reward.flatten()
-            solved = np.zeros((self.size, known.horizon + 1, known.states))
+            solved, threads = (
+                np.zeros((self.size, known.horizon + 1, known.states)),
+                threads_for(outcomes.next_state.size),
+            )
             for first in range(0, self.size, _CHUNK):
                 part = slice(first, first + _CHUNK)
                 kernels = np.ascontiguousarray(self.probabilities(part).T)
-                solve_optimal(outcomes, kernels, base, solved[part])
+                solve_optimal(threads, outcomes, kernels, base, solved[part])
             self._values[known] = solved
         values: Floats = self._values[known]
         return values

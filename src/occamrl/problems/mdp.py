@@ -5,8 +5,9 @@ count steps from 0, so ``optimal_values[0]`` is V*_1 and ``optimal_values[H]`` i
 
 **How input is read.** A dense kernel, a sparse one and a Gymnasium table all become a :class:`Listing`: outcomes with
 their probabilities and rewards. Validation, the map of rewards onto [0, 1] and the outcome layout of
-:mod:`occamrl.protocols` are then written once (M20). Sparse input is never made dense: an entry (s, a, s') is known by
-its *cell* (s*A + a)*S + s', and matching two sparse patterns is a search in sorted cells.
+:mod:`occamrl.protocols` are then written once (M20). Sparse input is never made dense, and is read a few rows at a
+time: an entry (s, a, s') is known by its *cell* (s*A + a)*S + s', and matching sparse patterns is a search in sorted
+cells.
 
 **Reward noise.** Rewards may scatter around their means, for agents that have to estimate them. Exact values and regret
 are those of the means; only what an agent sees, and the realised returns, are random. Every reward stays in [0, 1].
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import FrozenInstanceError, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TypeVar, cast
@@ -27,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, betaincinv
 
 from occamrl._core import bellman
+from occamrl._core.compile import OneThread, may_use_threads, threads_for
 from occamrl._core.rng import COINS, VALUES
 from occamrl.errors import (
     HorizonError,
@@ -50,6 +52,7 @@ TOLERANCE = 1e-9  # how far a row of probabilities may be from summing to one
 
 LARGEST_DENSE = 2**28  # entries of a kernel that will be written out: 2 GiB
 _TOGETHER = 2**20  # outcomes whose running sums are made at once
+_ROWS = 2**14  # (s, a) that are read at once
 _LEAST_MEAN = 1e-200  # of a Beta distribution whose quantiles are numbers
 _ATOMS = 64  # values of a Beta reward
 _CONCENTRATIONS = (1e-2, 1e6)
@@ -93,15 +96,25 @@ def reward_map(reward_range: Sequence[float] | None) -> RewardMap:
 
 
 class Listing(NamedTuple):
-    """The N outcomes that the statement of a problem mentions, sorted by pair, next state and reward.
+    """The N outcomes that the statement of a problem mentions, sorted by pair s*A + a, next state and reward.
 
     An outcome of probability zero is one whose reward is known although it never happens.
     """
 
-    pair: Ints  # [N] s*A + a
+    start: Ints  # [S*A + 1] where the outcomes of a pair begin
     next_state: Ints  # [N]
     probability: Floats  # [T, N]
-    reward: Floats  # [N]
+    reward: Floats  # [N]; or [S*A], where rewards are those of pairs
+
+    @property
+    def of_pairs(self) -> bool:
+        """Whether rewards are those of pairs; where every pair has one outcome, it is the same."""
+        return self.reward.size == self.start.size - 1
+
+    @property
+    def pair(self) -> Ints:
+        """The pair of each outcome [N]."""
+        return np.repeat(np.arange(self.start.size - 1), np.diff(self.start))
 
 
 class Statement(NamedTuple):
@@ -116,58 +129,16 @@ class Statement(NamedTuple):
 
 
 def read_only(array: Array) -> Array:
-    """Return ``array``, contiguous, after taking away the right to write to it."""
-    contiguous = cast(Array, np.ascontiguousarray(array))
+    """Return a view of ``array``, contiguous, that cannot be written to."""
+    contiguous = cast(Array, np.ascontiguousarray(array)[...])
     contiguous.flags.writeable = False
     return contiguous
 
 
-def merge(listing: Listing) -> Listing:
-    """Sort the outcomes and add up the probabilities of those that have the same pair, next state and reward."""
-    order = np.lexsort((listing.reward, listing.next_state, listing.pair))
-    pair, next_state, reward = listing.pair[order], listing.next_state[order], listing.reward[order]
-    new = np.ones(order.size, bool)
-    new[1:] = (np.diff(pair) != 0) | (np.diff(next_state) != 0) | (reward[1:] != reward[:-1])
-    first = np.flatnonzero(new)
-    probability = np.add.reduceat(listing.probability[:, order], first, axis=1)
-    return Listing(pair[first], next_state[first], probability, reward[first])
-
-
-def absorb(listing: Listing, absorbing: Ints, states: int, actions: int) -> Listing:
-    """Make states absorbing: under every action they stay where they are, with reward 0."""
-    rests = np.isin(np.arange(states), absorbing)
-    here, stay = rests[listing.pair // actions], np.flatnonzero(np.repeat(rests, actions))
-    probability = np.where(here, 0.0, listing.probability)
-    return Listing(
-        np.append(listing.pair, stay),
-        np.append(listing.next_state, stay // actions),
-        np.append(probability, np.ones((len(probability), stay.size)), axis=1),
-        np.append(np.where(here, 0.0, listing.reward), np.zeros(stay.size)),
-    )
-
-
-def validate(stated: Statement, rewards: RewardMap) -> None:
-    """Refuse probabilities that are negative, not finite or do not sum to one, and rewards outside their range."""
-    (pair, next_state, probability, reward), actions = stated.listing, stated.actions
-
-    def where(step: int, pair: int, *after: int) -> tuple[int, ...]:
-        at = (*divmod(int(pair), actions), *map(int, after))
-        return at if len(probability) == 1 else (step, *at)
-
-    for t, o in np.argwhere(~((probability >= 0.0) & np.isfinite(probability)))[:1].tolist():
-        found, index = float(probability[t, o]), where(t, pair[o], next_state[o])
-        raise ProbabilityError(stated.fields[0], got=found, expected="a finite number >= 0", index=index)
-    for t, row in enumerate(probability):
-        total = np.bincount(pair, weights=row, minlength=stated.states * actions)
-        for sa in np.flatnonzero(np.abs(total - 1.0) > TOLERANCE)[:1]:
-            got = f"a row that sums to {total[sa]:.12g}"
-            raise ProbabilityError(stated.fields[0], got=got, expected=sum_to_one(total[sa]), index=where(t, sa))
-    for o in np.flatnonzero(~((reward >= rewards.low) & (reward <= rewards.high)))[:1]:  # NaN is bad too
-        s, a = divmod(int(pair[o]), actions)
-        index = (s, a) if stated.reward_of_pair else (s, a, int(next_state[o]))
-        expected = f"a reward in [{rewards.low:g}, {rewards.high:g}]"
-        expected += "; reward_range=(low, high) maps others onto [0, 1]" * bool(np.isfinite(reward[o]))
-        raise RewardError(stated.fields[1], got=float(reward[o]), expected=expected, index=index)
+def fixed(outcomes: Outcomes) -> Outcomes:
+    """Return outcomes that cannot be changed."""
+    start, next_state, bonus = outcomes
+    return Outcomes(read_only(start), read_only(next_state), read_only(bonus))
 
 
 def starts(pair: Ints, pairs: int) -> Ints:
@@ -175,21 +146,67 @@ def starts(pair: Ints, pairs: int) -> Ints:
     return np.searchsorted(pair, np.arange(pairs + 1)).astype(np.int64)
 
 
-def layout(listing: Listing, base_reward: Floats) -> Outcomes:
-    """Return the outcomes of a listing in the layout of the compiled core; ``base_reward`` [S*A] is taken out."""
-    return Outcomes(
-        start=read_only(starts(listing.pair, base_reward.size)),
-        next_state=read_only(listing.next_state),
-        bonus=read_only(listing.reward - base_reward[listing.pair]),
+def in_order(pair: Ints, next_state: Ints, probability: Floats, reward: Floats, pairs: int) -> Listing:
+    """Return outcomes as a listing."""
+    order = np.lexsort((reward, next_state, pair))
+    return Listing(starts(pair[order], pairs), next_state[order], probability[:, order], reward[order])
+
+
+def merge(listing: Listing) -> Listing:
+    """Add up the probabilities of outcomes that have the same pair, next state and reward."""
+    pair, next_state, reward = listing.pair, listing.next_state, listing.reward
+    new = np.ones(pair.size, bool)
+    new[1:] = (np.diff(pair) != 0) | (np.diff(next_state) != 0) | (reward[1:] != reward[:-1])
+    first = np.flatnonzero(new)
+    probability = np.add.reduceat(listing.probability, first, axis=1)
+    return Listing(starts(pair[first], listing.start.size - 1), next_state[first], probability, reward[first])
+
+
+def absorb(stated: Statement, absorbing: Ints) -> Statement:
+    """Make states absorbing: under every action they stay where they are, with reward 0."""
+    listing, states, actions = stated.listing, stated.states, stated.actions
+    pair, rests = listing.pair, np.isin(np.arange(states), absorbing)
+    here, stay = rests[pair // actions], np.flatnonzero(np.repeat(rests, actions))
+    probability = np.where(here, 0.0, listing.probability)
+    reward = listing.reward[pair] if stated.reward_of_pair else listing.reward
+    changed = in_order(
+        np.append(pair, stay),
+        np.append(listing.next_state, stay // actions),
+        np.append(probability, np.ones((len(probability), stay.size)), axis=1),
+        np.append(np.where(here, 0.0, reward), np.zeros(stay.size)),
+        states * actions,
     )
+    return stated._replace(listing=changed)
 
 
-def possible(listing: Listing) -> Listing:
-    """Return the outcomes that happen with positive probability at some step."""
-    keep = (listing.probability > 0.0).any(axis=0)
-    if keep.all():
-        return listing
-    return Listing(listing.pair[keep], listing.next_state[keep], listing.probability[:, keep], listing.reward[keep])
+def validate(stated: Statement, rewards: RewardMap) -> None:
+    """Refuse probabilities that are negative, not finite or do not sum to one, and rewards outside their range."""
+    (start, next_state, probability, reward), actions = stated.listing, stated.actions
+
+    def where(outcome: int) -> tuple[int, ...]:
+        pair = int(np.searchsorted(start, outcome, side="right")) - 1
+        return (*divmod(pair, actions), int(next_state[outcome]))
+
+    def at_step(step: int, at: tuple[int, ...]) -> tuple[int, ...]:
+        return at if len(probability) == 1 else (step, *at)
+
+    for t, row in enumerate(probability):
+        for o in np.flatnonzero(~((row >= 0.0) & (row < math.inf)))[:1]:
+            index, expected = at_step(t, where(o)), "a finite number >= 0"
+            raise ProbabilityError(stated.fields[0], got=float(row[o]), expected=expected, index=index)
+    for t, row in enumerate(probability):
+        total = np.zeros(start.size - 1)
+        some = np.flatnonzero(np.diff(start))
+        total[some] = np.add.reduceat(row, start[some])
+        for sa in np.flatnonzero(np.abs(total - 1.0) > TOLERANCE)[:1]:
+            got, index = f"a row that sums to {total[sa]:.12g}", at_step(t, divmod(int(sa), actions))
+            raise ProbabilityError(stated.fields[0], got=got, expected=sum_to_one(total[sa]), index=index)
+    for o in np.flatnonzero(~((reward >= rewards.low) & (reward <= rewards.high)))[:1]:  # NaN is bad too
+        of_pair = divmod(int(o), actions) if stated.listing.of_pairs else where(o)[:2]
+        index = of_pair if stated.reward_of_pair else where(o)
+        expected = f"a reward in [{rewards.low:g}, {rewards.high:g}]"
+        expected += "; reward_range=(low, high) maps others onto [0, 1]" * bool(np.isfinite(reward[o]))
+        raise RewardError(stated.fields[1], got=float(reward[o]), expected=expected, index=index)
 
 
 def running_sums(start: Ints, probability: Floats) -> Floats:
@@ -215,41 +232,72 @@ def _is_sparse(value: object) -> bool:
     return bool(sp.issparse(value))  # a plain bool: its type guard knows no shapes
 
 
-def sound_sparse(field: str, matrix: Any) -> Any:
-    """Return a copy of a sparse matrix whose indices are in range: SciPy's compiled code trusts them."""
+def sound_sparse(field: str, matrix: Any, *, keep_zeros: bool = False) -> Any:
+    """Return a sparse matrix by rows, whose indices are in range (SciPy's compiled code trusts them), each once.
+
+    Nothing that is sound already is copied, and nothing of it is changed.
+    """
     try:
-        checked: Any = matrix.copy()  # which checks coordinates
-        if hasattr(checked, "check_format"):
-            checked.check_format(full_check=True)
+        if matrix.format in ("csr", "csc"):  # a look at all indices may cut the arrays of the matrix looked at
+            parts = matrix.data, matrix.indices, matrix.indptr
+            matrix = (sp.csr_array if matrix.format == "csr" else sp.csc_array)(parts, shape=matrix.shape)
+            matrix.check_format(full_check=True)
+        else:
+            matrix = matrix.copy()  # which checks coordinates
+        csr: Any = sp.csr_array(matrix)
+        csr.check_format(full_check=True)
     except ValueError as error:
         raise ShapeError(field, got=f"a sparse matrix: {error}", expected="indices in range") from error
-    return checked
-
-
-def _entries(field: str, matrix: Any, states: int, *, keep_zeros: bool) -> tuple[Ints, Floats]:
-    """Return the cells and values of a sparse matrix (S*A, S), duplicates added up."""
-    csr = sound_sparse(field, matrix).tocsr()
     if csr.dtype.kind not in "biuf":
         raise ShapeError(field, got=f"dtype {csr.dtype}", expected="a sparse matrix of real numbers")
-    csr.sum_duplicates()
-    if not keep_zeros:
-        csr.eliminate_zeros()
-    row = np.repeat(np.arange(csr.shape[0], dtype=np.int64), np.diff(csr.indptr))
-    return row * states + csr.indices.astype(np.int64), csr.data.astype(np.float64)
+    if not csr.has_canonical_format or not (keep_zeros or csr.data.all()):
+        csr = csr.copy()
+        csr.sum_duplicates()
+        if not keep_zeros:
+            csr.eliminate_zeros()
+    return csr
+
+
+def slices(rows: int) -> Iterator[slice]:
+    """Yield pieces of many rows: of a few at a time, what matrices have in common fits into the processor's cache."""
+    for first in range(0, rows, _ROWS):
+        yield slice(first, min(first + _ROWS, rows))
+
+
+def cells_of(matrix: Any) -> Ints:
+    """Return the cells row * S + s' of the entries of a sparse matrix, in order."""
+    row = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
+    return np.asarray(row * matrix.shape[1] + matrix.indices)
 
 
 def union(parts: Sequence[Ints]) -> Ints:
     """Return all cells, sorted, each once; ``numpy.unique`` hashes them first, which takes many times as long."""
-    cells = np.sort(np.concatenate(parts))
+    if len(parts) == 1:
+        return parts[0]
+    cells = np.sort(np.concatenate(parts), kind="stable")  # made of sorted runs, which are merged
     first: Ints = cells[np.append(True, np.diff(cells) > 0)[: cells.size]]
     return first
 
 
-def _spread(cell: Ints, value: Floats, cells: Ints) -> Floats:
-    """Return the values at ``cells``, a sorted list that holds every ``cell``; 0 where there is none."""
-    spread = np.zeros(cells.size)
-    spread[np.searchsorted(cells, cell)] = value
-    return spread
+def _together(matrices: Sequence[Any]) -> tuple[Ints, Ints, Floats]:
+    """Return the union of the cells of sparse matrices (S*A, S): starts [S*A + 1], s' [N], all values [n, N].
+
+    It is made twice, so that memory is taken for what is found and for nothing else.
+    """
+    (pairs, states), start = matrices[0].shape, np.zeros(matrices[0].shape[0] + 1, dtype=np.int64)
+    for rows in slices(pairs):
+        cells = union([cells_of(matrix[rows]) for matrix in matrices])
+        start[rows.start + 1 : rows.stop + 1] = np.bincount(cells // states, minlength=rows.stop - rows.start)
+    np.cumsum(start, out=start)
+    next_state, values = np.empty(start[-1], dtype=np.int64), np.zeros((len(matrices), start[-1]))
+    for rows in slices(pairs):
+        pieces = [matrix[rows] for matrix in matrices]
+        found, here = [cells_of(piece) for piece in pieces], slice(start[rows.start], start[rows.stop])
+        cells = union(found)
+        next_state[here] = cells % states
+        for row, own, piece in zip(values, found, pieces, strict=True):
+            row[here][np.searchsorted(cells, own)] = piece.data
+    return start, next_state, values
 
 
 def _matrices(transition: Any, horizon: int) -> list[Any]:
@@ -287,31 +335,26 @@ def read_arrays(transition: Any, reward: Any, horizon: int) -> Statement:
     The listing holds what the reward table defines: the whole of a dense r[s, a, s'], the stored entries of a sparse
     one together with all that the kernel can do (unstored entries are 0), and the latter alone for r[s, a].
     """
-    matrices = _matrices(transition, horizon)
+    matrices = [sound_sparse("transition", matrix) for matrix in _matrices(transition, horizon)]
     pairs, states = (int(size) for size in matrices[0].shape)
-    actions, of_pair = pairs // states, False
-    entries = [_entries("transition", matrix, states, keep_zeros=False) for matrix in matrices]
-    cells = union([cell for cell, _ in entries])
+    actions, fields = pairs // states, ("transition", "reward")
     if _is_sparse(reward):
         if tuple(reward.shape) != (pairs, states):
             expected = f"(S*A, S) = {(pairs, states)}"
             raise ShapeError("reward", got=f"a sparse matrix of shape {tuple(reward.shape)}", expected=expected)
-        reward_cell, value = _entries("reward", reward, states, keep_zeros=True)
-        cells = np.union1d(cells, reward_cell)
-        rewards = _spread(reward_cell, value, cells)
-    else:
-        dense = as_floats("reward", reward)
-        if dense.shape == (states, actions):
-            rewards, of_pair = dense.ravel()[cells // states], True
-        elif dense.shape == (states, actions, states):
-            cells, rewards = np.arange(dense.size), dense.ravel()
-        else:
-            expected = f"[S, A] = {(states, actions)} or [S, A, S] = {(states, actions, states)}"
-            expected += "; of r[a, s], give r.T" * (dense.shape == (actions, states))
-            raise ShapeError("reward", got=f"shape {dense.shape}", expected=expected)
-    probability = np.stack([_spread(cell, value, cells) for cell, value in entries])
-    listing = Listing(cells // states, cells % states, probability, rewards)
-    return Statement(states, actions, states, listing, ("transition", "reward"), of_pair)
+        start, after, values = _together([*matrices, sound_sparse("reward", reward, keep_zeros=True)])
+        return Statement(states, actions, states, Listing(start, after, values[:-1], values[-1]), fields)
+    dense = as_floats("reward", reward)
+    if dense.shape == (states, actions):
+        listing = Listing(*_together(matrices), dense.flatten())
+        return Statement(states, actions, states, listing, fields, reward_of_pair=True)
+    if dense.shape != (states, actions, states):
+        expected = f"[S, A] = {(states, actions)} or [S, A, S] = {(states, actions, states)}"
+        expected += "; of r[a, s], give r.T" * (dense.shape == (actions, states))
+        raise ShapeError("reward", got=f"shape {dense.shape}", expected=expected)
+    probability = np.stack([matrix.toarray().ravel() for matrix in matrices])
+    every = np.arange(0, dense.size + 1, states), np.tile(np.arange(states), pairs)
+    return Statement(states, actions, states, Listing(*every, probability, dense.flatten()), fields)
 
 
 def _rows(table: Any, index: tuple[int, ...]) -> list[Any]:
@@ -361,13 +404,15 @@ def read_table(table: Table, rewards: RewardMap) -> Statement:
     goes_on[(pair // actions)[(probability > 0.0) & ((after != pair // actions) | (reward != 0.0))]] = True
     ends = terminated & goes_on[after]
     if not ends.any():
-        return Statement(states, actions, states, Listing(pair, after, probability[np.newaxis], reward))
+        listing = in_order(pair, after, probability[np.newaxis], reward, states * actions)
+        return Statement(states, actions, states, listing)
     if not rewards.low <= 0.0 <= rewards.high:
         raise ParameterError("reward_range", got=tuple(rewards), expected="0 in it, earned after the end")
     pair = np.append(pair, states * actions + np.arange(actions))
     after = np.append(np.where(ends, states, after), np.full(actions, states))
     probability, reward = np.append(probability, np.ones(actions)), np.append(reward, np.zeros(actions))
-    return Statement(states + 1, actions, states, Listing(pair, after, probability[np.newaxis], reward))
+    listing = in_order(pair, after, probability[np.newaxis], reward, (states + 1) * actions)
+    return Statement(states + 1, actions, states, listing)
 
 
 def require_distributions(field: str, rows: Floats) -> None:
@@ -470,6 +515,12 @@ def noise_of(value: Any) -> RewardNoise | None:
     return BernoulliRewards() if value == "bernoulli" else BetaRewards()
 
 
+_KEPT = (
+    *("states", "actions", "horizon", "initial_distribution"),
+    *("_outcomes", "_probability", "_base_reward", "reward_noise"),
+)
+
+
 class FiniteMDP:
     """A finite-horizon MDP with known kernel and rewards in [0, 1]. Immutable; input arrays are copied.
 
@@ -513,7 +564,9 @@ class FiniteMDP:
     horizon: int
     initial_distribution: Floats
     reward_noise: RewardNoise | None
-    _listing: Listing
+    _outcomes: Outcomes  # that are listed, whether they can happen or not
+    _probability: Floats  # [T, N] of these
+    _base_reward: Floats  # [S*A] the part of the reward of each pair that no outcome changes: the least one (M20)
 
     def __init__(
         self,
@@ -543,13 +596,16 @@ class FiniteMDP:
         ends = as_integers("absorbing", absorbing).ravel()
         for s in ends[(ends < 0) | (ends >= stated.listed)].tolist():
             raise ParameterError("absorbing", got=s, expected=f"states in 0..{stated.listed - 1}")
-        if ends.size:
-            stated = stated._replace(listing=absorb(stated.listing, ends, stated.states, stated.actions))
+        stated = absorb(stated, ends) if ends.size else stated
         validate(stated, rewards)
         listing = merge(stated.listing) if ends.size or outcomes is not None else stated.listing
-        listing = listing._replace(reward=rewards.to_unit(listing.reward))
+        base, bonus = rewards.to_unit(listing.reward), np.zeros(listing.next_state.size)  # zeros take no memory
+        if not listing.of_pairs:
+            reward, base = base, np.minimum.reduceat(base, listing.start[:-1])
+            bonus = reward - base[listing.pair]
+        every = Outcomes(listing.start, listing.next_state, bonus)
         initial = initial_distribution(initial_state, stated.listed, stated.states)
-        self.__setstate__((stated.states, stated.actions, horizon, initial, listing, noise))
+        self.__setstate__((stated.states, stated.actions, horizon, initial, every, listing.probability, base, noise))
 
     def with_reward_noise(self, reward_noise: RewardNoise | str | dict[str, float] | None) -> FiniteMDP:
         """Return the same problem with rewards that scatter around their means; without noise for None."""
@@ -560,18 +616,14 @@ class FiniteMDP:
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise FrozenInstanceError(f"FiniteMDP cannot be changed (attribute {name!r})")
 
-    def __getstate__(self) -> tuple[int, int, int, Floats, Listing, RewardNoise | None]:
-        return self.states, self.actions, self.horizon, self.initial_distribution, self._listing, self.reward_noise
+    def __getstate__(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in _KEPT)
 
-    def __setstate__(self, state: tuple[int, int, int, Floats, Listing, RewardNoise | None]) -> None:
-        states, actions, horizon, initial, (pair, next_state, probability, reward), noise = state
-        # Arrays come back writeable from a pickle; compiled code tells the two apart.
-        listing = Listing(read_only(pair), read_only(next_state), read_only(probability), read_only(reward))
-        sizes = {"states": states, "actions": actions, "horizon": horizon}
-        vars(self).update(sizes, initial_distribution=read_only(initial), _listing=listing, reward_noise=noise)
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        vars(self).update(zip(_KEPT, state, strict=True), initial_distribution=read_only(state[3]))
 
     def __repr__(self) -> str:
-        count = possible(self._listing).reward.size
+        count = int((self._probability > 0.0).any(axis=0).sum())
         start = np.flatnonzero(self.initial_distribution)
         return (
             f"FiniteMDP(states={self.states}, actions={self.actions}, horizon={self.horizon}, "
@@ -584,31 +636,37 @@ class FiniteMDP:
     @property
     def stationary(self) -> bool:
         """Whether one kernel serves all steps."""
-        return bool(self._listing.probability.shape[0] == 1)
+        return len(self._probability) == 1
 
-    @cached_property
-    def _base_reward(self) -> Floats:
-        """The part of the reward of each pair that no outcome changes: the least one (M20)."""
-        listing, pairs = self._listing, self.states * self.actions
-        return read_only(np.minimum.reduceat(listing.reward, starts(listing.pair, pairs)[:-1]))
-
-    @cached_property
+    @property
     def truth(self) -> Truth:
         """The problem as the simulator needs it, solved."""
-        happens, base_reward = possible(self._listing), self._base_reward
-        outcomes = layout(happens, base_reward)
-        probability = read_only(happens.probability)
+        return self._solved if may_use_threads() else self._solved._replace(threads=OneThread())
+
+    @cached_property
+    def _solved(self) -> Truth:
+        """The truth of the process that solved it."""
+        (start, next_state, bonus), probability, base_reward = self._outcomes, self._probability, self._base_reward
+        happens = (probability > 0.0).any(axis=0)
+        if not happens.all():
+            start = np.append(0, np.cumsum(happens))[start]
+            next_state, bonus, probability = next_state[happens], bonus[happens], probability[:, happens]
+        kernel = Outcomes(start, next_state, bonus), np.ascontiguousarray(probability), base_reward
+        values = bellman.optimal_values(*kernel, self.states, self.horizon)
         one_row = np.array([0, self.states], np.int64)
         initial = running_sums(one_row, self.initial_distribution[np.newaxis])
-        values = bellman.optimal_values(outcomes, probability, base_reward, self.states, self.horizon)
+        noise = Noise()
+        if self.reward_noise is not None:
+            noise = self.reward_noise.compiled(np.minimum(np.repeat(base_reward, np.diff(start)) + bonus, 1.0))
         return Truth(
-            outcomes=outcomes,
-            probability=probability,
-            cumulative=read_only(running_sums(outcomes.start, probability)),
-            base_reward=base_reward,
+            outcomes=fixed(kernel[0]),
+            probability=read_only(kernel[1]),
+            cumulative=read_only(running_sums(start, kernel[1])),
+            base_reward=read_only(base_reward),
             initial_cumulative=read_only(initial),
             optimal_values=read_only(values),
-            noise=Noise() if self.reward_noise is None else self.reward_noise.compiled(happens.reward),
+            threads=threads_for(next_state.size),
+            noise=noise,
         )
 
     @cached_property
@@ -617,7 +675,7 @@ class FiniteMDP:
         digest = hashlib.sha256(f"{self.states} {self.actions} {self.horizon}".encode())
         truth = self.truth
         for array in (*truth.outcomes, truth.probability, truth.base_reward, truth.initial_cumulative):
-            digest.update(np.ascontiguousarray(array).tobytes())
+            digest.update(np.ascontiguousarray(array).reshape(-1).data)
         if self.reward_noise is not None:
             digest.update(repr(self.reward_noise).encode())
         return digest.hexdigest()
@@ -625,12 +683,12 @@ class FiniteMDP:
     @cached_property
     def known(self) -> Known:
         """What an agent may know: sizes and rewards. Rewards that no outcome changes count as r[s, a]."""
-        rewards = layout(self._listing, self._base_reward)
+        rewards = fixed(self._outcomes)
         return Known(
             states=self.states,
             actions=self.actions,
             horizon=self.horizon,
-            base_reward=self._base_reward.reshape(self.states, self.actions),
+            base_reward=read_only(self._base_reward.reshape(self.states, self.actions)),
             transition_rewards=rewards if rewards.bonus.any() else None,
         )
 
@@ -666,11 +724,11 @@ class FiniteMDP:
 
     def kernel(self) -> Floats:
         """Return the dense kernel P[s, a, s'], or P[h, s, a, s'] if there is one per step; for small problems."""
-        listing, sizes = self._listing, (self.states, self.actions, self.states)
-        if len(listing.probability) * math.prod(sizes) > LARGEST_DENSE:
+        outcomes, sizes = self._outcomes, (self.states, self.actions, self.states)
+        if len(self._probability) * math.prod(sizes) > LARGEST_DENSE:
             raise ParameterError("states", got=self.states, expected="a problem small enough for a dense kernel")
-        cell = listing.pair * self.states + listing.next_state
-        dense = np.array([np.bincount(cell, row, math.prod(sizes)) for row in listing.probability], dtype=np.float64)
+        cell = np.repeat(np.arange(0, math.prod(sizes), self.states), np.diff(outcomes.start)) + outcomes.next_state
+        dense = np.array([np.bincount(cell, row, math.prod(sizes)) for row in self._probability], dtype=np.float64)
         return dense.reshape(sizes if self.stationary else (-1, *sizes))
 
 

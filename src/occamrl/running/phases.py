@@ -266,10 +266,10 @@ class PlainPlayer(Player):
 
     def evaluate(self, truth: Truth) -> None:
         """Evaluate the policy, whose actions may be random."""
-        kernel = truth.outcomes, truth.probability, truth.base_reward
         if self._policy.ndim == 2:
-            policy_values(*kernel, self._policy, self.achieved)
+            policy_values(truth, self._policy, self.achieved)
         else:
+            kernel = truth.outcomes, truth.probability, truth.base_reward
             self.achieved[0] = all_policy_values(*kernel, self._policy)[0]
 
 
@@ -420,7 +420,7 @@ class ArenaPlayer(Player):
 
     def evaluate(self, truth: Truth) -> None:
         """Evaluate the policy that is replayed."""
-        policy_values(truth.outcomes, truth.probability, truth.base_reward, self._actions, self.achieved)
+        policy_values(truth, self._actions, self.achieved)
 
     def value(self, truth: Truth, start: int) -> float:
         """Return the value V^{pi_k}_1(start) of the policy in play: that of a base, or a replayed one."""
