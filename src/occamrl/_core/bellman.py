@@ -19,7 +19,18 @@ from typing import Any
 import numpy as np
 from numba import prange
 
-from occamrl._core.compile import PIECES, OneThread, Threads, compiled, entry, hot, implements, threaded, threads_for
+from occamrl._core.compile import (
+    PIECES,
+    OneThread,
+    Threads,
+    compiled,
+    entry,
+    hot,
+    hot_inline,
+    implements,
+    threaded,
+    threads_for,
+)
 from occamrl.protocols import Floats, Ints, Outcomes, Truth
 
 _ONE = np.uint64(1)
@@ -36,7 +47,7 @@ def backup(outcomes: Outcomes, probability: Floats, base_reward: Floats, pair: i
     return float(base_reward[q] + total)
 
 
-@hot
+@hot_inline
 def sweep_piece(
     outcomes: Outcomes,
     probability: Floats,

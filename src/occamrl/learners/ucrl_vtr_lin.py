@@ -780,6 +780,45 @@ def predict_each(batch: NoBatch, model: LinearModel, state: LinearState, t: int,
             pairs[NORM, sa] = squared_norm(square(factors, matrices[b], n), x, work)
 
 
+@threaded
+def predict_pieces(
+    kind: int,
+    d: int,
+    start: Ints,
+    after: Ints,
+    bonus: Floats,
+    places: Ints,
+    entries: Floats,
+    rewarded: bool,
+    weighted: bool,
+    values: Floats,
+    factor: Floats,
+    theta: Floats,
+    scratch: Floats,
+    rows: Floats,
+    pairs: Floats,
+) -> None:
+    """Predict all pairs, each piece of them with its own scratch memory: the same numbers by any number of threads."""
+    size, each = start.size - 1, scratch.size // PIECES
+    for p in prange(PIECES):
+        features = FeatureView(kind, d, Outcomes(start, after, bonus), places, entries)
+        own, mine = part(scratch, p * each, each), rows[p * d : (p + 1) * d]
+        first, last = size * p // PIECES, size * (p + 1) // PIECES
+        predict_piece(features, rewarded, weighted, values, factor, theta, own, mine, pairs, first, last)
+
+
+@implements(predict, Threads)
+def predict_in_threads(batch: Threads, model: LinearModel, state: LinearState, t: int, values: Floats) -> None:
+    """``predict`` as without a batch, with several threads."""
+    kind, d, (start, after, bonus), places, entries = features_of(model, FEATURES)
+    factor, theta = square(fvec(state, FACTOR), t * d * d, d), part(fvec(state, THETA), t * d, d)
+    scratch, rows, pairs = fvec(model, TARGETS), fmat(model, TURNED_X), fmat(model, PAIRS)
+    rewarded, weighted = model.rows == model.horizon, model.weighted
+    predict_pieces(
+        kind, d, start, after, bonus, places, entries, rewarded, weighted, values, factor, theta, scratch, rows, pairs
+    )
+
+
 @hot
 def shared_target(model: LinearModel, values: Floats) -> bool:
     """Write the target function that all (s, a) share, and its (c, R); say whether it varies at all."""
@@ -815,123 +854,14 @@ def predict_own_blocks(batch: BlockPerPair, model: LinearModel, state: LinearSta
 
 
 @hot
-def choose_piece(
-    weighted: bool,
-    width: float,
-    ceiling: float,
-    reward: Floats,
-    pairs: Floats,
-    values: Floats,
-    policy: Ints,
-    first: int,
-    last: int,
-) -> bool:
-    """Write V_h and the actions of the states from ``first`` to ``last``, whose pairs are predicted.
-
-    Return whether any action changed.
-    """
-    mean, norm, middle, spread, q = pairs[MEAN], pairs[NORM], pairs[MIDDLE], pairs[SPREAD], pairs[Q]
-    actions, changed = q.size // values.size, False
-    if weighted:
-        for sa in range(first * actions, last * actions):
-            estimate = mean[sa] + width * math.sqrt(norm[sa])
-            estimate = -0.5 if estimate < -0.5 else estimate
-            estimate = 0.5 if estimate > 0.5 else estimate
-            q[sa] = reward[sa] + middle[sa] + spread[sa] * estimate
-    else:
-        for sa in range(first * actions, last * actions):
-            q[sa] = reward[sa] + mean[sa] + width * math.sqrt(norm[sa])
-    for s in range(first, last):
-        choice = 0
-        best = q[s * actions]
-        for a in range(1, actions):
-            if q[s * actions + a] > best:
-                best = q[s * actions + a]
-                choice = a
-        values[s] = min(max(best, 0.0), ceiling)
-        if policy[s] != choice:
-            policy[s] = choice
-            changed = True
-    return changed
-
-
-def improve(batch: Any, model: LinearModel, state: LinearState, h: int, width: float, ceiling: float) -> bool:
-    """Write V_h and the actions of step h, from V_{h+1}; return whether any action changed."""
-    raise TypeError(f"no batch of type {type(batch).__name__}")
-
-
-@otherwise(improve)
-def improve_alone(batch: Any, model: LinearModel, state: LinearState, h: int, width: float, ceiling: float) -> bool:
-    """``improve`` by one thread."""
-    values, policy, reward = fmat(state, VALUES), imat(state, POLICY), fmat(model, REWARD)
-    predict(batch, model, state, h % model.steps, values[h + 1])
-    counted_on, pairs, states = reward[h % reward.shape[0]], fmat(model, PAIRS), policy.shape[1]
-    return choose_piece(model.weighted, width, ceiling, counted_on, pairs, values[h], policy[h], 0, states)
-
-
-@threaded
-def improve_pieces(
-    kind: int,
-    d: int,
-    start: Ints,
-    after: Ints,
-    bonus: Floats,
-    places: Ints,
-    entries: Floats,
-    rewarded: bool,
-    weighted: bool,
-    width: float,
-    ceiling: float,
-    reward: Floats,
-    factor: Floats,
-    theta: Floats,
-    scratch: Floats,
-    rows: Floats,
-    pairs: Floats,
-    values: Floats,
-    policy: Ints,
-    h: int,
-) -> None:
-    """``improve`` in pieces, each with scratch memory of its own, in which it says whether any action changed."""
-    for p in prange(PIECES):
-        features = FeatureView(kind, d, Outcomes(start, after, bonus), places, entries)
-        states, each = policy.shape[1], scratch.size // PIECES
-        actions, changed = (start.size - 1) // states, False
-        own, mine = part(scratch, p * each, each), rows[p * d : (p + 1) * d]
-        for first in range(states * p // PIECES, states * (p + 1) // PIECES, _CHUNK):
-            last = min(first + _CHUNK, states * (p + 1) // PIECES)
-            begin, end = first * actions, last * actions
-            predict_piece(features, rewarded, weighted, values[h + 1], factor, theta, own, mine, pairs, begin, end)
-            if choose_piece(weighted, width, ceiling, reward, pairs, values[h], policy[h], first, last):
-                changed = True
-        own[0] = 1.0 if changed else 0.0
-
-
-@implements(improve, Threads)
-def improve_in_threads(
-    batch: Threads, model: LinearModel, state: LinearState, h: int, width: float, ceiling: float
-) -> bool:
-    """``improve`` of very many pairs, which share one block of coordinates."""
-    kind, d, (start, after, bonus), places, entries = features_of(model, FEATURES)
-    t, reward = h % model.steps, fmat(model, REWARD)
-    factor, theta = square(fvec(state, FACTOR), t * d * d, d), part(fvec(state, THETA), t * d, d)
-    scratch, rows, counted_on = fvec(model, TARGETS), fmat(model, TURNED_X), reward[h % reward.shape[0]]
-    values, policy, pairs, weighted = fmat(state, VALUES), imat(state, POLICY), fmat(model, PAIRS), model.weighted
-    improve_pieces(
-        *(kind, d, start, after, bonus, places, entries, model.rows == model.horizon, weighted, width, ceiling),
-        *(counted_on, factor, theta, scratch, rows, pairs, values, policy, h),
-    )
-    changed = False
-    for p in range(PIECES):
-        changed = changed or scratch[p * (scratch.size // PIECES)] > 0.0
-    return changed
-
-
-@hot
 def optimistic_values(model: LinearModel, state: LinearState) -> bool:
     """Plan by M9 (or M11 with range weights); return whether any action changed."""
-    growth, thetas, horizon = fmat(state, GROWTH), fvec(state, THETA), model.horizon
-    changed, bias, of_vectors = False, 0.0, thetas.size // model.steps
+    values, policy, pairs = fmat(state, VALUES), imat(state, POLICY), fmat(model, PAIRS)
+    reward, growth, thetas = fmat(model, REWARD), fmat(state, GROWTH), fvec(state, THETA)
+    mean, norm, middle, spread, q = pairs[MEAN], pairs[NORM], pairs[MIDDLE], pairs[SPREAD], pairs[Q]
+    horizon, states = policy.shape
+    actions, changed, bias = model.actions, False, 0.0
+    of_vectors = thetas.size // model.steps
     optimistic_rewards(model.rewards, model, state)
     for h in range(horizon - 1, -1, -1):
         t = h % model.steps
@@ -957,8 +887,28 @@ def optimistic_values(model: LinearModel, state: LinearState) -> bool:
         width = model.scale * (width if bias == 0.0 else math.sqrt(width * width + bias))
         width = width * CARE if growth[t, RAISED] > 0.0 else width
         ceiling = float(horizon) if model.clip_at_horizon else float(horizon - h)
-        if improve(model.batch, model, state, h, width, ceiling):
-            changed = True
+        predict(model.batch, model, state, t, values[h + 1])
+        counted_on = reward[h % reward.shape[0]]
+        if model.weighted:
+            for sa in range(q.size):
+                estimate = mean[sa] + width * math.sqrt(norm[sa])
+                estimate = -0.5 if estimate < -0.5 else estimate
+                estimate = 0.5 if estimate > 0.5 else estimate
+                q[sa] = counted_on[sa] + middle[sa] + spread[sa] * estimate
+        else:
+            for sa in range(q.size):
+                q[sa] = counted_on[sa] + mean[sa] + width * math.sqrt(norm[sa])
+        for s in range(states):
+            choice = 0
+            best = q[s * actions]
+            for a in range(1, actions):
+                if q[s * actions + a] > best:
+                    best = q[s * actions + a]
+                    choice = a
+            values[h, s] = min(max(best, 0.0), ceiling)
+            if policy[h, s] != choice:
+                policy[h, s] = choice
+                changed = True
     return changed
 
 
