@@ -3,7 +3,7 @@
     make bench                  everything, a few minutes
     make bench ARGS=--quick     the same sections with fewer episodes and smaller sizes
 
-Times are medians over repeated runs after a first one that compiles, on one thread, exact regret included. Lazy
+Times are medians over repeated runs after a first one that compiles, on one thread (but for the largest problems of section 3), exact regret included. Lazy
 planning plans often in the first episodes and rarely later, so its time per episode depends on K: a ratio is always
 taken at the same K for both. Planning before every episode costs the same in each, and K may differ.
 """
@@ -39,6 +39,8 @@ from numpy.typing import NDArray
 
 import occamrl as orl
 from benchmarks import oracle
+from occamrl._core.arena import model_of
+from occamrl._core.loop import open_episode
 from occamrl.envs.wrapper import FiniteEnvironment
 from occamrl.problems.classic import RiverSwim
 from occamrl.problems.mixtures import SparseLadder, SparseMixture
@@ -292,6 +294,7 @@ def probe(name: str, size: int) -> dict[str, float]:
     """Measure one of the large problems in this process: seconds to build, for a first run of one episode, and each.
 
     What a learner does once is in the first run; what every run does once is taken out by a second run of one episode.
+    The plan of an episode is measured alone as well, for sparse simulators: the better of two.
     """
     finite = name in ("family", "early")
     build = parameters_case if finite else partial(sparse_case, shared=name == "shared")
@@ -306,7 +309,11 @@ def probe(name: str, size: int) -> dict[str, float]:
 
     first, again, more = run(1), run(1), {"family": 2_000, "early": 50}.get(name, 4)
     each = max(0.0, run(1 + more) - again) / more
-    return {"build": built, "first": first, "each": each, "before": before, "peak": peak_memory()}
+    measured = {"build": built, "first": first, "each": each, "before": before, "peak": peak_memory()}
+    if not finite:
+        model, state, actions = model_of(learner, mdp.known), learner.begin(mdp.known), np.zeros((20, size), np.int64)
+        measured["plan"] = seconds(lambda: open_episode(model, state, 0, np.uint64(0), 0, actions), 2)
+    return measured
 
 
 def child(*arguments: str, **environment: str) -> tuple[str, str]:
@@ -330,10 +337,11 @@ def large(quick: bool, states: int | None = None) -> bool:
         *((f"{n:,} kernels by parameters, S=6, d=8, 50 episodes", "early", n) for n in families),
     ]
     say("3. Large problems, A=4, H=20, each in a process of its own, planning before every episode")
-    say("   first: a run of one episode, with all that is done once; episode: each further one (plan, play, evaluate)")
+    say("   first: a run of one episode, with all that is done once; episode: each further one (plan, play, evaluate);")
+    say("   plan: of one episode, alone")
     say("   before, peak: largest resident size after compiling and at the end")
     say()
-    say(f"   {'problem':<54} {'build':>8} {'first':>8} {'episode':>12} {'before':>9} {'peak':>9}")
+    say(f"   {'problem':<54} {'build':>8} {'first':>8} {'episode':>12} {'plan':>9} {'before':>9} {'peak':>9}")
     complete = True
     for label, name, size in rows:
         printed, reason = child("--probe", name, "--size", str(size))
@@ -343,8 +351,9 @@ def large(quick: bool, states: int | None = None) -> bool:
             continue
         found = json.loads(printed.splitlines()[-1])
         episode = f"{found['each']:.3f} s" if found["each"] >= 0.01 else f"{1e6 * found['each']:.1f} us"
+        plan = f"{found['plan']:.3f} s" if "plan" in found else ""
         say(
-            f"   {label:<54} {found['build']:>6.2f} s {found['first']:>6.2f} s {episode:>12}"
+            f"   {label:<54} {found['build']:>6.2f} s {found['first']:>6.2f} s {episode:>12} {plan:>9}"
             f" {found['before']:>5.0f} MiB {found['peak']:>5.0f} MiB"
         )
     say()
@@ -428,7 +437,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     begin = time.perf_counter()
     libraries = ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba", "scipy"))
-    say(f"Python {platform.python_version()}, {libraries}; {platform.system()} {platform.machine()}, one thread")
+    say(f"Python {platform.python_version()}, {libraries}; {platform.system()} {platform.machine()}")
     say()
     complete = True
     if options.section in (None, 1):
