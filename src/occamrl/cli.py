@@ -470,7 +470,7 @@ def _make_environment(identifier: str, options: Sequence[str]) -> gym.Env[Any, A
             raise ParameterError("--with", got=option, expected="key=value, the value as in TOML")
         try:
             parameters[key] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:  # a string without quotes
+        except (ValueError, RecursionError):  # a string without quotes
             parameters[key] = value
     return make_environment("ENV_ID", identifier, parameters)
 
