@@ -173,6 +173,23 @@ class Field(NamedTuple):
             raise ParameterError(name, got=array[at], expected=f"a number from {low} to {high}", index=at)
 
 
+MOST_EPISODES = 2**53  # which numbers count one by one
+
+
+def require_state(state: Any, fields: Sequence[Field], **plain: type) -> None:
+    """Refuse what is no dict of these arrays and, under the names ``plain``, of counts (int) and flags (bool)."""
+    names = [*(each.name for each in fields), *plain]
+    if not isinstance(state, dict) or set(state) != set(names):
+        got = f"{list(state)!r:.200}" if isinstance(state, dict) else type(state).__name__
+        raise ShapeError("state", got=got, expected=f"a dict of {names}")
+    for each in fields:
+        each.require(state[each.name])
+    for name, kind in plain.items():
+        if type(state[name]) is not kind or not 0 <= state[name] <= MOST_EPISODES:
+            expected = "true or false" if kind is bool else f"an integer from 0 to {MOST_EPISODES}"
+            raise ParameterError(f"state.{name}", got=f"{state[name]!r:.80}", expected=expected)
+
+
 @runtime_checkable
 class Learner(Protocol):
     """An algorithm = frozen parameters (this object) + a state of arrays + compiled functions.

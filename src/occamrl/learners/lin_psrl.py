@@ -13,16 +13,18 @@ and the optimal policy for theta is played, the mean of W at every (s, a) being 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from occamrl.errors import ParameterError, require_kind, require_numbers
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known, Outcomes
+from occamrl.protocols import Episode, EpisodeLearner, Field, Floats, Ints, Known, Outcomes, require_state
+
+LARGEST_SUM = 1e100  # squares of larger numbers overflow
 
 
 def transitions(outcomes: Outcomes, known: Known, episode: Episode) -> Iterator[tuple[int, int, int, int]]:
@@ -49,7 +51,12 @@ def best_actions(q: Floats, draw: np.random.Generator) -> Ints:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearRival:
-    """What learners in plain NumPy have whose kernels are linear in given features; rewards are known."""
+    """What learners in plain NumPy have whose kernels are linear in given features; rewards are known.
+
+    A state is a dict of the arrays ``fields`` and of the counts and flags ``plain``.
+    """
+
+    plain: ClassVar[Mapping[str, type]] = {}
 
     features: FeatureMap
 
@@ -66,6 +73,35 @@ class LinearRival:
         if not known.rewards_known:
             raise ParameterError("rewards", got="unknown rewards", expected="known ones; see UCRLVTRLin for others")
         return self.features.attach(known).outcomes
+
+    def fields(self, known: Known) -> Sequence[Field]:
+        """Return what the arrays of a state hold."""
+        raise NotImplementedError
+
+    def begin(self, known: Known) -> dict[str, Any]:
+        """Return the state before any data."""
+        self.outcomes(known)  # checks that rewards are known
+        arrays = {each.name: each.make() for each in self.fields(known)}
+        return arrays | {name: kind() for name, kind in self.plain.items()}
+
+    def resume(self, known: Known, state: Any) -> None:
+        """Refuse a state from a file that this learner cannot have."""
+        require_state(state, self.fields(known), **self.plain)
+
+
+def values_field(known: Known) -> Field:
+    """Return the field of the values of a plan [H + 1, S]; rounding is forgiven."""
+    return Field("values", (known.horizon + 1, known.states), -1.0, known.horizon + 1.0)
+
+
+def require_precision(name: str, matrices: Floats, least: float) -> None:
+    """Refuse matrices [..., d, d] that are not lambda I + sum x x^T, ``least`` being lambda; rounding is forgiven."""
+    lost = 1e-7 * np.abs(matrices).max(axis=(-2, -1))
+    uneven = np.abs(matrices - np.swapaxes(matrices, -2, -1)).max(axis=(-2, -1)) > lost
+    large = np.linalg.eigvalsh(matrices)[..., 0] >= least - np.minimum(lost, 0.5 * least)
+    if uneven.any() or not large.all():
+        expected = f"a symmetric one with eigenvalues of at least {least:g}"
+        raise ParameterError(f"state.{name}", got="another matrix", expected=expected)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,12 +141,19 @@ class LinPSRL(LinearRival, EpisodeLearner):
         require_numbers(self, 0.0, math.inf, "width")
         require_numbers(self, 0.0, math.inf, "regularization", open_low=True)
 
-    def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data."""
-        self.outcomes(known)
+    def fields(self, known: Known) -> list[Field]:
+        """Return what the arrays of a state hold."""
         d = self.features.dimension
-        values = np.zeros((known.horizon + 1, known.states))
-        return {"precision": self.regularization * np.eye(d), "xy": np.zeros(d), "values": values}
+        return [
+            Field("precision", (d, d), -LARGEST_SUM, LARGEST_SUM, self.regularization * np.eye(d)),
+            Field("xy", (d,), -LARGEST_SUM, LARGEST_SUM),
+            values_field(known),
+        ]
+
+    def resume(self, known: Known, state: Any) -> None:
+        """Refuse a state from a file that this learner cannot have."""
+        super().resume(known, state)
+        require_precision("precision", state["precision"], self.regularization)
 
     def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
         """Draw theta; return its optimal policy and value."""
