@@ -176,18 +176,28 @@ class Field(NamedTuple):
 MOST_EPISODES = 2**53  # which numbers count one by one
 
 
-def require_state(state: Any, fields: Sequence[Field], **plain: type) -> None:
-    """Refuse what is no dict of these arrays and, under the names ``plain``, of counts (int) and flags (bool)."""
-    names = [*(each.name for each in fields), *plain]
-    if not isinstance(state, dict) or set(state) != set(names):
-        got = f"{list(state)!r:.200}" if isinstance(state, dict) else type(state).__name__
-        raise ShapeError("state", got=got, expected=f"a dict of {names}")
-    for each in fields:
-        each.require(state[each.name])
-    for name, kind in plain.items():
-        if type(state[name]) is not kind or not 0 <= state[name] <= MOST_EPISODES:
-            expected = "true or false" if kind is bool else f"an integer from 0 to {MOST_EPISODES}"
-            raise ParameterError(f"state.{name}", got=f"{state[name]!r:.80}", expected=expected)
+def require_parts(owner: str, found: Any, parts: Mapping[str, Any]) -> None:
+    """Refuse a memory, or a state that is a dict, of other parts, or with a number that is out of range.
+
+    A part is a number in (low, high), both integers where it is one, one of a set, an array (a Field), or of a class.
+    """
+    if not isinstance(found, dict) or set(found) != set(parts):
+        got = f"{sorted(found)!s:.200}" if isinstance(found, dict) else type(found).__name__
+        raise ParameterError(owner, got=got, expected=sorted(parts))
+    for name, part in parts.items():
+        value = found[name]
+        match part:
+            case Field():
+                part.require(value, owner)
+                continue
+            case (low, high):
+                sound, expected = type(value) is type(low) and low <= value <= high, f"a number from {low} to {high}"
+            case set():
+                sound, expected = any(type(value) is type(each) and value == each for each in part), f"one of {part}"
+            case _:
+                sound, expected = isinstance(value, part), getattr(part, "__name__", str(part))
+        if not sound:
+            raise ParameterError(f"{owner}.{name}", got=f"{value!s:.80}", expected=expected)
 
 
 @runtime_checkable

@@ -13,16 +13,16 @@ and the optimal policy for theta is played, the mean of W at every (s, a) being 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from occamrl.errors import ParameterError, require_kind, require_numbers
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import Episode, EpisodeLearner, Field, Floats, Ints, Known, Outcomes, require_state
+from occamrl.protocols import Episode, EpisodeLearner, Field, Floats, Ints, Known, Outcomes, require_parts
 
 LARGEST_SUM = 1e100  # squares of larger numbers overflow
 
@@ -53,10 +53,8 @@ def best_actions(q: Floats, draw: np.random.Generator) -> Ints:
 class LinearRival:
     """What learners in plain NumPy have whose kernels are linear in given features; rewards are known.
 
-    A state is a dict of the arrays ``fields`` and of the counts and flags ``plain``.
+    A state is a dict of the arrays ``fields`` and of the counts and flags ``plain``, each at first the least it may be.
     """
-
-    plain: ClassVar[Mapping[str, type]] = {}
 
     features: FeatureMap
 
@@ -78,15 +76,20 @@ class LinearRival:
         """Return what the arrays of a state hold."""
         raise NotImplementedError
 
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What the counts and flags of a state may be."""
+        return {}
+
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data."""
         self.outcomes(known)  # checks that rewards are known
         arrays = {each.name: each.make() for each in self.fields(known)}
-        return arrays | {name: kind() for name, kind in self.plain.items()}
+        return arrays | {name: min(part) for name, part in self.plain.items()}
 
     def resume(self, known: Known, state: Any) -> None:
         """Refuse a state from a file that this learner cannot have."""
-        require_state(state, self.fields(known), **self.plain)
+        require_parts("state", state, {each.name: each for each in self.fields(known)} | self.plain)
 
 
 def values_field(known: Known) -> Field:

@@ -164,8 +164,6 @@ class OccamMixture(_Counting):
     ``weights`` [sets, d] and ``evidence`` Q_D [sets], minus infinity for sets that were left out; ``outside``.
     """
 
-    plain = {"unlisted": int, "outside": bool}  # noqa: RUF012
-
     delta: float = 0.05
 
     def __post_init__(self) -> None:
@@ -193,6 +191,11 @@ class OccamMixture(_Counting):
         """Log of (1 - w0) w(D) of every set, and of w0 of Krichevsky and Trofimov's counts [n + 1]."""
         _, size, count = np.unique(self.sets.sum(axis=1), return_inverse=True, return_counts=True)
         return -np.log(np.append(count[size], 1.0) * (count.size + 1.0))
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What the counts and flags of a state may be."""
+        return {"unlisted": (0, MOST_EPISODES), "outside": {False, True}}
 
     def fits(self, known: Known) -> list[Field]:
         """Return the weights, at first even, and the evidence."""
@@ -323,8 +326,6 @@ class OccamLin(_Counting):
     n of a set, then over the sets of a size.
     """
 
-    plain = {"unlisted": int}  # noqa: RUF012
-
     scale: float = 1.0
 
     def __post_init__(self) -> None:
@@ -367,6 +368,11 @@ class OccamLin(_Counting):
     def _columns(self, matrix: Any) -> Floats:
         """Return p_0, then X [O, 1 + n]."""
         return np.asarray(matrix @ np.column_stack([self.base, self.directions]))
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What the counts and flags of a state may be."""
+        return {"unlisted": (0, MOST_EPISODES)}
 
     def fits(self, known: Known) -> list[Field]:
         """Return the expansion of the likelihood, and the directions that are active: at first none."""

@@ -46,7 +46,7 @@ from occamrl.learners.lin_psrl import (
     values_field,
 )
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import Episode, EpisodeLearner, Field, Floats, Ints, Kernel, Known
+from occamrl.protocols import MOST_EPISODES, Episode, EpisodeLearner, Field, Floats, Ints, Kernel, Known
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,8 +85,6 @@ class UCRLVTRPlus(LinearRival, EpisodeLearner):
     given = ("a norm bound",)
 
     norm_bound: float
-    plain = {"episodes": int}  # noqa: RUF012
-
     delta: float = 0.05
     scale: float = 1.0
     kernel: Kernel = "stationary"
@@ -97,6 +95,11 @@ class UCRLVTRPlus(LinearRival, EpisodeLearner):
         require_number("delta", self.delta, 0.0, 1.0, open_low=True)
         require_numbers(self, 0.0, math.inf, "scale")
         require_choice("kernel", self.kernel, ("stationary", "per_step"))
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What the counts and flags of a state may be."""
+        return {"episodes": (0, MOST_EPISODES)}
 
     def fields(self, known: Known) -> list[Field]:
         """Return what the arrays of a state hold."""
