@@ -41,6 +41,7 @@ from occamrl.errors import (
     explains_calls,
     require_integer,
     require_number,
+    shown,
 )
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Agent, Floats, Known, Phase, Problem
@@ -690,6 +691,9 @@ def learn(
     if target <= 0:
         return under_way.result()
     listeners = [] if callbacks is None else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+    for i, each in enumerate(listeners):
+        if not callable(getattr(each, "on_episode", each)):
+            raise ParameterError("callbacks", got=shown(each), expected="a Callback or a function", index=(i,))
     about = {"agent": type(agent).__name__, "environment": environment.name, "seed": under_way.result().seed}
     notify(listeners, "start", {**about, "horizon": environment.known.horizon})
 
