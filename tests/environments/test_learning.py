@@ -224,4 +224,4 @@ def test_the_horizon_is_stated_somewhere_and_within_the_time_limit() -> None:
 )
 def test_what_learning_is_given_is_checked_before_it_begins(change: dict[str, Any], name: str) -> None:
     with pytest.raises(orl.InvalidInput, match=name):
-        orl.learn(learner(), Plant(), episodes=5, **change)
+        orl.learn(learner(), Scripted(5, 90), episodes=5, **change)
