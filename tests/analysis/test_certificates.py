@@ -91,7 +91,8 @@ def test_other_runs_sources_or_damage_are_measured_again(tmp_path: Path, monkeyp
     path = tmp_path / "no-separability.json"
     path.write_bytes(path.read_bytes().replace(b"0.0", b"1.0", 1))
     assert not measured_before()
-    for change in ({"claim": 3}, {"claim": []}, {"control": [[1.0]]}, {"seconds": None}, {"claim": [["a", 1.0]]}):
+    changes: list[dict[str, Any]] = [{"claim": 3}, {"claim": []}, {"control": [[1.0]]}, {"seconds": None}]
+    for change in (*changes, {"claim": [["a", 1.0]]}):
         path.write_bytes(seal({**read_sealed(path), **change}))  # with a valid digest
         assert not measured_before()
 

@@ -522,7 +522,8 @@ class ClassTest(ABC):
 
     def parts(self, memory: Any) -> dict[str, Any]:
         """Return what the parts of a memory may be."""
-        tests = len(memory["history"]) if isinstance(memory, dict) and np.ndim(memory.get("history")) == 2 else 0
+        history: Any = memory.get("history", 0) if isinstance(memory, dict) else 0
+        tests = len(history) if np.ndim(history) == 2 else 0
         return {"history": Field("history", (tests, 1 + self.ladder.classes), -math.inf, math.inf)}
 
     def resume(self, memory: Any) -> None:
