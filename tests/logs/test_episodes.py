@@ -267,3 +267,9 @@ def test_a_log_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     write_parquet(log, tmp_path / "log")
     assert read_log(tmp_path / "log").fingerprint() == log.fingerprint()
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+@pytest.mark.parametrize("source", [np.array(1.0), np.zeros(3), {}, {"episode": 3}])
+def test_what_has_no_columns_is_refused(source: Any) -> None:
+    with pytest.raises(LogError, match="column"):
+        read_log(source)

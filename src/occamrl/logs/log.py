@@ -148,7 +148,8 @@ class Log:
         ``columns`` is a mapping of arrays, or a data frame.
         """
         names = getattr(columns, "column_names", getattr(columns, "columns", columns))  # of Arrow, pandas, a mapping
-        _require_columns([name for name in names if isinstance(name, str)] if isinstance(names, Iterable) else [])
+        several = isinstance(names, Iterable) and getattr(names, "ndim", 1) > 0  # an array of one number is iterable
+        _require_columns([name for name in names if isinstance(name, str)] if several else [])
         arrays = {name: _array(columns[name], name, first) for name in COLUMNS}
         sizes = {array.size for array in arrays.values()}
         if len(sizes) != 1 or 0 in sizes:
