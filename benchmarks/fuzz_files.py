@@ -117,8 +117,15 @@ def cases() -> dict[str, tuple[Any, orl.FiniteMDP]]:
         "RLSVI": orl.RLSVI(kernel="per_step"),
         "QLearningUCB": orl.QLearningUCB(episodes=100, scale=0.01),
         "ARLGen": orl.ARLGen(ladder=mixed, rewards=pairs, scale=0.3),
+        "OccamMixture": orl.OccamMixture(features=features),
+        "OccamLin": orl.OccamLin(features=features),
+        "LinPSRL": orl.LinPSRL(features=features),
+        "UCRLVTRPlus": orl.UCRLVTRPlus(features=features, norm_bound=2.0, scale=0.1),
         "plain": Empirical(),
     }
+    linear_bases = [agents[name] for name in ("linear", "OccamMixture", "UCRLVTRPlus")]
+    inner = orl.Arena(bases=[orl.PSRL(), Empirical()], rule=orl.StochasticCORRAL(episodes=200))
+    agents["arena of arenas"] = orl.Arena(bases=[*linear_bases, inner], rule=orl.ED2RB(), share=True)
     bases = [Empirical(), orl.UniformRandom(), orl.UCBVI(episodes=100, scale=0.01)]
     for name, kind in registry.rules().items():
         agents[f"arena {name}"] = orl.Arena(bases=bases, rule=kind.examples(len(bases))[0])
@@ -165,6 +172,7 @@ def scalars(value: Any) -> Iterator[Any]:
         yield [*value, value[-1] if value else 0]
         yield [-1, *value[1:]]
         yield [2**40, *value[1:]]
+        yield [10**30, *value[1:]]
 
 
 Places = Iterator[tuple[str, Any]]
@@ -243,7 +251,8 @@ def tables_of(agent: Any, mdp: orl.FiniteMDP, result: Any) -> list[Any]:
     """Return the tables of fields of all states that a file may hold."""
     evidence = getattr(agent, "_evidence", None)
     learners = [*getattr(evidence, "_learners", []), getattr(evidence, "learner", None), result.walk.phase.learner]
-    learners += getattr(agent, "bases", [])
+    for each in learners:  # bases have bases
+        learners += getattr(each, "bases", [])
     return [learner.fields(mdp.known) for learner in learners if hasattr(learner, "fields")]
 
 

@@ -63,3 +63,24 @@ def test_the_demonstration_prints_tables_and_draws_a_figure(tmp_path: Path, monk
     assert figures
     assert all(figure.read_bytes().startswith(b"\x89PNG") for figure in figures)
     assert str(figures[0]) in output
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (MemoryError(), "MemoryError: there is too little memory"),
+        (ImportError("failed to map segment from shared object"), "ImportError: failed to map segment"),
+        (OSError("Could not find/load shared object file 'libllvmlite.so'"), "Could not find/load shared object"),
+    ],
+)
+def test_what_does_not_fit_into_memory_is_one_line(
+    error: Exception, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(kind: str) -> None:
+        raise error
+
+    monkeypatch.setattr(registry, "installed", failing)
+    told = CliRunner().invoke(app, ["list"])
+    assert told.exit_code == 1
+    assert told.output.startswith(message)
+    assert len(told.output.splitlines()) == 1

@@ -47,3 +47,12 @@ def test_imports_are_no_heavier_than_what_is_done(code: str, needed: str, absent
     loaded = set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
     assert needed in loaded
     assert not loaded & absent
+
+
+def test_the_command_hears_ctrl_c_before_it_imports_much() -> None:
+    """What Python itself has not loaded by then is loaded later, so that Ctrl-C is one line."""
+    code = "import gc, signal, sys; there = set(sys.modules); import occamrl, occamrl.__main__"
+    code += "\nprint(*sorted(set(sys.modules) - there))"
+    loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    assert not {"ast", "difflib", "pathlib", "typing"} & set(loaded)
+    assert len(loaded) <= 3  # occamrl, occamrl.__main__ and __future__

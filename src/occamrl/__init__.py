@@ -7,15 +7,13 @@ Public names are loaded when first used, so that ``import occamrl`` costs nothin
 
 from __future__ import annotations
 
-import ast
-import difflib
-import importlib
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # as in typing: nothing is imported here, so that the command hears Ctrl-C from the first moment
 
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:  # the one list of public names, for type checkers and for __getattr__ alike
+    from typing import Any
+
     from occamrl.analysis.diagnosis import diagnose as diagnose
     from occamrl.analysis.preflight import preflight as preflight
     from occamrl.analysis.supports import supports as supports
@@ -81,13 +79,19 @@ _MODULES = ("errors", "paper", "problems", "registry")
 
 def _homes() -> dict[str, str]:
     """Return the module of every public name, from the list above."""
+    import ast
+    from pathlib import Path
+
     tree = ast.parse(Path(__file__).read_text("utf-8"))
     listed = next(node for node in tree.body if isinstance(node, ast.If))
     imports = (node for node in listed.body if isinstance(node, ast.ImportFrom))
-    return {alias.name: str(node.module) for node in imports for alias in node.names}
+    return {alias.name: str(node.module) for node in imports if node.module != "typing" for alias in node.names}
 
 
 def __getattr__(name: str) -> Any:
+    import difflib
+    import importlib
+
     if name == "__all__":
         return sorted(_homes())
     if name in _MODULES:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-from typing import Any
+
+TYPE_CHECKING = False  # nothing else is imported before Ctrl-C is heard
+if TYPE_CHECKING:
+    from types import FrameType
 
 
 def main() -> None:
     """Run the command line; Ctrl-C while it is being loaded is one line, as it is later."""
     interrupted = False
 
-    def note(number: int, frame: Any) -> None:
+    def note(number: int, frame: FrameType | None) -> None:
         nonlocal interrupted
         interrupted = True
         signal.default_int_handler(number, frame)

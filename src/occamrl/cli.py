@@ -85,6 +85,9 @@ def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable
             except OSError as error:  # mostly of standard output; those of our own files are StorageErrors
                 _leave_output(error)
                 raise typer.Exit(FAILED) from error
+            except (MemoryError, ImportError) as error:  # libraries that do not fit are not found, either
+                tell(f"{type(error).__name__}: {str(error) or 'there is too little memory'}")
+                raise typer.Exit(FAILED) from error
 
         return app.command(name)(call)
 
@@ -102,7 +105,8 @@ def _report(error: OccamRLError, as_json: bool) -> None:
 
 def _leave_output(error: OSError) -> None:
     if not isinstance(error, BrokenPipeError):  # whoever reads has gone: nobody is left to tell
-        tell(f"{'cannot write to standard output: ' if error.filename is None else ''}{error}")
+        of_output = error.filename is None and error.errno is not None  # libraries raise some without a number
+        tell(f"{'cannot write to standard output: ' if of_output else ''}{error}")
     try:
         sys.stdout.flush()
     except OSError:  # lead it nowhere: Python would try once more when it ends, and complain
@@ -470,7 +474,7 @@ def _make_environment(identifier: str, options: Sequence[str]) -> gym.Env[Any, A
             raise ParameterError("--with", got=option, expected="key=value, the value as in TOML")
         try:
             parameters[key] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:  # a string without quotes
+        except (ValueError, RecursionError):  # a string without quotes
             parameters[key] = value
     return make_environment("ENV_ID", identifier, parameters)
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
 
+_LONGEST_TEXT = 2_000  # characters of a value in a message
+_MOST_DOTS = 5_000  # in a line of TOML: a key of n parts takes n^2 steps to read
 _LARGEST_INTEGER = 2**62  # sums of two fit into 64 bits
 _SINGLE_PRECISION = 1e-5  # how far the sum of some hundred numbers of 32 bits may be from one
 
@@ -58,6 +60,15 @@ def _restored(kind: type[OccamRLError], attributes: dict[str, Any]) -> OccamRLEr
     return error
 
 
+def shown(value: object, how: Callable[[object], str] = repr) -> str:
+    """Return a value as text for a message, not without end."""
+    try:
+        text = how(value)
+    except ValueError:  # Python does not write out a number of thousands of digits
+        return "a number of thousands of digits"
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
+
+
 class InvalidInput(OccamRLError, ValueError):
     """A value given by the user cannot be used.
 
@@ -79,7 +90,7 @@ class InvalidInput(OccamRLError, ValueError):
 
     def __init__(self, field: str, *, got: object, expected: object, index: tuple[int, ...] | None = None) -> None:
         self.field, self.index, self.got, self.expected = field, index, got, expected
-        super().__init__(f"{self.where}: got {got}, expected {expected}")
+        super().__init__(f"{self.where}: got {shown(got, str)}, expected {expected}")
 
     @property
     def where(self) -> str:
@@ -140,11 +151,11 @@ class UnknownName(InvalidInput):
     def __init__(self, field: str, *, got: object, known: Iterable[str]) -> None:
         names = sorted(known)
         folded = {name.casefold(): name for name in names}
-        near = difflib.get_close_matches(str(got).casefold(), list(folded), n=1, cutoff=0.4)
+        near = difflib.get_close_matches(shown(got, str).casefold(), list(folded), n=1, cutoff=0.4)
         self.suggestion = folded[near[0]] if near else None
         hint = f"; did you mean {self.suggestion!r}?" if self.suggestion else ""
         listed = f"one of {', '.join(repr(name) for name in names)}" if names else "nothing: there is none"
-        super().__init__(field, got=repr(got), expected=listed + hint)
+        super().__init__(field, got=shown(got), expected=listed + hint)
 
 
 class CallError(InvalidInput, TypeError):
@@ -340,7 +351,7 @@ def require_number(field: str, value: object, low: float, high: float, *, open_l
     if not (math.isfinite(number) and low <= number <= high) or (open_low and number == low):
         first = "(" if open_low or math.isinf(low) else "["
         last = ")" if math.isinf(high) else "]"
-        raise ParameterError(field, got=repr(value), expected=f"a number in {first}{low:g}, {high:g}{last}")
+        raise ParameterError(field, got=shown(value), expected=f"a number in {first}{low:g}, {high:g}{last}")
     return number
 
 
@@ -358,7 +369,7 @@ def require_integer(
     except TypeError:
         number = None
     if number is None or not least <= number <= most:
-        got = repr(value) if number is None else number
+        got = shown(value) if number is None else number
         whole = most == _LARGEST_INTEGER and (number is None or number < least)
         expected = f"an integer >= {least}" if whole else f"an integer in [{least}, {most}]"
         raise error(field, got=got, expected=expected, index=index)
@@ -390,8 +401,8 @@ def require_sequences(owner: object, low: float, high: float, *names: str, open_
 def require_kind(field: str, value: object, kind: type[Any]) -> None:
     """Refuse a value that is not of a class."""
     if not isinstance(value, kind):
-        shown = repr(value)
-        got = type(value).__name__ + (f" {shown}" if len(shown) <= 60 else "")
+        text = shown(value)
+        got = type(value).__name__ + (f" {text}" if len(text) <= 60 else "")
         raise ParameterError(field, got=got, expected=f"a {kind.__name__}(...)")
 
 
@@ -421,7 +432,7 @@ def require_range(field: str, ends: Any) -> tuple[float, float]:
     """Return (low, high), two finite numbers with low < high."""
     try:
         low, high = (float(end) for end in ends)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # an integer beyond all floats
         low = high = math.nan
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ParameterError(field, got=ends, expected="(low, high), finite numbers with low < high")
@@ -483,3 +494,15 @@ def as_path(field: str, value: Any) -> Path:
     if not isinstance(value, (str, os.PathLike)) or "\x00" in str(value):
         raise ParameterError(field, got=f"{value!r:.100}", expected="a path")
     return Path(value)
+
+
+def as_toml(field: str, content: bytes) -> dict[str, Any]:
+    """Return the data of a TOML text; what would take long to read is refused as well."""
+    import tomllib
+
+    try:
+        if max(line.count(b".") for line in content.split(b"\n")) > _MOST_DOTS:
+            raise ValueError(f"a line with more than {_MOST_DOTS:,} dots")
+        return tomllib.loads(content.decode("utf-8-sig"))  # some editors begin a file with a mark of the encoding
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or a number of thousands of digits
+        raise ParameterError(field, got=error, expected="TOML in UTF-8") from error

@@ -174,6 +174,33 @@ class Field(NamedTuple):
             raise ParameterError(name, got=array[at], expected=f"a number from {low} to {high}", index=at)
 
 
+MOST_EPISODES = 2**53  # which numbers count one by one
+
+
+def require_parts(owner: str, found: Any, parts: Mapping[str, Any]) -> None:
+    """Refuse a memory, or a state that is a dict, of other parts, or with a number that is out of range.
+
+    A part is a number in (low, high), both integers where it is one, one of a set, an array (a Field), or of a class.
+    """
+    if not isinstance(found, dict) or set(found) != set(parts):
+        got = f"{sorted(found)!s:.200}" if isinstance(found, dict) else type(found).__name__
+        raise ParameterError(owner, got=got, expected=sorted(parts))
+    for name, part in parts.items():
+        value = found[name]
+        match part:
+            case Field():
+                part.require(value, owner)
+                continue
+            case (low, high):
+                sound, expected = type(value) is type(low) and low <= value <= high, f"a number from {low} to {high}"
+            case set():
+                sound, expected = any(type(value) is type(each) and value == each for each in part), f"one of {part}"
+            case _:
+                sound, expected = isinstance(value, part), getattr(part, "__name__", str(part))
+        if not sound:
+            raise ParameterError(f"{owner}.{name}", got=f"{value!s:.80}", expected=expected)
+
+
 @runtime_checkable
 class Learner(Protocol):
     """An algorithm = frozen parameters (this object) + a state of arrays + compiled functions.

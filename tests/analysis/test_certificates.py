@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -11,8 +13,9 @@ from typer.testing import CliRunner
 from occamrl.analysis import certificates
 from occamrl.analysis.certificates import CERTIFICATES, Claim, Runs, Samples, certify, mean, most, near, never, rate
 from occamrl.cli import app
-from occamrl.errors import UnknownName
+from occamrl.errors import OccamRLError, UnknownName
 from occamrl.report.page import render_certificates
+from occamrl.running.files import read_sealed, seal
 
 SLICE = {"coverage-finite-sharp": 12, "no-separability": 3}  # and how often they are measured
 
@@ -88,6 +91,19 @@ def test_other_runs_sources_or_damage_are_measured_again(tmp_path: Path, monkeyp
     path = tmp_path / "no-separability.json"
     path.write_bytes(path.read_bytes().replace(b"0.0", b"1.0", 1))
     assert not measured_before()
+    changes: list[dict[str, Any]] = [{"claim": 3}, {"claim": []}, {"control": [[1.0]]}, {"seconds": None}]
+    for change in (*changes, {"claim": [["a", 1.0]]}):
+        path.write_bytes(seal({**read_sealed(path), **change}))  # with a valid digest
+        assert not measured_before()
+
+
+def test_a_process_that_is_killed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: Any) -> Any:
+        raise BrokenProcessPool
+
+    monkeypatch.setattr("occamrl.analysis.certificates.as_completed", killed)
+    with pytest.raises(OccamRLError, match="a process was killed"):
+        certify(tmp_path, list(CERTIFICATES)[:2], quick=True, workers=2)
 
 
 def test_refuted_promises_and_idle_controls_are_said_and_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

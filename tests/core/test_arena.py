@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import multiprocessing
+import pickle
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -51,6 +54,28 @@ def test_a_large_array_stays_where_it_is_as_long_as_the_model_lives(
     del made
     gc.collect()
     assert alive() is None
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])  # noqa: S301
+@pytest.mark.parametrize("large", [1, 10**9])
+def test_a_copy_of_a_model_has_its_large_arrays(
+    large: int, copied: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Distances to arrays outside of an arena are those of one model alone."""
+    monkeypatch.setattr(arena, "_LARGE", large)
+    others = set(arena._OUTSIDE)
+    whole, matrix = np.arange(12), np.random.default_rng(0).random((3, 4))
+    expected, made = float(whole @ matrix.ravel()), lay_out(Arena, [whole, matrix])
+    other = copied(copied(made))
+    del made, whole, matrix
+    gc.collect()
+    room = [np.full((3, 4), np.nan) for _ in range(100)]  # where the arrays of the first were
+    assert read(other) == pytest.approx(expected, rel=1e-12)
+    kept = field(other, 1)
+    del other, room
+    gc.collect()
+    assert np.isfinite(kept).all()  # a view outlives its model
+    assert set(arena._OUTSIDE) <= others
 
 
 def sparse_kernels(rng: np.random.Generator) -> list[Any]:

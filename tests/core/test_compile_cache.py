@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections import namedtuple
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,26 +133,45 @@ def hits_of_a_new_process() -> int:
     return sum(function.stats.cache_hits.values())
 
 
-def sealed(content: bytes) -> bytes:
-    return hashlib.sha256(content).digest() + content
-
-
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda content: b"",  # a power cut
-        lambda content: content[:-1] + bytes([content[-1] ^ 1]),
-        lambda content: content[:2000] + bytes([content[2000] ^ 4]) + content[2001:],  # inside the machine code
-        lambda content: sealed(b"no pickle"),
-        lambda content: sealed(b"N."),  # None
+        lambda content, seal: b"",  # a power cut
+        lambda content, seal: content[:-1] + bytes([content[-1] ^ 1]),
+        lambda content, seal: content[:2000] + bytes([content[2000] ^ 4]) + content[2001:],  # inside the machine code
+        lambda content, seal: seal(b"no pickle") + b"no pickle",
+        lambda content, seal: seal(b"N.") + b"N.",  # None
+        lambda content, seal: hashlib.sha256(content[32:]).digest() + content[32:],  # a digest without the name
     ],
 )
 def test_a_damaged_file_is_compiled_anew_and_replaced(folder: Path, damage: Any) -> None:
     assert (hits_of_a_new_process(), hits_of_a_new_process()) == (0, 1)
     (path,) = folder.iterdir()
-    path.write_bytes(damage(path.read_bytes()))
+    path.write_bytes(damage(path.read_bytes(), partial(compiling._digest, path)))
     assert (hits_of_a_new_process(), hits_of_a_new_process()) == (0, 1)
     assert list(folder.iterdir()) == [path]
+
+
+def test_the_code_of_another_function_is_none_of_this_one(folder: Path) -> None:
+    def add_two(x: float) -> float:
+        return x + 2.0
+
+    assert hits_of_a_new_process() == 0
+    (path,) = folder.iterdir()
+    other: Any = compiling.compiled(add_two)
+    assert other(2.0) == 4.0
+    (theirs,) = set(folder.iterdir()) - {path}
+    theirs.replace(path)  # whole, with a digest of its own
+    assert (hits_of_a_new_process(), hits_of_a_new_process()) == (0, 1)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a pipe of POSIX")
+def test_a_pipe_in_place_of_a_file_is_a_miss(folder: Path) -> None:
+    assert hits_of_a_new_process() == 0
+    (path,) = folder.iterdir()
+    path.unlink()
+    os.mkfifo(path)
+    assert (hits_of_a_new_process(), hits_of_a_new_process()) == (0, 1)  # it is replaced
 
 
 def test_a_full_disk_and_a_file_that_cannot_be_read_are_misses(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import occamrl as orl
+from occamrl import errors
 from occamrl.envs.ladder_file import LadderSpec, LadderSpecError, shipped_ladders
 from occamrl.problems.tables import table_of
 from tests.environments.misbehaving import CASE, MDP
@@ -27,8 +29,16 @@ kernels = ["more.npz:a", "more.npz:b"]
 """
 
 
+MIXTURES = "horizon = 2\n[[rungs]]\nenvironments = ['FrozenLake-v1']\n[[rungs]]\nmixtures = 4"
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    np.savez(tmp_path / "none.npz", CASE.kernels[:0])
+    (tmp_path / "loop.npz").symlink_to("loop.npz")
+    shape = (2**4, 2**10, 2**4, 2**10)  # 256 MB of small integers, 2 GB of numbers
+    with zipfile.ZipFile(tmp_path / "small.npz", "w") as archive, archive.open("a.npy", "w") as entry:
+        np.lib.format.write_array_header_1_0(entry, {"descr": "|i1", "fortran_order": False, "shape": shape})
     np.savez(tmp_path / "reward.npz", r=CASE.reward)
     np.savez(tmp_path / "one.npz", CASE.kernels[0])
     np.savez(tmp_path / "three.npz", np.full((3, 2, 3), 1.0 / 3.0))
@@ -119,6 +129,19 @@ BAD = [
     ),
     ("horizon = 3\n[[rungs]]\nenvironments = ['Blackjack-v1']", "no table"),
     ("horizon = ", "TOML"),
+    (RUNGS.replace("horizon = 6", f"horizon = {'9' * 5000}"), "TOML"),
+    (RUNGS.replace("horizon = 6", f"horizon = 0x{'f' * 5000}"), "thousands of digits"),
+    (f"{'.'.join('a' * 300_000)} = 1", "dots"),
+    (f"reward_range = [0, {10**400}]" + RUNGS, "reward_range"),
+    (RUNGS.replace("one.npz", "one\\u0000.npz"), "kernels: .*null"),
+    (RUNGS.replace("one.npz", f"{'k' * 5000}.npz"), "kernels: .*too long"),
+    (RUNGS.replace("one.npz", "loop.npz"), "kernels: .*loop"),
+    (RUNGS.replace("one.npz", "none.npz"), "at least one"),
+    (RUNGS.replace("one.npz", "small.npz"), "kernels: .*bytes"),
+    (MIXTURES.replace("= 4", f"= {2**62}"), "mixtures: .*1000"),
+    (MIXTURES.replace("= 4", "= 99_998"), "mixtures: .*1000"),
+    ("horizon = 2\n[[rungs]]\nmixtures = 3\n[[rungs]]\nenvironments = ['FrozenLake-v1']", "no environment"),
+    (f"problem = '{'x' * 900_000}'", r"problem: got 'x{1999}\.\.\."),
 ]
 
 
@@ -182,3 +205,12 @@ def test_rewards_may_be_unknown_and_each_step_have_its_kernel(folder: Path) -> N
 def test_options_that_mean_nothing_are_refused_by_key(folder: Path, change: tuple[str, str], expected: str) -> None:
     with pytest.raises(orl.InvalidInput, match=expected):
         read(folder, UNKNOWN.replace(*change))
+
+
+def test_arrays_of_a_ladder_are_bounded_together(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is small enough, all are not."""
+    monkeypatch.setattr(errors, "memory", lambda: 2**27)
+    np.savez_compressed(folder / "one.npz", np.full((2**4, 2**8, 2, 2**8), 2.0**-8))
+    files = ", ".join(['"one.npz"'] * 40)
+    with pytest.raises(orl.InvalidInput, match=r"rungs\[1\].kernels: got one.npz, expected less"):
+        read(folder, f'horizon = 2\nreward = "reward.npz"\n[[rungs]]\nkernels = [{files}]\n')

@@ -210,3 +210,18 @@ def test_the_horizon_is_stated_somewhere_and_within_the_time_limit() -> None:
         FiniteEnvironment(Plant(), known=MDP.known, horizon=3)
     with pytest.raises(ShapeError, match="known"):
         FiniteEnvironment(gym.make("FrozenLake-v1"), known=MDP.known)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"callbacks": 3}, r"callbacks\[0\]"),
+        ({"callbacks": [Callback(), "abc"]}, r"callbacks\[1\]: got 'abc'"),
+        ({"checkpoint_every": "a", "checkpoint": "none.npz"}, "checkpoint_every"),
+        ({"checkpoint": 3}, "checkpoint"),
+        ({"checkpoint": "x" * 5000}, "too long"),
+    ],
+)
+def test_what_learning_is_given_is_checked_before_it_begins(change: dict[str, Any], name: str) -> None:
+    with pytest.raises(orl.InvalidInput, match=name):
+        orl.learn(learner(), Scripted(5, 90), episodes=5, **change)

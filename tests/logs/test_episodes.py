@@ -4,6 +4,7 @@ import csv
 import itertools
 import math
 import re
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from occamrl.errors import InvalidInput
+from occamrl import errors
+from occamrl.errors import InvalidInput, ParameterError, StorageError
 from occamrl.logs.log import (
     COLUMNS,
     Log,
@@ -25,6 +27,7 @@ from occamrl.logs.log import (
     simulate_log,
     write_parquet,
 )
+from occamrl.problems.mdp import FiniteMDP
 from tests import cases
 
 
@@ -221,3 +224,52 @@ def test_a_minari_dataset_is_read_from_its_files(tmp_path: Path, monkeypatch: py
     minari.create_dataset_from_buffers("toy/box-v0", wide, **box, **about)
     with pytest.raises(LogError, match="observation_space"):
         read_log("minari:toy/box-v0")
+
+
+def test_a_file_that_is_one_long_line_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "sparse.csv"
+    with path.open("wb") as file:
+        file.truncate(20 * 2**30)
+    began = time.perf_counter()
+    for work in (read_log, lambda each: StoredLog(str(each)).rows):
+        with pytest.raises(LogError, match="characters"):
+            work(path)
+    path.write_bytes(",".join(COLUMNS).encode() + b"\n" + b"1" * 2**22)
+    with pytest.raises(LogError, match=r"sparse\.csv"):
+        read_log(path)
+    assert time.perf_counter() - began < 5.0
+
+
+def test_rows_that_do_not_fit_into_memory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One episode is one block, however long it is."""
+    rows = 2 * 10**6
+    columns = {name: np.zeros(rows, dtype=np.int8) for name in COLUMNS} | {"step": np.arange(rows)}
+    flags = {name: np.zeros(rows, dtype=bool) for name in ("terminated", "truncated")}
+    pq.write_table(pa.table(columns | flags), tmp_path / "long.parquet")
+    assert [block.rows for block in StoredLog(str(tmp_path / "long.parquet")).blocks()] == [rows]
+    monkeypatch.setattr(errors, "memory", lambda: 2**28)
+    for work in (read_log, lambda each: list(StoredLog(str(each)).blocks())):
+        with pytest.raises(InvalidInput, match=r"rows: got .* at a time, expected less"):
+            work(tmp_path / "long.parquet")
+
+
+@pytest.mark.parametrize("name", ["x" * 5000 + ".csv", "x" * 5000])
+def test_a_name_that_is_too_long_is_no_file(name: str) -> None:
+    with pytest.raises(LogError, match="no such file"):
+        read_log(name)
+
+
+def test_a_log_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    log = simulate_log(FiniteMDP(transition=np.ones((1, 1, 1)), reward=np.zeros((1, 1)), horizon=2), episodes=2)
+    for place, error in ((tmp_path, StorageError), (tmp_path / "none" / "log", StorageError), (3, ParameterError)):
+        with pytest.raises(error):
+            write_parquet(log, place)  # type: ignore[arg-type]  # wrong on purpose
+    write_parquet(log, tmp_path / "log")
+    assert read_log(tmp_path / "log").fingerprint() == log.fingerprint()
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+@pytest.mark.parametrize("source", [np.array(1.0), np.zeros(3), {}, {"episode": 3}])
+def test_what_has_no_columns_is_refused(source: Any) -> None:
+    with pytest.raises(LogError, match="column"):
+        read_log(source)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import signal
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks import fuzz_files
 from occamrl.envs.ladder_file import LadderSpec
 from occamrl.errors import CheckpointError, Interrupted, InvalidInput, ParameterError
 from occamrl.logs import log as reading
 from occamrl.logs.log import Log, LogError, StoredLog, read_log, simulate_log
-from occamrl.logs.select import DECIDED, LIKELIHOOD, OUTSIDE, VALUE, Replay, Selection, select, stretch_end
+from occamrl.logs.select import DECIDED, LIKELIHOOD, NOT_ENOUGH, OUTSIDE, VALUE, Replay, Selection, select, stretch_end
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.models.linear import LinearFamily
@@ -207,3 +211,51 @@ def test_covers_and_linear_classes_keep_value_rows() -> None:
     assert select(log, sims.ladder(most=2, grid=4, reach=0.0), mdp.known, progress=False).evidence == LIKELIHOOD
     with pytest.raises(InvalidInput, match="evidence"):
         select(log, sims.ladder(most=2, grid=4, reach=0.0), mdp.known, evidence="both")
+
+
+@pytest.mark.parametrize("ladder", [small, linear])
+def test_no_variant_of_a_checkpoint_hurts(
+    ladder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test_seed: int
+) -> None:
+    """Changed in one place, with a valid digest: refused by an error of this package, or an answer."""
+    models, mdp = ladder()
+    path, checkpoint = stored(simulate_log(mdp, episodes=97, seed=2), tmp_path / "log.parquet"), tmp_path / "checkpoint"
+    monkeypatch.setattr(reading, "BLOCK", 64)
+
+    def stopped(replay: Replay, block: Log) -> None:
+        take(replay, block)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    take = Replay.take
+    with monkeypatch.context() as patch:
+        patch.setattr(Replay, "take", stopped)
+        for _ in range(3):
+            with pytest.raises(Interrupted):
+                select(path, models, mdp.known, checkpoint=checkpoint, progress=False)
+    document, arrays = read_document(checkpoint)
+    draw, variants = np.random.default_rng(test_seed), []
+    for field, changed in fuzz_files.altered(document | {"known": {}, "algorithm": {}}, arrays, [], draw):
+        variants.append((field, copy.deepcopy(document), changed))
+
+    def answers() -> Iterator[str]:
+        for _, document, changed in variants:
+            write_document(checkpoint, document, dict(changed))
+            yield fuzz_files.guarded(
+                lambda: str(select(path, models, mdp.known, checkpoint=checkpoint, progress=False).chosen)
+            )
+
+    variants = [variants[i] for i in draw.permutation(len(variants))[:300]]
+    with warnings.catch_warnings(action="ignore"):
+        found = fuzz_files.in_child(answers)
+    outcomes = [(field, text) for (field, *_), text in zip(variants, found, strict=True)]
+    assert not [each for each in outcomes if not each[1].startswith(("refused", "1", "2", "3"))]
+    refused = {field for field, text in outcomes if text.startswith("refused")}
+    assert len(refused) > 5
+
+
+def test_a_log_of_one_step_that_says_nothing_has_an_answer() -> None:
+    models, mdp = small()
+    step = {name: [value] for name, value in simulate_log(mdp, episodes=1, seed=1).head(1).columns().items()}
+    found = select({name: value[0][:1] for name, value in step.items()}, models, mdp.known, progress=False)
+    assert (found.rows, found.verdict) == (1, NOT_ENOUGH)
+    assert found.other is None

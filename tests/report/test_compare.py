@@ -137,6 +137,7 @@ def test_ctrl_c_keeps_every_run(tmp_path: Path, processes: int) -> None:
         ({"agents": {1: orl.UniformRandom()}}, "agents: got the key 1"),
         ({"agents": {"class": orl.UCBVI}}, "the class UCBVI"),
         ({"seeds": [1, 1]}, "seeds"),
+        ({"seeds": 10**12}, r"seeds: got 1000000000000, expected an integer in \[1, 100000\]"),
         ({"problem": 3}, "mdp"),
     ],
 )
@@ -144,6 +145,18 @@ def test_bad_input_is_named(change: dict[str, Any], name: str) -> None:
     given: dict[str, Any] = {"agents": AGENTS, "problem": PROBLEM, "episodes": 5, **change}
     with pytest.raises(orl.InvalidInput, match=name):
         orl.compare(given.pop("agents"), given.pop("problem"), **given)
+
+
+@pytest.mark.parametrize("results", [{}, {"nobody": []}, 3])
+def test_a_comparison_has_results(results: Any) -> None:
+    with pytest.raises(orl.InvalidInput, match="results"):
+        orl.Comparison("problem", results)
+
+
+def test_a_process_that_is_killed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module._Job, "play", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(orl.OccamRLError, match="a process was killed"):
+        orl.compare({"uniform": orl.UniformRandom()}, PROBLEM, episodes=5, seeds=3, processes=2, progress=False)
 
 
 def test_decisions_are_those_of_exploitation() -> None:

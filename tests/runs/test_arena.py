@@ -263,6 +263,18 @@ def test_every_past_episode_is_replayed_with_the_same_probability(monkeypatch: p
     assert len(past.tables) == 4
 
 
+@pytest.mark.parametrize("episodes", [-1, 3, 2**54, 10**30, 4.0])
+def test_past_episodes_of_a_file_are_as_many_as_can_be(episodes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full reservoir does not tell how many there were; the next draw is out of so many."""
+    monkeypatch.setattr(phases, "KEPT", 4)
+    past, draw = Past(Known.of_sizes(states=1, actions=2, horizon=1)), np.random.default_rng(0)
+    tables = np.ones((4, 1, 1), dtype=np.uint8)
+    with pytest.raises(CheckpointError, match="past"):
+        past.resume({"episodes": episodes, "tables": tables})
+    past.resume({"episodes": 9, "tables": tables})
+    past.add(np.zeros((1, 1), dtype=np.int64), draw)
+
+
 # -------------------------------------------------------------------------------------------------- who played when
 
 

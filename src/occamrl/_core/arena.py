@@ -5,12 +5,13 @@ NamedTuple that begins with two flat arrays, ``floats`` and ``ints``. A *field* 
 them; where it lies and what shape it has stands at the head of ``ints``, four integers a field. Compiled code takes a
 view of a field by its number (:func:`fvec`, :func:`fmat`, :func:`ivec`, :func:`imat`), which costs a few loads; Python
 takes the same view by :func:`field`. A large array that is handed to :func:`lay_out` stays where it is: its field then
-lies outside, at the distance that stands at the head.
+lies outside, at the distance that stands at the head. A copy of what was laid out, made by ``copy`` or ``pickle``, has
+copies of these arrays and distances of its own.
 """
 
 from __future__ import annotations
 
-import ctypes
+import copyreg
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -51,15 +52,35 @@ def lay_out(kind: type[Any], fields: Sequence[Any], **others: Any) -> Any:
     made = kind(_on_a_line(size[False], np.float64), _on_a_line(size[True], np.int64), **others)
     made.ints[: head.size] = head
     for number, array in enumerate(fields):
-        if outside[number]:
-            home = made.ints if array.dtype.kind == "i" else made.floats
-            offset = (array.ctypes.data - home.ctypes.data) // array.itemsize
-            (_, rows, columns, what), _ = _head([(array.shape, array.dtype.kind == "i")])
-            made.ints[_HEAD * number : _HEAD * (number + 1)] = (offset, rows, columns, 4 + what)
-        else:
+        if not outside[number]:
             field(made, number)[...] = array
-    finalize(made.floats, tuple, [array for array, apart in zip(fields, outside, strict=True) if apart])
+    copyreg.pickle(kind, _taken_apart)
+    return _with_outside(made, {number: array for number, array in enumerate(fields) if outside[number]})
+
+
+_OUTSIDE: dict[int, dict[int, Any]] = {}  # the arrays that lie outside, by the id of the floats of an arena
+
+
+def _with_outside(made: Any, outside: dict[int, Any]) -> Any:
+    """Return an arena with these arrays as its fields of these numbers, alive as long as its floats."""
+    for number, array in outside.items():
+        home = made.ints if array.dtype.kind == "i" else made.floats
+        offset = (array.ctypes.data - home.ctypes.data) // array.itemsize
+        (_, rows, columns, what), _ = _head([(array.shape, array.dtype.kind == "i")])
+        made.ints[_HEAD * number : _HEAD * (number + 1)] = (offset, rows, columns, 4 + what)
+    if outside and id(made.floats) not in _OUTSIDE:  # a shallow copy shares its arrays
+        _OUTSIDE[id(made.floats)] = outside
+        finalize(made.floats, _OUTSIDE.pop, id(made.floats))
     return made
+
+
+def _taken_apart(made: Any) -> tuple[Any, ...]:
+    """Return how ``copy`` and ``pickle`` make an arena anew: distances hold for no copy."""
+    return _put_together, (type(made), tuple(made), _OUTSIDE.get(id(made.floats), {}))
+
+
+def _put_together(kind: type[Any], parts: tuple[Any, ...], outside: dict[int, Any]) -> Any:
+    return _with_outside(kind(*parts), outside)
 
 
 def _on_a_line(size: int, dtype: Any) -> Any:
@@ -98,12 +119,9 @@ def _head(layout: Sequence[tuple[tuple[int, ...], bool]], line: int = 1) -> tupl
 def field(arena: Any, number: int) -> Any:
     """Return a view of a field, as it was laid out."""
     offset, rows, columns, kind = arena.ints[_HEAD * number : _HEAD * (number + 1)].tolist()
-    home = arena.ints if kind & 2 else arena.floats
     if kind & 4:
-        what = ctypes.c_int64 if kind & 2 else ctypes.c_double
-        flat = np.ctypeslib.as_array((what * (rows * columns)).from_address(home.ctypes.data + 8 * offset))
-    else:
-        flat = home[offset : offset + rows * columns]
+        return _OUTSIDE[id(arena.floats)][number]
+    flat = (arena.ints if kind & 2 else arena.floats)[offset : offset + rows * columns]
     return flat.reshape(rows, columns) if kind & 1 else flat
 
 

@@ -217,8 +217,13 @@ def _classes(kinds: Iterable[Any]) -> Iterator[type]:
         yield from _classes(getattr(kind, "types", ()))
 
 
+def _digest(path: Path, content: bytes) -> bytes:
+    """Return the SHA-256 of an entry: of its name too, since the code of another function is none of this one."""
+    return hashlib.sha256(path.name.encode() + b"\0" + content).digest()
+
+
 class _Cache:
-    """The machine code of one function on disk: a file for each signature, its SHA-256 first.
+    """The machine code of one function on disk: a file for each signature, the SHA-256 of its name and content first.
 
     Whatever goes wrong with a file is a miss: the function is compiled. (Numba's own index of signatures is shared by
     all processes, which can lose each other's entries, and its errors are everybody's.)
@@ -244,8 +249,9 @@ class _Cache:
         """Return the code for a signature, None if there is none."""
         context.refresh()
         with suppress(Exception):  # unpickling raises errors of every kind
-            content = self._path(signature, context.codegen()).read_bytes()
-            if hashlib.sha256(content[32:]).digest() == content[:32]:
+            path = self._path(signature, context.codegen())
+            content = path.read_bytes() if path.is_file() else b""  # a pipe would never end
+            if _digest(path, content[32:]) == content[:32]:
                 reduced = pickle.loads(content[32:])  # noqa: S301  # only this user and root could write it
                 return _Code._rebuild(context, *reduced)
         return None
@@ -259,7 +265,7 @@ class _Cache:
             path = self._path(signature, code.codegen)
             partial = path.with_suffix(f".{uuid.uuid4().hex[:16]}.partial")
             try:
-                partial.write_bytes(hashlib.sha256(content).digest() + content)
+                partial.write_bytes(_digest(path, content) + content)
                 partial.replace(path)
             finally:
                 partial.unlink(missing_ok=True)

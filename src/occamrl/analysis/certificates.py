@@ -30,6 +30,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -57,7 +58,7 @@ from occamrl.analysis.complexity import (
     selection_epoch_generic,
 )
 from occamrl.analysis.supports import Counts
-from occamrl.errors import RecordError, require_choice
+from occamrl.errors import OccamRLError, RecordError, require_choice
 from occamrl.experiments.execution import environment
 from occamrl.experiments.records import FolderLock
 from occamrl.learners import posterior
@@ -1148,10 +1149,12 @@ def _earlier(path: Path, name: str, runs: int, sources: str) -> dict[str, Any] |
         return None
     try:
         data = read_sealed(path)
-    except RecordError:  # damaged: it is measured again
+        if (data.get("certificate"), data.get("runs"), data.get("sources")) != (name, runs, sources):
+            return None
+        numbers = itertools.chain([_judge(data).seconds], *data["claim"], *data["control"])
+        return data if all(math.isfinite(each) for each in numbers) else None
+    except (RecordError, LookupError, TypeError, ValueError, ArithmeticError):  # damaged: it is measured again
         return None
-    same = (data.get("certificate"), data.get("runs"), data.get("sources")) == (name, runs, sources)
-    return data if same else None
 
 
 def _measured(runs: dict[str, int], workers: int) -> Iterator[dict[str, Any]]:
@@ -1171,6 +1174,9 @@ def _measured(runs: dict[str, int], workers: int) -> Iterator[dict[str, Any]]:
         for done in as_completed([pool.submit(measure, *each) for each in longest_first]):
             yield done.result()
         pool.shutdown()
+    except BrokenProcessPool as error:
+        advice = "perhaps for want of memory; what was measured before is kept"
+        raise OccamRLError(f"certify: a process was killed, {advice}") from error
     finally:
         for process in set(multiprocessing.active_children()) - before:
             process.terminate()

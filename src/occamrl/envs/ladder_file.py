@@ -19,7 +19,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import tomllib
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +28,16 @@ import gymnasium as gym
 import numpy as np
 
 from occamrl.envs.wrapper import make_environment, rewards_of_problem
-from occamrl.errors import InvalidInput, UnknownName, as_path, require_choice, require_integer
+from occamrl.errors import (
+    InvalidInput,
+    ParameterError,
+    UnknownName,
+    as_path,
+    as_toml,
+    require_choice,
+    require_integer,
+    require_memory,
+)
 from occamrl.learners.rewards import Rewards, require_rewards, rewards_of
 from occamrl.learners.ucrl_vtr_lin import KERNELS
 from occamrl.models.features import FeatureMap, read_problems
@@ -87,6 +95,8 @@ LARGEST_ARRAY = 2**30
 _KEYS = ("problem", "parameters", "horizon", "reward", "reward_range", "rungs", "rewards", "kernel")
 _RUNG_KEYS = ("name", "kernels", "environments", "mixtures")
 _MOST_MIXTURES = 100_000
+_MOST_PARTS = 1_000  # of a mixture
+_OF_THE_SYSTEM = (MemoryError, RuntimeError)  # links in a circle, among others
 
 
 class LadderSpecError(InvalidInput):
@@ -115,13 +125,13 @@ def read_ladder(
             raise LadderSpecError(str(path), got="no regular file", expected="a TOML file")
         if path.stat().st_size > LARGEST:
             raise LadderSpecError(str(path), got=f"{path.stat().st_size:,} bytes", expected=f"at most {LARGEST:,}")
-        data = tomllib.loads(path.read_bytes().decode("utf-8"))
+        data = as_toml(str(path), path.read_bytes())
     except OSError as error:
         near = UnknownName("ladder", got=path, known=shipped_ladders()).expected
         expected = f"a TOML file, or a shipped ladder, {near}"
         raise LadderSpecError(str(path), got=error.strerror or error, expected=expected) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise LadderSpecError(str(path), got=error, expected="TOML in UTF-8") from error
+    except ParameterError as error:
+        raise LadderSpecError(str(path), got=error.got, expected=error.expected) from error
     for key in data:
         require_choice(f"{path}: key", key, _KEYS)
     given = {"horizon": horizon, "rewards": rewards, "kernel": kernel}
@@ -145,6 +155,7 @@ class _File:
 
     def __init__(self, path: Path, data: dict[str, Any]) -> None:
         self.path, self.data = path, data
+        self.bytes = 0  # of the arrays read so far
 
     def bad(self, key: str, got: object, expected: object) -> LadderSpecError:
         return LadderSpecError(f"{self.path}: {key}", got=got, expected=expected)
@@ -193,8 +204,9 @@ class _File:
             parts = [part[np.newaxis] if part.ndim == 3 else part for part in parts]
             for part in parts:
                 size = (stacks[0] if stacks else parts[0]).shape[1:]
-                if part.ndim != 4 or part.shape[1:] != size:
-                    raise LadderSpecError(field, got=f"a kernel {list(part.shape[1:])}", expected=f"[S, A, S] = {size}")
+                if part.ndim != 4 or part.shape[1:] != size or not len(part):
+                    got = f"{len(part)} kernels {list(part.shape[1:])}"
+                    raise LadderSpecError(field, got=got, expected=f"at least one [S, A, S] = {size}")
             stacks.append(np.concatenate(parts))
         given = reward_map(self.data.get("reward_range"))
         reward = np.full(stacks[0].shape[1:3], given.low)  # stands for nothing where rewards are estimated
@@ -216,7 +228,10 @@ class _File:
             grids.append((1, 1))
             if "mixtures" in rung:
                 field = f"{self.path}: rungs[{m}].mixtures"
-                grids[-1] = (len(environments), require_integer(field, rung["mixtures"], 1))
+                parts = require_integer(field, rung["mixtures"], 1, most=_MOST_PARTS)
+                if not environments:
+                    raise LadderSpecError(field, got="no environment before it", expected="at least one to mix")
+                grids[-1] = (len(environments), parts)
                 weights.extend(_mixtures(field, *grids[-1], weights))
             entries = rung.get("environments", [])
             for i, entry in enumerate(entries if isinstance(entries, list) else [entries]):
@@ -239,11 +254,12 @@ class _File:
         if not isinstance(where, str):
             raise LadderSpecError(field, got=repr(where), expected="the name of an NPZ file")
         file, _, name = where.partition(":")
-        folder = self.path.parent.resolve()
-        path = (folder / file).resolve()
-        if not path.is_relative_to(folder) or (path.exists() and not path.is_file()):
-            raise LadderSpecError(field, got=file, expected="a regular file beside the TOML file, or in a folder there")
         try:
+            folder = self.path.parent.resolve()
+            path = (folder / file).resolve()
+            if not path.is_relative_to(folder) or (path.exists() and not path.is_file()):
+                expected = "a regular file beside the TOML file, or in a folder there"
+                raise LadderSpecError(field, got=file, expected=expected)
             with np.load(path, allow_pickle=False) as arrays, zipfile.ZipFile(path) as archive:
                 names = list(arrays.files)
                 if not name and len(names) != 1:
@@ -254,14 +270,17 @@ class _File:
                 with archive.open(f"{name}.npy") as head:
                     np.lib.format.read_magic(head)
                     shape, _, dtype = np.lib.format.read_array_header_1_0(head)
-                size = max(math.prod(shape) * dtype.itemsize, archive.getinfo(f"{name}.npy").file_size)
+                size = max(math.prod(shape) * max(dtype.itemsize, 8), archive.getinfo(f"{name}.npy").file_size)
                 if size > LARGEST_ARRAY:
                     raise LadderSpecError(field, got=f"{file}: {size:,} bytes", expected=f"at most {LARGEST_ARRAY:,}")
+                self.bytes += size  # all arrays are joined to one, and that to a family
+                require_memory(field, file, 2, self.bytes // 8)
                 array = np.asarray(arrays[name])
         except InvalidInput:
             raise
-        except (OSError, ValueError, EOFError, KeyError, TypeError, MemoryError, zipfile.BadZipFile) as error:
-            raise LadderSpecError(field, got=f"{file}: {error}", expected="an NPZ file of plain arrays") from error
+        except (OSError, ValueError, EOFError, KeyError, TypeError, *_OF_THE_SYSTEM, zipfile.BadZipFile) as error:
+            got = f"{file:.200}: {getattr(error, 'strerror', None) or error}"
+            raise LadderSpecError(field, got=got, expected="an NPZ file of plain arrays") from error
         if array.dtype.kind not in "biuf" or array.ndim not in (2, 3, 4):
             got = f"{file}: {array.dtype}{list(array.shape)}"
             raise LadderSpecError(field, got=got, expected="an array of numbers")

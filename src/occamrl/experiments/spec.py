@@ -32,7 +32,6 @@ import json
 import math
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import resources
@@ -51,8 +50,10 @@ from occamrl.errors import (
     SpecError,
     UnknownName,
     as_path,
+    as_toml,
     raise_all,
     require_choice,
+    shown,
 )
 from occamrl.experiments.records import MOST_EPISODES, MOST_POINTS, MOST_SEEDS, Cell, Variant
 from occamrl.running.files import canonical, read_plain
@@ -234,9 +235,9 @@ def read_spec(
     Every problem and agent is built once, and all errors are reported at once: those of form, of names and of values.
     """
     try:
-        data = tomllib.loads(content.decode("utf-8-sig"))  # some editors begin a file with a mark of the encoding
-    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or a number of thousands of digits
-        raise SpecError(path, [Fault("file", f"{error}", "TOML in UTF-8")]) from error
+        data = as_toml("file", content)
+    except ParameterError as error:
+        raise SpecError(path, [Fault("file", str(error.got), str(error.expected))]) from error
     spec, faults = _formed(data)
     if spec is None:
         raise SpecError(path, faults)
@@ -323,10 +324,7 @@ def fault_of_form(error: Any) -> Fault:
         model = Entry if len(location) > 3 else model
         fields = [field.alias or name for name, field in model.model_fields.items()]
         return Fault(key, "an unknown key", _nearest(location[-1], fields))
-    try:
-        got = repr(error["input"])
-    except ValueError:  # Python does not write out a number of thousands of digits
-        got = "a number of thousands of digits"
+    got = shown(error["input"])
     expected = re.sub(r"^((Input|String|List|Dictionary) should (be|have)|Value error,) ", "", error["msg"])
     return Fault(key, got if len(got) <= 100 else got[:100] + "...", expected)
 

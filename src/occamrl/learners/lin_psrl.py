@@ -22,7 +22,9 @@ import numpy as np
 
 from occamrl.errors import ParameterError, require_kind, require_numbers
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known, Outcomes
+from occamrl.protocols import Episode, EpisodeLearner, Field, Floats, Ints, Known, Outcomes, require_parts
+
+LARGEST_SUM = 1e100  # squares of larger numbers overflow
 
 
 def transitions(outcomes: Outcomes, known: Known, episode: Episode) -> Iterator[tuple[int, int, int, int]]:
@@ -49,7 +51,10 @@ def best_actions(q: Floats, draw: np.random.Generator) -> Ints:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearRival:
-    """What learners in plain NumPy have whose kernels are linear in given features; rewards are known."""
+    """What learners in plain NumPy have whose kernels are linear in given features; rewards are known.
+
+    A state is a dict of the arrays ``fields`` and of the counts and flags ``plain``, each at first the least it may be.
+    """
 
     features: FeatureMap
 
@@ -66,6 +71,40 @@ class LinearRival:
         if not known.rewards_known:
             raise ParameterError("rewards", got="unknown rewards", expected="known ones; see UCRLVTRLin for others")
         return self.features.attach(known).outcomes
+
+    def fields(self, known: Known) -> Sequence[Field]:
+        """Return what the arrays of a state hold."""
+        raise NotImplementedError
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What the counts and flags of a state may be."""
+        return {}
+
+    def begin(self, known: Known) -> dict[str, Any]:
+        """Return the state before any data."""
+        self.outcomes(known)  # checks that rewards are known
+        arrays = {each.name: each.make() for each in self.fields(known)}
+        return arrays | {name: min(part) for name, part in self.plain.items()}
+
+    def resume(self, known: Known, state: Any) -> None:
+        """Refuse a state from a file that this learner cannot have."""
+        require_parts("state", state, {each.name: each for each in self.fields(known)} | self.plain)
+
+
+def values_field(known: Known) -> Field:
+    """Return the field of the values of a plan [H + 1, S]; rounding is forgiven."""
+    return Field("values", (known.horizon + 1, known.states), -1.0, known.horizon + 1.0)
+
+
+def require_precision(name: str, matrices: Floats, least: float) -> None:
+    """Refuse matrices [..., d, d] that are not lambda I + sum x x^T, ``least`` being lambda; rounding is forgiven."""
+    lost = 1e-7 * np.abs(matrices).max(axis=(-2, -1))
+    uneven = np.abs(matrices - np.swapaxes(matrices, -2, -1)).max(axis=(-2, -1)) > lost
+    large = np.linalg.eigvalsh(matrices)[..., 0] >= least - np.minimum(lost, 0.5 * least)
+    if uneven.any() or not large.all():
+        expected = f"a symmetric one with eigenvalues of at least {least:g}"
+        raise ParameterError(f"state.{name}", got="another matrix", expected=expected)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,12 +144,19 @@ class LinPSRL(LinearRival, EpisodeLearner):
         require_numbers(self, 0.0, math.inf, "width")
         require_numbers(self, 0.0, math.inf, "regularization", open_low=True)
 
-    def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data."""
-        self.outcomes(known)
+    def fields(self, known: Known) -> list[Field]:
+        """Return what the arrays of a state hold."""
         d = self.features.dimension
-        values = np.zeros((known.horizon + 1, known.states))
-        return {"precision": self.regularization * np.eye(d), "xy": np.zeros(d), "values": values}
+        return [
+            Field("precision", (d, d), -LARGEST_SUM, LARGEST_SUM, self.regularization * np.eye(d)),
+            Field("xy", (d,), -LARGEST_SUM, LARGEST_SUM),
+            values_field(known),
+        ]
+
+    def resume(self, known: Known, state: Any) -> None:
+        """Refuse a state from a file that this learner cannot have."""
+        super().resume(known, state)
+        require_precision("precision", state["precision"], self.regularization)
 
     def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
         """Draw theta; return its optimal policy and value."""

@@ -43,12 +43,12 @@ from numpy.typing import NDArray
 from scipy.special import expit, gammaln, logsumexp
 
 from occamrl._core.bellman import optimal_policy, optimal_values
-from occamrl.errors import FeatureError, require_number
-from occamrl.learners.lin_psrl import LinearRival, transitions
+from occamrl.errors import FeatureError, ParameterError, require_number
+from occamrl.learners.lin_psrl import LARGEST_SUM, LinearRival, require_precision, transitions
 from occamrl.learners.posterior import distinct_outcomes
 from occamrl.models.features import FeatureMap, PerProblem, pair_of_outcome
 from occamrl.models.likelihood import hull_bound, hull_fit, hull_maximum, kt_evidence
-from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known, Outcomes
+from occamrl.protocols import MOST_EPISODES, Episode, EpisodeLearner, Field, Floats, Ints, Known, Outcomes
 
 _GROWTH = 1.02  # of the data until fits are renewed
 _FIT_STEPS, _DRAW_STEPS = 3, 20  # of EM
@@ -94,9 +94,22 @@ class _Counting(LinearRival, EpisodeLearner):
         """Return what kernels are made of, one column each, from the features as a CSR matrix [O, d]."""
         return np.asarray(matrix.toarray())
 
-    def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data."""
-        return {"counts": np.zeros(len(self._setting(known).columns)), "unlisted": 0}
+    def fields(self, known: Known) -> list[Field]:
+        """Return what the arrays of a state hold: counts, those of the last fit, and what was fitted."""
+        count = len(self._setting(known).columns)
+        counts = [Field(name, (count,), 0.0, float(MOST_EPISODES)) for name in ("counts", "fitted")]
+        return [*counts, *self.fits(known)]
+
+    def fits(self, known: Known) -> list[Field]:
+        """Return the fields that are fitted to the counts."""
+        raise NotImplementedError
+
+    def resume(self, known: Known, state: Any) -> None:
+        """Refuse a state from a file that this learner cannot have."""
+        super().resume(known, state)
+        counts, fitted = state["counts"], state["fitted"]
+        if (counts != np.floor(counts)).any() or (fitted != np.floor(fitted)).any() or (fitted > counts).any():
+            raise ParameterError("state.fitted", got="other numbers", expected="whole ones, none above the counts")
 
     def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
         """Count the outcomes of the episode; those that the features do not list are counted apart."""
@@ -179,12 +192,24 @@ class OccamMixture(_Counting):
         _, size, count = np.unique(self.sets.sum(axis=1), return_inverse=True, return_counts=True)
         return -np.log(np.append(count[size], 1.0) * (count.size + 1.0))
 
-    def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data: even weights."""
-        state = super().begin(known)
-        weights = self.sets / self.sets.sum(axis=1, keepdims=True)
-        evidence = {"weights": weights, "evidence": np.zeros(len(self.sets)), "outside": False}
-        return {**state, "fitted": state["counts"].copy(), **evidence}
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What the counts and flags of a state may be."""
+        return {"unlisted": (0, MOST_EPISODES), "outside": {False, True}}
+
+    def fits(self, known: Known) -> list[Field]:
+        """Return the weights, at first even, and the evidence."""
+        even = self.sets / self.sets.sum(axis=1, keepdims=True)
+        return [
+            Field("weights", self.sets.shape, 0.0, 1.0 * self.sets, even),
+            Field("evidence", (len(self.sets),), -np.inf, float(MOST_EPISODES)),
+        ]
+
+    def resume(self, known: Known, state: Any) -> None:
+        """Refuse a state from a file that this learner cannot have."""
+        super().resume(known, state)
+        if np.abs(state["weights"].sum(axis=1) - 1.0).max() > _ROUNDING:
+            raise ParameterError("state.weights", got="other numbers", expected="rows that sum to 1")
 
     def update(self, known: Known, state: dict[str, Any]) -> None:
         """Enter the counts that wait into the evidence (L1), then fit the weights to all of them."""
@@ -344,11 +369,28 @@ class OccamLin(_Counting):
         """Return p_0, then X [O, 1 + n]."""
         return np.asarray(matrix @ np.column_stack([self.base, self.directions]))
 
-    def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data: no direction is active."""
-        state, n = super().begin(known), self.directions.shape[1]
-        fit = {"eta": np.zeros(n), "information": np.zeros((n, n)), "linear": np.zeros(n)}
-        return {**state, "fitted": state["counts"].copy(), **fit, "active": np.zeros(n, dtype=np.int64)}
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What the counts and flags of a state may be."""
+        return {"unlisted": (0, MOST_EPISODES)}
+
+    def fits(self, known: Known) -> list[Field]:
+        """Return the expansion of the likelihood, and the directions that are active: at first none."""
+        n = self.directions.shape[1]
+        shapes: dict[str, tuple[int, ...]] = {"eta": (n,), "information": (n, n), "linear": (n,)}
+        return [
+            *(Field(name, shape, -LARGEST_SUM, LARGEST_SUM) for name, shape in shapes.items()),
+            Field("active", (n,), 0, 1),
+        ]
+
+    def resume(self, known: Known, state: Any) -> None:
+        """Refuse a state from a file that this learner cannot have."""
+        super().resume(known, state)
+        columns, eta = self._setting(known).columns, state["eta"]
+        p = columns[:, 0] + columns[:, 1:] @ eta
+        if (p[(state["fitted"] > 0.0) | (columns[:, 0] > 0.0)] <= 0.0).any():
+            raise ParameterError("state.eta", got="other numbers", expected="weights of probabilities above 0")
+        require_precision("information", state["information"] + np.eye(eta.size), 1.0)
 
     def update(self, known: Known, state: dict[str, Any]) -> None:
         """Fit eta to the counts by Newton's method, from where the last fit ended; expand the likelihood there (L9)."""

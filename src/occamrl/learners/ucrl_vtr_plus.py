@@ -37,9 +37,16 @@ from typing import Any
 import numpy as np
 
 from occamrl.errors import require_choice, require_number, require_numbers
-from occamrl.learners.lin_psrl import LinearRival, best_actions, transitions
+from occamrl.learners.lin_psrl import (
+    LARGEST_SUM,
+    LinearRival,
+    best_actions,
+    require_precision,
+    transitions,
+    values_field,
+)
 from occamrl.models.features import FeatureMap
-from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Kernel, Known
+from occamrl.protocols import MOST_EPISODES, Episode, EpisodeLearner, Field, Floats, Ints, Kernel, Known
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,16 +96,24 @@ class UCRLVTRPlus(LinearRival, EpisodeLearner):
         require_numbers(self, 0.0, math.inf, "scale")
         require_choice("kernel", self.kernel, ("stationary", "per_step"))
 
-    def begin(self, known: Known) -> dict[str, Any]:
-        """Return the state before any data."""
-        self.outcomes(known)
+    @property
+    def plain(self) -> dict[str, Any]:
+        """What the counts and flags of a state may be."""
+        return {"episodes": (0, MOST_EPISODES)}
+
+    def fields(self, known: Known) -> list[Field]:
+        """Return what the arrays of a state hold."""
         d, steps = self.features.dimension, known.horizon if self.kernel == "per_step" else 1
-        return {
-            "episodes": 0,
-            "precision": np.tile(np.eye(d) / self.norm_bound**2, (steps, 2, 1, 1)),
-            "targets": np.zeros((steps, 2, d)),
-            "values": np.zeros((known.horizon + 1, known.states)),
-        }
+        return [
+            Field("precision", (steps, 2, d, d), -LARGEST_SUM, LARGEST_SUM, np.eye(d) / self.norm_bound**2),
+            Field("targets", (steps, 2, d), -LARGEST_SUM, LARGEST_SUM),
+            values_field(known),
+        ]
+
+    def resume(self, known: Known, state: Any) -> None:
+        """Refuse a state from a file that this learner cannot have."""
+        super().resume(known, state)
+        require_precision("precision", state["precision"], self.norm_bound**-2)
 
     def radii(self, horizon: int, steps: int, k: int) -> tuple[float, float, float]:
         """Return the radii of theta-hat, of theta-hat in the variance, and of theta-tilde, before episode k >= 1."""

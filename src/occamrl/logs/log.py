@@ -22,7 +22,9 @@ from __future__ import annotations
 import csv
 import hashlib
 import importlib
+import io
 import itertools
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,10 +37,20 @@ from gymnasium.spaces import Discrete
 from numpy.typing import ArrayLike, NDArray
 
 from occamrl.envs.wrapper import RewardMap
-from occamrl.errors import InvalidInput, OccamRLError, ParameterError, ShapeError, as_array, as_path, require_integer
+from occamrl.errors import (
+    InvalidInput,
+    OccamRLError,
+    ParameterError,
+    ShapeError,
+    as_array,
+    as_path,
+    require_integer,
+    require_memory,
+)
 from occamrl.models.features import pair_of_outcome
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Floats, Ints, Known, Outcomes
+from occamrl.running.files import write_whole
 from occamrl.seeding import stream
 
 MOST_ROWS = 100_000_000
@@ -136,7 +148,8 @@ class Log:
         ``columns`` is a mapping of arrays, or a data frame.
         """
         names = getattr(columns, "column_names", getattr(columns, "columns", columns))  # of Arrow, pandas, a mapping
-        _require_columns([name for name in names if isinstance(name, str)] if isinstance(names, Iterable) else [])
+        several = isinstance(names, Iterable) and getattr(names, "ndim", 1) > 0  # an array of one number is iterable
+        _require_columns([name for name in names if isinstance(name, str)] if several else [])
         arrays = {name: _array(columns[name], name, first) for name in COLUMNS}
         sizes = {array.size for array in arrays.values()}
         if len(sizes) != 1 or 0 in sizes:
@@ -244,19 +257,38 @@ def _csv_batches(path: Path, skip: int) -> Iterator[Columns]:
     reader: Any = importlib.import_module("pyarrow.csv")
     kinds = {name: pa.bool_() if name in _FLAGS else pa.int64() for name in COLUMNS} | {"reward": pa.float64()}
     options = reader.ConvertOptions(column_types=kinds, include_columns=list(COLUMNS), null_values=[""])
+    _require_csv(path)
     try:
-        _require_columns(next(_csv_rows(path), []))
         with reader.open_csv(path, convert_options=options) as stream:
             yield from _arrays(stream, 0, skip)
-    except (OSError, pa.ArrowException, csv.Error) as error:
+    except (OSError, pa.ArrowException, MemoryError) as error:
         reason = getattr(error, "strerror", None) or str(error)[:200]
-        raise _bad_cell(path) or LogError(str(path), got=reason, expected="a CSV file of a log") from error
+        raise _bad_cell(path) or LogError(str(path), got=reason, expected=_CSV) from error
+
+
+_CSV = "a CSV file of a log"
+_LONGEST_LINE = 2**20  # of CSV; Arrow reads none that is longer
+
+
+def _require_csv(path: Path) -> None:
+    """Refuse a file whose first line does not name the columns of a log."""
+    try:
+        _require_columns(next(_csv_rows(path), []))
+    except (OSError, csv.Error) as error:
+        raise LogError(str(path), got=getattr(error, "strerror", None) or error, expected=_CSV) from error
 
 
 def _csv_rows(path: Path) -> Iterator[list[str]]:
     """Return the rows of a CSV file as texts, the names of its columns first."""
+
+    def lines() -> Iterator[str]:
+        while line := file.readline(_LONGEST_LINE):
+            if len(line) == _LONGEST_LINE:
+                raise csv.Error(f"a line of {_LONGEST_LINE:,} characters or more")
+            yield line
+
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        yield from (cells for cells in csv.reader(file) if cells)
+        yield from (cells for cells in csv.reader(lines()) if cells)
 
 
 def _bad_cell(path: Path) -> LogError | None:
@@ -301,6 +333,9 @@ def whole_episodes(batches: Iterable[Columns], source: str, first: int = 0) -> I
         pieces += [] if batch is None else [batch]
         if batch is not None and sum(piece["episode"].size for piece in pieces) <= BLOCK:
             continue
+        if batch is not None and pieces[0]["episode"][:1] == batch["episode"][-1:]:  # nothing ends here
+            _require_room(pieces)
+            continue
         if not pieces and first:
             return  # resumed after the last row
         left = joined(pieces)
@@ -321,7 +356,14 @@ def joined(pieces: Sequence[Columns]) -> dict[str, NDArray[Any]]:
     """Return columns that come in pieces as one each."""
     if not pieces:
         raise LogError("rows", got="no step", expected="at least one")
+    _require_room(pieces)
     return {name: np.concatenate([piece[name] for piece in pieces]) for name in COLUMNS}
+
+
+def _require_room(pieces: Sequence[Columns]) -> None:
+    """Refuse rows that would not fit into memory while they are checked."""
+    rows = sum(piece["episode"].size for piece in pieces)
+    require_memory("rows", f"{rows:,} at a time", rows, 2 * len(COLUMNS))
 
 
 def write_parquet(log: Log, path: str | Path) -> None:
@@ -329,13 +371,9 @@ def write_parquet(log: Log, path: str | Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = Path(path)
-    partial = path.with_name(path.name + ".partial")
-    try:
-        pq.write_table(pa.table(log.columns()), partial, compression="zstd")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(log.columns()), buffer, compression="zstd")
+    write_whole(as_path("path", path), buffer.getvalue())
 
 
 def _minari(name: str) -> Any:
@@ -400,8 +438,8 @@ def _batches(source: str, skip: int = 0) -> Iterator[Columns]:
 def _file(source: str) -> tuple[Path, bool]:
     """Return the path of a file and whether it is CSV; what is no regular file is refused."""
     path = Path(source)
-    if not path.is_file():
-        got = "no regular file" if path.exists() else "no such file"
+    if not os.path.isfile(path):  # noqa: PTH113  # a name too long is not there, either
+        got = "no regular file" if os.path.exists(path) else "no such file"  # noqa: PTH110
         raise LogError(source, got=got, expected="a Parquet or CSV file, or minari:ID")
     return path, path.suffix.lower() == ".csv"
 
@@ -453,6 +491,7 @@ class StoredLog:
         if not is_csv:
             with _parquet(path) as file:
                 return int(file.metadata.num_rows)
+        _require_csv(path)
         with path.open("rb") as lines:
             return sum(chunk.count(b"\n") for chunk in iter(lambda: lines.read(2**20), b""))
 

@@ -32,9 +32,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from occamrl._core.loop import open_episode
+from occamrl._core.rows import MOST
 from occamrl.envs.ladder_file import LadderSpec, read_ladder
 from occamrl.envs.wrapper import RewardMap
-from occamrl.errors import CheckpointError, Interrupted, ParameterError, require_choice, require_number
+from occamrl.errors import (
+    CheckpointError,
+    Interrupted,
+    InvalidInput,
+    ParameterError,
+    as_path,
+    require_choice,
+    require_number,
+    shown,
+)
 from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin
 from occamrl.logs.log import Log, Matched, StoredLog, match_rows, read_log
 from occamrl.models import likelihood
@@ -42,8 +52,8 @@ from occamrl.models.family import sparse_rows
 from occamrl.models.features import FeatureMap, pair_of_outcome
 from occamrl.models.finite import level, off_grid
 from occamrl.models.ladder import Ladder
-from occamrl.protocols import Floats, Ints, Known
-from occamrl.running.files import FORMAT, read_document, write_document
+from occamrl.protocols import MOST_EPISODES, Field, Floats, Ints, Known, require_parts
+from occamrl.running.files import FORMAT, read_document, there, write_document
 from occamrl.running.result import counted, current_axes, html_curves, html_table
 from occamrl.running.run import Progress, ctrl_c
 from occamrl.running.storage import fingerprint, put_together, take_apart
@@ -164,7 +174,7 @@ class Selection:
 
     def page(self, path: str | Path) -> Path:
         """Write an HTML page: the question, the answer, the evidence, what was assumed."""
-        written: Path = importlib.import_module("occamrl.report.answer").write_answer(self, Path(path))
+        written: Path = importlib.import_module("occamrl.report.answer").write_answer(self, as_path("path", path))
         return written
 
     def as_data(self) -> dict[str, Any]:
@@ -273,10 +283,10 @@ def select(
     stored: Log | StoredLog = log if isinstance(log, Log) else StoredLog(str(log))
     bar = Progress("select", max(1, stored.rows), progress, unit="steps")  # a file that is none is refused here
     replay = Replay(spec, delta, kinds)
-    path = None if checkpoint is None else Path(checkpoint)
+    path = None if checkpoint is None else as_path("checkpoint", checkpoint)
     if path is not None:
         replay.identify(stored)
-        if path.exists():
+        if there(path):
             replay.resume(path)
     saved = time.monotonic()
     try:
@@ -468,30 +478,35 @@ class Replay:
             tree = put_together(document.get("tree"), arrays)
         except (KeyError, TypeError) as error:  # arrays that are not there, tuples of another length
             raise CheckpointError(str(path), got=f"a tree without {error}", expected="one of this version") from error
-        require_like(str(path), self._tree(), tree)
-        known, (key, times) = self.spec.known, tree["open"]
-        agrees = 0 <= tree["start"] < known.states and 0 <= tree["tested"] <= tree["episodes"] <= tree["rows"]
-        agrees = agrees and key.size == times.size and tree["broken"].size in (0, 4)
-        if not agrees or ((key < 0) | (key >= known.horizon * self.outcomes.next_state.size)).any():
-            raise CheckpointError(str(path), got="counts that contradict each other", expected="what agrees")
+        try:
+            self._require(tree)
+        except InvalidInput as error:
+            raise CheckpointError(f"{path}: {error.where}", got=error.got, expected=error.expected) from error
         for test, memory in zip(self.tests, tree.pop("tests"), strict=True):
             test.memory = memory
         vars(self).update(tree)
 
-
-def require_like(name: str, fresh: Any, found: Any) -> None:
-    """Refuse what a checkpoint holds where it has another shape than what a new test begins with, if not empty."""
-    same = type(found) is type(fresh)
-    if isinstance(fresh, np.ndarray):
-        same = same and (found.dtype, found.ndim) == (fresh.dtype, fresh.ndim)
-        same = same and (found.shape == fresh.shape or not fresh.size)
-    elif isinstance(fresh, (list, tuple, dict)) and same and fresh:
-        keys, there = (each if isinstance(each, dict) else range(len(each)) for each in (fresh, found))
-        same = set(keys) == set(there)
-        for key in keys if same else ():
-            require_like(name, fresh[key], found[key])
-    if not same:
-        raise CheckpointError(name, got="other counts and arrays", expected="those of this log and ladder")
+    def _require(self, tree: Any) -> None:
+        """Refuse a tree that is none of this log and ladder."""
+        known, whole = self.spec.known, (0, MOST_EPISODES)
+        counts = {**dict.fromkeys(("rows", "episodes", "tested"), whole), "start": (0, known.states - 1)}
+        visits = Field("visits", self.visits.shape, 0, MOST_EPISODES)
+        arrays = {"open": Stretch, "visits": visits, "broken": np.ndarray, "tests": list}
+        require_parts("replay", tree, counts | arrays)
+        key, times = tree["open"]
+        size, broken = np.shape(key)[:1], np.shape(tree["broken"]) or (1,)
+        Field("key", size, 0, known.horizon * self.outcomes.next_state.size - 1).require(key, "replay.open")
+        Field("times", size, 1, MOST_EPISODES).require(times, "replay.open")
+        most = [tree["rows"], known.states - 1, known.actions - 1, known.states - 1]
+        Field("broken", (4,) if any(broken) else (0,), 0, np.array(most[: 4 if any(broken) else 0])).require(
+            tree["broken"], "replay"
+        )
+        if not tree["tested"] <= tree["episodes"] <= tree["rows"] or tree["visits"].sum() != tree["rows"]:
+            raise CheckpointError("replay.rows", got=tree["rows"], expected="as many as were counted")
+        if len(tree["tests"]) != len(self.tests):
+            raise CheckpointError("replay.tests", got=len(tree["tests"]), expected=len(self.tests))
+        for test, memory in zip(self.tests, tree["tests"], strict=True):
+            test.resume(memory)
 
 
 class ClassTest(ABC):
@@ -504,6 +519,16 @@ class ClassTest(ABC):
         self.ladder, self.known, self.delta = ladder, known, delta
         # Episodes, and by then the largest excess of a loss over what is allowed: its least over each class.
         self.memory: dict[str, Any] = {"history": np.zeros((0, 1 + ladder.classes))}
+
+    def parts(self, memory: Any) -> dict[str, Any]:
+        """Return what the parts of a memory may be."""
+        history: Any = memory.get("history", 0) if isinstance(memory, dict) else 0
+        tests = len(history) if np.ndim(history) == 2 else 0
+        return {"history": Field("history", (tests, 1 + self.ladder.classes), -math.inf, math.inf)}
+
+    def resume(self, memory: Any) -> None:
+        """Refuse a memory from a file that this test cannot have."""
+        require_parts("memory", memory, self.parts(memory))
 
     @abstractmethod
     def enter(self, stretch: Stretch, start: int, last: int) -> None:
@@ -553,6 +578,12 @@ class FiniteTest(ClassTest):
         self.memory["excess"] = np.full(n, -math.inf)  # of it over the bound, at its largest
         self.memory["bound"] = math.inf  # the loss above which a kernel is rejected
 
+    def parts(self, memory: Any) -> dict[str, Any]:
+        """Return what the parts of a memory may be; the loss of a kernel that excludes what came is infinite."""
+        n = (self.ladder.family.size,)
+        found = {"loss": Field("loss", n, -MOST, math.inf), "excess": Field("excess", n, -math.inf, math.inf)}
+        return {**super().parts(memory), **found, "bound": (-math.inf, math.inf)}
+
     loss = property(lambda self: self.memory["loss"])
     bound = property(lambda self: self.memory["bound"])
     alive = property(lambda self: self.memory["excess"] <= 0.0)
@@ -601,6 +632,21 @@ class ValueTest(FiniteTest):
     def __init__(self, ladder: Ladder, known: Known, delta: float) -> None:
         super().__init__(ladder, known, delta)
         self.memory["cells"] = {}  # by member planned with: [2, H*S*A] rows, and the sum of their targets
+
+    def parts(self, memory: Any) -> dict[str, Any]:
+        """Return what the parts of a memory may be."""
+        return {**super().parts(memory), "loss": Field("loss", (self.ladder.family.size,), -MOST, MOST), "cells": dict}
+
+    def resume(self, memory: Any) -> None:
+        """Refuse a memory from a file that this test cannot have."""
+        super().resume(memory)
+        members = {str(member) for member in range(self.ladder.family.size)}
+        cells = self.known.horizon * self.known.states * self.known.actions
+        for member, table in memory["cells"].items():
+            if member not in members:
+                expected = f"a kernel from 0 to {len(members) - 1}"
+                raise ParameterError("memory.cells", got=shown(member), expected=expected)
+            Field("cells", (2, cells), np.array([[0.0], [-MOST]]), MOST).require(table, "memory")
 
     def enter(self, stretch: Stretch, start: int, last: int) -> None:
         """Plan with what is left, enter the rows of a stretch, and test."""
@@ -664,6 +710,20 @@ class LikelihoodTest(FiniteTest):
         self.memory["mixed"] = [np.full(size, 1.0 / size) for size in self.hulls]  # the weights of each hull
         self.memory["earned"] = np.zeros(len(self.hulls))  # the log of the probability of their predictions
 
+    def parts(self, memory: Any) -> dict[str, Any]:
+        """Return what the parts of a memory may be."""
+        counts = Field("counts", self.memory["counts"].shape, 0.0, float(MOST_EPISODES))
+        earned = Field("earned", (len(self.hulls),), -math.inf, MOST)
+        return {**super().parts(memory), "counts": counts, "mixed": list, "earned": earned}
+
+    def resume(self, memory: Any) -> None:
+        """Refuse a memory from a file that this test cannot have."""
+        super().resume(memory)
+        if len(memory["mixed"]) != len(self.hulls):
+            raise ParameterError("memory.mixed", got=len(memory["mixed"]), expected=f"weights of {self.hulls} kernels")
+        for weights, size in zip(memory["mixed"], self.hulls, strict=True):
+            Field("mixed", (size,), 0.0, 1.0).require(weights, "memory")
+
     def likelihoods(self, counts: Floats) -> Floats:
         """Return l(P) of every member."""
         if self.kernels is not None:
@@ -719,6 +779,17 @@ class LinearTest(ClassTest):
         self.memory |= self.test.begin(known)
         self.memory["losses"], self.memory["allowed"] = np.zeros(ladder.classes), np.full(ladder.classes, math.inf)
         self.memory["misfits"] = 0  # tests by which the truth is in no class
+
+    def parts(self, memory: Any) -> dict[str, Any]:
+        """Return what the parts of a memory may be, beside those of the evidence."""
+        found = {name: Field(name, (self.ladder.classes,), -MOST, math.inf) for name in ("losses", "allowed")}
+        return {**super().parts(memory), **found, "misfits": (0, MOST_EPISODES)}
+
+    def resume(self, memory: Any) -> None:
+        """Refuse a memory from a file that this test cannot have."""
+        own, whole = self.parts(memory), memory if isinstance(memory, dict) else {}
+        require_parts("memory", {name: part for name, part in whole.items() if name in own}, own)
+        self.test.resume(self.known, {name: part for name, part in whole.items() if name not in own})
 
     def enter(self, stretch: Stretch, start: int, last: int) -> None:
         """Plan with the smallest class that is accepted, enter the rows of a stretch, and test."""

@@ -44,7 +44,7 @@ def sparse_rows(features: FeatureMap, known: Known, pair: Ints, values: Floats) 
     outcomes = features.attach(known).outcomes
     first, count = outcomes.start[pair], np.diff(outcomes.start)[pair]
     row = np.repeat(np.arange(pair.size), count)
-    begins = np.concatenate([[0], np.cumsum(count)[:-1]]).astype(np.int64)
+    begins = np.cumsum(count) - count
     at = np.repeat(first - begins, count) + np.arange(row.size)
     tables = np.broadcast_to(values, (pair.size, np.shape(values)[-1]))
     w = outcomes.bonus[at] + tables[row, outcomes.next_state[at]]

@@ -13,13 +13,14 @@ import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from occamrl.errors import CheckpointError, Interrupted, ParameterError, as_path, require_integer
+from occamrl.errors import CheckpointError, Interrupted, OccamRLError, ParameterError, as_path, require_integer, shown
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Agent, Problem
 from occamrl.report.data import Cell, Group, describe
@@ -32,6 +33,9 @@ from occamrl.running.storage import fingerprint, load, save
 if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.axes import Axes
+
+
+_MOST_SEEDS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +58,10 @@ class Comparison:
 
     problem: str
     results: Mapping[str, Sequence[Result]]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.results, Mapping) or not self.results or not all(self.results.values()):
+            raise ParameterError("results", got=shown(self.results), expected="one result or more of every agent")
 
     @cached_property
     def _model(self) -> dict[str, Any]:
@@ -259,7 +267,9 @@ def compare(
         if not isinstance(name, str):
             raise ParameterError("agents", got=f"the key {name!r:.80}", expected="a name, as text")
         as_selector(agent)
-    numbers = list(seeds) if isinstance(seeds, Iterable) else range(require_integer("seeds", seeds, 1))
+    numbers = (
+        list(seeds) if isinstance(seeds, Iterable) else range(require_integer("seeds", seeds, 1, most=_MOST_SEEDS))
+    )
     every = [require_integer("seeds", seed, 0) for seed in numbers]
     if not every or len(set(every)) < len(every):
         raise ParameterError("seeds", got=f"{every!r:.80}", expected="different seeds, at least one")
@@ -321,9 +331,12 @@ def _play_all(jobs: Sequence[_Job], workers: int, progress: bool | None) -> None
                     if not future.result():
                         raise KeyboardInterrupt
                     bar.update(done)
-            except BaseException:  # Ctrl-C, or an error of one run: the others save what they have, and end
+            except BaseException as error:  # Ctrl-C, or an error of one run: the others save what they have, and end
                 _stop.set()
                 pool.shutdown(wait=True, cancel_futures=True)
+                if isinstance(error, BrokenProcessPool):
+                    advice = "perhaps for want of memory, of which fewer at a time (processes=1) need less"
+                    raise OccamRLError(f"compare: a process was killed, {advice}") from error
                 raise
     finally:
         _jobs.clear()

@@ -249,15 +249,17 @@ def read_arrays(path: Path) -> Arrays:
 
     Sizes are compared with the file's own before anything is allocated, and no object is ever unpickled.
     """
-    if not path.exists():
-        raise MissingCheckpoint(str(path), got="no such file", expected="a checkpoint")
     try:
+        if not there(path):
+            raise MissingCheckpoint(str(path), got="no such file", expected="a checkpoint")
         content = read_plain(path, LARGEST)
         if sha256(content[:-_DIGEST]).encode() != content[-_DIGEST:]:
             raise ValueError("its digest does not match its content")
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()
             return {info.filename.removesuffix(".npy"): _array(info, archive, len(content)) for info in entries}
+    except MissingCheckpoint:
+        raise
     except _DAMAGE as error:
         got = error.got if isinstance(error, RecordError) else f"{type(error).__name__}: {error}"
         raise CheckpointError(str(path), got=got, expected="a whole checkpoint") from error

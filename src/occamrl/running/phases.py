@@ -33,6 +33,7 @@ from occamrl._core.loop import (
 )
 from occamrl.errors import CheckpointError, ContractError, ParameterError
 from occamrl.protocols import (
+    MOST_EPISODES,
     Agent,
     Episode,
     EpisodeLearner,
@@ -312,7 +313,7 @@ class Past:
     def resume(self, tree: Any) -> None:
         """Go on from a tree, checked: compiled code will follow these tables."""
         episodes, tables = tree["episodes"], tree["tables"]
-        sound = type(episodes) is int and episodes >= 0
+        sound = type(episodes) is int and 0 <= episodes <= MOST_EPISODES
         sound = sound and isinstance(tables, np.ndarray) and tables.dtype == self._tables.dtype
         if not sound or tables.shape != self._tables[:episodes].shape or (tables >= self._actions).any():
             expected = f"tables of {list(self._tables.shape[1:])} actions"
@@ -353,7 +354,7 @@ class ArenaPlayer(Player):
     def resume(self, saved: Any) -> None:
         """Go on from a saved state; the parts that compiled code sees are checked."""
         plays, count = saved["plays"], len(self.players)
-        sound = isinstance(plays, list) and len(plays) == count and all(type(n) is int and n >= 0 for n in plays)
+        sound = are_plays(plays) and len(plays) == count
         if not sound or not isinstance(saved["memory"], dict):
             raise CheckpointError("state", got="other parts", expected=f"a rule's memory, and plays of {count} bases")
         for each, own in zip(self.players, saved["bases"], strict=True):
@@ -459,15 +460,20 @@ _MEASURED: dict[str, Any] = {"episodes": 0, "regret": 0.0, "plans": 0, "realised
 _TURNS = ("base", "plays")  # of phases in which bases take turns: the one that played, from 1; plays of each
 
 
+def are_plays(found: Any) -> bool:
+    """Say whether something lists how often each base played."""
+    return isinstance(found, list) and all(type(n) is int and 0 <= n <= MOST_EPISODES for n in found)
+
+
 def _require_rows(rows: Any) -> None:
     """Refuse a table of phases that no walk has."""
     for i, row in enumerate(rows if isinstance(rows, list) and rows else [None]):
         for name, start in _MEASURED.items():
             value: Any = row.get(name) if isinstance(row, dict) else None
-            if type(value) is not type(start) or abs(value) > 2**53 or (type(start) is int and value < 0):
+            if type(value) is not type(start) or abs(value) > MOST_EPISODES or (type(start) is int and value < 0):
                 raise CheckpointError(f"rows[{i}].{name}", got=str(value)[:80], expected=f"a number like {start}")
         plays = row.get("plays")
-        if plays is not None and not (isinstance(plays, list) and all(type(n) is int and n >= 0 for n in plays)):
+        if plays is not None and not are_plays(plays):
             raise CheckpointError(f"rows[{i}].plays", got=str(plays)[:80], expected="how often each base played")
 
 

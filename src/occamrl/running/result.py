@@ -24,7 +24,7 @@ import numpy as np
 from occamrl import seeding
 from occamrl.envs.spaces import Codec, codec_from_plain
 from occamrl.envs.wrapper import FiniteEnvironment, RewardMap, reward_map
-from occamrl.errors import CheckpointError, OccamRLError, ParameterError, require_integer
+from occamrl.errors import CheckpointError, OccamRLError, ParameterError, as_path, require_integer
 from occamrl.protocols import ESTIMATION, Agent, Field, Floats, Ints, Known, RuledBases
 from occamrl.running.phases import PhaseWalk, running_total
 
@@ -350,7 +350,7 @@ class Result:
 
         buffer = io.BytesIO()
         pq.write_table(self.to_table(), buffer)
-        write_whole(Path(path), buffer.getvalue())
+        write_whole(as_path("path", path), buffer.getvalue())
 
     def plot(self, axes: Axes | None = None, **style: Any) -> Axes:
         """Draw cumulative regret over episodes, on the current axes unless some are given.
@@ -369,7 +369,7 @@ class Result:
     def page(self, path: str | Path, **names: Sequence[str] | None) -> Path:
         """Write a page for a colleague; ``states`` and ``actions`` are their names, as for :meth:`policy_table`."""
         write = importlib.import_module("occamrl.report.answer").write_answer  # above this module
-        return Path(write(self, Path(path), **names))
+        return Path(write(self, as_path("path", path), **names))
 
     def _repr_html_(self) -> str:
         lines = [repr(self), *self.verdict.sentences]

@@ -8,6 +8,7 @@ phase. Chunks change nothing: random numbers belong to episodes, sums run in ord
 from __future__ import annotations
 
 import copy
+import math
 import signal
 import sys
 import threading
@@ -36,11 +37,15 @@ from occamrl.errors import (
     Interrupted,
     ParameterError,
     SeedIgnored,
+    as_path,
     explains_calls,
     require_integer,
+    require_number,
+    shown,
 )
 from occamrl.problems.mdp import FiniteMDP, as_mdp
 from occamrl.protocols import Agent, Floats, Known, Phase, Problem
+from occamrl.running.files import there
 from occamrl.running.phases import CompiledPlayer, PhaseWalk, Seen, empty_uniforms
 from occamrl.running.result import KEEP_ALL_UNTIL, EnvironmentInfo, Recorder, Result
 from occamrl.running.storage import fingerprint, load, save
@@ -447,8 +452,10 @@ class Checkpoint:
     """Writes what a run needs to go on to a file, every so many seconds, but at most for a small share of them."""
 
     def __init__(self, path: Path, every: float, tag: str = "") -> None:
+        if every != math.inf:
+            require_number("checkpoint_every", every, 0.0, math.inf)
         self.path, self.every, self.tag = path, every, tag
-        self.due = time.monotonic() + every
+        self.due = time.monotonic() + self.every
 
     def write(self, result: Result) -> None:
         """Write the file now."""
@@ -672,8 +679,8 @@ def learn(
     """
     environment = require_finite(env, known=known, horizon=horizon, reward_range=reward_range, discretiser=discretiser)
     earlier, target = continue_from, require_integer("episodes", episodes, 1)
-    saver = None if checkpoint is None else Checkpoint(Path(checkpoint), checkpoint_every)
-    if saver is not None and saver.path.exists():
+    saver = None if checkpoint is None else Checkpoint(as_path("checkpoint", checkpoint), checkpoint_every)
+    if saver is not None and there(saver.path):
         if continue_from is not None:
             got = f"{saver.path}, which exists"
             raise ParameterError("checkpoint", got=got, expected="no continue_from beside it")
@@ -684,6 +691,9 @@ def learn(
     if target <= 0:
         return under_way.result()
     listeners = [] if callbacks is None else list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+    for i, each in enumerate(listeners):
+        if not callable(getattr(each, "on_episode", each)):
+            raise ParameterError("callbacks", got=shown(each), expected="a Callback or a function", index=(i,))
     about = {"agent": type(agent).__name__, "environment": environment.name, "seed": under_way.result().seed}
     notify(listeners, "start", {**about, "horizon": environment.known.horizon})
 

@@ -280,7 +280,7 @@ def save(result: Result, path: str | Path, *, tag: str = "") -> None:
         "known": take_apart(result.known, arrays),
         "tree": take_apart({"walk": result.walk.to_tree(), "recorder": result.recorder.to_tree()}, arrays),
     }
-    write_document(Path(path), document, arrays)
+    write_document(as_path("path", path), document, arrays)
 
 
 def load(

@@ -65,8 +65,8 @@ from occamrl.learners.ucrl_vtr_lin import LinearStatistics, UCRLVTRLin, require_
 from occamrl.models.family import unpacked
 from occamrl.models.finite import level, off_grid
 from occamrl.models.ladder import Ladder, dense
-from occamrl.protocols import Field, Floats, Ints, Kernel, Known, Learner, Phase, PhaseOutcome, Selector
-from occamrl.selectors.references import on_class, own_parameters, require_memory
+from occamrl.protocols import Field, Floats, Ints, Kernel, Known, Learner, Phase, PhaseOutcome, Selector, require_parts
+from occamrl.selectors.references import on_class, own_parameters
 
 _LAMBDA = 1.0  # of all regressions: the default of UCRLVTRLin
 _LAST_EPOCH = 62  # of phases of 2^i episodes
@@ -186,7 +186,7 @@ class MemberEvidence:
 
     def resume(self, known: Known, memory: dict[str, Any]) -> None:
         """Refuse a memory, as from a file, that no run could have left."""
-        require_memory(memory, {"epoch": (1, _LAST_EPOCH), "state": PlanState})
+        require_parts("memory", memory, {"epoch": (1, _LAST_EPOCH), "state": PlanState})
         fresh, learner = self.learner.begin(known), self.learner
         memory["state"] = resumed(learner, known, model_of(learner, known), fresh, memory["state"])
 
@@ -332,7 +332,7 @@ class RegressionEvidence:
             "rewards": RewardStatistics | None,
             **dict.fromkeys(kept, PlanState),
         }
-        require_memory(memory, fields)
+        require_parts("memory", memory, fields)
         require_gram("memory.gram", blocks, memory["gram"])
         if memory["rewards"] is not None:
             require_observed(memory["rewards"], observed)

@@ -76,8 +76,19 @@ from occamrl.learners.radii import ELLIPSOIDS, ellipsoid_width, farthest_step
 from occamrl.learners.rewards import Rewards
 from occamrl.learners.ucrl_vtr_lin import SMALLEST, SMALLEST_LEVEL, LinearStatistics, UCRLVTRLin
 from occamrl.models.features import FeatureMap, pair_of_outcome
-from occamrl.protocols import ESTIMATION, Floats, Kernel, Known, Phase, PhaseOutcome, Radius, Selector, Weights
-from occamrl.selectors.references import own_parameters, require_memory
+from occamrl.protocols import (
+    ESTIMATION,
+    Floats,
+    Kernel,
+    Known,
+    Phase,
+    PhaseOutcome,
+    Radius,
+    Selector,
+    Weights,
+    require_parts,
+)
+from occamrl.selectors.references import own_parameters
 from occamrl.selectors.support_search import detection_limits, log_price, sharp_support
 
 EXPLOITATION = "exploitation"
@@ -161,7 +172,7 @@ class LinearSelector(Selector):
 
     def resume(self, known: Known, memory: dict[str, Any]) -> None:
         """Refuse a memory, as from a file, that no run could have left."""
-        require_memory(memory, self.fields(known))
+        require_parts("memory", memory, self.fields(known))
         self.base().require_statistics(known, memory["statistics"])
 
 

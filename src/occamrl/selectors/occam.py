@@ -22,8 +22,8 @@ from occamrl._core.rows import COUNTERS, EPISODES, MOST
 from occamrl.learners import posterior
 from occamrl.learners.posterior import LikelihoodLearner, LikelihoodParameters, PosteriorModel, PosteriorState
 from occamrl.learners.ucrl_vtr import example_ladder
-from occamrl.protocols import Floats, Ints, Known, Phase, PhaseOutcome, Selector
-from occamrl.selectors.references import own_parameters, require_memory
+from occamrl.protocols import Floats, Ints, Known, Phase, PhaseOutcome, Selector, require_parts
+from occamrl.selectors.references import own_parameters
 
 _MOST_NUMBERS = 2**22  # probabilities at a time
 
@@ -86,7 +86,7 @@ class Occam(LikelihoodParameters, Selector):
 
     def resume(self, known: Known, memory: dict[str, Any]) -> None:
         """Refuse a memory, as from a file, that no run could have left."""
-        require_memory(memory, {"epoch": (1, 62), "state": PosteriorState})
+        require_parts("memory", memory, {"epoch": (1, 62), "state": PosteriorState})
         learner = self._learner
         memory["state"] = resumed(learner, known, model_of(learner, known), learner.begin(known), memory["state"])
 

@@ -14,7 +14,7 @@ from occamrl.errors import ParameterError
 from occamrl.learners.ucrl_vtr import UCRLVTR
 from occamrl.learners.ucrl_vtr_lin import UCRLVTRLin
 from occamrl.models.ladder import Ladder
-from occamrl.protocols import Field, Floats
+from occamrl.protocols import Floats
 
 Reference = UCRLVTR | UCRLVTRLin
 
@@ -85,27 +85,3 @@ def own_parameters(selector: Any, learner: Any) -> dict[str, Any]:
     if own.get("replan", 0.0) is None:  # the learner's own default
         del own["replan"]
     return own
-
-
-def require_memory(memory: Any, fields: dict[str, Any]) -> None:
-    """Refuse a memory of other parts, or with a number that is out of range.
-
-    A part is a number in (low, high), both integers where it is one, one of a set, an array (a Field), or of a class.
-    """
-    if not isinstance(memory, dict) or set(memory) != set(fields):
-        got = sorted(memory) if isinstance(memory, dict) else type(memory).__name__
-        raise ParameterError("memory", got=got, expected=sorted(fields))
-    for name, part in fields.items():
-        value = memory[name]
-        match part:
-            case Field():
-                part.require(value, "memory")
-                continue
-            case (low, high):
-                sound, expected = type(value) is type(low) and low <= value <= high, f"a number from {low} to {high}"
-            case set():
-                sound, expected = any(type(value) is type(each) and value == each for each in part), f"one of {part}"
-            case _:
-                sound, expected = isinstance(value, part), getattr(part, "__name__", str(part))
-        if not sound:
-            raise ParameterError(f"memory.{name}", got=str(value)[:80], expected=expected)
