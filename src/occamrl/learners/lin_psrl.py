@@ -13,6 +13,7 @@ and the optimal policy for theta is played, the mean of W at every (s, a) being 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -72,9 +73,9 @@ class LinearRival:
             raise ParameterError("rewards", got="unknown rewards", expected="known ones; see UCRLVTRLin for others")
         return self.features.attach(known).outcomes
 
+    @abstractmethod
     def fields(self, known: Known) -> Sequence[Field]:
         """Return what the arrays of a state hold."""
-        raise NotImplementedError
 
     @property
     def plain(self) -> dict[str, Any]:

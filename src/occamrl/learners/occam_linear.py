@@ -33,6 +33,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -100,9 +101,9 @@ class _Counting(LinearRival, EpisodeLearner):
         counts = [Field(name, (count,), 0.0, float(MOST_EPISODES)) for name in ("counts", "fitted")]
         return [*counts, *self.fits(known)]
 
+    @abstractmethod
     def fits(self, known: Known) -> list[Field]:
         """Return the fields that are fitted to the counts."""
-        raise NotImplementedError
 
     def resume(self, known: Known, state: Any) -> None:
         """Refuse a state from a file that this learner cannot have."""
