@@ -160,7 +160,7 @@ _MOST_LOSS = 1e100  # more than any run has; its square is a number
     HIGHEST,  # [n/_CHUNK] the largest of a chunk of them
     FORM,  # a quadratic form, of each block: sum x x^T, sum y x, the number of rows
     LISTED,  # [B + 1] int, how many blocks of a form have rows, and which
-    WORK,  # [largest block, _CHUNK]
+    WORK,  # [largest block + 2, _CHUNK]
     VARYING,  # [2, largest block + 3] int, the coordinates of a block that vary in a chunk, and the rows they are in
     FOLDED,  # [largest block + 5, largest block + 3] their form, its linear terms, and the coordinates that do not vary
 ) = range(MODEL_FIELDS, MODEL_FIELDS + 19)
@@ -382,7 +382,7 @@ class UCRLVTR(Learner):
             np.zeros(-(-size // _CHUNK)),
             np.zeros(numbers if self.counted else 0),
             np.zeros(len(form_blocks) + 1, dtype=np.int64),
-            np.zeros((most, _CHUNK)),
+            np.zeros((most + 2, _CHUNK)),
             np.zeros((2, most + 3), dtype=np.int64),
             np.zeros((most + 5, most + 3) if self.counted else (0, 0)),
         ]
@@ -785,15 +785,22 @@ def add_form(model: FiniteModel, form: Floats, members: Ints, n: int, out: Float
     """Add <theta, G theta> - 2 <g, theta> of the blocks listed, for the first ``n`` of ``members``, which increase.
 
     A chunk of kernels at a time, and four by four of the coordinates, whose products stay in registers. Coordinates
-    that a whole chunk has in common - sparse parameters, grids, outcomes that are certain - are not even read.
+    that a whole chunk has in common - sparse parameters, grids, outcomes that are certain - are not even read. Where a
+    chunk has gaps, but few, the kernels in between are computed too: that is faster than to collect parameters.
     """
     listed, blocks, work = ivec(model, LISTED), imat(model, FORM_BLOCKS), fmat(model, WORK)
     folded, rows = fmat(model, FOLDED), imat(model, VARYING)[1]
     line = folded[folded.shape[0] - 2]
     for first in range(0, n, _CHUNK):
         size, constant = min(_CHUNK, n - first), 0.0
+        low, high = members[first], members[first + size - 1]
+        near, width = high - low < 2 * _CHUNK, size
         total = part(out, first, size)
-        low, high, near = members[first], members[first + size - 1], are_neighbours(members, first, size)
+        if near and not are_neighbours(members, first, size):
+            width = high - low + 1
+            total = part(fvec(model, WORK), 0, width)
+            for i in range(width):
+                total[i] = 0.0
         for b in range(1, listed[0] + 1):
             start, m, at = blocks[listed[b], 0], blocks[listed[b], 1], blocks[listed[b], 2]
             m, more = fold(model, square(form, at, m), part(form, at + m * m, m), start, low, high)
@@ -807,13 +814,13 @@ def add_form(model: FiniteModel, form: Floats, members: Ints, n: int, out: Float
                 for j in range(m, m + -m % 4):
                     rows[j] = 0
             for j in range(0, m, 4):
-                t0, t1 = part(table[rows[j]], column, size), part(table[rows[j + 1]], column, size)
-                t2, t3 = part(table[rows[j + 2]], column, size), part(table[rows[j + 3]], column, size)
+                t0, t1 = part(table[rows[j]], column, width), part(table[rows[j + 1]], column, width)
+                t2, t3 = part(table[rows[j + 2]], column, width), part(table[rows[j + 3]], column, width)
                 l0, l1, l2, l3 = line[j], line[j + 1], line[j + 2], line[j + 3]
                 a0, a1, a2, a3 = folded[j, j], folded[j, j + 1], folded[j, j + 2], folded[j, j + 3]
                 b1, b2, b3 = folded[j + 1, j + 1], folded[j + 1, j + 2], folded[j + 1, j + 3]
                 c2, c3, d3 = folded[j + 2, j + 2], folded[j + 2, j + 3], folded[j + 3, j + 3]
-                for i in range(size):
+                for i in range(width):
                     w0, w1, w2, w3 = t0[i], t1[i], t2[i], t3[i]
                     one = fma(w0, fma(a0, w0, fma(a1, w1, fma(a2, w2, fma(a3, w3, l0)))), total[i])
                     one = fma(w2, fma(c2, w2, fma(c3, w3, l2)), one)
@@ -824,17 +831,18 @@ def add_form(model: FiniteModel, form: Floats, members: Ints, n: int, out: Float
                     b0, b1, b2, b3 = folded[j + 1, k], folded[j + 1, k + 1], folded[j + 1, k + 2], folded[j + 1, k + 3]
                     c0, c1, c2, c3 = folded[j + 2, k], folded[j + 2, k + 1], folded[j + 2, k + 2], folded[j + 2, k + 3]
                     d0, d1, d2, d3 = folded[j + 3, k], folded[j + 3, k + 1], folded[j + 3, k + 2], folded[j + 3, k + 3]
-                    u0, u1 = part(table[rows[k]], column, size), part(table[rows[k + 1]], column, size)
-                    u2, u3 = part(table[rows[k + 2]], column, size), part(table[rows[k + 3]], column, size)
-                    for i in range(size):
+                    u0, u1 = part(table[rows[k]], column, width), part(table[rows[k + 1]], column, width)
+                    u2, u3 = part(table[rows[k + 2]], column, width), part(table[rows[k + 3]], column, width)
+                    for i in range(width):
                         w0, w1, w2, w3 = u0[i], u1[i], u2[i], u3[i]
                         one = fma(t0[i], fma(a0, w0, fma(a1, w1, fma(a2, w2, a3 * w3))), total[i])
                         two = t1[i] * fma(b0, w0, fma(b1, w1, fma(b2, w2, b3 * w3)))
                         one = fma(t2[i], fma(c0, w0, fma(c1, w1, fma(c2, w2, c3 * w3))), one)
                         total[i] = one + fma(t3[i], fma(d0, w0, fma(d1, w1, fma(d2, w2, d3 * w3))), two)
-        if constant != 0.0:
-            for i in range(size):
-                total[i] += constant
+        for i in range(size if width == size else 0):
+            total[i] += constant
+        for i in range(0 if width == size else size):
+            out[first + i] += total[members[first + i] - low] + constant
 
 
 @hot

@@ -23,6 +23,7 @@ Rewards take no part in a test: the targets of its rows are values alone, which 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -234,8 +235,8 @@ class MemberEvidence:
 
     def _smallest(self, first: Ints, losses: Floats) -> Floats:
         """Return the smallest loss of every class [M, T], given those of some members [n, T] and their first class."""
-        classes = range(self.ladder.classes)
-        least = [losses[first == m].min(axis=0, initial=np.inf) for m in classes]
+        ends = np.searchsorted(first, np.arange(self.ladder.classes + 1))  # members are in the order of their classes
+        least = [losses[a:b].min(axis=0, initial=np.inf) for a, b in itertools.pairwise(ends)]
         return np.asarray(np.minimum.accumulate(least))
 
     def _counted(self, model: FiniteModel, state: Any, total: int) -> tuple[Floats, Floats, dict[str, Any]]:
