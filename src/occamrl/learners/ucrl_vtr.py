@@ -7,6 +7,7 @@ theta>, theta the parameters of P, so all rows add a quadratic form,
 
 G and g, kept in blocks of coordinates as the features are, say all about every kernel that rows can say. Where kernels
 are fewer than the coordinates of a block, x is the vector of all their z, theta a unit vector, and there is one block.
+There is one as well where few parameters move all kernels of a large family, so that few rows of theta make all others.
 The losses of kernels in play are kept current. In blocks of few coordinates, the form of an episode's rows is computed
 for all of them. Otherwise z is a column, computed at the first visit of a cell under a plan, so that an episode costs
 O(H n); such rows join G and g when their plan goes.
@@ -15,8 +16,8 @@ O(H n); such rows join G and g when their plan goes.
 weighted by their range (M23). Kernels that leave it are dropped from the sum as well, which only raises the threshold,
 so the set stays valid. At doubling times all dropped kernels are looked at again.
 
-**Classes** (M25): the class in play is the smallest that still meets B. Kernels stand in a list of positions; the first
-CURRENT of them belong to the class in play and their losses are current. Those after them, up to ALIVE, belong to
+**Classes** (M25): the class in play is the smallest that still meets B. Kernels stand in a list, in their order, which
+is that of the classes; the first CURRENT belong to the class in play and their losses are current. Those after them, up to ALIVE, belong to
 larger classes, and their losses are computed from G and g when a test needs them. Between tests the sum runs over the
 kernels of the class in play alone; leaving terms out raises the threshold, so P* stays in the set - but a class whose
 own kernels make up the whole sum is never left without a kernel. A test takes the sum over all kernels that are left;
