@@ -17,12 +17,12 @@ weighted by their range (M23). Kernels that leave it are dropped from the sum as
 so the set stays valid. At doubling times all dropped kernels are looked at again.
 
 **Classes** (M25): the class in play is the smallest that still meets B. Kernels stand in a list, in their order, which
-is that of the classes; the first CURRENT belong to the class in play and their losses are current. Those after them, up to ALIVE, belong to
-larger classes, and their losses are computed from G and g when a test needs them. Between tests the sum runs over the
-kernels of the class in play alone; leaving terms out raises the threshold, so P* stays in the set - but a class whose
-own kernels make up the whole sum is never left without a kernel. A test takes the sum over all kernels that are left;
-only then can a class be rejected. Tests come when the data have grown by a given factor, so a wrong class is kept at
-most that much longer than with a test before every episode.
+is that of the classes; the first CURRENT belong to the class in play and their losses are current. Those after them, up
+to ALIVE, belong to larger classes, and their losses are computed from G and g when a test needs them. Between tests the
+sum runs over the kernels of the class in play alone; leaving terms out raises the threshold, so P* stays in the set -
+but a class whose own kernels make up the whole sum is never left without a kernel. A test takes the sum over all
+kernels that are left; only then can a class be rejected. Tests come when the data have grown by a given factor, so a
+wrong class is kept at most that much longer than with a test before every episode.
 
 **Ball** (M4), over plain rows: B = {P : L(P, Phat) <= beta}; nothing is dropped, and distances are computed from G when
 Phat changes.
