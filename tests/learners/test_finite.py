@@ -15,7 +15,7 @@ from occamrl.analysis.certificates import losses_inside
 from occamrl.learners import ucrl_vtr
 from occamrl.learners.ucrl_vtr import FIRST_LOOK, UCRLVTR, NestedUCRLVTR
 from occamrl.models.features import FeatureMap
-from occamrl.models.finite import FiniteFamily
+from occamrl.models.finite import CoverFamily, FiniteFamily
 from occamrl.models.ladder import Ladder
 from occamrl.problems.mdp import FiniteMDP
 from occamrl.protocols import Floats
@@ -244,14 +244,28 @@ def test_sets_with_dropping_and_looking_again_are_those_of_the_definition(
 
 
 def test_a_large_ladder_is_played_alike_with_quadratic_forms_and_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """700 mixtures of three kernels in one block, 600 kernels in blocks of their own: chunks, gaps, larger classes."""
+    """Chunks, gaps, larger classes; one block of parameters and several, some of which chunks have in common.
+
+    700 mixtures of three kernels, 600 kernels, and 41 x 41 kernels that two parameters move: one form of three rows.
+    """
     draw = np.random.default_rng(1)
     stack = draw.dirichlet(np.ones(3), size=(600, 3, 2))
     shares = np.vstack([np.eye(3), draw.dirichlet(np.ones(3), size=697)])
     features = FeatureMap(np.moveaxis(stack[:3], 0, -1))
     mixtures = [FiniteFamily(parameters=shares[:n], features=features) for n in (3, 50, 700)]
     mdp = FiniteMDP(transition=np.tensordot(shares[40], stack[:3], 1), reward=draw.random((3, 2)), horizon=6)
-    for families in (mixtures, [FiniteFamily(stack[:n]) for n in (20, 600)]):
+
+    def moved(p: Floats) -> Floats:
+        return np.asarray(stack[0] + p[0] * (stack[1] - stack[0]) + p[1] * (stack[2] - stack[0]))
+
+    grids: list[FiniteFamily] = [
+        CoverFamily(moved, low=[0.0, 0.0], high=[high, 0.4], step=0.01, reach=0.0) for high in (0.04, 0.4)
+    ]
+    few = Ladder(grids).family.few_coordinates
+    assert few is not None
+    assert few[0].size == 3
+    np.testing.assert_allclose(few[1] @ grids[1].theta[few[0]], grids[1].theta, rtol=0, atol=1e-13)
+    for families in (mixtures, [FiniteFamily(stack[:n]) for n in (20, 600)], grids):
         learner = NestedUCRLVTR(ladder=Ladder(families), scale=0.2)
         runs = []
         for cost in (32, 0):

@@ -68,7 +68,7 @@ from occamrl.learners.rewards import (
     rewards_model,
     seen_by,
 )
-from occamrl.learners.ucrl_vtr import example_ladder
+from occamrl.learners.ucrl_vtr import example_ladder, sum_of_exponentials
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
@@ -665,10 +665,10 @@ def log_evidence(model: PosteriorModel, state: PosteriorState, t: int, n: int) -
         possible = ivec(state, COUNTERS)[UNLISTED_ROWS] == 0 or i == weight.size - 1
         terms[i] = weight[i] + rivals[i - size] if possible else -math.inf
         top = max(top, terms[i])
-    shift, total = max(top, -MOST), 0.0  # finite, whatever happens
+    shift = max(top, -MOST)  # finite, whatever happens
     for i in range(n):
-        terms[i] = math.exp(terms[i] - shift)
-        total += terms[i]
+        terms[i] = -terms[i]
+    total = sum_of_exponentials(terms, n, -shift)
     for i in range(size, weight.size):
         terms[i] = math.exp(terms[i] - shift)
         total += terms[i]

@@ -7,6 +7,7 @@ theta>, theta the parameters of P, so all rows add a quadratic form,
 
 G and g, kept in blocks of coordinates as the features are, say all about every kernel that rows can say. Where kernels
 are fewer than the coordinates of a block, x is the vector of all their z, theta a unit vector, and there is one block.
+There is one as well where few parameters move all kernels of a large family, so that few rows of theta make all others.
 The losses of kernels in play are kept current. In blocks of few coordinates, the form of an episode's rows is computed
 for all of them. Otherwise z is a column, computed at the first visit of a cell under a plan, so that an episode costs
 O(H n); such rows join G and g when their plan goes.
@@ -15,13 +16,13 @@ O(H n); such rows join G and g when their plan goes.
 weighted by their range (M23). Kernels that leave it are dropped from the sum as well, which only raises the threshold,
 so the set stays valid. At doubling times all dropped kernels are looked at again.
 
-**Classes** (M25): the class in play is the smallest that still meets B. Kernels stand in a list of positions; the first
-CURRENT of them belong to the class in play and their losses are current. Those after them, up to ALIVE, belong to
-larger classes, and their losses are computed from G and g when a test needs them. Between tests the sum runs over the
-kernels of the class in play alone; leaving terms out raises the threshold, so P* stays in the set - but a class whose
-own kernels make up the whole sum is never left without a kernel. A test takes the sum over all kernels that are left;
-only then can a class be rejected. Tests come when the data have grown by a given factor, so a wrong class is kept at
-most that much longer than with a test before every episode.
+**Classes** (M25): the class in play is the smallest that still meets B. Kernels stand in a list, in their order, which
+is that of the classes; the first CURRENT belong to the class in play and their losses are current. Those after them, up
+to ALIVE, belong to larger classes, and their losses are computed from G and g when a test needs them. Between tests the
+sum runs over the kernels of the class in play alone; leaving terms out raises the threshold, so P* stays in the set -
+but a class whose own kernels make up the whole sum is never left without a kernel. A test takes the sum over all
+kernels that are left; only then can a class be rejected. Tests come when the data have grown by a given factor, so a
+wrong class is kept at most that much longer than with a test before every episode.
 
 **Ball** (M4), over plain rows: B = {P : L(P, Phat) <= beta}; nothing is dropped, and distances are computed from G when
 Phat changes.
@@ -120,8 +121,9 @@ NEVER = 2**62
 _FORM_COST = 32  # multiplications a row for which current losses are computed as quadratic forms, at most
 _FORM_MEMBERS = 4096  # of a family for which that pays, at least
 _TAYLOR = tuple(1.0 / math.factorial(i) for i in range(9))
-_CHUNK = 256  # kernels at a time, so that what is computed with stays in the nearest cache
+_CHUNK = 128  # kernels at a time: what is computed with stays in the nearest cache, and neighbours have much in common
 NOBODY = -1  # no member in play
+_NEGLIGIBLE = 40.0  # terms of a sum below e^-40 of the largest are left out
 _MOST_LOSS = 1e100  # more than any run has; its square is a number
 
 # Counters, after those of _core.rows
@@ -147,21 +149,26 @@ _MOST_LOSS = 1e100  # more than any run has; its square is a number
     BLOCK_SIZE,  # [S*A] int, number of coordinates of (s, a)
     LOG_PRIOR,  # [n]
     LEVEL,  # [n] int, the first class of a ladder that holds the member, from 0; all 0 without a ladder
-    EVERYBODY,  # [n] int, 0, ..., n - 1
     FORM_OF,  # [S*A] int, the block of (s, a) in a quadratic form
     FORM_BLOCKS,  # [B, 3] int, its first coordinate, their number m, and where its m^2 + m + 1 numbers begin
+    COORDINATE,  # int, the row of ``own`` of each coordinate of the forms
+    SAME,  # [rows of own, n/_CHUNK] int, up to which member a row is what it is at the first of a chunk
+    SAME_PRIOR,  # [n/_CHUNK] int, the same of LOG_PRIOR
     KERNELS,  # [n] int, scratch, as what follows
     SUMS,  # [n]
-    Z,  # [n]
+    Z,  # [n], or a row in the coordinates of the forms
     OPTIMISM,  # [n + 1] V*_{P,1}(s) of all members, and s
+    HIGHEST,  # [n/_CHUNK] the largest of a chunk of them
     FORM,  # a quadratic form, of each block: sum x x^T, sum y x, the number of rows
     LISTED,  # [B + 1] int, how many blocks of a form have rows, and which
-    WORK,  # [largest block, _CHUNK]
-) = range(MODEL_FIELDS, MODEL_FIELDS + 14)
+    WORK,  # [largest block + 2, _CHUNK]
+    VARYING,  # [2, largest block + 3] int, the coordinates of a block that vary in a chunk, and the rows they are in
+    FOLDED,  # [largest block + 5, largest block + 3] their form, its linear terms, and the coordinates that do not vary
+) = range(MODEL_FIELDS, MODEL_FIELDS + 19)
 
 # Fields of the state, after those of _core.rows
 (
-    MEMBERS,  # [n] int, members by position; the first counters[ALIVE] count
+    MEMBERS,  # [n] int, members by position, in their order; the first counters[ALIVE] count
     LOSS,  # [T, n] L(P) less sum y^2, by position; infinite once dropped
     DISTANCE,  # [n] L(P, Phat) by position (ball only; else empty)
     INSIDE,  # [T, n] int, whether P was in the set when it was last updated (not for the sharp set that drops)
@@ -184,7 +191,8 @@ class FiniteModel(NamedTuple):
     floats: Floats
     ints: Ints
     theta: Floats  # [d, n]
-    own: Floats  # theta in the coordinates of the quadratic forms: theta, or the unit vectors
+    own: Floats  # what the coordinates of the quadratic forms are rows of: theta, or the unit vectors
+    turn: Floats  # [d, m] from coordinates of the features to those of the one block of a form, where ``turned``
     values: Floats  # [n*(H + 1), S] V*_{P,h}, where they are solved beforehand
     record: Any  # NoRecord | Record
     rewards: Any  # RewardModel
@@ -194,7 +202,7 @@ class FiniteModel(NamedTuple):
     rows: int  # steps that give a row
     counted: bool  # values are solved beforehand
     forms: bool  # current losses are computed as quadratic forms
-    by_member: bool  # the rows of quadratic forms are z of all members
+    turned: bool  # the rows of quadratic forms have coordinates of their own
     restrict: bool  # play the smallest class that the data do not contradict (M25)
     test: float  # a test of the classes is due when the data have grown by the factor 1 + test
     guard: bool  # play the largest class when the number of the episode is a square
@@ -303,22 +311,35 @@ class UCRLVTR(Learner):
 
     def forms(self, known: Known) -> bool:
         """Whether current losses are quadratic forms: in blocks of few coordinates, fewer than there are members."""
-        blocks, rows = self.family.features.blocks, max(1, known.horizon - 1)
-        m = int(blocks.size.max())
+        _, blocks, _, _, _ = self.form_blocks(known)
+        rows, m = max(1, known.horizon - 1), int(blocks[:, 1].max())
         cheap = (
             max(m + 1, _FORM_MEMBERS) <= self.family.size
-            and m * (m + 3) * min(rows, blocks.size.size) <= 2 * _FORM_COST * rows
+            and m * (m + 3) * min(rows, len(blocks)) <= 2 * _FORM_COST * rows
         )
         return self.counted and self.radius == "sharp" and cheap
 
-    def form_blocks(self) -> tuple[Ints, Ints, int]:
-        """Return the fields FORM_OF and FORM_BLOCKS of a model, and how many numbers a quadratic form has."""
+    def form_blocks(self, known: Known) -> tuple[Ints, Ints, Ints, Floats | None, int]:
+        """Return FORM_OF, FORM_BLOCKS and COORDINATE of a model, the matrix ``turn``, and how many numbers a form has.
+
+        One block takes the place of those of the features where members are fewer than the coordinates of one: rows are
+        z of all members. And where, in a large family, a few coordinates say all (kernels that few parameters move),
+        and their form is cheaper than those of the blocks that an episode meets.
+        """
         blocks, n = self.family.features.blocks, self.family.size
-        of, first, size = blocks.of, blocks.vector_start[:-1], blocks.size
-        if n < size.max():
-            of, first, size = np.zeros_like(of), np.zeros(1, np.int64), np.array([n])
+        of, first, size, m = blocks.of, blocks.vector_start[:-1], blocks.size, int(blocks.size.max())
+        coordinate, turn = np.arange(int(blocks.vector_start[-1])), None
+        if n < m:
+            coordinate, turn = np.arange(n), self.family.theta
+        elif n >= _FORM_MEMBERS and self.counted and self.radius == "sharp" and self.family.few_coordinates:
+            few, others = self.family.few_coordinates
+            if few.size * (few.size + 3) < m * (m + 3) * min(max(1, known.horizon - 1), size.size):
+                coordinate, turn = few, others
+        if turn is not None:
+            of, first, size = np.zeros_like(of), np.zeros(1, np.int64), np.array([coordinate.size])
         ends = np.cumsum(size * size + size + 1)
-        return of, np.stack([first, size, ends - (size * size + size + 1)], axis=1), int(ends[-1])
+        starts = ends - (size * size + size + 1)
+        return of, np.stack([first, size, starts], axis=1), coordinate, turn, int(ends[-1])
 
     def model(self, known: Known) -> FiniteModel:
         """Return the constants of the compiled functions."""
@@ -340,9 +361,9 @@ class UCRLVTR(Learner):
             )
         prior = np.full(size, 1.0 / size) if self.prior is None else np.asarray(self.prior, dtype=np.float64)
         rewards, reward_fields = rewards_model(self.rewards, known, float(self.delta))
-        of, form_blocks, numbers = self.form_blocks()
-        by_member = size < int(blocks.size.max())
-        theta = np.require(self.family.theta, requirements=["C", "W"])
+        of, form_blocks, coordinate, turn, numbers = self.form_blocks(known)
+        theta, most = np.require(self.family.theta, requirements=["C", "W"]), int(form_blocks[:, 1].max())
+        own = np.eye(size) if turn is self.family.theta else theta
         made = [
             *reward_fields,
             *model_fields(features, features, self.record, known, self.steps(known)),
@@ -350,22 +371,28 @@ class UCRLVTR(Learner):
             blocks.size[blocks.of],
             np.log(prior),
             np.zeros(size, dtype=np.int64),
-            np.arange(size),
             of,
             form_blocks,
+            coordinate,
+            same_until(own),
+            same_until(np.log(prior)[None])[0],
             np.zeros(size, dtype=np.int64),
             np.zeros(size),
-            np.zeros(size),
+            np.zeros(most if self.counted else size),
             np.full(size + 1, -1.0),
+            np.zeros(-(-size // _CHUNK)),
             np.zeros(numbers if self.counted else 0),
             np.zeros(len(form_blocks) + 1, dtype=np.int64),
-            np.zeros((int(form_blocks[:, 1].max()), _CHUNK)),
+            np.zeros((most + 2, _CHUNK)),
+            np.zeros((2, most + 3), dtype=np.int64),
+            np.zeros((most + 5, most + 3) if self.counted else (0, 0)),
         ]
         model: FiniteModel = lay_out(
             FiniteModel,
             made,
             theta=theta,
-            own=np.eye(size) if by_member else theta,
+            own=own,
+            turn=np.zeros((1, 1)) if turn is None else np.require(turn, requirements=["C", "W"]),
             values=np.require(values.reshape(-1, known.states), requirements=["C", "W"]),
             record=NoRecord() if self.record is None else Record(self.steps(known)),
             rewards=rewards,
@@ -375,7 +402,7 @@ class UCRLVTR(Learner):
             rows=rows,
             counted=self.counted,
             forms=self.forms(known),
-            by_member=by_member,
+            turned=turn is not None,
             restrict=False,
             test=np.inf,
             guard=False,
@@ -395,7 +422,7 @@ class UCRLVTR(Learner):
         ball, counted, solved = self.radius != "sharp", self.counted, not self.counted and steps == 1
         cells, pairs = known.horizon * known.states, known.states * known.actions
         columns = min(cells, max(known.horizon, _COLUMN_NUMBERS // n)) if counted and not self.forms(known) else 0
-        _, blocks, numbers = self.form_blocks()
+        _, blocks, _, _, numbers = self.form_blocks(known)
         counters = {
             "alive": (1, n, n),
             "member": (NOBODY, n - 1, NOBODY),
@@ -452,7 +479,7 @@ class UCRLVTR(Learner):
             "counters.member": self.counted and begun != (counters[MEMBER] != NOBODY),
             "counters.place": place >= 0 and (place >= alive or members[place] != counters[MEMBER]),
             "counters.episodes_at_plan": counters[EPISODES_AT_PLAN] > counters[EPISODES],
-            "members": np.unique(members[:alive]).size < alive or (not self.counted and alive < members.size),
+            "members": (np.diff(members[:alive]) <= 0).any() or (not self.counted and alive < members.size),
             "inside" if ball and begun else "loss": not inside.any(),
             "distance": ball and field(state, DISTANCE)[best] != 0.0,
             "held": (held[held >= 0] % max(1, held.size) != np.flatnonzero(held >= 0)).any(),
@@ -563,6 +590,15 @@ def largest_range(outcomes: Outcomes, values: Floats) -> float:
     return largest
 
 
+def same_until(rows: Floats) -> Ints:
+    """Return, for every row and every chunk of its numbers, the last number up to which all equal the chunk's first."""
+    starts, out = np.arange(0, rows.shape[1], _CHUNK), np.empty((len(rows), -(-rows.shape[1] // _CHUNK)), np.int64)
+    for row, until in zip(rows, out, strict=True):
+        ends = np.append(np.flatnonzero(row[1:] != row[:-1]), row.size - 1)
+        until[:] = ends[np.searchsorted(ends, starts)]
+    return out
+
+
 # Compiled -------------------------------------------------------------------------------------------------------------
 
 
@@ -570,7 +606,7 @@ def largest_range(outcomes: Outcomes, values: Floats) -> float:
 def expected_targets(
     model: FiniteModel, features: FeatureView, values: Floats, sa: int, members: Ints, n: int, out: Floats
 ) -> tuple[float, float]:
-    """Write z = ((P V)(s, a) - c)/R for the first ``n`` kernels of ``members``; return (c, R) (M23).
+    """Write z = ((P V)(s, a) - c)/R for the first ``n`` kernels of ``members``, which increase; return (c, R) (M23).
 
     With R = 0 the row carries nothing, and nothing is written.
     """
@@ -581,10 +617,7 @@ def expected_targets(
     begin, size = ivec(model, ROW_START)[sa], ivec(model, BLOCK_SIZE)[sa]
     for i in range(n):
         out[i] = 0.0
-    first = members[0] if n > 0 else 0
-    scattered = 0
-    for i in range(n):
-        scattered += members[i] != first + i
+    first, scattered = members[0], not are_neighbours(members, 0, n)
     for j in range(size):
         xj = x[j]
         row = model.theta[begin + j]
@@ -622,13 +655,29 @@ def greedy_action(
 
 
 @hot
-def enter_row(model: FiniteModel, state: Any, form: Floats, sa: int, count: int, y: float, x: Floats) -> None:
-    """Enter ``count`` rows x at (s, a), the sum of whose targets is y, into a form; and count them for the pair.
+def turn_row(model: FiniteModel, sa: int, out: Floats) -> None:
+    """Write the row X of (s, a) in the coordinates of the forms."""
+    x, begin, m = fvec(model, X), ivec(model, ROW_START)[sa], model.turn.shape[1]
+    for i in range(m):
+        out[i] = 0.0
+    for j in range(ivec(model, BLOCK_SIZE)[sa]):
+        row = model.turn[begin + j]
+        for i in range(m):
+            out[i] += x[j] * row[i]
+
+
+@hot
+def enter_row(model: FiniteModel, state: Any, form: Floats, sa: int, count: int, y: float) -> None:
+    """Enter ``count`` rows X at (s, a), the sum of whose targets is y, into a form; and count them for the pair.
 
     With z = <x, theta> a loss grows by count z^2 - 2 y z = <theta, (count x x^T) theta> - 2 <y x, theta>.
     """
     block, pair = imat(model, FORM_BLOCKS)[ivec(model, FORM_OF)[sa]], fmat(state, PAIRS)[sa]
     m, begin = block[1], block[2]
+    x = fvec(model, X)
+    if model.turned:
+        x = fvec(model, Z)
+        turn_row(model, sa, x)
     right = part(form, begin + m * m, m + 1)
     add_row(square(form, begin, m), count, x)
     right[m] += count
@@ -644,18 +693,13 @@ def enter_plan(model: FiniteModel, state: FiniteState) -> None:
     """Enter the rows of the plan in play that are in the losses alone."""
     visits, sums, values = imat(state, PLAN_VISITS), fmat(state, PLAN_SUM), fmat(state, VALUES)
     policy, features, x = imat(state, POLICY), features_of(model, FEATURES), fvec(model, X)
-    everybody = ivec(model, EVERYBODY)
     for h in range(visits.shape[0]):
         for s in range(visits.shape[1]):
             if visits[h, s] == 0:
                 continue
             sa = s * model.actions + policy[h, s]
-            if model.by_member:
-                expected_targets(model, features, values[h + 1], sa, everybody, everybody.size, fvec(model, Z))
-                enter_row(model, state, fvec(state, ENTERED), sa, visits[h, s], sums[h, s], fvec(model, Z))
-            else:
-                row_of(features, model.weighted, values[h + 1], sa, fvec(model, TARGET), x)
-                enter_row(model, state, fvec(state, ENTERED), sa, visits[h, s], sums[h, s], x)
+            row_of(features, model.weighted, values[h + 1], sa, fvec(model, TARGET), x)
+            enter_row(model, state, fvec(state, ENTERED), sa, visits[h, s], sums[h, s])
             visits[h, s] = 0
             sums[h, s] = 0.0
 
@@ -673,20 +717,9 @@ def list_blocks(model: FiniteModel, form: Floats) -> None:
 
 
 @hot_inline
-def entry_of(form: Floats, j: int, k: int) -> float:
-    """Return what an entry of a symmetric matrix counts in a sum over j <= k, 0 outside it."""
-    if k >= form.shape[0] or j >= form.shape[0]:
-        return 0.0
-    return float(form[j, k] if j == k else 2.0 * form[j, k])
-
-
-@hot
 def are_neighbours(members: Ints, first: int, size: int) -> bool:
-    """Say whether ``size`` members from a position on have successive numbers: what a class begins as."""
-    begin, scattered = members[first], 0
-    for i in range(size):
-        scattered += members[first + i] != begin + i
-    return scattered == 0
+    """Say whether ``size`` members, which increase, have successive numbers from a position on."""
+    return bool(members[first + size - 1] - members[first] == size - 1)
 
 
 @hot_inline
@@ -707,64 +740,110 @@ def numbers_of(numbers: Floats, members: Ints, first: int, size: int, out: Float
         gather(numbers, members, first, size, out)
 
 
+@hot_inline
+def fold(model: FiniteModel, matrix: Floats, right: Floats, start: int, low: int, high: int) -> tuple[int, float]:
+    """List the coordinates of a block that vary between two members, and fold the others into their form.
+
+    With c the part of theta that is the same and v the part that varies, <theta, G theta> - 2 <g, theta> is
+    <v, G v> + <2 G c - 2 g, v> and a constant, which is returned with the number of coordinates that vary. Of G what
+    counts in a sum over j <= k is written, and zeros up to a multiple of four.
+    """
+    coordinate, same, folded = ivec(model, COORDINATE), imat(model, SAME), fmat(model, FOLDED)
+    m, count, constant, varying, rows = right.size, 0, 0.0, imat(model, VARYING)[0], imat(model, VARYING)[1]
+    line, fixed = folded[folded.shape[0] - 2], folded[folded.shape[0] - 1]
+    for j in range(m):
+        row = coordinate[start + j]
+        if same[row, low // _CHUNK] < high:
+            varying[count] = j
+            rows[count] = row
+            fixed[j] = 0.0
+            count += 1
+        else:
+            fixed[j] = model.own[row, low]
+    for j in range(count):
+        line[j] = -2.0 * right[varying[j]]
+        for k in range(j + 1, count):
+            folded[j, k] = 2.0 * matrix[varying[j], varying[k]]
+        folded[j, j] = matrix[varying[j], varying[j]]
+    for j in range(count, count + -count % 4):
+        line[j] = 0.0
+        rows[j] = rows[0]
+        for k in range(j + 1):
+            folded[k, j] = 0.0
+    for c in range(m):
+        value, product = fixed[c], -2.0 * right[c]
+        if value != 0.0:
+            for k in range(m):
+                product += matrix[c, k] * fixed[k]
+            constant += value * product
+            for j in range(count):
+                line[j] += 2.0 * value * matrix[c, varying[j]]
+    return count, constant
+
+
 @hot
 def add_form(model: FiniteModel, form: Floats, members: Ints, n: int, out: Floats) -> None:
-    """Add <theta, G theta> - 2 <g, theta> of the blocks listed, for the first ``n`` of ``members``.
+    """Add <theta, G theta> - 2 <g, theta> of the blocks listed, for the first ``n`` of ``members``, which increase.
 
-    A chunk of kernels at a time, and four by four of the coordinates, whose products stay in registers.
+    A chunk of kernels at a time, and four by four of the coordinates, whose products stay in registers. Coordinates
+    that a whole chunk has in common - sparse parameters, grids, outcomes that are certain - are not even read. Where a
+    chunk has gaps, but few, the kernels in between are computed too: that is faster than to collect parameters.
     """
     listed, blocks, work = ivec(model, LISTED), imat(model, FORM_BLOCKS), fmat(model, WORK)
+    folded, rows = fmat(model, FOLDED), imat(model, VARYING)[1]
+    line = folded[folded.shape[0] - 2]
     for first in range(0, n, _CHUNK):
-        size = min(_CHUNK, n - first)
+        size, constant = min(_CHUNK, n - first), 0.0
+        low, high = members[first], members[first + size - 1]
+        near, width = high - low < 2 * _CHUNK, size
         total = part(out, first, size)
-        near = are_neighbours(members, first, size)
+        if near and not are_neighbours(members, first, size):
+            width = high - low + 1
+            total = part(fvec(model, WORK), 0, width)
+            for i in range(width):
+                total[i] = 0.0
         for b in range(1, listed[0] + 1):
             start, m, at = blocks[listed[b], 0], blocks[listed[b], 1], blocks[listed[b], 2]
-            matrix, right = square(form, at, m), part(form, at + m * m, m)
-            table, row, column, last = model.own, start, members[first], m - 1
+            m, more = fold(model, square(form, at, m), part(form, at + m * m, m), start, low, high)
+            constant += more
+            table, column = model.own, low
             if not near:
-                table, row, column = work, 0, 0
+                table, column = work, 0
                 for j in range(m):
-                    gather(model.own[start + j], members, first, size, work[j])
-            for j in range(0, m, 4):  # what lies beyond the last coordinate counts 0
-                t0, t1 = part(table[row + j], column, size), part(table[row + min(j + 1, last)], column, size)
-                t2 = part(table[row + min(j + 2, last)], column, size)
-                t3 = part(table[row + min(j + 3, last)], column, size)
-                l0, l1 = -2.0 * right[j], -2.0 * right[j + 1] if j + 1 < m else 0.0
-                l2, l3 = -2.0 * right[j + 2] if j + 2 < m else 0.0, -2.0 * right[j + 3] if j + 3 < m else 0.0
-                a0, a1 = entry_of(matrix, j, j), entry_of(matrix, j, j + 1)
-                a2, a3 = entry_of(matrix, j, j + 2), entry_of(matrix, j, j + 3)
-                b1, b2, b3 = (
-                    entry_of(matrix, j + 1, j + 1),
-                    entry_of(matrix, j + 1, j + 2),
-                    entry_of(matrix, j + 1, j + 3),
-                )
-                c2, c3 = entry_of(matrix, j + 2, j + 2), entry_of(matrix, j + 2, j + 3)
-                d3 = entry_of(matrix, j + 3, j + 3)
-                for i in range(size):
+                    gather(model.own[rows[j]], members, first, size, work[j])
+                    rows[j] = j
+                for j in range(m, m + -m % 4):
+                    rows[j] = 0
+            for j in range(0, m, 4):
+                t0, t1 = part(table[rows[j]], column, width), part(table[rows[j + 1]], column, width)
+                t2, t3 = part(table[rows[j + 2]], column, width), part(table[rows[j + 3]], column, width)
+                l0, l1, l2, l3 = line[j], line[j + 1], line[j + 2], line[j + 3]
+                a0, a1, a2, a3 = folded[j, j], folded[j, j + 1], folded[j, j + 2], folded[j, j + 3]
+                b1, b2, b3 = folded[j + 1, j + 1], folded[j + 1, j + 2], folded[j + 1, j + 3]
+                c2, c3, d3 = folded[j + 2, j + 2], folded[j + 2, j + 3], folded[j + 3, j + 3]
+                for i in range(width):
                     w0, w1, w2, w3 = t0[i], t1[i], t2[i], t3[i]
                     one = fma(w0, fma(a0, w0, fma(a1, w1, fma(a2, w2, fma(a3, w3, l0)))), total[i])
                     one = fma(w2, fma(c2, w2, fma(c3, w3, l2)), one)
                     two = w1 * fma(b1, w1, fma(b2, w2, fma(b3, w3, l1)))
                     total[i] = one + fma(w3, fma(d3, w3, l3), two)
                 for k in range(j + 4, m, 4):
-                    a0, a1 = entry_of(matrix, j, k), entry_of(matrix, j, k + 1)
-                    a2, a3 = entry_of(matrix, j, k + 2), entry_of(matrix, j, k + 3)
-                    b0, b1 = entry_of(matrix, j + 1, k), entry_of(matrix, j + 1, k + 1)
-                    b2, b3 = entry_of(matrix, j + 1, k + 2), entry_of(matrix, j + 1, k + 3)
-                    c0, c1 = entry_of(matrix, j + 2, k), entry_of(matrix, j + 2, k + 1)
-                    c2, c3 = entry_of(matrix, j + 2, k + 2), entry_of(matrix, j + 2, k + 3)
-                    d0, d1 = entry_of(matrix, j + 3, k), entry_of(matrix, j + 3, k + 1)
-                    d2, d3 = entry_of(matrix, j + 3, k + 2), entry_of(matrix, j + 3, k + 3)
-                    u0, u1 = part(table[row + k], column, size), part(table[row + min(k + 1, last)], column, size)
-                    u2 = part(table[row + min(k + 2, last)], column, size)
-                    u3 = part(table[row + min(k + 3, last)], column, size)
-                    for i in range(size):
+                    a0, a1, a2, a3 = folded[j, k], folded[j, k + 1], folded[j, k + 2], folded[j, k + 3]
+                    b0, b1, b2, b3 = folded[j + 1, k], folded[j + 1, k + 1], folded[j + 1, k + 2], folded[j + 1, k + 3]
+                    c0, c1, c2, c3 = folded[j + 2, k], folded[j + 2, k + 1], folded[j + 2, k + 2], folded[j + 2, k + 3]
+                    d0, d1, d2, d3 = folded[j + 3, k], folded[j + 3, k + 1], folded[j + 3, k + 2], folded[j + 3, k + 3]
+                    u0, u1 = part(table[rows[k]], column, width), part(table[rows[k + 1]], column, width)
+                    u2, u3 = part(table[rows[k + 2]], column, width), part(table[rows[k + 3]], column, width)
+                    for i in range(width):
                         w0, w1, w2, w3 = u0[i], u1[i], u2[i], u3[i]
-                        one = fma(t0[i], fma(a0, w0, a1 * w1) + fma(a2, w2, a3 * w3), total[i])
-                        two = t1[i] * (fma(b0, w0, b1 * w1) + fma(b2, w2, b3 * w3))
-                        one = fma(t2[i], fma(c0, w0, c1 * w1) + fma(c2, w2, c3 * w3), one)
-                        total[i] = one + fma(t3[i], fma(d0, w0, d1 * w1) + fma(d2, w2, d3 * w3), two)
+                        one = fma(t0[i], fma(a0, w0, fma(a1, w1, fma(a2, w2, a3 * w3))), total[i])
+                        two = t1[i] * fma(b0, w0, fma(b1, w1, fma(b2, w2, b3 * w3)))
+                        one = fma(t2[i], fma(c0, w0, fma(c1, w1, fma(c2, w2, c3 * w3))), one)
+                        total[i] = one + fma(t3[i], fma(d0, w0, fma(d1, w1, fma(d2, w2, d3 * w3))), two)
+        for i in range(size if width == size else 0):
+            total[i] += constant
+        for i in range(0 if width == size else size):
+            out[first + i] += total[members[first + i] - low] + constant
 
 
 @hot
@@ -837,7 +916,7 @@ def absorb(model: FiniteModel, state: Any) -> None:
         t = h % steps
         loss = losses[t]
         if model.forms:
-            enter_row(model, state, form, sa, count, y, fvec(model, X))
+            enter_row(model, state, form, sa, count, y)
         else:
             for j in range(n):
                 z = column[j]
@@ -888,7 +967,7 @@ def sum_of_exponentials(x: Floats, n: int, least: float) -> float:
     """
     for i in range(n):
         gap = least - x[i]
-        y = (1.0 / 64.0) * max(gap, -40.0)
+        y = (1.0 / 64.0) * max(gap, -_NEGLIGIBLE)
         e = fma(y, fma(y, fma(y, fma(y, _TAYLOR[8], _TAYLOR[7]), _TAYLOR[6]), _TAYLOR[5]), _TAYLOR[4])
         e = fma(y, fma(y, fma(y, fma(y, e, _TAYLOR[3]), _TAYLOR[2]), 1.0), 1.0)
         e = e * e
@@ -897,7 +976,7 @@ def sum_of_exponentials(x: Floats, n: int, least: float) -> float:
         e = e * e
         e = e * e
         e = e * e
-        x[i] = e if gap > -40.0 else 0.0
+        x[i] = e if gap > -_NEGLIGIBLE else 0.0
     a = b = c = d = 0.0
     for q in range(n // 4):  # lanes that do not wait for each other
         i = 4 * q
@@ -913,20 +992,25 @@ def sum_of_exponentials(x: Floats, n: int, least: float) -> float:
 @hot
 def threshold(model: FiniteModel, loss: Floats, members: Ints, n: int, rows: int) -> float:
     """Return the right side of M22 over the first ``n`` positions, by a sum of exponentials around the best so far."""
-    log_prior, z = fvec(model, LOG_PRIOR), fmat(model, WORK)[0]
+    log_prior, same, z = fvec(model, LOG_PRIOR), ivec(model, SAME_PRIOR), fmat(model, WORK)[0]
     least, total = np.inf, 0.0
     for first in range(0, n, _CHUNK):
-        size = min(_CHUNK, n - first)
-        numbers_of(log_prior, members, first, size, z)
-        own = part(loss, first, size)
-        for i in range(size):
-            z[i] = 2.0 * own[i] - z[i]
+        size, own = min(_CHUNK, n - first), part(loss, first, min(_CHUNK, n - first))
+        begin = members[first]
+        if same[begin // _CHUNK] >= members[first + size - 1]:
+            weight = log_prior[begin]
+            for i in range(size):
+                z[i] = 2.0 * own[i] - weight
+        else:
+            numbers_of(log_prior, members, first, size, z)
+            for i in range(size):
+                z[i] = 2.0 * own[i] - z[i]
         low = least_of(z, size)
         if low < least:
             total *= np.exp(low - least)
             least = low
-        if low < np.inf:
-            total += sum_of_exponentials(z, size, least)  # leaving out what is small only raises the threshold
+        if low - least < _NEGLIGIBLE:  # leaving out what is small only raises the threshold
+            total += sum_of_exponentials(z, size, least)
     between = model.stretch * off_grid(model.reach, float(rows), model.delta)
     return float(0.5 * (least - np.log(total)) + model.slack + between)
 
@@ -938,20 +1022,24 @@ def threshold(model: FiniteModel, loss: Floats, members: Ints, n: int, rows: int
 def compact(state: FiniteState) -> None:
     """Close the gaps that dropped kernels left; columns are computed anew when next needed."""
     counters, alive, loss = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LOSS)[0]
-    kept, current, place = 0, 0, -1
-    for i in range(counters[ALIVE]):
+    ivec(state, HELD)[:] = -1
+    n, gone, kept, current, place = counters[ALIVE], 0, 0, 0, -1
+    for i in range(n):
+        gone += loss[i] == np.inf
+    if gone == 0:
+        return
+    for i in range(n):  # without branches, which are hard to foresee here
         if i == counters[CURRENT]:
             current = kept
-        if loss[i] < np.inf:
-            if i == counters[PLACE]:
-                place = kept
-            alive[kept] = alive[i]
-            loss[kept] = loss[i]
-            kept += 1
-    counters[CURRENT] = kept if counters[CURRENT] == counters[ALIVE] else current
+        number, left = loss[i], loss[i] < np.inf
+        if i == counters[PLACE] and left:
+            place = kept
+        alive[kept] = alive[i]
+        loss[kept] = number
+        kept += left
+    counters[CURRENT] = kept if counters[CURRENT] == n else current
     counters[ALIVE] = kept
     counters[PLACE] = place
-    ivec(state, HELD)[:] = -1
 
 
 @hot
@@ -962,44 +1050,27 @@ def drop(model: FiniteModel, state: FiniteState, n: int) -> None:
     bound = max(bound, least_of(loss, n))  # the best stays, whatever rounding says
     left = 0
     for i in range(n):
-        if loss[i] > bound:
-            loss[i] = np.inf
-        elif loss[i] < np.inf:
-            left += 1
+        inside = loss[i] <= bound
+        loss[i] = loss[i] if inside else np.inf
+        left += inside
     if 2 * left <= n:
         compact(state)
 
 
 @hot
 def choose_class(model: FiniteModel, state: FiniteState) -> None:
-    """Put the smallest class into play that still has a kernel (M25); its kernels come first from now on."""
+    """Put the smallest class into play that still has a kernel (M25); its kernels come first."""
     compact(state)
-    counters, alive, loss = ivec(state, COUNTERS), ivec(state, MEMBERS), fmat(state, LOSS)[0]
-    level, kernels, sums = ivec(model, LEVEL), ivec(model, KERNELS), fvec(model, SUMS)
-    n, smallest = counters[ALIVE], level[alive[0]]
+    counters, alive, level = ivec(state, COUNTERS), ivec(state, MEMBERS), ivec(model, LEVEL)
+    n, smallest = counters[ALIVE], level[alive[0]]  # members are in the order of their classes
     counters[PLACE] = -1
-    for i in range(1, n):
-        smallest = min(smallest, level[alive[i]])
     if smallest != counters[CLASS]:
         counters[CLASS] = smallest
         counters[CLASS_SINCE] = counters[EPISODES]
-    if not model.restrict:
-        counters[CURRENT] = n
-        return
-    front, back = 0, 0
-    for i in range(n):
-        if level[alive[i]] <= smallest:
-            alive[front] = alive[i]
-            loss[front] = loss[i]
-            front += 1
-        else:
-            kernels[back] = alive[i]
-            sums[back] = loss[i]
-            back += 1
-    for i in range(back):
-        alive[front + i] = kernels[i]
-        loss[front + i] = sums[i]
-    counters[CURRENT] = front
+    current = n
+    while model.restrict and level[alive[current - 1]] > smallest:
+        current -= 1
+    counters[CURRENT] = current
 
 
 @hot
@@ -1023,21 +1094,30 @@ def look_again(model: FiniteModel, state: FiniteState) -> None:
     if survivors == n:
         return
     bound = threshold(model, loss, alive, survivors, ivec(state, ROWS)[0])
-    sums[:] = 0.0
-    for i in range(survivors):
-        sums[alive[i]] = 1.0
-    size = 0
-    for kernel in range(n):
-        if sums[kernel] == 0.0:
+    size, at, back = 0, 0, 0
+    for kernel in range(n):  # those that are dropped; both lists increase
+        if at < survivors and alive[at] == kernel:
+            at += 1
+        else:
             kernels[size] = kernel
+            sums[size] = 0.0
             size += 1
-    sums[:] = 0.0
     add_losses(model, state, kernels, size, sums)
     for i in range(size):
-        if sums[i] <= bound:
-            alive[survivors] = kernels[i]
-            loss[survivors] = sums[i]
-            survivors += 1
+        kernels[back] = kernels[i]
+        sums[back] = sums[i]
+        back += sums[i] <= bound
+    i, j = survivors - 1, back - 1
+    survivors += back
+    for k in range(survivors - 1, -1, -1):  # merged from the back
+        if j < 0 or (i >= 0 and alive[i] > kernels[j]):
+            alive[k] = alive[i]
+            loss[k] = loss[i]
+            i -= 1
+        else:
+            alive[k] = kernels[j]
+            loss[k] = sums[j]
+            j -= 1
     counters[ALIVE] = survivors
     choose_class(model, state)
 
@@ -1093,17 +1173,24 @@ def most_optimistic(model: FiniteModel, state: FiniteState, n: int, start: int) 
     """
     counters = ivec(state, COUNTERS)
     alive, loss, inside = ivec(state, MEMBERS), fmat(state, LOSS)[0], ivec(state, INSIDE)
-    optimism, everybody = fvec(model, OPTIMISM), model.theta.shape[1]
+    optimism, highest, everybody = fvec(model, OPTIMISM), fvec(model, HIGHEST), model.theta.shape[1]
     if optimism[everybody] != start:  # once, and not before every episode: these values lie far apart
         optimism[everybody] = start
+        highest[:] = -np.inf
         for member in range(everybody):
             optimism[member] = model.values[member * (model.horizon + 1), start]
+            highest[member // _CHUNK] = max(highest[member // _CHUNK], optimism[member])
     place = counters[PLACE]
     if not model.ball and start == counters[LAST_START] and place >= 0 and loss[place] < np.inf:
         return int(place)
     top, choice, z = -np.inf, -1, fmat(model, WORK)[0]
     for first in range(0, n, _CHUNK):
         size = min(_CHUNK, n - first)
+        most = -np.inf
+        for chunk in range(alive[first] // _CHUNK, alive[first + size - 1] // _CHUNK + 1):
+            most = max(most, highest[chunk])
+        if most < top:
+            continue
         numbers_of(optimism, alive, first, size, z)
         for i in range(size):  # least_of is fast, and of those outside infinite
             outside = inside[first + i] == 0 if model.ball else loss[first + i] == np.inf

@@ -33,6 +33,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import ArrayLike
 
 from occamrl._core.bellman import solve_optimal
@@ -56,6 +57,7 @@ from occamrl.protocols import Floats, Ints, Known
 _SUM_TOLERANCE = 1e-8
 _MOST_EXACT = 12  # members of which the smallest cover is searched for
 _SIGN_TOLERANCE = 1e-10
+_FEW, _EXACT = 32, 1e-13  # coordinates of which all others are made, and how exactly
 _CHUNK = 4096  # members written out as kernels at a time
 _MOST_MEMBERS = 1_000_000  # of a cover
 _ENDS = "multiples of the step: beyond the last grid point nothing would be covered"
@@ -242,6 +244,27 @@ class FiniteFamily(Family):
         mixture = FeatureMap([stack[0], stack[1]])
         weights = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
         return [cls(stack), cls(parameters=weights, features=mixture)]
+
+    @cached_property
+    def few_coordinates(self) -> tuple[Ints, Floats] | None:
+        """At most 32 rows of theta, and a matrix [d, rows] that makes all rows of them; None if there are none.
+
+        A kernel that a few parameters move has them. They are looked for among some members, a row that is the same for
+        all of these first, and tried on all.
+        """
+        some = self.theta[:, np.random.default_rng(0).choice(self.size, min(self.size, 8 * _FEW), replace=False)].T
+        fixed = np.flatnonzero((some == some[0]).all(axis=0) & (some[0] != 0.0))[:1]
+        triangle, order = scipy.linalg.qr(some - some.mean(axis=0) if fixed.size else some, mode="r", pivoting=True)
+        left = np.abs(np.diag(triangle))
+        rows = np.concatenate([fixed, order[: left.size][left > _SUM_TOLERANCE * left[0]]])
+        if rows.size > _FEW:
+            return None
+        others = np.linalg.lstsq(some[:, rows], some, rcond=None)[0].T
+        for first in range(0, self.size, _CHUNK):
+            part = self.theta[:, first : first + _CHUNK]
+            if np.abs(others @ part[rows] - part).max() > _EXACT:
+                return None
+        return rows, np.ascontiguousarray(others)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -23,6 +23,7 @@ Rewards take no part in a test: the targets of its rows are values alone, which 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ from occamrl.learners.ucrl_vtr import (
     ALIVE,
     CLASS,
     CLASS_SINCE,
+    COORDINATE,
     FORM_BLOCKS,
     FORM_OF,
     IMPOSSIBLE,
@@ -233,8 +235,8 @@ class MemberEvidence:
 
     def _smallest(self, first: Ints, losses: Floats) -> Floats:
         """Return the smallest loss of every class [M, T], given those of some members [n, T] and their first class."""
-        least = np.full((self.ladder.classes, losses.shape[1]), np.inf)
-        np.minimum.at(least, first, losses)
+        ends = np.searchsorted(first, np.arange(self.ladder.classes + 1))  # members are in the order of their classes
+        least = [losses[a:b].min(axis=0, initial=np.inf) for a, b in itertools.pairwise(ends)]
         return np.asarray(np.minimum.accumulate(least))
 
     def _counted(self, model: FiniteModel, state: Any, total: int) -> tuple[Floats, Floats, dict[str, Any]]:
@@ -262,8 +264,9 @@ class MemberEvidence:
         the targets there tells whether one was needed.
         """
         pairs, blocks = field(state, PAIRS), field(model, FORM_BLOCKS)[field(model, FORM_OF)]
-        coordinates = np.minimum(blocks[:, :1] + np.arange(pairs.shape[1] - 2), len(model.own) - 1)
-        predicted = (pairs[:, 2:] * model.own[coordinates, best]).sum(axis=1)
+        coordinate = field(model, COORDINATE)
+        at = np.minimum(blocks[:, :1] + np.arange(pairs.shape[1] - 2), coordinate.size - 1)
+        predicted = (pairs[:, 2:] * model.own[coordinate[at], best]).sum(axis=1)
         delta = level(model.reach, model.delta) / self.ladder.family.size
         return unexplained(pairs[:, 0], pairs[:, 1] - predicted, 0.0, delta)
 
