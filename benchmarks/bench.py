@@ -19,6 +19,7 @@ os.environ["MKL_NUM_THREADS"] = "1"
 
 import argparse
 import json
+import math
 import platform
 import resource
 import statistics
@@ -40,6 +41,7 @@ from numpy.typing import NDArray
 
 import occamrl as orl
 from benchmarks import oracle
+from benchmarks.simulator_cases import river
 from occamrl._core.arena import model_of
 from occamrl._core.loop import open_episode
 from occamrl.envs.wrapper import FiniteEnvironment
@@ -291,16 +293,43 @@ def parameters_case(members: int) -> tuple[Any, Any]:
     return orl.UCRLVTR(family=family, delta=DELTA), mdp
 
 
+def grid_case(members: int) -> tuple[Any, Any]:
+    """Return UCRL-VTR, planning before every episode, on a grid over the two currents of a river: two parameters."""
+    states, step, low = 6, 0.001, (0.2, 0.05)
+    high = [round(each + step * (math.isqrt(members) - 1), 3) for each in low]
+    family = orl.CoverFamily(
+        lambda p: river(np.full(states, p[0]), np.full(states, p[1])), low=low, high=high, step=step
+    )
+    reward = np.zeros((states, 2))
+    reward[0, 0], reward[-1, 1] = 0.05, 1.0
+    truth = family.kernel(family.size // 2 + 7)
+    return orl.UCRLVTR(family=family, delta=DELTA), orl.FiniteMDP(transition=truth, reward=reward, horizon=20)
+
+
+def ladder_case(most: int) -> tuple[Any, Any]:
+    """Return ARL-GEN on sparse hypotheses over 16 features, of which up to ``most`` matter (5: 122,027 kernels)."""
+    problem = SparseLadder(nonzero=2, dimension=16, most=most, seed=300)
+    return orl.ARLGen(ladder=orl.Ladder.of_problem(problem), delta=DELTA), problem
+
+
+FAMILIES: dict[str, tuple[Callable[[int], tuple[Any, Any]], int, int]] = {  # builder, a small size, episodes
+    "family": (parameters_case, 10, 2_000),
+    "early": (parameters_case, 10, 50),
+    "grid": (grid_case, 16, 50),
+    "ladder": (ladder_case, 2, 100),
+}
+
+
 def probe(name: str, size: int) -> dict[str, float]:
     """Measure one of the large problems in this process: seconds to build, for a first run of one episode, and each.
 
     What a learner does once is in the first run; what every run does once is taken out by a second run of one episode.
     Of sparse simulators, the second plan of another state is measured alone as well.
     """
-    finite = name in ("family", "early")
-    build = parameters_case if finite else partial(sparse_case, shared=name == "shared")
-    small, few = build(10 if finite else 50)
-    orl.run(small, few, episodes=2, seed=0, progress=False)  # compiles
+    finite = name in FAMILIES
+    build, least, more = FAMILIES[name] if finite else (partial(sparse_case, shared=name == "shared"), 50, 4)
+    small, few = build(least)
+    orl.run(small, few, episodes=1 + more, seed=0, progress=False)  # compiles
     before, begin = peak_memory(), time.perf_counter()
     learner, mdp = build(size)
     built = time.perf_counter() - begin
@@ -308,7 +337,7 @@ def probe(name: str, size: int) -> dict[str, float]:
     def run(count: int) -> float:
         return seconds(lambda: orl.run(learner, mdp, episodes=count, seed=0, progress=False), 1)
 
-    first, again, more = run(1), run(1), {"family": 2_000, "early": 50}.get(name, 4)
+    first, again = run(1), run(1)
     each = max(0.0, run(1 + more) - again) / more
     measured = {"build": built, "first": first, "each": each, "before": before, "peak": peak_memory()}
     if not finite:
@@ -331,12 +360,14 @@ def child(*arguments: str, **environment: str) -> tuple[str, str]:
 def large(quick: bool, states: int | None = None) -> bool:
     """Print build time, first run, time per episode and peak memory of large problems; False if one failed."""
     usual, families = (2_000, (4_096,)) if quick else (20_000, (65_536, 100_000))
-    states = states or usual
+    states, grid = states or usual, 4_096 if quick else 121_801
     rows = [
         (f"8 sparse simulators, S={states:,}, 5 successors in common", "shared", states),
         (f"8 sparse simulators, S={states:,}, 5 successors each", "own", states),
         *((f"{n:,} kernels by parameters, S=6, d=8, 2,000 episodes", "family", n) for n in families),
         *((f"{n:,} kernels by parameters, S=6, d=8, 50 episodes", "early", n) for n in families),
+        (f"{grid:,} kernels on a grid, S=6, 50 episodes", "grid", grid),
+        (f"ARL-GEN on a ladder of {'451' if quick else '122,027'} kernels, 100 episodes", "ladder", 2 if quick else 5),
     ]
     say("3. Large problems, A=4, H=20, each in a process of its own, planning before every episode")
     say("   first: a run of one episode, with all that is done once; episode: each further one (plan, play, evaluate);")
@@ -427,7 +458,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="fewer episodes and smaller sizes")
     parser.add_argument("--section", type=int, choices=(1, 2, 3, 4), help="only this section")
     parser.add_argument("--states", type=int, help="S of section 3 (up to 1,000,000, with 16 GiB of memory)")
-    parser.add_argument("--probe", choices=("shared", "own", "family", "early"), help=argparse.SUPPRESS)
+    parser.add_argument("--probe", choices=("shared", "own", *FAMILIES), help=argparse.SUPPRESS)
     parser.add_argument("--start", choices=STARTS, help=argparse.SUPPRESS)
     parser.add_argument("--size", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
