@@ -281,6 +281,38 @@ def test_a_large_ladder_is_played_alike_with_quadratic_forms_and_row_by_row(monk
         np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=0, atol=1e-9)
 
 
+def all_losses(family: FiniteFamily, mdp: FiniteMDP, reference: int) -> tuple[Floats, Floats, bool]:
+    """Return L(P) and L(P, reference) of all members after some episodes, and whether rows have other coordinates."""
+    learner = UCRLVTR(family=family)
+    model, state = learner.model(mdp.known), run(learner, mdp, episodes=60, seed=3, progress=False).state
+    ucrl_vtr.enter_rows(model, state)
+    loss, distance = np.zeros(family.size), np.zeros(family.size)
+    ucrl_vtr.losses_of(model, state, np.arange(family.size), reference, loss, distance)
+    return loss, distance, model.turned
+
+
+def test_losses_and_distances_in_few_coordinates_are_those_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters as well whose features are so large that they are tiny themselves, and move kernels all the same."""
+    monkeypatch.setattr(ucrl_vtr, "_FORM_MEMBERS", 1)
+    draw = np.random.default_rng(5)
+    kernels, shares = draw.dirichlet(np.ones(4), size=(5, 4, 2)), draw.dirichlet(np.ones(5), size=400)
+    mdp = FiniteMDP(transition=kernels[0], reward=draw.random((4, 2)), horizon=6)
+    families = [FiniteFamily(np.tensordot(shares, kernels, 1)) for _ in range(2)]
+    families[0].few_coordinates = None
+    for scales in ((1.0, 1.0, 1.0, 1.0, 1.0), (1.0, 1.0, 1.0, 1e14, 1e14), (1e30, 1.0, 1.0, 1.0, 1e-30)):
+        mixed = [scale * kernel for scale, kernel in zip(scales, kernels, strict=True)]
+        features = FeatureMap(np.stack([*mixed, 0.0 * kernels[0]], axis=-1))  # the last one is none
+        theta = np.column_stack([shares / scales, np.ones(400)])
+        families.append(FiniteFamily(parameters=theta, features=features))
+    expected, turned = dict[str, Any](), set[bool]()
+    for family in families:
+        loss, distance, in_few = all_losses(family, mdp, reference=70)
+        turned.add(in_few)
+        np.testing.assert_allclose(loss, expected.setdefault("loss", loss), rtol=0, atol=1e-9)
+        np.testing.assert_allclose(distance, expected.setdefault("distance", distance), rtol=0, atol=1e-9)
+    assert turned == {False, True}
+
+
 def test_the_sum_of_exponentials_is_that_of_the_library() -> None:
     """In lanes of four with a rest, to 10^-14; what is 40 below the largest is left out."""
     exponents = np.concatenate([np.linspace(0.0, 39.9, 1001), [np.inf, 60.0]])

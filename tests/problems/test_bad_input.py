@@ -38,6 +38,18 @@ def sparse(array: Any) -> Any:
     return scipy.sparse.csr_array(np.reshape(array, (S * A, S)))
 
 
+def with_part(matrix: Any, part: str, value: Any) -> Any:
+    setattr(matrix, part, value)
+    return matrix
+
+
+def lists(part: str, first: list[Any]) -> Any:
+    """A matrix of lists whose first row of indices, or of numbers, is another."""
+    matrix = scipy.sparse.lil_array(np.reshape(UNIFORM, (S * A, S)))
+    getattr(matrix, part)[0] = first
+    return matrix
+
+
 PER_STEP = np.stack([UNIFORM] * H)
 BY_MOVE = np.full((S, A, S), 0.5)
 NEGATIVE = changed(changed(UNIFORM, (0, 1, 2), -1 / 3), (0, 1, 0), 1.0)
@@ -52,6 +64,14 @@ BAD = {
     "not square": ({"transition": np.full((S, A, 2), 0.5)}, ShapeError, "transition", None),
     "one step too many": ({"transition": np.stack([UNIFORM] * (H + 1))}, ShapeError, "transition", None),
     "no states": ({"transition": np.zeros((0, A, 0))}, ShapeError, "transition", None),
+    "sparse float16": (
+        {"transition": with_part(sparse(UNIFORM), "data", np.full(S * A * S, 1.0 / S, np.float16))},
+        ShapeError,
+        "transition",
+        None,
+    ),
+    "lists of two sizes": ({"transition": lists("rows", [0])}, ShapeError, "transition", None),
+    "lists of words": ({"transition": lists("data", ["a", "b", "c"])}, ShapeError, "transition", None),
     "sparse complex": ({"transition": sparse(UNIFORM.astype(complex))}, ShapeError, "transition", None),
     "sparse shape": ({"transition": scipy.sparse.csr_array(np.ones((4, 3)) / 3)}, ShapeError, "transition", None),
     "sparse and dense": ({"transition": [sparse(UNIFORM), UNIFORM]}, ShapeError, "transition", None),

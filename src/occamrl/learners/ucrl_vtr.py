@@ -861,6 +861,7 @@ def add_distances(
     """Add L(P, reference) over all rows: <theta, G theta> - 2 <G r, theta> + <r, G r>, r the reference's theta."""
     enter_plan(model, state)
     entered, form, blocks, constant = fvec(state, ENTERED), fvec(model, FORM), imat(model, FORM_BLOCKS), 0.0
+    coordinate = ivec(model, COORDINATE)
     list_blocks(model, entered)
     for b in range(blocks.shape[0]):
         start, m, at = blocks[b, 0], blocks[b, 1], blocks[b, 2]
@@ -869,9 +870,9 @@ def add_distances(
         for j in range(m):
             right = 0.0
             for k in range(m):
-                right += entered[at + j * m + k] * model.own[start + k, reference]
+                right += entered[at + j * m + k] * model.own[coordinate[start + k], reference]
             form[at + m * m + j] = right
-            constant += right * model.own[start + j, reference]
+            constant += right * model.own[coordinate[start + j], reference]
     add_form(model, form, members, n, distance)
     form[:] = 0.0
     for i in range(n):

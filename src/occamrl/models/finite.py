@@ -250,9 +250,11 @@ class FiniteFamily(Family):
         """At most 32 rows of theta, and a matrix [d, rows] that makes all rows of them; None if there are none.
 
         A kernel that a few parameters move has them. They are looked for among some members, a row that is the same for
-        all of these first, and tried on all.
+        all of these first, and tried on all. A row counts times its largest feature: as what it adds to probabilities.
         """
-        some = self.theta[:, np.random.default_rng(0).choice(self.size, min(self.size, 8 * _FEW), replace=False)].T
+        feature = np.asarray(abs(self.features.matrix).max(axis=0).todense()).ravel()
+        drawn = np.random.default_rng(0).choice(self.size, min(self.size, 8 * _FEW), replace=False)
+        some = (feature[:, None] * self.theta[:, drawn]).T
         fixed = np.flatnonzero((some == some[0]).all(axis=0) & (some[0] != 0.0))[:1]
         triangle, order = scipy.linalg.qr(some - some.mean(axis=0) if fixed.size else some, mode="r", pivoting=True)
         left = np.abs(np.diag(triangle))
@@ -261,10 +263,10 @@ class FiniteFamily(Family):
             return None
         others = np.linalg.lstsq(some[:, rows], some, rcond=None)[0].T
         for first in range(0, self.size, _CHUNK):
-            part = self.theta[:, first : first + _CHUNK]
+            part = feature[:, None] * self.theta[:, first : first + _CHUNK]
             if np.abs(others @ part[rows] - part).max() > _EXACT:
                 return None
-        return rows, np.ascontiguousarray(others)
+        return rows, np.ascontiguousarray(others * feature[rows] / np.where(feature > 0.0, feature, 1.0)[:, None])
 
     @cached_property
     def fingerprint(self) -> str:

@@ -244,12 +244,14 @@ def sound_sparse(field: str, matrix: Any, *, keep_zeros: bool = False) -> Any:
             matrix.check_format(full_check=True)
         else:
             matrix = matrix.copy()  # which checks coordinates
+        if matrix.format == "lil" and list(map(len, matrix.rows)) != list(map(len, matrix.data)):
+            raise ValueError("rows and data should have the same sizes")  # which SciPy takes for granted
         csr: Any = sp.csr_array(matrix)
         csr.check_format(full_check=True)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ShapeError(field, got=f"a sparse matrix: {error}", expected="indices in range") from error
-    if csr.dtype.kind not in "biuf":
-        raise ShapeError(field, got=f"dtype {csr.dtype}", expected="a sparse matrix of real numbers")
+    if csr.dtype.kind not in "biuf" or csr.dtype == np.float16:  # with which SciPy does not compute
+        raise ShapeError(field, got=f"dtype {csr.dtype}", expected="a sparse matrix of real numbers, as float64")
     if not csr.has_canonical_format or not (keep_zeros or csr.data.all()):
         csr = csr.copy()
         csr.sum_duplicates()
