@@ -439,7 +439,7 @@ def _file(source: str) -> tuple[Path, bool]:
     """Return the path of a file and whether it is CSV; what is no regular file is refused."""
     path = Path(source)
     if not os.path.isfile(path):  # noqa: PTH113  # a name too long is not there, either
-        got = "no regular file" if os.path.exists(path) else "no such file"  # noqa: PTH110
+        got = "no regular file" if os.path.exists(path) else "no such file"  # noqa: PTH110  # as above
         raise LogError(source, got=got, expected="a Parquet or CSV file, or minari:ID")
     return path, path.suffix.lower() == ".csv"
 
