@@ -14,7 +14,7 @@ Shared arguments: ``outcomes`` (:class:`occamrl.protocols.Outcomes`), ``probabil
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import prange
@@ -47,18 +47,18 @@ def backup(outcomes: Outcomes, probability: Floats, base_reward: Floats, pair: i
     return float(base_reward[q] + total)
 
 
+class StepKernel(NamedTuple):
+    """The kernel of a step, with its rewards."""
+
+    outcomes: Outcomes
+    probability: Floats  # [O]
+    base_reward: Floats  # [S*A]
+
+
 @hot_inline
-def sweep_piece(
-    outcomes: Outcomes,
-    probability: Floats,
-    base_reward: Floats,
-    chosen: Ints,
-    after: Floats,
-    values: Floats,
-    first: int,
-    last: int,
-) -> None:
+def sweep_piece(kernel: StepKernel, chosen: Ints, after: Floats, values: Floats, first: int, last: int) -> None:
     """Write V(s) of the states from ``first`` to ``last``: of the action chosen[s]; where none is, of the best one."""
+    outcomes, probability, base_reward = kernel
     actions = base_reward.size // values.size
     for s in range(first, last):
         if chosen.size > 0:
@@ -70,63 +70,32 @@ def sweep_piece(
             values[s] = best
 
 
-def sweep(
-    threads: Any,
-    outcomes: Outcomes,
-    probability: Floats,
-    base_reward: Floats,
-    chosen: Ints,
-    after: Floats,
-    values: Floats,
-) -> None:
+def sweep(threads: Any, kernel: StepKernel, chosen: Ints, after: Floats, values: Floats) -> None:
     """Write V of all states, as :func:`sweep_piece` does."""
     raise TypeError(f"no sweep of type {type(threads).__name__}")
 
 
 @implements(sweep, OneThread)
-def sweep_alone(
-    threads: OneThread,
-    outcomes: Outcomes,
-    probability: Floats,
-    base_reward: Floats,
-    chosen: Ints,
-    after: Floats,
-    values: Floats,
-) -> None:
+def sweep_alone(threads: OneThread, kernel: StepKernel, chosen: Ints, after: Floats, values: Floats) -> None:
     """``sweep`` by one thread."""
-    sweep_piece(outcomes, probability, base_reward, chosen, after, values, 0, values.size)
+    sweep_piece(kernel, chosen, after, values, 0, values.size)
 
 
 @threaded
 def sweep_pieces(
-    start: Ints,
-    next_state: Ints,
-    bonus: Floats,
-    probability: Floats,
-    base_reward: Floats,
-    chosen: Ints,
-    after: Floats,
-    values: Floats,
+    start: Ints, to: Ints, bonus: Floats, p: Floats, reward: Floats, chosen: Ints, after: Floats, values: Floats
 ) -> None:
     """``sweep`` by several threads, which take arrays one by one."""
-    for p in prange(PIECES):
-        outcomes, states = Outcomes(start, next_state, bonus), values.size
-        first, last = states * p // PIECES, states * (p + 1) // PIECES
-        sweep_piece(outcomes, probability, base_reward, chosen, after, values, first, last)
+    for piece in prange(PIECES):
+        kernel, states = StepKernel(Outcomes(start, to, bonus), p, reward), values.size
+        sweep_piece(kernel, chosen, after, values, states * piece // PIECES, states * (piece + 1) // PIECES)
 
 
 @implements(sweep, Threads)
-def sweep_in_threads(
-    threads: Threads,
-    outcomes: Outcomes,
-    probability: Floats,
-    base_reward: Floats,
-    chosen: Ints,
-    after: Floats,
-    values: Floats,
-) -> None:
+def sweep_in_threads(threads: Threads, kernel: StepKernel, chosen: Ints, after: Floats, values: Floats) -> None:
     """``sweep`` of very many outcomes."""
-    sweep_pieces(outcomes.start, outcomes.next_state, outcomes.bonus, probability, base_reward, chosen, after, values)
+    (start, to, bonus), p, reward = kernel
+    sweep_pieces(start, to, bonus, p, reward, chosen, after, values)
 
 
 @entry
@@ -139,7 +108,7 @@ def solve_optimal(threads: Any, outcomes: Outcomes, probability: Floats, base_re
     for i in range(out.shape[0]):
         for h in range(horizon - 1, -1, -1):
             p = probability[i * steps + h % steps]
-            sweep(threads, outcomes, p, base_reward, nothing, out[i, h + 1], out[i, h])
+            sweep(threads, StepKernel(outcomes, p, base_reward), nothing, out[i, h + 1], out[i, h])
 
 
 def optimal_values(outcomes: Outcomes, probability: Floats, base_reward: Floats, states: int, horizon: int) -> Floats:
@@ -178,7 +147,8 @@ def policy_values(truth: Truth, policy: Ints, out: Floats) -> None:
     out[horizon % 2] = 0.0
     for h in range(horizon - 1, -1, -1):
         p = probability[h % probability.shape[0]]
-        sweep(truth.threads, truth.outcomes, p, truth.base_reward, policy[h], out[(h + 1) % 2], out[h % 2])
+        kernel = StepKernel(truth.outcomes, p, truth.base_reward)
+        sweep(truth.threads, kernel, policy[h], out[(h + 1) % 2], out[h % 2])
 
 
 @hot

@@ -68,7 +68,7 @@ from occamrl.learners.rewards import (
     rewards_model,
     seen_by,
 )
-from occamrl.learners.ucrl_vtr import example_ladder, sum_of_exponentials
+from occamrl.learners.ucrl_vtr import example_ladder, merge_members, sum_of_exponentials
 from occamrl.models.features import FeatureMap
 from occamrl.models.finite import FiniteFamily
 from occamrl.models.ladder import Ladder
@@ -787,16 +787,7 @@ def look_again(model: PosteriorModel, state: PosteriorState) -> None:
             candidates[back] = candidates[first + i]
             sums[back] = sums[first + i]
             back += 1
-    i, j = alive - 1, back - 1
-    for k in range(alive + back - 1, -1, -1):  # merged from the back
-        if j < 0 or (i >= 0 and members[i] > candidates[j]):
-            members[k] = members[i]
-            likelihood[k] = likelihood[i]
-            i -= 1
-        else:
-            members[k] = candidates[j]
-            likelihood[k] = sums[j] + best
-            j -= 1
+    merge_members(members, likelihood, alive, candidates, sums, back, best)
     counters[ALIVE] = alive + back
 
 

@@ -1087,6 +1087,21 @@ def test_classes(model: FiniteModel, state: FiniteState) -> None:
 
 
 @hot
+def merge_members(members: Ints, numbers: Floats, n: int, others: Ints, sums: Floats, back: int, more: float) -> None:
+    """Bring ``back`` other members into a list of ``n``, both in order, each with its number, theirs and ``more``."""
+    i, j = n - 1, back - 1
+    for k in range(n + back - 1, -1, -1):  # from the end, where there is room
+        if j < 0 or (i >= 0 and members[i] > others[j]):
+            members[k] = members[i]
+            numbers[k] = numbers[i]
+            i -= 1
+        else:
+            members[k] = others[j]
+            numbers[k] = sums[j] + more
+            j -= 1
+
+
+@hot
 def look_again(model: FiniteModel, state: FiniteState) -> None:
     """Let dropped kernels back in whose loss over all rows is within the threshold. All losses must be current."""
     compact(state)
@@ -1108,18 +1123,8 @@ def look_again(model: FiniteModel, state: FiniteState) -> None:
         kernels[back] = kernels[i]
         sums[back] = sums[i]
         back += sums[i] <= bound
-    i, j = survivors - 1, back - 1
-    survivors += back
-    for k in range(survivors - 1, -1, -1):  # merged from the back
-        if j < 0 or (i >= 0 and alive[i] > kernels[j]):
-            alive[k] = alive[i]
-            loss[k] = loss[i]
-            i -= 1
-        else:
-            alive[k] = kernels[j]
-            loss[k] = sums[j]
-            j -= 1
-    counters[ALIVE] = survivors
+    merge_members(alive, loss, survivors, kernels, sums, back, 0.0)
+    counters[ALIVE] = survivors + back
     choose_class(model, state)
 
 
