@@ -18,13 +18,13 @@ DEV  := $(VENV)/.installed-dev
 export PYTHONDONTWRITEBYTECODE :=
 PIP  := $(PY) -m pip install -qq --no-compile --disable-pip-version-check --constraint constraints.txt
 
-# Each test process uses one thread for linear algebra; code compiled during tests is cached inside the working copy.
-TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 OCCAMRL_CACHE_DIR="$${OCCAMRL_CACHE_DIR:-$(CURDIR)/.cache/numba}"
+# Each test process uses one thread for linear algebra.
+TEST_ENV := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help install demo test lint format bounds bench docs clean
+.PHONY: help install demo test lint format bench docs clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -48,11 +48,8 @@ format: $(DEV)  ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bounds: $(DEV)  ## Play every combination of options with every index checked (minutes)
-	@$(TEST_ENV) NUMBA_BOUNDSCHECK=1 $(PY) -m tests.test_bounds --whole
-
-bench: $(CORE)  ## Measure speed against plain NumPy, how cost grows, and what a first call compiles
-	@PYTHONPATH=. $(PY) benchmarks/bench.py $(ARGS)
+bench: $(CORE)  ## Measure how time grows with the number of episodes and with the size of problems
+	@$(PY) -m studies.bench $(ARGS)
 
 docs: $(DEV)  ## Build the site into docs/_build, notebooks executed, warnings as errors
 	@$(PIP) --editable '.[dev,docs]'
@@ -61,7 +58,7 @@ docs: $(DEV)  ## Build the site into docs/_build, notebooks executed, warnings a
 
 clean:  ## Remove the environment, caches, builds and what the demo wrote
 	@rm -rf "$(VENV)" .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build demo dist docs/_build docs/site docs/.jupyter_cache docs/jupyter_execute
-	@find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
+	@find src tests studies -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # A stamp records that the packages are installed. It lies inside the environment, so both are removed together; a change of
 # the requirements makes it out of date, and the packages are installed again.

@@ -1,196 +1,171 @@
-"""Small problems that several tests share, the numbers that the simulator draws, and the states of learners."""
+"""Small problems, and a table of every learner and selector on them: what the contract tests go through."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
-from benchmarks import oracle
-from occamrl import seeding
-from occamrl._core import rng
-from occamrl.learners.ucrl_vtr import MEMBER
-from occamrl.models.features import FeatureMap
-from occamrl.models.finite import FiniteFamily
-from occamrl.problems.mdp import FiniteMDP
-from occamrl.protocols import Agent, Floats, Known
-from occamrl.running.phases import PhaseWalk, Seen
-from occamrl.running.result import Result
-from occamrl.running.run import run
-from occamrl.running.storage import take_apart
+import occamrl as orl
+from occamrl import paper
+from occamrl.protocols import Floats
+
+STATES, ACTIONS, HORIZON = 3, 2, 4
 
 
-def from_python(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of the compiled core, most of which only compiled code can call, as one for Python."""
+class Case(NamedTuple):
+    """A mixture of simulators that is one of a list of kernels, and what agents may be told of it."""
 
-    @numba.njit
-    def call(*arguments: Any) -> Any:
-        return function(*arguments)
-
-    made: Callable[..., Any] = call
-    return made
-
-
-fill_uniforms = from_python(rng.fill_uniforms)
-reward_uniform = from_python(rng.reward_uniform)
-
-
-def environment_uniforms(seed: int, episodes: int, horizon: int) -> Floats:
-    """Return the numbers [K, H + 1] that decide the initial state (first column) and the transitions of a run."""
-    numbers = np.zeros((episodes, horizon + 1 + (horizon + 1) % 2))
-    for k in range(episodes):
-        fill_uniforms(seeding.key(seed, "environment"), k, numbers[k])
-    return numbers[:, : horizon + 1]
-
-
-def drawn(mdp: FiniteMDP, s: int, a: int, u: float, h: int = 0) -> tuple[int, float]:
-    """Return the next state and the mean reward that the simulator draws at step h with the number u."""
-    truth, sa = mdp.truth, s * mdp.actions + a
-    first, last = truth.outcomes.start[sa : sa + 2]
-    law = truth.cumulative[h % truth.cumulative.shape[0], first:last]
-    o = first + int(np.searchsorted(law, u, side="right"))
-    return int(truth.outcomes.next_state[o]), float(truth.base_reward[sa] + truth.outcomes.bonus[o])
-
-
-class Mixture(NamedTuple):
-    """A linear mixture of d kernels."""
-
-    phi: Floats  # [S, A, S, d]
-    theta: Floats  # [d] on the simplex
-    transition: Floats  # [S, A, S]
-    reward: Floats  # [S, A]
-    mdp: FiniteMDP
+    mdp: orl.FiniteMDP
+    kernels: Floats  # [m, S, A, S], of which the third is the truth
+    phi: Floats  # [S, A, S, d]: the corners of the mixture
 
     @property
-    def features(self) -> FeatureMap:
-        return FeatureMap(self.phi)
+    def features(self) -> orl.FeatureMap:
+        return _features(self.phi.tobytes())
 
     @property
-    def norm(self) -> float:
-        return float(np.linalg.norm(self.theta))
-
-    def oracle(self, episodes: int, seed: int, **options: Any) -> dict[str, Any]:
-        """Run UCRL-VTR-LIN in plain NumPy with the numbers of the simulator."""
-        problem = (self.phi, self.reward, self.transition, self.mdp.horizon, 0)
-        uniforms = environment_uniforms(seed, episodes, self.mdp.horizon)[:, 1:]
-        return oracle.ucrl_vtr_lin(*problem, episodes=episodes, uniforms=uniforms, **options)
+    def ladder(self) -> orl.Ladder:
+        return _ladder(self.kernels.tobytes())
 
 
-def mixture(
-    seed: int,
-    *,
-    states: int = 4,
-    actions: int = 2,
-    dimension: int = 3,
-    horizon: int = 4,
-    full_support: bool = False,
-    initial_state: Any = 0,
-) -> Mixture:
-    """Return a random mixture of kernels; without ``full_support`` some transitions are impossible and one is sure."""
-    draw = np.random.default_rng([seed, 7])
-    kernels = draw.dirichlet(np.ones(states), size=(dimension, states, actions))
-    if not full_support:
-        kernels[:, 1, 0] = np.eye(states)[2]  # one next state: a row of range 0
-        kernels[:, 2, 1, 0] = 0.0
-        kernels /= kernels.sum(axis=-1, keepdims=True)
-    phi = np.ascontiguousarray(np.moveaxis(kernels, 0, -1))
-    theta = draw.dirichlet(np.ones(dimension))
-    transition, reward = phi @ theta, draw.random((states, actions))
-    mdp = FiniteMDP(transition=transition, reward=reward, horizon=horizon, initial_state=initial_state)
-    return Mixture(phi, theta, transition, reward, mdp)
+@cache
+def _features(phi: bytes) -> orl.FeatureMap:
+    return orl.FeatureMap(np.frombuffer(phi).reshape(STATES, ACTIONS, STATES, -1))
 
 
-class Stack(NamedTuple):
-    """A finite family of kernels, the first of which is the truth."""
-
-    kernels: Floats  # [n, S, A, S]
-    reward: Floats  # [S, A]
-    mdp: FiniteMDP
-
-    @property
-    def family(self) -> FiniteFamily:
-        return FiniteFamily(self.kernels)
+@cache
+def _ladder(kernels: bytes) -> orl.Ladder:
+    each = np.frombuffer(kernels).reshape(-1, STATES, ACTIONS, STATES)
+    return orl.Ladder([orl.FiniteFamily(each[:2]), orl.FiniteFamily(each)], names=["two", "six"])
 
 
-def stack(
-    seed: int, *, members: int = 6, states: int = 3, actions: int = 2, horizon: int = 4, initial_state: Any = 0
-) -> Stack:
-    """Return random kernels."""
-    draw = np.random.default_rng([seed, 8])
-    kernels = draw.dirichlet(np.ones(states), size=(members, states, actions))
-    reward = draw.random((states, actions))
-    mdp = FiniteMDP(transition=kernels[0], reward=reward, horizon=horizon, initial_state=initial_state)
-    return Stack(kernels, reward, mdp)
+def case(seed: int = 0, **changes: Any) -> Case:
+    """Return a random case; ``changes`` are parameters of the problem."""
+    draw = np.random.default_rng([seed, 3])
+    corners = draw.dirichlet(np.full(STATES, 0.6), size=(3, STATES, ACTIONS))
+    weights = np.array([[1.0, 0, 0], [0, 1.0, 0], [0.2, 0, 0.8], [0, 0.4, 0.6], [0.3, 0.3, 0.4], [0, 0, 1.0]])
+    kernels = np.einsum("mk,ksat->msat", weights, corners)
+    given = {"reward": draw.random((STATES, ACTIONS)), "horizon": HORIZON, "initial_state": 0, **changes}
+    return Case(orl.FiniteMDP(transition=kernels[2], **given), kernels, np.moveaxis(corners, 0, -1).copy())
 
 
-def one_by_one(agent: Agent, mdp: FiniteMDP, episodes: int, seed: int) -> list[Result]:
-    """Return the results after 1, 2, ... episodes, each continued from the one before."""
-    results = [run(agent, mdp, episodes=1, seed=seed, progress=False)]
-    while len(results) < episodes:
-        results.append(run(agent, mdp, episodes=1, progress=False, continue_from=results[-1]))
-    return results
+RANDOM_STARTS = np.array([0.2, 0.5, 0.3])
+ON_TRANSITIONS = np.random.default_rng(1).random((STATES, ACTIONS, STATES))
+CASES: dict[str, Case] = {
+    "stationary": case(),
+    "random starts": case(1, initial_state=RANDOM_STARTS),
+    "rewards on transitions": case(2, reward=ON_TRANSITIONS, initial_state=RANDOM_STARTS),
+}
+COINS = case(3, reward_noise="bernoulli")
 
 
-def corridor(first: float, second: float) -> Floats:
-    """The kernel of the tutorial's corridor: a brisk step slips back with these probabilities, by halves."""
-    P = np.zeros((8, 2, 8))
-    for s in range(8):
-        for a, luck in enumerate((0.6, 1 - (first if s < 4 else second))):
-            P[s, a, min(s + 1, 7)] += luck
-            P[s, a, max(s - 2 * a, 0)] += 1 - luck
-    return P
+def _per_step() -> Case:
+    """Return a case with another member of the list at every step."""
+    found = case(4)
+    kernels = found.kernels[[2, 3, 4, 5]]
+    reward = found.mdp.known.base_reward
+    return found._replace(mdp=orl.FiniteMDP(transition=kernels, reward=reward, horizon=HORIZON))
 
 
-def bits(state: Any) -> dict[str, bytes]:
-    """Return every array of a state, the nested ones too, as bytes, and how they hang together.
-
-    Of a table of rows only the entries in use: how much room it has depends on how a run was cut into pieces.
-    """
-    arrays: dict[str, Any] = {}
-    skeleton = take_apart(state, arrays)
-    return {"skeleton": repr(skeleton).encode(), **{name: array.tobytes() for name, array in arrays.items()}}
+PER_STEP = _per_step()
 
 
-def member_in_play(state: Any) -> int:
-    """Return the member that the plan in play is the optimum of."""
-    return int(state.counters[MEMBER])
+def linear(case: Case, **options: Any) -> dict[str, Any]:
+    """Return the parameters of a linear learner."""
+    return {"features": case.features, "norm_bound": 1.0, **options}
 
 
-class Steps:
-    """An agent, one transition at a time; it learns when its episode is over, or when the next one begins."""
+def tabular(case: Case) -> orl.FeatureMap:
+    """Return one group of coordinates per (s, a)."""
+    return orl.FeatureMap.tabular(states=STATES, actions=ACTIONS)
 
-    def __init__(self, agent: Agent, known: Known, *, seed: int = 0) -> None:
-        self.known, self.walk, self.key = known, PhaseWalk(agent, known), seeding.key(seed, "agent")
-        self.episode, self.h, self.plans = 0, 0, 0
-        self.path = np.zeros(known.horizon + 1, dtype=np.int64)
-        self.actions = np.zeros((known.horizon, known.states), dtype=np.int64)
-        self.bonus, self.reward = np.zeros(known.horizon), np.zeros(known.horizon)
-        self.taken = np.zeros(known.horizon, dtype=np.int64)
 
-    def begin(self, state: int) -> None:
-        if self.h:
-            self.end()
-        self.walk.player.reserve(1)
-        self.plans = int(self.walk.player.open(state, self.key, self.episode, self.actions))
-        self.path[0] = state
+def nested(case: Case) -> orl.Ladder:
+    """Return a ladder of linear classes."""
+    return orl.Ladder(
+        [
+            orl.LinearFamily(case.features, norm_bound=1.0, coordinates=[0, 2]),
+            orl.LinearFamily(case.features, norm_bound=1.0),
+        ]
+    )
 
-    def act(self) -> int:
-        return int(self.actions[self.h, self.path[self.h]])
 
-    def record(self, next_state: int, *, bonus: float = 0.0, reward: float | None = None) -> None:
-        self.taken[self.h] = self.act()
-        base = float(self.known.base_reward[self.path[self.h], self.taken[self.h]])
-        self.bonus[self.h], self.reward[self.h] = bonus, base + bonus if reward is None else reward
-        self.h += 1
-        self.path[self.h] = next_state
-        if self.h == self.known.horizon:
-            self.end()
+def bases(case: Case) -> list[Any]:
+    """Return three learners that are quick."""
+    return [orl.UniformRandom(), orl.PSRL(), orl.UCRLVTR(family=case.ladder.family)]
 
-    def end(self) -> None:
-        at_rest = np.zeros(self.known.states * self.known.actions)
-        seen = Seen(at_rest, self.path, self.bonus, self.reward, self.actions, self.h, False, self.taken)
-        total = self.walk.player.close(seen)
-        self.episode, self.h = self.episode + 1, 0
-        self.walk.advance(self.plans, np.array([total]), np.array([np.nan]))
+
+Make = Callable[[Case], Any]
+K = 40  # episodes, where an algorithm wants to know
+
+LEARNERS: dict[str, Make] = {
+    "Optimal": lambda case: orl.Optimal(mdp=case.mdp),
+    "UniformRandom": lambda case: orl.UniformRandom(),
+    "UCRLVTR": lambda case: orl.UCRLVTR(family=case.ladder.family),
+    "UCRLVTRLin": lambda case: orl.UCRLVTRLin(**linear(case)),
+    "UCRLVTRLin, tabular": lambda case: orl.UCRLVTRLin(features=tabular(case), norm_bound=2.5, scale=0.2),
+    "UCRLVTRPlus": lambda case: orl.UCRLVTRPlus(**linear(case)),
+    "LinPSRL": lambda case: orl.LinPSRL(features=case.features),
+    "Greedy": lambda case: orl.Greedy(features=case.features),
+    "PSRL": lambda case: orl.PSRL(),
+    "PSRL, list": lambda case: orl.PSRL(family=case.ladder.family),
+    "PSRL, ladder": lambda case: orl.PSRL(ladder=case.ladder),
+    "UCBVI": lambda case: orl.UCBVI(episodes=K, scale=0.1),
+    "RLSVI": lambda case: orl.RLSVI(scale=0.1),
+    "QLearningUCB": lambda case: orl.QLearningUCB(episodes=K, scale=0.1),
+    "Occam": lambda case: orl.Occam(ladder=case.ladder),
+    "Occam, sampling": lambda case: orl.Occam(ladder=case.ladder, acting="sampling", scope="all"),
+    "OccamMixture": lambda case: orl.OccamMixture(features=case.features),
+    "OccamLin": lambda case: orl.OccamLin(features=case.features),
+    "ARLGen": lambda case: orl.ARLGen(ladder=case.ladder),
+    "ARLGen, all": lambda case: orl.ARLGen(ladder=case.ladder, scope="all"),
+    "ARLGen, linear": lambda case: orl.ARLGen(ladder=nested(case)),
+    "ARLLin": lambda case: orl.ARLLin(**linear(case)),
+    "ARLLinDim": lambda case: orl.ARLLinDim(**linear(case)),
+    "ARLLinNorm": lambda case: orl.ARLLinNorm(**linear(case)),
+    "RewardsPerPair": lambda case: orl.RewardsPerPair(agent=orl.UCRLVTR(family=case.ladder.family)),
+    "RewardsLinear": lambda case: orl.RewardsLinear(
+        agent=orl.UCRLVTRLin(**linear(case)), features=np.eye(6).reshape(3, 2, 6), norm_bound=2.5
+    ),
+    "Arena": lambda case: orl.Arena(bases=bases(case), rule=orl.UCB1()),
+    "Arena, shared": lambda case: orl.Arena(bases=bases(case), rule=orl.D3RB(), share=True),
+    "Arena, replays": lambda case: orl.Arena(bases=bases(case), rule=orl.StochasticCORRAL(episodes=K)),
+}
+PAPER: dict[str, Make] = {  # known rewards of (s, a) alone: the paper's setting
+    "paper.UCRLVTR": lambda case: paper.UCRLVTR(family=case.ladder.family),
+    "paper.UCRLVTRLin": lambda case: paper.UCRLVTRLin(**linear(case)),
+    "paper.ARLGen": lambda case: paper.ARLGen(ladder=case.ladder),
+    "paper.ARLLinDim": lambda case: paper.ARLLinDim(**linear(case), initial_episodes=4, growth=4, estimation_growth=2),
+    "paper.ARLLinNorm": lambda case: paper.ARLLinNorm(**linear(case)),
+}
+EACH_STEP: dict[str, Make] = {
+    "UCRLVTR": lambda case: orl.UCRLVTR(family=case.ladder.family, kernel="per_step"),
+    "UCRLVTRLin": lambda case: orl.UCRLVTRLin(**linear(case, kernel="per_step")),
+    "QLearningUCB": LEARNERS["QLearningUCB"],
+}
+RULES: dict[str, Any] = {
+    "D3RB": orl.D3RB(),
+    "ED2RB": orl.ED2RB(),
+    "ECE": orl.ECE(promised=(1.0, 2.0, 4.0)),
+    "UCB1": orl.UCB1(),
+    "RegretBalancing": orl.RegretBalancing(),
+    "RegretBalancing, promised": orl.RegretBalancing(promised=(1.0, 2.0, 4.0)),
+    "StochasticCORRAL": orl.StochasticCORRAL(episodes=K),
+}
+
+
+def contract_cases() -> list[tuple[str, str]]:
+    """Return every learner with every problem that it can be given."""
+    pairs = [(name, problem) for name in LEARNERS for problem in CASES]
+    pairs += [(name, problem) for name in PAPER for problem in ("stationary", "random starts")]
+    unknown = ("RewardsPerPair", "RewardsLinear", "UniformRandom", "QLearningUCB")
+    return pairs + [(name, "coins") for name in unknown] + [(name, "per step") for name in EACH_STEP]
+
+
+def made(name: str, problem: str) -> tuple[Any, orl.FiniteMDP]:
+    """Return a learner of the table and its problem."""
+    found = {**CASES, "coins": COINS, "per step": PER_STEP}[problem]
+    return (EACH_STEP if problem == "per step" else LEARNERS | PAPER)[name](found), found.mdp

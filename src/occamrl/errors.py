@@ -4,60 +4,34 @@ Every error that a user can cause derives from :class:`OccamRLError` (Ctrl-C is 
 carries what was wrong, where, what was got and what was expected as attributes, so that a program can act on them, and
 puts them into one sentence for a person. The functions ``require_*`` and ``as_*`` are the only validators of single
 integers, numbers, choices and arrays; what is particular to a class is checked where the class is.
-
-NumPy is imported by the first array: commands that only read files do not wait for it.
 """
 
 from __future__ import annotations
 
+import copyreg
 import difflib
-import functools
-import inspect
 import math
 import numbers
 import operator
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, SupportsIndex, TypeVar, cast
+from typing import Any, NamedTuple, SupportsIndex, cast
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-Given = ParamSpec("Given")
-Returned = TypeVar("Returned")
+import numpy as np
+from numpy.typing import NDArray
 
 _LONGEST_TEXT = 2_000  # characters of a value in a message
-_MOST_DOTS = 5_000  # in a line of TOML: a key of n parts takes n^2 steps to read
 _LARGEST_INTEGER = 2**62  # sums of two fit into 64 bits
 _SINGLE_PRECISION = 1e-5  # how far the sum of some hundred numbers of 32 bits may be from one
 
 
 class OccamRLError(Exception):
-    """Base class of the errors that this package raises.
-
-    >>> import occamrl as orl
-    >>> try:
-    ...     orl.load("no such folder")
-    ... except orl.OccamRLError as error:  # every error of this package
-    ...     message = str(error)
-    """
+    """Base class of the errors that this package raises."""
 
     def __reduce__(self) -> Any:
-        """Pass between processes as it is: by default Python would make it anew from its message alone."""
-        own = {"errno": self.errno} if isinstance(self, OSError) else {}  # not among the attributes
-        return _restored, (type(self), {"args": self.args, **own, **vars(self)})
-
-
-def _restored(kind: type[OccamRLError], attributes: dict[str, Any]) -> OccamRLError:
-    """Return an error that another process raised."""
-    base: Any = OSError if issubclass(kind, OSError) else Exception  # which makes objects in a way of its own
-    error: OccamRLError = base.__new__(kind)
-    for name, value in attributes.items():
-        setattr(error, name, value)
-    return error
+        """Pass between processes with all attributes: by default Python would make it anew from its message alone."""
+        return copyreg.__newobj__, (type(self),), {"args": self.args, **vars(self)}  # type: ignore[attr-defined]
 
 
 def shown(value: object, how: Callable[[object], str] = repr) -> str:
@@ -78,14 +52,7 @@ class InvalidInput(OccamRLError, ValueError):
     ... except orl.InvalidInput as error:
     ...     message = str(error)  # the field, the index, what was got and what was expected
 
-    Parameters
-    ----------
-    field : str
-        The name of the argument or array, as the user wrote it.
-    got, expected : object
-        What was found, and what would have been accepted.
-    index : tuple of int, optional
-        Where in the array, for instance ``(s, a, s')``.
+    ``field`` is the name of the argument as the user wrote it, ``index`` where in the array, for instance (s, a, s').
     """
 
     def __init__(self, field: str, *, got: object, expected: object, index: tuple[int, ...] | None = None) -> None:
@@ -123,11 +90,11 @@ class FamilyError(InvalidInput):
 
 
 class NestingError(FamilyError):
-    """A ladder's classes are not nested; ``rungs`` is the pair, ``member`` the one of the smaller that shows it."""
+    """A ladder's classes are not nested; ``classes`` is the pair, ``member`` the one of the smaller that shows it."""
 
-    def __init__(self, *, rungs: tuple[int, int], member: int | None, got: object, expected: object) -> None:
-        self.rungs, self.member = rungs, member
-        super().__init__("rungs", index=rungs if member is None else (*rungs, member), got=got, expected=expected)
+    def __init__(self, *, classes: tuple[int, int], member: int | None, got: object, expected: object) -> None:
+        self.classes, self.member = classes, member
+        super().__init__("classes", index=classes if member is None else (*classes, member), got=got, expected=expected)
 
 
 class ParameterError(InvalidInput):
@@ -158,63 +125,6 @@ class UnknownName(InvalidInput):
         super().__init__(field, got=shown(got), expected=listed + hint)
 
 
-class CallError(InvalidInput, TypeError):
-    """An argument that is missing, unknown, or has to be given by its name."""
-
-
-def explains_calls(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
-    """Decorate a function so that a call with other arguments than it takes says which to give, by name."""
-
-    @functools.wraps(function)
-    def checked(*args: Given.args, **named: Given.kwargs) -> Returned:
-        try:
-            return function(*args, **named)
-        except TypeError as error:
-            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-                raise  # of the function's own code
-            raise _wrong_call(function, len(args), named) from None
-
-    return checked
-
-
-def _wrong_call(function: Callable[..., Any], count: int, named: Iterable[str]) -> CallError:
-    """Return what is wrong with a call of a function with so many plain arguments, and with these by name."""
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    listed = inspect.signature(function).parameters.values()
-    takes = [each for each in listed if each.name != "self" and each.kind not in variable]
-    count -= function.__name__ == "__init__"
-    name, names = function.__qualname__.removesuffix(".__init__"), [each.name for each in takes]
-    plain = [each.name for each in takes if each.kind is not each.KEYWORD_ONLY]
-    for given in named:
-        if given not in names:
-            expected = UnknownName(name, got=given, known=names).expected
-            return CallError(given, got=f"an argument that {name} does not have", expected=expected)
-    needed = [each.name for each in takes if each.default is each.empty or each.name in names[:count]]
-    call = f"{name}({', '.join(each if each in plain else f'{each}=...' for each in needed)})"
-    if count > len(plain):
-        expected = f"{'all' if not plain else 'those after ' + plain[-1]} by name: {call}"
-        return CallError(name, got=f"{count} argument{'s' * (count > 1)} without a name", expected=expected)
-    for missing in (each for each in needed if each not in named and each not in plain[:count]):
-        return CallError(missing, got="nothing", expected=f"a value: {call}")
-    return CallError(name, got="an argument twice", expected=call)
-
-
-class InvalidInputs(InvalidInput):
-    """Several values that cannot be used; ``errors`` lists them, and the first one gives its field."""
-
-    def __init__(self, errors: Sequence[InvalidInput]) -> None:
-        first = errors[0]
-        super().__init__(first.field, got=first.got, expected=first.expected, index=first.index)
-        self.errors = tuple(errors)
-        self.args = ("\n".join(str(error) for error in errors),)
-
-
-def raise_all(errors: Sequence[InvalidInput]) -> None:
-    """Raise the only error as it is, several as one; nothing when there is none."""
-    if errors:
-        raise errors[0] if len(errors) == 1 else InvalidInputs(errors)
-
-
 class ContractError(OccamRLError, AssertionError):
     """A learner, problem, family or selector breaks the contract that the checks verify."""
 
@@ -230,7 +140,6 @@ class Interrupted(KeyboardInterrupt):
     ...     result = orl.run(orl.UniformRandom(), problem, episodes=100, continue_from=stopped.result)
 
     Like any KeyboardInterrupt it is no Exception, so that no handler for errors swallows it.
-    Continue with ``run(agent, mdp, episodes=..., continue_from=error.result)``.
     """
 
     def __init__(self, message: str, result: object) -> None:
@@ -278,29 +187,22 @@ class SeedIgnored(EnvironmentFault):
     """The same seed and actions gave two different episodes."""
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(NamedTuple):
     """One error in a spec."""
 
     key: str  # for instance agent[1].parameters.norm_bound
     got: str
     expected: str
 
-    def __str__(self) -> str:
-        return f"{self.key}: got {self.got}, expected {self.expected}"
-
 
 class SpecError(InvalidInput):
     """A spec that cannot be run; ``faults`` lists all of its errors."""
 
     def __init__(self, path: str | Path, faults: Sequence[Fault]) -> None:
-        self.path = str(path)
-        self.faults = tuple(faults)
-        first = self.faults[0]
-        super().__init__(f"{path}: {first.key}", got=first.got, expected=first.expected)
-        count = f"{len(self.faults)} error{'s' * (len(self.faults) > 1)}"
-        lines = [f"{path}: {count}", *(f"  {fault}" for fault in self.faults)]
-        self.args = ("\n".join(lines),)
+        self.path, self.faults = str(path), tuple(faults)
+        super().__init__(f"{path}: {faults[0].key}", got=faults[0].got, expected=faults[0].expected)
+        lines = [f"  {key}: got {got}, expected {expected}" for key, got, expected in faults]
+        self.args = ("\n".join([f"{path}: {len(lines)} error{'s' * (len(lines) > 1)}", *lines]),)
 
 
 class RecordError(InvalidInput):
@@ -310,21 +212,13 @@ class RecordError(InvalidInput):
         self.path = str(path)
         super().__init__(str(path), got=got, expected=expected)
 
-    def with_advice(self) -> RecordError:
-        """Return the error with what to do about a damaged cell."""
-        return RecordError(self.path, got=self.got, expected=f"{self.expected}; see `occamrl verify`")
 
-
-class StorageError(OccamRLError, OSError):
+class StorageError(OccamRLError):
     """A file could not be written: no room, no permission, a read-only folder."""
 
     def __init__(self, path: str | Path, error: OSError) -> None:
+        self.path, self.errno = str(path), error.errno
         super().__init__(f"{path}: cannot be written ({error.strerror or error}); earlier results are intact")
-        self.path = str(path)
-        self.errno = error.errno
-
-    def __str__(self) -> str:  # OSError would print its own two arguments
-        return str(self.args[0])
 
 
 class FolderInUse(OccamRLError):
@@ -413,10 +307,8 @@ def memory() -> int:
     except ImportError:  # Windows
         return 2**34
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    all_of_it = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if limit == resource.RLIM_INFINITY or not (used := Path("/proc/self/statm")).exists():
-        return all_of_it
-    return min(all_of_it, limit - int(used.read_text().split()[0]) * resource.getpagesize())
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return machine if limit == resource.RLIM_INFINITY else min(machine, limit)
 
 
 def require_memory(field: str, value: object, *sizes: int) -> None:
@@ -447,8 +339,6 @@ def sum_to_one(total: float) -> str:
 
 def as_array(field: str, value: Any, expected: object = "an array", kinds: str = "") -> NDArray[Any]:
     """Return an array of which there can be a copy, of these kinds of numbers, and of the shape ``expected`` if one."""
-    import numpy as np
-
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, OverflowError):
@@ -494,15 +384,3 @@ def as_path(field: str, value: Any) -> Path:
     if not isinstance(value, (str, os.PathLike)) or "\x00" in str(value):
         raise ParameterError(field, got=f"{value!r:.100}", expected="a path")
     return Path(value)
-
-
-def as_toml(field: str, content: bytes) -> dict[str, Any]:
-    """Return the data of a TOML text; what would take long to read is refused as well."""
-    import tomllib
-
-    try:
-        if max(line.count(b".") for line in content.split(b"\n")) > _MOST_DOTS:
-            raise ValueError(f"a line with more than {_MOST_DOTS:,} dots")
-        return tomllib.loads(content.decode("utf-8-sig"))  # some editors begin a file with a mark of the encoding
-    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or a number of thousands of digits
-        raise ParameterError(field, got=error, expected="TOML in UTF-8") from error

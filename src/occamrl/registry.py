@@ -3,9 +3,9 @@
 **A folder of this package.** A class is found because its file lies there. Folders are imported when they are asked
 for, not before, so that nothing here imports upwards.
 
-**An installed package** that declares entry points in the groups ``occamrl.learners``, ``occamrl.problems``,
+**An installed package** that declares entry points in the groups ``occamrl.problems``, ``occamrl.learners``,
 ``occamrl.selectors`` and ``occamrl.rules``. Their names are read from metadata, which runs no code; a class is imported
-when somebody asks for it by its name, and no other class is. A class of this package keeps its name.
+when somebody asks for it by its name. A class of this package keeps its name.
 
 **A module that the user named** (``--import``, ``imports=``), as ``module:Class``. Text alone, such as a spec, never
 causes an import.
@@ -16,54 +16,39 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from occamrl.errors import InvalidInput, ParameterError, UnknownName, raise_all
-from occamrl.protocols import EpisodeLearner, Learner, Problem, Rule, RuledBases, Selector
+from occamrl.errors import ParameterError, UnknownName
+from occamrl.protocols import Learner, Problem, Rule
 
-
-class WithExamples(Protocol):
-    """What is asked of a class in the folder of families: small instances for the contract checks."""
-
-    @classmethod
-    def examples(cls) -> Any:
-        """Return small instances."""
-
-
-KINDS: dict[str, tuple[str, tuple[type, ...]]] = {  # folder, and what a class there must be
-    "problems": ("occamrl.problems", (Problem,)),
-    "families": ("occamrl.models", (WithExamples,)),
-    "learners": ("occamrl.learners", (Learner, EpisodeLearner)),
-    "selectors": ("occamrl.selectors", (Selector,)),
-    "arenas": ("occamrl.selectors", (RuledBases,)),
-    "rules": ("occamrl.rules", (Rule,)),
+KINDS: dict[str, tuple[str, type]] = {  # the folder, and what a class there must be
+    "problems": ("occamrl.problems", Problem),
+    "learners": ("occamrl.learners", Learner),
+    "selectors": ("occamrl.selectors", Learner),
+    "paper": ("occamrl.paper", Learner),  # their names begin with "paper."
+    "rules": ("occamrl.selectors", Rule),
 }
 _imported: set[str] = set()  # modules whose classes may be called "module:Class"
 
 
-def _members(protocol: type) -> set[str]:
+def _members(protocol: type) -> list[str]:
     """Return the public names that a protocol asks for."""
-    bases = [base for base in protocol.__mro__ if base is not Protocol and getattr(base, "_is_protocol", False)]
-    return {name for base in bases for name in vars(base) if not name.startswith("_")}
+    return sorted(name for name in vars(protocol) if not name.startswith("_"))
 
 
 def satisfies(candidate: type, protocol: type) -> bool:
-    """Say whether a class derives from a protocol or has all of its members.
-
-    ``issubclass`` would do, but refuses protocols with properties.
-    """
-    return protocol in candidate.__mro__ or all(hasattr(candidate, name) for name in _members(protocol))
+    """Say whether a class has all members of a protocol; ``issubclass`` refuses protocols with properties."""
+    return all(hasattr(candidate, name) for name in _members(protocol))
 
 
-def discover(package: str, *protocols: type) -> dict[str, type[Any]]:
-    """Return, by name, the public classes defined in a package's public modules that satisfy one of some protocols."""
+def discover(package: str, protocol: type) -> dict[str, type[Any]]:
+    """Return, by name, the public classes defined in a package's public modules that satisfy a protocol."""
     found: dict[str, type[Any]] = {}
     for info in pkgutil.iter_modules(importlib.import_module(package).__path__):
         if info.name.startswith("_"):
@@ -72,8 +57,8 @@ def discover(package: str, *protocols: type) -> dict[str, type[Any]]:
         for name, value in vars(module).items():
             if not inspect.isclass(value) or value.__module__ != module.__name__ or name.startswith("_"):
                 continue
-            fits = any(satisfies(value, protocol) for protocol in protocols)
-            if fits and not inspect.isabstract(value) and not getattr(value, "_is_protocol", False):
+            ready = not inspect.isabstract(value) and not getattr(value, "_is_protocol", False)
+            if ready and satisfies(value, protocol):
                 found[name] = value
     return dict(sorted(found.items()))
 
@@ -81,21 +66,14 @@ def discover(package: str, *protocols: type) -> dict[str, type[Any]]:
 @cache
 def own(kind: str) -> Mapping[str, type[Any]]:
     """Return the classes of this package of one of the :data:`KINDS`, by name; the folder is scanned once."""
-    folder, protocols = KINDS[kind]
-    return MappingProxyType(discover(folder, *protocols))
-
-
-problems = partial(own, "problems")
-families = partial(own, "families")  # of kernels, and feature maps
-learners = partial(own, "learners")  # compiled or in plain NumPy
-selectors = partial(own, "selectors")
-rules = partial(own, "rules")
+    prefix = "paper." if kind == "paper" else ""
+    return MappingProxyType({prefix + name: value for name, value in discover(*KINDS[kind]).items()})
 
 
 class Installed(NamedTuple):
     """A class that installed packages declare; it is imported when it is asked for."""
 
-    points: tuple[Any, ...]  # entry points; of the standard library, or of a package that takes its place
+    points: tuple[Any, ...]  # entry points: more than one where several packages use the same name
 
     @property
     def source(self) -> str:
@@ -114,25 +92,17 @@ class Installed(NamedTuple):
             raise ParameterError(field, got=got, expected="a package that can be imported") from error
 
 
-@cache
-def _declared(kind: str, folders: tuple[str, ...]) -> dict[str, Installed]:
+def installed(kind: str) -> dict[str, Installed]:
+    """Return what installed packages declare for a kind of class, by name."""
     points = list(entry_points(group=f"occamrl.{kind}"))
     names = sorted({point.name for point in points})
     return {name: Installed(tuple(point for point in points if point.name == name)) for name in names}
 
 
-def installed(kind: str) -> Mapping[str, Installed]:
-    """Return what installed packages declare for a kind of class, by name; folders are read once."""
-    return MappingProxyType(_declared(kind, tuple(sys.path)))
-
-
 def named(*kinds: str) -> dict[str, Any]:
     """Return all that can be called by name: classes of this package, and entry points that are not loaded."""
-    found: dict[str, Any] = {}
-    for kind in kinds:
-        found |= {name: point for name, point in installed(kind).items() if name not in found}
-        found |= own(kind)
-    return found
+    declared = {name: point for kind in kinds for name, point in installed(kind).items()}
+    return declared | {name: value for kind in kinds for name, value in own(kind).items()}
 
 
 class Modules(NamedTuple):
@@ -140,9 +110,6 @@ class Modules(NamedTuple):
 
     names: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
-
-
-NO_MODULES = Modules()
 
 
 def import_modules(names: Sequence[str], folders: Iterable[str] = (), field: str = "imports") -> Modules:
@@ -167,8 +134,8 @@ def _fold(name: object) -> str:
     return str(name).casefold().replace("-", "").replace("_", "")
 
 
-def canonical_name(field: str, name: object, known: Mapping[str, Any]) -> str:
-    """Return the key of ``known`` that is meant, ignoring case, ``-`` and ``_``; otherwise suggest the nearest.
+def canonical_name(field: str, name: object, known: Iterable[str]) -> str:
+    """Return the one of ``known`` that is meant, ignoring case, ``-`` and ``_``; otherwise suggest the nearest.
 
     ``module:Class`` stands for itself.
     """
@@ -176,27 +143,24 @@ def canonical_name(field: str, name: object, known: Mapping[str, Any]) -> str:
         return name
     folded = {_fold(each): each for each in known}
     if _fold(name) not in folded:
-        raise UnknownName(field, got=name, known=known)
+        raise UnknownName(field, got=name, known=folded.values())
     return folded[_fold(name)]
 
 
-def find(field: str, name: object, known: Mapping[str, Any], *kinds: str) -> Any:
-    """Return the class called ``name``: of ``known``, or ``module:Class`` of a module that the user named.
-
-    Classes from elsewhere must be of one of ``kinds``; where there are none, whatever can be called will do.
-    """
-    name = canonical_name(field, name, known)
-    if ":" in name:
-        found, where = _of_module(field, name), name
-    elif not isinstance(found := known[name], Installed):
-        return found
+def find(field: str, name: object, *kinds: str) -> Any:
+    """Return the class called ``name`` of some kinds, or ``module:Class`` of a module that the user named."""
+    known = named(*kinds)
+    text = canonical_name(field, name, known)
+    if ":" in text:
+        found, where = _of_module(field, text), text
+    elif isinstance(found := known[text], Installed):
+        found, where = found.load(field, text), f"{text} of {found.source}"
     else:
-        found, where = found.load(field, name), f"{name} of {found.source}"
-    protocols = [protocol for kind in kinds for protocol in KINDS[kind][1]]
-    fits = not protocols or (inspect.isclass(found) and any(satisfies(found, protocol) for protocol in protocols))
-    if not callable(found) or not fits:
-        wanted = " or ".join(sorted({", ".join(sorted(_members(protocol))) for protocol in protocols}))
-        raise ParameterError(field, got=where, expected=f"a class with {wanted}" if wanted else "a class")
+        return found
+    protocols = {KINDS[kind][1] for kind in kinds}
+    if not inspect.isclass(found) or not any(satisfies(found, protocol) for protocol in protocols):
+        wanted = " or ".join(sorted(", ".join(_members(protocol)) for protocol in protocols))
+        raise ParameterError(field, got=where, expected=f"a class with {wanted}")
     return found
 
 
@@ -206,52 +170,14 @@ def _of_module(field: str, name: str) -> Any:
     if module not in _imported:
         expected = f'a class of a module that is named with --import {module} and import = ["{module}"] in the spec'
         raise ParameterError(field, got=repr(name), expected=f"{expected} (in Python: imports=[{module!r}])")
-    public = vars(sys.modules[module])
     theirs = {
         each: value
-        for each, value in public.items()
+        for each, value in vars(sys.modules[module]).items()
         if not each.startswith("_") and str(getattr(value, "__module__", "")).split(".")[0] == module.split(".")[0]
     }
     if attribute not in theirs:
         raise UnknownName(field, got=name, known=[f"{module}:{each}" for each in theirs])
     return theirs[attribute]
-
-
-def construct(kind: Any, parameters: dict[str, Any], errors: list[InvalidInput]) -> Any:
-    """Return ``kind(**parameters)``; what is wrong with the parameters is added to ``errors``, not only the first.
-
-    Parameters that are refused are left out, so that the others are looked at as well, and so that what comes back can
-    stand for the object that was meant. None where nothing could be made.
-    """
-    known, given = inspect.signature(kind).parameters, dict(parameters)
-    while True:
-        try:
-            return kind(**given)
-        except InvalidInput as error:
-            name = re.split(r"\W", error.field, maxsplit=1)[0]
-            if name in given or not errors:
-                errors.append(error)
-            if name not in given or known[name].default is inspect.Parameter.empty:
-                return None
-            del given[name]
-
-
-def build_problem(name: str, parameters: dict[str, Any], errors: list[InvalidInput]) -> Any:
-    """Return the problem of that name, or one without the parameters that were refused: see :func:`construct`."""
-    kind = find("problem", name, named("problems"), "problems")
-    known = [*inspect.signature(kind).parameters, "reward_noise"]
-    unknown = [each for each in parameters if each not in known]
-    errors += [UnknownName(f"{kind.__name__} parameter", got=each, known=known) for each in unknown]
-    rest = {each: value for each, value in parameters.items() if each in known}
-    noise = rest.pop("reward_noise", None)
-    made = construct(kind, rest, errors)
-    if noise is None or made is None:
-        return made
-    try:
-        return importlib.import_module("occamrl.problems.mdp").NoisyProblem(made, noise)
-    except InvalidInput as error:
-        errors.append(error)
-        return made
 
 
 def make_problem(name: str, **parameters: Any) -> Any:
@@ -261,9 +187,13 @@ def make_problem(name: str, **parameters: Any) -> Any:
     >>> orl.make_problem("river-swim", states=5).mdp.horizon
     20
 
-    ``reward_noise``, of any problem, lets rewards scatter around their means: see :mod:`occamrl.problems.mdp`.
+    ``reward_noise="bernoulli"``, of any problem, lets rewards scatter around their means.
     """
-    errors: list[InvalidInput] = []
-    problem = build_problem(name, parameters, errors)
-    raise_all(errors)
-    return problem
+    kind = find("problem", name, "problems")
+    known = [*inspect.signature(kind).parameters, "reward_noise"]
+    for each in parameters:
+        if each not in known:
+            raise UnknownName(f"{kind.__name__} parameter", got=each, known=known)
+    noise = parameters.pop("reward_noise", None)
+    problem = kind(**parameters)
+    return problem if noise is None else importlib.import_module("occamrl.problems.mdp").NoisyProblem(problem, noise)

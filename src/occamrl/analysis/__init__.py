@@ -1,1 +1,1 @@
-"""Questions about models, runs and logs."""
+"""Questions about a ladder, and about simulators, beside those that a run answers."""

@@ -1,6 +1,6 @@
-"""Gymnasium environments: finite spaces as integers, tables as problems, ladders of models.
+"""Gymnasium environments: finite spaces as integers, tables as problems, ladders of models in files.
 
-Importing this package registers our own problems as ``occamrl/<Name>-v0``.
+Importing this package registers the problems of occamrl as ``occamrl/<Name>-v0``.
 """
 
 from occamrl.envs.registered import register_problems

@@ -9,24 +9,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from occamrl.errors import (
-    InvalidInput,
-    ParameterError,
-    SpaceError,
-    as_array,
-    as_integers,
-    require_integer,
-    require_kind,
-)
-from occamrl.protocols import Floats
+from occamrl.errors import InvalidInput, ParameterError, SpaceError, as_array, require_integer, require_kind
 
 LARGEST = 2**31  # states or actions
 _DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -48,10 +38,6 @@ class Codec(ABC):
     def point(self, digits: list[int]) -> Any:
         """Return the point of some digits, as the environment wants it (of a cell: its middle)."""
 
-    @abstractmethod
-    def to_plain(self) -> dict[str, Any]:
-        """Return the codec as plain data; ``codec_from_plain`` reads it."""
-
     @property
     def size(self) -> int:
         """The number n of points (or cells)."""
@@ -65,6 +51,10 @@ class Codec(ABC):
         """Return the point of a number."""
         require_integer("index", index, 0, most=self.size - 1)
         return self.point([int(digit) for digit in np.unravel_index(index, self.radix)])
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the codec as plain data; :func:`codec_from_plain` reads it."""
+        return {"kind": type(self).__name__, **asdict(self)}  # type: ignore[call-overload]  # all codecs are dataclasses
 
 
 @dataclass(frozen=True)
@@ -83,28 +73,20 @@ class Integers(Codec):
 
     def digits(self, value: Any) -> list[int]:
         """Return the entries, counted from their starts."""
-        array = _array(value, "biu")
-        if array.shape != self.shape:
-            raise _outside(value, f"integers of shape {self.shape}" if self.shape else self._range())
-        digits = [int(entry) - start for entry, start in zip(array.ravel(), self.starts, strict=True)]
-        if not all(0 <= digit < count for digit, count in zip(digits, self.counts, strict=True)):
-            raise _outside(value, self._range())
-        return digits
-
-    def _range(self) -> str:
+        array = _array(value, "biu" if self.shape else "iu")
+        if array.shape == self.shape:
+            digits = [int(entry) - start for entry, start in zip(array.ravel(), self.starts, strict=True)]
+            if all(0 <= digit < count for digit, count in zip(digits, self.counts, strict=True)):
+                return digits
+        expected = f"integers of shape {self.shape} from {list(self.starts)}, {list(self.counts)} values each"
         if not self.shape:
-            return f"an integer in {self.starts[0]} ... {self.starts[0] + self.counts[0] - 1}"
-        return f"entries from {list(self.starts)}, {list(self.counts)} values each"
+            expected = f"an integer in {self.starts[0]} ... {self.starts[0] + self.counts[0] - 1}"
+        raise _outside(value, expected)
 
     def point(self, digits: list[int]) -> Any:
         """Return the integer or the array."""
         entries = [digit + start for digit, start in zip(digits, self.starts, strict=True)]
         return np.array(entries, dtype=self.dtype).reshape(self.shape) if self.shape else entries[0]
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return plain data."""
-        parts = {"shape": list(self.shape), "counts": list(self.counts), "starts": list(self.starts)}
-        return {"kind": "integers", **parts, "dtype": self.dtype}
 
 
 @dataclass(frozen=True)
@@ -135,12 +117,11 @@ class Product(Codec):
         return tuple(values) if self.keys is None else dict(zip(self.keys, values, strict=True))
 
     def to_plain(self) -> dict[str, Any]:
-        """Return plain data."""
-        parts = [part.to_plain() for part in self.parts]
-        return {"kind": "product", "parts": parts, "keys": None if self.keys is None else list(self.keys)}
+        """Return the codec as plain data."""
+        return {"kind": "Product", "parts": [part.to_plain() for part in self.parts], "keys": self.keys}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Discretiser(Codec):
     """A Box cut into cells between edges, in every dimension; the last dimension runs fastest.
 
@@ -168,13 +149,15 @@ class Discretiser(Codec):
     def __post_init__(self) -> None:
         if not isinstance(self.edges, (list, tuple, np.ndarray)) or getattr(self.edges, "ndim", 2) != 2:
             raise ParameterError("edges", got=f"{self.edges!r:.80}", expected="a list of edges for each dimension")
-        shape = () if self.shape is None else as_integers("shape", self.shape)
-        if len(self.edges) == 0 or (self.shape is not None and int(np.prod(shape)) != len(self.edges)):
+        shape = (len(self.edges),) if self.shape is None else tuple(int(n) for n in self.shape)
+        if len(self.edges) == 0 or math.prod(shape) != len(self.edges):
             raise ParameterError("edges", got=f"{len(self.edges)} dimensions", expected=f"those of shape {self.shape}")
         for i, row in enumerate(self.edges):
             array = _array(row, "biuf")
             if array.ndim != 1 or array.size < 2 or not (array[1:] > array[:-1]).all():  # false where not a number
                 raise ParameterError("edges", index=(i,), got=row, expected="two or more increasing numbers")
+        object.__setattr__(self, "edges", tuple(tuple(float(edge) for edge in row) for row in self.edges))
+        object.__setattr__(self, "shape", shape)
 
     @classmethod
     def uniform(cls, space: spaces.Space[Any], cells: int | Sequence[int]) -> Discretiser:
@@ -191,19 +174,10 @@ class Discretiser(Codec):
         many = [require_integer("cells", count, 1) + 1 for count in counts]
         return cls([np.linspace(*ends).tolist() for ends in zip(low, high, many, strict=True)], shape=space.shape)
 
-    @cached_property
+    @property
     def radix(self) -> tuple[int, ...]:
         """The number of cells in each dimension."""
         return tuple(len(row) - 1 for row in self.edges)
-
-    @property
-    def box_shape(self) -> tuple[int, ...]:
-        """The shape of the Box."""
-        return (len(self.edges),) if self.shape is None else tuple(self.shape)
-
-    @cached_property
-    def _inner(self) -> list[Floats]:
-        return [np.asarray(row, dtype=np.float64)[1:-1] for row in self.edges]
 
     def digits(self, value: Any) -> list[int]:
         """Return the cell of a point in every dimension."""
@@ -213,38 +187,24 @@ class Discretiser(Codec):
         for x, row in zip(point.tolist(), self.edges, strict=True):
             if not row[0] <= x <= row[-1]:
                 raise _outside(x, f"a number in [{row[0]}, {row[-1]}]")
-        return [int(np.searchsorted(inner, x, side="right")) for x, inner in zip(point, self._inner, strict=True)]
+        return [int(np.searchsorted(row[1:-1], x, side="right")) for x, row in zip(point, self.edges, strict=True)]
 
     def point(self, digits: list[int]) -> Any:
         """Return the middle of a cell (its finite edge, where the other is infinite)."""
         middle = []
         for row, cell in zip(self.edges, digits, strict=True):
-            low, high = float(row[cell]), float(row[cell + 1])
+            low, high = row[cell], row[cell + 1]
             middle.append(0.5 * (low + high) if np.isfinite(low + high) else high if np.isfinite(high) else low)
-        return np.array(middle, dtype=np.float32).reshape(self.box_shape)
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return plain data."""
-        edges = [[float(edge) for edge in row] for row in self.edges]
-        return {"kind": "cells", "edges": edges, "shape": list(self.box_shape)}
+        return np.array(middle, dtype=np.float32).reshape(self.shape or ())
 
 
 def codec_of(space: spaces.Space[Any], discretiser: Discretiser | None = None) -> Codec:
-    """Return how the points of a space are numbered.
-
-    Raises
-    ------
-    SpaceError
-        A space that is not finite, or a Box without a discretiser.
-    """
+    """Return how the points of a space are numbered; SpaceError if it is not finite, or a Box without a discretiser."""
+    codec: Codec
     if discretiser is not None:
         require_kind("discretiser", discretiser, Discretiser)
-        if not isinstance(space, spaces.Box):
-            raise SpaceError("discretiser", got=f"one for {space}", expected="none: only a Box needs one")
-        if space.shape != discretiser.box_shape:
-            got, expected = f"a Box of shape {space.shape}", f"shape {discretiser.box_shape}"
-            raise SpaceError("discretiser", got=got, expected=expected)
-    codec: Codec
+        if not isinstance(space, spaces.Box) or space.shape != discretiser.shape:
+            raise SpaceError("discretiser", got=f"one for {space}", expected=f"only a Box of shape {discretiser.shape}")
     match space:
         case spaces.Box() if discretiser is not None:
             codec = discretiser
@@ -265,29 +225,23 @@ def codec_of(space: spaces.Space[Any], discretiser: Discretiser | None = None) -
             if isinstance(space, spaces.Box):
                 expected += "; a Box needs discretiser=Discretiser.uniform(space, cells), or cells of your own"
             raise SpaceError("space", got=f"{space}", expected=expected)
-    return _small(codec)
-
-
-def codec_from_plain(data: Any) -> Codec:
-    """Return the codec of plain data, checked."""
-    match data:
-        case {"kind": "integers", "shape": list(shape), "counts": list(counts), "starts": list(starts), "dtype": kind}:
-            whole = all(type(value) is int for value in (*shape, *counts, *starts))
-            fits = whole and math.prod(shape) == len(counts) == len(starts) and min(counts, default=1) > 0
-            if fits and kind in _DTYPES:
-                return _small(Integers(tuple(shape), tuple(counts), tuple(starts), kind))
-        case {"kind": "product", "parts": list(parts), "keys": keys} if keys is None or isinstance(keys, list):
-            made = tuple(codec_from_plain(part) for part in parts)
-            return _small(Product(made, None if keys is None else tuple(keys)))
-        case {"kind": "cells", "edges": list(edges), "shape": list(shape)}:
-            return _small(Discretiser(edges, shape=tuple(shape)))
-    raise ParameterError("space", got=repr(data)[:80], expected="a space as it was written")
-
-
-def _small(codec: Codec) -> Codec:
     if not 1 <= codec.size <= LARGEST:
         raise SpaceError("space", got=f"{codec.size:,} points", expected=f"at most {LARGEST:,}")
     return codec
+
+
+def codec_from_plain(data: Any) -> Codec:
+    """Return the codec that :meth:`Codec.to_plain` wrote, perhaps with lists for tuples; files are checked."""
+    match data:
+        case {"kind": "Integers", "shape": shape, "counts": counts, "starts": starts, "dtype": str(dtype)}:
+            shape, counts, starts = (tuple(int(n) for n in part) for part in (shape, counts, starts))
+            if dtype in _DTYPES and math.prod(shape) == len(counts) == len(starts) and min(counts) > 0:
+                return Integers(shape, counts, starts, dtype)
+        case {"kind": "Product", "parts": parts, "keys": keys}:
+            return Product(tuple(codec_from_plain(part) for part in parts), None if keys is None else tuple(keys))
+        case {"kind": "Discretiser", "edges": edges, "shape": shape}:
+            return Discretiser(edges, shape)
+    raise ParameterError("space", got=repr(data)[:80], expected="a space as it was written")
 
 
 def _array(value: Any, kinds: str) -> NDArray[Any]:

@@ -1,1 +1,1 @@
-"""Experiments: one TOML file to a folder of records."""
+"""Experiments: many problems, agents and seeds, in a folder that survives kills and damage."""

@@ -1,1 +1,1 @@
-"""Learners, one algorithm per file; the registry finds them by scanning this folder."""
+"""Learners: those of the paper in their sharp forms, Occam, rivals and baselines; one algorithm, one file."""

@@ -1,1 +1,1 @@
-"""Logged data: episodes that someone else collected, and what they say about a ladder of models."""
+"""Logged episodes: reading them, and which class of models they require."""

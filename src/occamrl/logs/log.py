@@ -1,71 +1,49 @@
-"""A log of episodes, checked row by row; from Parquet and CSV files, data frames and Minari datasets.
+"""Logs: episodes that somebody else has played, checked row by row, given as flows.
 
-One row per step, without nulls, in the columns
+A log has one row per step, in the order in which the steps were collected:
 
-=====================================  ================================================================================
-episode, step, state, action,          any integer type; rows sorted by episode and step, steps counted from 0
-next_state
-reward                                 any integer or floating-point type
-terminated, truncated                  bool
-=====================================  ================================================================================
+====================================  ==================================================================================
+episode                               whole numbers that never decrease; the rows of an episode are together
+step                                  0, 1, 2, ... in every episode; may be missing
+state, action, next_state             whole numbers from 0; ``next_state`` is the ``state`` of the next row
+reward                                a number, in its original unit; may be missing, as a whole or in some rows
+terminated                            true or false, true at most on the last row of an episode; may be missing
+====================================  ==================================================================================
 
-Rows are in the order in which they were collected: episodes one after the other, the steps 0, 1, 2, ... of each in a
-row. The order matters: a policy that learned from earlier episodes has drawn on their outcomes, and the argument behind
-the test takes outcomes in the order in which they came.
+Other columns are ignored. The order of episodes matters: a policy that learned from earlier ones has drawn on their
+outcomes, and the tests take outcomes in the order in which they came.
 
-A log may be larger than memory: :class:`StoredLog` reads it in blocks of whole episodes. Where a block ends depends on
-the log alone, not on how it is stored.
+A file is read as it is needed, in blocks of whole episodes of which only counts are kept, so that it may be larger than
+memory.
 """
 
 from __future__ import annotations
 
 import csv
-import hashlib
 import importlib
-import io
-import itertools
-import os
+import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from gymnasium.spaces import Discrete
 from numpy.typing import ArrayLike, NDArray
 
-from occamrl.envs.wrapper import RewardMap
-from occamrl.errors import (
-    InvalidInput,
-    OccamRLError,
-    ParameterError,
-    ShapeError,
-    as_array,
-    as_path,
-    require_integer,
-    require_memory,
-)
-from occamrl.models.features import pair_of_outcome
-from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import Floats, Ints, Known, Outcomes
-from occamrl.running.files import write_whole
-from occamrl.seeding import stream
+from occamrl.errors import InvalidInput, OccamRLError, ParameterError, ShapeError, as_array, require_integer
+from occamrl.problems.mdp import FiniteMDP, RewardMap, as_mdp, stream
+from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
+from occamrl.running.flow import walk
 
-MOST_ROWS = 100_000_000
-BLOCK = 2**17  # rows at least in a block, but the last
-_ROWS_A_BYTE = 1000  # more than any log compresses to
-_ROUNDING = 1e-6  # how far a reward may be from the known one, in the unit of [0, 1]
-_STORED = ("state", "action", "reward", "next_state", "terminated", "truncated")
-COLUMNS = ("episode", "step", *_STORED)
-_FLAGS = ("terminated", "truncated")
-_KINDS = dict.fromkeys(COLUMNS, "a whole number >= 0")
-_KINDS |= {"reward": "a finite number", **dict.fromkeys(_FLAGS, "true or false")}
+GROWTH = 0.1  # of the data from one flow to the next
+BLOCK = 2**17  # rows that are read at once
+_NEEDED = ("episode", "state", "action", "next_state")
+_KINDS = dict.fromkeys((*_NEEDED, "step"), "a whole number >= 0")
+_KINDS |= {"reward": "a number, or nothing", "terminated": "true or false"}
+_DECIDES = 1e-3  # how far a reward may be from the known one where it tells outcomes apart, in the unit of [0, 1]
+_CELL = re.compile(r"|nan|true|false|[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
-_NUMBERS = (int, float, np.integer, np.floating, np.bool_)
-
-Flags = NDArray[np.bool_]
 Columns = Mapping[str, NDArray[Any]]
 
 
@@ -78,496 +56,319 @@ class LogError(InvalidInput):
         return self.field if self.index is None else f"{self.field} in row {self.index[0]} (from 0)"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Log:
-    """Episodes, one row per step; use :meth:`of_columns`, which checks them.
+class Steps(NamedTuple):
+    """Whole episodes of a log."""
 
-    ``begin`` says at which row each episode begins, and where the last one ends.
-    """
-
-    state: Ints  # [n]
-    action: Ints  # [n]
-    reward: Floats  # [n] in the unit of whoever collected it
-    next_state: Ints  # [n]
-    terminated: Flags  # [n]
-    truncated: Flags  # [n]
-    begin: Ints  # [K + 1]
-    source: str = "log"
-    first: int = 0  # the number of its first row, where this is a block of a longer log
+    episode: Ints
+    step: Ints
+    state: Ints
+    action: Ints
+    next_state: Ints
+    reward: Floats  # NaN where it is missing
+    terminated: NDArray[np.bool_]
+    first: int  # the number of its first row in the log
 
     @property
-    def episodes(self) -> int:
-        """The number K of episodes."""
-        return self.begin.size - 1
+    def begin(self) -> Ints:
+        """The rows at which episodes begin, and where the last one ends."""
+        return np.append(np.flatnonzero(np.diff(self.episode, prepend=-1)), self.episode.size)
 
-    @property
-    def rows(self) -> int:
-        """The number n of steps."""
-        return int(self.state.size)
-
-    @property
-    def step(self) -> Ints:
-        """The number of each step in its episode, from 0."""
-        return np.arange(self.rows) - np.repeat(self.begin[:-1], np.diff(self.begin))
-
-    def part(self, first: int, last: int) -> Log:
-        """Return the episodes from ``first`` up to ``last``."""
-        begin = self.begin[first : last + 1]
+    def flow(self, first: int = 0, last: int | None = None) -> Flow:
+        """Return what was counted in the episodes from ``first`` up to ``last``."""
+        begin = self.begin[first : None if last is None else last + 1]
         rows = slice(int(begin[0]), int(begin[-1]))
-        columns = {name: getattr(self, name)[rows] for name in _STORED}
-        return Log(**columns, begin=begin - begin[0], source=self.source, first=self.first + rows.start)
-
-    def head(self, episodes: int) -> Log:
-        """Return the first episodes."""
-        return self.part(0, min(episodes, self.episodes))
-
-    def blocks(self, skip: int = 0) -> Iterator[Log]:
-        """Return the blocks of a log that is in memory, from row ``skip`` on, where one of them begins."""
-        first = int(np.searchsorted(self.begin, skip))
-        while first < self.episodes:
-            last = min(int(np.searchsorted(self.begin, self.begin[first] + BLOCK)), self.episodes)
-            yield self.part(first, last)
-            first = last
-
-    def fingerprint(self) -> str:
-        """Return a hash of all rows."""
-        digest = hashlib.sha256()
-        for name in (*_STORED, "begin"):
-            digest.update(np.ascontiguousarray(getattr(self, name)).tobytes())
-        return digest.hexdigest()
-
-    def columns(self) -> dict[str, NDArray[Any]]:
-        """Return the columns by name, as they are stored."""
-        episode = np.repeat(np.arange(self.episodes), np.diff(self.begin))
-        return {"episode": episode, "step": self.step, **{name: getattr(self, name) for name in _STORED}}
-
-    @classmethod
-    def of_columns(cls, columns: Any, *, source: str = "log", first: int = 0) -> Log:
-        """Return the log of these columns (see :data:`COLUMNS`), or refuse the first row that is wrong (LogError).
-
-        ``columns`` is a mapping of arrays, or a data frame.
-        """
-        names = getattr(columns, "column_names", getattr(columns, "columns", columns))  # of Arrow, pandas, a mapping
-        several = isinstance(names, Iterable) and getattr(names, "ndim", 1) > 0  # an array of one number is iterable
-        _require_columns([name for name in names if isinstance(name, str)] if several else [])
-        arrays = {name: _array(columns[name], name, first) for name in COLUMNS}
-        sizes = {array.size for array in arrays.values()}
-        if len(sizes) != 1 or 0 in sizes:
-            raise LogError("rows", got=f"columns of {sorted(sizes)} rows", expected="as many in each, at least one")
-        if max(sizes) > MOST_ROWS:
-            raise LogError("rows", got=f"{max(sizes):,}", expected=f"at most {MOST_ROWS:,}")
-        new = np.concatenate([[True], np.diff(arrays["episode"]) != 0])
-        begin = np.append(np.flatnonzero(new), new.size)
-        _require_order(arrays, new, first)
-        return cls(**{name: arrays[name] for name in _STORED}, begin=begin, source=source, first=first)
+        what = self.step[rows], self.state[rows], self.action[rows], self.next_state[rows], self.reward[rows]
+        return Flow.joined([Flow(*what, np.ones(what[0].size, np.int64), begin.size - 1)])
 
 
-def _require_columns(names: Sequence[Any]) -> None:
-    """Refuse names among which one of a log's columns is missing or comes twice."""
-    for name in COLUMNS:
-        if names.count(name) != 1:
-            got = f"{names.count(name)} columns of that name" if name in names else "no such column"
-            expected = f"the columns {', '.join(COLUMNS)}, each once, among {', '.join(map(str, names))[:200]}"
-            raise LogError(name, got=got, expected=expected)
-
-
-def _array(column: Any, name: str, first: int) -> NDArray[Any]:
-    """Return one column as integers, floats or flags; a row whose value is of another kind is refused."""
-    array = as_array(name, column, "one value per row")
-    if array.ndim != 1:
-        raise LogError(name, got=f"an array {list(array.shape)}", expected="one value per row")
-    if array.dtype.kind not in "biuf":  # objects or texts: each value by itself
-        values = array.tolist()
-        number = [isinstance(value, _NUMBERS) and -(2**62) <= value <= 2**62 for value in values]
-        refuse_first(name, ~np.array(number, dtype=bool), [repr(value)[:80] for value in values], _KINDS[name], first)
-        array = np.array(values)
-    if name == "reward":
-        bad = ~np.isfinite(array)
-    elif name in _FLAGS:
-        bad = (array != 0) & (array != 1)
-    else:
-        bad = ~((array >= 0) & (array <= 2**62) & (array == np.floor(array)))  # true where not a number
-    refuse_first(name, bad, array, _KINDS[name], first)
-    return array.astype(np.float64 if name == "reward" else bool if name in _FLAGS else np.int64)
-
-
-def refuse_first(name: str, bad: Flags, values: Any, expected: str | Callable[[int], str], first: int = 0) -> None:
-    """Refuse the first row that is marked; ``expected`` may depend on the row, ``first`` is the number of the first."""
-    if bad.any():
+def _refuse(name: str, bad: Any, values: Any, expected: str | Callable[[int], str], first: int) -> None:
+    """Refuse the first row that is marked; ``first`` is the number of the first row at hand."""
+    if np.any(bad):
         row = int(np.argmax(bad))
         wanted = expected if isinstance(expected, str) else expected(row)
         raise LogError(name, index=(first + row,), got=values[row], expected=wanted)
 
 
-def _require_order(arrays: Columns, new: Flags, first: int) -> None:
-    """Refuse episodes that come back, steps that do not count 0, 1, 2, ..., and steps that are not a chain."""
-    before = {name: np.concatenate([arrays[name][:1], arrays[name][:-1]]) for name in COLUMNS}  # the row before
-    due = np.where(new, 0, before["step"] + 1)
+def _numbers(name: str, column: Any, first: int) -> NDArray[Any]:
+    """Return a column as numbers; a value of another kind is refused."""
+    array = as_array(name, column, "one value per row")
+    if array.ndim != 1:
+        raise LogError(name, got=f"an array {list(array.shape)}", expected="one value per row")
+    if array.dtype.kind not in "biuf":  # objects or texts: each value by itself
+        values = array.tolist()
+        missing = [value is None or type(value).__name__ == "NAType" for value in values]
+        numbers = [isinstance(value, (int, float, np.number, np.bool_)) for value in values]
+        _refuse(name, ~(np.array(numbers, bool) | missing), [f"{value!r:.80}" for value in values], _KINDS[name], first)
+        array = np.array([math.nan if gone else float(value) for gone, value in zip(missing, values, strict=True)])
+    with np.errstate(invalid="ignore"):
+        if name == "reward":
+            bad = np.isinf(array)
+        elif name == "terminated":
+            bad = (array != 0) & (array != 1)
+        else:
+            bad = ~((array >= 0) & (array <= 2**53) & (array == np.floor(array)))  # true where it is not a number
+    _refuse(name, bad, array, _KINDS[name], first)
+    return array.astype(np.float64 if name == "reward" else bool if name == "terminated" else np.int64)
 
-    def check(name: str, bad: Flags, expected: str | Callable[[int], str]) -> None:
-        refuse_first(name, bad, arrays[name], expected, first)
 
-    check("episode", arrays["episode"] < before["episode"], lambda row: _LATER.format(before["episode"][row]))
-    check("step", arrays["step"] != due, lambda row: f"{due[row]}: steps count 0, 1, 2, ...")
-    moved = ~new & (arrays["state"] != before["next_state"])
-    check("state", moved, lambda row: f"{before['next_state'][row]}, the next_state of row {first + row - 1}")
-    for name in _FLAGS:
-        check(name, np.append(~new[1:], False) & arrays[name], "true on the last step of an episode only")
-
-
-_LATER = "episodes in the order in which they were collected, above {}"
+def _checked(columns: Columns, first: int) -> dict[str, NDArray[Any]]:
+    """Return the columns of some rows as numbers, those that may be missing filled in."""
+    found = {name: _numbers(name, columns[name], first) for name in _KINDS if name in columns}
+    sizes = {name: column.size for name, column in found.items()}
+    if len(set(sizes.values())) > 1:
+        raise LogError("rows", got=f"columns of different lengths: {sizes}", expected="one value per row in each")
+    found.setdefault("reward", np.full(sizes["episode"], math.nan))
+    found.setdefault("terminated", np.zeros(sizes["episode"], bool))
+    return found
 
 
-@contextmanager
-def _parquet(path: Path) -> Iterator[Any]:
-    """Open a Parquet file with the columns of a log."""
+def _steps(rows: Mapping[str, NDArray[Any]], first: int, last_episode: int) -> Steps:
+    """Return whole episodes; refuse those that come back, wrong steps, and states that are no chain."""
+    new = np.diff(rows["episode"], prepend=last_episode) != 0
+    later = "episodes in the order in which they were collected, each in one piece"
+    falls = rows["episode"] < np.append(last_episode, rows["episode"][:-1])
+    falls[0] |= rows["episode"][0] == last_episode
+    _refuse("episode", falls, rows["episode"], later, first)
+    begin = np.flatnonzero(new)
+    due = np.arange(new.size) - np.repeat(begin, np.diff(np.append(begin, new.size)))
+    step = rows.get("step", due)
+    _refuse("step", step != due, step, lambda row: f"{due[row]}: steps count 0, 1, 2, ...", first)
+    before = np.roll(rows["next_state"], 1)
+    moved = ~new & (rows["state"] != before)
+    _refuse("state", moved, rows["state"], lambda row: f"{before[row]}, the next_state of the row before", first)
+    ends = np.append(~new[1:], False) & rows["terminated"]
+    _refuse("terminated", ends, rows["terminated"], "true on the last step of an episode only", first)
+    return Steps(step=due, first=first, **{name: column for name, column in rows.items() if name != "step"})
+
+
+class Log:
+    """Episodes, one row per step: what :func:`read_log` returns.
+
+    Attributes
+    ----------
+    source : str
+        Where it comes from.
+    rows, episodes : int
+    """
+
+    def __init__(self, batches: Callable[[], Iterable[Columns]], source: str = "log") -> None:
+        self._batches, self.source, self.rows, self.episodes = batches, source, 0, 0
+        for block in self.blocks():
+            self.rows, self.episodes = self.rows + block.step.size, self.episodes + block.begin.size - 1
+
+    def blocks(self) -> Iterator[Steps]:
+        """Read it: whole episodes, of about 100,000 rows in each block."""
+        first, last_episode, held, pieces = 0, -1, 0, list[Columns]()
+        for batch in chain(self._batches(), [None]):
+            if batch is not None:
+                pieces.append(_checked(batch, first + held))
+                held += pieces[-1]["episode"].size
+            if not held or (batch is not None and held < BLOCK):
+                continue
+            rows = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
+            whole = held  # the last episode may go on in the next batch
+            if batch is not None:
+                whole = int(np.argmax(rows["episode"] == rows["episode"][-1]))
+            if whole:
+                yield _steps({name: column[:whole] for name, column in rows.items()}, first, last_episode)
+                first, held, last_episode = first + whole, held - whole, int(rows["episode"][whole - 1])
+            pieces = [{name: column[whole:] for name, column in rows.items()}]
+        if not first:
+            raise LogError("rows", got="no step", expected="at least one")
+
+    def flow(self) -> Flow:
+        """Return what was counted in all episodes, rewards in the unit of the log."""
+        return Flow.joined([block.flow() for block in self.blocks()])
+
+    def flows(self, known: Known, outcomes: Outcomes, rewards: RewardMap | None = None) -> Iterator[Flow]:
+        """Return its episodes as flows that a learner of ``known`` can learn from; each is a tenth of those before.
+
+        Steps beyond the horizon count from 0 again. Rewards are those that ``known`` lists for what happened: the
+        log's own are looked at only where one next state may come with several.
+
+        Parameters
+        ----------
+        known : Known
+        outcomes : Outcomes
+            What the models allow, with its bonuses: ``features.attach(known)``.
+        rewards : RewardMap, optional
+            From the unit of the log to that of ``known``.
+        """
+        done, parts = 0, list[Flow]()
+        for block in self.blocks():
+            block, first = _matched(block, known, outcomes, rewards or RewardMap()), 0
+            episodes = block.begin.size - 1
+            while first < episodes:
+                held = sum(part.episodes for part in parts)
+                last = min(episodes, first + max(1, math.ceil(done * GROWTH)) - held)
+                parts.append(block.flow(first, last))
+                first = last
+                if held + parts[-1].episodes == max(1, math.ceil(done * GROWTH)):
+                    yield Flow.joined(parts)
+                    done, parts = done + held + parts[-1].episodes, []
+        if parts:
+            yield Flow.joined(parts)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return all of it in memory, by column."""
+        blocks = list(self.blocks())
+        return {name: np.concatenate([getattr(block, name) for block in blocks]) for name in Steps._fields[:-1]}
+
+    def __repr__(self) -> str:
+        return f"Log({self.source}: {self.episodes:,} episodes, {self.rows:,} steps)"
+
+
+def _matched(block: Steps, known: Known, outcomes: Outcomes, rewards: RewardMap) -> Steps:
+    """Return a block in the terms of some models; a state, action or end that they do not have is refused."""
+    for name, limit in (("state", known.states), ("action", known.actions), ("next_state", known.states)):
+        column = getattr(block, name)
+        _refuse(name, column >= limit, column, f"one of 0 to {limit - 1}, as in the models", block.first)
+    pair, next_state = block.state * known.actions + block.action, block.next_state
+    stirs = np.zeros(known.states, bool)  # states that can be left
+    stirs[(outcomes.pair // known.actions)[outcomes.next_state != outcomes.pair // known.actions]] = True
+    ends = block.terminated & stirs[next_state]
+    if stirs[-1]:
+        expected = "no termination where the models go on, or models whose last state is an end"
+        _refuse("terminated", ends, block.terminated, expected, block.first)
+    next_state = np.where(ends, known.states - 1, next_state)
+    base, paid = known.base_reward.ravel()[pair], (block.reward - rewards.low) / rewards.scale
+    sought = (np.full(pair.size, -1e9), np.full(pair.size, 1e9), np.nan_to_num(paid - base))  # below and above all
+    low, high, found = (outcomes.locate(pair, next_state, bonus, known.states) for bonus in sought)
+    bonus = outcomes.bonus[found]
+    several = (found >= 0) & (outcomes.bonus[high] - outcomes.bonus[low] > _DECIDES)
+    wrong = several & ~(np.abs(paid - base - bonus) <= _DECIDES)
+    expected = "one that the models know: it tells outcomes apart here"
+    _refuse("reward", wrong, block.reward, expected, block.first)
+    given = base + np.where(found >= 0, bonus, 0.0) if known.rewards_known else paid
+    return block._replace(step=block.step % known.horizon, next_state=next_state, reward=np.nan_to_num(given))
+
+
+# Sources --------------------------------------------------------------------------------------------------------------
+
+
+def _require_columns(names: Iterable[Any]) -> list[str]:
+    """Return the columns of a log among some names; refuse names that lack one."""
+    given = [name for name in names if isinstance(name, str)]
+    for name in _NEEDED:
+        if given.count(name) != 1:
+            got = "no such column" if name not in given else f"{given.count(name)} columns of that name"
+            expected = f"the columns {', '.join(_NEEDED)}, each once, among {', '.join(given)[:200]}"
+            raise LogError(name, got=got, expected=expected)
+    return [name for name in _KINDS if name in given]
+
+
+def _parquet(path: Path) -> Iterator[Columns]:
+    """Read a Parquet file, some rows at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        with path.open("rb") as stream:
-            file = pq.ParquetFile(stream)
-            most = min(MOST_ROWS, _ROWS_A_BYTE * (1000 + path.stat().st_size))
-            if file.metadata.num_rows > most:
-                raise LogError(str(path), got=f"{file.metadata.num_rows:,} rows", expected=f"at most {most:,}")
-            _require_columns(file.schema_arrow.names)
-            for name in COLUMNS:  # texts may be far longer than the file
-                kind = str(file.schema_arrow.field(name).type)
-                if not kind.removeprefix("u").startswith(("int", "float", "double", "halffloat", "bool")):
-                    raise LogError(name, got=f"{kind:.80} values", expected=f"{_KINDS[name]} in every row")
-            yield file
-    except (OSError, pa.ArrowException, MemoryError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise LogError(str(path), got=reason, expected="a Parquet file, or one whose name ends in .csv") from error
+        file = pq.ParquetFile(path)
+        names = _require_columns(file.schema_arrow.names)
+        for batch in file.iter_batches(BLOCK, columns=names):
+            yield {name: batch.column(name).to_numpy(zero_copy_only=False) for name in names}
+    except (OSError, pa.ArrowException) as error:
+        raise LogError(str(path), got=error, expected="a Parquet file, or one whose name ends in .csv") from error
 
 
-def _parquet_batches(path: Path, skip: int) -> Iterator[Columns]:
-    """Return the columns from row ``skip`` on, some rows at a time; row groups before it are not read."""
-    with _parquet(path) as file:
-        groups, first = list(range(file.metadata.num_row_groups)), 0
-        while groups and first + file.metadata.row_group(groups[0]).num_rows <= skip:
-            first += file.metadata.row_group(groups.pop(0)).num_rows
-        yield from _arrays(file.iter_batches(BLOCK, row_groups=groups, columns=list(COLUMNS)), first, skip)
-
-
-def _csv_batches(path: Path, skip: int) -> Iterator[Columns]:
-    """Return the columns of a CSV file with a line of names, from row ``skip`` on, some rows at a time."""
+def _csv(path: Path) -> Iterator[Columns]:
+    """Read a CSV file with a line of names, some rows at a time."""
     import pyarrow as pa
 
     reader: Any = importlib.import_module("pyarrow.csv")
-    kinds = {name: pa.bool_() if name in _FLAGS else pa.int64() for name in COLUMNS} | {"reward": pa.float64()}
-    options = reader.ConvertOptions(column_types=kinds, include_columns=list(COLUMNS), null_values=[""])
-    _require_csv(path)
     try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            names = _require_columns(name.strip() for name in next(csv.reader(file), []))
+        kinds = dict.fromkeys(names, pa.int64()) | {"reward": pa.float64(), "terminated": pa.bool_()}
+        options = reader.ConvertOptions(column_types=kinds, include_columns=names, null_values=["", "nan", "NaN"])
         with reader.open_csv(path, convert_options=options) as stream:
-            yield from _arrays(stream, 0, skip)
-    except (OSError, pa.ArrowException, MemoryError) as error:
-        reason = getattr(error, "strerror", None) or str(error)[:200]
-        raise _bad_cell(path) or LogError(str(path), got=reason, expected=_CSV) from error
+            for batch in stream:
+                yield {name: batch.column(name).to_numpy(zero_copy_only=False) for name in names}
+    except (OSError, csv.Error, UnicodeDecodeError, pa.ArrowException) as error:
+        _find_bad_cell(path)
+        raise LogError(str(path), got=f"{error!s:.200}", expected="a CSV file of a log") from error
 
 
-_CSV = "a CSV file of a log"
-_LONGEST_LINE = 2**20  # of CSV; Arrow reads none that is longer
-
-
-def _require_csv(path: Path) -> None:
-    """Refuse a file whose first line does not name the columns of a log."""
-    try:
-        _require_columns(next(_csv_rows(path), []))
-    except (OSError, csv.Error) as error:
-        raise LogError(str(path), got=getattr(error, "strerror", None) or error, expected=_CSV) from error
-
-
-def _csv_rows(path: Path) -> Iterator[list[str]]:
-    """Return the rows of a CSV file as texts, the names of its columns first."""
-
-    def lines() -> Iterator[str]:
-        while line := file.readline(_LONGEST_LINE):
-            if len(line) == _LONGEST_LINE:
-                raise csv.Error(f"a line of {_LONGEST_LINE:,} characters or more")
-            yield line
-
+def _find_bad_cell(path: Path) -> None:
+    """Refuse the first row of a CSV file that is too short or too long, or has a value of another kind."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        yield from (cells for cells in csv.reader(lines()) if cells)
-
-
-def _bad_cell(path: Path) -> LogError | None:
-    """Return the error of the first row of a CSV file that is too short or long, or has a value of another kind."""
-    try:
-        rows = _csv_rows(path)
-        names = next(rows)
-        for row, cells in enumerate(rows):
+        rows = csv.reader(file)
+        names = [name.strip() for name in next(rows, [])]
+        for row, cells in enumerate(cells for cells in rows if cells):
             if len(cells) != len(names):
-                return LogError("values", index=(row,), got=len(cells), expected=f"{len(names)}, one for each column")
-            for name in COLUMNS:
-                text = cells[names.index(name)].strip()
-                if not (_BOOLEAN if name in _FLAGS else _NUMBER if name == "reward" else _WHOLE).fullmatch(text):
-                    return LogError(name, index=(row,), got=repr(text[:80]), expected=_KINDS[name])
-    except (OSError, csv.Error):
-        pass  # the error that led here says why
-    return None
+                raise LogError("values", index=(row,), got=len(cells), expected=f"{len(names)}, one for each column")
+            for name, cell in zip(names, cells, strict=True):
+                if name in _KINDS and not _CELL.fullmatch(cell.strip()):
+                    raise LogError(name, index=(row,), got=repr(cell[:80]), expected=_KINDS[name])
 
 
-_WHOLE = re.compile(r"-?\d{1,18}")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
-_BOOLEAN = re.compile(r"true|false|0|1", re.IGNORECASE)
-
-
-def _arrays(batches: Iterable[Any], first: int, skip: int) -> Iterator[Columns]:
-    """Return Arrow's batches as arrays, from row ``skip`` on; the first of all rows has the number ``first``."""
-    for batch in batches:
-        for name in COLUMNS:
-            if batch.column(name).null_count:
-                row = first + batch.column(name).to_pylist().index(None)
-                raise LogError(name, index=(row,), got="nothing", expected=_KINDS[name])
-        cut, first = max(0, skip - first), first + batch.num_rows
-        if cut < batch.num_rows:
-            yield {name: batch.column(name).to_numpy(zero_copy_only=False)[cut:] for name in COLUMNS}
-
-
-def whole_episodes(batches: Iterable[Columns], source: str, first: int = 0) -> Iterator[Log]:
-    """Return columns that come in pieces as blocks of whole episodes, checked; ``first`` is the number of a row."""
-    pieces: list[Columns] = []
-    last = -1  # the number of the last episode of the block before
-    for batch in itertools.chain(batches, [None]):
-        pieces += [] if batch is None else [batch]
-        if batch is not None and sum(piece["episode"].size for piece in pieces) <= BLOCK:
-            continue
-        if batch is not None and pieces[0]["episode"][:1] == batch["episode"][-1:]:  # nothing ends here
-            _require_room(pieces)
-            continue
-        if not pieces and first:
-            return  # resumed after the last row
-        left = joined(pieces)
-        while left["episode"].size:
-            new = np.flatnonzero(np.diff(left["episode"][BLOCK - 1 :]))  # rows before another episode begins
-            if not new.size and batch is not None:
-                break
-            cut = BLOCK + int(new[0]) if new.size else left["episode"].size
-            block = Log.of_columns({name: column[:cut] for name, column in left.items()}, source=source, first=first)
-            refuse_first("episode", left["episode"][:1] <= last, left["episode"], _LATER.format(last), first)
-            yield block
-            last, first = left["episode"][cut - 1], first + cut
-            left = {name: column[cut:] for name, column in left.items()}
-        pieces = [left]
-
-
-def joined(pieces: Sequence[Columns]) -> dict[str, NDArray[Any]]:
-    """Return columns that come in pieces as one each."""
-    if not pieces:
-        raise LogError("rows", got="no step", expected="at least one")
-    _require_room(pieces)
-    return {name: np.concatenate([piece[name] for piece in pieces]) for name in COLUMNS}
-
-
-def _require_room(pieces: Sequence[Columns]) -> None:
-    """Refuse rows that would not fit into memory while they are checked."""
-    rows = sum(piece["episode"].size for piece in pieces)
-    require_memory("rows", f"{rows:,} at a time", rows, 2 * len(COLUMNS))
-
-
-def write_parquet(log: Log, path: str | Path) -> None:
-    """Write a log to a Parquet file; a file of that name is replaced only once the new one is whole."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    buffer = io.BytesIO()
-    pq.write_table(pa.table(log.columns()), buffer, compression="zstd")
-    write_whole(as_path("path", path), buffer.getvalue())
-
-
-def _minari(name: str) -> Any:
-    """Return a Minari dataset (https://minari.farama.org) on this machine; it needs the extra ``occamrl[minari]``."""
-    try:
-        import minari
-    except ModuleNotFoundError as error:
-        raise OccamRLError('reading Minari datasets needs Minari: pip install "minari[hdf5]"') from error
-    try:
-        dataset = minari.load_dataset(name)
-    except (FileNotFoundError, ValueError, KeyError, OSError) as error:
-        raise LogError("dataset", got=f"{name!r}: {error}", expected="the id of a local Minari dataset") from error
-    if dataset.total_steps > MOST_ROWS:
-        raise LogError("dataset", got=f"{dataset.total_steps:,} steps", expected=f"at most {MOST_ROWS:,}")
+def _minari(dataset: Any) -> Iterator[Columns]:
+    """Read a Minari dataset with Discrete spaces, an episode at a time; a start other than 0 is taken off."""
+    offsets = []
     for kind in ("observation_space", "action_space"):
-        if not isinstance(getattr(dataset, kind), Discrete):
-            raise LogError(kind, got=getattr(dataset, kind), expected="a Discrete space")
-    return dataset
-
-
-def _minari_batches(name: str, skip: int) -> Iterator[Columns]:
-    """Return the columns of a Minari dataset, an episode at a time; a start other than 0 is taken off."""
-    dataset: Any = _minari(name)
-    first = int(dataset.observation_space.start), int(dataset.action_space.start)
-    for columns in episode_columns(dataset.iterate_episodes(), *first):
-        skip -= columns["step"].size
-        if skip < 0:
-            yield columns
-
-
-def episode_columns(episodes: Any, first_state: int = 0, first_action: int = 0) -> Iterator[Columns]:
-    """Return the columns of Minari's episodes, each with T + 1 observations and T of everything else."""
-    for k, episode in enumerate(episodes):
-        seen, chosen = (np.asarray(each) for each in (episode.observations, episode.actions))
-        steps = chosen.shape[0]
-        if seen.ndim != 1 or chosen.ndim != 1 or seen.shape[0] != steps + 1:
+        if not hasattr(space := getattr(dataset, kind), "n"):
+            raise LogError(kind, got=space, expected="a Discrete space")
+        offsets.append(int(getattr(space, "start", 0)))
+    for k, episode in enumerate(dataset.iterate_episodes()):
+        seen, chosen = np.asarray(episode.observations), np.asarray(episode.actions)
+        if seen.ndim != 1 or chosen.ndim != 1 or seen.size != chosen.size + 1:
             got = f"observations {seen.shape}, actions {chosen.shape}"
             raise LogError(f"episode {k}", got=got, expected="T + 1 and T whole numbers")
-        if not steps:
-            continue
-        states = seen.astype(np.int64) - first_state
-        yield {
-            "episode": np.full(steps, k),
-            "step": np.arange(steps),
-            "state": states[:-1],
-            "action": chosen.astype(np.int64) - first_action,
-            "reward": np.asarray(episode.rewards, dtype=np.float64),
-            "next_state": states[1:],
-            "terminated": np.asarray(episode.terminations, dtype=bool),
-            "truncated": np.asarray(episode.truncations, dtype=bool),
-        }
-
-
-def _batches(source: str, skip: int = 0) -> Iterator[Columns]:
-    """Return the columns of a Parquet or CSV file or of ``minari:ID``, some rows at a time."""
-    if source.startswith("minari:"):
-        return _minari_batches(source.removeprefix("minari:"), skip)
-    path, is_csv = _file(source)
-    return _csv_batches(path, skip) if is_csv else _parquet_batches(path, skip)
-
-
-def _file(source: str) -> tuple[Path, bool]:
-    """Return the path of a file and whether it is CSV; what is no regular file is refused."""
-    path = Path(source)
-    if not os.path.isfile(path):  # noqa: PTH113  # a name too long is not there, either
-        got = "no regular file" if os.path.exists(path) else "no such file"  # noqa: PTH110  # as above
-        raise LogError(source, got=got, expected="a Parquet or CSV file, or minari:ID")
-    return path, path.suffix.lower() == ".csv"
+        states = seen.astype(np.int64) - offsets[0]
+        columns = {"state": states[:-1], "action": chosen.astype(np.int64) - offsets[1], "next_state": states[1:]}
+        about = {"reward": np.asarray(episode.rewards), "terminated": np.asarray(episode.terminations)}
+        yield {"episode": np.full(chosen.size, k), **columns, **about}
 
 
 def read_log(source: Any) -> Log:
-    """Return the log in a Parquet or CSV file, in a data frame, or in the local Minari dataset ``minari:ID``.
+    """Return the log in a Parquet or CSV file, in a data frame, or in a Minari dataset; every row is checked.
 
     >>> import occamrl as orl
-    >>> columns = {"episode": [0, 0], "step": [0, 1], "state": [0, 1], "action": [1, 0], "reward": [0.0, 1.0]}
-    >>> columns |= {"next_state": [1, 2], "terminated": [0, 0], "truncated": [0, 1]}
-    >>> orl.read_log(columns).episodes
-    1
+    >>> columns = {"episode": [0, 0], "state": [0, 1], "action": [1, 0], "next_state": [1, 2], "reward": [0.0, 1.0]}
+    >>> orl.read_log(columns)
+    Log(log: 1 episodes, 2 steps)
 
     Parameters
     ----------
-    source : path, str, or data frame
-        A file whose name ends in ``.csv`` is CSV with a line of names, every other one is Parquet. A data frame of
-        pandas or Polars, or a mapping of arrays, has the columns of a log.
+    source : path, str, data frame or dataset
+        A file whose name ends in ``.csv`` is CSV with a line of names, every other one is Parquet; a file is read in
+        blocks, now and whenever it is used. ``minari:ID`` is a Minari dataset on this machine. A data frame of pandas
+        or Polars, an Arrow table or a mapping of arrays has the columns of a log.
 
     Raises
     ------
     LogError
         With the column and the first row that is wrong.
     """
-    if not isinstance(source, (str, bytes, Path)) and hasattr(source, "__getitem__"):
-        return Log.of_columns(source)
-    if not isinstance(source, (str, Path)):
+    if isinstance(source, Log):
+        return source
+    if isinstance(source, str) and source.startswith("minari:"):
+        try:
+            minari: Any = importlib.import_module("minari")
+        except ModuleNotFoundError as error:
+            raise OccamRLError('reading Minari datasets needs Minari: pip install "minari[hdf5]"') from error
+        try:
+            dataset = minari.load_dataset(source.removeprefix("minari:"))
+        except (FileNotFoundError, ValueError, KeyError, OSError) as error:
+            raise LogError("dataset", got=f"{source!r}: {error}", expected="a Minari dataset here") from error
+        return Log(lambda: _minari(dataset), source)
+    if hasattr(source, "iterate_episodes"):
+        return Log(lambda: _minari(source), "minari")
+    if isinstance(source, (str, Path)):
+        path = Path(source)
+        if not path.is_file():
+            raise LogError(str(source), got="no such file", expected="a Parquet or CSV file, or minari:ID")
+        return Log(lambda: _csv(path) if path.suffix.lower() == ".csv" else _parquet(path), str(source))
+    if not hasattr(source, "__getitem__"):
         raise ParameterError("log", got=f"{source!r:.100}", expected="a path, a data frame or a mapping of arrays")
-    text = str(as_path("log", source))
-    return Log.of_columns(joined(list(_batches(text))), source=text)
-
-
-@dataclass(frozen=True)
-class StoredLog:
-    """A log that is read as it is needed; ``source`` as for :func:`read_log`."""
-
-    source: str
-
-    def blocks(self, skip: int = 0) -> Iterator[Log]:
-        """Return its blocks from row ``skip`` on, where one of them begins."""
-        return whole_episodes(_batches(self.source, skip), self.source, skip)
-
-    @property
-    def rows(self) -> int:
-        """The number of steps; of a CSV file, of lines."""
-        if self.source.startswith("minari:"):
-            return int(_minari(self.source.removeprefix("minari:")).total_steps)
-        path, is_csv = _file(self.source)
-        if not is_csv:
-            with _parquet(path) as file:
-                return int(file.metadata.num_rows)
-        _require_csv(path)
-        with path.open("rb") as lines:
-            return sum(chunk.count(b"\n") for chunk in iter(lambda: lines.read(2**20), b""))
-
-    def fingerprint(self) -> str:
-        """Return a hash of the file; of a dataset, its name."""
-        if self.source.startswith("minari:"):
-            return self.source
-        with Path(self.source).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-class Matched(NamedTuple):
-    """The rows of a log, as the formulas need them."""
-
-    h: Ints  # [n] whose V_{h + 1} a value row may ask for: step modulo H - 1, so that the last step says something too
-    pair: Ints  # [n] s*A + a
-    outcome: Ints  # [n] index into the outcomes of the models; -1: no model allows it
-    begin: Ints  # [K + 1] first row of each episode
-    start: Ints  # [K] its initial state
-
-
-def match_rows(log: Log, known: Known, outcomes: Outcomes, rewards: RewardMap) -> Matched:
-    """Find every row of a log among the outcomes of the models.
-
-    A transition that no model allows is marked, not refused: it says that the truth is outside the ladder.
-
-    Raises
-    ------
-    LogError
-        A state or action that does not exist, a reward that is not the known one, an end where the models have none.
-    """
-    for name, limit in (("state", known.states), ("action", known.actions), ("next_state", known.states)):
-        column = getattr(log, name)
-        refuse_first(name, column >= limit, column, f"one of 0..{limit - 1}, as in the models", log.first)
-    pair = log.state * known.actions + log.action
-    target = _ends(log, known, outcomes)
-    keys = pair_of_outcome(outcomes) * known.states + outcomes.next_state
-    order = np.lexsort((outcomes.bonus, keys))
-    wanted = pair * known.states + target
-    low, high = (np.searchsorted(keys[order], wanted, side=side) for side in ("left", "right"))
-    outcome = np.where(low < high, order[np.minimum(low, order.size - 1)], -1)
-    base, unit = known.base_reward.ravel()[pair], (log.reward - rewards.low) / rewards.scale
-    miss = np.abs(base + outcomes.bonus[outcome] - unit)
-    several = int((high - low).max(initial=0))  # rewards for one next state: the one that was paid
-    for offset in range(1, several):
-        other = order[np.minimum(low + offset, order.size - 1)]
-        better = (low + offset < high) & (np.abs(base + outcomes.bonus[other] - unit) < miss)
-        outcome = np.where(better, other, outcome)
-        miss = np.abs(base + outcomes.bonus[outcome] - unit)
-
-    def due(row: int) -> str:
-        return f"{rewards.total(base[row] + outcomes.bonus[outcome[row]], 1):.6g}, which the models know"
-
-    refuse_first("reward", (outcome >= 0) & (miss > _ROUNDING), log.reward, due, log.first)
-    return Matched(log.step % max(1, known.horizon - 1), pair, outcome, log.begin, log.state[log.begin[:-1]])
-
-
-def _ends(log: Log, known: Known, outcomes: Outcomes) -> Ints:
-    """Return the next states, a termination in a state that goes on being replaced by the models' end.
-
-    Tables of Gymnasium whose last states are no self-loops have a state added, the last, where episodes end.
-    """
-    if not log.terminated.any():
-        return log.next_state
-    owner = pair_of_outcome(outcomes) // known.actions
-    stirs = np.zeros(known.states, dtype=bool)
-    stirs[owner[outcomes.next_state != owner]] = True
-    moved = log.terminated & stirs[log.next_state]
-    if stirs[-1]:
-        expected = "no termination where no model ends: truncated, or models with an end"
-        refuse_first("terminated", moved, log.terminated, expected, log.first)
-    return np.where(moved, known.states - 1, log.next_state)
+    listed = getattr(source, "column_names", getattr(source, "columns", source))  # of Arrow, pandas, a mapping
+    names = _require_columns(listed if isinstance(listed, Iterable) else [])
+    columns = {name: source[name] for name in names}
+    return Log(lambda: [columns])
 
 
 def simulate_log(mdp: FiniteMDP, *, episodes: int, seed: int = 0, policy: ArrayLike | None = None) -> Log:
-    """Return a log of episodes of full length.
+    """Return a log of simulated episodes of full length.
 
     Parameters
     ----------
@@ -576,40 +377,13 @@ def simulate_log(mdp: FiniteMDP, *, episodes: int, seed: int = 0, policy: ArrayL
     policy : array [H, S, A], optional
         Probabilities of actions; uniformly random by default.
     """
-    problem = as_mdp(mdp)
-    count, horizon, rng = require_integer("episodes", episodes, 1), problem.horizon, stream(seed, "log")
-    sizes = (horizon, problem.states, problem.actions)
+    problem, draw = as_mdp(mdp), stream(seed, "log")
+    count, sizes = require_integer("episodes", episodes, 1), (problem.horizon, problem.states, problem.actions)
     chances = np.full(sizes, 1.0 / problem.actions) if policy is None else np.asarray(policy, dtype=np.float64)
     if chances.shape != sizes:
         raise ShapeError("policy", got=chances.shape, expected=f"[H, S, A] = {sizes}")
-    truth = problem.truth
-    states, taken, outcomes = (np.zeros((count, horizon), dtype=np.int64) for _ in range(3))
-    now = _draw(truth.initial_cumulative[0], np.zeros(count, np.int64), np.full(count, problem.states), rng)
-    for h in range(horizon):
-        states[:, h] = now
-        whole = np.cumsum(chances[h], axis=1)
-        taken[:, h] = np.minimum((rng.random(count)[:, None] >= whole[now]).sum(axis=1), problem.actions - 1)
-        pair = now * problem.actions + taken[:, h]
-        cumulative = truth.cumulative[h % truth.cumulative.shape[0]]
-        outcomes[:, h] = _draw(cumulative, truth.outcomes.start[pair], truth.outcomes.start[pair + 1], rng)
-        now = truth.outcomes.next_state[outcomes[:, h]]
-    happened = outcomes.ravel()
-    columns = {
-        "episode": np.repeat(np.arange(count), horizon),
-        "step": np.tile(np.arange(horizon), count),
-        "state": states.ravel(),
-        "action": taken.ravel(),
-        "reward": truth.base_reward[(states * problem.actions + taken).ravel()] + truth.outcomes.bonus[happened],
-        "next_state": truth.outcomes.next_state[happened],
-        "terminated": np.zeros(count * horizon, dtype=bool),
-        "truncated": np.tile(np.arange(horizon) == horizon - 1, count),
-    }
-    return Log.of_columns(columns, source=f"simulated, seed {seed}")
-
-
-def _draw(cumulative: Floats, first: Ints, last: Ints, rng: np.random.Generator) -> Ints:
-    """Return, for each range of running sums, the first index whose sum a uniform number is below."""
-    u, at = rng.random(first.size), first.copy()
-    for _ in range(int((last - first).max())):
-        at = np.where((at < last - 1) & (u >= cumulative[np.minimum(at, cumulative.size - 1)]), at + 1, at)
-    return at
+    flows = [walk(problem, chances, draw) for _ in range(count)]
+    names = ("state", "action", "next_state", "reward")
+    columns = {name: np.concatenate([getattr(flow, name) for flow in flows]) for name in names}
+    columns["episode"] = np.repeat(np.arange(count), problem.horizon)
+    return Log(lambda: [columns], f"simulated, seed {seed}")

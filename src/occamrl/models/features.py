@@ -1,24 +1,26 @@
-"""Feature maps: P_theta(o | s, a) = <phi(s, a, o), theta> (linear kernel MDPs, section 3 of the mathematics).
+r"""Feature maps, the known part of a linear kernel: :math:`P_\theta(o | s, a) = \langle\phi(s, a, o), \theta\rangle`.
 
-Three layouts behind one class: dense vectors, sparse simulators, one-hot tables. Lists of sparse kernels are read into
-entries over the union of their outcomes and stay sparse; the one-hot map never stores its d = S^2 A columns.
+One representation serves dense vectors, sparse simulators and one-hot tables. Coordinates come in G groups of n, and
+every pair (s, a) uses the coordinates of one group. An ordinary map has one group with all d coordinates. The tabular
+map has one group per pair, an aggregation one per block and action; these two are one-hot: each outcome has a
+coordinate of its own. Parameters theta are arrays [G, n]; where a group has fewer than n coordinates, the rest are 0.
+
+The regressors of value-targeted regression are :math:`\phi_V(s, a) = \sum_o \phi(s, a, o) V(s'_o)`: one product with
+``operator``.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 import weakref
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures
-from occamrl._core.regression import Blocks
 from occamrl.errors import (
     FeatureError,
     ShapeError,
@@ -31,15 +33,13 @@ from occamrl.errors import (
     require_kind,
     require_memory,
 )
-from occamrl.problems.mdp import FiniteMDP, cells_of, slices, sound_sparse
+from occamrl.problems.mdp import FiniteMDP, sound_sparse
 from occamrl.protocols import Floats, Ints, Known, Outcomes
 
-Layout = DenseFeatures | SparseFeatures | TabularFeatures
-
-_TOLERANCE = 1e-8  # for sums that should be one, as in FiniteMDP but for d-term sums
 LARGEST_FEATURE = 1e100  # its square is a number
+_TOLERANCE = 1e-8  # of sums that should be one, and of entries that should be equal
+_DENSE = 2**16  # entries of a matrix below which a dense product is the faster one
 _INFEASIBLE = 2  # linprog's status
-_ENTRY = 3  # numbers that an entry of a sparse map takes, in memory and in time
 
 
 class PerProblem(weakref.WeakKeyDictionary[Known, Any]):
@@ -49,212 +49,95 @@ class PerProblem(weakref.WeakKeyDictionary[Known, Any]):
         return type(self), ()
 
 
-def running(sizes: Ints) -> Ints:
-    """Return where each of consecutive pieces begins, and where the last ends."""
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+def as_kernel(field: str, kernel: Any, index: tuple[int, ...] | None = None) -> Any:
+    """Return a kernel, dense [S, A, S] or scipy.sparse (S*A, S), as a csr matrix (S*A, S) without stored zeros."""
+    if not sp.issparse(kernel):
+        dense = as_floats(field, kernel)
+        if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
+            raise ShapeError(field, index=index, got=dense.shape, expected="[S, A, S], or a sparse matrix (S*A, S)")
+        return sp.csr_array(dense.reshape(-1, dense.shape[2]))
+    flat = sound_sparse(field, kernel)
+    if flat.ndim != 2 or 0 in flat.shape or flat.shape[0] % flat.shape[1]:
+        raise ShapeError(field, index=index, got=flat.shape, expected="(S*A, S)")
+    return flat
 
 
-def any_sparse(kernels: Any) -> bool:
-    """Whether this is a list with a scipy.sparse kernel in it."""
-    return isinstance(kernels, Sequence) and any(sp.issparse(kernel) for kernel in kernels)
+def read_kernels(field: str, kernels: Any, support: Any = None) -> tuple[Outcomes, Any, int]:
+    """Return the union of the outcomes of m kernels, their probabilities as a matrix [O, m] (dense or csr), and S.
 
-
-def read_kernels(field: str, kernels: Sequence[Any], support: ArrayLike = ()) -> tuple[Outcomes, Any, int]:
-    """Return the union of the outcomes of some kernels, their probabilities as a matrix [O, n] (sparse or not), and S.
-
-    Each kernel is dense [S, A, S] or scipy.sparse of shape (S*A, S). What is true in ``support`` (S*A, S) is an outcome
-    as well, even if it has probability 0 in all of them.
+    An array is [m, S, A, S]. What is true in ``support`` (S*A, S) is an outcome even if it has probability 0 in all.
     """
-    matrices: list[Any] = []
-    for j, kernel in enumerate(kernels):
-        flat: Any = kernel
-        if not sp.issparse(kernel):
-            dense = as_floats(field, kernel)
-            flat = sp.csr_array(dense.reshape(-1, max(dense.shape[-1:], default=1) or 1))
-        matrix = sound_sparse(field, flat)
-        shape = matrices[0].shape if matrices else None
-        two_axes = matrix.ndim == 2 and 0 not in matrix.shape and matrix.shape[0] % matrix.shape[1] == 0
-        if not two_axes or shape not in (None, matrix.shape):
-            raise ShapeError(field, index=(j,), got=matrix.shape, expected=shape or "(S*A, S)")
-        if not (np.abs(matrix.data) <= LARGEST_FEATURE).all():
-            expected = f"numbers of at most {LARGEST_FEATURE:g}"
-            raise FeatureError(field, index=(j,), got="a value that is not finite", expected=expected)
-        matrices.append(matrix)
-    if not matrices:
-        raise FeatureError(field, got="an empty list", expected="at least one kernel")
+    if support is None and not any(sp.issparse(kernel) for kernel in kernels):
+        kernels = as_floats(field, kernels)
+        if kernels.ndim != 4 or kernels.shape[1] != kernels.shape[3] or 0 in kernels.shape:
+            hint = "; for a single kernel, a list of it" if kernels.ndim == 3 else ""
+            raise ShapeError(field, got=kernels.shape, expected=f"kernels [S, A, S]{hint}")
+        states, pairs = kernels.shape[1], kernels.shape[1] * kernels.shape[2]
+        flat = kernels.reshape(len(kernels), -1)
+        cell = np.flatnonzero((flat != 0.0).any(axis=0))
+        return outcomes_of(field, cell, pairs, states), np.ascontiguousarray(flat[:, cell].T), states
+    matrices = [as_kernel(field, kernel, (j,)) for j, kernel in enumerate(kernels)]
+    for j, each in enumerate(matrices):
+        if each.shape != matrices[0].shape:
+            raise ShapeError(field, index=(j,), got=each.shape, expected=matrices[0].shape)
     pairs, states = matrices[0].shape
-    every = [*matrices, sp.csr_array(np.asarray(support))] if np.size(support) else matrices
-    most = sum(matrix.nnz for matrix in every)
-    next_state, ends = np.empty(most, dtype=np.int64), np.zeros(most + 1, dtype=np.int64)
-    column, value, counts = np.empty(most, dtype=np.int32), np.empty(most), np.zeros(pairs, dtype=np.int64)
-    outcomes = entries = 0
-    for rows in slices(pairs):
-        cell, sizes, columns, values = _united([matrix[rows] for matrix in every], len(matrices))
-        o, e = slice(outcomes, outcomes + cell.size), slice(entries, entries + values.size)
-        next_state[o], column[e], value[e] = cell % states, columns, values
-        ends[o.start + 1 : o.stop + 1] = entries + np.cumsum(sizes)
-        counts[rows] = np.bincount(cell // states, minlength=rows.stop - rows.start)
-        outcomes, entries = o.stop, e.stop
-    matrix = sp.csr_array((value[:entries], column[:entries], ends[: outcomes + 1]), shape=(outcomes, len(matrices)))
-    small = _ENTRY * entries >= math.prod(matrix.shape)
-    return outcomes_of(field, counts, next_state[:outcomes]), matrix.toarray() if small else matrix, states
+    listed = matrices if support is None else [*matrices, sp.csr_array(support)]
+    cells = [np.repeat(np.arange(pairs), np.diff(each.indptr)) * states + each.indices for each in listed]
+    cell, place = np.unique(np.concatenate(cells), return_inverse=True)
+    member = np.repeat(np.arange(len(matrices)), [each.nnz for each in matrices])
+    value = np.concatenate([each.data for each in matrices])
+    matrix: Any = sp.csr_array((value, (place[: member.size], member)), shape=(cell.size, len(matrices)))
+    return outcomes_of(field, cell, pairs, states), dense_if_small(matrix), states
 
 
-def _united(matrices: list[Any], count: int) -> tuple[Any, ...]:
-    """Return the cells of a few rows, how many entries each has in ``count`` matrices, their columns and values."""
-    cell = np.concatenate([cells_of(each) for each in matrices])
-    column = np.repeat(np.arange(len(matrices)), [each.nnz for each in matrices])
-    order = np.argsort(cell, kind="stable")  # made of sorted runs, which are merged
-    cell, column, value = cell[order], column[order], np.concatenate([each.data for each in matrices])[order]
-    first, entries = np.flatnonzero(np.append(True, np.diff(cell) > 0)[: cell.size]), column < count
-    sizes = np.diff(np.append(0, np.cumsum(entries))[np.append(first, cell.size)])
-    return cell[first], sizes, column[entries], value[entries]
+def read_problems(field: str, problems: Sequence[FiniteMDP]) -> tuple[Outcomes, Any, int, Floats | None]:
+    """Return the same for problems, over outcomes (s', reward) where some have rewards on transitions, and these [O].
+
+    Rewards that are equal up to rounding are one outcome, with the first of them as its reward.
+    """
+    first = problems[0]
+    for j, mdp in enumerate(problems):
+        if (mdp.states, mdp.actions) != (first.states, first.actions) or not mdp.stationary:
+            got = f"S={mdp.states}, A={mdp.actions}" + ("" if mdp.stationary else ", one kernel per step")
+            expected = f"S={first.states}, A={first.actions}, one kernel for all steps"
+            raise ShapeError(field, index=(j,), got=got, expected=expected)
+    if all(mdp.known.transition_rewards is None for mdp in problems):
+        return *read_kernels(field, [sp.csr_array(mdp.kernels[0].matrix) for mdp in problems]), None
+    pair, next_state, bonus = (
+        np.concatenate(column)
+        for column in zip(*((m.outcomes.pair, m.outcomes.next_state, m.outcomes.bonus) for m in problems), strict=True)
+    )
+    member = np.repeat(np.arange(len(problems)), [mdp.outcomes.next_state.size for mdp in problems])
+    reward = bonus + np.array([mdp.base_reward.ravel() for mdp in problems])[member, pair]
+    cell, value = pair * first.states + next_state, np.concatenate([mdp.probability[0] for mdp in problems])
+    keys = np.stack([cell, np.round(reward, 12)])
+    _, chosen, place = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    matrix: Any = sp.csr_array((value, (place.ravel(), member)), shape=(chosen.size, len(problems)))
+    outcomes = outcomes_of(field, cell[chosen], first.states * first.actions, first.states)
+    return outcomes, dense_if_small(matrix), first.states, reward[chosen]
 
 
-def read_problems(simulators: Sequence[FiniteMDP]) -> tuple[Outcomes, Any, Floats]:
-    """Return the union of the outcomes (s', reward) of some problems, their probabilities [O, n], and the rewards."""
-    if not isinstance(simulators, (list, tuple)) or not simulators:
-        raise FeatureError("simulators", got=f"{simulators!r:.100}", expected="a list of at least one problem")
-    for mdp in simulators:
-        require_kind("simulators", mdp, FiniteMDP)
-    states, actions = simulators[0].states, simulators[0].actions
-    rows: list[Floats] = []
-    for j, mdp in enumerate(simulators):
-        if (mdp.states, mdp.actions) != (states, actions) or not mdp.stationary:
-            got = f"S={mdp.states}, A={mdp.actions}" + ("" if mdp.stationary else ", a kernel per step")
-            raise ShapeError("simulators", index=(j,), got=got, expected=f"S={states}, A={actions}, one kernel")
-        truth = mdp.truth
-        pair = pair_of_outcome(truth.outcomes)
-        reward = truth.base_reward[pair] + truth.outcomes.bonus
-        rows.append(np.stack([pair, truth.outcomes.next_state, reward, np.full(pair.size, j), truth.probability[0]]))
-    table = np.concatenate(rows, axis=1)
-    # Rewards that are equal up to rounding are one outcome, with the first of them as its reward.
-    rounded = np.round(table[:3], 12)
-    distinct, first, outcome = np.unique(rounded, axis=1, return_index=True, return_inverse=True)
-    pair, next_state = distinct[:2].astype(np.int64)
-    outcomes = outcomes_of("simulators", np.bincount(pair, minlength=states * actions), next_state)
-    places = (outcome.ravel(), table[3].astype(np.int64))
-    probability = sp.csr_array((table[4], places), shape=(first.size, len(simulators)))
-    return outcomes, probability, np.ascontiguousarray(table[2, first])
-
-
-def outcomes_of(field: str, counts: Ints, next_state: Ints) -> Outcomes:
-    """Return the outcomes with these next states, sorted by (s, a), which has ``counts[s*A + a]``; each needs one."""
+def outcomes_of(field: str, cell: Ints, pairs: int, states: int) -> Outcomes:
+    """Return the outcomes (s*A + a, s') listed as sorted cells (s*A + a) * S + s'; every pair needs one."""
+    counts = np.bincount(cell // states, minlength=pairs)
     if not counts.all():
-        index, expected = (int(np.argmin(counts)),), "at least one for every s*A + a"
-        raise FeatureError(field, index=index, got="no next state", expected=expected)
-    return Outcomes(running(counts), np.ascontiguousarray(next_state), np.zeros(next_state.size))
+        expected = "at least one for every s*A + a"
+        raise FeatureError(field, index=(int(np.argmin(counts)),), got="no next state", expected=expected)
+    return Outcomes(np.append(0, np.cumsum(counts)), cell % states, np.zeros(cell.size))
 
 
-def pair_of_outcome(outcomes: Outcomes) -> Ints:
-    """Return the index s*A + a that each outcome belongs to."""
-    return np.repeat(np.arange(outcomes.start.size - 1), np.diff(outcomes.start))
+def dense_if_small(matrix: Any) -> Any:
+    """Return a csr matrix as an array where products with that are faster."""
+    size = matrix.shape[0] * matrix.shape[1]
+    return matrix.toarray() if size <= _DENSE or 3 * matrix.nnz >= size else matrix
 
 
-def stacked(field: str, kernels: Any, axis: int = 0) -> Floats:
-    """Return dense kernels of one shape as one array; an array is taken as it is."""
-    if isinstance(kernels, np.ndarray) and kernels.dtype == np.float64:
-        return kernels
-    if isinstance(kernels, np.ndarray) or not isinstance(kernels, Sequence):
-        return as_floats(field, kernels)
-    arrays = [as_floats(field, kernel) for kernel in kernels]
-    for j, array in enumerate(arrays):
-        if array.shape != arrays[0].shape:
-            raise ShapeError(field, index=(j,), got=array.shape, expected=arrays[0].shape)
-    return np.stack(arrays, axis) if arrays else np.zeros(0)
-
-
-def shared_blocks(of: Ints, sizes: Ints | int) -> Blocks:
-    """Return the blocks of coordinates where (s, a) uses block ``of[s*A + a]``, which has ``sizes[s*A + a]``."""
-    size = np.zeros(int(of.max()) + 1, dtype=np.int64)
-    size[of] = sizes
-    return Blocks(of, size, running(size), running(size * size))
-
-
-def dense_layout(phi: Floats) -> tuple[Layout, int, int]:
-    """Return the layout of phi [S, A, S, d], and S and d; what is zero in all coordinates is no outcome."""
-    if phi.ndim != 4 or phi.shape[0] != phi.shape[2] or 0 in phi.shape:
-        raise ShapeError("phi", got=phi.shape, expected="[S, A, S, d], or a list of kernels [S, A, S]")
-    bad = np.argwhere(~(np.abs(phi) <= LARGEST_FEATURE))
-    if bad.size:
-        at = tuple(int(i) for i in bad[0])
-        raise FeatureError("phi", index=at, got=phi[at], expected=f"a finite number of at most {LARGEST_FEATURE:g}")
-    states, actions, _, dimension = phi.shape
-    rows = phi.reshape(states * actions, states, dimension)
-    possible = (rows != 0.0).any(axis=2)
-    outcomes = outcomes_of("phi", possible.sum(axis=1), np.nonzero(possible)[1])
-    return DenseFeatures(outcomes, np.ascontiguousarray(rows[possible])), states, dimension
-
-
-def layout_of(outcomes: Outcomes, matrix: Any) -> Layout:
-    """Return the layout of phi, a matrix [O, d] that is sparse or not."""
-    if isinstance(matrix, np.ndarray):
-        return DenseFeatures(outcomes, matrix)
-    pairs, ends = outcomes.start.size - 1, matrix.indptr
-    index = np.empty(pairs + 1 + matrix.nnz, dtype=np.int64)
-    index[: pairs + 1] = ends[outcomes.start]
-    for rows in slices(pairs):
-        start = outcomes.start[rows.start : rows.stop + 1]
-        place = np.arange(start[0], start[-1]) - np.repeat(start[:-1], np.diff(start))
-        e = slice(ends[start[0]], ends[start[-1]])
-        outcome = np.repeat(place, np.diff(ends[start[0] : start[-1] + 1]))
-        index[pairs + 1 :][e] = outcome << 32 | matrix.indices[e]
-    return SparseFeatures(outcomes, index, matrix.data)
-
-
-def _layout_of_kernels(kernels: Sequence[Any]) -> tuple[Layout, int]:
-    """Return the layout of kernels of which some are sparse, and S."""
-    outcomes, matrix, states = read_kernels("phi", kernels)
-    return layout_of(outcomes, matrix), states
-
-
-def require_some_kernel(features: FeatureMap) -> None:
-    """Refuse features for which no theta makes a kernel: <phi_1(s, a), theta> = 1 and <phi, theta> >= 0."""
-    sums = features.sums
-    rounded = np.round(sums, 12)
-    others = rounded[(rounded != rounded[0]).any(axis=1)]  # few, and often none: sorting rows is slow
-    distinct = np.unique(np.concatenate([rounded[:1], others]), axis=0)
-    theta = np.linalg.lstsq(distinct, np.ones(len(distinct)), rcond=None)[0]
-    gaps = np.abs(sums @ theta - 1.0)
-    worst = int(np.argmax(gaps))
-    if gaps[worst] > _TOLERANCE:
-        got = "features for which no theta makes the probabilities of every (s, a) sum to one"
-        expected = "some theta with sum over s' of <phi(s, a, s'), theta> = 1 for all (s, a)"
-        raise FeatureError("phi", index=divmod(worst, features.actions), got=got, expected=expected)
-    if features.probabilities(theta).min() >= -_TOLERANCE:  # theta is the smallest that sums to one
-        return
-    if best_kernel(np.zeros(features.dimension), features.matrix, distinct, _TOLERANCE).status == _INFEASIBLE:
-        expected = "some theta for which <phi(s, a, .), theta> is a distribution for all (s, a)"
-        raise FeatureError("phi", got="features for which no theta makes all probabilities >= 0", expected=expected)
-
-
-def best_kernel(costs: Floats, phi: Any, sums: Floats, slack: float = 0.0, bound: float | None = None) -> Any:
+def best_kernel(costs: Floats, phi: Any, sums: Floats, slack: float = 0.0, bound: float = np.inf) -> Any:
     """Minimise <costs, theta> over phi theta >= -slack, sums theta = 1 and |theta_j| <= bound (a linear program)."""
     from scipy.optimize import linprog  # slow to import, and seldom needed
 
-    bounds = (None, None) if bound is None else (-bound, bound)
     least, one = np.full(phi.shape[0], slack), np.ones(len(sums))
-    return linprog(costs, A_ub=-phi, b_ub=least, A_eq=sums, b_eq=one, bounds=bounds)
-
-
-def with_bonus(outcomes: Outcomes, known: Known) -> Outcomes:
-    """Look up the bonus of every outcome in the reward table of the problem."""
-    table = known.transition_rewards
-    if table is None:
-        return outcomes._replace(bonus=np.zeros(outcomes.next_state.size))
-    ours = pair_of_outcome(outcomes) * known.states + outcomes.next_state
-    theirs = pair_of_outcome(table) * known.states + table.next_state
-    order = np.argsort(theirs, kind="stable")
-    keys = theirs[order]
-    first, last = np.searchsorted(keys, ours), np.searchsorted(keys, ours, side="right")
-    for problem, what in ((last == first, "no known reward"), (last > first + 1, "several rewards for one next state")):
-        if problem.any():
-            o = int(np.argmax(problem))
-            pair, s2 = divmod(int(ours[o]), known.states)
-            at = (*divmod(pair, known.actions), s2)
-            expected = "a reward fixed by (s, a, s') for every outcome of the features"
-            raise FeatureError("features", index=at, got=what, expected=expected)
-    return outcomes._replace(bonus=table.bonus[order][first])
+    return linprog(costs, A_ub=-phi, b_ub=least, A_eq=sums, b_eq=one, bounds=(-bound, bound))
 
 
 class FeatureMap:
@@ -269,211 +152,243 @@ class FeatureMap:
     Parameters
     ----------
     phi : array [S, A, S, d], or a sequence of d kernels
-        Kernels may be dense [S, A, S] or scipy.sparse of shape (S*A, S), row ``s*A + a``. If any is sparse, only what
-        can happen under some kernel is kept. Signed features are allowed; only P_theta* has to be a kernel.
+        Kernels may be dense [S, A, S] or scipy.sparse of shape (S*A, S), row ``s*A + a``. Only what can happen under
+        some kernel is kept. Signed features are allowed; only P_theta* has to be a kernel.
 
-    See Also
-    --------
-    FeatureMap.tabular : one-hot features, d = S^2 A, kept as one S-by-S block per (s, a).
-    FeatureMap.aggregated : one-hot features of labelled moves, one block per action and block of a partition.
-    FeatureMap.restrict : the same map on some of its coordinates.
+    Attributes
+    ----------
+    dimension, groups, width : int
+        The number d of coordinates, of groups G, and the most n of a group; ``sizes`` [G] says how many each has.
+    outcomes, matrix : Outcomes, and array or scipy.sparse matrix [O, n]
+        What can happen at each (s, a); phi of each outcome in the coordinates of the group of its pair.
+    group : array [S*A]
+        The group of each pair.
+    rewards : array [O] or None
+        The reward of each outcome, where the features fix it.
     """
 
     def __init__(self, phi: ArrayLike | Sequence[Any]) -> None:
-        if isinstance(phi, Sequence) and any_sparse(phi):
-            self._set(*_layout_of_kernels(phi), len(phi))
-        elif isinstance(phi, Sequence) and len(phi) and as_array("phi", phi[0]).ndim == 3:
-            self._set(*dense_layout(stacked("phi", phi, axis=-1)))
-        else:
-            self._set(*dense_layout(as_floats("phi", phi, "[S, A, S, d], or a list of kernels [S, A, S]")))
-        require_some_kernel(self)
+        given: Any = phi
+        listed = isinstance(phi, (list, tuple)) and len(phi) > 0
+        if not (listed and (sp.issparse(given[0]) or as_array("phi", given[0]).ndim == 3)):
+            array = as_floats("phi", phi)
+            if array.ndim != 4:
+                raise ShapeError("phi", got=array.shape, expected="[S, A, S, d], or a list of kernels [S, A, S]")
+            given = np.moveaxis(array, 3, 0)
+        outcomes, matrix, states = read_kernels("phi", given)
+        entries = sp.coo_array(matrix)
+        wrong = np.flatnonzero(~(np.abs(entries.data) <= LARGEST_FEATURE))
+        if wrong.size:
+            o, j = (int(place[wrong[0]]) for place in entries.coords)
+            at = (*divmod(int(outcomes.pair[o]), (outcomes.start.size - 1) // states), int(outcomes.next_state[o]), j)
+            expected = f"a finite number of at most {LARGEST_FEATURE:g}"
+            raise FeatureError("phi", index=at, got=entries.data[wrong[0]], expected=expected)
+        self._set(outcomes, matrix, states)
+        self._require_some_kernel()
 
     def _set(
-        self, layout: Layout, states: int, dimension: int, rewards: Floats | None = None, shared: Blocks | None = None
+        self, outcomes: Outcomes, matrix: Any, states: int, group: Ints | None = None, rewards: Floats | None = None
     ) -> None:
-        self.states, self.actions = states, (layout.outcomes.start.size - 1) // states
-        self.shape, self.pairs = (states, self.actions, states), states * self.actions
-        self.dimension = dimension
-        self.layout = layout
-        self.rewards = rewards  # [O] of each outcome, where the features fix them; None: the problem does
-        self.shared = shared  # the blocks of a one-hot map in which several (s, a) have the same coordinates
+        pairs = outcomes.start.size - 1
+        self.states, self.actions = states, pairs // states
+        self.outcomes, self.matrix, self.rewards = outcomes, matrix, rewards
+        self.width = int(matrix.shape[1])
+        self.group = np.zeros(pairs, dtype=np.int64) if group is None else group
+        self.groups = int(self.group.max()) + 1
+        self.sizes = np.full(self.groups, self.width)
+        if group is not None:
+            self.sizes[group] = np.diff(outcomes.start)
+        self.dimension = int(self.sizes.sum())
         self._attached = PerProblem()
 
     @classmethod
-    def _make(cls, *parts: Any) -> FeatureMap:
-        """Return the map with parts as in ``_set``, which are known to be sound."""
+    def of_matrix(cls, outcomes: Outcomes, matrix: Any, states: int, rewards: Floats | None = None) -> FeatureMap:
+        """Return the map with one vector for each outcome, the rows of a matrix [O, d] (dense or csr)."""
         made = cls.__new__(cls)
-        made._set(*parts)
+        made._set(outcomes, matrix, states, rewards=rewards)
+        return made
+
+    @classmethod
+    def of_outcomes(
+        cls, outcomes: Outcomes, states: int, rewards: Floats | None = None, group: Ints | None = None
+    ) -> FeatureMap:
+        """Return the one-hot map over the given outcomes of each (s, a): theta is the kernel itself.
+
+        Pairs of one ``group`` [S*A] have as many outcomes, and share their probabilities in this order.
+        """
+        counts = np.diff(outcomes.start)
+        position = np.arange(outcomes.next_state.size) - np.repeat(outcomes.start[:-1], counts)
+        one_hot = (np.ones(position.size), position, np.arange(position.size + 1))
+        matrix = sp.csr_array(one_hot, shape=(position.size, int(counts.max())))
+        made = cls.__new__(cls)
+        made._set(outcomes, matrix, states, np.arange(counts.size) if group is None else group, rewards)
         return made
 
     @classmethod
     def tabular(cls, *, states: int, actions: int, support: ArrayLike | None = None) -> FeatureMap:
-        """Return the one-hot map: theta is the kernel itself.
-
-        ``support`` [S, A, S] (bool) limits it to transitions known to be possible; by default every one is.
-        """
-        for name, size in (("states", states), ("actions", actions)):
-            require_integer(name, size, 1, ShapeError)
-        shape = (states, actions, states)
+        """Return the one-hot map over all next states, or over those that ``support`` [S, A, S] (bool) allows."""
+        shape = (require_integer("states", states, 1), require_integer("actions", actions, 1), states)
         require_memory("states", states, *shape)
         possible = np.ones(shape, dtype=bool) if support is None else as_flags("support", support, shape)
-        possible = possible.reshape(states * actions, states)
-        return cls.of_outcomes(outcomes_of("support", possible.sum(axis=1), np.nonzero(possible)[1]), states)
-
-    @classmethod
-    def of_outcomes(cls, outcomes: Outcomes, states: int, rewards: Floats | None = None) -> FeatureMap:
-        """Return the one-hot map over given outcomes of each (s, a)."""
-        return cls._make(TabularFeatures(outcomes), states, int(outcomes.start[-1]), rewards)
+        return cls.of_outcomes(outcomes_of("support", np.flatnonzero(possible), states * actions, states), states)
 
     @classmethod
     def aggregated(cls, *, partition: ArrayLike, moves: ArrayLike) -> FeatureMap:
         """Return the one-hot map of labelled moves whose law depends on the state only through a partition.
 
-        Move l at (s, a) leads to ``moves[s, a, l]``; -1 where there is no such move. theta has one distribution over
-        the moves per block of the partition and action: P(s'|s, a) = sum of theta[block(s), a, l] over the moves l that
-        lead to s'. See :class:`occamrl.models.linear.AggregationFamily`, which checks its arguments.
+        ``partition`` [S] is the block of each state, any integers. Move l at (s, a) leads to ``moves[s, a, l]``; -1
+        where there is no such move, the same ones for all states of a block. theta has one distribution over the moves
+        per block and action: P(s'|s, a) = sum of theta[block(s), a, l] over the moves l that lead to s'.
         """
-        block, table = as_integers("partition", partition), as_integers("moves", moves)
-        if table.ndim != 3 or 0 in table.shape or block.shape != table.shape[:1] or block.min() < 0:
-            got = f"partition {block.shape}, moves {table.shape}"
-            raise ShapeError("partition, moves", got=got, expected="numbers >= 0 [S], and integers [S, A, L]")
-        if block.max() >= block.size or table.max() >= block.size or table.min() < -1:
-            raise ShapeError("partition, moves", got="numbers out of range", expected=f"below S = {block.size}")
-        states, actions, _ = table.shape
-        possible = table.reshape(states * actions, -1) >= 0
-        outcomes = outcomes_of("moves", possible.sum(axis=1), table.reshape(states * actions, -1)[possible])
-        of = (block[:, None] * actions + np.arange(actions)).ravel()
-        shared = shared_blocks(of, possible.sum(axis=1))
-        return cls._make(TabularFeatures(outcomes), states, int(shared.size.sum()), None, shared)
+        labels, table = as_integers("partition", partition), as_integers("moves", moves)
+        if labels.ndim != 1 or table.ndim != 3 or len(table) != labels.size or 0 in table.shape:
+            got = f"shapes {labels.shape} and {table.shape}"
+            raise ShapeError("partition, moves", got=got, expected="integers [S] and [S, A, L]")
+        there, states, actions = table >= 0, *table.shape[:2]
+        for s, a, move in np.argwhere((table < -1) | (table >= states)).tolist():
+            expected = f"a state in 0..{states - 1}, or -1"
+            raise FeatureError("moves", index=(s, a, move), got=int(table[s, a, move]), expected=expected)
+        _, first, block = np.unique(labels, return_index=True, return_inverse=True)
+        for s, a in np.argwhere((there != there[first[block]]).any(axis=2) | ~there.any(axis=2)).tolist():
+            ours, theirs = (np.flatnonzero(there[state, a]).tolist() for state in (s, first[block[s]]))
+            expected = f"at least one, those of state {int(first[block[s]])} of the same block: {theirs}"
+            raise FeatureError("moves", index=(s, a), got=f"the moves {ours}", expected=expected)
+        start = np.append(0, np.cumsum(there.sum(axis=2)))
+        outcomes = Outcomes(start, table[there], np.zeros(int(start[-1])))
+        return cls.of_outcomes(outcomes, states, group=(block[:, None] * actions + np.arange(actions)).ravel())
 
     @classmethod
     def of_simulators(cls, simulators: Sequence[FiniteMDP]) -> FeatureMap:
-        """Return the map whose coordinates are the kernels of given problems, over outcomes (s', reward) (M20).
+        """Return the map whose coordinates are the kernels of given problems, over outcomes (s', reward).
 
         Needed where (s, a, s') does not fix the reward; P_theta is then a mixture of the problems' outcome tables.
         """
-        outcomes, matrix, rewards = read_problems(simulators)
-        return cls._make(layout_of(outcomes, matrix), simulators[0].states, len(simulators), rewards)
-
-    @property
-    def is_tabular(self) -> bool:
-        """Whether the map is one-hot (blocks of coordinates, one per (s, a) or shared by several)."""
-        return isinstance(self.layout, TabularFeatures)
-
-    @cached_property
-    def of_kernels(self) -> bool:
-        """Whether every coordinate is a kernel itself, as in a mixture of simulators."""
-        return not self.is_tabular and bool(self.matrix.min() >= 0.0) and bool(np.allclose(self.sums, 1.0))
-
-    @cached_property
-    def blocks(self) -> Blocks:
-        """Where the coordinates of each (s, a) live."""
-        if self.shared is not None:
-            return self.shared
-        pairs = self.states * self.actions
-        if self.is_tabular:
-            return shared_blocks(np.arange(pairs), np.diff(self.layout.outcomes.start))
-        return shared_blocks(np.zeros(pairs, dtype=np.int64), self.dimension)
-
-    @property
-    def coordinate(self) -> Ints:
-        """The coordinate of each outcome of a one-hot map [O]."""
-        start, blocks = self.layout.outcomes.start, self.blocks
-        pair = pair_of_outcome(self.layout.outcomes)
-        return blocks.vector_start[blocks.of[pair]] + np.arange(pair.size) - start[pair]
-
-    @property
-    def matrix(self) -> Any:
-        """Phi as a sparse matrix [O, d]: the probabilities of all outcomes are ``matrix @ theta``."""
-        layout = self.layout
-        if isinstance(layout, DenseFeatures):
-            return sp.csr_array(layout.phi)
-        shape = (layout.outcomes.next_state.size, self.dimension)
-        if isinstance(layout, TabularFeatures):
-            return sp.csr_array((np.ones(shape[0]), (np.arange(shape[0]), self.coordinate)), shape=shape)
-        row = np.repeat(layout.outcomes.start[:-1], np.diff(layout.start)) + layout.outcome
-        return sp.csr_array((layout.entry, (row, layout.coordinate)), shape=shape)
-
-    @property
-    def sums(self) -> Floats:
-        """phi_1(s, a), the sum over the outcomes of (s, a) [S*A, d]: <phi_1, theta> = 1 for kernels."""
-        if isinstance(self.layout, DenseFeatures):
-            return np.add.reduceat(self.layout.phi, self.layout.outcomes.start[:-1])
-        if isinstance(self.layout, SparseFeatures):
-            each = (self._by_entry(rows, np.ones(self.dimension), of_outcomes=False) for rows in slices(self.pairs))
-            return np.concatenate(list(each)).reshape(-1, self.dimension)
-        pair = pair_of_outcome(self.layout.outcomes)
-        add: Any = sp.csr_array((np.ones(pair.size), (pair, np.arange(pair.size))))
-        return np.asarray((add @ self.matrix).toarray())
-
-    def _by_entry(self, rows: slice, weight: Floats, *, of_outcomes: bool) -> Floats:
-        """Return sums of weighted entries of a sparse map at some (s, a): by outcome, or by (s, a) and coordinate."""
-        outcomes, index, entry = cast(SparseFeatures, self.layout)
-        start, first = outcomes.start[rows.start : rows.stop + 1], outcomes.start.size
-        begins = index[rows.start : rows.stop + 1]
-        place = index[first + begins[0] : first + begins[-1]]
-        pair, coordinate = np.repeat(np.arange(begins.size - 1), np.diff(begins)), place & 2**32 - 1
-        if of_outcomes:
-            at, size = (start - start[0])[pair] + (place >> 32), start[-1] - start[0]
-        else:
-            at, size = pair * self.dimension + coordinate, (begins.size - 1) * self.dimension
-        return np.asarray(np.bincount(at, entry[begins[0] : begins[-1]] * weight[coordinate], size), dtype=np.float64)
+        if not isinstance(simulators, (list, tuple)) or not simulators:
+            raise FeatureError("simulators", got=f"{simulators!r:.100}", expected="a list of at least one problem")
+        for mdp in simulators:
+            require_kind("simulators", mdp, FiniteMDP)
+        return cls.of_matrix(*read_problems("simulators", simulators))
 
     def restrict(self, coordinates: Sequence[int]) -> FeatureMap:
-        """Return the map phi[..., D] on the coordinates D, in the order given (section 3)."""
+        """Return the map phi[..., D] on the coordinates D, in the order given, over the same outcomes."""
+        if self.groups > 1:
+            raise FeatureError("coordinates", got="a map with groups of coordinates", expected="one without")
         chosen = as_indices("coordinates", coordinates, self.dimension)
-        if self.is_tabular:
-            raise FeatureError("coordinates", got="a tabular map", expected="a dense or sparse one to restrict")
-        if isinstance(self.layout, DenseFeatures):
-            kept: Layout = self.layout._replace(phi=np.ascontiguousarray(self.layout.phi[:, chosen]))
-        else:
-            kept = layout_of(self.layout.outcomes, self.matrix[:, chosen])
-        return FeatureMap._make(kept, self.states, int(chosen.size), self.rewards)
+        return FeatureMap.of_matrix(self.outcomes, self.matrix[:, chosen], self.states, self.rewards)
+
+    @cached_property
+    def operator(self) -> Any:
+        """The matrix [S*A*n, S], dense or csr, with (operator @ V).reshape(S*A, n) = phi_V."""
+        entries: Any = sp.coo_array(self.matrix)
+        outcome, coordinate = entries.coords
+        row = self.outcomes.pair[outcome] * self.width + coordinate
+        shape = (self.group.size * self.width, self.states)
+        return dense_if_small(sp.csr_array((entries.data, (row, self.outcomes.next_state[outcome])), shape=shape))
+
+    @cached_property
+    def sums(self) -> Floats:
+        """phi_1(s, a) [S*A, n], the sum over the outcomes of (s, a): <phi_1, theta> = 1 for kernels."""
+        return np.asarray(self.operator @ np.ones(self.states)).reshape(-1, self.width)
+
+    @cached_property
+    def place(self) -> Ints:
+        """Where the coordinate of each outcome [O] of a map with several groups, which is one-hot, stands in [G*n]."""
+        return np.asarray(self.group[self.outcomes.pair] * self.width + self.matrix.indices)
+
+    @cached_property
+    def cells(self) -> tuple[Ints, Any]:
+        """The cells (s*A + a) * S + s' that can be reached, and the csr matrix [C, G*n] from theta to their entries."""
+        cell, row = np.unique(self.outcomes.pair * self.states + self.outcomes.next_state, return_inverse=True)
+        shape, phi = (cell.size, row.size), self.matrix
+        if self.groups > 1:
+            one_hot = (np.ones(row.size), (np.arange(row.size), self.place))
+            phi = sp.csr_array(one_hot, shape=(row.size, self.groups * self.width))
+        add: Any = sp.csr_array((np.ones(row.size), (row, np.arange(row.size))), shape=shape)
+        return cell, add @ sp.csr_array(phi)
+
+    def on_cells(self, kernel: Any) -> Floats | None:
+        """Return the entries of a kernel, dense or sparse, on ``cells``; None if it leads elsewhere or is none."""
+        flat = as_kernel("kernel", kernel)
+        if flat.shape != (self.group.size, self.states):
+            raise ShapeError("kernel", got=flat.shape, expected=f"S={self.states}, A={self.actions}")
+        pair, state = np.divmod(self.cells[0], self.states)
+        entries = np.asarray(flat[pair, state], dtype=np.float64).ravel()
+        whole, inside = np.abs(flat).sum(axis=1), np.bincount(pair, entries, self.group.size)
+        fits = (np.abs(whole - 1.0) <= _TOLERANCE) & (np.abs(inside - 1.0) <= _TOLERANCE)  # false where not a number
+        return entries if fits.all() else None
+
+    def as_theta(self, theta: ArrayLike) -> Floats:
+        """Return parameters as an array [G, n]; a flat [d] is accepted where there is one group."""
+        given = as_floats("theta", theta)
+        if given.shape not in ((self.groups, self.width), (self.dimension,) if self.groups == 1 else ()):
+            raise ShapeError("theta", got=given.shape, expected=(self.groups, self.width))
+        return given.reshape(self.groups, self.width)
 
     def probabilities(self, theta: ArrayLike) -> Floats:
-        """Return P_theta on the outcomes of the map, one number per outcome."""
-        weight = as_floats("theta", theta, (self.dimension,))
-        if not isinstance(self.layout, SparseFeatures):
-            return np.asarray((self.layout.phi if isinstance(self.layout, DenseFeatures) else self.matrix) @ weight)
-        made, start = np.empty(self.layout.outcomes.next_state.size), self.layout.outcomes.start
-        for rows in slices(self.pairs):
-            made[start[rows.start] : start[rows.stop]] = self._by_entry(rows, weight, of_outcomes=True)
-        return made
+        """Return P_theta on the outcomes of the map [O]."""
+        weight = self.as_theta(theta)
+        return np.asarray(self.matrix @ weight[0] if self.groups == 1 else weight.ravel()[self.place])
 
     def kernel(self, theta: ArrayLike) -> Floats:
         """Return P_theta as a dense array [S, A, S]."""
-        outcomes = self.layout.outcomes
-        dense = np.zeros((self.states * self.actions, self.states))
-        np.add.at(dense, (pair_of_outcome(outcomes), outcomes.next_state), self.probabilities(theta))
-        return dense.reshape(self.shape)
+        cell, size = self.outcomes.pair * self.states + self.outcomes.next_state, self.group.size * self.states
+        dense = np.asarray(np.bincount(cell, self.probabilities(theta), size), dtype=np.float64)
+        return dense.reshape(self.states, self.actions, self.states)
 
-    def attach(self, known: Known) -> Layout:
-        """Return the layout with the bonus of each outcome filled in from the problem's known rewards (M20)."""
+    def attach(self, known: Known) -> Outcomes:
+        """Return the outcomes with the bonus of each from the known rewards of a problem."""
         require_kind("known", known, Known)
         if known not in self._attached:
             if (known.states, known.actions) != (self.states, self.actions):
                 expected = f"the problem's S={known.states}, A={known.actions}"
                 raise ShapeError("features", got=f"S={self.states}, A={self.actions}", expected=expected)
-            outcomes = self.layout.outcomes
-            if self.rewards is None or not known.rewards_known:
-                outcomes = with_bonus(outcomes, known)
-            else:
-                outcomes = outcomes._replace(bonus=self.rewards - known.base_reward.ravel()[pair_of_outcome(outcomes)])
-            self._attached[known] = self.layout._replace(outcomes=outcomes)
-        attached: Layout = self._attached[known]
+            bonus = self.outcomes.bonus
+            if self.rewards is not None and known.rewards_known:
+                bonus = self.rewards - known.base_reward.ravel()[self.outcomes.pair]
+            elif known.transition_rewards is not None:
+                bonus = self._bonus(known.transition_rewards)
+            self._attached[known] = self.outcomes._replace(bonus=bonus)
+        attached: Outcomes = self._attached[known]
         return attached
+
+    def _bonus(self, table: Outcomes) -> Floats:
+        """Look up the bonus of every outcome in a table of rewards."""
+        ours = self.outcomes.pair * self.states + self.outcomes.next_state
+        theirs = table.pair * self.states + table.next_state
+        order = np.argsort(theirs, kind="stable")
+        first, last = (np.searchsorted(theirs[order], ours, side=side) for side in ("left", "right"))
+        for wrong, what in ((last == first, "no known reward"), (last > first + 1, "several rewards for a next state")):
+            for o in np.flatnonzero(wrong)[:1].tolist():
+                at = (*divmod(int(self.outcomes.pair[o]), self.actions), int(self.outcomes.next_state[o]))
+                expected = "a reward fixed by (s, a, s') for every outcome of the features"
+                raise FeatureError("features", index=at, got=what, expected=expected)
+        return table.bonus[order][first]
+
+    def _require_some_kernel(self) -> None:
+        """Refuse features for which no theta makes a kernel: <phi_1(s, a), theta> = 1 and <phi, theta> >= 0."""
+        distinct = np.unique(np.round(self.sums, 12), axis=0)
+        theta = np.linalg.lstsq(distinct, np.ones(len(distinct)), rcond=None)[0]
+        gaps = np.abs(self.sums @ theta - 1.0)
+        worst = int(np.argmax(gaps))
+        if gaps[worst] > _TOLERANCE:
+            got = "features for which no theta makes the probabilities of every (s, a) sum to one"
+            expected = "some theta with sum over s' of <phi(s, a, s'), theta> = 1 for all (s, a)"
+            raise FeatureError("phi", index=divmod(worst, self.actions), got=got, expected=expected)
+        if self.probabilities(theta).min() >= -_TOLERANCE:  # theta is the smallest that sums to one
+            return
+        if best_kernel(np.zeros(self.dimension), self.matrix, distinct, _TOLERANCE).status == _INFEASIBLE:
+            expected = "some theta for which <phi(s, a, .), theta> is a distribution for all (s, a)"
+            raise FeatureError("phi", got="features for which no theta makes all probabilities >= 0", expected=expected)
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the map's arrays: equal for equal maps, in any process."""
-        digest = hashlib.sha256(repr(self).encode())
-        entries: tuple[Any, ...] = tuple(self.layout)[1:]
-        shared = None if self.shared is None else self.shared.of
-        for array in (*self.layout.outcomes[:2], *entries, self.rewards, shared):
-            digest.update(b"-" if array is None else np.ascontiguousarray(array).reshape(-1).data)
+        """A hash of the map: equal for equal maps, dense or sparse, in any process."""
+        digest, matrix = hashlib.sha256(repr(self).encode()), sp.csr_array(self.matrix)
+        integers = (*self.outcomes[:2], matrix.indptr, matrix.indices, self.group)
+        arrays = [*(np.asarray(array, dtype=np.int64) for array in integers), matrix.data]
+        for array in arrays if self.rewards is None else [*arrays, self.rewards]:
+            digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
     def __repr__(self) -> str:
-        kind = type(self.layout).__name__.removesuffix("Features").lower()
-        kind = kind if self.shared is None else "aggregated"
-        return f"FeatureMap({kind}, S={self.states}, A={self.actions}, d={self.dimension})"
+        return f"FeatureMap(S={self.states}, A={self.actions}, d={self.dimension})"

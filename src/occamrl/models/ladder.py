@@ -1,18 +1,18 @@
-"""Ladders: nested classes of kernels F_1 < F_2 < ... < F_M, checked (section 4 of the mathematics).
+r"""Ladders: nested classes of kernels F_1 < F_2 < ... < F_M, verified.
 
 **Lists.** Two members agree when their kernels differ by at most 1e-9 everywhere. Candidates are found by sorting a
 random projection, so that 100,000 members take a fraction of a second, and then compared entry by entry.
 
-**Linear classes and aggregations.** For classes F and G with features phi_F and phi_G, an embedding E has P_theta in F
-equal to P_(E theta) in G. Rows of a run give x = phi_G,V(s, a) once, in the largest class; x_F = E^T x follows, and so
-do the statistics of every class. What cannot be verified is refused.
+**Linear classes and aggregations.** An embedding E takes the parameters of a class to those of a larger one:
+:math:`P_\eta = P_{E\eta}`. Rows of a run give x once, in the coordinates of F_M; in those of F_m they are
+:math:`E^T x`, so that its statistics are :math:`E^T G E` and :math:`E^T g`. What cannot be verified is refused.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,206 +28,126 @@ from occamrl.errors import (
     require_integer,
     require_kind,
 )
-from occamrl.models.family import TOLERANCE, Family, kernel_matrix, member_losses, packed, unpacked
-from occamrl.models.features import FeatureMap, pair_of_outcome
-from occamrl.models.finite import FiniteFamily
-from occamrl.models.linear import AggregationFamily, LinearFamily, first_of
-from occamrl.problems.mdp import FiniteMDP
+from occamrl.models.families import AggregationFamily, Family, FiniteFamily, LinearFamily
+from occamrl.models.features import FeatureMap
+from occamrl.problems.mdp import as_mdp
 from occamrl.protocols import Floats, Ints
 
+Reach = list[float] | None
+Names = Sequence[str] | None
+
 _SAME = 1e-9
-
-
 _NESTED = "every class to hold the one before it; list its members, or coordinates, in the larger one too"
 
 
-def _refusal(rungs: tuple[int, int], got: str, member: int | None = None, expected: str = _NESTED) -> NestingError:
-    return NestingError(rungs=rungs, member=member, got=got, expected=expected)
+class Embedding(NamedTuple):
+    """How the parameters of a class are part of those of a larger one, G groups of n."""
+
+    matrix: Floats  # [G, n, k] from the k own parameters that a group depends on
+    group: Ints  # [G] the own group of these
 
 
-def nest(rungs: Sequence[FiniteFamily]) -> tuple[FiniteFamily, Ints]:
-    """Return the largest family, sorted by the first rung that holds a member, and that rung (from 0) per member."""
-    columns = comparable(rungs)
-    level = np.full(rungs[-1].size, len(rungs) - 1, dtype=np.int64)
-    place = np.arange(rungs[-1].size)  # where a member of rung m stands in the largest family
-    for m in range(len(rungs) - 2, -1, -1):
-        found = match(columns[m], columns[m + 1])
+def _refusal(classes: tuple[int, int], got: str, member: int | None = None, expected: str = _NESTED) -> NestingError:
+    return NestingError(classes=classes, member=member, got=got, expected=expected)
+
+
+def match(members: Floats, among: Floats) -> Ints:
+    """Return, for each row of ``members`` [m, d], the first row of ``among`` that equals it; -1 if none."""
+    weights = np.random.default_rng(0).uniform(0.5, 1.0, members.shape[1:])  # any numbers in general position
+    left, right = members @ weights, among @ weights
+    order = np.argsort(right, kind="stable")
+    window = _SAME * float(weights.sum())
+    low = np.searchsorted(right[order], left - window)
+    high = np.searchsorted(right[order], left + window, side="right")
+    found = np.full(len(members), len(among))
+    for offset in range(int((high - low).max(initial=0))):
+        tried = np.flatnonzero(low + offset < high)
+        candidates = order[low[tried] + offset]
+        near = np.abs(members[tried] - among[candidates]).max(axis=1) <= _SAME
+        found[tried[near]] = np.minimum(found[tried[near]], candidates[near])
+    return np.where(found < len(among), found, -1)
+
+
+def comparable(families: Sequence[FiniteFamily]) -> list[Floats]:
+    """Return each list as rows that can be compared: parameters over one feature map, or probabilities."""
+    if len({family.features.fingerprint for family in families}) == 1:
+        return [family.theta.reshape(family.size, -1) for family in families]
+    if len({family.features.rewards is None for family in families}) > 1:
+        raise FamilyError("families", got="rewards fixed by some classes only", expected="by all of them, or by none")
+    keys = []
+    for features in (family.features for family in families):
+        rewards = 0.0 * features.outcomes.bonus if features.rewards is None else np.round(features.rewards, 12)
+        keys.append(np.stack([features.outcomes.pair, features.outcomes.next_state, rewards], axis=1))
+    union, place = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
+    rows: list[Floats] = []
+    for family, at in zip(families, np.split(place.ravel(), np.cumsum([len(own) for own in keys])[:-1]), strict=True):
+        move: Any = sp.csr_array((np.ones(at.size), (at, np.arange(at.size))), shape=(len(union), at.size))
+        rows.append(np.ascontiguousarray((move @ family.probability().T).T))
+    return rows
+
+
+def nest(families: Sequence[FiniteFamily]) -> tuple[FiniteFamily, Ints]:
+    """Return the largest list, sorted by the first class that holds a member, and that class (from 0) per member."""
+    rows, top = comparable(families), len(families) - 1
+    level, place = np.full(families[-1].size, top), np.arange(families[-1].size)  # place: of class m in the largest
+    for m in reversed(range(top)):
+        found = match(rows[m], rows[m + 1])
         if (found < 0).any():
-            member = int(np.argmax(found < 0))
-            got = f"member {member} of class {m + 1} is not in class {m + 2}"
-            raise _refusal((m + 1, m + 2), got, member)
+            member = int(np.argmin(found))
+            raise _refusal((m + 1, m + 2), f"member {member} of class {m + 1} is not in class {m + 2}", member)
         place = place[found]
         level[place] = m
         if not (level == m + 1).any():
             raise _refusal((m + 1, m + 2), "two equal classes", expected="each class to add a member")
     order = np.argsort(level, kind="stable")
-    return rungs[-1].take(order), level[order]
+    return families[-1].take(order), level[order]
 
 
-def match(members: Floats, among: Floats) -> Ints:
-    """Return, for each column of ``members`` [d, n], the first column of ``among`` that equals it; -1 if none."""
-    weights = np.random.default_rng(0).uniform(0.5, 1.0, size=members.shape[0])  # any numbers in general position
-    left, right = weights @ members, weights @ among
-    order = np.argsort(right, kind="stable")
-    window = _SAME * float(np.sum(weights))
-    low = np.searchsorted(right[order], left - window)
-    high = np.searchsorted(right[order], left + window, side="right")
-    found = np.full(members.shape[1], -1, dtype=np.int64)
-    for offset in range(int((high - low).max(initial=0))):
-        open_ones = np.flatnonzero(low + offset < high)
-        candidates = order[low[open_ones] + offset]
-        near = np.abs(members[:, open_ones] - among[:, candidates]).max(axis=0) <= _SAME
-        hits, values = open_ones[near], candidates[near]
-        unset = (found[hits] < 0) | (values < found[hits])
-        found[hits[unset]] = values[unset]
-    return found
-
-
-def comparable(rungs: Sequence[FiniteFamily]) -> list[Floats]:
-    """Return each family as columns that can be compared: parameters over one feature map, or probabilities."""
-    if len({rung.features.fingerprint for rung in rungs}) == 1:
-        return [rung.theta for rung in rungs]
-    fixed = {rung.features.rewards is None for rung in rungs}
-    if len(fixed) > 1:
-        raise FamilyError("rungs", got="rewards fixed by some classes only", expected="by all of them, or by none")
-    keys = []
-    for features in (rung.features for rung in rungs):
-        outcomes = features.layout.outcomes
-        rewards = np.zeros(outcomes.next_state.size) if features.rewards is None else np.round(features.rewards, 12)
-        keys.append(np.stack([pair_of_outcome(outcomes), outcomes.next_state, rewards], axis=1))
-    union, place = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
-    columns, begin = [], 0
-    for rung, own in zip(rungs, keys, strict=True):
-        column = np.zeros((len(union), rung.size))
-        np.add.at(column, place.ravel()[begin : begin + len(own)], rung.probabilities())
-        begin += len(own)
-        columns.append(column)
-    return columns
-
-
-def embed(small: Family, large: Family, rungs: tuple[int, int]) -> Any:
-    """Return E [d of ``large``, own parameters of ``small``]; of a finite class, one column per member.
-
-    ``rungs`` are their places in the ladder, for the error: a kernel of the smaller class that the larger one lacks, or
-    nesting that cannot be verified. Two finite classes are compared, and the smaller one's own parameters returned.
-    """
-    if isinstance(small, FiniteFamily) and isinstance(large, FiniteFamily):
-        nest([small, large])
-        return small.theta
-    if isinstance(small, FiniteFamily) and isinstance(large, (LinearFamily, AggregationFamily)):
-        return _members(small, large, rungs)
-    if isinstance(small, (LinearFamily, AggregationFamily)) and isinstance(large, LinearFamily):
-        return _into_linear(small, large, rungs)
+def embed(small: Family, large: Family, classes: tuple[int, int]) -> Embedding:
+    """Return the embedding of a linear class or aggregation into a larger one; refuse classes that are not nested."""
+    if isinstance(small, LinearFamily) and isinstance(large, LinearFamily):
+        return _linear(small, large, classes)
     if isinstance(small, AggregationFamily) and isinstance(large, AggregationFamily):
-        return _aggregation(small, large, rungs)
-    if isinstance(small, LinearFamily) and isinstance(large, AggregationFamily):
-        return _into_tabular(small, large, rungs)
-    raise _unknown(small, large, rungs)
+        return _refinement(small, large, classes)
+    raise _refusal(classes, f"{small!r} and {large!r}, of which it cannot be verified that one holds the other")
 
 
-def _unknown(small: Family, large: Family, rungs: tuple[int, int]) -> NestingError:
-    return _refusal(rungs, f"{small!r} and {large!r}, of which it cannot be verified that one holds the other")
-
-
-def _members(small: FiniteFamily, large: LinearFamily | AggregationFamily, rungs: tuple[int, int]) -> Floats:
-    same = isinstance(large, LinearFamily) and small.features.fingerprint == large.features.fingerprint
-    columns = []
-    for member in range(small.size):
-        theta: Any = small.theta[:, member]
-        if not (same and _holds(large, theta)):
-            theta = large.member_of(small.kernel(member))
-        if theta is None:
-            got = f"member {member} of class {rungs[0]} is not in class {rungs[1]}"
-            raise _refusal(rungs, got, member)
-        columns.append(theta)
-    return np.array(columns).T
-
-
-def _holds(large: Any, theta: Floats) -> bool:
-    """Say whether theta belongs to a linear class over the same features as it stands."""
-    inside = large.basis @ np.linalg.lstsq(large.basis, theta, rcond=None)[0]
-    return bool(np.abs(inside - theta).max() <= TOLERANCE and np.linalg.norm(theta) <= large.norm_bound * (1.0 + 1e-9))
-
-
-def _into_linear(small: LinearFamily | AggregationFamily, large: LinearFamily, rungs: tuple[int, int]) -> Floats:
-    """Write the directions of a class as combinations of those of a linear one, and compare lengths."""
-    basis = small.basis if isinstance(small, LinearFamily) else sp.identity(small.size, format="csr")
-    if small.features.fingerprint == large.features.fingerprint:
-        target, matrix = dense(basis), large.basis
-    else:
-        target = dense(kernel_matrix(small.features) @ basis)
-        matrix = dense(kernel_matrix(large.features) @ large.basis)
-    own = np.asarray(np.linalg.lstsq(matrix, target, rcond=None)[0], dtype=np.float64)
-    outside = np.abs(matrix @ own - target).max(axis=0) > TOLERANCE
+def _linear(small: LinearFamily, large: LinearFamily, classes: tuple[int, int]) -> Embedding:
+    """Compare subspaces and norms."""
+    if small.features.fingerprint != large.features.fingerprint:
+        expected = "one feature map for all linear classes; restrict it by coordinates or a basis"
+        raise _refusal(classes, "two feature maps", expected=expected)
+    own = large.basis.T @ small.basis
+    outside = np.abs(large.basis @ own - small.basis).max(axis=0) > _SAME
     if outside.any():
-        if isinstance(small, AggregationFamily):
-            raise _unknown(small, large, rungs)
         direction = int(np.argmax(outside))
-        raise _refusal(rungs, f"direction {direction} of class {rungs[0]} is not in class {rungs[1]}", direction)
-    if isinstance(small, LinearFamily):
-        longest = small.norm_bound * float(np.linalg.norm(own, 2))
-    else:  # the longest image of a member: at most the sum over blocks of the longest image of one of their moves
-        longest = sum(float(np.linalg.norm(own[:, part], axis=0).max()) for part in small.parts())
-    if longest > large.norm_bound * (1.0 + 1e-9):
-        got = f"parameters as long as {longest:.6g} may be needed, the norm bound being {large.norm_bound:g}"
-        raise _refusal(rungs, got)
-    return np.asarray(large.basis @ own)
+        raise _refusal(classes, f"direction {direction} of class {classes[0]} is not in class {classes[1]}", direction)
+    if small.norm_bound > large.norm_bound * (1.0 + _SAME):
+        got = f"the norm bound {small.norm_bound:g} in class {classes[0]}, {large.norm_bound:g} in class {classes[1]}"
+        raise _refusal(classes, got)
+    return Embedding(small.basis[None], np.zeros(1, dtype=np.int64))
 
 
-def _aggregation(small: AggregationFamily, large: AggregationFamily, rungs: tuple[int, int]) -> Any:
+def _refinement(small: AggregationFamily, large: AggregationFamily, classes: tuple[int, int]) -> Embedding:
     """Match moves: in every block of the finer partition, each move of the coarser class is one of its own."""
-    first = first_of(large.partition)
-    split = small.partition != small.partition[first]
-    if split.any():
-        block = large.partition[split].min()
-        t = int(np.flatnonzero(split & (large.partition == block))[0])
-        s = int(first[t])
-        got = f"states {s} and {t} may differ in class {rungs[0]}, but share a block of class {rungs[1]}"
-        raise _refusal(rungs, got, s, "a finer partition in every class")
-    ours, theirs = small.features.blocks, large.features.blocks
-    row, column = [], []
+    fine, coarse, actions = large.features, small.features, large.features.actions
+    made = Embedding(np.zeros((fine.groups, fine.width, coarse.width)), np.zeros(fine.groups, dtype=np.int64))
     for block in range(large.blocks):
         states = np.flatnonzero(large.partition == block)
-        for a in range(large.features.actions):
-            pair = states[0] * large.features.actions + a
-            moves = [table[states, a][:, table[states[0], a] >= 0] for table in (small.moves, large.moves)]
-            for move in range(moves[0].shape[1]):
-                same = (moves[1] == moves[0][:, move : move + 1]).all(axis=0)
-                if not same.any():
-                    got = f"move {move} of action {a} in the states {states.tolist()} is not one of class {rungs[1]}"
-                    raise _refusal(rungs, got, int(states[0]))
-                row.append(int(theirs.vector_start[theirs.of[pair]]) + int(np.argmax(same)))
-                column.append(int(ours.vector_start[ours.of[pair]]) + move)
-    shape = (large.features.dimension, small.features.dimension)
-    return sp.csr_array((np.ones(len(row)), (row, column)), shape=shape)
-
-
-def _into_tabular(small: LinearFamily, large: AggregationFamily, rungs: tuple[int, int]) -> Any:
-    """Write the features of a linear class as the probabilities of the moves of single states."""
-    if large.blocks < large.features.states:
-        raise _unknown(small, large, rungs)
-    matrix: Any = sp.csr_array(kernel_matrix(large.features))
-    target: Any = sp.csr_array(kernel_matrix(small.features) @ small.basis)
-    reach = np.asarray(matrix.sum(axis=1)).ravel() > 0
-    lost = np.flatnonzero(~reach & (np.abs(target).max(axis=1).toarray().ravel() > TOLERANCE))
-    if lost.size:
-        pair, s2 = divmod(int(lost[0]), small.features.states)
-        s, a = divmod(pair, small.features.actions)
-        got = f"class {rungs[0]} can go from state {s} by action {a} to {s2}, class {rungs[1]} cannot"
-        raise _refusal(rungs, got, s)
-    cells = np.flatnonzero(reach)  # of moves that lead to the same state, the first takes all
-    pick = (np.ones(cells.size), (matrix.indices[matrix.indptr[cells]], cells))
-    return sp.csr_array(pick, shape=matrix.shape[::-1]) @ target
-
-
-def _checked_names(names: Sequence[str] | None, classes: int) -> tuple[str, ...]:
-    """Return the names of the classes, none or one for each."""
-    if isinstance(names, str) or not all(isinstance(name, str) and name for name in names or ()):
-        raise FamilyError("names", got=f"{names!r:.80}", expected=f"{classes} texts, one for each class")
-    found = tuple(names or ())
-    if found and (len(found) != classes or len(set(found)) != classes):
-        raise FamilyError("names", got=f"{list(found)!r:.80}", expected=f"{classes} different names")
-    return found
+        for t in states[small.partition[states] != small.partition[states[0]]].tolist():
+            s = int(states[0])
+            got = f"states {s} and {t} may differ in class {classes[0]}, but share a block of class {classes[1]}"
+            raise _refusal(classes, got, s, "a finer partition in every class")
+        for a in range(actions):
+            ours, theirs = (table[states, a][:, table[states[0], a] >= 0] for table in (small.moves, large.moves))
+            same = (theirs[:, :, None] == ours[:, None, :]).all(axis=0)
+            for move in np.flatnonzero(~same.any(axis=0)).tolist():
+                got = f"move {move} of action {a} in the states {states.tolist()} is not one of class {classes[1]}"
+                raise _refusal(classes, got, int(states[0]))
+            g = fine.group[states[0] * actions + a]
+            made.matrix[g, same.argmax(axis=0), np.arange(same.shape[1])] = 1.0
+            made.group[g] = coarse.group[states[0] * actions + a]
+    return made
 
 
 class Ladder:
@@ -240,88 +160,79 @@ class Ladder:
     >>> ladder.sizes
     [2, 4]
 
-    A ladder that is not nested, or of which that cannot be verified, is refused with the pair of classes and what shows
-    it: members of a list are compared one by one, linear classes by subspace and norm, partitions by refinement.
+    Nesting is verified: members of lists are compared one by one, linear classes by subspace and norm, partitions by
+    refinement. A ladder that is not nested is refused with the pair of classes and what shows it.
 
     Parameters
     ----------
-    rungs : sequence of families
-        Lists of kernels, linear classes and aggregations; above a class that is not a list there is no list.
+    families : sequence of families
+        All lists of kernels (FiniteFamily, CoverFamily); or all linear classes and aggregations.
     names : sequence of str, optional
         What the classes are called in every answer; F_1, ..., F_M by default.
 
     Attributes
     ----------
-    finite : bool
-        Whether F_M, and so every class, is a list of kernels.
-    reach : list of M numbers
-        How far the truth may be from the nearest member of each class, see :mod:`occamrl.models.finite`; 0 but for
-        covers.
-    family : FiniteFamily
-        Of a finite ladder: F_M, its members sorted by the first class that holds them, so that F_m is its first
-        ``sizes[m - 1]`` members.
-    level : array [n]
-        Of a finite ladder: the first class that holds a member, from 0.
+    classes, finite : int and bool
+        M, and whether the classes are lists of kernels.
+    families, reach : lists
+        F_1, ..., F_M; how far the truth may be from the nearest member of each, 0 but for covers.
+    family, level : FiniteFamily and array [m]
+        Of lists: F_M, its members sorted by the first class that holds them, and that class, from 0.
     embeddings : list
-        Of the other ladders: every class in the coordinates of the largest (:func:`embed`). One regression then serves
-        all classes: rows are kept in these coordinates, and E gives class m its statistics E^T G E and E^T g.
+        Of the other ladders: every class in the coordinates of the largest.
     """
 
+    families: list[Any]
     family: FiniteFamily
     level: Ints
-    embeddings: list[Any]
-    _rungs: dict[int, Any]
-    _given_names: tuple[str, ...]
+    embeddings: list[Embedding]
 
-    def __init__(self, rungs: Sequence[Family], names: Sequence[str] | None = None) -> None:
-        if not isinstance(rungs, Sequence) or isinstance(rungs, str):
-            raise FamilyError("rungs", got=type(rungs).__name__, expected="a list of families, [F_1, F_2, ...]")
-        given: list[Any] = list(rungs)
-        if not given:
-            raise FamilyError("rungs", got="an empty ladder", expected="at least one class")
-        for m, rung in enumerate(given, start=1):
-            if not isinstance(rung, Family):
-                expected = "a family of kernels, such as FiniteFamily(kernels)"
-                raise FamilyError("rungs", index=(m,), got=type(rung).__name__, expected=expected)
-            sizes = [f"S={each.features.states}, A={each.features.actions}" for each in (rung, given[0])]
+    def __init__(self, families: Sequence[Family], names: Names = None) -> None:
+        if not isinstance(families, Sequence) or isinstance(families, str) or not families:
+            raise FamilyError("families", got=f"{families!r:.80}", expected="a list of families, [F_1, F_2, ...]")
+        given: list[Any] = list(families)
+        for m, family in enumerate(given, start=1):
+            require_kind(f"families[{m}]", family, Family)
+            sizes = [f"S={each.features.states}, A={each.features.actions}" for each in (family, given[0])]
             if sizes[0] != sizes[1]:
-                raise ShapeError("rungs", index=(m,), got=sizes[0], expected=f"{sizes[1]}, as in the first")
-            if given[-1].finite and not rung.finite:
-                raise FamilyError("rungs", index=(m,), got=type(rung).__name__, expected="a FiniteFamily")
-        most = np.maximum.accumulate([rung.reach if rung.finite else 0.0 for rung in given])
-        self._given_names = _checked_names(names, len(given))
-        if given[-1].finite:
-            self._of_members(*nest(given), most.tolist(), names=self._given_names)
+                raise ShapeError("families", index=(m,), got=sizes[0], expected=f"{sizes[1]}, as in the first")
+            if family.finite != given[0].finite:
+                got = f"a {type(family).__name__} above a {type(given[0]).__name__}"
+                expected = "lists only, or linear classes only; cover the linear class by a list (CoverFamily)"
+                raise FamilyError("families", index=(m,), got=got, expected=expected)
+        if given[0].finite:
+            self._of_members(*nest(given), np.maximum.accumulate([each.reach for each in given]).tolist(), names)
             return
         for m, (one, other) in enumerate(itertools.pairwise(given), start=1):
             embed(one, other, (m, m + 1))
-            about = [(type(each), each.size, each.extent, getattr(each, "norm_bound", None)) for each in (one, other)]
-            if about[0] == about[1]:
+            if (type(one), one.size, one.norm_bound) == (type(other), other.size, other.norm_bound):
                 raise _refusal((m, m + 1), "two equal classes", expected="each class to add a kernel")
-        top = given[-1]
-        self.finite, self._rungs = False, dict(enumerate(given, start=1))
-        self.embeddings = [embed(rung, top, (m, len(given))) for m, rung in enumerate(given[:-1], start=1)]
-        self.embeddings.append(top.basis if isinstance(top, LinearFamily) else sp.identity(top.size, format="csr"))
-        self.reach = [float(reach) if rung.finite else 0.0 for reach, rung in zip(most, given, strict=True)]
-        self.classes = len(given)
+        self.finite, self.families, self.reach = False, given, [0.0] * len(given)
+        self.embeddings = [embed(each, given[-1], (m, len(given))) for m, each in enumerate(given, start=1)]
+        self._name(names)
 
-    def _of_members(
-        self, family: FiniteFamily, level: Ints, reach: list[float] | None = None, names: Sequence[str] | None = None
-    ) -> Ladder:
+    def _of_members(self, family: FiniteFamily, level: Ints, reach: Reach, names: Names) -> Ladder:
         """Make this the ladder of the first members of a list."""
-        self.finite, self.family, self.level = True, family, level
-        self.classes = int(level[-1]) + 1
-        self._given_names = _checked_names(names, self.classes)
-        self.reach = [0.0] * self.classes if reach is None else reach
-        self.family.reach = float(self.reach[-1])
-        self._rungs = {}
+        sizes = np.cumsum(np.bincount(level)).tolist()
+        self.finite, self.level, self.reach = True, level, [0.0] * len(sizes) if reach is None else reach
+        self.family = family.take(slice(None))  # the reach of a class is its own
+        self.families = [*(self.family.prefix(size) for size in sizes[:-1]), self.family]
+        for each, own in zip(self.families, self.reach, strict=True):
+            each.reach = float(own)
+        self._name(names)
         return self
 
+    def _name(self, names: Names) -> None:
+        self.classes = len(self.families)
+        found = tuple(f"F_{m}" for m in range(1, self.classes + 1)) if names is None else tuple(names)
+        texts = all(isinstance(name, str) and name for name in found) and not isinstance(names, str)
+        if not texts or not len(set(found)) == len(found) == self.classes:
+            raise FamilyError("names", got=f"{names!r:.80}", expected=f"{self.classes} different texts")
+        self.names = found
+
     @classmethod
-    def of_levels(
-        cls, family: FiniteFamily, level: Ints, reach: list[float] | None = None, names: Sequence[str] | None = None
-    ) -> Ladder:
-        """Return the ladder in which ``level`` [n], from 0 and increasing, is the first class that holds a member."""
+    def of_levels(cls, family: FiniteFamily, level: ArrayLike, reach: Reach = None, names: Names = None) -> Ladder:
+        """Return the ladder in which ``level`` [m], from 0 and increasing, is the first class that holds a member."""
         require_kind("family", family, FiniteFamily)
         levels = as_integers("level", level)
         steps = np.diff(levels, prepend=0) if levels.shape == (family.size,) else np.full(1, -1)
@@ -334,111 +245,92 @@ class Ladder:
 
     @classmethod
     def of_prefixes(
-        cls,
-        parameters: ArrayLike,
-        features: FeatureMap,
-        sizes: Sequence[int],
-        reach: list[float] | None = None,
-        names: Sequence[str] | None = None,
+        cls, parameters: ArrayLike, features: FeatureMap, sizes: Sequence[int], reach: Reach = None, names: Names = None
     ) -> Ladder:
         """Return the ladder whose class m is the first ``sizes[m - 1]`` of a list of parameters; nested as it stands.
 
         For long lists: members are neither compared nor stored twice.
         """
         family = FiniteFamily(parameters=parameters, features=features)
-        ends = [0, *as_integers("sizes", sizes, "increasing integers").ravel().tolist()]
-        if len(ends) < 2 or min(np.diff(ends)) < 1 or ends[-1] != family.size:
+        ends = as_integers("sizes", sizes, "increasing integers").ravel()
+        if ends.size == 0 or (np.diff(ends, prepend=0) < 1).any() or ends[-1] != family.size:
             expected = f"increasing numbers that end at {family.size}"
             raise ParameterError("sizes", got=f"{sizes!r:.100}", expected=expected)
-        return cls.of_levels(family, np.repeat(np.arange(len(ends) - 1), np.diff(ends)), reach, names)
+        return cls.of_levels(family, np.repeat(np.arange(ends.size), np.diff(ends, prepend=0)), reach, names)
 
     @classmethod
     def of_problem(cls, problem: Any) -> Ladder:
-        """Return the ladder that a problem brings along: its features ``phi``, ``hypotheses`` and their ``sizes``."""
-        for name in ("hypotheses", "phi", "sizes"):
-            if not hasattr(problem, name):
-                expected = "one that brings a ladder along (phi, hypotheses, sizes), or your own Ladder([F_1, ...])"
-                raise ParameterError("problem", got=f"{type(problem).__name__}, without {name}", expected=expected)
-        names = getattr(problem, "rung_names", None) or None
+        """Return the ladder that a problem brings along: ``ladder``, or ``phi``, ``hypotheses`` and ``sizes``."""
+        if isinstance(getattr(problem, "ladder", None), Ladder):
+            found: Ladder = problem.ladder
+            return found
+        missing = [name for name in ("hypotheses", "phi", "sizes") if not hasattr(problem, name)]
+        if missing:
+            expected = "one that brings a ladder along, or your own Ladder([F_1, ...])"
+            raise ParameterError("problem", got=f"{type(problem).__name__}, without {missing[0]}", expected=expected)
+        names = getattr(problem, "class_names", None) or None
         return cls.of_prefixes(problem.hypotheses, FeatureMap(problem.phi), problem.sizes, names=names)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What the classes are called."""
-        return self._given_names or tuple(f"F_{m}" for m in range(1, self.classes + 1))
 
     @property
     def features(self) -> FeatureMap:
         """The features of the largest class."""
-        features: FeatureMap = self.family.features if self.finite else self._rungs[self.classes].features
+        features: FeatureMap = self.families[-1].features
         return features
 
     @property
-    def rungs(self) -> list[Any]:
-        """F_1, ..., F_M."""
-        return [self.rung(m) for m in range(1, self.classes + 1)]
-
-    @property
     def sizes(self) -> list[int]:
-        """|F_1|, ..., |F_M| of a finite ladder."""
-        return [int(size) for size in np.searchsorted(self.level, np.arange(self.classes), side="right")]
+        """|F_1|, ..., |F_M| of lists; numbers of parameters of the other classes."""
+        return [family.size for family in self.families]
 
     @property
     def prior(self) -> Floats:
-        """w(P) = 1/(M |F_l less F_{l-1}|) for P first appearing in F_l (M25), of a finite ladder."""
-        added = np.bincount(self.level)
-        return np.asarray(1.0 / (self.classes * added[self.level]), dtype=np.float64)
+        """w(P) = 1/(M |F_l less F_{l-1}|) for P first appearing in F_l, of lists [m]."""
+        return np.asarray(1.0 / (self.classes * np.bincount(self.level)[self.level]), dtype=np.float64)
 
-    def rung(self, m: int) -> Any:
+    def family_of(self, m: int) -> Any:
         """Return F_m, m = 1 ... M."""
-        require_integer("m", m, 1, most=self.classes)
-        if m not in self._rungs:
-            self._rungs[m] = self.family if m == self.classes else self.family.prefix(self.sizes[m - 1])
-            self._rungs[m].reach = self.reach[m - 1]
-        return self._rungs[m]
+        return self.families[require_integer("m", m, 1, most=self.classes) - 1]
 
-    def class_of(self, mdp: FiniteMDP) -> int | None:
-        """Return m*, the first class that holds a problem's kernel; None if none does. Agents cannot know it."""
-        require_kind("mdp", mdp, FiniteMDP)
-        if not mdp.stationary:
-            return None
-        if not self.finite:
-            kernel = mdp.kernel()
-            return next((m for m, rung in enumerate(self.rungs, start=1) if rung.contains(kernel)), None)
-        truth, rewards = mdp.truth, None
-        if self.family.features.rewards is not None:
-            rewards = truth.base_reward[pair_of_outcome(truth.outcomes)] + truth.outcomes.bonus
-        features = FeatureMap.of_outcomes(truth.outcomes, mdp.states, rewards)
-        members, own = comparable([self.family, FiniteFamily(parameters=truth.probability, features=features)])
-        found = int(match(own, members)[0])
-        return None if found < 0 else int(self.level[found]) + 1
+    def class_of(self, mdp: Any) -> int | None:
+        """Return m*, the first class that holds a problem's kernel, or all of its kernels; None if none does."""
+        truth = as_mdp(mdp)
+        if self.finite and self.features.rewards is not None:  # outcomes are compared with their rewards
+            rewards = truth.base_reward.ravel()[truth.outcomes.pair] + truth.outcomes.bonus
+            features = FeatureMap.of_outcomes(truth.outcomes, truth.states, rewards)
+            theta = np.zeros((len(truth.probability), features.groups * features.width))
+            theta[:, features.place] = truth.probability
+            own = FiniteFamily(parameters=theta.reshape(-1, features.groups, features.width), features=features)
+            found = match(*reversed(comparable([self.family, own])))
+            return None if (found < 0).any() else int(self.level[found].max()) + 1
+        needed = 1
+        for matrix in (sp.csr_array(kernel.matrix) for kernel in truth.kernels):
+            if self.finite:
+                member = self.family.find(matrix)
+                first = None if member is None else int(self.level[member]) + 1
+            else:
+                first = next((m for m in range(needed, self.classes + 1) if self.family_of(m).contains(matrix)), None)
+            if first is None:
+                return None
+            needed = max(needed, first)
+        return needed
 
     def statistics(self, m: int, gram: Floats, xy: Floats) -> tuple[Floats, Floats]:
-        """Return the packed sum x x^T and sum y x in the own parameters of a linear class or aggregation."""
-        matrix = self.embeddings[m - 1]
-        own = dense(matrix.T @ (unpacked(self.features.blocks, gram) @ matrix))
-        return packed(self.rung(m).own_features.blocks, own), np.asarray(matrix.T @ xy).ravel()
-
-    def member_losses(self, m: int, gram: Floats, xy: Floats) -> Floats:
-        """Return L, less sum y^2, of every kernel of a finite class."""
-        return member_losses(self.embeddings[m - 1], unpacked(self.features.blocks, gram), xy)
+        """Return sum x x^T and sum y x in the own parameters of class m, from those over ``features``."""
+        if self.finite:
+            return gram, xy
+        (matrix, group), own = self.embeddings[m - 1], self.families[m - 1].own_features
+        own_gram, own_xy = np.zeros((own.groups, own.width, own.width)), np.zeros((own.groups, own.width))
+        np.add.at(own_gram, group, matrix.transpose(0, 2, 1) @ gram @ matrix)
+        np.add.at(own_xy, group, np.einsum("gnk,gn->gk", matrix, xy))
+        return own_gram, own_xy
 
     def smallest_loss(self, m: int, gram: Floats, xy: Floats) -> float:
-        """Return min over F_m of L, less sum y^2, from the packed statistics of all rows (M15)."""
-        rung = self.rung(m)
-        if rung.finite:
-            return float(self.member_losses(m, gram, xy).min())
-        return float(rung.smallest_loss(*self.statistics(m, gram, xy)))
+        """Return min over F_m of L, less sum y^2, from the statistics of all rows over ``features``."""
+        return float(self.family_of(m).smallest_loss(*self.statistics(m, gram, xy)))
 
     def __len__(self) -> int:
         return self.classes
 
     def __repr__(self) -> str:
-        sizes = " < ".join(rung.extent for rung in self.rungs) if not self.finite else None
-        kernels = sizes or f"{' < '.join(str(size) for size in self.sizes)} kernels"
-        return f"Ladder({kernels}, {self.features!r})"
-
-
-def dense(matrix: Any) -> Floats:
-    """Return a matrix, sparse or not, as an array."""
-    return np.asarray(matrix.todense() if hasattr(matrix, "todense") else matrix)
+        what = "kernels" if self.finite else "parameters"
+        return f"Ladder({' < '.join(map(str, self.sizes))} {what}, {self.features!r})"

@@ -1,13 +1,13 @@
-"""The five algorithms of the paper to the letter, in plain NumPy: pseudo-code that runs.
+"""The five algorithms of the paper to the letter: pseudo-code that runs.
 
 Ghosh, Ray Chowdhury and Ramchandran, "Model Selection for Generic Reinforcement Learning", L4DC 2022. Each file holds
 one algorithm, with the paper's constants, its clip of values at H, a plan before every episode, lambda = 1 and, for the
 selectors, fresh data and a smaller level in every epoch. Where the paper contradicts itself a parameter chooses, and
-the default is the reading that can be proved; ``docs/mathematics.md`` lists the slips and says which line is which.
+the default is the reading that can be proved. :mod:`occamrl.paper.theorems` has the right-hand sides of its theorems.
 
-These classes are :class:`~occamrl.protocols.EpisodeLearner`. They take the same problems and model classes as the
-compiled learners of :mod:`occamrl.learners` and :mod:`occamrl.selectors`, share no code with them, and are what those
-are tested against. Rewards are known and a function of (s, a), and one kernel serves all steps, as in the paper.
+These learners take the same problems and model classes as those of :mod:`occamrl.learners` and
+:mod:`occamrl.selectors`, share no code with them, and are what those are tested against. Rewards are known and a
+function of (s, a), and one kernel serves all steps, as in the paper.
 """
 
 from __future__ import annotations

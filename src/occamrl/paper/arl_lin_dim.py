@@ -2,7 +2,7 @@ r"""ARL-LIN(dim), to the letter (algorithm 2).
 
     theta^(0) = (1, ..., 1)
     for epochs i = 0, 1, 2, ...
-        D_i = { j : |theta^(i)_j| >= 0.5^i }                                                              (M16)
+        D_i = { j : |theta^(i)_j| >= 0.5^i }
         play a fresh UCRL-VTR-LIN on the coordinates D_i for 36^i k_0 episodes, norm bound b, level delta/2^i
         play UCRL-VTR-LIN on all d coordinates for 6^i ceil(sqrt(k_0)) episodes, from where epoch i-1 left it,
             norm bound b, level delta
@@ -20,23 +20,23 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_choice, require_integer, require_number, require_numbers
+from occamrl.errors import ParameterError, require_choice, require_integer, require_number
 from occamrl.models.features import FeatureMap
 from occamrl.paper.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.protocols import Episode, EpisodeLearner, Ints, Known
+from occamrl.protocols import Flow, Known, Learner, Plan
 
 EXPLOITATION, ESTIMATION = "exploitation", "estimation"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ARLLinDim(EpisodeLearner):
+class ARLLinDim(Learner):
     """Adapt to the number of non-zero coordinates of theta*.
 
     Parameters
     ----------
     features : FeatureMap
-        Dense or sparse; its coordinates are those of theta*.
-    norm_bound, delta, paper_constant
+        Its coordinates are those of theta*.
+    norm_bound, delta, radius, paper_constant
         Of :class:`~occamrl.paper.ucrl_vtr_lin.UCRLVTRLin`.
     initial_episodes : int
         k_0.
@@ -57,6 +57,7 @@ class ARLLinDim(EpisodeLearner):
     features: FeatureMap
     norm_bound: float
     delta: float = 0.05
+    radius: str = "paper"
     paper_constant: float = 1.0
     initial_episodes: int = 16
     growth: float = 36
@@ -65,14 +66,14 @@ class ARLLinDim(EpisodeLearner):
     threshold_epoch: str = "text"
 
     def __post_init__(self) -> None:
-        if isinstance(self.features, FeatureMap) and self.features.is_tabular:
-            expected = "a dense or sparse one, with shared coordinates"
-            raise ParameterError("features", got="a tabular map", expected=expected)
+        base_learner(self, None, 0)  # checks its parameters
+        if self.features.groups > 1:
+            raise ParameterError("features", got="a map with groups of coordinates", expected="one without")
         require_choice("threshold_epoch", self.threshold_epoch, ("text", "box"))
         require_integer("initial_episodes", self.initial_episodes, 1)
-        require_numbers(self, 1.0, math.inf, "growth", "estimation_growth")
+        require_number("growth", self.growth, 1.0, math.inf)
+        require_number("estimation_growth", self.estimation_growth, 1.0, math.inf)
         require_number("threshold", self.threshold, 0.0, 1.0, open_low=True)
-        base_learner(self, None, 0)  # checks the other parameters
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state at the beginning of epoch 0, with theta^(0) = 1."""
@@ -81,31 +82,36 @@ class ARLLinDim(EpisodeLearner):
         self._begin_epoch(known, state)
         return state
 
+    def level(self, epoch: int) -> float:
+        """Return the magnitude from which on a coordinate is active."""
+        return float(self.threshold ** (epoch if self.threshold_epoch == "text" else epoch + 1))
+
     def _begin_epoch(self, known: Known, state: dict[str, Any]) -> None:
-        """Choose the active coordinates (M16) and start a learner on them afresh."""
-        i = state["epoch"]
-        level = self.threshold ** (i if self.threshold_epoch == "text" else i + 1)
-        active = np.flatnonzero(np.abs(state["estimate"]) >= level)
-        state["active"] = active if active.size else np.arange(self.features.dimension)
-        state["phase"], state["left"] = EXPLOITATION, math.ceil(self.growth**i * self.initial_episodes)
+        """Choose the active coordinates, and start a learner on them afresh."""
+        active = np.flatnonzero(np.abs(state["estimate"]) >= self.level(state["epoch"])).tolist()
+        state["active"] = active or list(range(self.features.dimension))
+        state["phase"], state["left"] = EXPLOITATION, math.ceil(self.growth ** state["epoch"] * self.initial_episodes)
         state["restricted"] = self._learner(state)[0].begin(known)
 
     def _learner(self, state: dict[str, Any]) -> tuple[UCRLVTRLin, str]:
         """Return the learner of the phase, and the name of its state."""
         if state["phase"] == EXPLOITATION:
-            return base_learner(self, tuple(state["active"].tolist()), state["epoch"]), "restricted"
+            return base_learner(self, tuple(state["active"]), state["epoch"]), "restricted"
         return base_learner(self, None, 0), "full"
 
-    def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
+    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Plan as the learner of the phase."""
         learner, name = self._learner(state)
-        return learner.plan(known, state[name], start, draw)
+        found = learner.plan(known, state[name], draw)
+        facts = {"epoch": state["epoch"], "label": state["phase"], "chosen": state["active"]}
+        grounds = {"statistics": np.abs(state["estimate"]).tolist(), "threshold": self.level(state["epoch"])}
+        return Plan(policy=found.policy, values=found.values, facts=facts, grounds=grounds)
 
-    def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
+    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Enter the rows into the learner of the phase; go on to the next phase when it is over."""
         learner, name = self._learner(state)
-        learner.learn(known, state[name], episode)
-        state["left"] -= 1
+        learner.learn(known, state[name], plan, flow)
+        state["left"] -= flow.episodes
         if state["left"] > 0:
             return
         i, root = state["epoch"], math.isqrt(self.initial_episodes - 1) + 1  # ceil(sqrt(k_0))
@@ -123,5 +129,6 @@ def base_learner(selector: ARLLinDim, active: tuple[int, ...] | None, epoch: int
         features=selector.features if active is None else selector.features.restrict(active),
         norm_bound=selector.norm_bound,
         delta=selector.delta / 2**epoch,
+        radius=selector.radius,
         paper_constant=selector.paper_constant,
     )

@@ -1,11 +1,9 @@
-r"""ARL-LIN(norm), to the letter (algorithm 3).
-
-In the paper's steps, with the exact maximum of M19:
+r"""ARL-LIN(norm), to the letter (algorithm 3), with the exact maximum.
 
     b_1 = b,  delta_1 = delta
     for epochs i = 1, 2, ...
         play UCRL-VTR-LIN, from nothing, with norm bound b_i for k_i episodes at level delta_i
-        b_{i+1} = max { ||theta|| : theta in B_{k_i} },  B_k the ellipsoid of radius sqrt(beta_k(delta_i))   (M19)
+        b_{i+1} = max { ||theta|| : theta in B_{k_i} },  B_k the ellipsoid of radius sqrt(beta_k(delta_i))
         k_{i+1} = 2 k_i,  delta_{i+1} = delta_i/2
 
 The bound is not forced to fall: b_{i+1} may exceed b_i, and the paper's algorithm plays with it.
@@ -22,16 +20,16 @@ import numpy as np
 from occamrl.errors import require_choice, require_integer
 from occamrl.models.features import FeatureMap
 from occamrl.paper.ucrl_vtr_lin import UCRLVTRLin
-from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known
+from occamrl.protocols import Floats, Flow, Known, Learner, Plan
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ARLLinNorm(EpisodeLearner):
+class ARLLinNorm(Learner):
     """Adapt to the norm of theta*.
 
     Parameters
     ----------
-    features, delta, paper_constant
+    features, delta, radius, paper_constant
         Of :class:`~occamrl.paper.ucrl_vtr_lin.UCRLVTRLin`.
     norm_bound : float
         b, the first bound.
@@ -50,6 +48,7 @@ class ARLLinNorm(EpisodeLearner):
     features: FeatureMap
     norm_bound: float
     delta: float = 0.05
+    radius: str = "paper"
     paper_constant: float = 1.0
     initial_episodes: int = 16
     norm_estimate: str = "maximum"
@@ -76,29 +75,34 @@ class ARLLinNorm(EpisodeLearner):
             features=self.features,
             norm_bound=state["norm_bound"],
             delta=self.delta / 2 ** (state["epoch"] - 1),
+            radius=self.radius,
             paper_constant=self.paper_constant,
         )
 
-    def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
+    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Plan as UCRL-VTR-LIN with the bound of this epoch."""
-        return self._base(state).plan(known, state["learner"], start, draw)
-
-    def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
-        """Enter the rows; when the epoch is over, read the next bound off its ellipsoid (M19)."""
         base, inner = self._base(state), state["learner"]
-        base.learn(known, inner, episode)
-        state["left"] -= 1
-        if state["left"] == 0:
-            theta, sigma, beta = base.estimate(inner), inner["sigma"], base.beta(known.horizon, inner["episodes"])
+        found = base.plan(known, inner, draw)
+        facts = {"epoch": state["epoch"], "norm_bound": state["norm_bound"]}
+        grounds = {"statistics": base.estimate(inner).tolist()}
+        return Plan(policy=found.policy, values=found.values, facts=facts, grounds=grounds)
+
+    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
+        """Enter the rows; when the epoch is over, read the next bound off its ellipsoid."""
+        base, inner = self._base(state), state["learner"]
+        base.learn(known, inner, plan, flow)
+        state["left"] -= flow.episodes
+        if state["left"] <= 0:
+            theta, sigma, width = base.estimate(inner), inner["sigma"], base.width(known.horizon, 1, inner)
             if self.norm_estimate == "maximum":
-                state["norm_bound"] = largest_norm(theta, sigma, beta)
+                state["norm_bound"] = largest_norm(theta, sigma, width**2)
             else:
-                state["norm_bound"] = float(np.linalg.norm(theta) + math.sqrt(beta / np.linalg.eigvalsh(sigma)[0]))
+                state["norm_bound"] = float(np.linalg.norm(theta) + width / math.sqrt(np.linalg.eigvalsh(sigma)[0]))
             self._begin_epoch(known, state)
 
 
 def largest_norm(theta: Floats, sigma: Floats, beta: float) -> float:
-    r"""Return max ||theta'|| over (theta' - theta)^T Sigma (theta' - theta) <= beta, exactly (M19).
+    r"""Return max ||theta'|| over (theta' - theta)^T Sigma (theta' - theta) <= beta, exactly.
 
     By strong duality, with the eigenvalues :math:`s_1 \le s_2 \le \dots` of Sigma and :math:`g = U^\top\theta`, the
     square is :math:`\min_{\mu \ge 1/s_1} \mu\beta + \sum_j \mu s_j g_j^2/(\mu s_j - 1)`, convex in mu. Its derivative,
@@ -107,19 +111,14 @@ def largest_norm(theta: Floats, sigma: Floats, beta: float) -> float:
     """
     s, axes = np.linalg.eigh(sigma)
     weight = s * (axes.T @ theta) ** 2  # s_j g_j^2
-    kept = weight > 0.0
-    s_kept, weight = s[kept], weight[kept]
-
-    def excess(o: float) -> Floats:  # mu s_j - 1
-        return np.asarray((s_kept - s[0] + o * s_kept) / s[0])
-
-    def dual(o: float) -> float:
-        mu = (1 + o) / s[0]
-        return float(mu * beta + (mu * weight / excess(o)).sum())
-
-    high = math.sqrt(weight.sum() / beta)  # the derivative is not negative here, as excess(o) >= o
+    s_kept, weight = s[weight > 0.0], weight[weight > 0.0]
+    if not weight.size:
+        return math.sqrt(beta / s[0])
+    high = math.sqrt(weight.sum() / beta)  # the derivative is not negative here, as mu s_j - 1 >= o
     low = 1e-32 * high
     for _ in range(200):
         middle = math.sqrt(low * high)
-        low, high = (middle, high) if (weight / excess(middle) ** 2).sum() > beta else (low, middle)
-    return math.sqrt(dual(high)) if weight.size else math.sqrt(beta / s[0])
+        excess = (s_kept - s[0] + middle * s_kept) / s[0]  # mu s_j - 1
+        low, high = (middle, high) if (weight / excess**2).sum() > beta else (low, middle)
+    mu, excess = (1 + high) / s[0], (s_kept - s[0] + high * s_kept) / s[0]
+    return math.sqrt(mu * beta + (mu * weight / excess).sum())

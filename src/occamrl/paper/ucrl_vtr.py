@@ -1,22 +1,23 @@
 r"""UCRL-VTR over a finite family of kernels, to the letter (section 2, "The Base Algorithm", and appendix A.1).
 
     for episodes k = 1, 2, ...
-        P_k = argmax { V*_{P,1}(s_1^k) : P in B_{k-1} }                               (M5)
+        P_k = argmax { V*_{P,1}(s_1) : P in B_{k-1} }
         play the greedy policy of V*_{P_k,h}, observe s_1, a_1, ..., s_{H+1}
-        L_k(P) = sum over rows of (V_{h+1}(s_{h+1}) - (P V_{h+1})(s_h, a_h))^2         (M1)
-        Phat_k = argmin { L_k(P) : P in F }                                            (M3)
-        B_k = { P in F : L_k(P, Phat_k) <= beta_k(delta) }                             (M2, M4)
+        L_k(P) = sum over rows of (V_{h+1}(s_{h+1}) - (P V_{h+1})(s_h, a_h))^2
+        L_k(P, P') = sum over rows of ((P V_{h+1})(s_h, a_h) - (P' V_{h+1})(s_h, a_h))^2
+        Phat_k = argmin { L_k(P) : P in F }
+        B_k = { P in F : L_k(P, Phat_k) <= beta_k(delta) }
 
-with the radius M6,
+with the radius
 
 .. math:: \beta_k(\delta) = 8 H^2 \log(|F|/\delta) \quad\text{(finite F)}, \qquad
    8 H^2 \log\frac{2 N(F, \alpha)}{\delta} + 4 H^2 \Big(2 + \sqrt{2 \log\tfrac{4 kH (kH + 1)}{\delta}}\Big)
    \quad\text{(infinite F)}.
 
-A row depends on the member in play, the step and the state alone, so rows are kept by (member, h, s), and distances are
-summed anew only when the estimate changes.
+With z the vector of (P V)(s, a) over all P, both sums follow from sum z z', sum y z and sum y^2.
 
-Deviation from the paper: minimum and maximum over an infinite family run over the finite list of members that is
+Deviations from the paper: a plan is made before the start is seen, so V*_{P,1} is averaged over the law of starts (the
+same where there is one start). Minimum and maximum over an infinite family run over the finite list of members that is
 given. The logarithms of the infinite form take k = 1 for k = 0, which changes nothing: without rows B_0 = F.
 """
 
@@ -24,20 +25,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from occamrl.errors import ParameterError, ShapeError, require_choice, require_kind, require_number
-from occamrl.models.family import Family
-from occamrl.models.finite import FiniteFamily
-from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known
+from occamrl.models.families import Family, FiniteFamily
+from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Plan
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class UCRLVTR(EpisodeLearner):
+class UCRLVTR(Learner):
     """Play the most optimistic kernel within beta of the least-squares estimate.
 
     Parameters
@@ -47,91 +47,76 @@ class UCRLVTR(EpisodeLearner):
     delta : float
         P* is in B_k in all episodes with probability 1 - delta.
     infinite_class : Family, optional
-        The infinite class that the members of ``family`` are taken from; its covering numbers enter M6. By default the
-        family is all of F, and the finite form of M6 is used.
+        The infinite class that the members of ``family`` are taken from; its covering numbers enter beta. By default
+        the family is all of F, and the finite form is used.
     cover_scales : "dyadic" | "per_episode"
         Erratum. The paper covers F at scale 1/(kH) for every k ("per_episode"), but its union bound pays for one cover.
         "dyadic" takes the largest 2^-j <= 1/(kH) at level delta/((j+1)(j+2)); these levels add up to delta.
 
     Notes
     -----
-    State: ``episodes`` k; ``member`` in play; ``losses`` L_k(P) [n]; ``estimate``, the number of Phat_k; ``distances``
-    L_k(P, Phat_k) [n]; and the rows, ``cell`` [n, H, S] being the place of (member, h, s) in ``visits`` [C] and
-    ``predictions`` [C, n], -1 for none.
+    State: ``episodes`` k; ``starts`` [S]; ``zz`` [n, n], ``yz`` [n] and ``yy``, the sums over rows.
     """
 
     family: FiniteFamily
     delta: float = 0.05
     infinite_class: Family | None = None
-    cover_scales: str = "dyadic"
+    cover_scales: Literal["dyadic", "per_episode"] = "dyadic"
 
     def __post_init__(self) -> None:
         require_kind("family", self.family, FiniteFamily)
-        if self.infinite_class is not None and not isinstance(self.infinite_class, Family):
-            raise ParameterError("infinite_class", got=type(self.infinite_class).__name__, expected="a family")
+        if self.infinite_class is not None:
+            require_kind("infinite_class", self.infinite_class, Family)
         require_choice("cover_scales", self.cover_scales, ("dyadic", "per_episode"))
         require_number("delta", self.delta, 0.0, 1.0, open_low=True)
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data: every loss and distance is zero, so that B_0 = F."""
         require_setting(known, self.family.features.states, self.family.features.actions)
-        n = self.family.size
-        return {
-            "episodes": 0,
-            "member": -1,
-            "estimate": 0,
-            "losses": np.zeros(n),
-            "distances": np.zeros(n),
-            "cell": np.full((n, known.horizon, known.states), -1),
-            "visits": np.zeros(0),
-            "predictions": np.zeros((0, n)),
-        }
+        sums = {"zz": np.zeros((self.family.size, self.family.size)), "yz": np.zeros(self.family.size), "yy": 0.0}
+        return {"episodes": 0, "starts": np.zeros(known.states, np.int64), **sums}
 
-    def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
-        """Return the optimal policy of the most optimistic member of B_{k-1}, and its value at ``start`` (M5)."""
+    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
+        """Plan one episode: the optimal policy of the most optimistic member of B_{k-1}."""
         values, policies = optimal_values(self.family, known)
+        starts = np.maximum(state["starts"], not state["starts"].any())
+        law = starts / starts.sum() if known.initial is None else known.initial
         inside = self.confidence_set(known, state)
-        state["member"] = int(np.where(inside, values[:, 0, start], -np.inf).argmax())
-        return policies[state["member"]], float(values[state["member"], 0, start])
+        member = int(np.where(inside, values[:, 0] @ law, -np.inf).argmax())
+        return Plan(policy=policies[member], values=values[member])
+
+    def losses(self, state: dict[str, Any]) -> Floats:
+        """Return L_k(P) of every member."""
+        return np.asarray(state["yy"] - 2.0 * state["yz"] + np.diag(state["zz"]))
 
     def confidence_set(self, known: Known, state: dict[str, Any]) -> NDArray[np.bool_]:
-        """Return which members are in B_k (M4)."""
-        estimate = int(state["losses"].argmin())  # M3
-        if estimate != state["estimate"]:
-            gaps = state["predictions"] - state["predictions"][:, [estimate]]
-            state["estimate"], state["distances"] = estimate, state["visits"] @ gaps**2  # M2
-        inside: NDArray[np.bool_] = state["distances"] <= self.beta(known.horizon, state["episodes"])
-        return inside
+        """Return which members are in B_k."""
+        zz, estimate = state["zz"], int(self.losses(state).argmin())
+        distances = np.diag(zz) - 2.0 * zz[estimate] + zz[estimate, estimate]
+        return np.asarray(distances <= self.beta(known.horizon, state["episodes"]))
 
     def beta(self, horizon: int, k: int) -> float:
-        """Return the radius beta_k(delta) of M6."""
+        """Return the radius beta_k(delta)."""
         if self.infinite_class is None:
             return 8 * horizon**2 * math.log(self.family.size / self.delta)
         return beta_infinite(
             self.infinite_class, horizon=horizon, episodes=k, delta=self.delta, cover_scales=self.cover_scales
         )
 
-    def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
-        """Enter the rows of the episode; their value functions are those of the member in play."""
-        member, kernels = state["member"], dense_kernels(self.family)
-        values = optimal_values(self.family, known)[0][member]
-        for h in range(len(episode.actions)):
-            s, a, following = episode.states[h], episode.actions[h], episode.states[h + 1]
-            cell = state["cell"][member, h, s]
-            if cell < 0:
-                cell = state["cell"][member, h, s] = len(state["visits"])
-                predicted = kernels[:, s, a] @ values[h + 1]  # (P V_{h+1})(s_h, a_h) of every member
-                state["visits"] = np.append(state["visits"], 0.0)
-                state["predictions"] = np.vstack([state["predictions"], predicted])
-            z = state["predictions"][cell]
-            state["visits"][cell] += 1
-            state["losses"] += (values[h + 1, following] - z) ** 2  # M1
-            state["distances"] += (z - z[state["estimate"]]) ** 2
-        state["episodes"] += 1
+    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
+        """Enter the rows; their value functions are those of the plan."""
+        following = np.asarray(plan.values)[flow.step + 1]  # V_{h+1} [rows, S]
+        z = np.einsum("nrs,rs->nr", dense_kernels(self.family)[:, flow.state, flow.action], following)
+        y = following[np.arange(flow.step.size), flow.next_state]
+        state["zz"] += (z * flow.count) @ z.T
+        state["yz"] += z @ (flow.count * y)
+        state["yy"] += float(flow.count @ y**2)
+        np.add.at(state["starts"], flow.state[flow.step == 0], flow.count[flow.step == 0])
+        state["episodes"] += flow.episodes
 
 
 def beta_infinite(family: Family, *, horizon: int, episodes: int, delta: float, cover_scales: str = "dyadic") -> float:
-    """Return beta_k(delta) of M6 for an infinite class after k ``episodes``; k = 0 counts as 1."""
+    """Return beta_k(delta) for an infinite class after k ``episodes``; k = 0 counts as 1."""
     rows = max(1, episodes) * horizon  # kH
     scale, level = 1 / rows, delta
     if cover_scales == "dyadic":
@@ -142,24 +127,31 @@ def beta_infinite(family: Family, *, horizon: int, episodes: int, delta: float, 
     return 8 * horizon**2 * (entropy + math.log(2 / level)) + 4 * horizon**2 * discretisation
 
 
-@lru_cache(maxsize=16)
+_kernels: WeakKeyDictionary[FiniteFamily, Floats] = WeakKeyDictionary()
+_values: WeakKeyDictionary[FiniteFamily, WeakKeyDictionary[Known, tuple[Floats, Ints]]] = WeakKeyDictionary()
+
+
 def dense_kernels(family: FiniteFamily) -> Floats:
     """Return the members of a family as one array P[n, s, a, s']."""
-    return np.stack([family.kernel(member) for member in range(family.size)])
+    if family not in _kernels:
+        _kernels[family] = np.stack([family.kernel(member) for member in range(family.size)])
+    return _kernels[family]
 
 
-@lru_cache(maxsize=16)
 def optimal_values(family: FiniteFamily, known: Known) -> tuple[Floats, Ints]:
     """Return V*_{P,h}(s) [n, H + 1, S] of every member P and its greedy policy [n, H, S], by backward induction.
 
     Steps count from 0 here: ``values[:, h]`` is V_{h+1} of the formulas, and ``values[:, H]`` is zero.
     """
-    kernels, (n, H, S) = dense_kernels(family), (family.size, known.horizon, known.states)
-    values, policies = np.zeros((n, H + 1, S)), np.zeros((n, H, S), dtype=np.int64)
-    for h in reversed(range(H)):
-        q = known.base_reward + (kernels @ values[:, h + 1, None, :, None])[..., 0]  # r + P V_{h+1}
-        values[:, h], policies[:, h] = q.max(axis=2), q.argmax(axis=2)
-    return values, policies
+    found = _values.setdefault(family, WeakKeyDictionary())
+    if known not in found:
+        kernels, (n, H, S) = dense_kernels(family), (family.size, known.horizon, known.states)
+        values, policies = np.zeros((n, H + 1, S)), np.zeros((n, H, S), dtype=np.int64)
+        for h in reversed(range(H)):
+            q = known.base_reward + (kernels @ values[:, h + 1, None, :, None])[..., 0]  # r + P V_{h+1}
+            values[:, h], policies[:, h] = q.max(axis=2), q.argmax(axis=2)
+        found[known] = values, policies
+    return found[known]
 
 
 def require_setting(known: Known, states: int, actions: int) -> None:

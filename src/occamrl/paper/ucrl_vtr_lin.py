@@ -4,17 +4,19 @@ P*(s'|s,a) = <phi(s,a,s'), theta*> with ||theta*|| <= b. Write phi_V(s,a) = sum 
 
     Sigma_0 = I
     for episodes k = 1, 2, ...
-        for h = H, ..., 1, with V_{H+1} = 0 and x = phi_{V_{h+1}}(s, a):                                  (M9)
+        for h = H, ..., 1, with V_{H+1} = 0 and x = phi_{V_{h+1}}(s, a):
             Q_h(s, a) = r(s, a) + <x, theta_{k-1}> + sqrt(beta_{k-1}(delta)) ||Sigma_{k-1}^{-1/2} x||
             V_h(s) = min { max_a Q_h(s, a), H }
         play a_h = argmax_a Q_h(s_h, a), observe s_1, a_1, ..., s_{H+1}
-        for h = 1, ..., H, with x = phi_{V_{h+1}}(s_h, a_h):                                              (M8)
+        for h = 1, ..., H, with x = phi_{V_{h+1}}(s_h, a_h):
             Sigma_k = Sigma_k + x x^T,  the right-hand side gains V_{h+1}(s_{h+1}) x
         theta_k = Sigma_k^{-1} (right-hand side), the minimiser of the squared loss plus ||theta||^2
 
-with the radius M10, in which the paper leaves the constant c open,
+The radius "paper", in which the paper leaves the constant c open, and "ayoub", that of the published code of Ayoub et
+al. (2020), which belongs to a step:
 
-.. math:: \beta_k(\delta) = c\,\big(b^2 + H^2 d \log(kH) \log^2(k^2 H/\delta)\big).
+.. math:: \beta_k(\delta) = c\,\big(b^2 + H^2 d \log(kH) \log^2(k^2 H/\delta)\big), \qquad
+    \sqrt{\beta_{k,h}(\delta)} = \tfrac{H-h+1}2 \sqrt{2\log(1/\delta) + \log\det\Sigma_k} + b .
 
 Deviation from the paper: beta_0, of which log 0 would be a part, takes k = 1. Any beta_0 >= b^2 is right, as
 Sigma_0 = I and theta_0 = 0. Values need no cut at 0: while the ellipsoid holds theta*, V_h >= V*_h >= 0.
@@ -29,15 +31,19 @@ from typing import Any
 
 import numpy as np
 
-from occamrl.errors import require_kind, require_number, require_numbers
+from occamrl.errors import ParameterError, ShapeError, require_choice, require_kind, require_number
 from occamrl.models.features import FeatureMap
-from occamrl.paper.ucrl_vtr import require_setting
-from occamrl.protocols import Episode, EpisodeLearner, Floats, Ints, Known
+from occamrl.protocols import Floats, Flow, Known, Learner, Plan
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class UCRLVTRLin(EpisodeLearner):
+class UCRLVTRLin(Learner):
     """Act greedily on values planned optimistically over the confidence ellipsoid of theta*.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("sparse-mixture", seed=0)  # 3 of 16 features matter
+    >>> agent = orl.paper.UCRLVTRLin(features=orl.FeatureMap(problem.phi), norm_bound=1.3)
+    >>> result = orl.run(agent, problem, episodes=10)
 
     Parameters
     ----------
@@ -47,24 +53,27 @@ class UCRLVTRLin(EpisodeLearner):
         b, a bound on ||theta*||.
     delta : float
         The confidence level is 1 - delta.
+    radius : "paper" | "ayoub"
     paper_constant : float
-        c in M10, which the paper hides in O(.).
+        c, which the paper hides in O(.).
 
     Notes
     -----
-    State: ``episodes`` k; ``sigma`` Sigma_k [d, d]; ``xy``, the right-hand side [d]; ``values``, V_h of the plan in
-    play [H + 1, S].
+    State: ``episodes`` k; ``sigma`` Sigma_k [d, d]; ``xy``, the right-hand side [d].
     """
 
     features: FeatureMap
     norm_bound: float
     delta: float = 0.05
+    radius: str = "paper"
     paper_constant: float = 1.0
 
     def __post_init__(self) -> None:
         require_kind("features", self.features, FeatureMap)
-        require_numbers(self, 0.0, math.inf, "norm_bound", "paper_constant", open_low=True)
+        require_number("norm_bound", self.norm_bound, 0.0, math.inf, open_low=True)
         require_number("delta", self.delta, 0.0, 1.0, open_low=True)
+        require_choice("radius", self.radius, ("paper", "ayoub"))
+        require_number("paper_constant", self.paper_constant, 0.0, math.inf, open_low=True)
 
     @property
     def phi(self) -> Floats:
@@ -73,52 +82,61 @@ class UCRLVTRLin(EpisodeLearner):
 
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data: Sigma_0 = I."""
-        require_setting(known, self.features.states, self.features.actions)
-        d, values = self.features.dimension, np.zeros((known.horizon + 1, known.states))
-        return {"episodes": 0, "sigma": np.eye(d), "xy": np.zeros(d), "values": values}
+        require_setting(known, self.features)
+        d = self.features.dimension
+        return {"episodes": 0, "sigma": np.eye(d), "xy": np.zeros(d)}
 
-    def plan(self, known: Known, state: dict[str, Any], start: int, draw: np.random.Generator) -> tuple[Ints, float]:
-        """Return the greedy policy of the optimistic values, and V_1(start) (M9)."""
+    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
+        """Return the greedy policy of the optimistic values, for one episode."""
         H, theta, inverse = known.horizon, self.estimate(state), np.linalg.inv(state["sigma"])
-        width = math.sqrt(self.beta(H, state["episodes"]))
-        values, policy = state["values"], np.zeros((H, known.states), dtype=np.int64)
+        values, policy = np.zeros((H + 1, known.states)), np.zeros((H, known.states), dtype=np.int64)
         for h in reversed(range(H)):
             x = self.phi @ values[h + 1]
             norm = np.sqrt(np.maximum(((x @ inverse) * x).sum(axis=2), 0.0))
-            q = known.base_reward + x @ theta + width * norm
+            q = known.base_reward + x @ theta + self.width(H, h + 1, state) * norm
             policy[h] = q.argmax(axis=1)
             values[h] = np.minimum(q.max(axis=1), H)
-        return policy, float(values[0, start])
+        return Plan(policy=policy, values=values)
 
     def estimate(self, state: dict[str, Any]) -> Floats:
-        """Return theta_k (M8)."""
-        return np.asarray(np.linalg.solve(state["sigma"], state["xy"]), dtype=np.float64)
+        """Return theta_k."""
+        return np.asarray(np.linalg.solve(state["sigma"], state["xy"]))
 
-    def beta(self, horizon: int, k: int) -> float:
-        """Return the radius beta_k(delta) of M10."""
-        d, b = self.features.dimension, self.norm_bound
-        return self.paper_constant * beta_linear(
-            horizon=horizon, episodes=k, delta=self.delta, dimension=d, norm_bound=b
-        )
+    def width(self, horizon: int, h: int, state: dict[str, Any]) -> float:
+        """Return sqrt(beta_k(delta)), at step h = 1, ..., H."""
+        H, d, k, b = horizon, self.features.dimension, max(1, state["episodes"]), self.norm_bound
+        if self.radius == "ayoub":
+            logdet = np.linalg.slogdet(state["sigma"])[1]
+            return (H - h + 1) / 2 * math.sqrt(2 * math.log(1 / self.delta) + logdet) + b
+        beta = b**2 + H**2 * d * math.log(k * H) * math.log(k**2 * H / self.delta) ** 2
+        return math.sqrt(self.paper_constant * beta)
 
-    def learn(self, known: Known, state: dict[str, Any], episode: Episode) -> None:
-        """Enter the rows of the episode into the regression (M8)."""
-        values = state["values"]
-        for h in range(len(episode.actions)):
-            s, a, following = episode.states[h], episode.actions[h], episode.states[h + 1]
+    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
+        """Enter the rows of the episode into the regression."""
+        values: Any = plan.values
+        for h, s, a, following, n in zip(flow.step, flow.state, flow.action, flow.next_state, flow.count, strict=True):
             x = self.phi[s, a] @ values[h + 1]
-            state["sigma"] += np.outer(x, x)
-            state["xy"] += values[h + 1, following] * x
-        state["episodes"] += 1
+            state["sigma"] += n * np.outer(x, x)
+            state["xy"] += n * values[h + 1, following] * x
+        state["episodes"] += flow.episodes
 
 
 @lru_cache(maxsize=16)
 def dense_features(features: FeatureMap) -> Floats:
-    """Return the features as one array."""
-    return np.stack([features.kernel(unit) for unit in np.eye(features.dimension)], axis=2)
+    """Return the features as one array phi[s, a, j, s']."""
+    units = []
+    for g, size in enumerate(features.sizes):
+        for j in range(size):
+            unit = np.zeros((features.groups, features.width))
+            unit[g, j] = 1.0
+            units.append(features.kernel(unit))
+    return np.stack(units, axis=2)
 
 
-def beta_linear(*, horizon: int, episodes: int, delta: float, dimension: int, norm_bound: float) -> float:
-    """Return beta_k(delta) of M10 with c = 1 after k ``episodes``; k = 0 counts as 1."""
-    k = max(1, episodes)
-    return norm_bound**2 + horizon**2 * dimension * math.log(k * horizon) * math.log(k**2 * horizon / delta) ** 2
+def require_setting(known: Known, features: FeatureMap) -> None:
+    """Refuse a problem that is not as in the paper: rewards are known, and a function of (s, a)."""
+    if not known.rewards_known or known.transition_rewards is not None:
+        raise ParameterError("rewards", got="others", expected="known rewards that depend on (s, a) alone")
+    if (known.states, known.actions) != (features.states, features.actions):
+        expected = f"the problem's S={known.states}, A={known.actions}"
+        raise ShapeError("features", got=f"S={features.states}, A={features.actions}", expected=expected)

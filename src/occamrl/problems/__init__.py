@@ -1,1 +1,1 @@
-"""Ground truths with a known optimum: :class:`FiniteMDP`, and one file for each named problem."""
+"""Problems with a known optimum: :class:`~occamrl.problems.mdp.FiniteMDP`, and named ones that build it."""

@@ -1,6 +1,6 @@
 """Problems of the literature: trees, seas, rivers, random MDPs, and the instance behind a lower bound.
 
-Each states its source, and its optimum where that is known in closed form.
+Each states its source, and its optimum where that is known in closed form. Episodes start in state 0.
 """
 
 from __future__ import annotations
@@ -13,21 +13,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from occamrl.errors import (
-    ParameterError,
-    require_choice,
-    require_integers,
-    require_memory,
-    require_number,
-)
-from occamrl.problems.mdp import FiniteMDP, HasExamples, Small, read_only
+from occamrl.errors import ParameterError, require_choice, require_integers, require_number
+from occamrl.problems.mdp import FiniteMDP, HasExamples, Small, read_only, stream
 from occamrl.protocols import Floats, Ints
-from occamrl.seeding import stream
 
 LEFT, RIGHT = 0, 1  # the actions of rivers
 _MOVE_COST = 0.01  # of DeepSea
 _LARGEST_DIMENSION = 12
-_ENTRY = 32  # what an outcome in a list takes, in numbers of 8 bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,14 +29,9 @@ class WideTree(HasExamples):
     State 0 leads to state 1 (action 0) or 2 (action 1). There, each of the two actions leads to one of the leaves of
     its own quarter, drawn uniformly. Leaves absorb. Being in state 2 pays 1, whatever the action; nothing else pays. So
     V*_1(0) = 1, and a learner that cares for values rather than for kernels need not learn where the leaves are.
-
-    Parameters
-    ----------
-    leaves
-        Number of leaves, a multiple of 4.
     """
 
-    leaves: int = 4
+    leaves: int = 4  # a multiple of 4; states 3, 4, ...
 
     small: ClassVar[Small] = ({}, {"leaves": 12})
 
@@ -52,14 +39,12 @@ class WideTree(HasExamples):
         require_integers(self, leaves=4)
         if self.leaves % 4:
             raise ParameterError("leaves", got=self.leaves, expected="a multiple of 4")
-        require_memory("leaves", self.leaves, 3 + self.leaves, 2, 3 + self.leaves)
 
     @cached_property
     def mdp(self) -> FiniteMDP:
-        """The problem: states 0, 1, 2 and then the leaves; episodes start in state 0."""
+        """The problem."""
         states, quarter = 3 + self.leaves, self.leaves // 4
-        transition = np.zeros((states, 2, states))
-        reward = np.zeros((states, 2))
+        transition, reward = np.zeros((states, 2, states)), np.zeros((states, 2))
         for action in range(2):
             transition[0, action, 1 + action] = 1.0
             for parent in (1, 2):
@@ -73,31 +58,24 @@ class WideTree(HasExamples):
 class DeepSea(HasExamples):
     """The deterministic DeepSea of bsuite (Osband et al., "Behaviour Suite for Reinforcement Learning", ICLR 2020).
 
-    A diver starts at the top left of an N x N grid and sinks by one row a step, moving left or right as well. Moving
-    right costs 0.01/N; moving right from the bottom-right corner pays 1. Only the policy that always moves right earns
-    it: 0.99 in bsuite.
+    A diver starts at the top left of an N x N grid and sinks by one row a step, moving left (action 0) or right (1) as
+    well. Moving right costs 0.01/N; moving right from the bottom-right corner pays 1. Only the policy that always moves
+    right earns it: 0.99 in bsuite.
 
-    Rewards must lie in [0, 1], so 0.01/N is added to all of them: left pays 0.01/N, right 0, the treasure 1. Each of
-    the N steps pays 0.01/N more than in bsuite, so that the value of every policy grows by 0.01 and regret is the same;
-    V*_1 = 1.
-
-    Parameters
-    ----------
-    size
-        N, the number of rows, of columns and of steps; action 1 moves right.
+    Rewards must lie in [0, 1], so 0.01/N is added to all of them: left pays 0.01/N, right 0, the treasure 1. The value
+    of every policy grows by 0.01, and regret is the same; V*_1 = 1.
     """
 
-    size: int = 10
+    size: int = 10  # N, the number of rows, of columns and of steps
 
     small: ClassVar[Small] = ({"size": 4},)
 
     def __post_init__(self) -> None:
         require_integers(self, size=1)
-        require_memory("size", self.size, self.size, self.size, _ENTRY)
 
     @cached_property
     def mdp(self) -> FiniteMDP:
-        """The problem: state N*row + column, and N*N for the end of the episode; it starts in state 0."""
+        """The problem: state N*row + column, and N*N for the end of the episode."""
         size, last = self.size, self.size - 1
         table = []
         for row, column in itertools.product(range(size), repeat=2):
@@ -112,23 +90,12 @@ class DeepSea(HasExamples):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomMDP(HasExamples):
-    """Rows of the kernel drawn from a Dirichlet distribution, rewards r(s, a) uniform in [0, 1].
-
-    Parameters
-    ----------
-    states, actions, horizon
-        S, A, H.
-    concentration
-        The parameter of the symmetric Dirichlet distribution: small for nearly deterministic rows, large for nearly
-        uniform ones.
-    seed
-        Instances with equal parameters are equal.
-    """
+    """Rows of the kernel drawn from a symmetric Dirichlet distribution, rewards r(s, a) uniform in [0, 1]."""
 
     states: int = 6
     actions: int = 3
     horizon: int = 8
-    concentration: float = 1.0
+    concentration: float = 1.0  # small for nearly deterministic rows, large for nearly uniform ones
     seed: int = 0
 
     small: ClassVar[Small] = ({}, {"states": 9, "actions": 2, "horizon": 4, "concentration": 0.2, "seed": 1})
@@ -136,11 +103,10 @@ class RandomMDP(HasExamples):
     def __post_init__(self) -> None:
         require_integers(self, states=1, actions=1, horizon=1, seed=0)
         require_number("concentration", self.concentration, 0.0, np.inf, open_low=True)
-        require_memory("states", self.states, self.states, self.actions, self.states, 3)
 
     @cached_property
     def mdp(self) -> FiniteMDP:
-        """The problem; episodes start in state 0."""
+        """The problem."""
         sizes = (self.states, self.actions)
         reward = stream(self.seed, "random_mdp", "reward").random(sizes)
         law = np.full(self.states, self.concentration)
@@ -150,7 +116,7 @@ class RandomMDP(HasExamples):
 
 @dataclass(frozen=True, kw_only=True)
 class HardLinearMixture(HasExamples):
-    """A ladder x_1, ..., x_{H+1} with a chance, at each rung, to fall onto x_{H+2}, the only state that pays.
+    """A chain x_1, ..., x_{H+1} with a chance, at each step, to fall onto x_{H+2}, the only state that pays.
 
     Zhou, Gu and Szepesvari, "Nearly Minimax Optimal Reinforcement Learning for Linear Mixture Markov Decision
     Processes", COLT 2021 (arXiv 2012.08507): no algorithm has regret below a constant times d H sqrt(T) on all
@@ -167,27 +133,14 @@ class HardLinearMixture(HasExamples):
         phi(x, a, x)             = (alpha, 0)                      for the two absorbing states
         theta                    = (1/alpha, mu / beta)
 
-    so that ||phi_V(s, a)|| <= 1 for every V with values in [0, 1] and ||theta|| = 1 + (d-1) gap.
-
-    The paper's kernel changes with the step, theta_h = (1/alpha, mu_h/beta). Here one mu serves all rungs, and the
-    kernel is stationary.
-
-    Parameters
-    ----------
-    dimension
-        d >= 2 of the paper; there are 2^(d-1) actions.
-    horizon
-        H >= 2.
-    episodes
-        K, the number of episodes for which the instance is hardest: gap = sqrt(delta/K) / (4 sqrt 2).
-    seed
-        Draws the signs of mu.
+    so that ||phi_V(s, a)|| <= 1 for every V with values in [0, 1] and ||theta|| = 1 + (d-1) gap. The paper's kernel
+    changes with the step; here one mu serves all steps.
     """
 
-    dimension: int = 4
-    horizon: int = 5
-    episodes: int = 10_000
-    seed: int = 0
+    dimension: int = 4  # d >= 2
+    horizon: int = 5  # H >= 2
+    episodes: int = 10_000  # K for which the instance is hardest: gap = sqrt(delta/K) / (4 sqrt 2)
+    seed: int = 0  # draws the signs of mu
 
     small: ClassVar[Small] = ({}, {"dimension": 3, "horizon": 4, "episodes": 1, "seed": 1})
 
@@ -196,8 +149,6 @@ class HardLinearMixture(HasExamples):
         if self.dimension > _LARGEST_DIMENSION:
             expected = f"at most {_LARGEST_DIMENSION}: there are 2^(d-1) actions"
             raise ParameterError("dimension", got=self.dimension, expected=expected)
-        states, actions = self.horizon + 2, 2 ** (self.dimension - 1)
-        require_memory("horizon", self.horizon, states, actions, states, self.dimension)
         largest = 1.0 / self.horizon / (self.dimension - 1)
         if self.gap > largest:
             expected = f"enough for sqrt(delta/K) / (4 sqrt 2) to be at most delta/(d-1) = {largest:.6g}"
@@ -208,16 +159,6 @@ class HardLinearMixture(HasExamples):
         """Delta of the paper."""
         return math.sqrt(1.0 / self.horizon / self.episodes) / (4.0 * math.sqrt(2.0))
 
-    @cached_property
-    def action_vectors(self) -> Floats:
-        """The vectors a, by action [2^(d-1), d-1]."""
-        return read_only(np.array(list(itertools.product((-1.0, 1.0), repeat=self.dimension - 1))))
-
-    @cached_property
-    def mu(self) -> Floats:
-        """The vector mu [d-1]."""
-        return read_only(self.gap * stream(self.seed, "hard_linear_mixture").choice((-1.0, 1.0), self.dimension - 1))
-
     @property
     def _scales(self) -> tuple[float, float]:
         """Alpha and beta."""
@@ -226,9 +167,9 @@ class HardLinearMixture(HasExamples):
 
     @cached_property
     def phi(self) -> Floats:
-        """The features [S, A, S, d]."""
-        (alpha, beta), delta = self._scales, 1.0 / self.horizon
-        vectors, paying = self.action_vectors, self.horizon + 1
+        """The features [S, A, S, d]; state h is x_{h+1}, the last one x_{H+2}."""
+        (alpha, beta), delta, paying = self._scales, 1.0 / self.horizon, self.horizon + 1
+        vectors = np.array(list(itertools.product((-1.0, 1.0), repeat=self.dimension - 1)))
         phi = np.zeros((self.horizon + 2, len(vectors), self.horizon + 2, self.dimension))
         for h in range(self.horizon):
             phi[h, :, h + 1, 0] = alpha * (1.0 - delta)
@@ -243,11 +184,12 @@ class HardLinearMixture(HasExamples):
     def theta(self) -> Floats:
         """The parameter (1/alpha, mu/beta)."""
         alpha, beta = self._scales
-        return read_only(np.concatenate([[1.0 / alpha], self.mu / beta]))
+        mu = self.gap * stream(self.seed, "hard_linear_mixture").choice((-1.0, 1.0), self.dimension - 1)
+        return read_only(np.concatenate([[1.0 / alpha], mu / beta]))
 
     @cached_property
     def mdp(self) -> FiniteMDP:
-        """The problem: state h is x_{h+1}, the last one x_{H+2}; episodes start in x_1."""
+        """The problem."""
         reward = np.zeros(self.phi.shape[:2])
         reward[-1] = 1.0
         transition = np.maximum(self.phi @ self.theta, 0.0)  # with the largest gap, a zero may round to -1e-18
@@ -266,22 +208,14 @@ _CURRENTS = {
 class RiverSwim(HasExamples):
     """A chain of states; swimming left (action 0) is sure, swimming right (action 1) is not.
 
-    The first state pays a little for swimming left, the last state 1 for swimming right, and nothing else pays.
-
-    Parameters
-    ----------
-    states
-        S >= 2.
-    horizon
-        H; by default 20 for ``"osband"`` and 4S for the others.
-    variant
-        ``"ayoub"``: Ayoub, Jia, Szepesvari, Wang and Yang (ICML 2020), of their experiments with UCRL-VTR.
-        ``"osband"``: Osband, Russo and Van Roy (NeurIPS 2013), with six states and 20 steps.
-        ``"statistical"``: the collection StatisticalRL, where it has no horizon.
+    The first state pays a little for swimming left, the last state 1 for swimming right, and nothing else pays. The
+    variant ``"ayoub"`` is of Ayoub, Jia, Szepesvari, Wang and Yang (ICML 2020), of their experiments with UCRL-VTR;
+    ``"osband"`` of Osband, Russo and Van Roy (NeurIPS 2013), with six states and 20 steps; ``"statistical"`` of the
+    collection StatisticalRL, where it has no horizon.
     """
 
-    states: int = 6
-    horizon: int | None = None
+    states: int = 6  # S >= 2
+    horizon: int | None = None  # H; by default 20 for "osband" and 4S for the others
     variant: str = "ayoub"
 
     small: ClassVar[Small] = (
@@ -293,16 +227,14 @@ class RiverSwim(HasExamples):
     def __post_init__(self) -> None:
         require_choice("variant", self.variant, _CURRENTS)
         require_integers(self, states=2)
-        require_memory("states", self.states, self.states, 2, self.states)
         if self.horizon is not None:
             require_integers(self, horizon=1)
 
     @cached_property
     def mdp(self) -> FiniteMDP:
-        """The problem; episodes start in state 0."""
+        """The problem."""
         (first, middle, final, left_reward), last = _CURRENTS[self.variant], self.states - 1
-        transition = np.zeros((self.states, 2, self.states))
-        reward = np.zeros((self.states, 2))
+        transition, reward = np.zeros((self.states, 2, self.states)), np.zeros((self.states, 2))
         for s in range(self.states):
             transition[s, LEFT, max(s - 1, 0)] = 1.0
             for step, probability in zip((-1, 0, 1), first if s == 0 else final if s == last else middle, strict=True):
@@ -318,26 +250,16 @@ class RiverSwim(HasExamples):
 class RiverZones(HasExamples):
     """A chain; swimming left is sure, swimming right goes up or down with probabilities that depend on the zone alone.
 
-    The first state pays a little for swimming left, the last one 1 for swimming right.
-
-    Parameters
-    ----------
-    states, horizon
-        S and H.
-    zones : int
-        Number of zones of equal length with a current of their own; divides S.
-    left_reward
-        What swimming left in the first state pays. With 0.005 swimming up is nearly optimal whatever the currents are;
-        with 0.03 it is not, and it takes knowledge of the currents to turn home in time.
-    seed
-        Draws the currents.
+    The first state pays a little for swimming left, the last one 1 for swimming right. With a ``left_reward`` of 0.005
+    swimming up is nearly optimal whatever the currents are; with 0.03 it takes knowledge of the currents to turn home
+    in time.
     """
 
     states: int = 24
     horizon: int = 48
-    zones: int = 8
-    left_reward: float = 0.005
-    seed: int = 0
+    zones: int = 8  # of equal length, with a current of their own; divides S
+    left_reward: float = 0.005  # for swimming left in the first state
+    seed: int = 0  # draws the currents
 
     small: ClassVar[Small] = ({"states": 4, "horizon": 6, "zones": 2},)
 
@@ -346,7 +268,6 @@ class RiverZones(HasExamples):
         if self.states % self.zones:
             raise ParameterError("zones", got=self.zones, expected=f"a divisor of states = {self.states}")
         require_number("left_reward", self.left_reward, 0.0, 1.0)
-        require_memory("states", self.states, self.states, 2, self.states, 1 + 2 * self.states)
 
     @cached_property
     def phi(self) -> Floats:
@@ -363,8 +284,7 @@ class RiverZones(HasExamples):
     def moves(self) -> Ints:
         """Where a move leads [S, 2, 3]: down, stay, up; swimming left has one move, down. At the ends one stays."""
         s = np.arange(self.states)
-        down, up = np.maximum(s - 1, 0), np.minimum(s + 1, self.states - 1)
-        none = np.full(self.states, -1)
+        down, up, none = np.maximum(s - 1, 0), np.minimum(s + 1, self.states - 1), np.full(self.states, -1)
         return read_only(np.stack([np.stack([down, none, none], axis=1), np.stack([down, s, up], axis=1)], axis=1))
 
     def partition(self, zones: int) -> Ints:
@@ -374,14 +294,13 @@ class RiverZones(HasExamples):
     @cached_property
     def theta(self) -> Floats:
         """theta* [1 + 2S]."""
-        draw = stream(self.seed, "river_zones")
+        draw, length = stream(self.seed, "river_zones"), self.states // self.zones
         up, down = draw.uniform(0.3, 0.75, self.zones), draw.uniform(0.02, 0.2, self.zones)
-        length = self.states // self.zones
         return read_only(np.concatenate([[1.0], np.repeat(up, length), np.repeat(down, length)]))
 
     @cached_property
     def mdp(self) -> FiniteMDP:
-        """The problem; episodes start in state 0."""
+        """The problem."""
         reward = np.zeros((self.states, 2))
         reward[0, LEFT], reward[-1, RIGHT] = self.left_reward, 1.0
         return FiniteMDP(transition=self.phi @ self.theta, reward=reward, horizon=self.horizon)

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from occamrl.errors import ParameterError, require_choice, require_integer, require_integers, require_sequences
-from occamrl.problems.mdp import FiniteMDP, Small, read_only
+from occamrl.errors import (
+    ParameterError,
+    TableError,
+    require_choice,
+    require_integer,
+    require_integers,
+    require_sequences,
+)
+from occamrl.problems.mdp import FiniteMDP, RewardMap, Small, read_only, reward_map
 from occamrl.problems.operations import NestedClasses
 from occamrl.protocols import Floats
 
@@ -58,14 +65,14 @@ class Lake(NestedClasses):
     def lake(self) -> tuple[str, ...]:
         """The map, row by row."""
 
-    @abstractmethod
-    def changes(self, left: Floats, right: Floats) -> Sequence[Floats]:
-        """Return what each kind of slip changes, given what turning every step to the left or right does."""
-
     @property
     @abstractmethod
     def theta(self) -> Floats:
         """theta*: 1, and the probability of each kind of slip."""
+
+    @abstractmethod
+    def changes(self, left: Floats, right: Floats) -> Sequence[Floats]:
+        """Return what each kind of slip changes, given what turning every step to the left or right does."""
 
     @cached_property
     def phi(self) -> list[sp.csr_array]:
@@ -97,25 +104,14 @@ class PatchyIce(Lake):
     Walk from the upper left to the lower right corner; reaching it pays 1 and ends the episode, as a hole does. A step
     goes to each side of where it was meant to with probability q, the slip of the part one stands in. The lake has 1,
     2, 4 or 8 parts of neighbouring columns.
-
-    Parameters
-    ----------
-    slip : tuple of 1, 2, 4 or 8 numbers
-        q of each part, from left to right.
-    levels : tuple of numbers
-        The slips that hypotheses may have.
-    horizon
-        H.
-    rows : int
-        How many rows of the lake, from below; 8 are FrozenLake's.
     """
 
-    rung_names: ClassVar[tuple[str, ...]] = ("one part", "two parts", "four parts", "eight parts")
+    class_names: ClassVar[tuple[str, ...]] = ("one part", "two parts", "four parts", "eight parts")
 
-    slip: tuple[float, ...] = (0.1,)
-    levels: tuple[float, ...] = (0.0, 0.1, 1.0 / 3.0)
+    slip: tuple[float, ...] = (0.1,)  # q of each of 1, 2, 4 or 8 parts, from left to right
+    levels: tuple[float, ...] = (0.0, 0.1, 1.0 / 3.0)  # the slips that hypotheses may have
     horizon: int = 60
-    rows: int = SIDE
+    rows: int = SIDE  # how many rows of the lake, from below; 8 are FrozenLake's
 
     small: ClassVar[Small] = ({"horizon": 24, "rows": 4}, {"slip": (0.0, 1.0 / 3.0), "horizon": 30, "rows": 4})
 
@@ -158,21 +154,14 @@ class FrozenLake(Lake):
     """FrozenLake with a ladder of slips: none < the same to both sides < any (l, r)/30 with l + r <= 20.
 
     Gymnasium's slippery lake has slips (10, 10), and its ``success_rate`` p is l = r = 15 (1 - p).
-
-    Parameters
-    ----------
-    map_name : "4x4" | "8x8"
-    slip : pair of integers
-        (l, r): a step turns to the left with probability l/30 and to the right with r/30, as seen by the walker.
-    horizon
-        H; by default 30 and 60.
+    A step turns to the left with probability l/30 and to the right with r/30, as seen by the walker.
     """
 
-    rung_names: ClassVar[tuple[str, ...]] = ("no slip", "the same to both sides", "any slip")
+    class_names: ClassVar[tuple[str, ...]] = ("no slip", "the same to both sides", "any slip")
 
-    map_name: str = "4x4"
-    slip: tuple[int, int] = (10, 10)
-    horizon: int | None = None
+    map_name: str = "4x4"  # or "8x8"
+    slip: tuple[int, int] = (10, 10)  # (l, r)
+    horizon: int | None = None  # by default 30 and 60
 
     small: ClassVar[Small] = ({"horizon": 12}, {"slip": (3, 9), "horizon": 8})
 
@@ -205,3 +194,64 @@ class FrozenLake(Lake):
     def theta(self) -> Floats:
         """theta* [3]."""
         return np.array([1.0, self.slip[0] / PARTS, self.slip[1] / PARTS])
+
+
+# Wrappers that leave observations, actions, rewards and ends alone, TimeLimit's truncation aside.
+_HARMLESS: tuple[str, ...] = ("OrderEnforcing", "PassiveEnvChecker", "TimeLimit", "RecordEpisodeStatistics")
+_HARMLESS += ("HumanRendering", "RenderCollection")
+
+
+def has_table(env: Any) -> bool:
+    """Say whether an environment exposes a table of outcomes, ``env.unwrapped.P`` as Gymnasium's toy text."""
+    table = getattr(getattr(env, "unwrapped", None), "P", None)
+    return isinstance(table, (dict, list, tuple)) and len(table) > 0
+
+
+def _name(env: Any) -> str:
+    return str(env.spec.id) if getattr(env, "spec", None) is not None else type(env.unwrapped).__name__
+
+
+def require_harmless_wrappers(env: Any) -> None:
+    """Refuse wrappers that may change what is observed, done or earned."""
+    layer = env
+    while layer is not env.unwrapped:
+        if type(layer).__name__ not in _HARMLESS:
+            got = f"the wrapper {type(layer).__name__}, which the table does not describe"
+            raise TableError(_name(env), got=got, expected="no wrapper that changes observations, actions or rewards")
+        layer = layer.env
+
+
+def require_whole_truth(env: Any) -> None:
+    """Refuse an environment whose table is missing or is not all there is to it."""
+    if not has_table(env):
+        expected = "one, or known=...; to estimate rewards, known=Known.of_sizes(...) and RewardsPerPair(agent=...)"
+        raise TableError(_name(env), got="no table env.unwrapped.P", expected=expected)
+    require_harmless_wrappers(env)
+    if getattr(env.unwrapped, "fickle_passenger", False):
+        got = "fickle_passenger=True: the passenger's change of mind is not in the table"
+        raise TableError(_name(env), got=got, expected="fickle_passenger=False, or learning without exact regret")
+
+
+def smallest_range(environments: Iterable[Any]) -> tuple[float, float]:
+    """Return the smallest range of rewards that holds those of all tables, and the 0 earned after an episode's end."""
+    low = high = 0.0
+    for env in environments:
+        table = env.unwrapped.P
+        for row in table.values() if isinstance(table, dict) else table:
+            for outcomes in row.values() if isinstance(row, dict) else row:
+                for entry in outcomes:
+                    low, high = min(low, float(entry[2])), max(high, float(entry[2]))
+    return (low, high) if low < high else (0.0, 1.0)
+
+
+def table_of(env: Any, *, horizon: int, reward_range: Sequence[float] | None = None) -> tuple[FiniteMDP, RewardMap]:
+    """Return an environment's table as a problem, and the map of its rewards onto [0, 1].
+
+    ``reward_range`` is by default the smallest that holds all rewards and 0. Episodes start as
+    ``env.unwrapped.initial_state_distrib`` says, in state 0 where there is none. There is one state more than the table
+    lists where an end of episodes had to be added.
+    """
+    require_whole_truth(env)
+    rewards = reward_map(smallest_range([env]) if reward_range is None else reward_range)
+    start = getattr(env.unwrapped, "initial_state_distrib", 0)
+    return FiniteMDP(outcomes=env.unwrapped.P, horizon=horizon, initial_state=start, reward_range=rewards), rewards

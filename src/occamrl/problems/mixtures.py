@@ -3,7 +3,8 @@
 Selection by dimension and by norm is shown on :class:`SparseMixture`: the number of non-zero coordinates, the smallest
 of them and the norm of theta* are parameters. :class:`SparseLadder` lists the sparse parameters as nested finite
 classes of known sizes; :class:`ReferenceMixture` and :class:`ReferenceLadder` are an instance of each as stored arrays,
-behind the figures of the pages on selection. :class:`MemoryWalk` has nested state aggregations.
+behind the figures of the pages on selection. :class:`MemoryWalk` has nested state aggregations. Episodes start in
+state 0.
 """
 
 from __future__ import annotations
@@ -18,11 +19,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from occamrl.errors import ParameterError, require_integer, require_integers, require_memory, require_number
-from occamrl.problems.mdp import FiniteMDP, HasExamples, Small, read_only
+from occamrl.errors import ParameterError, require_integer, require_integers, require_number
+from occamrl.problems.mdp import FiniteMDP, HasExamples, Small, read_only, stream
 from occamrl.problems.operations import NestedClasses
 from occamrl.protocols import Floats, Ints
-from occamrl.seeding import stream
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,45 +33,26 @@ class SparseMixture(HasExamples):
     p_0 and a direction u with u(s') > 0 on good states, u(s') < 0 on bad ones, sum u = 0 and max |u| = 1 (so u = +-1 if
     the halves are equal)::
 
-        phi_0(s, a, s') = p_0(s' | s)
+        phi_0(s, a, s') = p_0(s' | s) = (1 - persistence) / S + persistence * uniform on the half of s
         phi_j(s, a, s') = sign_j(s, a) * amplitude * u(s')     j = 1, ..., d-1, signs drawn at random
         theta           = (1, theta_1, ..., theta_{d-1})
         amplitude       = contrast * min p_0 / sum_{j >= 1} |theta_j|
 
     Every theta with theta_0 = 1 and at most this sum of magnitudes gives a kernel, whatever its signs and support.
-    Each pair (s, a) has signs of its own, so that any policy sees all directions in time.
-
-    Parameters
-    ----------
-    states, actions, horizon
-        S >= 2, A, H.
-    dimension
-        d, the number of features, phi_0 among them.
-    nonzero
-        How many coordinates of theta are not zero, theta_0 among them.
-    gamma
-        The smallest magnitude among the non-zero theta_j, j >= 1.
-    norm
-        ||theta||, reached by enlarging all magnitudes but the first by the same amount; by default all are gamma.
-    persistence
-        The base law is (1 - persistence) * uniform on all states + persistence * uniform on the half of s. With 0,
-        values differ little between states, since the next one does not remember this one.
-    contrast
-        How much of the base probability the features may move at most.
-    seed
-        Draws rewards, support and signs.
+    Each pair (s, a) has signs of its own, so that any policy sees all directions in time. Without persistence, values
+    differ little between states, since the next one does not remember this one.
     """
 
-    states: int = 12
+    states: int = 12  # S >= 2
     actions: int = 4
     horizon: int = 6
-    dimension: int = 16
-    nonzero: int = 3
-    gamma: float = 0.5
-    norm: float | None = None
-    seed: int = 0
+    dimension: int = 16  # d, the number of features, phi_0 among them
+    nonzero: int = 3  # coordinates of theta that are not zero, theta_0 among them
+    gamma: float = 0.5  # the smallest magnitude among the non-zero theta_j, j >= 1
+    norm: float | None = None  # ||theta||, reached by enlarging all magnitudes but the first; by default all are gamma
+    seed: int = 0  # draws rewards, support and signs
     persistence: float = 0.0
-    contrast: float = 0.9
+    contrast: float = 0.9  # how much of the base probability the features may move at most
 
     small: ClassVar[Small] = (
         {},
@@ -81,7 +62,6 @@ class SparseMixture(HasExamples):
 
     def __post_init__(self) -> None:
         require_integers(self, states=2, actions=1, horizon=1, dimension=1, nonzero=1, seed=0)
-        require_memory("states", self.states, self.states, self.actions, self.states, self.dimension)
         if self.nonzero > self.dimension:
             raise ParameterError("nonzero", got=self.nonzero, expected=f"at most dimension = {self.dimension}")
         require_number("gamma", self.gamma, 0.0, 1e100, open_low=True)
@@ -141,7 +121,7 @@ class SparseMixture(HasExamples):
 
     @cached_property
     def mdp(self) -> FiniteMDP:
-        """The problem; episodes start in state 0."""
+        """The problem."""
         reward = 0.4 * stream(self.seed, "sparse_mixture", "reward").random((self.states, self.actions))
         reward[: self.good] += 0.6
         transition = np.maximum(self.phi @ self.theta, 0.0)  # with contrast 1, a zero may round to -1e-18
@@ -152,23 +132,16 @@ class SparseMixture(HasExamples):
 class SparseLadder(NestedClasses):
     """theta = (1, eta) with eta in {0, +-gamma}^(d-1); class m has at most m - 1 non-zero entries of eta.
 
-    Parameters
-    ----------
-    states, actions, horizon, dimension, gamma, persistence, contrast, seed
-        Of the :class:`SparseMixture` whose features are used.
-    most : int
-        Non-zero entries in the largest class, so that M = most + 1. With d = 9 and most = 3 the classes have 1, 17,
-        129 and 577 members.
-    nonzero : int
-        Non-zero entries of the truth, so that m* = nonzero + 1; drawn by ``seed``.
+    The features are those of a :class:`SparseMixture`. With d = 9 and most = 3 the classes have 1, 17, 129 and 577
+    members.
     """
 
     states: int = 12
     actions: int = 3
     horizon: int = 10
     dimension: int = 9
-    most: int = 3
-    nonzero: int = 2
+    most: int = 3  # non-zero entries of eta in the largest class, so that M = most + 1
+    nonzero: int = 2  # those of the truth, so that m* = nonzero + 1
     gamma: float = 0.5
     persistence: float = 0.5
     contrast: float = 0.95
@@ -214,8 +187,7 @@ class SparseLadder(NestedClasses):
     @cached_property
     def theta(self) -> Floats:
         """theta* [d]."""
-        draw = stream(self.seed, "sparse_ladder", "theta", self.nonzero)
-        theta = np.zeros(self.dimension)
+        draw, theta = stream(self.seed, "sparse_ladder", "theta", self.nonzero), np.zeros(self.dimension)
         theta[0] = 1.0
         support = draw.choice(np.arange(1, self.dimension), self.nonzero, replace=False)
         theta[support] = draw.choice((-self.gamma, self.gamma), self.nonzero)
@@ -223,7 +195,7 @@ class SparseLadder(NestedClasses):
 
     @cached_property
     def mdp(self) -> FiniteMDP:
-        """The problem; episodes start in state 0."""
+        """The problem."""
         transition = np.maximum(self.phi @ self.theta, 0.0)
         return FiniteMDP(transition=transition, reward=self.mixture.mdp.known.base_reward, horizon=self.horizon)
 
@@ -262,7 +234,7 @@ class ReferenceMixture(Stored):
 
     @cached_property
     def mdp(self) -> FiniteMDP:
-        """The problem; episodes start in state 0."""
+        """The problem."""
         transition, reward = self._arrays["transition"], self._arrays["reward"]
         return FiniteMDP(transition=transition, reward=reward, horizon=int(self._arrays["horizon"].item()))
 
@@ -273,22 +245,15 @@ class ReferenceLadder(Stored):
 
     S = 12, A = 3, H = 10, d = 9 and classes of 1, 17, 129 and 577 parameters as in :class:`SparseLadder`. The features
     are without persistence and at contrast 0.96; good states pay 0.8 to 1, bad ones 0 to 0.2.
-
-    Parameters
-    ----------
-    nonzero : int
-        Non-zero entries of the truth besides the first, 0 ... 3, so that m* = nonzero + 1.
     """
 
-    nonzero: int = 2
+    nonzero: int = 2  # non-zero entries of the truth besides the first, 0 ... 3, so that m* = nonzero + 1
 
     small: ClassVar[Small] = ({"nonzero": 0}, {"nonzero": 3})
     file: ClassVar[str] = "reference_ladder.npz"
 
     def __post_init__(self) -> None:
-        require_integers(self, nonzero=0)
-        if self.nonzero >= len(self.sizes):
-            raise ParameterError("nonzero", got=self.nonzero, expected=f"at most {len(self.sizes) - 1}")
+        require_integer("nonzero", self.nonzero, 0, most=3)
 
     @property
     def hypotheses(self) -> Floats:
@@ -308,7 +273,7 @@ class ReferenceLadder(Stored):
 
     @cached_property
     def mdp(self) -> FiniteMDP:
-        """The problem; episodes start in state 0."""
+        """The problem."""
         reward, horizon = self._arrays["reward"], int(self._arrays["horizon"].item())
         return FiniteMDP(transition=self.phi @ self.theta, reward=reward, horizon=horizon)
 
@@ -320,21 +285,12 @@ class MemoryWalk(HasExamples):
     The law of the next place depends on none, one or two of the places before. States are pairs (place before, place
     now), so the kernel is an aggregation of these states: by nothing (order 0), by the place now (order 1: the place
     before is ignored) or by both (order 2).
-
-    Parameters
-    ----------
-    places, actions, horizon
-        S = places^2, A, H.
-    order : 0, 1 or 2
-        How many of the last places the law of the next one depends on.
-    seed
-        Draws the laws and the rewards.
     """
 
-    places: int = 4
+    places: int = 4  # S = places^2
     actions: int = 3
     horizon: int = 12
-    order: int = 1
+    order: int = 1  # how many of the last places the law of the next one depends on
     seed: int = 0
 
     small: ClassVar[Small] = tuple({"places": 2, "actions": 2, "horizon": 3, "order": order} for order in (0, 1, 2))
@@ -342,7 +298,6 @@ class MemoryWalk(HasExamples):
     def __post_init__(self) -> None:
         require_integers(self, places=2, actions=1, horizon=1, seed=0)
         require_integer("order", self.order, 0, most=2)
-        require_memory("places", self.places, self.places**2, self.actions, self.places**2)
 
     @cached_property
     def moves(self) -> Ints:
@@ -356,19 +311,14 @@ class MemoryWalk(HasExamples):
         return np.asarray(np.arange(self.places**2) % self.places**order, dtype=np.int64)
 
     @cached_property
-    def laws(self) -> Floats:
-        """The distribution of the next place [S, A, places]."""
-        draw = stream(self.seed, "memory_walk", self.order)
-        # A small concentration: laws that are far from each other.
-        each = draw.dirichlet(np.full(self.places, 0.5), size=(self.places**self.order, self.actions))
-        return read_only(each[self.partition(self.order)])
-
-    @cached_property
     def mdp(self) -> FiniteMDP:
-        """The problem; episodes start in place 0, as if one had been there before."""
+        """The problem."""
+        # A small concentration: laws that are far from each other.
+        draw, sizes = stream(self.seed, "memory_walk", self.order), (self.places**self.order, self.actions)
+        laws = draw.dirichlet(np.full(self.places, 0.5), size=sizes)[self.partition(self.order)]
         states = self.places**2
         transition = np.zeros((states, self.actions, states))
-        np.put_along_axis(transition, self.moves, self.laws, axis=2)
+        np.put_along_axis(transition, self.moves, laws, axis=2)
         pay = stream(self.seed, "memory_walk", "reward").uniform(size=self.places)
         reward = np.repeat(pay[np.arange(states) % self.places][:, None], self.actions, axis=1)
         return FiniteMDP(transition=transition, reward=reward, horizon=self.horizon)

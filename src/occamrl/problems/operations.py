@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
@@ -23,7 +23,6 @@ from occamrl.errors import (
     ParameterError,
     require_choice,
     require_integers,
-    require_memory,
     require_number,
     require_numbers,
     require_sequences,
@@ -32,7 +31,6 @@ from occamrl.problems.mdp import FiniteMDP, HasExamples, RewardMap, Small, read_
 from occamrl.protocols import Floats
 
 _LARGEST = 1e100  # amount, in whatever unit
-_ENTRY = 32  # what an outcome in a list takes, in numbers of 8 bytes
 _DIGITS = 12  # parameters that agree to this many digits are one hypothesis
 
 
@@ -62,20 +60,14 @@ class NestedClasses(HasExamples, ABC):
         return self._ordered[1]
 
 
-def seen(law: Callable[[Floats], Any], shelf: int) -> Floats:
-    """Return a day's demand as a shelf sees it: P(D = 0), ..., P(D = shelf - 1), P(D >= shelf), from P(D <= d)."""
-    below = law(np.arange(shelf, dtype=np.float64))
-    return np.diff(np.concatenate([[0.0], below, [1.0]]))
-
-
 def poisson(mean: float, shelf: int) -> Floats:
-    """Return the Poisson law."""
-    return seen(lambda d: pdtr(d, mean), shelf)
+    """Return a day's Poisson demand as a shelf sees it: P(D = 0), ..., P(D = shelf - 1), P(D >= shelf)."""
+    return np.diff(np.concatenate([[0.0], pdtr(np.arange(shelf), mean), [1.0]]))
 
 
 def negative_binomial(mean: float, size: float, shelf: int) -> Floats:
     """Return the negative binomial law with variance mean + mean^2/size; size = infinity would be Poisson."""
-    return seen(lambda d: betainc(size, d + 1.0, size / (size + mean)), shelf)
+    return np.diff(np.concatenate([[0.0], betainc(size, np.arange(1.0, shelf + 1.0), size / (size + mean)), [1.0]]))
 
 
 def two_kinds_of_day(quiet: float, busy: float, share: float, shelf: int) -> Floats:
@@ -115,7 +107,7 @@ class PracticalProblem(NestedClasses):
     horizon: int
 
     unit_name: ClassVar[str] = "EUR"
-    rung_names: ClassVar[tuple[str, ...]]
+    class_names: ClassVar[tuple[str, ...]]
     needing: ClassVar[Small]
 
     @property
@@ -185,31 +177,19 @@ class ShelfProblem(PracticalProblem):
     A customer who finds the shelf empty is lost, and unseen. The account of a day is margin times sales, less holding
     for what is left in the evening, less the fixed cost if something was ordered; goods left at the end are taken back
     at cost, so that the purchase price cancels out. A lost sale costs its margin.
-
-    Parameters
-    ----------
-    shelf : int
-        The largest stock.
-    order_step : int
-        Orders are multiples of this many units.
-    horizon
-        Days of an episode.
-    margin, holding, fixed : numbers
-        Euro per unit sold, per unit and night, per order.
     """
 
-    shelf: int
-    order_step: int
-    margin: float
-    holding: float
-    fixed: float
+    shelf: int  # the largest stock
+    order_step: int  # orders are multiples of this many units
+    margin: float  # EUR per unit sold
+    holding: float  # EUR per unit and night
+    fixed: float  # EUR per order
 
     def __post_init__(self) -> None:
         require_integers(self, shelf=1, order_step=1, horizon=1)
         if self.order_step > self.shelf:
             raise ParameterError("order_step", got=self.order_step, expected=f"at most the shelf, {self.shelf}")
         require_numbers(self, 0.0, _LARGEST, "margin", "holding", "fixed")
-        require_memory("shelf", self.shelf, self.shelf + 1, self.shelf // self.order_step + 1, self.shelf + 1, _ENTRY)
 
     def orders(self) -> Iterable[tuple[int, int, int]]:
         """Yield stock in the evening, order in steps, and stock after its delivery, for all stocks and orders."""
@@ -230,27 +210,17 @@ _PARTS = 8  # the laws of the last class have probabilities k/8
 
 @dataclass(frozen=True, kw_only=True)
 class LostSales(ShelfProblem):
-    """A shelf of one product; only sales are seen, never the demand.
+    """A shelf of one product; only sales are seen, never the demand. The state is the stock in the evening."""
 
-    The state is the stock in the evening.
-
-    Parameters
-    ----------
-    shelf, order_step, horizon, margin, holding, fixed
-        As in :class:`ShelfProblem`; S = shelf + 1, and the shelf is a multiple of 5.
-    demand : "poisson" | "negative-binomial" | "bimodal" | "other"
-        The true law, one for each class.
-    """
-
-    shelf: int = 15
+    shelf: int = 15  # a multiple of 5
     order_step: int = 5
     horizon: int = 28
     margin: float = 4.0
     holding: float = 0.5
     fixed: float = 6.0
-    demand: str = "poisson"
+    demand: str = "poisson"  # the true law, one for each class
 
-    rung_names: ClassVar[tuple[str, ...]] = ("Poisson", "+ negative binomial", "+ two kinds of day", "+ any on a grid")
+    class_names: ClassVar[tuple[str, ...]] = ("Poisson", "+ negative binomial", "+ two kinds of day", "+ any on a grid")
     small: ClassVar[Small] = (
         {"shelf": 5, "horizon": 4},
         {"shelf": 5, "horizon": 3, "order_step": 2, "fixed": 0.5, "demand": "other"},
@@ -304,19 +274,10 @@ class WeekdayInventory(ShelfProblem):
     """A shelf whose demand follows the week: Poisson with the mean of the day.
 
     The state is (weekday, stock in the morning before the delivery), numbered weekday * (shelf + 1) + stock.
-
-    Parameters
-    ----------
-    means : tuple of 7 numbers
-        The true means, Monday first, out of ``levels``.
-    levels : tuple of numbers
-        The means that hypotheses may have.
-    shelf, order_step, horizon, margin, holding, fixed
-        As in :class:`ShelfProblem`.
     """
 
-    means: tuple[float, ...] = (6.0,) * DAYS
-    levels: tuple[float, ...] = (2.0, 4.0, 6.0, 9.0, 12.0)
+    means: tuple[float, ...] = (6.0,) * DAYS  # the true ones, Monday first, out of levels
+    levels: tuple[float, ...] = (2.0, 4.0, 6.0, 9.0, 12.0)  # the means that hypotheses may have
     shelf: int = 15
     order_step: int = 3
     horizon: int = 28
@@ -324,7 +285,7 @@ class WeekdayInventory(ShelfProblem):
     holding: float = 1.0
     fixed: float = 3.0
 
-    rung_names: ClassVar[tuple[str, ...]] = ("one mean", "weekend", "Saturday, Sunday", "Monday, Friday too")
+    class_names: ClassVar[tuple[str, ...]] = ("one mean", "weekend", "Saturday, Sunday", "Monday, Friday too")
     small: ClassVar[Small] = ({"means": (1.0,) * 7, "levels": (1.0, 2.0), "shelf": 2, "order_step": 1, "horizon": 4},)
     needing: ClassVar[Small] = (
         {},
@@ -382,34 +343,19 @@ class QueueAdmission(PracticalProblem):
     The state is (phase, customers in the house), numbered phase * (room + 1) + customers. Phases follow each other in a
     circle. Who comes while the door is closed is sent away and leaves no trace. The account of a minute is ``worth``
     for a customer let in, less one minute of waiting for everybody in the house: Naor's (1969) terms, with phases.
-
-    Parameters
-    ----------
-    room : int
-        The most customers in the house; S = 3 (room + 1).
-    horizon
-        Minutes of an episode.
-    worth : float
-        How many minutes of waiting it is worth to serve a customer.
-    change : float
-        The probability per minute that the next phase begins; known.
-    arrivals, services : tuples of 3 numbers
-        True probabilities per minute that a customer comes, and that a service ends, by phase.
-    arrival_levels, service_levels : tuples of numbers
-        Those that hypotheses may have.
     """
 
-    room: int = 12
-    horizon: int = 60
-    worth: float = 30.0
-    change: float = 0.05
-    arrivals: tuple[float, ...] = (0.3,) * PHASES
-    services: tuple[float, ...] = (0.3,) * PHASES
-    arrival_levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4)
+    room: int = 12  # the most customers in the house; S = 3 (room + 1)
+    horizon: int = 60  # minutes
+    worth: float = 30.0  # how many minutes of waiting it is worth to serve a customer
+    change: float = 0.05  # the probability per minute that the next phase begins; known
+    arrivals: tuple[float, ...] = (0.3,) * PHASES  # true probabilities per minute that a customer comes, by phase
+    services: tuple[float, ...] = (0.3,) * PHASES  # that a service ends
+    arrival_levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4)  # those that hypotheses may have
     service_levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.5)
 
     unit_name: ClassVar[str] = "minutes of waiting"
-    rung_names: ClassVar[tuple[str, ...]] = ("the same in all phases", "arrivals by phase", "services by phase too")
+    class_names: ClassVar[tuple[str, ...]] = ("the same in all phases", "arrivals by phase", "services by phase too")
     small: ClassVar[Small] = ({"room": 2, "horizon": 5},)
     needing: ClassVar[Small] = (
         {},
@@ -421,7 +367,6 @@ class QueueAdmission(PracticalProblem):
         require_integers(self, room=1, horizon=1)
         require_number("worth", self.worth, 0.0, _LARGEST)
         require_number("change", self.change, 0.0, 1.0)
-        require_memory("room", self.room, self.room + 1, PHASES, 2, _ENTRY)
         require_sequences(self, 0.0, 1.0, "arrivals", "services", "arrival_levels", "service_levels")
         for name, levels in (("arrivals", self.arrival_levels), ("services", self.service_levels)):
             given = getattr(self, name)
@@ -474,29 +419,16 @@ class MachineReplacement(PracticalProblem):
     A replacement takes no time: the month is run by a new machine, which may fail as well. After a failure the next
     month begins with a new one. From the age ``oldest`` on the hazard stays what it is. The account is what is paid:
     ``planned`` for a replacement, ``failure`` for a failure.
-
-    Parameters
-    ----------
-    oldest : int
-        The highest age that is told apart, in months; S = oldest + 1.
-    stretch : int
-        In the monotone class the hazard may rise every so many months; divides oldest.
-    horizon
-        Months of an episode.
-    planned, failure : numbers
-        Euro.
-    hazard : tuple of S numbers
-        The true hazards by age.
     """
 
-    oldest: int = 14
-    stretch: int = 2
-    horizon: int = 36
-    planned: float = 2000.0
-    failure: float = 10000.0
-    hazard: tuple[float, ...] = (0.1,) * 15
+    oldest: int = 14  # the highest age that is told apart, in months; S = oldest + 1
+    stretch: int = 2  # in the monotone class the hazard may rise every so many months; divides oldest
+    horizon: int = 36  # months
+    planned: float = 2000.0  # EUR
+    failure: float = 10000.0  # EUR
+    hazard: tuple[float, ...] = (0.1,) * 15  # the true one, by age
 
-    rung_names: ClassVar[tuple[str, ...]] = ("constant", "linear", "monotone")
+    class_names: ClassVar[tuple[str, ...]] = ("constant", "linear", "monotone")
     small: ClassVar[Small] = ({"oldest": 2, "stretch": 1, "horizon": 6, "hazard": (0.1, 0.2, 0.4)},)
     needing: ClassVar[Small] = (
         {},
@@ -545,26 +477,19 @@ LEVELS = (0.05, 0.3, 0.6, 0.9)  # the probabilities of a sale that curves are ma
 class Pricing(PracticalProblem):
     """Each step a price is asked, and one unit is sold at it with a probability that depends on the price alone.
 
-    Classes of demand curves over the prices, all with values in LEVELS: exponential < logit < falling < any. The first
-    two are rounded to LEVELS; the second holds the first.
-
-    Parameters
-    ----------
-    stock, prices, horizon
-        S = stock + 1, A, H. Episodes start with the full stock; the state is what is left of it. Prices are 1/A, 2/A,
-        ..., 1; a sale earns the price.
-    demand : tuple of A numbers
-        The true curve, values in LEVELS. The default is falling but not logit: an exponential curve agrees with it at
-        the prices that curve recommends, and earns 0.77 less per episode for ever.
+    Prices are 1/A, 2/A, ..., 1, and a sale earns the price; the state is what is left of the stock. Classes of demand
+    curves over the prices, all with values in LEVELS: exponential < logit < falling < any. The first two are rounded to
+    LEVELS; the second holds the first. The default is falling but not logit: an exponential curve agrees with it at the
+    prices that curve recommends, and earns 0.77 less per episode for ever.
     """
 
-    stock: int = 8
-    prices: int = 8
+    stock: int = 8  # at the start; S = stock + 1
+    prices: int = 8  # A
     horizon: int = 20
     demand: tuple[float, ...] = (0.9, 0.9, 0.9, 0.9, 0.3, 0.3, 0.05, 0.05)
 
     unit_name: ClassVar[str] = "highest prices"
-    rung_names: ClassVar[tuple[str, ...]] = ("exponential", "logit", "falling", "any")
+    class_names: ClassVar[tuple[str, ...]] = ("exponential", "logit", "falling", "any")
     small: ClassVar[Small] = ({"stock": 2, "prices": 3, "horizon": 4, "demand": (0.9, 0.3, 0.3)},)
     needing: ClassVar[Small] = (
         {"demand": (0.9, 0.9, 0.6, 0.6, 0.6, 0.6, 0.3, 0.3)},
@@ -575,7 +500,6 @@ class Pricing(PracticalProblem):
 
     def __post_init__(self) -> None:
         require_integers(self, stock=1, prices=1, horizon=1)
-        require_memory("stock", self.stock, self.stock + 1, self.prices, _ENTRY)
         require_sequences(self, 0.0, 1.0, "demand")
         if len(self.demand) != self.prices or not set(self.demand) <= set(LEVELS):
             raise ParameterError("demand", got=self.demand, expected=f"{self.prices} numbers out of {LEVELS}")
@@ -602,17 +526,12 @@ class Pricing(PracticalProblem):
         logit = 1.0 / (1.0 + np.exp(np.clip(grid[:, None, None] * (price - middle[:, None]), -50.0, 50.0)))
         falling = list(itertools.combinations_with_replacement(sorted(LEVELS, reverse=True), self.prices))
         every = list(itertools.product(LEVELS, repeat=self.prices))
-        rounded = [_rounded(exponential), _rounded(logit.reshape(-1, self.prices))]
+        levels, rounded = np.array(LEVELS), []
+        for curves in (exponential, logit.reshape(-1, self.prices)):
+            rounded.append(np.unique(levels[np.abs(curves[..., None] - levels).argmin(axis=-1)], axis=0))
         return [np.insert(curves, 0, 1.0, axis=1) for curves in (*rounded, np.array(falling), np.array(every))]
 
     @property
     def theta(self) -> Floats:
         """theta* [1 + A]."""
         return np.concatenate([[1.0], self.demand])
-
-
-def _rounded(curves: Floats) -> Floats:
-    """Return the curves with every value replaced by the nearest of LEVELS, each curve once."""
-    levels = np.array(LEVELS)
-    nearest = levels[np.abs(curves[..., None] - levels).argmin(axis=-1)]
-    return np.unique(nearest, axis=0)

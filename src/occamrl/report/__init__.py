@@ -1,1 +1,1 @@
-"""What a person sees: figures."""
+"""What a person sees: figures, the page of an answer, and the report of an experiment."""

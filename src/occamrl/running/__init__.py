@@ -1,1 +1,1 @@
-"""One driver for everything that plays."""
+"""Playing plans: the simulator, the driver of every run, results, verdicts and files."""

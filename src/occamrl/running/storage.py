@@ -1,346 +1,383 @@
-"""One format for the result of a run: a document (:mod:`occamrl.running.files`) of arrays and plain data.
+"""One file for everything: arrays and JSON in a zip archive, written whole or not at all, read with suspicion.
 
-A result (:func:`save`, :func:`load`) is the checkpoint of a run or of a cell, and a saved agent. Its document refers to
-*trees* of plain data, NamedTuples and arrays, such as the state of a learner, and of algorithms and their parts
-(features, families, ladders) by their parameters. Classes are looked up by name - in this package, or in a module that
-the user has imported already - and must be what they claim to be; arrays are checked before compiled code may see them.
+A *document* is an NPZ file of plain arrays, one of which is a JSON text that refers to the others. The archive's
+comment is the SHA-256 of all bytes before it. It is written under a temporary name, synced and renamed. Nothing is ever
+pickled: a file holds data, never code. Classes are looked up by name, in this package or in modules that are imported
+already, and must be learners, rules, families or what these are made of.
+
+A result (:func:`save`, :func:`load`) is a document: the checkpoint of a run or of a cell, and a saved agent.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import importlib
+import io
 import json
-import math
+import os
 import sys
+import uuid
+import zipfile
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from occamrl._core.features import DenseFeatures, SparseFeatures, TabularFeatures
-from occamrl.errors import CheckpointError, as_path, require_integer, require_number
-from occamrl.learners.rewards import RewardsLinear, RewardsPerPair
-from occamrl.models.features import LARGEST_FEATURE, FeatureMap, shared_blocks
-from occamrl.models.finite import FiniteFamily
+from occamrl.errors import CheckpointError, InvalidInput, MissingCheckpoint, RecordError, StorageError, as_path
+from occamrl.models.families import Family
+from occamrl.models.features import PerProblem
 from occamrl.models.ladder import Ladder
-from occamrl.models.linear import AggregationFamily, LinearFamily
 from occamrl.problems.mdp import FiniteMDP, as_mdp
-from occamrl.protocols import (
-    Agent,
-    EpisodeLearner,
-    Ints,
-    Known,
-    Learner,
-    Problem,
-    Rule,
-    RuledBases,
-    Selector,
-    require_outcomes,
-)
+from occamrl.protocols import Known, Learner, Problem, Rule
 from occamrl.registry import satisfies
-from occamrl.running.files import FORMAT, Arrays, read_document, write_document
-from occamrl.running.phases import PhaseWalk
-from occamrl.running.result import EnvironmentInfo, Recorder, Result
+from occamrl.running.identity import changes, identity, name_of, parts_of
+from occamrl.running.result import Blocks, Result
+
+FORMAT = 7
+PARTIAL = ".partial"
+LARGEST_JSON = 2**30
+_DIGEST = 64  # hexadecimal digits at the end of a document
+_DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, ImportError, ArithmeticError,
+           RuntimeError, MemoryError, SyntaxError, zipfile.BadZipFile)  # fmt: skip
+Arrays = dict[str, Any]
 
 
-def take_apart(tree: Any, arrays: Arrays, whole: bool = True) -> Any:
-    """Return the JSON skeleton of a tree; its arrays are put into ``arrays`` under numbers.
-
-    What no file can hold is refused, or, unless ``whole``, described: by its fingerprint or by its fields.
-    """
-
-    def inner(part: Any) -> Any:
-        return take_apart(part, arrays, whole)
-
-    known = None if whole else getattr(tree, "fingerprint", None)
-    if isinstance(known, str):
-        return {"object": _name(type(tree)), "fingerprint": known}
-    if isinstance(tree, np.ndarray):
-        arrays[f"a{len(arrays)}"] = tree
-        return {"array": f"a{len(arrays) - 1}"}
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return {"named": _name(type(tree)), "parts": [inner(part) for part in tree]}
-    if isinstance(tree, (list, tuple)):
-        return {type(tree).__name__: [inner(part) for part in tree]}
-    if isinstance(tree, dict):
-        if whole and not all(isinstance(key, str) for key in tree):
-            raise CheckpointError("memory", got="keys that are not strings", expected="string keys")
-        return {"dict": {key if whole else repr(key): inner(part) for key, part in tree.items()}}
-    if isinstance(tree, np.generic):
-        return inner(np.asarray(tree)) | {"scalar": True}
-    if tree is None or isinstance(tree, (bool, int, float, str)):
-        return {"value": tree}
-    kind, parameters = _parameters(tree)
-    if kind is None and whole:
-        raise CheckpointError("memory", got=type(tree).__name__, expected="arrays, NamedTuples and plain data")
-    if kind is None:
-        kind, names = type(tree), getattr(tree, "__dataclass_fields__", getattr(tree, "__dict__", {}))
-        parameters = {field: getattr(tree, field) for field in names if not field.startswith("_")}
-    return {"object": _name(kind), "fields": {field: inner(part) for field, part in parameters.items()}}
+def sha256(content: bytes) -> str:
+    """Return the SHA-256 of some bytes, in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
 
 
-def _name(kind: type[Any]) -> str:
-    return f"{kind.__module__}:{kind.__qualname__}"
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all, also after a power cut; what was there before stays."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}{PARTIAL}")
+    try:
+        if path.exists() and not path.is_file():
+            raise FileExistsError(17, "it exists and is not a regular file")
+        try:
+            with partial.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+        if os.name == "posix":  # the rename as well
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    except OSError as error:
+        raise StorageError(path, error) from error
 
 
-def fingerprint(agent: object) -> str:
-    """Return a hash of an agent's class and of all its parameters."""
-    arrays: Arrays = {}
-    skeleton = take_apart(agent, arrays, whole=False)
-    digest = hashlib.sha256(json.dumps(skeleton, sort_keys=True).encode())
-    for array in arrays.values():
-        digest.update(f"{array.dtype}{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
+def make_folder(path: Path) -> None:
+    """Make a folder, and those it lies in, unless it is there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(path, error) from error
 
 
-def put_together(skeleton: Any, arrays: Arrays) -> Any:
-    """Return the tree of a skeleton. NamedTuple classes are looked up by name and must be what they claim to be."""
-    match skeleton:
-        case {"array": str(name), "scalar": True}:
-            return arrays.pop(name)[()]
-        case {"array": str(name)}:
-            return arrays.pop(name)  # no two parts share their memory
-        case {"named": str(name), "parts": list(parts)}:
-            kind = _found(name)
-            if not (isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")):
-                raise CheckpointError("checkpoint", got=name, expected="the name of a NamedTuple class")
-            return kind(*(put_together(part, arrays) for part in parts))
-        case {"list": list(parts)}:
-            return [put_together(part, arrays) for part in parts]
-        case {"tuple": list(parts)}:
-            return tuple(put_together(part, arrays) for part in parts)
-        case {"dict": dict(parts)}:
-            return {key: put_together(part, arrays) for key, part in parts.items()}
-        case {"object": str(name), "fields": dict(fields)}:
-            return _made(name, {key: put_together(part, arrays) for key, part in fields.items()})
-        case {"value": value} if value is None or isinstance(value, (bool, int, float, str)):
-            return value
-    raise CheckpointError("checkpoint", got="an entry of no known kind", expected="a tree written by this package")
+def canonical(data: Any) -> bytes:
+    """Return the one JSON text of plain data: sorted keys, no white space, no NaN."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
-def _found(name: str) -> Any:
-    """Return what is called ``module:qualified.name``, in this package or in a module that is imported already."""
-    module, _, qualified = name.partition(":")
-    if module in sys.modules:
-        found: Any = sys.modules[module]
-    elif module.startswith("occamrl."):
-        found = importlib.import_module(module)
-    else:
-        raise CheckpointError("class", got=f"one of {module}", expected="one of a module that is imported already")
-    for part in qualified.split("."):
-        found = getattr(found, part, None)
+def write_sealed(path: Path, document: dict[str, Any]) -> None:
+    """Write a JSON object that begins with the SHA-256 of the rest."""
+    text = canonical(document)
+    write_whole(path, b'{"digest":"%s",%s\n' % (sha256(text).encode(), text[1:]))
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Return a sealed JSON object; a byte that is not as it was written is an error that names the file."""
+    try:
+        if path.is_symlink() or path.stat().st_size > LARGEST_JSON:
+            raise ValueError("a symbolic link, or a file too large")
+        content = path.read_bytes()
+        document = json.loads(content)
+        digest = str(document.pop("digest"))
+        head = f'{{"digest":"{digest}",'.encode()
+        if not content.startswith(head) or sha256(b"{" + content[len(head) : -1]) != digest or content[-1:] != b"\n":
+            raise ValueError("its digest does not match its content")
+    except FileNotFoundError:
+        raise RecordError(path, got="no such file", expected="a file written by an experiment") from None
+    except (*_DAMAGE, RecursionError) as error:
+        got = f"{type(error).__name__}: {error}"
+        raise RecordError(path, got=got, expected="a file as it was written; it is left in place") from error
+    found: dict[str, Any] = document
     return found
 
 
-_PARTS: dict[type[Any], tuple[str, ...]] = {
-    FiniteFamily: ("theta", "features", "reach"),  # and a cover, once its kernels are computed
-    LinearFamily: ("features", "norm_bound", "basis"),
-    AggregationFamily: ("partition", "moves"),
-}
-_PROTOCOLS = (Learner, EpisodeLearner, RuledBases, Rule, Selector)
+def write_document(path: Path, document: dict[str, Any], arrays: Arrays) -> None:
+    """Write a JSON document and the arrays that it refers to as one file with a digest of itself."""
+    text = np.frombuffer(json.dumps({"format": FORMAT, **document}).encode(), dtype=np.uint8)
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, document=text, **arrays)
+    content = buffer.getvalue()[:-2] + _DIGEST.to_bytes(2, "little")  # the length of the comment, which is empty so far
+    write_whole(path, content + sha256(content).encode())
 
 
-def _parameters(value: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the class of an algorithm, or of a part of one, and what it is made of; (None, {}) for anything else."""
-    kind: Any = next((each for each in (FeatureMap, Ladder, *_PARTS) if isinstance(value, each)), type(value))
-    if kind is FeatureMap:
-        names = ("layout", "states", "actions", "dimension", "rewards")
-        return kind, {**{name: getattr(value, name) for name in names}, "of": value.shared and value.shared.of}
-    if kind is Ladder:
-        parts = ("family", "level", "reach", "names") if value.finite else ("rungs", "names")
-        return kind, {name: getattr(value, name) for name in parts}
-    if kind in _PARTS:
-        return kind, {name: getattr(value, name) for name in _PARTS[kind]}
-    if not _is_algorithm(kind):
-        return None, {}
-    return kind, {each.name: getattr(value, each.name) for each in dataclasses.fields(value) if each.init}
+def read_document(path: Path) -> tuple[dict[str, Any], Arrays]:
+    """Return what :func:`write_document` wrote; anything else is refused by the file's name and left in place."""
+    try:
+        if path.is_symlink():
+            raise ValueError("a symbolic link")
+        content = path.read_bytes()
+        if sha256(content[:-_DIGEST]).encode() != content[-_DIGEST:]:
+            raise ValueError("its digest does not match its content")
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        document: dict[str, Any] = json.loads(arrays.pop("document").tobytes())
+        if document["format"] != FORMAT:
+            raise ValueError(f"format {document['format']}; this version reads format {FORMAT}")
+    except FileNotFoundError:
+        raise MissingCheckpoint(str(path), got="no such file", expected="a file written by save") from None
+    except (*_DAMAGE, RecursionError) as error:
+        got = f"{type(error).__name__}: {error}"
+        raise CheckpointError(
+            str(path), got=got, expected="a whole file written by save; it is left in place"
+        ) from error
+    return document, arrays
 
 
-def _is_algorithm(kind: Any) -> bool:
-    if not isinstance(kind, type) or not dataclasses.is_dataclass(kind):
+class Writer:
+    """Turns trees of plain data, arrays, NamedTuples and algorithms into JSON, collecting arrays and objects."""
+
+    def __init__(self) -> None:
+        self.arrays: Arrays = {}
+        self.objects: list[Any] = []  # each once, after those that it refers to
+        self._seen: dict[int, tuple[int, Any]] = {}  # the objects are kept alive, so that ids stay theirs
+
+    def put(self, tree: Any) -> Any:
+        """Return the JSON of a tree."""
+        if tree is None or isinstance(tree, (bool, int, float, str)):
+            return tree.item() if isinstance(tree, np.generic) else tree  # np.float64 is a float, and equals it
+        if isinstance(tree, (np.ndarray, np.generic)) and tree.dtype.kind in "biufcSU":
+            name = f"a{len(self.arrays)}"
+            self.arrays[name] = np.asarray(tree)
+            return {"array" if isinstance(tree, np.ndarray) else "scalar": name}
+        if isinstance(tree, list):
+            return [self.put(part) for part in tree]
+        if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+            return {"named": name_of(type(tree)), "parts": [self.put(part) for part in tree]}
+        if isinstance(tree, tuple):
+            return {"tuple": [self.put(part) for part in tree]}
+        if isinstance(tree, dict):
+            return {"dict": [[self.put(key), self.put(part)] for key, part in tree.items()]}
+        if isinstance(tree, sp.csr_array):
+            return {"sparse": [self.put(part) for part in (tree.data, tree.indices, tree.indptr, tree.shape)]}
+        if isinstance(tree, PerProblem):
+            return {"cache": True}
+        if not may_be_stored(type(tree)):
+            raise CheckpointError("save", got=name_of(type(tree)), expected="arrays, plain data and algorithms")
+        if id(tree) not in self._seen:
+            inside = {name: self.put(part) for name, part in parts_of(tree).items()}
+            self.objects.append({"kind": name_of(type(tree)), "parts": inside})
+            self._seen[id(tree)] = len(self.objects) - 1, tree
+        return {"object": self._seen[id(tree)][0]}
+
+
+def may_be_stored(kind: Any) -> bool:
+    """Say whether objects of a class may be part of a file: algorithms, and what those of this package are made of."""
+    if not isinstance(kind, type):
         return False
-    return kind in (Known, RewardsPerPair, RewardsLinear) or any(satisfies(kind, each) for each in _PROTOCOLS)
+    own = kind.__module__.startswith("occamrl.") and not issubclass(kind, BaseException)
+    return own or issubclass(kind, Family) or satisfies(kind, Learner) or satisfies(kind, Rule)
 
 
-def _made(name: str, parts: dict[str, Any]) -> Any:
-    """Return the algorithm, or the part of one, that is made of these parts, checked."""
-    kind = _found(name)
-    if kind is FeatureMap:
-        of, layout = parts["of"], parts["layout"]
-        _require_sound_features(**parts)
-        shared = None if of is None else shared_blocks(of, np.diff(layout.outcomes.start))
-        return FeatureMap._make(layout, parts["states"], parts["dimension"], parts["rewards"], shared)
-    if kind is FiniteFamily:
-        if not _floats(parts["theta"], np.shape(parts["theta"])):
-            raise CheckpointError("theta", got="other numbers", expected="finite ones of 64 bits")
-        listed = FiniteFamily(parameters=parts["theta"].T, features=parts["features"])
-        listed.reach = require_number("reach", parts["reach"], 0.0, math.inf)
-        return listed
-    if kind is Ladder and "family" in parts:
-        return _ladder(**parts)
-    if kind not in (Ladder, LinearFamily, AggregationFamily) and not _is_algorithm(kind):
-        raise CheckpointError("algorithm", got=name, expected="the name of a learner or selector")
-    made = kind(**parts)
-    if kind is LinearFamily:
-        basis = parts["basis"]
-        if not _floats(basis, made.basis.shape) or not np.allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-9):
-            raise CheckpointError("basis", got="other numbers", expected="orthonormal columns")
-        made.basis = np.ascontiguousarray(basis)  # it was orthonormal already: to the bit
-    return made
+class Reader:
+    """Makes trees anew from their JSON; ``types`` are NamedTuples and dataclasses known beforehand, by name."""
+
+    def __init__(self, arrays: Arrays, objects: list[Any], types: dict[str, Any] | None = None) -> None:
+        self.arrays, self.objects, self.types = arrays, objects, types or {}
+        self._made: dict[int, Any] = {}
+
+    def get(self, tree: Any) -> Any:
+        """Return what a JSON tree stands for."""
+        match tree:
+            case list():
+                return [self.get(part) for part in tree]
+            case {"array": str(name)}:
+                return self.arrays.pop(name)  # no two parts share their memory
+            case {"scalar": str(name)}:
+                return self.arrays.pop(name)[()]
+            case {"tuple": list(parts)}:
+                return tuple(self.get(part) for part in parts)
+            case {"named": str(name), "parts": list(parts)}:
+                kind = self.found(name)
+                if not (issubclass(kind, tuple) and hasattr(kind, "_fields")):
+                    raise CheckpointError("class", got=name, expected="a NamedTuple")
+                return kind(*(self.get(part) for part in parts))
+            case {"dict": list(parts)}:
+                return {self.get(key): self.get(part) for key, part in parts}
+            case {"sparse": list(parts)}:
+                data, indices, indptr, shape = (self.get(part) for part in parts)
+                return sp.csr_array((data, indices, indptr), shape=shape)
+            case {"cache": True}:
+                return PerProblem()
+            case {"object": int(number)}:
+                if number not in self._made:
+                    self._made[number] = self._object(**self.objects[number])
+                return self._made[number]
+            case None | bool() | int() | float() | str():
+                return tree
+        raise CheckpointError("tree", got=f"{tree!r:.80}", expected="what save writes")
+
+    def found(self, name: str) -> Any:
+        """Return the class called ``module:Class``, in this package or in a module that is imported already."""
+        if name in self.types:
+            return self.types[name]
+        module, _, qualified = name.partition(":")
+        found: Any = importlib.import_module(module) if module.startswith("occamrl.") else sys.modules.get(module)
+        for part in qualified.split("."):
+            found = getattr(found, part, None)
+        if not isinstance(found, type):
+            expected = f"a class that is there: import {module} first, or give the same agent to load"
+            raise CheckpointError("class", got=name, expected=expected)
+        return found
+
+    def _object(self, kind: str, parts: dict[str, Any]) -> Any:
+        found = self.found(kind)
+        if not may_be_stored(found):
+            raise CheckpointError("class", got=kind, expected="an algorithm, or a part of one")
+        inside = {key: self.get(part) for key, part in parts.items()}
+        if is_dataclass(found):
+            return found(**inside)  # type: ignore[operator]  # a class, not an instance
+        if found is Ladder and "family" in inside:
+            return Ladder.of_levels(**inside)
+        made = found.__new__(found)
+        vars(made).update(inside)
+        return made
 
 
-def _ladder(family: FiniteFamily, level: Any, reach: Any, names: Any) -> Ladder:
-    sound = isinstance(level, np.ndarray) and level.dtype == np.int64 and level.shape == (family.size,)
-    if not (sound and level[0] == 0 and set(np.diff(level).tolist()) <= {0, 1}):
-        raise CheckpointError("ladder", got="levels that are not 0, ..., M - 1 in order", expected="a ladder's levels")
-    if reach is not None and (not isinstance(reach, list) or len(reach) != int(level[-1]) + 1):
-        raise CheckpointError("reach", got=reach, expected=f"a list of {int(level[-1]) + 1} numbers")
-    checked = None if reach is None else [require_number("reach", value, 0.0, math.inf) for value in reach]
-    return Ladder.of_levels(family, level, checked, names)
+def types_in(tree: Any) -> dict[str, Any]:
+    """Return the NamedTuple classes in a state, by name: those of users are found nowhere else."""
+    found = {name_of(type(tree)): type(tree)} if isinstance(tree, tuple) and hasattr(tree, "_fields") else {}
+    inside = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, (list, tuple)) else ()
+    for part in inside:
+        found |= types_in(part)
+    return found
 
 
-def _require_sound_features(layout: Any, states: int, actions: int, dimension: int, rewards: Any, of: Any) -> None:
-    """Refuse arrays that compiled code would read beyond their ends."""
+def unlike(fresh: Any, state: Any, name: str = "state") -> str:
+    """Return in what a state differs in form from a fresh one: names, kinds, shapes of arrays, NaN; "" if it fits."""
+    if isinstance(fresh, np.ndarray) and isinstance(state, np.ndarray):
+        if fresh.dtype != state.dtype or (fresh.size and fresh.shape != state.shape):  # what grows begins empty
+            return f"{name}: {state.dtype}{list(state.shape)} in the place of {fresh.dtype}{list(fresh.shape)}"
+        if fresh.dtype.kind == "f" and np.isnan(state).any() and not np.isnan(fresh).any():
+            return f"{name}: not a number"
+        return ""
+    if isinstance(fresh, np.ndarray) != isinstance(state, np.ndarray):
+        return f"{name}: {type(state).__name__} in the place of {type(fresh).__name__}"
+    if isinstance(fresh, dict) and isinstance(state, dict):
+        if fresh and fresh.keys() != state.keys():
+            return f"{name}: the names {list(state)} in the place of {list(fresh)}"
+        pairs = [(fresh[key], state[key], f"{name}.{key}") for key in fresh]
+    elif isinstance(fresh, (list, tuple)) and isinstance(state, (list, tuple)):
+        pairs = [(one, other, f"{name}[{i}]") for i, (one, other) in enumerate(zip(fresh, state, strict=False))]
+    else:
+        return ""
+    return next((found for one, other, part in pairs if (found := unlike(one, other, part))), "")
+
+
+_PLAIN = ("label", "seed", "wall_time", "problem")
+_COLUMNS: dict[str, Any] = {"episodes": np.int64, "regret": np.float64, "returns": np.float64}
+_COLUMNS |= dict.fromkeys(("pessimistic", "plans", "phase"), np.int64)
+
+
+def save(result: Result, path: str | Path) -> None:
+    """Write everything needed to go on from ``result`` to one file, whole or not at all."""
+    about, writer = Writer(), Writer()
     try:
-        outcomes = layout.outcomes
-        size, sizes = outcomes.next_state.size, np.diff(outcomes.start)
-        require_outcomes("outcomes", outcomes, states, actions)
-        fine = bool((sizes > 0).all())
-        fine = fine and (rewards is None or _floats(rewards, (size,))) and _sound_layout(layout, sizes, dimension, of)
-    except (AttributeError, TypeError, ValueError):
-        fine = False
-    if not fine:
-        raise CheckpointError("features", got="arrays that do not fit together", expected="a feature map's arrays")
-
-
-def _sound_layout(layout: Any, sizes: Ints, dimension: int, of: Any) -> bool:
-    """Say whether features fit outcomes, ``sizes`` [S*A] of them, that are sound."""
-    match layout:
-        case DenseFeatures():
-            return _floats(layout.phi, (int(sizes.sum()), dimension))
-        case SparseFeatures():
-            entries, start = layout.entry.size, layout.start
-            if not (_indices(start, sizes.size + 1, entries + 1) and _floats(layout.entry, (entries,))):
-                return False
-            if start[0] != 0 or start[-1] != entries or (np.diff(start) < 0).any():
-                return False
-            outcomes_there = np.repeat(sizes, np.diff(layout.start))
-            return _indices(layout.coordinate, entries, dimension) and _indices(layout.outcome, entries, outcomes_there)
-        case TabularFeatures() if of is None:
-            return dimension == int(sizes.sum())
-        case TabularFeatures():
-            if not (_indices(of, sizes.size, sizes.size) and np.unique(of).size == of.max() + 1):
-                return False
-            blocks = shared_blocks(of, sizes).size
-            return bool((blocks[of] == sizes).all()) and dimension == int(blocks.sum())
-    return False
-
-
-def _indices(array: Ints, size: int, bound: int | Ints) -> bool:
-    return array.dtype == np.int64 and array.shape == (size,) and bool((array >= 0).all() and (array < bound).all())
-
-
-def _floats(array: Any, shape: tuple[int, ...]) -> bool:
-    fine = isinstance(array, np.ndarray) and array.dtype == np.float64 and array.shape == shape
-    return fine and bool((np.abs(array) <= LARGEST_FEATURE).all())
-
-
-_SMALL = 2**20  # numbers that are made without a second thought
-_TOO_MUCH = (RecursionError, MemoryError)
-_SCALARS: dict[str, type[Any]] = {
-    "label": str,
-    "problem": str,
-    "seed": int,
-    "plans": int,
-    "pessimistic_episodes": int,
-    "steps": int,
-    "start": int,
-    "wall_time": float,
-}
-
-
-def save(result: Result, path: str | Path, *, tag: str = "") -> None:
-    """Write everything needed to go on from ``result``; ``tag`` says what it belongs to, beyond agent and problem."""
-    arrays: Arrays = {}
-    try:
-        algorithm = take_apart(result.agent, arrays)
-    except CheckpointError:  # it has a part that cannot be written without pickle
-        algorithm, arrays = None, {}
+        agent: Any = about.put(result.agent)
+    except CheckpointError:  # it has a part that no file can hold: load needs the agent itself
+        about, agent = Writer(), None
+    tree = {"state": result.state, "cut": result.cut, "phases": result.blocks.phases}
+    tree |= {name: np.array(getattr(result.blocks, name), dtype=kind) for name, kind in _COLUMNS.items()}
     info = result.environment
     document = {
-        "format": FORMAT,
-        "tag": tag,
-        **{name: getattr(result, name) for name in _SCALARS},
-        "cut_short": list(result.cut_short),
-        "environment": None if info is None else info.to_plain(),
-        "agent": fingerprint(result.agent),
-        "algorithm": algorithm,
-        "known": take_apart(result.known, arrays),
-        "tree": take_apart({"walk": result.walk.to_tree(), "recorder": result.recorder.to_tree()}, arrays),
+        **{name: getattr(result, name) for name in _PLAIN},
+        "environment": None if info is None else {"class": name_of(type(info)), "plain": info.to_plain()},
+        "identity": identity(result.agent),
+        "agent": agent,
+        "known": about.put(result.known),
+        "about": about.objects,
+        "regular": not unlike(result.agent.begin(result.known), result.state),
+        "tree": writer.put(tree),
+        "objects": writer.objects,
     }
+    arrays = {f"about-{name}": array for name, array in about.arrays.items()} | writer.arrays
     write_document(as_path("path", path), document, arrays)
 
 
-def load(
-    path: str | Path, agent: Agent | None = None, mdp: FiniteMDP | Problem | None = None, *, tag: str = ""
-) -> Result:
+def load(path: str | Path, agent: Learner | None = None, mdp: FiniteMDP | Problem | None = None) -> Result:
     """Return the result in a file, to continue from or to look at.
 
     Parameters
     ----------
     path : path
-    agent : learner or selector, optional
+    agent : Learner, optional
         Takes the place of the algorithm in the file and must be the same. Needed where no file can hold it.
     mdp : FiniteMDP, or a problem that has one, optional
         Must be the problem that was simulated.
-    tag : str
-        Must be that of the file.
 
     Raises
     ------
     CheckpointError
-        Naming the file: truncated, changed, pickled, or of another agent, problem or tag. Nothing in it is executed.
-    FileNotFoundError
+        Naming the file: truncated, changed, pickled, or of another agent or problem. Nothing in it is executed, and it
+        is left in place.
+    MissingCheckpoint
     """
-    path, problem = as_path("path", path), None if mdp is None else as_mdp(mdp)
+    place, problem = as_path("path", path), None if mdp is None else as_mdp(mdp)
+    document, arrays = read_document(place)
     try:
-        document, arrays = read_document(path)
         if problem is not None and document["problem"] != problem.fingerprint:
-            raise CheckpointError(f"{path}: problem", got=document["problem"], expected=problem.fingerprint)
-        if agent is not None and document["agent"] != fingerprint(agent):
-            got = f"one of another {document['label']}"
-            raise CheckpointError(f"{path}: agent", got=got, expected=repr(agent)[:80])
-        if document["tag"] != tag:
-            raise CheckpointError(f"{path}: tag", got=document["tag"], expected=tag)
-        if agent is None and document["algorithm"] is None:
-            got = f"a {document['label']} with parameters that no file can hold"
-            raise CheckpointError(str(path), got=got, expected="the same algorithm, given to load")
-        algorithm = put_together(document["algorithm"], arrays) if agent is None else agent
-        given = sum(array.size for array in arrays.values())
-        known = put_together(document["known"], arrays) if problem is None else problem.known
-        if problem is None and known.horizon * known.states > max(_SMALL, given):  # a state is at least that large
-            got = f"{known.horizon:,} steps of {known.states:,} states"
-            raise CheckpointError(f"{path}: known", got=got, expected=f"no more than {given:,} numbers have room for")
-        require_integer(f"{path}: start", document["start"], 0, CheckpointError, most=known.states - 1)
-        tree = put_together(document["tree"], arrays)
-        info, played = document["environment"], sum(row["episodes"] for row in tree["walk"]["rows"])
-        if tree["recorder"]["episodes"] != played:
-            raise CheckpointError(f"{path}: recorder.episodes", got=tree["recorder"]["episodes"], expected=played)
-        about = None if info is None else EnvironmentInfo.from_plain(info)
-        if about is not None and (about.observation.size > known.states or about.action.size < known.actions):
-            got = f"{about.observation.size:,} observations, {about.action.size:,} actions"
-            raise CheckpointError(f"{path}: environment", got=got, expected="those of the problem that is known")
-        return Result(
-            **{name: kind(document[name]) for name, kind in _SCALARS.items()},
-            cut_short=tuple(int(episode) for episode in document["cut_short"]),
-            environment=about,
-            agent=algorithm,
-            walk=PhaseWalk.from_tree(algorithm, known, tree["walk"]),
-            recorder=Recorder.from_tree(tree["recorder"]),
-        )
-    except (LookupError, TypeError, ValueError, AttributeError, ImportError, ArithmeticError, *_TOO_MUCH) as error:
-        if isinstance(error, CheckpointError) and str(path) in str(error):
+            got, expected = document["problem"][:16], f"{problem.fingerprint[:16]}, that of the given one"
+            raise CheckpointError(f"{place}: problem", got=got, expected=expected)
+        own = {name.removeprefix("about-"): each for name, each in arrays.items() if name.startswith("about-")}
+        about = Reader(own, document["about"])
+        if agent is None and document["agent"] is None:
+            got = f"a {document['label']} with a part that no file can hold"
+            raise CheckpointError(f"{place}: agent", got=got, expected="the same agent, given to load")
+        played: Any = about.get(document["agent"]) if agent is None else agent
+        if changed := changes(document["identity"], identity(played)):
+            expected = "the agent, and the code, that wrote the file; or another file"
+            raise CheckpointError(f"{place}: agent", got=f"another one: {changed}", expected=expected)
+        known: Known = about.get(document["known"]) if problem is None else problem.known
+        fresh = played.begin(known)
+        tree = Reader(arrays, document["objects"], types_in(fresh)).get(document["tree"])
+        if document["regular"] and (wrong := unlike(fresh, tree["state"])):
+            raise CheckpointError(f"{place}: state", got=wrong, expected="a state as a fresh one has it")
+        blocks = Blocks(**{name: tree[name].tolist() for name in _COLUMNS}, phases=tree["phases"])
+        blocks.total_episodes = sum(blocks.episodes)
+        info = document["environment"]
+        if info is not None:
+            info = about.found(info["class"]).from_plain(info["plain"])
+        plain = {name: document[name] for name in _PLAIN}
+        state, cut = tree["state"], tree["cut"]
+        return Result(**plain, environment=info, agent=played, known=known, state=state, blocks=blocks, cut=cut)
+    except _DAMAGE as error:
+        if isinstance(error, InvalidInput) and str(place) in str(error):
             raise
-        raise CheckpointError(str(path), got=f"{type(error).__name__}: {error}", expected="what save wrote") from error
+        raise CheckpointError(str(place), got=f"{type(error).__name__}: {error}", expected="what save wrote") from error
+
+
+def write_objects(path: Path, *objects: Any) -> list[str]:
+    """Write algorithms and problems for another process; return the modules of their classes outside this package."""
+    writer = Writer()
+    document = {"tree": [writer.put(each) for each in objects], "objects": writer.objects}
+    write_document(path, document, writer.arrays)
+    return sorted(
+        {module for each in writer.objects if not (module := each["kind"].partition(":")[0]).startswith("occamrl.")}
+    )
+
+
+def read_objects(path: Path) -> list[Any]:
+    """Return what :func:`write_objects` wrote."""
+    document, arrays = read_document(path)
+    found: list[Any] = Reader(arrays, document["objects"]).get(document["tree"])
+    return found

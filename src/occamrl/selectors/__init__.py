@@ -1,1 +1,1 @@
-"""Selectors, one algorithm per file; the registry finds them by scanning this folder."""
+"""Selectors: learners that find out which model they need while they act; and arenas of learners under a rule."""

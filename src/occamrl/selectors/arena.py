@@ -1,7 +1,6 @@
-"""An arena: a rule chooses before every episode which of several base learners plays it.
+"""An arena: a rule chooses, before every episode, which of several base learners plays it.
 
-Where a :class:`~occamrl.protocols.Selector` hands out phases, an arena decides anew each time, and is a learner like
-any other: it runs wherever one runs, and can be a base of another arena or play the phases of a selector.
+An arena is a learner like any other: it runs wherever one runs, and can be a base of another arena.
 """
 
 from __future__ import annotations
@@ -11,12 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from occamrl.errors import ParameterError, require_kind, require_number
-from occamrl.protocols import EpisodeLearner, Known, Learner, Rule, RuledBases, Selector
+from occamrl.protocols import Flow, Known, Learner, Plan, Played, Replay, Rule
+
+MOST_POLICIES = 1_000  # of each base that are kept for replays
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Arena(RuledBases):
+class Arena(Learner):
     """Several base learners and a rule over them.
 
     >>> import occamrl as orl
@@ -28,26 +31,18 @@ class Arena(RuledBases):
     Parameters
     ----------
     bases : sequence of learners
-        Compiled ones, :class:`~occamrl.protocols.EpisodeLearner`, or other arenas. Each keeps its own state, and learns
-        from the episodes that it plays.
+        Learners, selectors or other arenas. Each keeps its own state, and learns from the episodes that it plays.
     rule : Rule
         Says before every episode which base plays it, and is told the return.
     share : bool
         Let every base learn from every episode. A base then plans for an episode from what it knew before, whoever
-        plays it, and its rows are (s, a, V, s') with V fixed before s' was seen: the confidence sets of
-        :class:`~occamrl.UCRLVTR` and :class:`~occamrl.UCRLVTRLin`, the counts of tabular learners and posteriors stay
-        valid, because they allow any choice of (s, a) that does not look ahead. These two learn from the steps in
-        which their own plan has the action that was taken. What is lost is a bound on the regret
-        of a base by its own plays, on which rules rely that compare bases. Learners whose updates assume that they
-        play their own policy must not share. Replays are shared with nobody.
+        plays it, and its rows are (s, a, V, s') with V fixed before s' was seen: confidence sets, counts and
+        posteriors stay valid, because they allow any choice of (s, a) that does not look ahead. What is lost is a bound
+        on the regret of a base by its own plays, on which rules rely that compare bases. Learners whose updates assume
+        that they play their own policy must not share. Replays are shared with nobody.
     largest_return : float, optional
-        The largest possible sum of rewards of an episode, in the learner's unit; the horizon by default, because
-        rewards lie in [0, 1]. Rules see returns divided by it.
-
-    Notes
-    -----
-    ``result.state`` has the rule's ``memory``, the states of the ``bases`` and the number of ``plays`` of each;
-    ``result.phases`` tells who played when.
+        The largest possible sum of rewards of an episode; the horizon by default, because rewards lie in [0, 1]. Rules
+        see returns divided by it.
     """
 
     bases: Sequence[Any]
@@ -60,22 +55,55 @@ class Arena(RuledBases):
             raise ParameterError("bases", got=repr(self.bases)[:80], expected="a list of learners")
         object.__setattr__(self, "bases", tuple(self.bases))
         for i, base in enumerate(self.bases):
-            if isinstance(base, Selector):
-                expected = "a learner; a selector hands out phases and cannot be asked for one episode"
-                raise ParameterError("bases", got=f"the selector {type(base).__name__}", expected=expected, index=(i,))
-            if isinstance(base, type) or not isinstance(base, (Learner, EpisodeLearner, RuledBases)):
-                raise ParameterError("bases", got=repr(base)[:80], expected="a learner", index=(i,))
+            if isinstance(base, type) or not isinstance(base, Learner):
+                expected = "a learner: begin, plan and learn"
+                raise ParameterError("bases", got=repr(base)[:80], expected=expected, index=(i,))
         if isinstance(self.rule, type) or not isinstance(self.rule, Rule):
             raise ParameterError("rule", got=repr(self.rule)[:80], expected="a rule: start, choose and update")
         require_kind("share", self.share, bool)
         if self.largest_return is not None:
             require_number("largest_return", self.largest_return, 0.0, math.inf, open_low=True)
 
-    def largest(self, known: Known) -> float:
-        """Return the largest possible sum of rewards of an episode."""
-        return float(known.horizon if self.largest_return is None else self.largest_return)
-
     def begin(self, known: Known) -> dict[str, Any]:
-        """Return a fresh state."""
-        states, count = [base.begin(known) for base in self.bases], len(self.bases)
-        return {"memory": self.rule.start(count), "bases": states, "past": [], "plays": [0] * count}
+        """Return a fresh state: the rule's memory, the states of the bases, plays of each, and past policies."""
+        count = len(self.bases)
+        states = [base.begin(known) for base in self.bases]
+        return {"memory": self.rule.start(count), "bases": states, "plays": [0] * count, "past": [[] for _ in states]}
+
+    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
+        """Ask the rule for a base, and the base for a plan of one episode."""
+        chosen = self.rule.choose(state["memory"], draw)
+        if isinstance(chosen, Replay):
+            past = state["past"][chosen.base]
+            plan = Plan(policy=past[int(draw.integers(len(past)))])
+            plans, base = None, chosen.base
+        else:
+            base = int(chosen)
+            asked = range(len(self.bases)) if self.share else [base]
+            plans = {i: self.bases[i].plan(known, state["bases"][i], draw) for i in asked}
+            plan = plans[base]
+        facts = {"base": base + 1, "label": "replay"} if plans is None else {"base": base + 1}
+        keep = int(draw.integers(max(1, state["plays"][base] + 1)))  # a place in the reservoir of past policies
+        grounds = {"plays": list(state["plays"])}
+        carry = (base, plans, keep)
+        return Plan(policy=plan.policy, values=plan.values, facts=facts, grounds=grounds, carry=carry)
+
+    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
+        """Tell the base that played, or all of them, and the rule."""
+        base, plans, keep = plan.carry
+        largest = float(known.horizon if self.largest_return is None else self.largest_return)
+        start = int(flow.state[flow.step == 0][0])
+        planned = math.nan if plan.values is None or plans is None else float(plan.values[0, start]) / largest
+        value = min(1.0, max(0.0, flow.total_reward / largest))
+        self.rule.update(state["memory"], base, Played(value, planned, start, flow, plans is None))
+        if plans is None:
+            return
+        if getattr(self.rule, "replays", False):  # every past episode of a base is equally likely to be kept
+            past = state["past"][base]
+            if len(past) < MOST_POLICIES:
+                past.append(np.array(plan.policy))
+            elif keep < MOST_POLICIES:
+                past[keep] = np.array(plan.policy)
+        state["plays"][base] += 1
+        for i, own in plans.items():
+            self.bases[i].learn(known, state["bases"][i], own, flow)

@@ -1,1 +1,0 @@
-"""Faults for the studies of robustness."""

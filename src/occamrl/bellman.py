@@ -1,0 +1,86 @@
+r"""Dynamic programming over outcomes: optimal values, policy evaluation, many kernels at once, and ranges of targets.
+
+A kernel is a matrix [S*A, S] with the expected reward of each pair beside it, so that
+
+.. math:: Q_h(s, a) = r(s, a) + \sum_{s'} P(s'|s, a) V_{h+1}(s'), \qquad V_h(s) = \max_a Q_h(s, a), \quad V_{H+1} = 0 .
+
+Arrays count steps from 0: ``values[0]`` is V_1 and ``values[H]`` is V_{H+1}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from occamrl.protocols import Floats, Ints, Outcomes
+
+_DENSE = 2**16  # entries of a matrix below which a dense product is the faster one
+_TOGETHER = 2**23  # numbers that are worked on at once
+
+
+class Kernel(NamedTuple):
+    """A kernel as dynamic programming needs it."""
+
+    matrix: Any  # [S*A, S], dense or scipy.sparse
+    reward: Floats  # [S*A] expected, outcomes' bonuses included
+
+
+def kernel_of(outcomes: Outcomes, probability: Floats, base_reward: Floats, states: int) -> Kernel:
+    """Return the kernel with one probability per outcome; ``base_reward`` is [S*A] or [S, A]."""
+    pairs = outcomes.start.size - 1
+    matrix: Any = sp.csr_array((probability, outcomes.next_state, outcomes.start), shape=(pairs, states))
+    reward = base_reward.ravel()
+    if outcomes.bonus.any():
+        reward = reward + np.add.reduceat(probability * outcomes.bonus, outcomes.start[:-1])
+    return Kernel(matrix.toarray() if pairs * states <= _DENSE else matrix, reward)
+
+
+def lookahead(kernel: Kernel, values: Floats) -> Floats:
+    """Return Q [S, A] for the values [S] of the next step."""
+    return np.asarray(kernel.reward + kernel.matrix @ values).reshape(values.size, -1)
+
+
+def solve(kernels: Sequence[Kernel], states: int, horizon: int) -> tuple[Floats, Ints]:
+    """Return the optimal values [H + 1, S] and policy [H, S] under one kernel, or one per step; ties: first action."""
+    values, policy = np.zeros((horizon + 1, states)), np.zeros((horizon, states), dtype=np.int64)
+    for h in reversed(range(horizon)):
+        q = lookahead(kernels[h if len(kernels) > 1 else 0], values[h + 1])
+        policy[h] = q.argmax(axis=1)
+        values[h] = q.max(axis=1)
+    return values, policy
+
+
+def evaluate(kernels: Sequence[Kernel], policy: Any) -> Floats:
+    """Return V^pi [H + 1, S] of actions [H, S] or of action probabilities [H, S, A], exactly."""
+    horizon, states = policy.shape[:2]
+    values, every = np.zeros((horizon + 1, states)), np.arange(states)
+    for h in reversed(range(horizon)):
+        q = lookahead(kernels[h if len(kernels) > 1 else 0], values[h + 1])
+        values[h] = q[every, policy[h]] if policy.ndim == 2 else (q * policy[h]).sum(axis=1)
+    return values
+
+
+def first_values(outcomes: Outcomes, probability: Floats, base_reward: Floats, states: int, horizon: int) -> Floats:
+    """Return V*_1 [n, S] of each of n kernels, whose probabilities are [n, O]."""
+    found = np.zeros((len(probability), states))
+    together = max(1, _TOGETHER // max(1, outcomes.next_state.size))
+    for first in range(0, len(probability), together):
+        part = probability[first : first + together]
+        reward = base_reward.ravel() + np.add.reduceat(part * outcomes.bonus, outcomes.start[:-1], axis=1)
+        values = np.zeros((len(part), states))
+        for _ in range(horizon):
+            expected = np.add.reduceat(part * values[:, outcomes.next_state], outcomes.start[:-1], axis=1)
+            values = (reward + expected).reshape(len(part), states, -1).max(axis=2)
+        found[first : first + together] = values
+    return found
+
+
+def ranges(outcomes: Outcomes, values: Floats) -> tuple[Floats, Floats]:
+    """Return the least and the largest bonus + V over the outcomes of each pair [S*A]."""
+    target = values[outcomes.next_state]
+    if outcomes.bonus.any():
+        target = target + outcomes.bonus
+    return np.minimum.reduceat(target, outcomes.start[:-1]), np.maximum.reduceat(target, outcomes.start[:-1])

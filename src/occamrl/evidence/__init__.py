@@ -1,0 +1,1 @@
+"""What data say about models: by value-targeted regression, and by likelihood."""

@@ -1,0 +1,381 @@
+r"""Evidence by likelihood: what the outcomes themselves say of kernels, of their mixtures, and of none of them.
+
+**Counts.** :math:`c_o` of the outcomes (s, a, s', reward) seen, N their sum, :math:`\ell(P) = \sum_o c_o \log P(o)`.
+All that follows is relative to the frequencies :math:`f_o = c_o/N_{sa}`, the best law there is: what is called the
+likelihood of P here is :math:`\ell(P) - \ell(f) = -\sum_{sa} N_{sa}\, KL(f \| P) \le 0`, which keeps its digits when
+:math:`\ell` itself no longer does.
+
+**Any predictor.** Let q_t be a law of outcomes that is fixed before o_t, and :math:`Q = \sum_t \log q_t(o_t)`. Then
+:math:`\prod_t q_t/P^*` is a non-negative supermartingale that begins at 1, so by Ville's inequality
+:math:`Q \le \ell(P^*) + \log(1/\delta)` at all times at once with probability 1 - delta.
+
+**One mixture** of the members of a ladder, with its prior w, and of E *competitors* that need no model,
+
+.. math:: Z = \log\Big[(1 - w_0) \sum_P w(P) e^{\ell(P)} + \frac{w_0}{E} \sum_e e^{Q_e}\Big], \quad w_0 = \frac1{M + 1},
+
+is such a predictor. A kernel is alive while :math:`\ell(P) \ge Z - \log(1/\delta)`: the truth is so at all times with
+probability 1 - delta. If nobody is, the truth is no member, and the ladder is *misspecified*.
+
+**Competitors.** Krichevsky and Trofimov's counts predict :math:`(c_o + 1/2)/(N_{sa} + k_{sa}/2)` among the k outcomes
+that some member lists at (s, a). And the *hull* of each class of 2 to 200 members predicts
+:math:`\langle w, P(o)\rangle`, with weights that EM fitted to the past,
+:math:`w_i \leftarrow (w_i g_i + 1/n)/(N + 1)`, :math:`g_i = \partial\ell/\partial w_i = \sum_o c_o P_i(o)/\langle w,
+P(o)\rangle`.
+
+**Refusing a hull.** :math:`\ell` is concave in w and :math:`\langle g, w\rangle = N`, so no mixture exceeds
+:math:`\ell(w) + \max_i g_i - N`. The hull is refused when that is below :math:`Z - \log(1/\delta)`: the same event.
+
+**A draw from a hull.** EM on counts that are replaced by Gamma(c_o, 1), from .9 w + .1/n. On the tabular class, with
+Gamma(c_o + 1/2, 1), it is the Dirichlet posterior; elsewhere a Bayesian bootstrap, which is measured and not proved.
+
+An outcome that no member lists is *novel*: impossible for members and hulls for ever. Kept apart, it has a place in the
+tabular class, for which the counts reserve a little probability.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaln, gammaln, logsumexp, xlogy
+
+from occamrl.models.families import FiniteFamily, simplex_least_squares
+from occamrl.models.features import FeatureMap
+from occamrl.models.ladder import Ladder
+from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
+
+LARGEST_HULL = 200  # members of a class whose mixtures compete
+JEFFREYS = 0.5  # for each outcome, the prior behind Krichevsky and Trofimov's counts
+_NOVEL = 0.01  # the same for all novel outcomes together: reserving for them costs a factor N^-.01
+_GROWTH, _FIT_STEPS, _MOST_STEPS = 1.02, 3, 60  # EM: 3 steps whenever the data have grown by 2 %
+_DRAW_STEPS = 20
+_TINY = 1e-300  # a prediction is never smaller, so that evidence stays finite
+_NEVER = -1e290  # the logarithm of 0: no sum of other logarithms is so small, and its product with 0 is 0
+_TABLED = 2**26  # logarithms of probabilities that are kept
+_TOGETHER = 2**23  # numbers that are worked on at once
+_LARGE = 1e6  # counts from which on Stirling's series is exact
+
+
+# Outcomes -------------------------------------------------------------------------------------------------------------
+
+
+class Symbols(NamedTuple):
+    """The outcomes that can be told apart: of equal next state and reward there is one at each (s, a)."""
+
+    outcomes: Outcomes
+    order: Ints  # [O] the outcomes of the features, sorted
+    first: Ints  # where each symbol begins in that order
+
+    def join(self, probability: Floats) -> Floats:
+        """Return the probabilities of the symbols, given those of the features' outcomes [m, O]."""
+        return np.add.reduceat(probability[:, self.order], self.first, axis=1)
+
+
+def symbols_of(features: FeatureMap, known: Known) -> Symbols:
+    """Return what can be told apart of the outcomes of a feature map, sorted by (s, a), next state and bonus."""
+    given = features.attach(known)
+    pair, bonus = given.pair, np.round(given.bonus, 9)
+    order = np.lexsort((bonus, given.next_state, pair))
+    new = np.ones(order.size, bool)
+    new[1:] = np.any([np.diff(key[order]) != 0 for key in (pair, given.next_state, bonus)], axis=0)
+    first = np.flatnonzero(new)
+    kept = order[first]
+    start = np.searchsorted(pair[kept], np.arange(given.start.size))
+    return Symbols(Outcomes(start, given.next_state[kept], given.bonus[kept]), order, first)
+
+
+class Members:
+    """The members of a list of kernels as likelihood sees them; made once for a family and its rewards."""
+
+    _made: weakref.WeakKeyDictionary[FiniteFamily, Members] = weakref.WeakKeyDictionary()
+
+    def __init__(self, family: FiniteFamily, known: Known) -> None:
+        self.symbols, self.bonus = symbols_of(family.features, known), family.features.attach(known).bonus
+        self.outcomes, self.size, self._family = self.symbols.outcomes, family.size, weakref.ref(family)
+        self.hull = self.probability(slice(0, LARGEST_HULL))  # of the first members, those of the small classes
+        symbols = self.outcomes.next_state.size
+        self._together = max(1, _TOGETHER // symbols)
+        self._logs = np.empty((self.size, symbols)) if self.size * symbols <= _TABLED else None
+        if self._logs is not None:
+            for part in self._parts():
+                self._logs[part] = self._log(part)
+
+    @classmethod
+    def of(cls, family: FiniteFamily, known: Known) -> Members:
+        """Return them as last made, if that was for the same rewards on outcomes."""
+        made = cls._made.get(family)
+        if made is None or not np.array_equal(made.bonus, family.features.attach(known).bonus):
+            made = cls._made[family] = cls(family, known)
+        return made
+
+    def probability(self, members: Any) -> Floats:
+        """Return the probabilities of the symbols under some members [m, symbols]."""
+        family = self._family()
+        assert family is not None  # noqa: S101  # these go when the family does
+        return np.maximum(self.symbols.join(family.probability(members)), 0.0)
+
+    def _parts(self) -> list[slice]:
+        return [slice(first, first + self._together) for first in range(0, self.size, self._together)]
+
+    def _log(self, members: Any) -> Floats:
+        probability = self.probability(members)
+        return np.log(probability, out=np.full(probability.shape, _NEVER), where=probability > 0.0)
+
+    def likelihoods(self, count: Ints) -> Floats:
+        """Return the likelihood of every member, less that of the frequencies; minus infinity: made impossible."""
+        counts, frequency = count.astype(np.float64), log_frequencies(count, self.outcomes)
+        found = np.zeros(self.size)
+        for part in self._parts():
+            logs = self._log(part) if self._logs is None else self._logs[part]
+            rough = logs @ counts - frequency @ counts
+            # differences are taken before sums, so that the digits of the best members are not lost at large counts
+            near = np.flatnonzero(rough >= rough.max(initial=-np.inf) - 100.0 - 1e-12 * counts.sum())
+            rough[near] = (logs[near] - frequency) @ counts
+            found[part] = np.where(rough > 0.5 * _NEVER, rough, -np.inf)
+        return found
+
+
+# Counting -------------------------------------------------------------------------------------------------------------
+
+
+def begin(outcomes: Outcomes, hulls: list[int] | None = None) -> dict[str, Any]:
+    """Return the evidence before any data, for hulls of the first ``hulls[c]`` members.
+
+    ``count`` [symbols]; ``novel``, a row (pair, next state, count, bonus) for each; of every hull its ``weights``, how
+    well it has predicted (``score``), and how many outcomes it is ``fitted`` to.
+    """
+    sizes = hulls or []
+    return {
+        "count": np.zeros(outcomes.next_state.size, np.int64),
+        "novel": np.zeros((0, 4)),
+        "weights": [np.full(n, 1.0 / n) for n in sizes],
+        "score": np.zeros(len(sizes)),
+        "fitted": np.zeros(len(sizes), np.int64),
+    }
+
+
+def add(state: dict[str, Any], outcomes: Outcomes, known: Known, flow: Flow, hull: Floats | None = None) -> None:
+    """Count the outcomes of a flow; ``hull`` are the probabilities of the members of the largest hull [n, symbols].
+
+    Hulls are scored with the weights that they had before the block, then fitted anew when it is time.
+    """
+    pair, bonus = flow.state * known.actions + flow.action, np.zeros(flow.reward.size)
+    if outcomes.bonus.any():
+        bonus = flow.reward - known.base_reward.ravel()[pair]
+    symbol = outcomes.locate(pair, flow.next_state, bonus, known.states)
+    listed, before = symbol >= 0, state["count"]
+    block = np.zeros_like(before)
+    np.add.at(block, symbol[listed], flow.count[listed])
+    state["count"] = before + block
+    for row in np.flatnonzero(~listed):
+        place = (pair[row], flow.next_state[row])
+        same = (state["novel"][:, :2] == place).all(axis=1)
+        if not same.any():
+            state["novel"] = np.vstack([state["novel"], [*place, 0.0, bonus[row]]])
+            same = np.append(same, True)
+        state["novel"][same, 2] += flow.count[row]
+    if hull is None or not block.any():
+        return
+    old, new = log_frequencies(before, outcomes), log_frequencies(state["count"], outcomes)
+    total = int(state["count"].sum())
+    for c, weights in enumerate(state["weights"]):
+        kernels, came = hull[: weights.size], block > 0
+        predicted = np.log(np.maximum(weights @ kernels[:, came], _TINY))
+        # log q(block), less the rise of the likelihood of the frequencies
+        state["score"][c] += block[came] @ (predicted - new[came]) + before @ (old - new)
+        growth = total / max(1, int(state["fitted"][c]))
+        if growth >= _GROWTH:
+            steps = min(_MOST_STEPS, math.ceil(_FIT_STEPS * math.log(growth) / math.log(_GROWTH)))
+            data = data_of(state["count"], outcomes, kernels)
+            state["weights"][c] = hull_fit(data, weights, steps, 1.0 / weights.size)
+            state["fitted"][c] = total
+
+
+def log_frequencies(count: Ints, outcomes: Outcomes) -> Floats:
+    """Return log(c_o/N_sa) of every symbol; 0 where there are none."""
+    totals = np.add.reduceat(count, outcomes.start[:-1])[outcomes.pair]
+    found = np.zeros(count.size)
+    np.log(count / np.maximum(totals, 1), out=found, where=count > 0)
+    return found
+
+
+def counted_evidence(count: Ints, outcomes: Outcomes, novel: float = 0.0) -> float:
+    r"""Return how well Krichevsky and Trofimov's counts have predicted, less the likelihood of the frequencies.
+
+    The order of the outcomes does not matter: :math:`\prod_o \Gamma(c_o + 1/2)/\Gamma(1/2)` over
+    :math:`\Gamma(N_{sa} + k/2)/\Gamma(k/2)`, so that a block is predicted as its outcomes one after the other are. That
+    the next outcome is novel has the probability (n + e)/(N + n + 1 + e) after n novel ones, e = .01.
+    """
+    totals, half = np.add.reduceat(count, outcomes.start[:-1]), JEFFREYS * np.diff(outcomes.start)
+    own = _log_gamma(count[count > 0], JEFFREYS) - gammaln(JEFFREYS)
+    pairs = gammaln(half[totals > 0]) - _log_gamma(totals[totals > 0], half[totals > 0])
+    reserved = betaln(novel + _NOVEL, count.sum() + 1.0) - betaln(_NOVEL, 1.0)
+    return float(own.sum() + pairs.sum() + reserved)
+
+
+def _log_gamma(count: Any, more: Any) -> Floats:
+    """Return log Gamma(c + a) - c log c + c, for large c by Stirling's series."""
+    c = np.asarray(count, dtype=np.float64)
+    direct = gammaln(c + more) - xlogy(c, c) + c
+    series = (more - 0.5) * np.log(c) + 0.5 * math.log(2.0 * math.pi) + (more**2 - more + 1.0 / 6.0) / (2.0 * c)
+    return np.asarray(np.where(c < _LARGE, direct, series))
+
+
+# Mixtures of members --------------------------------------------------------------------------------------------------
+
+
+class Data(NamedTuple):
+    """What was seen, and how probable some members make it."""
+
+    count: Floats  # type: ignore[assignment]  # [o]; the method of tuples is not needed
+    frequency: Floats  # [o] logarithms
+    kernels: Floats  # [n, o]
+
+
+def data_of(count: Ints, outcomes: Outcomes, kernels: Floats) -> Data:
+    """Return the outcomes seen, of kernels [n, symbols]."""
+    seen = np.flatnonzero(count)
+    return Data(count[seen].astype(np.float64), log_frequencies(count, outcomes)[seen], kernels[:, seen])
+
+
+def hull_likelihood(data: Data, weights: Floats) -> tuple[float, Floats]:
+    """Return the likelihood of a mixture, less that of the frequencies, and g - N [n].
+
+    Outcomes that the mixture makes impossible are left out of g; the likelihood is then minus infinity.
+    """
+    mixed = weights @ data.kernels
+    possible = mixed > 0.0
+    ratio = data.kernels[:, possible] / mixed[possible] - 1.0
+    if not possible.all():
+        return -math.inf, ratio @ data.count[possible]
+    return float(data.count @ (np.log(mixed) - data.frequency)), ratio @ data.count
+
+
+def hull_fit(data: Data, weights: Floats, steps: int, pseudo: float) -> Floats:
+    """Return the weights after some steps of EM; no step lowers the likelihood where ``pseudo`` is 0."""
+    total = data.count.sum()
+    for _ in range(steps):
+        weights = np.maximum(weights * (hull_likelihood(data, weights)[1] + total) + pseudo, 0.0)
+        weights = weights / weights.sum() if weights.sum() > 0.0 else np.full(weights.size, 1.0 / weights.size)
+    return weights
+
+
+def hull_bound(data: Data, weights: Floats) -> float:
+    """Return what no mixture of the members exceeds, less the likelihood of the frequencies."""
+    likelihood, rise = hull_likelihood(data, weights)
+    if likelihood == -math.inf:  # no member allows something seen, or only members with weight 0 do
+        return -math.inf if (data.kernels.max(axis=0) <= 0.0).any() else math.inf
+    return likelihood + float(rise.max())
+
+
+def hull_maximum(
+    data: Data, weights: Floats, enough: float = math.nan, tolerance: float = 1e-3
+) -> tuple[float, float, Floats]:
+    r"""Return the best likelihood of a mixture found, a bound on all, and the weights, from given ones on.
+
+    The search ends when the two are within ``tolerance``, or on one side of ``enough``. Each step maximises the
+    expansion :math:`-\frac12 \sum_o c_o (\langle q, P(o)\rangle/\langle w, P(o)\rangle - 2)^2` of second order over the
+    simplex: least squares over distributions. EM alone is slow where some weights are to become 0.
+    """
+    likelihood, bound = hull_likelihood(data, weights)[0], hull_bound(data, weights)
+    root = np.sqrt(data.count)
+    for _ in range(100):
+        if bound - likelihood <= tolerance or likelihood >= enough or bound < enough or not math.isfinite(likelihood):
+            break
+        best = simplex_least_squares((root * data.kernels / (weights @ data.kernels)).T, 2.0 * root)
+        step, improved = 0.999999, False
+        while step > 1e-9 and not improved:  # concave: some part of the way leads up, unless only rounding is left
+            candidate = weights + step * (best - weights)
+            after, limit = hull_likelihood(data, candidate)[0], hull_bound(data, candidate)
+            improved = after > likelihood or (after >= likelihood - 1e-9 and limit < bound)
+            step *= 0.5
+        if not improved:
+            break
+        weights, likelihood, bound = candidate, after, min(bound, limit)
+    return likelihood, bound, weights
+
+
+def hull_evidence(data: Data, weights: Floats) -> float:
+    r"""Return a lower bound on :math:`\log\int e^{\ell(\theta)} d\theta`, theta uniform on the simplex.
+
+    For any w and e it is :math:`(n - 1)\log e + \frac1n \sum_i \ell((1 - e) w + e\, e_i)`, here with the e that is best
+    up to second order; about :math:`\frac{n-1}2 \log N` below the best likelihood.
+    """
+    likelihood, rise = hull_likelihood(data, weights)
+    n = weights.size
+    if n == 1 or likelihood == -math.inf:
+        return likelihood
+    mixed = weights @ data.kernels
+    linear = max(0.0, -float(rise.mean()))
+    square = max(_TINY, float((((data.kernels / mixed - 1.0) ** 2) @ data.count).mean()))
+    # (n - 1) log e - linear e - square e^2/2 is largest where (n - 1)/e = linear + square e
+    away = min(0.5, 2.0 * (n - 1) / (linear + math.sqrt(linear**2 + 4.0 * square * (n - 1))))
+    moved = np.log((1.0 - away) * mixed + away * data.kernels) - data.frequency
+    return (n - 1) * math.log(away) + float((moved @ data.count).mean())
+
+
+# Members, hulls and counts together -----------------------------------------------------------------------------------
+
+
+def hull_sizes(ladder: Ladder) -> dict[int, int]:
+    """Return the classes, from 1, whose hulls compete, and how many members they have."""
+    return {m: size for m, size in enumerate(ladder.sizes, start=1) if 2 <= size <= LARGEST_HULL}
+
+
+def log_weights(ladder: Ladder) -> Floats:
+    """Return the logarithms of the weights in Z: of the members, of the hulls, of the counts."""
+    share, competitors = 1.0 / (ladder.classes + 1.0), len(hull_sizes(ladder)) + 1
+    return np.log(np.append((1.0 - share) * ladder.prior, np.full(competitors, share / competitors)))
+
+
+def scores(state: dict[str, Any], members: Members) -> Floats:
+    """Return the likelihoods of the members and how well the hulls and the counts have predicted, in that order."""
+    novel = float(state["novel"][:, 2].sum())
+    counted = counted_evidence(state["count"], members.outcomes, novel)
+    if novel:
+        return np.append(np.full(members.size + len(state["weights"]), -np.inf), counted)
+    return np.concatenate([members.likelihoods(state["count"]), state["score"], [counted]])
+
+
+def mixture(weights: Floats, found: Floats) -> float:
+    """Return Z, from the logarithms of weights and the scores."""
+    return float(logsumexp(weights + found))
+
+
+def open_hulls(state: dict[str, Any], members: Members, least: float) -> NDArray[np.bool_]:
+    """Return which hulls are not refused: some mixture may have a likelihood of ``least``."""
+    if len(state["novel"]):
+        return np.zeros(len(state["weights"]), bool)
+    data = data_of(state["count"], members.outcomes, members.hull)
+    bounds = [hull_bound(data._replace(kernels=data.kernels[: own.size]), own) for own in state["weights"]]
+    return np.array(bounds, dtype=np.float64) >= least
+
+
+def draw_hull(state: dict[str, Any], members: Members, c: int, draw: np.random.Generator) -> Floats:
+    """Return the probabilities of the symbols under a mixture drawn from hull c."""
+    own = state["weights"][c]
+    kernels = members.hull[: own.size]
+    data = data_of(state["count"], members.outcomes, kernels)
+    weights = hull_fit(
+        data._replace(count=draw.standard_gamma(data.count)), 0.9 * own + 0.1 / own.size, _DRAW_STEPS, 0.0
+    )
+    return weights @ kernels
+
+
+def draw_table(
+    state: dict[str, Any], outcomes: Outcomes, draw: np.random.Generator, concentration: float = JEFFREYS
+) -> tuple[Outcomes, Floats]:
+    """Return a draw from the tabular class, Dirichlet rows, over the outcomes listed and the novel ones."""
+    count, novel = state["count"], state["novel"]
+    if len(novel):
+        pair = np.append(outcomes.pair, novel[:, 0].astype(np.int64))
+        order = np.argsort(pair, kind="stable")
+        next_state = np.append(outcomes.next_state, novel[:, 1].astype(np.int64))[order]
+        start = np.searchsorted(pair[order], np.arange(outcomes.start.size))
+        outcomes = Outcomes(start, next_state, np.append(outcomes.bonus, novel[:, 3])[order])
+        count = np.append(count, novel[:, 2])[order]
+    drawn = draw.standard_gamma(count + concentration)
+    return outcomes, drawn / np.add.reduceat(drawn, outcomes.start[:-1])[outcomes.pair]

@@ -1,0 +1,341 @@
+"""One pool of processes for everything that plays many runs: experiments, comparisons and studies.
+
+A task is a function ``module:name`` called with plain data. Workers are new Python processes with one thread of linear
+algebra each; in this process, where a single worker plays, linear algebra is held to one thread as well. So results are
+the same bits for any number of workers, in any order, interrupted or not. A worker that dies or falls silent costs its
+task only: it is tried again, and a run goes on from its checkpoint. Ctrl-C stops tasks at a block boundary, with a
+checkpoint, and after about a second without one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import math
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, cast
+
+from occamrl.errors import CheckpointError, Interrupted, OccamRLError, Stopped, StorageError
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Learner
+from occamrl.registry import Modules, import_modules
+from occamrl.running.result import Result
+from occamrl.running.run import Run, Simulator, ctrl_c
+from occamrl.running.storage import load, save
+
+CHECKPOINT_SECONDS = 30.0
+SILENCE_SECONDS = 600.0  # a worker that says nothing for so long is taken to hang
+GRACE_SECONDS = 1.0  # from Ctrl-C to the end of workers that do not stop by themselves
+RETRIES = 3  # of a task whose worker was lost
+_SHARE = 20  # playing takes at least so many times as long as writing checkpoints
+_LIBRARIES = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR")
+
+Event = dict[str, Any]
+Listener = Callable[[Event], None]
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Hold the linear algebra of this process to one thread."""
+    setters, before = [], []
+    for module in ("numpy", "scipy"):
+        place = Path(str(importlib.import_module(module).__file__)).parent
+        for path in [*place.parent.glob(f"{module}.libs/*openblas*"), *place.glob(".dylibs/*openblas*")]:
+            library = ctypes.CDLL(str(path))
+            for prefix, suffix in (("scipy_", "64_"), ("scipy_", ""), ("", "64_"), ("", "")):
+                names = [f"{prefix}openblas_{verb}_num_threads{suffix}" for verb in ("get", "set")]
+                if hasattr(library, names[0]) and hasattr(library, names[1]):
+                    setters.append(getattr(library, names[1]))
+                    before.append(getattr(library, names[0])())
+    for setter in setters:
+        setter(1)
+    try:
+        yield
+    finally:
+        for setter, count in zip(setters, before, strict=True):
+            setter(count)
+
+
+def play(
+    agent: Learner,
+    mdp: FiniteMDP,
+    seed: int,
+    episodes: int,
+    path: Path,
+    seconds: float = CHECKPOINT_SECONDS,
+    say: Listener = lambda news: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Result:
+    """Play a run from its checkpoint in ``path``, if there is one, to its end, writing checkpoints on the way.
+
+    Raises
+    ------
+    Stopped
+        When ``stop()`` says so or on Ctrl-C, at the next block boundary, with a checkpoint written.
+    CheckpointError
+        When the checkpoint is damaged or of another agent, problem, seed or length; it is left in place.
+    """
+    earlier = load(path, agent, mdp) if path.exists() or path.is_symlink() else None
+    if earlier is not None and (earlier.seed != seed or earlier.total_episodes > episodes):
+        got = f"seed {earlier.seed}, {earlier.total_episodes:,} episodes"
+        raise CheckpointError(str(path), got=got, expected=f"seed {seed}, at most {episodes:,}; or another folder")
+    under_way = Run(agent, Simulator(mdp), seed, earlier)
+    written, cost = time.monotonic(), 0.0
+
+    def after(result: Result) -> bool:
+        nonlocal written, cost
+        now = time.monotonic()
+        if now - written >= max(seconds, _SHARE * cost) and result.total_episodes < episodes:
+            save(result, path)
+            written = time.monotonic()
+            cost = written - now
+        say({"event": "progress", "episodes": result.total_episodes, "total": episodes})
+        return not stop()
+
+    left = episodes - under_way.result.total_episodes
+    with contextlib.suppress(Interrupted):
+        if left and not stop():
+            under_way.play(left, progress=False, after=after)
+    if under_way.result.total_episodes < episodes:
+        if under_way.result.total_episodes:
+            save(under_way.result, path)
+        raise Stopped(f"stopped after episode {under_way.result.total_episodes:,}")
+    return under_way.result
+
+
+def call(function: str, arguments: Sequence[Any], say: Listener, stop: Callable[[], bool]) -> Event:
+    """Call a task; return what became of it as an event: done (with its result), failed, stopped or storage."""
+    module, _, name = function.partition(":")
+    try:
+        with one_thread():
+            result = getattr(importlib.import_module(module), name)(*arguments, say=say, stop=stop)
+        return {"event": "done", "result": result}
+    except Stopped as stopped:
+        return {"event": "stopped", "text": str(stopped)}
+    except StorageError as error:
+        return {"event": "storage", "path": error.path, "errno": error.errno, "text": str(error)}
+    except Exception as error:  # a task that fails, for whatever reason, must not take the worker along
+        text = str(error) if isinstance(error, OccamRLError) else f"{type(error).__name__}: {error}"
+        return {"event": "failed", "text": text, "trace": "".join(traceback.format_exception(error))}
+
+
+def work() -> None:
+    """Be a worker: take tasks from standard input, one JSON line each, and answer on standard output.
+
+    When the input ends, by intent or because the parent is gone, the task in play stops at a block boundary.
+    """
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what anybody prints is not an answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+    stopping, lines = threading.Event(), queue.SimpleQueue[str | None]()
+
+    def read() -> None:
+        for line in sys.stdin:
+            lines.put(line)
+        stopping.set()
+        lines.put(None)
+
+    said = 0.0
+
+    def say(news: Event) -> None:
+        nonlocal said
+        if news["event"] == "progress" and time.monotonic() - said < 0.5:
+            return
+        said = time.monotonic()
+        try:
+            answers.write(json.dumps(news) + "\n")
+            answers.flush()
+        except (OSError, ValueError):  # nobody listens any more
+            stopping.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    for name in json.loads(sys.argv[2]):
+        importlib.import_module(name)
+    import_modules(*json.loads(sys.argv[3]))
+    while (line := lines.get()) is not None:
+        say(call(sys.argv[1], json.loads(line), say, stopping.is_set))
+
+
+@dataclass(eq=False)
+class _Worker:
+    process: subprocess.Popen[bytes]
+    heard: float
+    task: int | None = None
+    last_lines: deque[bytes] = field(default_factory=lambda: deque(maxlen=20))  # of its errors
+
+    def close_input(self) -> None:
+        with contextlib.suppress(OSError):
+            cast(IO[bytes], self.process.stdin).close()
+
+
+class Pool:
+    """Worker processes for tasks of one function.
+
+    Parameters
+    ----------
+    function : str
+        ``module:name``. Called with the arguments of a task, ``say`` and ``stop``; it returns plain data.
+    workers : int
+        1: tasks are called in this process, one after the other.
+    imports : sequence of str
+        Modules that workers import first; ``modules`` are those that specs may name classes of.
+    inherit : descriptors that workers keep open: locks.
+    """
+
+    def __init__(
+        self,
+        function: str,
+        workers: int,
+        imports: Sequence[str] = (),
+        modules: Modules | None = None,
+        inherit: Sequence[int] = (),
+        silence: float = SILENCE_SECONDS,
+    ) -> None:
+        self.function, self.workers, self.silence = function, workers, silence
+        self.imports, self.modules, self.inherit = list(imports), modules or Modules(), list(inherit)
+        self._news: queue.SimpleQueue[tuple[_Worker, bytes | None]] = queue.SimpleQueue()
+        self._team: set[_Worker] = set()
+
+    def play(self, tasks: Sequence[Sequence[Any]]) -> Iterator[tuple[int, Event]]:
+        """Yield (number of the task, event) until all are done, failed or stopped; Ctrl-C stops all of them."""
+        with stoppable() as pressed:
+            if self.workers == 1:
+                for i, task in enumerate(tasks):
+                    if pressed():
+                        yield i, {"event": "stopped", "text": "not begun"}
+                        continue
+                    yield i, {"event": "begin"}
+                    yield i, call(self.function, task, lambda news: None, pressed)
+                return
+            try:
+                yield from self._in_processes(tasks, pressed)
+            finally:
+                self._close()
+
+    def _in_processes(self, tasks: Sequence[Sequence[Any]], pressed: Callable[[], bool]) -> Iterator[tuple[int, Event]]:
+        waiting, losses, since = deque(range(len(tasks))), [0] * len(tasks), math.inf
+        while waiting or any(worker.task is not None for worker in self._team):
+            now = time.monotonic()
+            if pressed():
+                since = min(since, now)
+                yield from ((i, {"event": "stopped", "text": "not begun"}) for i in waiting)
+                waiting.clear()
+            for worker in self._team:
+                if since < math.inf:
+                    worker.close_input()
+                if now - since > GRACE_SECONDS or (worker.task is not None and now - worker.heard > self.silence):
+                    worker.process.kill()
+            while waiting and (idle := self._idle()) is not None:
+                idle.task, idle.heard = waiting.popleft(), now
+                with contextlib.suppress(OSError):  # it died; its reader will say so
+                    stream = cast(IO[bytes], idle.process.stdin)
+                    stream.write(json.dumps(tasks[idle.task]).encode() + b"\n")
+                    stream.flush()
+                yield idle.task, {"event": "begin", "pid": idle.process.pid}
+            try:
+                worker, line = self._news.get(timeout=0.1)
+            except queue.Empty:
+                continue
+            worker.heard, number = time.monotonic(), worker.task
+            if line is not None:
+                with contextlib.suppress(ValueError):  # the last line of a worker that was killed while it spoke
+                    event: Event = json.loads(line)
+                    if event["event"] != "progress":
+                        worker.task = None
+                    if number is not None:
+                        yield number, event
+                continue
+            self._team.discard(worker)
+            code = worker.process.wait()
+            worker.close_input()
+            if number is None:
+                continue
+            last = worker.last_lines[-1].decode(errors="replace").strip() if worker.last_lines else ""
+            why = f"worker {worker.process.pid} ended with code {code}{': ' if last else ''}{last}"
+            losses[number] += 1
+            if since < math.inf:
+                yield number, {"event": "stopped", "text": why}
+            elif losses[number] > RETRIES:
+                yield number, {"event": "failed", "text": f"{why}; given up after {RETRIES} retries"}
+            else:
+                waiting.append(number)
+                yield number, {"event": "retry", "text": why}
+
+    def _idle(self) -> _Worker | None:
+        """Return a worker without a task, started if there are too few; None if all are busy."""
+        for worker in self._team:
+            if worker.task is None:
+                return worker
+        if len(self._team) >= self.workers:
+            return None
+        one = {f"{name}_NUM_THREADS": "1" for name in _LIBRARIES} | {"VECLIB_MAXIMUM_THREADS": "1"}
+        home = str(Path(__file__).resolve().parents[2])
+        paths = dict.fromkeys([home, *(str(Path(each).resolve()) for each in sys.path)])
+        code = "from occamrl.experiments.pool import work; work()"
+        process = subprocess.Popen(  # noqa: S603  # this package's own code
+            [sys.executable, "-P", "-c", code, self.function, json.dumps(self.imports), json.dumps(self.modules)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **one, "PYTHONPATH": os.pathsep.join(paths)},
+            pass_fds=self.inherit,
+            start_new_session=True,  # Ctrl-C in a terminal goes to this process, which passes it on
+        )
+        worker = _Worker(process, time.monotonic())
+        self._team.add(worker)
+
+        def listen(stream: IO[bytes], take: Callable[[bytes], object], at_end: Callable[[], object]) -> None:
+            with stream:
+                for line in stream:
+                    take(line)
+            at_end()
+
+        answers, errors = cast(IO[bytes], process.stdout), cast(IO[bytes], process.stderr)
+        news = (answers, lambda line: self._news.put((worker, line)), lambda: self._news.put((worker, None)))
+        for each in (news, (errors, worker.last_lines.append, lambda: None)):
+            threading.Thread(target=listen, args=each, daemon=True).start()
+        return worker
+
+    def _close(self) -> None:
+        """End the workers: their input ends, and after a while they are made to."""
+        for worker in self._team:
+            worker.close_input()
+        deadline = time.monotonic() + GRACE_SECONDS
+        for worker in self._team:
+            try:
+                worker.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[Callable[[], bool]]:
+    """Turn Ctrl-C and SIGTERM into a flag; a second Ctrl-C raises KeyboardInterrupt at once."""
+    with ctrl_c() as pressed:
+        if threading.current_thread() is not threading.main_thread():
+            yield pressed.is_set
+            return
+        before = signal.signal(signal.SIGTERM, lambda *_: pressed.set())
+        try:
+            yield pressed.is_set
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def processors() -> int:
+    """Return the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,257 @@
+r"""Tabular rivals that plan before every episode: UCBVI, RLSVI and optimistic Q-learning.
+
+All keep tables. With c_o the count of outcome o at (s, a), n = N(s, a) visits and W(o) = bonus(o) + V_{h+1}(s'), where
+the bonus is the part of a known reward that depends on the outcome:
+
+**UCBVI** (Azar, Osband and Munos, ICML 2017, arXiv 1703.05449). With L = ln(5 S A T/delta), T = K H,
+
+.. math:: Q_h(s, a) \leftarrow \min\{Q_h(s, a), H, r(s, a) + \hat P W(s, a) + b_h(s, a)\}, \quad Q = H \text{ if } n = 0,
+
+    b = 7 H L/\sqrt n \ \text{(Hoeffding)}, \qquad
+    b = \sqrt{\frac{8 L\,\mathrm{Var}_{\hat P}(W)}{n}} + \frac{14 H L}{3 n} + \sqrt{\frac 8n \sum_o \hat P(o)
+    \min\Big\{\frac{100^2 H^3 S^2 A L^2}{N'_{h+1}(s')}, H^2\Big\}} \ \text{(Bernstein)},
+
+N'_h(s) counting how often s was the state at step h.
+
+**RLSVI** (Russo, NeurIPS 2019, arXiv 1906.02870v3). With :math:`\beta_k = \frac12 S H^3 \ln(2 H S A k)`,
+
+.. math:: Q_h(s, a) = r(s, a) + \frac{1}{n + 1}\sum_o c_o W(o) + \xi_h(s, a), \ \xi_h(s, a) \sim N(0, \beta_k/(n+1)).
+
+**Q-learning with upper confidence bounds** (Jin, Allen-Zhu, Bubeck and Jordan, NeurIPS 2018, arXiv 1807.03765v1; its
+algorithm 1, UCB-Hoeffding, as recalled). At the t-th visit of (s, a) at step h, with iota = ln(S A T/delta),
+
+.. math:: Q_h(s, a) \leftarrow (1 - \alpha_t) Q_h(s, a) + \alpha_t(r + V_{h+1}(s') + c\sqrt{H^3\iota/t}), \quad
+    \alpha_t = \frac{H + 1}{H + t}, \quad V_h(s) = \min\{H, \max_a Q_h(s, a)\}.
+
+Actions whose values are equal are drawn at random: where values are cut at H nearly all are equal at first, and the
+smallest action would be played again and again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from occamrl.errors import ParameterError, require_choice, require_integer, require_number
+from occamrl.protocols import Floats, Flow, Ints, Known, Learner, Outcomes, Plan
+
+
+def tabular_outcomes(known: Known) -> Outcomes:
+    """Return what may follow every (s, a): the outcomes that the known rewards list, or every state."""
+    if not known.rewards_known:
+        expected = "rewards that are known; wrap the agent: orl.RewardsPerPair(agent=...), or use QLearningUCB"
+        raise ParameterError("rewards", got="unknown rewards", expected=expected)
+    if known.transition_rewards is not None:
+        return known.transition_rewards
+    pairs, states = known.states * known.actions, known.states
+    start = np.arange(pairs + 1) * states
+    return Outcomes(start, np.tile(np.arange(states), pairs), np.zeros(pairs * states))
+
+
+def count(known: Known, outcomes: Outcomes, counts: Ints, flow: Flow) -> None:
+    """Add the outcomes of a flow to counts [T, O], T = 1 or H; what the reward table does not list is left out."""
+    pair = flow.state * known.actions + flow.action
+    if known.transition_rewards is None:
+        index = pair * known.states + flow.next_state
+    else:
+        bonus = flow.reward - known.base_reward.ravel()[pair]
+        index = outcomes.locate(pair, flow.next_state, bonus, known.states)
+    listed = index >= 0
+    np.add.at(counts, (flow.step[listed] % len(counts), index[listed]), flow.count[listed])
+
+
+def best(q: Floats, draw: np.random.Generator) -> Ints:
+    """Return the best actions over the last axis, ties at random."""
+    return np.asarray((draw.random(q.shape) * (q == q.max(axis=-1, keepdims=True))).argmax(axis=-1))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UCBVI(Learner):
+    r"""Upper confidence bound value iteration; see the module for its formulas.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> result = orl.run(orl.UCBVI(episodes=50, scale=0.1), problem, episodes=50)
+
+    Proved: with probability 1 - delta, regret :math:`\tilde O(H\sqrt{SAT})` with the Hoeffding bonus and
+    :math:`\tilde O(\sqrt{HSAT})` with that of Bernstein, for T large enough, if ``scale`` is 1, rewards are known and
+    one kernel serves all steps. It is given K.
+
+    Parameters
+    ----------
+    episodes : int
+        K, of which the bonus needs the logarithm.
+    bonus : "bernstein" | "hoeffding"
+    delta : float
+    scale : float
+        Factor of the bonus; below one there is no guarantee.
+    """
+
+    guarantee = "valid"
+    given = ("K",)
+
+    episodes: int
+    bonus: Literal["bernstein", "hoeffding"] = "bernstein"
+    delta: float = 0.05
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_integer("episodes", self.episodes, 1)
+        require_choice("bonus", self.bonus, ("bernstein", "hoeffding"))
+        require_number("delta", self.delta, 0.0, 1.0, open_low=True)
+        require_number("scale", self.scale, 0.0, 1e6)
+
+    def begin(self, known: Known) -> dict[str, Any]:
+        """Return a fresh state: counts of outcomes, N', and the smallest upper bounds Q so far."""
+        H, S, A = known.horizon, known.states, known.actions
+        size = tabular_outcomes(known).next_state.size
+        upper = np.full((H, S, A), float(H))
+        return {"counts": np.zeros((1, size), np.int64), "visits": np.zeros((H + 1, S), np.int64), "upper": upper}
+
+    def upper_bounds(self, known: Known, state: dict[str, Any]) -> tuple[Floats, Floats]:
+        """Return Q [H, S, A] and V [H + 1, S]."""
+        H, S, A = known.horizon, known.states, known.actions
+        outcomes, counts = tabular_outcomes(known), state["counts"][0]
+        start, after, pair = outcomes.start[:-1], outcomes.next_state, outcomes.pair
+        n = np.add.reduceat(counts, start)
+        share = counts / np.maximum(n, 1)[pair]
+        L = math.log(5.0 * S * A * self.episodes * H / self.delta)
+        large, root = 1e4 * H**3 * S**2 * A * L**2, np.sqrt(np.maximum(n, 1))
+        q, values = state["upper"].copy(), np.zeros((H + 1, S))
+        for h in reversed(range(H)):
+            w = outcomes.bonus + values[h + 1, after]
+            mean = np.add.reduceat(share * w, start)
+            if self.bonus == "hoeffding":
+                bonus = 7.0 * H * L / root
+            else:
+                variance = np.add.reduceat(share * (w - mean[pair]) ** 2, start)
+                rare = np.minimum(large / np.maximum(state["visits"][h + 1, after], 1e-9), H**2)
+                third = np.sqrt(8.0 * np.add.reduceat(share * rare, start)) / root
+                bonus = np.sqrt(8.0 * L * variance) / root + 14.0 * H * L / (3.0 * root**2) + third
+            found = np.where(n > 0, known.base_reward.ravel() + mean + self.scale * bonus, float(H))
+            q[h] = np.minimum(q[h], found.reshape(S, A))
+            values[h] = q[h].max(axis=1)
+        return q, values
+
+    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
+        """Plan one episode, greedily on the upper bounds."""
+        q, values = self.upper_bounds(known, state)
+        return Plan(policy=best(q, draw), values=values, carry=q)
+
+    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
+        """Count, and keep the upper bounds that the plan was made with: they never rise."""
+        state["upper"][:] = plan.carry
+        count(known, tabular_outcomes(known), state["counts"], flow)
+        np.add.at(state["visits"], (flow.step + 1, flow.next_state), flow.count)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RLSVI(Learner):
+    r"""Randomised least-squares value iteration; see the module for its formulas.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> result = orl.run(orl.RLSVI(scale=0.01), problem, episodes=50)
+
+    Proved, with counts of each step by itself and ``scale`` 1: expected regret
+    :math:`\tilde O(H^3 S^{3/2}\sqrt{AK})` in the worst case. Here one kernel serves all steps, its counts are pooled,
+    and rewards are known. It is given nothing.
+
+    Parameters
+    ----------
+    scale : float
+        Factor of the standard deviation of the noise.
+    """
+
+    guarantee = "valid for counts per step"
+    given = ()
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_number("scale", self.scale, 0.0, 1e6)
+
+    def begin(self, known: Known) -> dict[str, Any]:
+        """Return a fresh state: counts of outcomes, and of episodes."""
+        return {"counts": np.zeros((1, tabular_outcomes(known).next_state.size), np.int64), "episodes": 0}
+
+    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
+        """Plan one episode on values that are drawn."""
+        H, S, A = known.horizon, known.states, known.actions
+        outcomes, counts = tabular_outcomes(known), state["counts"][0]
+        start, n = outcomes.start[:-1], np.add.reduceat(counts, outcomes.start[:-1]) + 1.0
+        deviation = self.scale * np.sqrt(0.5 * S * H**3 * math.log(2.0 * H * S * A * (state["episodes"] + 1)) / n)
+        policy, values = np.zeros((H, S), dtype=np.int64), np.zeros((H + 1, S))
+        for h in reversed(range(H)):
+            w = outcomes.bonus + values[h + 1, outcomes.next_state]
+            noise = deviation * draw.standard_normal(S * A)
+            q = (known.base_reward.ravel() + np.add.reduceat(counts * w, start) / n + noise).reshape(S, A)
+            policy[h], values[h] = q.argmax(axis=1), q.max(axis=1)
+        return Plan(policy=policy, values=values)
+
+    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
+        """Count."""
+        count(known, tabular_outcomes(known), state["counts"], flow)
+        state["episodes"] += flow.episodes
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QLearningUCB(Learner):
+    r"""Optimistic Q-learning with the Hoeffding bonus (UCB-H); see the module for its formulas.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> result = orl.run(orl.QLearningUCB(episodes=50, scale=0.01), problem, episodes=50)
+
+    Proved: with probability 1 - delta, regret :math:`O(\sqrt{H^4 SAT\iota})` for an absolute constant c that the paper
+    leaves open, also where every step has a kernel of its own. It keeps no model and takes rewards as they come, so
+    that they need not be known. It is given K.
+
+    Parameters
+    ----------
+    episodes : int
+        K, of which the bonus needs the logarithm.
+    delta : float
+    scale : float
+        c.
+    """
+
+    guarantee = "valid, c left open"
+    given = ("K",)
+
+    episodes: int
+    delta: float = 0.05
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_integer("episodes", self.episodes, 1)
+        require_number("delta", self.delta, 0.0, 1.0, open_low=True)
+        require_number("scale", self.scale, 0.0, 1e6)
+
+    def begin(self, known: Known) -> dict[str, Any]:
+        """Return a fresh state: the table Q, and how often each entry was visited."""
+        sizes = known.horizon, known.states, known.actions
+        return {"upper": np.full(sizes, float(known.horizon)), "visits": np.zeros(sizes, np.int64)}
+
+    def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
+        """Plan one episode, greedily on the table."""
+        values = np.zeros((known.horizon + 1, known.states))
+        values[:-1] = np.minimum(state["upper"].max(axis=2), known.horizon)
+        return Plan(policy=best(state["upper"], draw), values=values)
+
+    def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
+        """Move the entries visited; V of the next step is the one from before this block."""
+        H, (upper, visits) = known.horizon, (state["upper"], state["visits"])
+        values = np.zeros((H + 1, known.states))
+        values[:-1] = np.minimum(upper.max(axis=2), H)
+        iota = math.log(known.states * known.actions * H * self.episodes / self.delta)
+        columns = (flow.step, flow.state, flow.action, flow.next_state, flow.reward, flow.count)
+        for h, s, a, after, reward, times in zip(*(column.tolist() for column in columns), strict=True):
+            for _ in range(times):  # one update for each visit
+                visits[h, s, a] += 1
+                t = int(visits[h, s, a])
+                target = reward + values[h + 1, after] + self.scale * math.sqrt(H**3 * iota / t)
+                upper[h, s, a] += (H + 1.0) / (H + t) * (target - upper[h, s, a])

@@ -1,0 +1,673 @@
+r"""Families of kernels: lists, parametric classes on a grid, linear classes and state aggregations.
+
+A *member* is a name for one kernel: a number for a list, parameters theta [G, n] over the family's features for the
+other classes. A list is the same thing with m given vectors theta; the features of plain kernels are one-hot. With the
+rows x of value-targeted regression the loss of a kernel is :math:`L(\theta) = \sum (y - \langle x, \theta\rangle)^2`:
+the sums :math:`G = \sum x x^T` and :math:`g = \sum y x`, kept by group, say all about it but the constant sum of y^2.
+
+**What a truth between the points of a cover costs.** Let the truth P* be a kernel of the box and P0 the point of the
+grid nearest to it, with :math:`\|P_0 - P^*\|_1 \le \epsilon` at every (s, a), epsilon being the *reach*. Rows are
+range-weighted, n of them, the range being over every outcome of P*. Write e_t for the noise of y_t (range 1) and
+:math:`d_t = ((P_0 - P^*) V_t)(s_t, a_t)`, which is known before y_t. Targets lie within 1/2 of their mid-range, so
+:math:`|d_t| \le \epsilon/2`. Then
+
+.. math:: L(P_0) - L(P^*) = \sum_t d_t^2 - 2 \sum_t e_t d_t .
+
+A row adds at most :math:`|d_t| (|y_t - (P_0 V_t)| + |y_t - (P^* V_t)|) \le \epsilon`, whatever happens. Noise pays for
+most of it. :math:`-2 e_t d_t` has mean 0 and range :math:`2 |d_t|`, so by Hoeffding's lemma
+:math:`E e^{-4 e_t d_t} \le e^{2 d_t^2}`, and :math:`\exp(2 \sum (-2 e_t d_t - d_t^2))` is a supermartingale: by Ville's
+inequality, with probability 1 - delta/2, for all n at once,
+
+.. math:: L(P_0) - L(P^*) \le 2 \sum_t d_t^2 + \tfrac12 \log\tfrac2\delta
+          \le \tfrac12 \epsilon^2 n + \tfrac12 \log\tfrac2\delta .
+
+The sharp set bounds L(P*) for any such kernel, whether or not the family holds it. Taken at delta/2, with the smaller
+of both terms added, it bounds L(P0): with probability 1 - delta the point nearest to the truth is never rejected.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from occamrl import bellman
+from occamrl.errors import (
+    FamilyError,
+    ParameterError,
+    ShapeError,
+    as_flags,
+    as_floats,
+    as_indices,
+    as_integers,
+    require_integer,
+    require_kind,
+    require_memory,
+    require_number,
+    sum_to_one,
+)
+from occamrl.models.features import FeatureMap, PerProblem, best_kernel, read_kernels, read_problems
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.protocols import Floats, Ints, Known
+
+TOLERANCE = 1e-8  # how far the entries of a kernel may be from those of a member that it equals
+_SIGN_TOLERANCE = 1e-10
+_MOST_EXACT = 12  # members of which the smallest cover is searched for
+_MOST_GREEDY = 4096  # members of which a cover is looked for at all
+_MOST_MEMBERS = 1_000_000  # of a cover
+_TOGETHER = 2**22  # probabilities of members that are written out at a time
+_SHORT = 1.0 + 1e-9  # rounding of norms
+
+
+def off_grid(reach: float, rows: float, delta: float) -> float:
+    """Return a bound on L(P0) - L(P*) after ``rows`` rows of range 1; 0 for a family that is no cover."""
+    if reach <= 0.0:
+        return 0.0
+    return min(reach * rows, 0.5 * reach * reach * rows + 0.5 * math.log(2.0 / delta))
+
+
+def level(reach: float, delta: float) -> float:
+    """Return the delta that is left for the sharp set: half of it where the truth may be off the grid."""
+    return 0.5 * delta if reach > 0.0 else delta
+
+
+def losses(theta: Floats, gram: Floats, xy: Floats) -> Floats:
+    """Return L of each of the members theta [m, G, n], less sum y^2, for gram [G, n, n] and xy [G, n]."""
+    found: Floats = np.zeros(len(theta))
+    for g in np.flatnonzero(gram.any(axis=(1, 2))):  # groups that have rows
+        found += np.einsum("mi,mi->m", theta[:, g] @ gram[g] - 2.0 * xy[g], theta[:, g])
+    return found
+
+
+def simplex_least_squares(x: Floats, y: Floats) -> Floats:
+    """Return the distribution p that minimises |x p - y|^2, exactly.
+
+    Over distributions x p - y = Z p with Z = x - y 1^T. For p = t q with q a distribution, min over t of |Z p|^2 +
+    (sum p - 1)^2 is |Z q|^2/(|Z q|^2 + 1), which grows with |Z q|: non-negative least squares finds the same q
+    (Lawson and Hanson 1974, chapter 23).
+    """
+    from scipy.optimize import nnls  # slow to import, and seldom needed
+
+    scale = max(float(np.abs(x).max(initial=0.0)), float(np.abs(y).max(initial=0.0)), 1e-300) * math.sqrt(len(x) + 1.0)
+    stacked = np.vstack([(x - y[:, None]) / scale, np.ones((1, x.shape[1]))])
+    found = nnls(stacked, np.append(np.zeros(len(x)), 1.0))[0]
+    return np.asarray(found / found.sum(), dtype=np.float64)
+
+
+def ball_least_squares(gram: Floats, xy: Floats, radius: float) -> Floats:
+    """Return eta with |eta| <= radius that minimises eta^T gram eta - 2 xy^T eta; the shortest if there are several."""
+    eigen, vectors = np.linalg.eigh(gram)
+    eigen, coefficients = np.maximum(eigen, 0.0), vectors.T @ xy
+
+    def solution(shift: float) -> Floats:
+        scale = eigen + shift
+        fine = scale > 1e-12 * max(1.0, float(eigen[-1]))
+        return np.where(fine, coefficients / np.where(fine, scale, 1.0), 0.0)
+
+    eta = solution(0.0)
+    if np.linalg.norm(eta) > radius:  # on the sphere: |eta(shift)| falls in shift
+        low, high = 0.0, float(np.linalg.norm(coefficients)) / radius
+        for _ in range(100):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if np.linalg.norm(solution(middle)) > radius else (low, middle)
+        eta = solution(high)
+    return np.asarray(vectors @ eta, dtype=np.float64)
+
+
+class Family(ABC):
+    """A set of kernels over one feature map: what selection asks of it, whatever it is made of."""
+
+    features: FeatureMap
+    finite = False  # whether it is a list of kernels
+    reach = 0.0  # how far the truth may be from the nearest member; 0 but for covers
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of kernels of a list, or of parameters."""
+
+    @abstractmethod
+    def members(self, draw: np.random.Generator, count: int) -> Sequence[Any]:
+        """Return some members, drawn at random; they show that the family holds kernels at all."""
+
+    @abstractmethod
+    def find(self, kernel: Any) -> Any | None:
+        """Return the member that equals a kernel, [S, A, S] or sparse (S*A, S), up to rounding; None if none does."""
+
+    @abstractmethod
+    def smallest_loss(self, gram: Floats, xy: Floats) -> float:
+        """Return min over the family of L, less sum y^2, from [G, n, n] and [G, n] over ``own_features``."""
+
+    @abstractmethod
+    def log_covering_number(self, alpha: float) -> float:
+        """Return a bound on log N(F, alpha) in sup over (s, a) of sum over s' |P - P'|."""
+
+    @property
+    def own_features(self) -> FeatureMap:
+        """The features of the parameters that the family is regressed on."""
+        return self.features
+
+    def parameters_of(self, member: Any) -> Floats:
+        """Return theta of a member [G, n]."""
+        return self.features.as_theta(member)
+
+    def kernel(self, member: Any) -> Floats:
+        """Return one member as a dense array [S, A, S]."""
+        return self.features.kernel(self.parameters_of(member))
+
+    def contains(self, kernel: Any) -> bool:
+        """Say whether a kernel is one of the family's."""
+        return self.find(kernel) is not None
+
+    def check(self, draw: np.random.Generator, count: int = 8) -> None:
+        """Refuse a family some members of which are not kernels, or that has none."""
+        drawn = self.members(draw, count)
+        if not len(drawn):
+            raise FamilyError("members", got="no kernel", expected="at least one")
+        for i, member in enumerate(drawn):
+            kernel = self.kernel(member)
+            fine = (np.abs(kernel.sum(axis=2) - 1.0) <= TOLERANCE) & (kernel.min(axis=2) >= -TOLERANCE)
+            for at in np.argwhere(~fine).tolist():
+                expected = "probabilities that sum to 1"
+                raise FamilyError("members", index=(i, *at), got=kernel[tuple(at)], expected=expected)
+
+
+class FiniteFamily(Family):
+    """A list of candidate kernels. Members are numbers, from 0.
+
+    >>> import numpy as np
+    >>> import occamrl as orl
+    >>> kernels = np.random.default_rng(0).dirichlet(np.ones(3), size=(4, 3, 2))  # four kernels P[s, a, s']
+    >>> family = orl.FiniteFamily(kernels)
+    >>> family.size, family.find(kernels[2])
+    (4, 2)
+
+    Parameters
+    ----------
+    kernels : array [m, S, A, S], or a sequence of kernels or of problems
+        Kernels are dense [S, A, S] or scipy.sparse of shape (S*A, S). Of FiniteMDPs the kernels are taken, over
+        outcomes (s', reward) where some have rewards on transitions.
+    parameters, features : array [m, d] or [m, G, n], and FeatureMap
+        Instead of ``kernels``: member i is <phi, parameters[i]>. 100,000 members fit easily.
+
+    Attributes
+    ----------
+    theta, reach : array [m, G, n] and float
+        The parameters of all members; how far the truth may be from the nearest one, in sup over (s, a) of
+        sum over s' |P - P'|: 0 but for covers.
+    """
+
+    finite = True
+    _whole: FiniteFamily | None = None  # the family of which this one is the beginning, if any
+
+    def __init__(
+        self,
+        kernels: ArrayLike | Sequence[Any] | None = None,
+        *,
+        parameters: ArrayLike | None = None,
+        features: FeatureMap | None = None,
+    ) -> None:
+        if (kernels is None) == (parameters is None) or (parameters is None) != (features is None):
+            raise FamilyError("kernels", got="both or neither", expected="kernels, or parameters with features")
+        if features is None:
+            self._set(*_one_hot(kernels))
+        else:
+            require_kind("features", features, FeatureMap)
+            theta, shape = as_floats("parameters", parameters), (features.groups, features.width)
+            flat = features.groups == 1 and theta.shape[1:] == (features.dimension,)
+            if not (flat or theta.shape[1:] == shape) or len(theta) == 0:
+                raise ShapeError("parameters", got=theta.shape, expected=f"[m, {features.dimension}], m >= 1")
+            self._set(features, theta.reshape(-1, *shape))
+        self._check_members("kernels" if parameters is None else "parameters")
+
+    def _set(self, features: FeatureMap, theta: Floats) -> None:
+        self.features, self.theta = features, theta
+        self._values = PerProblem()
+
+    def take(self, members: Any) -> FiniteFamily:
+        """Return the family of some members, in the order given."""
+        made = FiniteFamily.__new__(FiniteFamily)
+        made._set(self.features, self.theta[members])
+        return made
+
+    def prefix(self, size: int) -> FiniteFamily:
+        """Return the family of the first members; values are solved once for both."""
+        require_integer("size", size, 1, FamilyError, most=self.size)
+        made = self.take(slice(size))
+        made._whole = self
+        return made
+
+    @property
+    def size(self) -> int:
+        """The number m of members."""
+        return len(self.theta)
+
+    def parameters_of(self, member: Any) -> Floats:
+        """Return theta of a member [G, n]."""
+        found: Floats = self.theta[require_integer("member", member, 0, most=self.size - 1)]
+        return found
+
+    def probability(self, members: Any = slice(None)) -> Floats:
+        """Return the probabilities [m, O] of some members on the outcomes of the features."""
+        theta: Floats = self.theta[members]
+        if self.features.groups > 1:
+            return theta.reshape(len(theta), -1)[:, self.features.place]
+        return np.ascontiguousarray((self.features.matrix @ theta[:, 0].T).T)
+
+    def _parts(self) -> list[slice]:
+        """Return pieces of the list whose probabilities may be written out at a time."""
+        together = max(1, _TOGETHER // self.features.outcomes.next_state.size)
+        return [slice(first, min(first + together, self.size)) for first in range(0, self.size, together)]
+
+    def first_values(self, known: Known) -> Floats:
+        """Return V*_1 of every member [m, S]; solved once per problem."""
+        if known not in self._values and self._whole is not None:
+            self._values[known] = self._whole.first_values(known)[: self.size]
+        elif known not in self._values:
+            outcomes, sizes = self.features.attach(known), (known.base_reward, known.states, known.horizon)
+            solved = [bellman.first_values(outcomes, self.probability(part), *sizes) for part in self._parts()]
+            self._values[known] = np.concatenate(solved)
+        values: Floats = self._values[known]
+        return values
+
+    def kernel_of(self, member: int, known: Known) -> bellman.Kernel:
+        """Return a member as dynamic programming needs it, with the rewards of a problem."""
+        outcomes, probability = self.features.attach(known), self.features.probabilities(self.theta[member])
+        return bellman.kernel_of(outcomes, probability, known.base_reward, known.states)
+
+    def members(self, draw: np.random.Generator, count: int) -> Sequence[int]:
+        """Return the numbers of some members."""
+        return [int(i) for i in draw.permutation(self.size)[:count]]
+
+    def find(self, kernel: Any) -> int | None:
+        """Return the number of the first member that equals a kernel, None if none does."""
+        target = self.features.on_cells(kernel)
+        if target is None:
+            return None
+        matrix, theta = self.features.cells[1], self.theta.reshape(self.size, -1)
+        weights = np.random.default_rng(0).uniform(0.5, 1.0, target.size)  # members that differ have other projections
+        near = np.abs(theta @ (matrix.T @ weights) - weights @ target) <= TOLERANCE * weights.sum()
+        for member in np.flatnonzero(near).tolist():
+            if np.abs(matrix @ theta[member] - target).max() <= TOLERANCE:
+                return int(member)
+        return None
+
+    def smallest_loss(self, gram: Floats, xy: Floats) -> float:
+        """Return the smallest loss of a member, less sum y^2."""
+        return float(losses(self.theta, gram, xy).min())
+
+    def log_covering_number(self, alpha: float) -> float:
+        """Return log of the size of an alpha-cover by members: the smallest of at most 12, else one found greedily.
+
+        Of more than 4,096, all of them. What is within the ``reach`` of a member is covered too; at scales below the
+        reach the members are no cover, and the answer is infinite.
+        """
+        require_number("alpha", alpha, 0.0, math.inf)
+        if alpha < self.reach:
+            return math.inf
+        if self.size > _MOST_GREEDY:
+            return math.log(self.size)
+        members, left, count = self.probability(), np.arange(self.size), 0
+        if self.size <= _MOST_EXACT:
+            near = np.array([self._distances(members, p) for p in members]) <= alpha - self.reach
+            sets = (list(c) for n in left for c in itertools.combinations(left, int(n) + 1))
+            return math.log(next(len(c) for c in sets if near[c].any(axis=0).all()))
+        while left.size:
+            left = left[self._distances(members[left], members[left[0]]) > alpha - self.reach]
+            count += 1
+        return math.log(count)
+
+    def _distances(self, members: Floats, other: Floats) -> Floats:
+        """Return the distances [m], in sup over (s, a) of sum |P - P'|, of kernels [m, O] to [O] or to [m, O]."""
+        found = np.add.reduceat(np.abs(members - other), self.features.outcomes.start[:-1], axis=1).max(axis=1)
+        return np.asarray(found)
+
+    def _check_members(self, field: str) -> None:
+        """Refuse members that are not kernels."""
+        start = self.features.outcomes.start[:-1]
+        for part in self._parts():
+            p = self.probability(part)
+            total, least = np.add.reduceat(p, start, axis=1), np.minimum.reduceat(p, start, axis=1)
+            fine = (np.abs(total - 1.0) <= TOLERANCE) & (least >= -_SIGN_TOLERANCE)  # false where not a number
+            for member, pair in np.argwhere(~fine).tolist():
+                here, lowest = float(total[member, pair]), float(least[member, pair])
+                negative = abs(here - 1.0) <= TOLERANCE
+                got = f"a probability of {lowest:.6g}" if negative else f"probabilities that sum to {here:.12g}"
+                at = (part.start + member, *divmod(pair, self.features.actions))
+                raise FamilyError(field, index=at, got=got, expected=sum_to_one(here))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of the members: equal for equal families, in any process."""
+        about = f"{self.features.fingerprint} {self.reach!r}".encode()
+        return hashlib.sha256(about + np.ascontiguousarray(self.theta).tobytes()).hexdigest()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.size} kernels, {self.features!r})"
+
+
+def _one_hot(kernels: Any) -> tuple[FeatureMap, Floats]:
+    """Return the one-hot features over the united outcomes, and the members' probabilities in their coordinates."""
+    given: Any = kernels if isinstance(kernels, (list, tuple)) else as_floats("kernels", kernels)
+    if len(given) and all(isinstance(each, FiniteMDP) for each in given):
+        outcomes, matrix, states, rewards = read_problems("kernels", given)
+    else:
+        (outcomes, matrix, states), rewards = read_kernels("kernels", given), None
+    features = FeatureMap.of_outcomes(outcomes, states, rewards)
+    theta = np.zeros((matrix.shape[1], features.groups * features.width))
+    theta[:, features.place] = (matrix if isinstance(matrix, np.ndarray) else matrix.toarray()).T
+    return features, theta.reshape(-1, features.groups, features.width)
+
+
+class CoverFamily(FiniteFamily):
+    """The kernels of a parametric class, kernel(parameters), at the points of a grid over a box.
+
+    >>> import numpy as np
+    >>> import occamrl as orl
+    >>> calm, storm = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 3, 2))  # kernels P[s, a, s']
+    >>> family = orl.CoverFamily(lambda p: (1 - p[0]) * calm + p[0] * storm, low=[0.0], high=[1.0], step=0.1)
+    >>> family.size
+    11
+
+    Grid points are multiples of the step, so that covers of boxes form ladders. Learners and tests add ``off_grid`` to
+    their radius, so that a truth between two points keeps its class. The price: kernels nearer to each other than about
+    the reach are never told apart.
+
+    Parameters
+    ----------
+    kernel : callable
+        From a vector of parameters to a kernel [S, A, S], dense or scipy.sparse (S*A, S).
+    low, high, step : sequences of numbers
+        The box, and the distance of grid points in each parameter, or one for all. Ends are multiples of the step.
+    reach : float, optional
+        How far, in sup over (s, a) of sum over s' |P - P'|, a kernel of the box may be from its nearest grid point. By
+        default the sum over the parameters of half the largest distance of neighbours along each: right for kernels
+        that are affine in each parameter between neighbours. Others need a bound of their own; outcomes that they allow
+        in the middle of a cell of the grid then belong to the range of a target, even if no grid point allows them. 0:
+        the truth is a grid point, and the family a list like any other.
+    """
+
+    def __init__(
+        self,
+        kernel: Callable[[Floats], Any],
+        *,
+        low: Sequence[float],
+        high: Sequence[float],
+        step: float | Sequence[float],
+        reach: float | None = None,
+    ) -> None:
+        bottom, top, width = as_floats("low", low), as_floats("high", high), as_floats("step", step)
+        if not callable(kernel):
+            raise ParameterError("kernel", got=f"{kernel!r:.100}", expected="a function from parameters to a kernel")
+        if bottom.ndim != 1 or bottom.shape != top.shape or not bottom.size or not (bottom <= top).all():
+            raise ParameterError("low, high", got=(low, high), expected="two vectors of numbers with low <= high")
+        if width.shape not in ((), (1,), bottom.shape) or not (width > 0.0).all():
+            raise ParameterError("step", got=step, expected=f"one number > 0, or {bottom.size}")
+        width = np.broadcast_to(width, bottom.shape)
+        first, last = np.round(bottom / width), np.round(top / width)
+        if not (np.abs([bottom / width - first, top / width - last]) <= 1e-6).all():  # false where not a number
+            expected = "multiples of the step: beyond the last grid point nothing would be covered"
+            raise ParameterError("low, high", got=(low, high), expected=expected)
+        counts = last - first + 1
+        if counts.prod() > _MOST_MEMBERS:
+            raise FamilyError("step", got=f"a grid of {counts.tolist()}", expected=f"at most {_MOST_MEMBERS:,} points")
+        axes = [np.arange(a, b + 1) * w for a, b, w in zip(first, last, width, strict=True)]
+        self.parameters: Floats = np.array(list(itertools.product(*axes)))
+        kernels = [kernel(point) for point in self.parameters]
+        super().__init__(kernels)
+        if reach:  # what can happen in the middle of a cell can happen
+            middles = itertools.product(*(a if a.size == 1 else 0.5 * (a[1:] + a[:-1]) for a in axes))
+            features, theta = _one_hot([*kernels, *(kernel(np.array(point)) for point in middles)])
+            self._set(features, theta[: len(kernels)])
+        self.reach = self._half_gaps(counts) if reach is None else require_number("reach", reach, 0.0, 2.0)
+        self._cells = counts - 1 if reach is None else None  # of a grid that may be refined
+
+    def log_covering_number(self, alpha: float) -> float:
+        """Return log of the size of an alpha-cover of the box; below the reach, of the grid with smaller steps.
+
+        With kernels that are affine between neighbours, steps smaller by a factor k divide the reach by k.
+        """
+        if not 0.0 < alpha < self.reach or self._cells is None:
+            return super().log_covering_number(alpha)
+        return float(np.log(self._cells * math.ceil(self.reach / alpha) + 1).sum())
+
+    def _half_gaps(self, counts: Floats) -> float:
+        """Return the sum over the parameters of half the largest distance of neighbours on the grid."""
+        members, place, total = self.probability(), np.arange(self.size).reshape(counts.astype(int)), 0.0
+        for axis in range(place.ndim):
+            one, other = (np.delete(place, end, axis).ravel() for end in (-1, 0))
+            total += 0.5 * float(self._distances(members[one], members[other]).max(initial=0.0))
+        return total
+
+
+class LinearFamily(Family):
+    """Kernels P_theta with theta = A eta and |theta| <= b, in a subspace and a ball. Members are vectors theta [d].
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("sparse-mixture", seed=0)  # 3 of 16 features matter
+    >>> features = orl.FeatureMap(problem.phi)
+    >>> first = orl.LinearFamily(features=features, norm_bound=1.3, coordinates=range(4))
+    >>> ladder = orl.Ladder([first, orl.LinearFamily(features=features, norm_bound=1.3)])
+
+    Parameters
+    ----------
+    features : FeatureMap
+        Dense or sparse, of dimension d; the same for all linear classes of a ladder.
+    norm_bound : float
+        |theta| <= norm_bound.
+    coordinates : sequence of int, optional
+        theta is zero elsewhere.
+    basis : array [d, r], optional
+        Instead: the columns of A, for instance equal values in zones that share them. By default all of R^d.
+    """
+
+    def __init__(
+        self,
+        *,
+        features: FeatureMap,
+        norm_bound: float,
+        coordinates: Sequence[int] | None = None,
+        basis: ArrayLike | None = None,
+    ) -> None:
+        require_kind("features", features, FeatureMap)
+        if features.groups > 1:
+            expected = "a dense or sparse feature map (for one-hot ones: AggregationFamily)"
+            raise FamilyError("features", got=repr(features), expected=expected)
+        if coordinates is not None and basis is not None:
+            raise FamilyError("basis", got="coordinates as well", expected="one of the two")
+        d, matrix = features.dimension, np.eye(features.dimension)
+        if coordinates is not None:
+            matrix = matrix[:, as_indices("coordinates", coordinates, d)]
+        elif basis is not None:
+            matrix = as_floats("basis", basis)
+            if matrix.ndim != 2 or matrix.shape[0] != d or matrix.shape[1] < 1:
+                raise ShapeError("basis", got=matrix.shape, expected=f"[{d}, r]")
+            if not np.isfinite(matrix).all() or np.linalg.matrix_rank(matrix) < matrix.shape[1]:
+                raise FamilyError("basis", got="columns that depend on each other", expected="independent columns")
+            matrix = np.linalg.qr(matrix)[0]
+        self.features, self.basis = features, matrix  # [d, r], orthonormal
+        self.norm_bound = require_number("norm_bound", norm_bound, 0.0, math.inf, open_low=True)
+
+    @property
+    def size(self) -> int:
+        """The dimension r of the class."""
+        return int(self.basis.shape[1])
+
+    @cached_property
+    def own_features(self) -> FeatureMap:
+        """The features phi A of eta, over the outcomes of the whole map."""
+        if np.array_equal(self.basis, np.eye(self.features.dimension)):
+            return self.features
+        outcomes, phi = self.features.outcomes, np.asarray(self.features.matrix @ self.basis)
+        return FeatureMap.of_matrix(outcomes, phi, self.features.states, self.features.rewards)
+
+    def members(self, draw: np.random.Generator, count: int) -> Sequence[Floats]:
+        """Return kernels of the class: mixtures of vertices of {theta : P_theta is a kernel} within the ball.
+
+        Empty where none of the vertices found can be mixed into one that is short enough.
+        """
+        sums, phi = np.unique(np.round(self.own_features.sums, 12), axis=0), self.own_features.matrix
+        costs = draw.normal(size=(max(4, min(count, 2 * self.size)), self.size))
+        solved = [best_kernel(cost, phi, sums, bound=self.norm_bound) for cost in costs]
+        corners = np.array([found.x for found in solved if found.status == 0])
+        if not len(corners):
+            return []
+        inside = simplex_least_squares(corners.T, np.zeros(self.size)) @ corners  # the shortest mixture
+        left = self.norm_bound**2 - float(inside @ inside)
+        if left < 0.0:
+            return []
+        mixed = []
+        for way in draw.dirichlet(np.full(len(corners), 0.5), size=count) @ corners - inside:
+            half, square = float(inside @ way), max(float(way @ way), 1e-300)
+            most = (math.sqrt(half**2 + square * left) - half) / square  # |inside + most way| = norm_bound
+            mixed.append(self.basis @ (inside + min(1.0, (1.0 - 1e-12) * most) * way))
+        return mixed
+
+    def find(self, kernel: Any) -> Floats | None:
+        """Return the shortest theta [d] of a kernel of the class, None for any other."""
+        target = self.features.on_cells(kernel)
+        if target is None:
+            return None
+        matrix = np.asarray(self.features.cells[1] @ self.basis)
+        eta = np.linalg.lstsq(matrix, target, rcond=None)[0]
+        fits = bool((np.abs(matrix @ eta - target) <= TOLERANCE).all())
+        return self.basis @ eta if fits and np.linalg.norm(eta) <= self.norm_bound * _SHORT else None
+
+    def smallest_loss(self, gram: Floats, xy: Floats) -> float:
+        """Return min over the class of L less sum y^2, without regularisation, from the statistics of eta."""
+        eta = ball_least_squares(gram[0], xy[0], self.norm_bound)
+        return float(eta @ gram[0] @ eta - 2.0 * xy[0] @ eta)
+
+    def log_covering_number(self, alpha: float) -> float:
+        """Return r log(1 + 2 b L/alpha), P_theta moving by at most L = max over (s, a) of sum |phi| per |theta|."""
+        require_number("alpha", alpha, 0.0, math.inf, open_low=True)
+        lengths = np.linalg.norm(np.asarray(self.features.matrix @ self.basis), axis=1)
+        radius = self.norm_bound * float(np.add.reduceat(lengths, self.features.outcomes.start[:-1]).max())
+        return 0.0 if radius <= alpha else self.size * math.log1p(2.0 * radius / alpha)
+
+    def __repr__(self) -> str:
+        return f"LinearFamily({self.size} of {self.features.dimension} dimensions, norm <= {self.norm_bound:g})"
+
+
+class AggregationFamily(Family):
+    """Kernels that depend on the state only through a partition: the moves have one law in all states of a block.
+
+    >>> import occamrl as orl
+    >>> family = orl.AggregationFamily(partition=[0, 0, 1, 1], actions=2)  # states 0 and 1 share a law, and 2 and 3
+    >>> family.blocks
+    2
+
+    What can happen at (s, a) is a list of labelled moves, and a member theta [G, n] has one distribution over them per
+    block and action. With absolute moves (move l leads to state l) the states of a block share their successors; with
+    relative ones ("one up"), the law of their moves: the current is the same along a stretch of the river.
+
+    Parameters
+    ----------
+    partition : array [S] of integers
+        The block of each state; any labels, equal for states of one block.
+    moves : array [S, A, L] of integers, optional
+        Where move l leads from (s, a); -1 where there is no such move, the same ones for all states of a block. By
+        default every state can be reached, moves being states.
+    actions : int, optional
+        A, where ``moves`` does not tell.
+
+    Attributes
+    ----------
+    norm_bound : float
+        sqrt(number of distributions over two moves or more): a bound on the part of theta that rows can see. Where
+        there is one move, targets are constant and no row carries anything.
+    """
+
+    def __init__(self, *, partition: ArrayLike, moves: ArrayLike | None = None, actions: int | None = None) -> None:
+        labels = as_integers("partition", partition, "integers [S]")
+        if moves is None:
+            shape = labels.size, require_integer("actions", actions, 1, FamilyError), labels.size
+            require_memory("actions", actions, *shape)
+            moves = np.broadcast_to(np.arange(labels.size), shape)
+        self.features = FeatureMap.aggregated(partition=labels, moves=moves)
+        if actions is not None and self.features.actions != actions:
+            raise ShapeError("moves", got=f"{self.features.actions} actions", expected=f"A = {actions}")
+        self.partition: Ints = np.unique(labels, return_inverse=True)[1].ravel()
+        self.moves = as_integers("moves", moves)
+        self.norm_bound = math.sqrt(max(1, int((self.features.sizes > 1).sum())))
+
+    @classmethod
+    def tabular(cls, *, states: int, actions: int, support: ArrayLike | None = None) -> AggregationFamily:
+        """Return the class of all kernels, or of those with a given support [S, A, S]: every state a block."""
+        shape = require_integer("states", states, 1), require_integer("actions", actions, 1), states
+        require_memory("states", states, *shape)
+        moves = np.broadcast_to(np.arange(states), shape)
+        if support is not None:
+            moves = np.where(as_flags("support", support, shape), moves, -1)
+        return cls(partition=np.arange(states), moves=moves)
+
+    @property
+    def size(self) -> int:
+        """The number of parameters."""
+        return self.features.dimension
+
+    @property
+    def blocks(self) -> int:
+        """The number of blocks of the partition."""
+        return int(self.partition.max()) + 1
+
+    def members(self, draw: np.random.Generator, count: int) -> Sequence[Floats]:
+        """Return members with uniformly drawn distributions."""
+        there = np.arange(self.features.width) < self.features.sizes[:, None]
+        drawn = draw.exponential(size=(count, *there.shape)) * there
+        return list(drawn / drawn.sum(axis=2, keepdims=True))
+
+    def find(self, kernel: Any) -> Floats | None:
+        """Return theta of a kernel with one law per block, None for any other."""
+        from scipy.optimize import nnls  # slow to import, and seldom needed
+
+        target = self.features.on_cells(kernel)
+        if target is None:
+            return None
+        matrix, n = self.features.cells[1].tocsc(), self.features.width
+        theta = np.zeros(self.features.groups * n)
+        for g, size in enumerate(self.features.sizes):
+            columns = matrix[:, g * n : g * n + size]
+            used = np.unique(columns.indices)
+            theta[g * n : g * n + size] = nnls(columns[used].toarray(), target[used])[0]
+        fits = bool((np.abs(matrix @ theta - target) <= TOLERANCE).all())
+        return theta.reshape(-1, n) if fits else None
+
+    def smallest_loss(self, gram: Floats, xy: Floats) -> float:
+        """Return min over the class of L less sum y^2: a problem over distributions per block and action.
+
+        gram = X^T X and xy = X^T y for some X and y; the eigenvectors of gram give an X and a y of as few rows.
+        """
+        total = 0.0
+        for g in np.flatnonzero(gram.any(axis=(1, 2))):
+            part = slice(self.features.sizes[g])
+            own, right = gram[g, part, part], xy[g, part]
+            eigen, vectors = np.linalg.eigh(own)
+            kept = eigen > 1e-12 * eigen[-1]
+            x, y = np.sqrt(eigen[kept])[:, None] * vectors[:, kept].T, vectors[:, kept].T @ right / np.sqrt(eigen[kept])
+            p = simplex_least_squares(x, y)
+            total += float(p @ own @ p - 2.0 * right @ p)
+        return total
+
+    def log_covering_number(self, alpha: float) -> float:
+        """Return the sum of (n - 1) log(1 + 2 r/alpha) over distributions of n moves, r = 2 (1 - 1/n) their radius.
+
+        Around the uniform distribution, the distributions lie in a ball of radius r of the norm sum |.| in n - 1
+        dimensions. Covers of the blocks are combined; one point is enough where alpha >= r. Two moves are an interval,
+        for which log ceil(1/alpha) is exact.
+        """
+        require_number("alpha", alpha, 0.0, math.inf, open_low=True)
+        radius = 2.0 * (1.0 - 1.0 / self.features.sizes)
+        ball = (self.features.sizes - 1.0) * np.log1p(2.0 * radius / alpha)
+        ball[self.features.sizes == 2] = math.log(math.ceil(1.0 / alpha))
+        return float(ball[alpha < radius].sum())
+
+    def __repr__(self) -> str:
+        return f"AggregationFamily({self.blocks} blocks, {self.features!r})"

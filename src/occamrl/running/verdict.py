@@ -1,0 +1,154 @@
+"""The verdict of a run: what a selector would decide now, on what grounds, and sentences that a person can read."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from occamrl.running.result import Result
+
+_MOST_NAMED = 8  # things that a sentence lists
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+_NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+class Verdict(dict[str, Any]):
+    """What a selector would decide now: its facts and grounds by name, and ``sentences`` that a person can read.
+
+    ``print(verdict)`` prints the sentences.
+    """
+
+    sentences: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences)
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.sentences)
+
+
+def verdict_of(result: Result) -> Verdict:
+    """Return the verdict of a result."""
+    found = Verdict()
+    if not result.total_episodes:
+        found.sentences = ("No episode has been played yet.",)
+        return found
+    plan = result.next_plan
+    found.update(plan.facts, **plan.grounds)
+    rows = [row for row in result.phase_rows if row.get("label") != "estimation"] or result.phase_rows
+    if isinstance(found.get("chosen"), int):
+        found["since"] = since(rows, "chosen", found["chosen"], result.total_episodes)
+        sentences = misspecified(found) if found.get("misspecified") else chosen_class(result, found, rows)
+    elif "chosen" in found:
+        begin = since(rows, "chosen", found["chosen"], result.total_episodes)
+        chosen, features = found["chosen"], result.agent.features  # type: ignore[attr-defined]  # selectors of features have
+        sentences = [
+            f"You need {len(chosen)} of {features.dimension} features: {listed([str(j) for j in chosen])} "
+            f"(in use since episode {begin:,} of {result.total_episodes:,}).",
+            "The others are not proved to be zero, but too small to matter for the fit so far.",
+        ]
+    elif "norm_bound" in found:
+        sentences = [f"The norm of the parameter is at most {found['norm_bound']:.4g}, by the data so far."]
+    elif "plays" in found:
+        sentences = turns(result, found["plays"])
+    else:
+        sentences = [f"{result.label} uses one model: nothing was selected."]
+    if "norm_bound" in found and "chosen" in found:
+        sentences.append(f"The norm of the parameter is at most {found['norm_bound']:.4g}.")
+    found.sentences = (*sentences, earned(result))
+    return found
+
+
+def since(rows: Sequence[dict[str, Any]], name: str, value: Any, episodes: int) -> int:
+    """Return the first episode (from 1) of the latest stretch in which a fact had a value; the next one if none did."""
+    begin = episodes + 1
+    for row in reversed(rows):
+        if row.get(name) != value:
+            break
+        begin = row["first"]
+    return int(begin)
+
+
+def chosen_class(result: Result, facts: dict[str, Any], rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Say which class of a ladder is needed, what was ruled out and when, and what to do next."""
+    names, m = list(facts["names"]), int(facts["chosen"])
+    place = f"{ordinal(m)} of {count(len(names))}"
+    sentences = [f"You need {names[m - 1]!r} ({place} models)."]
+    if m == 1:
+        sentences.append("It is the simplest, and nothing in the data speaks against it so far.")
+    after: dict[int, list[str]] = {}
+    for k, name in enumerate(names[: m - 1], start=1):  # ruled out since the end of the last phase that used it
+        used = [row["first"] + row["episodes"] - 1 for row in rows if row.get("chosen", 0) <= k]
+        after.setdefault(max(used, default=0), []).append(repr(name))
+    for when, group in sorted(after.items()):
+        verb = "was" if len(group) == 1 else "were"
+        sentences.append(f"{listed(group)} {verb} ruled out after {when:,} {'episode' if when == 1 else 'episodes'}.")
+    if m > 1:
+        delta = float(getattr(result.agent, "delta", math.nan))
+        sentences.append(f"A model class that contains the truth is ruled out with probability at most {delta:g}.")
+    if facts["since"] > max(result.total_episodes / 2, 1):
+        sentences.append("Next: the class changed lately; play on before relying on it.")
+    elif m == len(names) > 1:
+        sentences.append("Next: use it. It is the richest class; if even that may be too simple, add a richer one.")
+    else:
+        sentences.append("Next: use it. If it is too simple, later data will show that.")
+    return sentences
+
+
+def misspecified(facts: dict[str, Any]) -> list[str]:
+    """Say that no class explains the data, and what is used meanwhile."""
+    began = facts.get("misspecified_since")
+    when = "" if began is None else f" (known since episode {began:,})"
+    return [
+        f"None of your models fits the data{when}: even {facts['names'][-1]!r} is ruled out.",
+        f"Meanwhile the agent uses {facts.get('playing', 'what fits best')}.",
+        "Next: list finer values, add a richer class, or look for transitions that your models call impossible.",
+    ]
+
+
+def turns(result: Result, plays: Sequence[int]) -> list[str]:
+    """Say how often each base of an arena played."""
+    bases = result.agent.bases  # type: ignore[attr-defined]  # only arenas report plays
+    names = [f"base {i} ({type(base).__name__})" for i, base in enumerate(bases, start=1)]
+    most = int(np.argmax(plays))
+    counts = [f"{name} {n:,}" for name, n in zip(names, plays, strict=True)]
+    rule = type(result.agent.rule).__name__  # type: ignore[attr-defined]  # as above
+    return [
+        f"{rule} chose one of {len(plays)} bases before every episode; {names[most]} played most often.",
+        f"Episodes of each: {listed(counts)}.",
+    ]
+
+
+def earned(result: Result) -> str:
+    """Return what the run earned lately, and its regret if that is known."""
+    values = result.returns[-max(1, result.returns.size // 10) :]
+    if result.environment is not None and values.size > 1:
+        error = values.std(ddof=1) / math.sqrt(values.size)
+        text = f"The last {values.size:,} episodes earned {values.mean():,.4g} each (standard error {error:.2g})"
+    else:
+        text = f"The last {values.size:,} episodes earned {values.mean():,.4g} each"
+    if result.total_regret is None:
+        return text + "; what the best policy would have earned is not known here."
+    return text + f"; over all {result.total_episodes:,} the regret is {result.total_regret:,.4g}."
+
+
+def ordinal(number: int) -> str:
+    """Return a number as an ordinal, in words where that is usual."""
+    return _ORDINALS[number - 1] if number <= len(_ORDINALS) else f"number {number}"
+
+
+def count(number: int) -> str:
+    """Return a number, in words where that is usual."""
+    return _NUMBERS[number - 1] if number <= len(_NUMBERS) else str(number)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a list in a sentence, cut after a few."""
+    if len(names) > _MOST_NAMED:
+        return ", ".join(names[:_MOST_NAMED]) + f" and {len(names) - _MOST_NAMED} more"
+    return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1] if names else "none"

@@ -1,0 +1,460 @@
+r"""Rules over base learners: D3RB, ED2RB, regret balancing with elimination, ECE, Stochastic CORRAL and UCB1.
+
+M bases; n_i plays of base i with returns of mean m_i on the scale [0, 1];
+
+.. math:: w(n) = c \sqrt{\ln(M \max(1, \ln n)/\delta)/n}, \qquad LCB_i = m_i - w(n_i), \quad UCB_i = m_i + w(n_i).
+
+Regret is balanced: whoever has the smallest bound on its total regret plays, so that all bounds grow together. A bound
+is refuted when the base's optimistic mean plus what the bound allows it to have lost *per play* is below what another
+base has earned for certain: both sides are means, and a total is divided by n_i once. Stochastic CORRAL descends over
+bases that are smoothed by playing twice; for UCB1 a base is an arm of a bandit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from occamrl.errors import ParameterError, require_integer, require_number
+from occamrl.protocols import Floats, Played, Replay, Rule
+
+
+def drawn(probability: Floats, draw: np.random.Generator) -> int:
+    """Return an index drawn with these probabilities."""
+    sums = probability.cumsum()
+    return min(int(sums.searchsorted(draw.random() * sums[-1], side="right")), probability.size - 1)
+
+
+def require_promises(promised: Any, rule: Any) -> None:
+    """Refuse promised bounds, a level or a scale that are none."""
+    require_number("delta", rule.delta, 0.0, 1.0, open_low=True)
+    require_number("scale", rule.scale, 0.0, 1e6)
+    require_number("power", rule.power, 0.0, 1.0)
+    if not isinstance(promised, (tuple, list)):
+        raise ParameterError("promised", got=f"{promised!r:.80}", expected="a tuple of numbers, one for each base")
+    for number in promised:
+        require_number("promised", number, 0.0, math.inf, open_low=True)
+
+
+def require_one_each(promised: Any, bases: int) -> None:
+    """Refuse another number of promises than of bases."""
+    if len(promised) != bases:
+        raise ParameterError("promised", got=f"{len(promised)} numbers", expected=f"one for each of {bases} bases")
+
+
+def statistics(bases: int) -> dict[str, Any]:
+    """Return the plays and total returns of bases before any data."""
+    return {"plays": np.zeros(bases, np.int64), "totals": np.zeros(bases)}
+
+
+def enter(memory: dict[str, Any], base: int, value: float) -> None:
+    """Add a return to the statistics of a base."""
+    memory["plays"][base] += 1
+    memory["totals"][base] += value
+
+
+def intervals(memory: dict[str, Any], scale: float, delta: float) -> tuple[Floats, Floats]:
+    """Return LCB and UCB [M]; infinite for a base that has not played."""
+    plays, totals = memory["plays"], memory["totals"]
+    n = np.maximum(plays, 1)
+    width = scale * np.sqrt(np.log(plays.size * np.maximum(1.0, np.log(n)) / delta) / n)
+    width[plays == 0] = np.inf
+    return totals / n - width, totals / n + width
+
+
+@dataclass(frozen=True, kw_only=True)
+class D3RB(Rule):
+    r"""Doubling data-driven regret balancing: double a base's regret coefficient whenever it is refuted.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> bases = [orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), orl.UniformRandom()]
+    >>> result = orl.run(orl.Arena(bases=bases, rule=orl.D3RB()), problem, episodes=50)
+
+    Pacchiano, Dann and Gentile, "Data-driven online model selection with regret guarantees", AISTATS 2024 (arXiv
+    2306.02869v3), first algorithm. The base with the smallest potential :math:`\phi_i = d_i\sqrt{n_i}` plays; then
+
+    .. math:: UCB_i + d_i/\sqrt{n_i} < \max_j LCB_j \;\Rightarrow\; d_i \leftarrow 2 d_i.
+
+    Compared with the authors' code (pacchiano/modelselection): the same potentials, doubling and start. There totals
+    are divided by the square root of n before they are compared, and widths have ln((n + 1)/delta) in place of
+    ln(M ln n/delta).
+
+    Proved: with probability 1 - delta, regret at most of order :math:`d M\sqrt{K} + d^2\sqrt{MK}` up to logarithms,
+    where d is the largest realised coefficient :math:`\max_n Regret_i(n)/\sqrt n` of the best base; episodes are
+    independent, and c is as large as the concentration bound needs. The rule is given nothing: no order, number of
+    episodes or bound.
+
+    Parameters
+    ----------
+    delta : float
+    scale : float
+        c. The authors' experiments use 1.
+    coefficient : float
+        d_min, where doubling begins; 1 in the authors' experiments, on returns in [0, 1].
+    """
+
+    guarantee = "valid, c left open"
+    given = ()
+
+    delta: float = 0.05
+    scale: float = 1.0
+    coefficient: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_number("delta", self.delta, 0.0, 1.0, open_low=True)
+        require_number("scale", self.scale, 0.0, 1e6)
+        require_number("coefficient", self.coefficient, 0.0, 1e6, open_low=True)
+
+    def start(self, bases: int) -> dict[str, Any]:
+        """Return the memory: plays, total returns, d_i and phi_i."""
+        first = np.full(bases, self.coefficient)
+        return {**statistics(bases), "coefficients": first, "potentials": first.copy()}
+
+    def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int:
+        """Return the base with the smallest potential."""
+        return int(memory["potentials"].argmin())
+
+    def update(self, memory: dict[str, Any], base: int, played: Played) -> None:
+        """Enter the return, and double the coefficient if it is refuted."""
+        enter(memory, base, played.value)
+        low, high = intervals(memory, self.scale, self.delta)
+        d, root = memory["coefficients"], math.sqrt(memory["plays"][base])
+        if high[base] + d[base] / root < low.max():
+            d[base] *= 2.0
+        memory["potentials"][base] = d[base] * root
+
+
+@dataclass(frozen=True, kw_only=True)
+class ED2RB(D3RB):
+    r"""Estimating data-driven regret balancing: a base's coefficient is what the returns so far say it is.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> bases = [orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), orl.UniformRandom()]
+    >>> result = orl.run(orl.Arena(bases=bases, rule=orl.ED2RB(scale=0.1)), problem, episodes=50)
+
+    The second algorithm of the paper of :class:`D3RB`, with the same parameters and the same kind of guarantee:
+
+    .. math:: d_i = \max\{d_{min}, \sqrt{n_i}(\max_j LCB_j - UCB_i)\}, \quad
+        \phi_i \leftarrow \min\{\max\{d_i\sqrt{n_i}, \phi_i\}, 2\phi_i\}.
+
+    The authors' code limits the estimate alone by :math:`2\phi_i`, which is the same:
+    :math:`d_{min}\sqrt{n_i} \le 2\phi_i`.
+    """
+
+    def update(self, memory: dict[str, Any], base: int, played: Played) -> None:
+        """Enter the return, estimate the coefficient, and move the potential by a factor of two at most."""
+        enter(memory, base, played.value)
+        low, high = intervals(memory, self.scale, self.delta)
+        root = math.sqrt(memory["plays"][base])
+        d = max(self.coefficient, root * float(low.max() - high[base]))
+        before = memory["potentials"][base]
+        memory["coefficients"][base] = d
+        memory["potentials"][base] = min(max(d * root, before), 2.0 * before)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegretBalancing(Rule):
+    r"""Regret bound balancing and elimination: balance regret bounds R_i, and drop a base whose bound is refuted.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> bases = [orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), orl.UniformRandom()]
+    >>> result = orl.run(orl.Arena(bases=bases, rule=orl.RegretBalancing()), problem, episodes=50)
+
+    Pacchiano, Dann, Gentile and Bartlett 2020 (arXiv 2012.13045). The base with the smallest R_i plays, among those
+    active; i is dropped for good when
+
+    .. math:: UCB_i + R_i/n_i < \max_{j\ active} LCB_j.
+
+    (Dynamic balancing, Cutkosky et al. 2021, forms the set of active bases anew each time, and is not offered.)
+
+    Proved: with probability 1 - delta, regret of the order of M times the bound of the best base whose bound holds, if
+    one does, plus terms of lower order for small differences between bounds; c has to be as large as the concentration
+    bound needs.
+
+    Parameters
+    ----------
+    promised : tuple of float, optional
+        d_i of the promised bounds :math:`R_i(n) = d_i n^{power}`, one for each base, for returns in [0, 1]. By default
+        bounds are data-dependent: R_i is the sum of planned value less return over the episodes of base i, so that
+        UCB_i + R_i/n_i is the mean planned value plus w(n_i). It bounds the regret of optimistic bases up to noise.
+        Where a base plans no value, 1 takes its place, the largest possible.
+    power : float
+    delta : float
+    scale : float
+        c.
+    """
+
+    guarantee = "valid, c left open, if the bounds hold"
+
+    promised: tuple[float, ...] | None = None
+    power: float = 0.5
+    delta: float = 0.05
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_promises(self.promised or (), self)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """What it must be given beforehand."""
+        return () if self.promised is None else ("promised bounds",)
+
+    def start(self, bases: int) -> dict[str, Any]:
+        """Return the memory: plays, total returns, total planned values, and who is active."""
+        if self.promised is not None:
+            require_one_each(self.promised, bases)
+        return {**statistics(bases), "planned": np.zeros(bases), "active": np.ones(bases, np.int64)}
+
+    def bounds(self, memory: dict[str, Any]) -> Floats:
+        """Return R_i [M]."""
+        if self.promised is None:
+            return np.asarray(memory["planned"] - memory["totals"])
+        return np.asarray(np.asarray(self.promised) * memory["plays"] ** self.power)
+
+    def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int:
+        """Return the active base with the smallest bound; one that has not played comes first."""
+        bounds = np.where(memory["plays"] == 0, -np.inf, self.bounds(memory))
+        return int(np.where(memory["active"] == 1, bounds, np.inf).argmin())
+
+    def update(self, memory: dict[str, Any], base: int, played: Played) -> None:
+        """Enter the episode, and drop the bases whose bounds are refuted."""
+        enter(memory, base, played.value)
+        memory["planned"][base] += 1.0 if math.isnan(played.planned) else played.planned
+        active = memory["active"] == 1
+        low, high = intervals(memory, self.scale, self.delta)
+        kept = active & (high + self.bounds(memory) / np.maximum(memory["plays"], 1) >= low[active].max())
+        if kept.any():  # of data-dependent bounds, all may be refuted
+            memory["active"][:] = kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class ECE(Rule):
+    r"""Explore, commit, eliminate: play the simplest base that is left, and test it on a few episodes of all.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> bases = [orl.UniformRandom(), orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2))]
+    >>> arena = orl.Arena(bases=bases, rule=orl.ECE(promised=[1.0, 2.0]))  # the simplest base first
+    >>> result = orl.run(arena, problem, episodes=50)
+
+    Lee, Pacchiano, Muthukumar, Kong and Brunskill, "Online model selection for reinforcement learning with function
+    approximation", AISTATS 2021 (arXiv 2011.09750). Of K episodes about :math:`\sum_k k^{-1/3}` explore: a base is
+    drawn uniformly among those left. In all others the simplest one left plays. Statistics are those of explored
+    episodes; base i is dropped when some j > i has :math:`LCB_j > UCB_i + R_i(n_i)/n_i`.
+
+    Proved, for the paper's constants: with high probability regret of order :math:`M^{5/6}K^{2/3}` above that of the
+    smallest base whose bound holds. Here the widths are those of the other rules of this file, and the paper's coin is
+    replaced by a schedule: episode k explores when the integer part of :math:`\sum_{j\le k} j^{-1/3}` grows.
+
+    Parameters
+    ----------
+    promised : tuple of float
+        d_i of the promised bounds :math:`R_i(n) = d_i n^{power}`, for returns in [0, 1]; bases are in the order of
+        complexity.
+    power : float
+    delta : float
+    scale : float
+        c.
+    """
+
+    guarantee = "valid, c left open, if the bounds hold"
+    given = ("order", "promised bounds")
+
+    promised: tuple[float, ...]
+    power: float = 0.5
+    delta: float = 0.05
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_promises(self.promised, self)
+
+    def start(self, bases: int) -> dict[str, Any]:
+        """Return the memory: explored plays, their total returns, episodes, sum of k^(-1/3), who is left."""
+        require_one_each(self.promised, bases)
+        counted = {"episodes": np.zeros(1, np.int64), "explored": np.zeros(1)}
+        return {**statistics(bases), **counted, "active": np.ones(bases, np.int64)}
+
+    def explores(self, memory: dict[str, Any]) -> float:
+        """Return the sum of k^(-1/3) with the next episode if that is to explore, otherwise 0."""
+        before = float(memory["explored"][0])
+        after = before + (int(memory["episodes"][0]) + 1) ** (-1.0 / 3.0)
+        return after if math.floor(after) > math.floor(before) else 0.0
+
+    def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int:
+        """Return the simplest base that is left, or, to explore, any of them."""
+        left = np.flatnonzero(memory["active"])
+        return int(left[draw.integers(left.size)] if self.explores(memory) else left[0])
+
+    def update(self, memory: dict[str, Any], base: int, played: Played) -> None:
+        """Enter an explored return, and drop the bases that a more complex one has refuted."""
+        explored = self.explores(memory)
+        memory["episodes"] += 1
+        memory["explored"][0] = explored or memory["explored"][0] + int(memory["episodes"][0]) ** (-1.0 / 3.0)
+        if not explored:
+            return
+        enter(memory, base, played.value)
+        low, high = intervals(memory, self.scale, self.delta)
+        plays, active = memory["plays"], memory["active"] == 1
+        allowed = high + np.asarray(self.promised) * plays**self.power / np.maximum(plays, 1)
+        for i in np.flatnonzero(active)[:-1]:
+            active[i] = low[i + 1 :][active[i + 1 :]].max() <= allowed[i]
+        memory["active"][:] = active
+
+
+@dataclass(frozen=True, kw_only=True)
+class UCB1(Rule):
+    r"""Play the base with the largest :math:`m_i + c\sqrt{2\ln t/n_i}`, after each has played once.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> bases = [orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), orl.UniformRandom()]
+    >>> result = orl.run(orl.Arena(bases=bases, rule=orl.UCB1(scale=0.1)), problem, episodes=50)
+
+    Auer, Cesa-Bianchi and Fischer, Machine Learning 2002, figure 1, on returns in [0, 1]. Proved for arms whose returns
+    are independent with one mean. Bases learn, so that their means change: there is no guarantee here, and a base that
+    begins badly may be left for good. The rule is given nothing.
+
+    Parameters
+    ----------
+    scale : float
+        c; 1 in the paper.
+    """
+
+    guarantee = "none"
+    given = ()
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_number("scale", self.scale, 0.0, 1e6)
+
+    def start(self, bases: int) -> dict[str, Any]:
+        """Return the memory: plays and total returns."""
+        return statistics(bases)
+
+    def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int:
+        """Return the base with the largest index."""
+        plays = memory["plays"]
+        if (plays == 0).any():
+            return int(plays.argmin())
+        index = memory["totals"] / plays + self.scale * np.sqrt(2.0 * math.log(plays.sum()) / plays)
+        return int(index.argmax())
+
+    def update(self, memory: dict[str, Any], base: int, played: Played) -> None:
+        """Enter the return."""
+        enter(memory, base, played.value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StochasticCORRAL(Rule):
+    r"""CORRAL over smoothed bases: a base plays and learns, then one of its past policies is played again.
+
+    >>> import occamrl as orl
+    >>> problem = orl.make_problem("river-swim", states=3)
+    >>> bases = [orl.Greedy(features=orl.FeatureMap.tabular(states=3, actions=2)), orl.UniformRandom()]
+    >>> result = orl.run(orl.Arena(bases=bases, rule=orl.StochasticCORRAL(episodes=50)), problem, episodes=50)
+
+    Pacchiano, Phan, Abbasi-Yadkori, Rao, Zimmert, Lattimore and Szepesvari, "Model selection in contextual stochastic
+    bandit problems", NeurIPS 2020 (arXiv 2003.01704), with the master of Agarwal, Luo, Neyshabur and Schapire, COLT
+    2017. T = K/2 rounds of two episodes: base i, drawn from q, plays and learns; then a policy drawn uniformly from
+    those that it has played is replayed without learning, with return x. Replayed policies lose what the base loses on
+    average, so that its regret does not depend on when it plays. The master's loss is (1 - x)/q_i of base i and 0 of
+    the others, its descent that of the log-barrier, on p:
+
+    .. math:: 1/p_j \leftarrow 1/p_j + \eta_j(loss_j - \nu), \quad \sum_j p_j = 1, \qquad q = (1 - 1/T)p + 1/(TM),
+
+    and wherever :math:`1/q_j > \rho_j`, at first 2M: :math:`\rho_j \leftarrow 2/q_j`,
+    :math:`\eta_j \leftarrow e^{1/\ln T}\eta_j`. The step is Log-Barrier-OMD of Agarwal et al.; gamma = 1/T, rho and the
+    growth of eta are those of the authors' code (pacchiano/modelselection), which lets the descent go on from q and
+    keeps rho as integers.
+
+    Proved: expected regret of the order :math:`M/\eta + T\eta + \eta U^2`, up to logarithms, where U bounds the regret
+    that the best base would have alone, with high probability. Here :math:`\eta = \sqrt{M/T}` at first, which needs no
+    U and gives :math:`\sqrt{MT} + U^2\sqrt{M/T}`. The rule is given K.
+
+    Parameters
+    ----------
+    episodes : int
+        K.
+    scale : float
+        Factor of eta.
+    """
+
+    replays = True  # past policies are kept
+
+    guarantee = "valid"
+    given = ("K",)
+
+    episodes: int
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_integer("episodes", self.episodes, 1)
+        require_number("scale", self.scale, 0.0, 1e6, open_low=True)
+
+    @property
+    def rounds(self) -> float:
+        """T, at least 2, of which the logarithm is a divisor."""
+        return max(2.0, self.episodes / 2.0)
+
+    def start(self, bases: int) -> dict[str, Any]:
+        """Return the memory: p, rho and eta of each base, and the base whose replay is due, or -1."""
+        eta = np.full(bases, self.scale * math.sqrt(bases / self.rounds))
+        first = {"p": np.full(bases, 1.0 / bases), "rho": np.full(bases, 2.0 * bases)}
+        return {**first, "eta": eta, "due": np.array([-1])}
+
+    def mixed(self, p: Floats) -> Floats:
+        """Return q [M]: what is played, and what losses are divided by."""
+        share = 1.0 / self.rounds
+        return (1.0 - share) * p + share / p.size
+
+    def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int | Replay:
+        """Draw a base, or replay the one that has just learned."""
+        due = int(memory["due"][0])
+        return Replay(due) if due >= 0 else drawn(self.mixed(memory["p"]), draw)
+
+    def update(self, memory: dict[str, Any], base: int, played: Played) -> None:
+        """Ask for the replay or, after it, descend."""
+        memory["due"][0] = -1 if played.replay else base
+        if played.replay:
+            p, rho, eta = memory["p"], memory["rho"], memory["eta"]
+            p[:] = log_barrier_step(p, eta, base, (1.0 - played.value) / float(self.mixed(p)[base]))
+            q = self.mixed(p)
+            late = 1.0 / q > rho
+            if late.any():
+                rho[late] = 2.0 / q[late]
+                eta[late] *= math.exp(1.0 / math.log(self.rounds))
+
+
+def log_barrier_step(p: Floats, eta: Floats, base: int, loss: float) -> Floats:
+    """Return p' with 1/p'_j = 1/p_j + eta_j (loss [j = base] - nu), where nu makes it sum to one.
+
+    The sum grows with nu and is convex. It is at most one at nu = 0 and not below one at ``loss``, or infinite before
+    that: Newton's method, halving the interval where a step leaves it.
+    """
+    if loss <= 0.0:
+        return p
+    inverse = 1.0 / p
+    inverse[base] += eta[base] * loss
+    terms = list(zip(inverse.tolist(), eta.tolist(), strict=True))
+    nu, low, high = 0.0, 0.0, min(loss, *(a / rate for a, rate in terms))
+    for _ in range(100):
+        excess, slope = -1.0, 0.0
+        for a, rate in terms:
+            part = 1.0 / (a - rate * nu)
+            excess += part
+            slope += rate * part * part
+        low, high = (nu, high) if excess < 0.0 else (low, nu)
+        step = nu - excess / slope
+        after = step if low < step < high else 0.5 * (low + high)
+        if abs(excess) < 1e-15 or after == nu:
+            break
+        nu = after
+    found = 1.0 / (inverse - eta * nu)
+    return np.asarray(found / found.sum())

@@ -1,0 +1,6 @@
+"""Studies: what the pages show, measured again by named commands; nothing here is part of the package."""
+
+import os
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")  # before NumPy is loaded: studies run in several processes, a thread each

@@ -1,0 +1,295 @@
+"""The measured tables of the documentation: one command prints every table of a page, as the page shows it.
+
+    python -m studies.figures                             the pages and their parts
+    python -m studies.figures selection-linear            prints the tables of docs/selection-linear.md
+    python -m studies.figures selection-linear --part linear:norm
+    python -m studies.figures selection-linear --write    also puts them into the page, and draws its pictures
+
+A part is a function of a study in this folder that returns Markdown. Its place in a page lies between
+``<!-- linear:norm -->`` and ``<!-- end -->``; nothing else is written there. ``--seeds`` plays fewer runs, ``--tiny`` a
+few episodes, to see that a study runs. Regret is exact and does not depend on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import pkgutil
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import bootstrap
+
+import occamrl as orl
+from occamrl.protocols import Floats
+from occamrl.running.run import Progress
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+PAGES: dict[str, tuple[str, ...]] = {
+    "arena": tuple(f"rivals:{name}" for name in ("ice", "ladder", "mixture", "pricing", "misspecified", "riverswim")),
+    "continuous-states": ("continuous:pendulum", "continuous:others"),
+    "environments": ("simulators:gymnasium",),
+    "extensions": tuple(f"linear:{name}" for name in ("rewards", "steps", "changing", "selectors", "families")),
+    "learners": ("linear:lazy",),
+    "logged-data": ("simulators:logs",),
+    "occam": tuple(f"occam:{name}" for name in ("held", "outside", "blind", "coverage", "mixtures", "signed")),
+    "problems/lost-sales": ("practical:lost_sales",),
+    "problems/machine-replacement": ("practical:machine_replacement",),
+    "problems/patchy-ice": ("ladders:ice",),
+    "problems/pricing": ("ladders:pricing",),
+    "problems/queue-admission": ("practical:queue_admission",),
+    "problems/weekday-inventory": ("practical:weekday_inventory",),
+    "rivals": ("rivals:river_swim", "rivals:linear_river_swim"),
+    "selection-ladders": (
+        "ladders:classes",
+        "ladders:paper",
+        "ladders:false_rejection",
+        "ladders:ice",
+        "ladders:linear",
+        "ladders:pricing",
+    ),
+    "selection-linear": tuple(
+        f"linear:{name}" for name in ("dimension", "instances", "control", "norm", "scale", "containment", "paper")
+    ),
+    "simulators": ("simulators:evidence",),
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much a study plays, in how many processes, and where its pictures go (nowhere by default)."""
+
+    tiny: bool = False
+    most_seeds: int = 10**9
+    workers: int = 1
+    pictures: Path | None = None
+
+    def seeds(self, full: int) -> int:
+        """Return how many seeds to play."""
+        return min(full, 1 if self.tiny else self.most_seeds)
+
+    def episodes(self, full: int) -> int:
+        """Return how many episodes to play."""
+        return min(full, 62) if self.tiny else full
+
+    def some(self, cases: Iterable[Any]) -> list[Any]:
+        """Return the cases to play: a tiny study plays the first."""
+        return list(cases)[: 1 if self.tiny else None]
+
+
+# Playing --------------------------------------------------------------------------------------------------------------
+
+_job: Callable[[int], Any] | None = None  # what the processes of a pool, which are forks of this one, are to do
+
+
+def _do(i: int) -> Any:
+    return i, _job(i) if _job is not None else None
+
+
+def each(size: Size, count: int, job: Callable[[int], Any], label: str = "runs") -> list[Any]:
+    """Return ``job(0)``, ..., ``job(count - 1)``, computed in forks of this process; shows progress."""
+    global _job
+    if size.workers == 1 or count < 2 or sys.platform != "linux":
+        return [job(i) for i in range(count)]
+    before, _job = _job, job
+    bar, found = Progress(label, count, None, "runs"), [None] * count
+    pool = ProcessPoolExecutor(min(size.workers, count), mp_context=multiprocessing.get_context("fork"))
+    try:
+        for done, future in enumerate(as_completed([pool.submit(_do, i) for i in range(count)]), start=1):
+            i, found[i] = future.result()
+            bar.update(done)
+    finally:
+        pool.shutdown(cancel_futures=True)
+        bar.close()
+        _job = before
+    return found
+
+
+class Played(NamedTuple):
+    """What the tables need of a run; a learner's state can be large."""
+
+    regret: float
+    curve: Floats  # cumulative regret at ``points``
+    phases: list[dict[str, Any]]
+    plans: int
+    pessimistic: int
+    tail: float  # regret of an episode in the last tenth
+
+
+def points(episodes: int) -> Any:
+    """Return the episodes at which curves are drawn."""
+    return np.unique(np.geomspace(1, episodes, 300).astype(int))
+
+
+def kept(result: orl.Result) -> Played:
+    """Return what the tables need of a result."""
+    K = result.total_episodes
+    tail = (result.total_regret - result.regret_at(K - max(1, K // 10))) / max(1, K // 10)
+    curve, last = result.regret_at(points(K)), result.phase_rows
+    return Played(result.total_regret, curve, last, result.plans, result.pessimistic_episodes, float(tail))
+
+
+Runs = dict[str, list[Played]]
+
+
+def play(
+    size: Size, cast: Mapping[str, Any], problem: Any, episodes: int, seeds: int, first_seed: int = 0, label: str = ""
+) -> Runs:
+    """Run every agent with every seed; all agents meet the same seeds."""
+    names, count = list(cast), size.seeds(seeds)
+    length = size.episodes(episodes)
+
+    def job(i: int) -> Played:
+        agent, seed = cast[names[i // count]], first_seed + i % count
+        return kept(orl.run(agent, problem, episodes=length, seed=seed, progress=False))
+
+    found = each(size, len(names) * count, job, label or type(problem).__name__)
+    return {name: found[n * count : (n + 1) * count] for n, name in enumerate(names)}
+
+
+def regrets(played: Sequence[Played]) -> Floats:
+    """Return the regret of each run."""
+    return np.array([one.regret for one in played])
+
+
+# Telling --------------------------------------------------------------------------------------------------------------
+
+
+def number(value: float, like: float | None = None) -> str:
+    """Return a figure with one decimal if it, or what it stands beside, is below 20; without from there on."""
+    return f"{value:,.1f}" if abs(value if like is None else like) < 20.0 else f"{value:,.0f}"
+
+
+def interval(values: Sequence[float] | Floats) -> str:
+    """Return a mean with its 95% bootstrap interval."""
+    data = np.asarray(values, dtype=np.float64)
+    mean = float(data.mean())
+    if len(data) < 2 or np.ptp(data) <= 1e-12 * abs(mean):
+        return number(mean)
+    found = bootstrap((data,), np.mean, method="percentile", rng=np.random.default_rng(0)).confidence_interval
+    return f"{number(mean)} [{number(found.low, mean)}, {number(found.high, mean)}]"
+
+
+def ratio(values: Floats, of: Floats) -> str:
+    """Return a ratio of means with its 95% bootstrap interval, seeds drawn in pairs."""
+    at = np.random.default_rng(0).integers(len(values), size=(9_999, len(values)))
+    low, high = np.quantile(values[at].mean(axis=1) / of[at].mean(axis=1), (0.025, 0.975))
+    return f"{values.mean() / of.mean():.2f} [{low:.2f}, {high:.2f}]"
+
+
+def table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    """Return a Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A part of a picture: for every name a mean over seeds, within a band from the smallest to the largest.
+
+    ``beyond`` names a line that may leave the panel, where it would make the others flat.
+    """
+
+    title: str
+    lines: Mapping[str, tuple[Any, Floats]]  # where, and the values there of every seed, [seeds, places]
+    ylabel: str = "cumulative regret"
+    logarithmic: bool = False
+    beyond: str = ""
+
+    def draw(self, axes: Any, colours: Sequence[str], styles: Sequence[str]) -> None:
+        """Draw the panel."""
+        axes.set(xscale="log", yscale="log" if self.logarithmic else "linear", xlabel="episode", ylabel=self.ylabel)
+        axes.set_title(self.title, fontsize="medium")
+        axes.spines[["top", "right"]].set_visible(False)
+        for i, (name, (where, values)) in enumerate(self.lines.items()):
+            colour, style = colours[i % len(colours)], styles[i % len(styles)]
+            axes.plot(where, values.mean(axis=0), color=colour, linestyle=style, label=name)
+            axes.fill_between(where, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.1, linewidth=0.0)
+        if not self.logarithmic:
+            top = max(values.max() for name, (_, values) in self.lines.items() if name != self.beyond)
+            axes.set_ylim(0.0, 1.05 * max(top, 1e-9))
+
+
+def curves(played: Runs, episodes: int, scale: float = 1.0) -> dict[str, tuple[Any, Floats]]:
+    """Return cumulative regret as the lines of a panel, times ``scale``."""
+    return {
+        name: (points(episodes), scale * np.array([one.curve for one in results])) for name, results in played.items()
+    }
+
+
+def picture(size: Size, name: str, panels: Sequence[Panel]) -> None:
+    """Draw panels side by side, below them what the lines are; all pictures of the pages look like this."""
+    if size.pictures is None:
+        return
+    from matplotlib.figure import Figure
+
+    from occamrl.report.figures import COLOURS, STYLES
+
+    columns = 3 if len(panels) % 3 == 0 else min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(10.0 if columns > 1 else 7.0, 0.8 + 3.0 * rows), layout="constrained")
+    places = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes, panel in zip(places, panels, strict=False):
+        panel.draw(axes, COLOURS, STYLES)
+    for axes in places[len(panels) :]:
+        axes.set_visible(False)
+    handles, labels = places[0].get_legend_handles_labels()
+    across = len(labels) if sum(map(len, labels)) < 50 else 2
+    look: Any = {"loc": "outside lower center", "ncols": across, "frameon": False, "handlelength": 3.4}
+    figure.legend(handles, labels, **look, title="mean of the seeds; bands reach from the smallest to the largest")
+    figure.savefig(size.pictures / name, dpi=110)
+
+
+def measure(part: str, size: Size) -> str:
+    """Return what a part prints."""
+    text: str = pkgutil.resolve_name(f"studies.{part}")(size)
+    return text.strip("\n")
+
+
+def write(page: Path, part: str, text: str) -> None:
+    """Put what a part printed into its page."""
+    place = re.compile(rf"(?<=<!-- {re.escape(part)} -->\n)(.*?)(?=\n<!-- end -->)", re.DOTALL)
+    changed, count = place.subn(lambda _: text, page.read_text())
+    if count != 1:
+        raise SystemExit(f"{page}: {count} places for {part}, expected one, <!-- {part} --> to <!-- end -->")
+    page.write_text(changed)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the tables of the pages that are named, or the list of pages."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pages", nargs="*", metavar="page", help=f"of {', '.join(PAGES)}")
+    parser.add_argument("--part", action="append", help="only this part; may be given several times")
+    parser.add_argument("--seeds", type=int, default=10**9, help="at most so many seeds")
+    parser.add_argument("--tiny", action="store_true", help="a few episodes, to see that it runs")
+    parser.add_argument("--workers", type=int, default=multiprocessing.cpu_count(), help="processes")
+    parser.add_argument("--write", action="store_true", help="put the tables into the page")
+    given = parser.parse_args(arguments)
+    if given.write and (given.tiny or given.seeds < 10**9):
+        parser.error("--tiny and --seeds print only: their figures are not those of the page")
+    for page in given.pages:
+        if page not in PAGES:
+            parser.error(f"page: got {page!r}, expected one of {', '.join(PAGES)}")
+        for part in given.part or PAGES[page]:
+            if part not in PAGES[page]:
+                parser.error(f"--part: got {part!r}, expected one of {', '.join(PAGES[page])}")
+            began = time.perf_counter()
+            text = measure(part, Size(given.tiny, given.seeds, given.workers, DOCS / "figures" if given.write else None))
+            print(f"{part}\n\n{text}\n", flush=True)
+            sys.stderr.write(f"{part}: {time.perf_counter() - began:.0f} s\n")
+            if given.write:
+                write(DOCS / f"{page}.md", part, text)
+    if not given.pages:
+        print("\n".join(f"{page:<30}{' '.join(parts)}" for page, parts in PAGES.items()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,308 @@
+"""Everything that learns or chooses keeps its contract, resumes at every block to the bit; what is broken is caught."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+import occamrl as orl
+from occamrl import registry
+from occamrl.checks import check_family, check_learner, check_problem, check_rule, difference
+from occamrl.errors import ContractError
+from occamrl.protocols import Flow, Known, Played, Replay
+from occamrl.running.result import Result
+from tests import cases
+
+EPISODES = 40
+
+
+@pytest.mark.parametrize(("name", "problem"), cases.contract_cases())
+def test_every_learner_keeps_the_contract(name: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    agent, mdp = cases.made(name, problem)
+    report = check_learner(agent, mdp, episodes=EPISODES)
+    assert str(report) in capsys.readouterr().out
+    assert type(agent).__name__ in str(report)
+
+
+def test_the_table_is_complete() -> None:
+    """Every class that the registry finds is in the table of cases."""
+    case = cases.CASES["stationary"]
+    there = {type(make(case)) for make in (*cases.LEARNERS.values(), *cases.PAPER.values())}
+    found = {each for kind in ("learners", "selectors", "paper") for each in registry.own(kind).values()}
+    assert found - there == set()
+    assert {type(rule) for rule in cases.RULES.values()} == set(registry.own("rules").values())
+
+
+@pytest.mark.parametrize("name", [*cases.LEARNERS, *cases.PAPER])
+def test_a_run_resumed_at_every_block_boundary_is_the_run_without_interruption(name: str, tmp_path: Any) -> None:
+    """Blocks end where plans do: play them one by one, through a file each, and compare with the run in one go."""
+    agent, mdp = cases.made(name, "random starts")
+    whole = orl.run(agent, mdp, episodes=EPISODES, seed=3, progress=False)
+    result: Result | None = None
+    for episodes in whole.blocks.episodes:
+        result = orl.run(agent, mdp, episodes=episodes, seed=3, progress=False, continue_from=result)
+        result.save(tmp_path / "checkpoint.npz")
+        result = Result.load(tmp_path / "checkpoint.npz", agent, mdp)
+    assert result is not None
+    for column in ("episodes", "regret", "returns", "pessimistic", "plans", "phase", "phases"):
+        assert difference(getattr(whole.blocks, column), getattr(result.blocks, column), column) is None
+    assert difference(whole.state, result.state) is None
+
+
+@pytest.mark.parametrize("name", cases.RULES)
+def test_every_rule_keeps_the_contract(name: str) -> None:
+    check_rule(cases.RULES[name], episodes=60)
+
+
+FAMILIES: dict[str, Any] = {
+    "list": lambda case: case.ladder.family,
+    "beginning of a list": lambda case: case.ladder.family_of(1),
+    "list over features": lambda case: orl.FiniteFamily(parameters=np.eye(3), features=case.features),
+    "linear": lambda case: orl.LinearFamily(case.features, norm_bound=1.0),
+    "some coordinates": lambda case: orl.LinearFamily(case.features, norm_bound=1.0, coordinates=[0, 2]),
+    "blocks": lambda case: orl.AggregationFamily(partition=[0, 1, 1], actions=2),
+    "tabular": lambda case: orl.AggregationFamily.tabular(states=3, actions=2),
+    "cover": lambda case: orl.CoverFamily(
+        lambda p: p[0] * case.kernels[0] + (1.0 - p[0]) * case.kernels[1], low=[0.0], high=[1.0], step=0.25
+    ),
+}
+
+
+@pytest.mark.parametrize("problem", [None, "rewards on transitions"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_keeps_the_contract(name: str, problem: str | None) -> None:
+    case = cases.CASES[problem or "stationary"]
+    check_family(FAMILIES[name](case), None if problem is None else case.mdp)
+
+
+@pytest.mark.parametrize("name", registry.own("problems"))
+def test_every_problem_keeps_the_contract(name: str) -> None:
+    for problem in registry.own("problems")[name].examples():
+        check_problem(problem)
+
+
+# Negative controls ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sound(orl.Learner):
+    """Counts, and plays what it has played least; broken by those below."""
+
+    hidden: list[int] = field(default_factory=list)
+
+    def begin(self, known: Known) -> Any:
+        return {"visits": np.zeros((known.states, known.actions)), "blocks": 0}
+
+    def plan(self, known: Known, state: Any, draw: np.random.Generator) -> orl.Plan:
+        tie = draw.random(state["visits"].shape)
+        return orl.Plan(policy=self.policy(known, state["visits"] + tie), episodes=3)
+
+    def policy(self, known: Known, cost: Any) -> Any:
+        return np.tile(cost.argmin(axis=1), (known.horizon, 1))
+
+    def learn(self, known: Known, state: Any, plan: orl.Plan, flow: Flow) -> None:
+        np.add.at(state["visits"], (flow.state, flow.action), flow.count)
+        state["blocks"] += 1
+
+
+class RemembersElsewhere(Sound):
+    def learn(self, known: Known, state: Any, plan: orl.Plan, flow: Flow) -> None:
+        self.hidden.append(1)
+        super().learn(known, state, plan, flow)
+
+    def policy(self, known: Known, cost: Any) -> Any:
+        return super().policy(known, cost if len(self.hidden) % 3 else -cost)
+
+
+class OwnDice(Sound):
+    def policy(self, known: Known, cost: Any) -> Any:
+        return super().policy(known, np.random.default_rng().random(cost.shape))
+
+
+class PlanWrites(Sound):
+    def plan(self, known: Known, state: Any, draw: np.random.Generator) -> orl.Plan:
+        state["blocks"] += 1
+        return super().plan(known, state, draw)
+
+
+class WrongShape(Sound):
+    def policy(self, known: Known, cost: Any) -> Any:
+        return cost.argmin(axis=1)
+
+
+class NoSuchAction(Sound):
+    def policy(self, known: Known, cost: Any) -> Any:
+        return super().policy(known, cost) + known.actions
+
+
+class WrongValues(Sound):
+    def plan(self, known: Known, state: Any, draw: np.random.Generator) -> orl.Plan:
+        return orl.Plan(policy=super().plan(known, state, draw).policy, values=np.zeros(known.states))
+
+
+class SharedState(Sound):
+    kept: dict[str, Any] = {}  # noqa: RUF012  # broken on purpose
+
+    def begin(self, known: Known) -> Any:
+        return self.kept.setdefault("state", super().begin(known))
+
+
+class RandomBeginning(Sound):
+    def begin(self, known: Known) -> Any:
+        return {**super().begin(known), "blocks": int(np.random.default_rng().integers(10**9))}
+
+
+class KeepsObjects(Sound):
+    def begin(self, known: Known) -> Any:
+        return {**super().begin(known), "dice": np.random.default_rng(0)}
+
+
+class WritesFlow(Sound):
+    def learn(self, known: Known, state: Any, plan: orl.Plan, flow: Flow) -> None:
+        super().learn(known, state, plan, flow)
+        flow.reward[:] = 0.0
+
+
+class OnlyItsPlan(Sound):
+    def learn(self, known: Known, state: Any, plan: orl.Plan, flow: Flow) -> None:
+        if (flow.action != plan.policy[flow.step, flow.state]).any():
+            raise ValueError("this is not what I planned")
+        super().learn(known, state, plan, flow)
+
+
+class OnlyWholePlans(Sound):
+    def learn(self, known: Known, state: Any, plan: orl.Plan, flow: Flow) -> None:
+        state["left"] = state.get("left", 0) + plan.episodes - flow.episodes
+        super().learn(known, state, plan, flow)
+
+    def plan(self, known: Known, state: Any, draw: np.random.Generator) -> orl.Plan:
+        return orl.Plan(policy=super().plan(known, state, draw).policy, episodes=3 if state.get("left", 0) <= 0 else 0)
+
+
+BROKEN: dict[type[Any], str] = {
+    RemembersElsewhere: "same state and draw|same plan|same bits",
+    OwnDice: r"same state and draw.*plan\.policy",
+    PlanWrites: r"writes nothing to the state \(episode 1: state\.blocks",
+    WrongShape: "can be played.*shape",
+    NoSuchAction: "can be played.*integers from 0 to 1",
+    WrongValues: r"plan\.values",
+    SharedState: "begin returns the same state",
+    RandomBeginning: r"begin returns the same state.*state\.blocks",
+    KeepsObjects: r"state\.dice is Generator",
+    WritesFlow: r"leaves plan and flow.*reward",
+    OnlyItsPlan: "actions of others.*not what I planned",
+    OnlyWholePlans: "flow of one episode",
+}
+
+
+def test_a_sound_learner_of_a_user_passes() -> None:
+    check_learner(Sound(), cases.CASES["random starts"].mdp)
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_learner_is_caught(kind: type[Any]) -> None:
+    with pytest.raises(ContractError, match=BROKEN[kind]):
+        check_learner(kind(), cases.CASES["random starts"].mdp, episodes=39)
+
+
+@pytest.mark.parametrize("thing", [object(), Sound])
+def test_what_is_no_learner_is_refused(thing: Any) -> None:
+    with pytest.raises(ContractError, match="a learner has"):
+        check_learner(thing, cases.CASES["stationary"].mdp)
+
+
+class TakesTurns(orl.Rule):
+    """Sound; broken by those below."""
+
+    def start(self, bases: int) -> dict[str, Any]:
+        return {"bases": bases, "played": 0, "total": np.zeros(bases)}
+
+    def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int | Replay:
+        return int(memory["played"] % memory["bases"])
+
+    def update(self, memory: dict[str, Any], base: int, played: Played) -> None:
+        memory["played"] += 1
+        memory["total"][base] += played.value
+
+
+class OutOfRange(TakesTurns):
+    def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int | Replay:
+        return int(memory["bases"])
+
+
+class ChoosingWrites(TakesTurns):
+    def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int | Replay:
+        memory["played"] += 1
+        return 0
+
+
+class SecretReplay(TakesTurns):
+    def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int | Replay:
+        return Replay(0)
+
+
+class Objects(TakesTurns):
+    def start(self, bases: int) -> dict[str, Any]:
+        return {**super().start(bases), "dice": np.random.default_rng(0)}
+
+
+class OwnRuleDice(TakesTurns):
+    def choose(self, memory: dict[str, Any], draw: np.random.Generator) -> int | Replay:
+        return int(np.random.default_rng().integers(memory["bases"]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "clause"),
+    [
+        (OutOfRange, "one of 3 bases"),
+        (ChoosingWrites, r"writes nothing.*memory\.played"),
+        (SecretReplay, "replays = True"),
+        (Objects, r"memory\.dice is Generator"),
+        (OwnRuleDice, "same draw gives the same choice|makes the same choices"),
+    ],
+)
+def test_a_broken_rule_is_caught(kind: type[Any], clause: str) -> None:
+    check_rule(TakesTurns())
+    with pytest.raises(ContractError, match=clause):
+        check_rule(kind())
+
+
+@pytest.mark.parametrize(
+    ("family", "method", "wrong", "clause"),
+    [
+        ("list", "first_values", lambda self, known: np.zeros((self.size, known.states)), r"has its V\*"),
+        ("blocks", "smallest_loss", lambda self, gram, xy: 1e3, "smaller loss"),
+        ("linear", "smallest_loss", lambda self, gram, xy: -1e3, "least squares"),
+        ("blocks", "log_covering_number", lambda self, alpha: alpha, "covering"),
+        ("blocks", "contains", lambda self, kernel: False, "is contained"),
+        ("linear", "members", lambda self, draw, n: [np.full(3, 5.0)], "is a kernel"),
+    ],
+)
+def test_a_family_with_a_broken_method_is_caught(
+    family: str, method: str, wrong: Any, clause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = FAMILIES[family](cases.CASES["stationary"])
+    monkeypatch.setattr(type(found), method, wrong)
+    with pytest.raises(ContractError, match=clause):
+        check_family(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "clause"),
+    [
+        (lambda values: np.concatenate([values[:1] - 0.01, values[1:]]), "attains"),
+        (lambda values: values[:-1], r"\[H \+ 1, S\]"),
+        (lambda values: values + 10.0, "lies in"),
+    ],
+)
+def test_a_problem_that_lies_about_its_optimum_is_caught(change: Any, clause: str) -> None:
+    class Given:
+        mdp: Any = cases.case().mdp
+
+    honest = Given.mdp.optimal_values
+    vars(Given.mdp)["_solved"] = change(honest), Given.mdp.optimal_policy
+    with pytest.raises(ContractError, match=clause):
+        check_problem(Given())  # type: ignore[arg-type]  # it gives what it was given

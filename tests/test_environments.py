@@ -1,0 +1,717 @@
+"""Gymnasium environments: what is read, what is learned, what is refused, and that nothing is lost on the way."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.utils.env_checker import check_env
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+import occamrl as orl
+from occamrl import errors
+from occamrl.envs.ladder_file import LadderSpec, shipped_ladders
+from occamrl.envs.registered import ProblemEnv, register_problems
+from occamrl.envs.spaces import Discretiser, codec_from_plain, codec_of
+from occamrl.envs.wrapper import EnvironmentInfo, FiniteEnvironment
+from occamrl.problems.lakes import table_of
+from occamrl.running.learn import Callback, EpisodeReport
+
+KERNELS = np.random.default_rng(3).dirichlet(np.ones(4), size=(5, 4, 2))
+REWARD = np.random.default_rng(4).random((4, 2))
+MDP = orl.FiniteMDP(transition=KERNELS[0], reward=REWARD, horizon=6)
+SIZES = orl.Known.of_sizes(states=4, actions=2, horizon=6)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two states are equal, to the bit."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
+    return np.array_equal(one, other, equal_nan=isinstance(one, np.ndarray) and one.dtype.kind == "f")
+
+
+def alike(one: orl.Result, other: orl.Result) -> bool:
+    """Whether two runs are the same, to the bit."""
+    names = ("episodes", "returns", "plans", "phase", "phases", "pessimistic")
+    curves = all(same(getattr(one.blocks, name), getattr(other.blocks, name)) for name in names)
+    return curves and same(one.state, other.state) and same(one.regret, other.regret)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Counting(orl.Learner):
+    """Plays random policies for a few episodes each and counts; a plan depends on all that was counted."""
+
+    episodes: int = 7
+
+    def begin(self, known: orl.Known) -> Any:
+        sizes = known.horizon, known.states, known.actions, known.states
+        return {"counts": np.zeros(sizes), "rewards": np.zeros((known.states, known.actions)), "blocks": 0}
+
+    def plan(self, known: orl.Known, state: Any, draw: np.random.Generator) -> orl.Plan:
+        law = draw.dirichlet(np.ones(known.actions), size=(known.horizon, known.states))
+        seen = state["counts"].sum(axis=3)
+        law = (law + seen) / (1.0 + seen.sum(axis=2, keepdims=True))
+        return orl.Plan(policy=law, episodes=self.episodes, facts={"block": state["blocks"]})
+
+    def learn(self, known: orl.Known, state: Any, plan: orl.Plan, flow: orl.Flow) -> None:
+        np.add.at(state["counts"], (flow.step, flow.state, flow.action, flow.next_state), flow.count)
+        np.add.at(state["rewards"], (flow.state, flow.action), flow.count * flow.reward)
+        state["blocks"] += 1
+
+
+class Plant(gym.Env[Any, Any]):
+    """MDP, without a table; ``fault`` says what goes wrong in episode 3 at its second step."""
+
+    def __init__(self, fault: str = "") -> None:
+        self.observation_space, self.action_space = spaces.Discrete(4), spaces.Discrete(2)
+        self.fault, self.episode, self.h, self.s = fault, -1, 0, 0
+        self.unseeded = np.random.default_rng(0)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.episode, self.h, self.s = self.episode + 1, 0, 0
+        if self.fault == "reset" and self.episode == 3:
+            raise RuntimeError("the pump is stuck")
+        return self.s, {}
+
+    def step(self, action: Any) -> Any:
+        generator = self.unseeded if self.fault == "seed" else self.np_random
+        reward: Any = float(REWARD[self.s, action])
+        self.s = int(generator.choice(4, p=KERNELS[0, self.s, action]))
+        self.h += 1
+        observation: Any = self.s
+        if self.episode == 3 and self.h == 2:
+            match self.fault:
+                case "exception":
+                    raise RuntimeError("the pump is stuck")
+                case "shape":
+                    return observation, reward
+                case "Ctrl-C" | "Ctrl-C twice":
+                    for _ in range(1 + (self.fault == "Ctrl-C twice")):
+                        signal.raise_signal(signal.SIGINT)
+            changed = {"nan": float("nan"), "range": 1.5, "other": 1.0 - reward, "text": "much"}
+            reward = changed.get(self.fault, reward)
+            observation = {"observation": 4, "kind": 0.5}.get(self.fault, observation)
+        return observation, reward, False, self.fault == "truncation" and self.episode == 3 and self.h == 2, {}
+
+
+def learner() -> orl.UCRLVTR:
+    return orl.UCRLVTR(family=orl.FiniteFamily(KERNELS))
+
+
+LAKE = orl.read_ladder("frozen-lake-4x4", horizon=12)
+
+
+SIMPLE = st.one_of(
+    st.builds(lambda n, start: spaces.Discrete(n, start=start), st.integers(1, 5), st.integers(-3, 3)),
+    st.builds(
+        lambda nvec, start: spaces.MultiDiscrete(nvec, start=[start] * len(nvec)),
+        st.lists(st.integers(1, 3), min_size=1, max_size=3),
+        st.integers(-2, 2),
+    ),
+    st.builds(spaces.MultiBinary, st.one_of(st.integers(1, 3), st.tuples(st.integers(1, 2), st.integers(1, 2)))),
+)
+FINITE = st.one_of(
+    SIMPLE,
+    st.builds(lambda parts: spaces.Tuple(parts), st.lists(SIMPLE, min_size=1, max_size=2)),
+    st.builds(lambda a, b: spaces.Dict({"x": a, "y": b}), SIMPLE, SIMPLE),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(FINITE)
+def test_every_point_has_one_number_and_every_number_one_point(space: Any) -> None:
+    codec = codec_of(space)
+    points = [codec.decode(i) for i in range(codec.size)]
+    assert [codec.encode(point) for point in points] == list(range(codec.size))
+    assert all(space.contains(point) for point in points)
+    space.seed(0)
+    for _ in range(5):
+        sample = space.sample()
+        assert same(codec.decode(codec.encode(sample)), sample)
+    assert codec_from_plain(codec.to_plain()) == codec
+
+
+@pytest.mark.parametrize(
+    ("space", "bad"),
+    [
+        (spaces.Discrete(3, start=5), [4, 8, 5.0, "5", True, None, [[5], [5, 6]]]),
+        (spaces.MultiDiscrete([2, 3]), [[0, 3], [0], [[0, 1]], [-1, 0], [0.0, 1.0], 1]),
+        (spaces.MultiBinary(2), [[0, 2], [0, 1, 1]]),
+        (spaces.Tuple([spaces.Discrete(2), spaces.Discrete(3)]), [(0,), (0, 3), (0, 1, 2), 0]),
+        (spaces.Dict({"x": spaces.Discrete(2)}), [{"y": 0}, {"x": 2}, {"x": 0, "y": 0}, 0]),
+    ],
+)
+def test_what_is_outside_a_space_is_refused(space: Any, bad: list[Any]) -> None:
+    codec = codec_of(space)
+    for value in bad:
+        with pytest.raises(errors.SpaceError):
+            codec.encode(value)
+
+
+def test_spaces_that_are_not_finite_and_cells_that_are_none_are_refused() -> None:
+    infinite: tuple[Any, ...] = (
+        spaces.Box(0.0, 1.0),
+        spaces.Text(3),
+        spaces.Tuple([spaces.Box(0.0, 1.0)]),
+        spaces.MultiBinary(40),
+    )
+    for space in infinite:
+        with pytest.raises(errors.SpaceError):
+            codec_of(space)
+    for other in (spaces.Discrete(2), spaces.Box(0.0, 1.0, (2,))):
+        with pytest.raises(errors.SpaceError, match="discretiser"):
+            codec_of(cast(Any, other), Discretiser([[0.0, 1.0]]))
+    wrong: list[Any] = ["abc", [["a", "b"]], [3], [], [[0.0]], [[0.0, 0.0]], [[1.0, 0.0]], [[0.0, np.nan, 1.0]]]
+    for edges in wrong:
+        with pytest.raises(errors.ParameterError, match="edges"):
+            Discretiser(edges)
+    with pytest.raises(errors.SpaceError, match="without bounds"):
+        Discretiser.uniform(spaces.Box(-np.inf, np.inf, (1,)), 3)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(0.0, 1.0), min_size=2, max_size=2))
+def test_a_point_lies_in_its_cell(point: list[float]) -> None:
+    cells = Discretiser.uniform(spaces.Box(0.0, 1.0, (2,), dtype=np.float64), [4, 5])
+    row, column = divmod(cells.encode(point), 5)
+    for x, cell, count in ((point[0], row, 4), (point[1], column, 5)):
+        edges = np.linspace(0.0, 1.0, count + 1)
+        assert edges[cell] <= x
+        assert x < edges[cell + 1] or (x == 1.0 and cell == count - 1)
+    assert cells.encode(cells.decode(5 * row + column)) == 5 * row + column
+    assert codec_from_plain(cells.to_plain()) == cells
+
+
+def test_edges_may_reach_to_infinity() -> None:
+    cells = Discretiser([[-np.inf, 0.0, np.inf], [0.0, 1.0, 3.0]])
+    assert [cells.encode(point) for point in ([-9.0, 0.5], [-9.0, 1.0], [0.0, 0.5], [7.0, 3.0])] == [0, 1, 2, 3]
+    for bad in ([0.0, 3.1], [0.0, np.nan], [0.0]):
+        with pytest.raises(errors.SpaceError):
+            cells.encode(bad)
+
+
+def value_by_hand(env: Any, horizon: int) -> float:
+    """The optimum of a Gymnasium table in its own unit, by backward induction over its entries."""
+    table, values = env.unwrapped.P, np.zeros(len(env.unwrapped.P))
+    for _ in range(horizon):
+        values = np.array(
+            [
+                max(sum(p * (r + (0.0 if done else values[s2])) for p, s2, r, done in table[s][a]) for a in table[s])
+                for s in range(len(values))
+            ]
+        )
+    return float(values @ env.unwrapped.initial_state_distrib)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "horizon"),
+    [
+        ("FrozenLake-v1", {}, 12),
+        ("FrozenLake-v1", {"map_name": "8x8"}, 20),
+        ("CliffWalking-v1", {"is_slippery": True}, 15),
+        ("Taxi-v4", {}, 12),
+    ],
+)
+def test_a_table_is_the_problem(name: str, options: dict[str, Any], horizon: int) -> None:
+    env = gym.make(name, **options)
+    mdp, rewards = table_of(env, horizon=horizon)
+    assert rewards.total(mdp.optimal_value, horizon) == pytest.approx(value_by_hand(env, horizon), abs=1e-9)
+    finite = FiniteEnvironment(env, horizon=horizon)
+    assert finite.mdp is not None
+    assert finite.mdp.fingerprint == mdp.fingerprint
+    assert finite.info.exact
+    assert EnvironmentInfo.from_plain(finite.info.to_plain()) == finite.info
+
+
+def test_regret_is_that_of_the_simulator_in_the_environments_own_unit() -> None:
+    """Dry cliff: the way along the edge takes 13 steps; the random policy loses what the simulator says."""
+    env = gym.make("CliffWalking-v1")
+    mdp, rewards = table_of(env, horizon=20)
+    best = orl.learn(orl.Optimal(mdp=mdp), env, episodes=4, horizon=20)
+    np.testing.assert_array_equal(best.returns, -13.0)
+    assert best.total_regret == pytest.approx(0.0, abs=1e-9)
+    random = orl.learn(orl.UniformRandom(), env, episodes=60, horizon=20)
+    simulated = orl.run(orl.UniformRandom(), mdp, episodes=60)
+    np.testing.assert_allclose(random.regret, rewards.scale * simulated.regret[0], rtol=1e-9)
+    expected = -13.0 - random.regret[0]
+    assert abs(random.returns.mean() - expected) < 5.0 * random.returns.std() / np.sqrt(60)
+    assert random.returns.min() >= -100.0 * 20
+
+
+def test_an_environment_and_its_table_teach_the_same_in_expectation() -> None:
+    """Visits of real episodes have the law of the simulator's flow, the steps after the end included."""
+    mdp, n = table_of(gym.make("FrozenLake-v1"), horizon=12)[0], 1_500
+    agent = Counting(episodes=n)
+    seen = orl.learn(agent, gym.make("FrozenLake-v1"), episodes=n, horizon=12, seed=1, progress=False).state["counts"]
+    drawn = orl.run(agent, mdp, episodes=n, seed=1).state["counts"]  # the same plan, for it has the same address
+    assert (seen.sum(axis=(1, 2, 3)) == n).all()
+    assert (drawn.sum(axis=(1, 2, 3)) == n).all()
+    for h in (0, 1, 5, 11):
+        both = np.stack([seen[h].ravel(), drawn[h].ravel()])
+        both = both[:, both.sum(axis=0) >= 10]
+        assert stats.chi2_contingency(both).pvalue > 1e-4
+        assert stats.chi2_contingency(np.stack([both[0], both[1][::-1]])).pvalue < 1e-6  # it can fail
+
+
+def test_what_the_table_does_not_tell() -> None:
+    fickle = gym.make("Taxi-v4", fickle_passenger=True)
+    with pytest.raises(errors.TableError, match="fickle_passenger"):
+        FiniteEnvironment(fickle, horizon=30)
+    known = table_of(gym.make("Taxi-v4"), horizon=30)[0].known
+    finite = FiniteEnvironment(fickle, known=known, reward_range=(-10, 20))
+    assert finite.mdp is None
+    assert "fickle" in finite.info.why_not
+    doubled = gym.wrappers.TransformReward(gym.make("FrozenLake-v1"), lambda reward: 2.0 * float(reward))
+    ours = gym.wrappers.TransformReward(gym.make("occamrl.envs:occamrl/RiverSwim-v0"), lambda reward: float(reward))
+    for env in (doubled, ours, gym.make("Blackjack-v1")):
+        with pytest.raises((errors.TableError, errors.HorizonError)):
+            FiniteEnvironment(env, horizon=10 if env is not ours else None)
+
+
+def test_what_contradicts_the_table_is_found_while_learning() -> None:
+    env: Any = gym.make("FrozenLake-v1", is_slippery=False)
+    finite = FiniteEnvironment(env, horizon=10)
+    env.unwrapped.P[0] = {a: [(1.0, 5, 0, False)] for a in range(4)}  # the lake is changed behind our back
+    with pytest.raises(errors.TableError, match=r"state 5 with reward 0 after \(0, ") as caught:
+        orl.learn(orl.UniformRandom(), finite, episodes=50)
+    assert caught.value.index == (0, 0)
+    assert caught.value.result.total_episodes == 1
+
+
+@pytest.mark.parametrize("name", register_problems())
+def test_every_problem_is_an_environment(name: str) -> None:
+    kind = orl.registry.own("problems")[name.removeprefix("occamrl/").removesuffix("-v0")]
+    problem = kind.examples()[0]
+    check_env(ProblemEnv(problem), skip_render_check=True)
+    text, picture = (ProblemEnv(problem, render_mode=mode) for mode in ("ansi", "rgb_array"))
+    for drawn in (text, picture):
+        drawn.reset(seed=0)
+        drawn.step(0)
+    assert "step 1" in text.render()
+    assert (picture.render() == (214, 69, 48)).all(axis=2).sum() == 16 * 16  # the tile of the present state
+
+
+def test_registered_problems_pay_in_their_unit_and_last_h_steps() -> None:
+    env: Any = gym.make("occamrl.envs:occamrl/LostSales-v0")
+    unit, mdp = env.unwrapped.problem.unit, env.unwrapped.mdp
+    result = orl.learn(orl.Optimal(mdp=mdp), env, episodes=3)
+    assert tuple(result.environment.rewards) == (unit.low, unit.high)
+    assert result.total_regret == pytest.approx(0.0, abs=1e-9)
+    assert result.total_return == pytest.approx(sum(result.returns))
+    env.reset(seed=0)
+    assert [env.step(0)[3] for _ in range(mdp.horizon)] == [False] * (mdp.horizon - 1) + [True]
+    with pytest.raises(errors.OccamRLError, match="reset"):
+        env.unwrapped.step(0)
+
+
+AGENTS: dict[str, Any] = {
+    "counting": lambda: Counting(),
+    "list": lambda: orl.UCRLVTR(family=LAKE.ladder.family_of(2)),
+    "selector": lambda: orl.ARLGen(ladder=LAKE.ladder),
+    "random": lambda: orl.UniformRandom(),
+}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_twice_n_is_once_2n_to_the_bit_and_so_is_a_file_between(name: str, tmp_path: Path) -> None:
+    def play(episodes: int, **options: Any) -> orl.Result:
+        return orl.learn(AGENTS[name](), gym.make("FrozenLake-v1"), episodes=episodes, known=LAKE.known, **options)
+
+    whole, half = play(40, seed=4), play(17, seed=4)
+    assert alike(play(23, continue_from=half), whole)
+    assert half.total_episodes == 17  # what was continued is as it was
+    for episodes in (3, 20, 40, 40):  # in the middle of blocks; the last finds everything done
+        resumed = play(episodes, seed=4, checkpoint=tmp_path / "a.npz")
+    assert alike(resumed, whole)
+
+
+def test_pauses_for_checkpoints_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = orl.learn(Counting(), Plant(), episodes=30, known=MDP.known)
+    monkeypatch.setattr("occamrl.running.learn.AT_A_TIME", 0.0)
+    monkeypatch.setattr("occamrl.running.learn.LEAST_SHARE", 0.0)
+    often: Any = {"checkpoint": tmp_path / "a.npz", "checkpoint_seconds": 0.0}
+    assert alike(orl.learn(Counting(), Plant(), episodes=30, known=MDP.known, **often), whole)
+    assert alike(orl.Result.load(tmp_path / "a.npz"), whole)
+    assert not alike(orl.learn(Counting(), Plant(), episodes=30, known=MDP.known, seed=1), whole)
+
+
+def test_replaying_is_not_learning_and_finds_who_ignores_the_seed() -> None:
+    options: Any = {"episodes": 9, "known": MDP.known}
+    quiet = orl.learn(learner(), Plant("seed"), replay=False, **options)
+    assert quiet.total_episodes == 9
+    assert alike(*(orl.learn(learner(), Plant(), replay=flag, **options) for flag in (True, False)))
+    with pytest.raises(errors.SeedIgnored) as caught:
+        orl.learn(learner(), Plant("seed"), **options)
+    assert caught.value.result.total_episodes == 1
+    assert caught.value.index == (0,)
+
+
+def test_callbacks_are_told_every_episode_and_can_stop() -> None:
+    class Watch(Callback):
+        def __init__(self) -> None:
+            self.reports: list[EpisodeReport] = []
+            self.about: Any = None
+            self.ended: Any = None
+
+        def on_start(self, about: Any) -> None:
+            self.about = dict(about)
+
+        def on_episode(self, report: EpisodeReport) -> bool:
+            self.reports.append(report)
+            return report.episode < 10
+
+        def on_end(self, result: Any) -> None:
+            self.ended = result
+
+    watch, seen, env = Watch(), list[EpisodeReport](), gym.make("FrozenLake-v1")
+    result = orl.learn(Counting(), env, episodes=50, known=LAKE.known, callbacks=[watch, seen.append])
+    assert [report.episode for report in watch.reports] == list(range(1, 11)) == [report.episode for report in seen]
+    np.testing.assert_array_equal([report.realised_return for report in seen], result.returns)
+    np.testing.assert_array_equal([report.regret for report in seen], result.regret)
+    assert [report.facts["block"] for report in seen] == [0] * 7 + [1] * 3
+    assert watch.about["environment"] == "FrozenLake-v1"
+    assert watch.ended.total_episodes == result.total_episodes == 10
+
+    def broken(report: EpisodeReport) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        orl.learn(Counting(), env, episodes=50, known=LAKE.known, callbacks=[broken, watch])
+    assert watch.ended.total_episodes == 1
+    with pytest.raises(errors.ParameterError, match="callbacks"):
+        orl.learn(Counting(), env, episodes=5, known=LAKE.known, callbacks=[3])
+
+
+@pytest.mark.parametrize("agent", [Counting(), learner()], ids=["blocks", "list"])
+def test_ctrl_c_is_taken_at_an_episode_boundary_and_the_run_goes_on_to_the_bit(agent: Any) -> None:
+    options: Any = {"known": MDP.known, "replay": False}
+    with pytest.raises(orl.Interrupted) as caught:
+        orl.learn(agent, Plant("Ctrl-C"), episodes=20, **options)
+    result = cast(orl.Result, caught.value.result)
+    assert result.total_episodes == 4
+    rest = orl.learn(agent, Plant(), episodes=16, continue_from=result, **options)
+    assert alike(rest, orl.learn(agent, Plant(), episodes=20, **options))
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_environment(tmp_path: Path) -> None:
+    options: Any = {"known": MDP.known, "replay": False}
+    with pytest.raises(orl.Interrupted) as caught:
+        orl.learn(Counting(), Plant("Ctrl-C twice"), episodes=20, checkpoint=tmp_path / "a.npz", **options)
+    result = cast(orl.Result, caught.value.result)
+    assert result.total_episodes == 4
+    assert result.state["counts"].sum() == 3 * MDP.horizon + 1
+    rest = orl.learn(Counting(), Plant(), episodes=20, checkpoint=tmp_path / "a.npz", **options)
+    assert rest.total_episodes == 20
+
+
+FAULTS: list[tuple[str, type[errors.EnvironmentFault], str]] = [
+    ("nan", errors.EnvironmentReward, "got nan"),
+    ("range", errors.EnvironmentReward, r"got 1\.5"),
+    ("other", errors.EnvironmentReward, "known reward"),
+    ("text", errors.EnvironmentFailure, "could not convert"),
+    ("observation", errors.SpaceError, "got 4"),
+    ("kind", errors.SpaceError, r"got 0\.5"),
+    ("exception", errors.EnvironmentFailure, "the pump is stuck"),
+    ("shape", errors.EnvironmentFailure, "unpack"),
+    ("truncation", errors.EpisodeCutShort, "after 2 steps"),
+    ("reset", errors.EnvironmentFailure, "the pump is stuck"),
+]
+
+
+@pytest.mark.parametrize(("fault", "kind", "message"), FAULTS, ids=[fault for fault, _, _ in FAULTS])
+def test_a_fault_is_told_with_its_place_and_nothing_is_lost(
+    fault: str, kind: type[errors.EnvironmentFault], message: str, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"known": MDP.known, "replay": False}
+    with pytest.raises(kind, match=message) as caught:
+        orl.learn(Counting(), Plant(fault), episodes=9, checkpoint=tmp_path / "a.npz", **options)
+    result = caught.value.result
+    assert caught.value.index == ((3,) if fault == "reset" else (3, 1))
+    assert result.total_episodes == (3 if fault == "reset" else 4)
+    # What was learned is what a plant without fault would have taught in these steps, and no more.
+    steps = {"truncation": 2, "reset": 0}.get(fault, 1)
+    before, whole = (orl.learn(Counting(), Plant(), episodes=n, **options).state["counts"] for n in (3, 4))
+    gained = result.state["counts"] - before
+    assert gained.sum() == steps
+    np.testing.assert_array_equal(gained[:steps], (whole - before)[:steps])
+    # It was saved, and goes on from either.
+    loaded = orl.Result.load(tmp_path / "a.npz")
+    assert alike(loaded, result)
+    rest = [orl.learn(Counting(), Plant(), episodes=5, continue_from=each, **options) for each in (result, loaded)]
+    assert alike(*rest)
+    assert rest[0].total_episodes == result.total_episodes + 5
+
+
+def test_truncation_is_learned_from_when_that_is_wanted() -> None:
+    options: Any = {"known": MDP.known, "replay": False, "allow_truncation": True}
+    result = orl.learn(Counting(), Plant("truncation"), episodes=9, **options)
+    assert result.total_episodes == 9
+    assert result.state["counts"].sum() == 8 * MDP.horizon + 2
+
+
+class Ending(Plant):
+    """Stays where it is, earns nothing, and terminates after its first step."""
+
+    def step(self, action: Any) -> Any:
+        return self.s, 0.0, True, False, {}
+
+
+def test_an_end_in_a_state_from_which_others_went_on_is_no_end() -> None:
+    def known(states: int) -> orl.Known:
+        reward = np.zeros((states, 2))
+        reward[3] = 1.0
+        kernel = np.full((states, 2, states), 1.0 / states)
+        return orl.FiniteMDP(transition=kernel, reward=reward, horizon=6).known
+
+    with pytest.raises(errors.TableError, match="one state more"):
+        orl.learn(Counting(), Ending(), episodes=50, known=known(4))
+    result = orl.learn(Counting(), Ending(), episodes=50, known=known(5))  # the last state is the end
+    counts = result.state["counts"]
+    assert counts[0, 0, :, 4].sum() == 50
+    assert (counts[1:, 4, :, 4].sum(axis=1) == 50).all()  # and the rest of the horizon is spent there
+    assert counts.sum() == 300
+
+
+class Casino(Plant):
+    """Pays ``low`` or ``high`` at random, with the means of MDP."""
+
+    def __init__(self, low: float = 0.0, high: float = 1.0) -> None:
+        super().__init__()
+        self.low, self.scale = low, high - low
+
+    def step(self, action: Any) -> Any:
+        lucky = self.np_random.random() < REWARD[self.s, action]
+        observation, _, *rest = super().step(action)
+        return observation, self.low + self.scale * float(lucky), *rest
+
+
+def test_unknown_random_rewards_are_estimated_in_the_unit_of_the_environment() -> None:
+    inner = orl.UCRLVTRLin(features=orl.FeatureMap.tabular(states=4, actions=2), norm_bound=2.0)
+    agent = orl.RewardsPerPair(agent=inner)
+    plain = orl.learn(agent, Casino(), episodes=60, known=SIZES)
+    money = orl.learn(agent, Casino(-4.0, 12.0), episodes=60, known=SIZES, reward_range=(-4.0, 12.0))
+    assert same(money.state, plain.state)
+    np.testing.assert_allclose(money.returns, 16.0 * plain.returns - 4.0 * 6, atol=1e-9)
+    assert plain.regret is None
+    assert "no table" in plain.environment.why_not
+    assert plain.state["count"].sum() == 60 * 6
+    means = plain.state["total"] / np.maximum(plain.state["count"], 1)
+    often = plain.state["count"] >= 20
+    assert (np.abs(means - REWARD.ravel())[often] < 4.0 * 0.5 / np.sqrt(plain.state["count"][often])).all()
+    with pytest.raises(errors.EnvironmentReward, match="reward_range"):
+        orl.learn(agent, Casino(-4.0, 12.0), episodes=60, known=SIZES)
+    with pytest.raises(errors.EnvironmentReward, match="RewardsPerPair"):  # known rewards are no random ones
+        orl.learn(learner(), Casino(), episodes=60, known=MDP.known)
+    with pytest.raises(errors.ParameterError):  # and a learner that needs them is not left to guess
+        orl.learn(inner, Casino(), episodes=60, known=SIZES)
+
+
+def test_noisy_problems_have_exact_regret_of_the_means() -> None:
+    env = ProblemEnv(MDP.with_reward_noise("bernoulli"))
+    result = orl.learn(orl.UniformRandom(), env, episodes=20)
+    exact = orl.run(orl.UniformRandom(), MDP, episodes=20)
+    np.testing.assert_allclose(result.regret, exact.regret[0], rtol=1e-12)
+    assert set(np.unique(result.returns)) <= set(range(7))
+
+
+def test_rewards_may_come_in_32_bits() -> None:
+    class Coarse(Plant):
+        def step(self, action: Any) -> Any:
+            observation, reward, *rest = super().step(action)
+            return observation, np.float32(reward), *rest
+
+    exact, coarse = (orl.learn(Counting(), env, episodes=20, known=MDP.known) for env in (Plant(), Coarse()))
+    assert same(exact.state, coarse.state)
+
+
+def test_the_agents_own_verbs(tmp_path: Path) -> None:
+    agent = orl.Agent(Counting(), gym.make("FrozenLake-v1"), seed=4, known=LAKE.known)
+    assert agent.predict(0)[1] == 1  # nothing learned yet
+    agent.learn(11).learn(12)
+    whole = orl.learn(Counting(), gym.make("FrozenLake-v1"), episodes=23, seed=4, known=LAKE.known)
+    assert alike(agent.result, whole)
+    policy, state = agent.policy(), None
+    for h, observation in enumerate([0, 4, 8, 9]):
+        action, state = agent.predict(observation, state)
+        assert (action, state) == (policy[h, observation], h + 1)
+    assert agent.predict(4, state, episode_start=True) == (policy[0, 4], 1)
+    for bad in (12, -1, "x", (1, 2), 0.5):
+        with pytest.raises(errors.ParameterError, match="state"):
+            agent.predict(0, cast(Any, bad))
+    agent.save(tmp_path / "a.npz")
+    loaded = orl.Agent.load(tmp_path / "a.npz")
+    assert loaded.predict(4, 2) == agent.predict(4, 2)
+    more = loaded.learn(9, env=gym.make("FrozenLake-v1")).result
+    assert alike(more, agent.learn(9).result)
+
+
+class Slide(Plant):
+    """Plant, seen as a number in [0, 1]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Box(0.0, 1.0, (1,), np.float64)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        s, info = super().reset(seed=seed)
+        return np.array([(s + 0.5) / 4]), info
+
+    def step(self, action: Any) -> Any:
+        s, *rest = super().step(action)
+        return np.array([(s + 0.5) / 4]), *rest
+
+
+def test_learning_in_cells_is_learning_in_states_and_a_loaded_agent_brings_them_along(tmp_path: Path) -> None:
+    cells = orl.Discretiser.uniform(Slide().observation_space, 4)
+    orl.Agent(learner(), Slide(), known=MDP.known, discretiser=cells).learn(8).save(tmp_path / "a.npz")
+    again = orl.Agent.load(tmp_path / "a.npz").learn(12, env=Slide())
+    plain = orl.learn(learner(), Plant(), episodes=20, known=MDP.known)
+    assert alike(again.result, plain)
+    with pytest.raises(errors.SpaceError, match="discretiser"):
+        orl.learn(learner(), Slide(), episodes=5, known=MDP.known)
+
+
+def test_what_does_not_fit_is_named() -> None:
+    result = orl.learn(learner(), Plant(), episodes=5, known=MDP.known)
+    simulated = orl.run(learner(), MDP, episodes=5)
+    other = orl.FiniteMDP(transition=KERNELS[0], reward=0.5 * REWARD, horizon=6).known
+    shorter = orl.FiniteMDP(transition=KERNELS[0, :3, :, :3] * 0 + 1 / 3, reward=REWARD[:3], horizon=6).known
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("known", {"known": MDP}),
+        ("known", {"known": shorter}),
+        ("seed", {"known": MDP.known, "seed": "a"}),
+        ("episodes", {"known": MDP.known, "episodes": 0}),
+        ("horizon", {"known": MDP.known, "horizon": 5}),
+        ("horizon", {}),
+        ("reward_range", {"known": MDP.known, "reward_range": (1.0, 0.0)}),
+        ("seed", {"known": MDP.known, "seed": 1, "continue_from": result}),
+        ("continue_from", {"known": other, "continue_from": result}),
+        ("continue_from", {"known": MDP.known, "continue_from": simulated}),
+        ("env", {"known": MDP.known, "env": gym.make_vec("FrozenLake-v1", 2)}),
+    ]
+    for name, options in cases:
+        with pytest.raises(errors.InvalidInput) as caught:
+            orl.learn(learner(), options.pop("env", Plant()), **{"episodes": 2, **options})
+        assert caught.value.field == name
+    with pytest.raises(errors.HorizonError, match="time limit"):
+        FiniteEnvironment(gym.make("FrozenLake-v1"), horizon=101)
+
+
+CLASSES = """
+horizon = 6
+reward = "reward.npz"
+[[classes]]
+name = "one"
+kernels = "one.npz"
+[[classes]]
+name = "more"
+kernels = ["more.npz:a", "more.npz:b"]
+"""
+MIXED = "horizon = 2\n[[classes]]\nenvironments = ['FrozenLake-v1']\n[[classes]]\nmixtures = 4"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    np.savez(tmp_path / "none.npz", KERNELS[:0])
+    (tmp_path / "loop.npz").symlink_to("loop.npz")
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w") as archive, archive.open("a.npy", "w") as entry:
+        head = {"descr": "|i1", "fortran_order": False, "shape": (2**4, 2**10, 2**4, 2**10)}
+        np.lib.format.write_array_header_1_0(entry, head)
+    (tmp_path / "code.npz").write_bytes(pickle.dumps([1]))
+    np.savez(tmp_path / "reward.npz", r=REWARD)
+    np.savez(tmp_path / "one.npz", KERNELS[0])
+    np.savez(tmp_path / "three.npz", np.full((3, 2, 3), 1.0 / 3.0))
+    np.savez(tmp_path / "more.npz", a=KERNELS[1:4], b=KERNELS[4])
+    return tmp_path
+
+
+def read(folder: Path, text: str, **options: Any) -> LadderSpec:
+    (folder / "ladder.toml").write_text(text)
+    return orl.read_ladder(folder / "ladder.toml", **options)
+
+
+def test_classes_of_kernels_add_up(folder: Path) -> None:
+    spec = read(folder, CLASSES)
+    assert spec.names == ("one", "more")
+    assert spec.ladder.sizes == [1, 5]
+    np.testing.assert_array_equal(spec.known.base_reward, REWARD)
+    truths = [orl.FiniteMDP(transition=kernel, reward=REWARD, horizon=6) for kernel in KERNELS]
+    assert [spec.ladder.class_of(mdp) for mdp in truths] == [1, 2, 2, 2, 2]
+    assert read(folder, CLASSES.replace("classes", "rungs"), horizon=3).horizon == 3
+    np.savez(folder / "reward.npz", r=10.0 * REWARD - 4.0)
+    money = read(folder, "reward_range = [-4.0, 6.0]\n" + CLASSES)
+    np.testing.assert_allclose(money.known.base_reward, REWARD, rtol=0, atol=1e-12)
+    assert not read(folder, CLASSES.replace('reward = "reward.npz"', "")).known.rewards_known
+
+
+@pytest.mark.parametrize("name", shipped_ladders())
+def test_shipped_ladders_hold_gymnasiums_environments_in_the_right_class(name: str) -> None:
+    spec = orl.read_ladder(name, horizon=5)
+    truths: dict[str, list[tuple[str, dict[str, Any], int]]] = {
+        "frozen-lake-4x4": [("FrozenLake-v1", {}, 2), ("FrozenLake-v1", {"is_slippery": False}, 1)],
+        "frozen-lake-8x8": [("FrozenLake-v1", {"map_name": "8x8", "success_rate": 0.8}, 2)],
+        "cliff-walking": [("CliffWalking-v1", {}, 1), ("CliffWalking-v1", {"is_slippery": True}, 2)],
+        "taxi": [("Taxi-v4", {}, 1), ("Taxi-v4", {"is_rainy": True}, 2)],
+    }
+    for environment, options, m in truths[name]:
+        finite = FiniteEnvironment(gym.make(environment, **options), known=spec.known, reward_range=spec.rewards)
+        assert spec.ladder.class_of(finite.mdp) == m
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "horizon = ",
+        "horizont = 3",
+        CLASSES + 'problem = "frozen-lake"',
+        'problem = "frozen-lake"\nparameters = 3',
+        'problem = "frozen-leak"',
+        'problem = "frozen-lake"\nparameters = { slip = [40, 3] }',
+        CLASSES.replace("horizon = 6", ""),
+        CLASSES.replace("horizon = 6", "horizon = 0"),
+        CLASSES.replace("kernels", "kernel"),
+        CLASSES.replace("one.npz", "two.npz"),
+        CLASSES.replace("one.npz", "../one.npz"),
+        CLASSES.replace("one.npz", "none.npz"),
+        CLASSES.replace("one.npz", "loop.npz"),
+        CLASSES.replace("one.npz", "bomb.npz"),
+        CLASSES.replace("one.npz", "code.npz"),
+        CLASSES.replace("one.npz", "three.npz"),
+        CLASSES.replace("one.npz", "reward.npz"),
+        CLASSES.replace("more.npz:b", "more.npz:c"),
+        CLASSES.replace("more.npz:b", "more.npz"),
+        CLASSES + '[[classes]]\nenvironments = "FrozenLake-v1"',
+        "horizon = 3\nclasses = 3",
+        "horizon = 3\n[[classes]]\nmixtures = 3",
+        MIXED.replace("mixtures = 4", "mixtures = 0"),
+        MIXED.replace("mixtures = 4", "mixtures = 100000"),
+        MIXED.replace("FrozenLake-v1", "os:FrozenLake-v1"),
+        MIXED.replace("FrozenLake-v1", "NoLake-v1"),
+        MIXED.replace("'FrozenLake-v1'", "{ id = 'FrozenLake-v1', depth = 3 }"),
+        MIXED.replace("FrozenLake-v1", "Blackjack-v1"),
+        "reward_range = [0.0, 0.5]\n" + MIXED,
+        "reward = 'reward.npz'\n" + MIXED,
+    ],
+)
+def test_a_bad_ladder_file_is_refused(text: str, folder: Path) -> None:
+    with pytest.raises(errors.InvalidInput):
+        read(folder, text)
+
+
+def test_a_file_that_is_not_there_is_told_with_the_nearest_name() -> None:
+    with pytest.raises(errors.InvalidInput, match="did you mean 'frozen-lake-4x4'"):
+        orl.read_ladder("frozenlake-4x4")

@@ -1,0 +1,220 @@
+"""Grids, interpolation and kernels on them: exact where it must be, within the proved bounds elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+import occamrl as orl
+from occamrl.errors import InvalidInput, ParameterError, ProbabilityError
+from occamrl.problems.grids import (
+    Driven,
+    Grid,
+    StateError,
+    discretise,
+    normal_rule,
+    quadrature_error,
+    quantile_rule,
+    reachable,
+    refinement,
+)
+from occamrl.protocols import Floats
+
+TURN, SIGMA, HORIZON = 0.7, 0.5, 5
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 3), st.integers(0, 2**32 - 1))
+def test_weights_are_a_distribution_whose_mean_is_the_point(n: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    low = rng.uniform(-5.0, 5.0, n)
+    circle = rng.random(n) < 0.5
+    points = rng.integers(2, 6, n).tolist()
+    grid = Grid(
+        low=low.tolist(), high=(low + rng.uniform(0.1, 9.0, n)).tolist(), points=points, periodic=circle.tolist()
+    )
+    states = rng.uniform(grid.low, grid.high, size=(20, n))
+    vertex, weight = grid.corners(states)
+    assert weight.min() >= 0.0
+    np.testing.assert_allclose(weight.sum(axis=1), 1.0, atol=1e-12)
+    mean = (grid.vertices[vertex] * weight[:, :, None]).sum(axis=1)
+    np.testing.assert_allclose(mean[:, ~circle], states[:, ~circle], atol=1e-9)
+    np.testing.assert_allclose(grid.interpolate(np.arange(grid.size), grid.vertices), np.arange(grid.size), atol=1e-6)
+    turned = states + circle * 3.0 * (np.array(grid.high) - grid.low)  # angles wrap around
+    values = rng.random(grid.size)
+    np.testing.assert_allclose(grid.interpolate(values, turned), grid.interpolate(values, states), atol=1e-9)
+
+
+def test_multilinear_functions_are_reproduced() -> None:
+    rng = np.random.default_rng(0)
+    grid = Grid(low=[-1.0, 0.0, 2.0], high=[1.0, 3.0, 5.0], points=[3, 4, 2])
+    c = rng.normal(size=8)
+
+    def f(p: Floats) -> Floats:
+        x, y, z = p.T
+        return np.asarray(np.stack([x**0, x, y, z, x * y, x * z, y * z, x * y * z], axis=1) @ c)
+
+    states = rng.uniform(grid.low, grid.high, size=(50, 3))
+    np.testing.assert_allclose(grid.interpolate(f(grid.vertices), states), f(states), rtol=1e-9, atol=1e-9)
+
+
+def circle(points: int) -> Grid:
+    return Grid(low=[-math.pi], high=[math.pi], points=[points], periodic=[True])
+
+
+def rotation(nodes: int = 1_000, *, hermite: bool = False) -> Driven:
+    """A rotation with normal noise, whose values are known in closed form."""
+
+    def rule(n: int) -> Any:
+        return normal_rule([SIGMA], n) if hermite else quantile_rule(lambda u: SIGMA * norm.ppf(u), n)
+
+    return Driven(step=lambda s, a, noise: s + a[0] * TURN + noise, rule=rule, nodes=nodes)
+
+
+def exact(x: Floats) -> Floats:
+    k = np.arange(HORIZON)[:, None]
+    return np.asarray(0.5 * (HORIZON + (np.exp(-0.5 * k * SIGMA**2) * np.cos(x + k * TURN)).sum(axis=0)))
+
+
+@cache
+def solved(points: int) -> tuple[Grid, Floats]:
+    grid = circle(points)
+    reward, kernel = 0.5 * (1.0 + np.cos(grid.vertices)), discretise(rotation(), grid, [1.0])
+    return grid, np.asarray(orl.FiniteMDP(transition=kernel, reward=reward, horizon=HORIZON).optimal_values[0])
+
+
+def test_values_are_within_the_bound_and_the_estimated_error_is_the_true_one() -> None:
+    solutions, states, gaps = [solved(points) for points in (16, 32, 64)], circle(16).vertices, []
+    # |V_h''| <= 1/2 sum_k exp(-k sigma^2/2): D^2/8 times that, once for every step
+    bends = [0.5 * sum(math.exp(-0.5 * k * SIGMA**2) for k in range(HORIZON - h)) for h in range(HORIZON)]
+    report = refinement(solutions, states)
+    for (grid, found), estimate, start in zip(solutions, report.errors, report.at_start, strict=True):
+        assert np.abs(found - exact(grid.vertices[:, 0])).max() <= sum(bends) * grid.spacing[0] ** 2 / 8.0
+        gap = grid.interpolate(found, states) - exact(states[:, 0])
+        gaps.append(np.abs(gap).max())
+        assert estimate == pytest.approx(gaps[-1], rel=0.1)
+        assert start == pytest.approx(gap[0], rel=0.1)
+    np.testing.assert_allclose(np.log2(np.array(gaps[:-1]) / gaps[1:]), 2.0, atol=0.1)
+    assert report.order == pytest.approx(2.0, abs=0.1)
+
+
+def test_no_estimate_without_convergence() -> None:
+    values = [np.zeros(4), np.ones(8), np.zeros(16)]
+    report = refinement([(circle(v.size), v) for v in values], circle(4).vertices)
+    assert math.isnan(report.errors[0])
+    for sizes in ((4, 8), (4, 8, 12)):
+        with pytest.raises(ParameterError, match="twice as fine"):
+            refinement([(circle(n), np.zeros(n)) for n in sizes], circle(4).vertices)
+
+
+def test_rules_integrate_and_more_nodes_help() -> None:
+    fine = discretise(rotation(), circle(12), [1.0]).toarray()
+    gaps = [np.abs(discretise(rotation(n, hermite=True), circle(12), [1.0]).toarray() - fine).max() for n in (3, 90)]
+    assert gaps[1] < 0.1 * gaps[0]
+    few, many = (quadrature_error(rotation(n, hermite=True), circle(12), [1.0]) for n in (3, 24))
+    assert many < 0.3 * few
+
+
+def line() -> Grid:
+    return Grid(low=[0.0], high=[1.0], points=[5])
+
+
+def moved(step: Any, rule: Any = None) -> Driven:
+    return Driven(step=step, rule=rule or (lambda n: normal_rule([0.0], n)), nodes=1)
+
+
+def test_only_reachable_states_have_to_be_covered() -> None:
+    half = moved(lambda s, a, w: np.where(s <= 0.5, 0.5 * s, 2.0))
+    kernel = discretise(half, line(), [0.0], start=[[0.25]])
+    assert reachable(kernel, line(), [[0.25]]).tolist() == [True, True, False, False, False]
+    with pytest.raises(StateError, match="covers the reachable states"):
+        discretise(half, line(), [0.0], start=[[0.8]])
+    with pytest.raises(StateError, match=r"got \[1.25\] from state \[0.75\] under action \[2.0\].*\[0, 1\]"):
+        discretise(moved(lambda s, a, w: s + 0.25 * a[0]), line(), [0.0, 2.0])
+
+
+def heavy(nodes: int) -> Any:
+    return np.zeros((2, 1)), np.ones(2)
+
+
+class Odd:
+    """A model of one's own, with a negative weight."""
+
+    def atoms(self, states: Floats, action: Floats) -> Iterator[tuple[Floats, Floats]]:
+        yield states, np.full(len(states), 1.5)
+        yield np.zeros_like(states), np.full(len(states), -0.5)
+
+    def finer(self) -> Odd:
+        return self
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (lambda: discretise(moved(lambda s, a, w: np.where(s > 0.9, np.nan, s)), line(), [0.0]), StateError),
+        (lambda: discretise(moved(lambda s, a, w: s[:1]), line(), [0.0]), InvalidInput),
+        (lambda: discretise(moved(lambda s, a, w: s, heavy), line(), [0.0]), ProbabilityError),
+        (lambda: discretise(Odd(), line(), [0.0]), ProbabilityError),
+        (lambda: discretise(rotation(3), circle(4), [[math.nan]]), InvalidInput),
+        (lambda: discretise(rotation(3), line(), [0.0], start=[[3.0]]), InvalidInput),
+        (lambda: normal_rule([-1.0], 3), ParameterError),
+        (lambda: normal_rule([1.0], 0), ParameterError),
+        (lambda: Grid(low=[0.0], high=[0.0], points=[3]), ParameterError),
+        (lambda: Grid(low=[0.0], high=[math.nan], points=[3]), ParameterError),
+        (lambda: Grid(low=[0.0], high=[1.0], points=[1]), ParameterError),
+        (lambda: Grid(low=[0.0], high=[1.0], points=[3, 3]), InvalidInput),
+        (lambda: Grid(low=[0.0], high=[1.0], points=[20_000_000]), ParameterError),
+        (lambda: Grid(low=[1e16], high=[1e16 + 4.0], points=[50]), ParameterError),
+        (lambda: line().interpolate(np.zeros(5), [[1.1]]), StateError),
+        (lambda: line().interpolate(np.zeros(5), [[math.nan]]), StateError),
+        (lambda: line().interpolate(np.zeros(4), [[0.5]]), InvalidInput),
+        (lambda: orl.make_problem("pendulum", mixture=((1, 0.5), (1, 0.5))), ParameterError),
+        (lambda: orl.make_problem("pendulum", mixture=((11, 1.0),)), ParameterError),
+        (lambda: orl.make_problem("pendulum", mixture=((1, 0.7),)), ParameterError),
+    ],
+)
+def test_what_is_no_grid_and_no_model_is_refused(make: Any, kind: type[InvalidInput]) -> None:
+    with pytest.raises(kind):
+        make()
+
+
+@pytest.mark.parametrize("name", ["continuous-inventory", "mountain-car", "pendulum"])
+def test_the_truth_is_the_mixture_of_its_candidates(name: str) -> None:
+    problem = orl.make_problem(name, resolution=6, horizon=5, nodes=5)
+    features = orl.FeatureMap(problem.phi)
+    np.testing.assert_allclose(features.kernel(problem.theta), problem.mdp.kernel(), atol=1e-12)
+    report = problem.discretisation_error()
+    assert report.states == problem.mdp.states + 1
+    assert 0.0 <= problem.quadrature_error() <= 1.0
+
+
+def test_the_estimate_of_the_inventory_foretells_a_much_finer_grid() -> None:
+    values = [orl.make_problem("continuous-inventory", resolution=n).mdp.optimal_value for n in (20, 160)]
+    estimate = orl.make_problem("continuous-inventory").discretisation_error().at_start[0]
+    assert values[0] - values[1] == pytest.approx(estimate, rel=0.1)
+
+
+def test_a_pendulum_without_noise_follows_gymnasiums() -> None:
+    """One time step after another, Gymnasium's own pendulum, four under each torque."""
+    import gymnasium as gym
+
+    from occamrl.problems.boxes import FRICTIONS, swing
+
+    env: Any = gym.make("Pendulum-v1").unwrapped
+    env.reset(seed=0)
+    env.state = np.array([-3.0, 0.5])
+    state = np.array([[-3.0, 0.5]])
+    for torque in (2.0, -2.0, 0.0, 2.0):
+        for _ in range(4):
+            env.step(np.array([torque]))
+        state = swing(FRICTIONS["none"], state, np.array([torque]), np.zeros((1, 1)))
+        angle, speed = env.state
+        np.testing.assert_allclose(state[0], [(angle + np.pi) % (2 * np.pi) - np.pi, speed], atol=1e-9)

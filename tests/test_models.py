@@ -1,0 +1,682 @@
+"""Feature maps, families, ladders and simulators, against sums that are written out and general optimisers."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+from scipy.stats import binom
+
+from occamrl import bellman
+from occamrl.errors import FamilyError, FeatureError, InvalidInput, NestingError, ProbabilityError, ShapeError
+from occamrl.models.families import (
+    AggregationFamily,
+    CoverFamily,
+    FiniteFamily,
+    LinearFamily,
+    ball_least_squares,
+    level,
+    losses,
+    off_grid,
+    simplex_least_squares,
+)
+from occamrl.models.features import FeatureMap
+from occamrl.models.ladder import Ladder
+from occamrl.models.simulators import Simulators, estimate_kernel, grid_reach, variation_errors
+from occamrl.problems.classic import RiverZones
+from occamrl.problems.lakes import PatchyIce
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.problems.mixtures import MemoryWalk, SparseLadder
+from occamrl.problems.operations import Pricing
+from occamrl.protocols import Floats
+
+S, A = 3, 2
+STACK = np.random.default_rng(0).dirichlet(np.ones(S), size=(6, S, A))
+SPARSE: Any = np.where(STACK < 0.25, 0.0, STACK) / np.where(STACK < 0.25, 0.0, STACK).sum(axis=3, keepdims=True)
+UNIFORM: Any = np.full((S, A, S), 1.0 / S)
+RIVER = RiverZones(states=6, horizon=5, zones=3)
+
+
+def flat(kernel: Any) -> Any:
+    return sp.csr_array(np.reshape(kernel, (-1, kernel.shape[-1])))
+
+
+def problem(kernel: Any, reward: Any = None, horizon: int = 4) -> FiniteMDP:
+    default = np.random.default_rng(5).random(kernel.shape[-3:-1])
+    return FiniteMDP(transition=kernel, reward=default if reward is None else reward, horizon=horizon)
+
+
+def river(zones: Any) -> AggregationFamily:
+    blocks = RIVER.partition(zones) if isinstance(zones, int) else zones
+    return AggregationFamily(partition=blocks, moves=RIVER.moves)
+
+
+def linear(**options: Any) -> LinearFamily:
+    return LinearFamily(**{"features": FeatureMap(list(STACK[:4])), "norm_bound": 2.0, **options})
+
+
+def sums_of_rows(features: FeatureMap, theta: Floats, count: int = 60, seed: int = 2) -> tuple[Floats, Floats, float]:
+    """Return sum x x^T, sum y x and sum y^2 of rows drawn under theta, with values at random."""
+    draw, p = np.random.default_rng(seed), features.probabilities(theta)
+    n, start = features.width, features.outcomes.start
+    gram, xy, yy = np.zeros((features.groups, n, n)), np.zeros((features.groups, n)), 0.0
+    for _ in range(count):
+        pair, values = int(draw.integers(features.group.size)), draw.random(features.states) - 0.5
+        o = start[pair] + draw.choice(start[pair + 1] - start[pair], p=p[start[pair] : start[pair + 1]].clip(0.0))
+        x, y = (features.operator @ values).reshape(-1, n)[pair], values[features.outcomes.next_state[o]]
+        gram[features.group[pair]] += np.outer(x, x)
+        xy[features.group[pair]] += y * x
+        yy += float(y * y)
+    return gram, xy, yy
+
+
+# ------------------------------------------------------------------------------------------------------------ features
+def test_every_way_to_state_features_is_the_same_linear_map() -> None:
+    draw = np.random.default_rng(1)
+    theta, values = draw.normal(size=6), draw.random(S)
+    kernel, mean = np.tensordot(theta, SPARSE, axes=1), np.einsum("jsat,t->saj", SPARSE, values).reshape(S * A, 6)
+    maps = [
+        FeatureMap(np.moveaxis(SPARSE, 0, -1)),
+        FeatureMap(list(SPARSE)),
+        FeatureMap([flat(each) for each in SPARSE]),
+        FeatureMap([SPARSE[0], *(flat(each) for each in SPARSE[1:])]),
+    ]
+    for features in maps:
+        assert (features.dimension, features.groups, features.width) == (6, 1, 6)
+        np.testing.assert_allclose(features.kernel(theta), kernel, atol=1e-14)
+        np.testing.assert_allclose((features.operator @ values).reshape(S * A, 6), mean, atol=1e-14)
+        np.testing.assert_allclose(features.sums, 1.0)
+        assert features.fingerprint == maps[0].fingerprint
+    assert maps[0].outcomes.next_state.size == (SPARSE > 0).any(axis=0).sum()
+
+
+@pytest.mark.parametrize("support", [None, STACK[0] > 0.2])
+def test_one_hot_maps_are_kernels_themselves(support: Any) -> None:
+    features = FeatureMap.tabular(states=S, actions=A, support=support)
+    draw, possible = np.random.default_rng(1), np.ones((S, A, S), bool) if support is None else support
+    kernel, values = np.where(possible, draw.random((S, A, S)), 0.0), draw.random(S)
+    theta = np.zeros((features.groups, features.width))
+    theta.ravel()[features.place] = kernel[possible]
+    assert features.dimension == possible.sum()
+    np.testing.assert_array_equal(features.kernel(theta), kernel)
+    x = (features.operator @ values).reshape(S * A, -1)
+    np.testing.assert_allclose((x * theta[features.group]).sum(axis=1), (kernel @ values).ravel(), atol=1e-14)
+
+
+def test_aggregated_moves_share_their_law_and_not_their_successors() -> None:
+    family = river(2)
+    features, values = family.features, np.random.default_rng(1).random(6)
+    theta = family.members(np.random.default_rng(0), 1)[0]
+    expected = np.zeros((6, 2, 6))
+    for s, a in itertools.product(range(6), range(2)):
+        law = iter(theta[features.group[s * 2 + a]])
+        for target in RIVER.moves[s, a]:
+            if target >= 0:
+                expected[s, a, target] += next(law)
+    np.testing.assert_allclose(features.kernel(theta), expected, atol=1e-15)
+    x = (features.operator @ values).reshape(12, -1)
+    np.testing.assert_allclose((x * theta[features.group]).sum(axis=1), (expected @ values).ravel(), atol=1e-14)
+    assert features.groups == 4
+    assert features.dimension == features.sizes.sum()
+
+
+def test_restricting_takes_coordinates_in_the_order_given_and_keeps_the_outcomes() -> None:
+    for features in (FeatureMap(list(SPARSE)), FeatureMap([flat(each) for each in SPARSE])):
+        part = features.restrict([4, 1])
+        np.testing.assert_allclose(part.kernel([0.3, 0.7]), 0.3 * SPARSE[4] + 0.7 * SPARSE[1], atol=1e-15)
+        assert part.outcomes.next_state.size == features.outcomes.next_state.size
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_signed_features_that_do_describe_a_kernel_are_accepted(sparse: bool) -> None:
+    """phi_0 = (2, -1) at one pair alone is no kernel; with phi_1 = (-1, 1) beside it theta = (1, 1) makes one."""
+    columns = [np.array([[2.0, -1.0], [0.5, 0.5]]), np.array([[-1.0, 1.0], [0.0, 0.0]])]
+    phi: Any = [sp.csr_array(each) for each in columns] if sparse else [each.reshape(2, 1, 2) for each in columns]
+    np.testing.assert_allclose(FeatureMap(phi).kernel([1.0, 1.0])[:, 0], [[1.0, 0.0], [0.5, 0.5]])
+
+
+def test_bonuses_are_the_rewards_of_the_problem() -> None:
+    reward = np.random.default_rng(3).integers(0, 9, size=(S, A, S)) / 8.0
+    known = problem(STACK[0], reward).known
+    for features in (FeatureMap(list(STACK)), FeatureMap.tabular(states=S, actions=A)):
+        outcomes = features.attach(known)
+        whole = known.base_reward.ravel()[outcomes.pair] + outcomes.bonus
+        np.testing.assert_array_equal(whole, reward.reshape(S * A, S)[outcomes.pair, outcomes.next_state])
+        assert features.attach(known) is outcomes
+        again = pickle.loads(pickle.dumps(features))  # noqa: S301  # our own
+        assert again.fingerprint == features.fingerprint
+        np.testing.assert_array_equal(copy.deepcopy(features).attach(known).bonus, outcomes.bonus)
+
+
+def test_rewards_that_the_problem_does_not_know_are_asked_for() -> None:
+    """On a table of outcomes, features may only lead where the table says what it pays, and says it once."""
+    known = FiniteMDP(outcomes=[[[(1.0, 0, 0.5)]], [[(0.5, 0, 0.0), (0.5, 0, 1.0)]]], horizon=2).known
+    support = [[[True, False]], [[True, False]]]
+    for given, message, index in ((None, "no known", (0, 0, 1)), (support, "several", (1, 0, 0))):
+        with pytest.raises(FeatureError, match=message) as caught:
+            FeatureMap.tabular(states=2, actions=1, support=given).attach(known)
+        assert caught.value.index == index
+
+
+def test_outcomes_with_rewards_mix_as_tables_do() -> None:
+    """(s, a, s') does not fix the reward: each simulator pays 0 or 1 for the same step."""
+    tables = [[[[(1.0 - p, 0, 0.0), (p, 0, 1.0)]]] for p in (0.2, 0.6)]
+    mdps = [FiniteMDP(outcomes=table, horizon=3) for table in tables]
+    family, features = FiniteFamily(mdps), FeatureMap.of_simulators(mdps)
+    np.testing.assert_allclose(family.first_values(mdps[0].known).ravel(), [0.6, 1.8])
+    mixed = FiniteFamily(parameters=[[0.5, 0.5]], features=features)
+    np.testing.assert_allclose(mixed.first_values(mdps[0].known), 1.2)
+    ladder = Ladder([FiniteFamily(mdps[:1]), family])
+    assert [ladder.class_of(mdp) for mdp in mdps] == [1, 2]
+    assert ladder.class_of(FiniteMDP(outcomes=[[[(0.5, 0, 0.0), (0.5, 0, 1.0)]]], horizon=3)) is None
+
+
+# --------------------------------------------------------------------------------------------------------------- lists
+def test_lists_are_the_same_dense_sparse_or_of_problems() -> None:
+    lists = [
+        FiniteFamily(SPARSE),
+        FiniteFamily(list(SPARSE)),
+        FiniteFamily([flat(each) for each in SPARSE]),
+        FiniteFamily([problem(each) for each in SPARSE]),
+    ]
+    for family in lists:
+        assert family.fingerprint == lists[0].fingerprint
+        assert [family.find(each) for each in SPARSE] == list(range(6))
+        assert [family.find(flat(each)) for each in SPARSE] == list(range(6))
+        assert family.find(UNIFORM) is None
+        for member in range(6):
+            np.testing.assert_array_equal(family.kernel(member), SPARSE[member])
+
+
+@pytest.mark.parametrize("reward", [None, np.random.default_rng(3).random((S, A, S))])
+def test_probabilities_values_and_losses_of_members_are_those_of_each_alone(reward: Any) -> None:
+    weights = np.random.default_rng(0).dirichlet(np.ones(4), size=5)
+    features = FeatureMap(list(STACK[:4]))
+    for family in (FiniteFamily(parameters=weights, features=features), FiniteFamily(STACK), FiniteFamily(SPARSE)):
+        gram, xy, yy = sums_of_rows(family.features, family.theta[1])
+        known, found = problem(STACK[0], reward).known, losses(family.theta, gram, xy)
+        for member in range(family.size):
+            alone = problem(family.kernel(member), reward)
+            np.testing.assert_allclose(family.first_values(known)[member], alone.optimal_values[0], atol=1e-12)
+            values, _ = bellman.solve([family.kernel_of(member, known)], S, known.horizon)
+            np.testing.assert_allclose(values, alone.optimal_values, atol=1e-12)
+            theta = family.theta[member]
+            probability = family.probability(slice(member, member + 1))[0]
+            np.testing.assert_allclose(probability, family.features.probabilities(theta), atol=1e-15)
+            loss = sum(t @ g @ t - 2.0 * t @ b for t, g, b in zip(theta, gram, xy, strict=True))
+            assert found[member] == pytest.approx(loss, abs=1e-10)
+            assert found[member] + yy > 0.0
+        assert family.smallest_loss(gram, xy) == found.min()
+        np.testing.assert_array_equal(family.prefix(2).first_values(known), family.first_values(known)[:2])
+
+
+def test_a_hundred_thousand_members_are_kept_as_parameters_and_found() -> None:
+    draw = np.random.default_rng(0)
+    features = FeatureMap(list(draw.dirichlet(np.ones(8), size=(16, 8, 2))))
+    family = FiniteFamily(parameters=draw.dirichlet(np.ones(16), size=122_000), features=features)
+    assert family.theta.nbytes == 122_000 * 16 * 8
+    assert family.find(family.kernel(77_777)) == 77_777
+    assert family.log_covering_number(0.01) == pytest.approx(math.log(122_000))
+    ladder = Ladder([family.take(np.array([5, 99_999])), family.take(draw.permutation(122_000))])
+    assert ladder.sizes == [2, 122_000]
+    assert ladder.class_of(problem(family.kernel(99_999))) == 1
+
+
+def test_the_smallest_cover_is_found() -> None:
+    """Kernels on a line at distances 0, .2, .4, .8, 1.2: by the definition, over all sets of members."""
+    points = np.array([0.0, 0.1, 0.2, 0.4, 0.6])
+    family = FiniteFamily([np.array([[[1 - p, p]], [[0.5, 0.5]]]) for p in points])
+    for alpha, size in ((0.0, 5), (0.19, 5), (0.2, 3), (0.41, 2), (0.81, 1)):
+        assert family.log_covering_number(alpha) == pytest.approx(math.log(size))
+    many = FiniteFamily([np.array([[[1 - p, p]], [[0.5, 0.5]]]) for p in np.linspace(0.0, 1.0, 101)])
+    assert math.log(10) <= many.log_covering_number(0.1) <= math.log(20)  # intervals of .1 to either side
+
+
+# -------------------------------------------------------------------------------------------------------------- covers
+def slippery(p: Any) -> Any:
+    slip, drift = p
+    return np.array([[[1 - slip, slip], [slip, 1 - slip]], [[drift, 1 - drift], [1 - drift, drift]]])
+
+
+def test_a_cover_has_a_grid_a_reach_and_a_covering_number() -> None:
+    family = CoverFamily(slippery, low=[0.0, 0.1], high=[0.4, 0.3], step=[0.2, 0.1])
+    assert family.size == 9
+    np.testing.assert_allclose(family.kernel(4), slippery([0.2, 0.2]))
+    assert family.reach == pytest.approx(0.3)  # half of 2 * 0.2 and half of 2 * 0.1, one for each parameter
+    draw = np.random.default_rng(0)
+    for point in draw.uniform([0.0, 0.1], [0.4, 0.3], size=(50, 2)):
+        gaps = [np.abs(family.kernel(i) - slippery(point)).sum(axis=2).max() for i in range(9)]
+        assert min(gaps) <= family.reach
+    assert family.log_covering_number(0.16) == pytest.approx(math.log(5 * 5))  # half of the steps
+    stated = CoverFamily(slippery, low=[0.0, 0.0], high=[0.2, 0.2], step=0.1, reach=0.5)
+    assert stated.log_covering_number(0.1) == math.inf
+
+
+def test_covers_make_ladders_that_keep_their_reach() -> None:
+    small = CoverFamily(slippery, low=[0.0, 0.2], high=[0.5, 0.2], step=0.1)
+    large = CoverFamily(slippery, low=[0.0, 0.0], high=[0.5, 0.5], step=0.1)
+    ladder = Ladder([small, large])
+    assert ladder.sizes == [6, 36]
+    assert ladder.reach == pytest.approx([0.1, 0.2])
+    assert [ladder.family_of(m).reach for m in (1, 2)] == ladder.reach
+    assert (small.reach, large.reach) == pytest.approx((0.1, 0.2))
+    with pytest.raises(NestingError):
+        Ladder([small, CoverFamily(slippery, low=[0.0, 0.0], high=[0.4, 0.5], step=0.1)])
+
+
+def test_outcomes_that_no_point_of_the_grid_allows_are_listed() -> None:
+    """Between its points 0 and 1 state 0 may lead to state 2, as it does at neither of them."""
+
+    def rare(p: Any) -> Any:
+        often = 0.08 * p[0] * (1 - p[0])
+        return np.array([[[0.5, 0.5 - often, often]], [[0.0, 1.0, 0.0]], [[0.0, 0.0, 1.0]]])
+
+    for reach, size in ((0.0, 4), (0.1, 5)):
+        assert CoverFamily(rare, low=[0.0], high=[1.0], step=1.0, reach=reach).features.dimension == size
+
+
+def test_the_term_of_a_truth_off_the_grid_is_a_supermartingale_and_a_bound() -> None:
+    """With y = 1/2 or -1/2 and the mean given: exp(2 (L(P0) - L(P*)) - 4 d^2) has mean at most 1, and 2 |d| bounds."""
+    for mean, other in itertools.product(np.linspace(-0.5, 0.5, 21), repeat=2):
+        d, up = other - mean, mean + 0.5
+        change = {y: (y - mean - d) ** 2 - (y - mean) ** 2 for y in (0.5, 0.1, -0.5)}
+        assert (
+            up * math.exp(2 * change[0.5] - 4 * d * d) + (1 - up) * math.exp(2 * change[-0.5] - 4 * d * d) <= 1 + 1e-9
+        )
+        assert max(change.values()) <= 2 * abs(d) + 1e-12
+    assert (off_grid(0.0, 1e6, 0.1), off_grid(0.1, 0.0, 0.1)) == (0.0, 0.0)
+    assert off_grid(0.1, 5.0, 0.1) == pytest.approx(0.5)  # epsilon n
+    assert off_grid(0.1, 1000.0, 0.1) == pytest.approx(5.0 + 0.5 * math.log(20.0))  # epsilon^2 n/2 and the noise
+    assert (level(0.0, 0.1), level(0.2, 0.1)) == (0.1, 0.05)
+
+
+# ------------------------------------------------------------------------------------- linear classes and aggregations
+def test_least_squares_on_the_simplex_and_in_the_ball_meet_the_optimality_conditions() -> None:
+    for seed in range(40):
+        draw = np.random.default_rng(seed)
+        count = int(draw.integers(1, 12))
+        x, y = draw.normal(size=(count, 4)), draw.normal(size=count)
+        p = simplex_least_squares(x, y)
+        assert p.min() >= 0.0
+        assert p.sum() == pytest.approx(1.0)
+        slope = 2.0 * x.T @ (x @ p - y)  # no direction towards a vertex goes down
+        assert slope.min() >= slope @ p - 1e-8 * max(1.0, float(np.abs(slope).max()))
+        radius = float(draw.uniform(0.1, 2.0))
+        eta = ball_least_squares(x.T @ x, x.T @ y, radius)
+        assert np.linalg.norm(eta) <= radius * (1 + 1e-9)
+        slope = 2.0 * x.T @ (x @ eta - y)  # the best point of the ball along the slope is eta itself
+        assert slope @ eta <= -radius * np.linalg.norm(slope) + 1e-6 or np.linalg.norm(slope) <= 1e-6
+
+
+FAMILIES: dict[str, Any] = {
+    "list": FiniteFamily(STACK),
+    "all coordinates": linear(norm_bound=1.5),
+    "two coordinates": linear(norm_bound=1.0, coordinates=[0, 2]),
+    "a basis": linear(basis=[[1.0, 0.0], [0.0, 1.0], [0.0, 0.5], [0.0, 0.5]]),
+    "relative moves": river(2),
+    "absolute moves": AggregationFamily(partition=[0, 1, 1], actions=2),
+    "tabular": AggregationFamily.tabular(states=3, actions=2),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_members_are_kernels_that_the_family_finds(name: str) -> None:
+    family, draw = FAMILIES[name], np.random.default_rng(0)
+    family.check(draw)
+    for member in family.members(draw, 5):
+        kernel = family.kernel(member)
+        found = family.find(kernel)
+        np.testing.assert_allclose(family.kernel(found), kernel, atol=1e-8)
+        assert family.contains(flat(kernel))
+        broken = kernel.copy()
+        broken[0, 0, 0] += 1e-3
+        assert not family.contains(broken)
+        broken[0, 0, 0] = np.nan
+        assert not family.contains(broken)
+    numbers = [family.log_covering_number(alpha) for alpha in (0.01, 0.1, 1.0, 100.0)]
+    assert numbers == sorted(numbers, reverse=True)
+    assert numbers[-1] == 0.0
+
+
+def least(gram: Any, xy: Any, start: Any, **options: Any) -> float:
+    """Return the smallest t^T gram t - 2 xy^T t that a general optimiser finds."""
+    loss: Any = lambda t: t @ gram @ t - 2 * xy @ t  # noqa: E731
+    return float(minimize(loss, start, method="SLSQP", tol=1e-14, **options).fun)
+
+
+@pytest.mark.parametrize("name", ["all coordinates", "two coordinates", "a basis"])
+def test_the_smallest_loss_of_a_linear_class_is_that_of_a_general_optimiser(name: str) -> None:
+    family: LinearFamily = FAMILIES[name]
+    theta = family.members(np.random.default_rng(0), 1)[0]
+    gram, xy, _ = sums_of_rows(family.own_features, family.basis.T @ theta, count=12)
+    inside = [{"type": "ineq", "fun": lambda eta: family.norm_bound**2 - eta @ eta}]
+    best = least(gram[0], xy[0], np.zeros(family.size), constraints=inside)
+    assert family.smallest_loss(gram, xy) == pytest.approx(best, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["relative moves", "absolute moves"])
+def test_the_smallest_loss_of_an_aggregation_is_that_of_a_general_optimiser(name: str) -> None:
+    family: AggregationFamily = FAMILIES[name]
+    gram, xy, _ = sums_of_rows(family.features, family.members(np.random.default_rng(3), 1)[0], count=200)
+    one, best = [{"type": "eq", "fun": lambda p: p.sum() - 1.0}], 0.0
+    for g, n in enumerate(family.features.sizes):
+        start, bounds = np.full(n, 1.0 / n), [(0.0, 1.0)] * n
+        best += least(gram[g, :n, :n], xy[g, :n], start, bounds=bounds, constraints=one)
+    assert family.smallest_loss(gram, xy) == pytest.approx(best, abs=1e-6)
+
+
+def test_a_kernel_of_three_zones_is_in_the_partitions_that_refine_them() -> None:
+    kernel = RIVER.mdp.kernel()
+    assert [river(zones).contains(kernel) for zones in (1, 2, 3, 6)] == [False, False, True, True]
+    law = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 3))
+    family = AggregationFamily(partition=[7, 3, 3, 7], actions=3)  # absolute moves: one law of successors per block
+    assert family.contains(law[[1, 0, 0, 1]])
+    assert not family.contains(law[[1, 0, 1, 1]])
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_the_order_of_memory_is_an_aggregation(order: int) -> None:
+    walk = MemoryWalk(places=3, order=order)
+    ladder = Ladder([AggregationFamily(partition=walk.partition(k), moves=walk.moves) for k in range(3)])
+    assert ladder.class_of(walk.mdp) == order + 1
+
+
+# -------------------------------------------------------------------------------------------------------------- errors
+MAP = FeatureMap([UNIFORM])
+HEAVY = UNIFORM * np.array([1.0, 2.0])[None, :, None]  # sums that no theta makes one
+OTHER = np.full((4, A, 4), 0.25)
+
+
+def changed(index: tuple[int, ...], value: Any, array: Any = UNIFORM) -> Any:
+    made = np.array(array)
+    made[index] = value
+    return made
+
+
+BAD: dict[str, tuple[type[InvalidInput], str, tuple[int, ...] | None, Any]] = {
+    "three axes": (ShapeError, "phi", None, lambda: FeatureMap(UNIFORM)),
+    "sparse of two sizes": (ShapeError, "phi", (1,), lambda: FeatureMap([flat(UNIFORM), flat(OTHER)])),
+    "sparse of no size": (ShapeError, "phi", (0,), lambda: FeatureMap([sp.csr_array(np.ones((4, 3)))])),
+    "no number": (FeatureError, "phi", (2, 1, 0, 0), lambda: FeatureMap([changed((2, 1, 0), np.nan)])),
+    "sparse, no number": (FeatureError, "phi", (2, 1, 0, 0), lambda: FeatureMap([flat(changed((2, 1, 0), np.inf))])),
+    "no way out": (FeatureError, "phi", (2,), lambda: FeatureMap([changed((1, 0), 0.0)])),
+    "no sum": (FeatureError, "phi", (0, 0), lambda: FeatureMap([HEAVY])),
+    "no sign": (FeatureError, "phi", None, lambda: FeatureMap(np.tile([[2.0], [-1.0]], (2, 1, 1, 1)))),
+    "coordinates": (ShapeError, "coordinates", None, lambda: MAP.restrict([0, 0])),
+    "groups": (FeatureError, "coordinates", None, lambda: FeatureMap.tabular(states=S, actions=A).restrict([0])),
+    "theta": (ShapeError, "theta", None, lambda: MAP.kernel([1.0, 2.0])),
+    "simulators": (
+        ShapeError,
+        "simulators",
+        (1,),
+        lambda: FeatureMap.of_simulators([problem(UNIFORM), problem(OTHER)]),
+    ),
+    "per step": (ShapeError, "kernels", (0,), lambda: FiniteFamily([problem(np.stack([UNIFORM] * 2), horizon=2)])),
+    "no member": (ShapeError, "kernels", None, lambda: FiniteFamily([])),
+    "one kernel": (ShapeError, "kernels", None, lambda: FiniteFamily(UNIFORM)),
+    "a sum": (FamilyError, "kernels", (1, 2, 1), lambda: FiniteFamily([UNIFORM, changed((2, 1, 0), 0.2)])),
+    "a sign": (FamilyError, "kernels", (1, 0, 1), lambda: FiniteFamily([UNIFORM, changed((0, 1), [1.5, -0.5, 0.0])])),
+    "nan": (FamilyError, "kernels", (1, 1, 0), lambda: FiniteFamily([UNIFORM, changed((1, 0, 1), np.nan)])),
+    "both": (FamilyError, "kernels", None, lambda: FiniteFamily(parameters=[[1.0]])),
+    "parameters": (ShapeError, "parameters", None, lambda: FiniteFamily(parameters=np.ones((4, 2)), features=MAP)),
+    "weights": (FamilyError, "parameters", (1, 0, 0), lambda: FiniteFamily(parameters=[[1.0], [0.9]], features=MAP)),
+    "box": (InvalidInput, "low, high", None, lambda: CoverFamily(slippery, low=[0.05, 0.0], high=[0.2, 0.2], step=0.1)),
+    "step": (InvalidInput, "step", None, lambda: CoverFamily(slippery, low=[0.0, 0.0], high=[1.0, 1.0], step=0.0)),
+    "grid": (FamilyError, "step", None, lambda: CoverFamily(slippery, low=[0.0], high=[1.0], step=1e-9)),
+    "basis": (FamilyError, "basis", None, lambda: linear(basis=np.ones((4, 2)))),
+    "tabular": (FamilyError, "features", None, lambda: linear(features=FeatureMap.tabular(states=S, actions=A))),
+    "actions": (FamilyError, "actions", None, lambda: AggregationFamily(partition=[0, 1])),
+    "nowhere": (FeatureError, "moves", (0, 0, 0), lambda: AggregationFamily(partition=[0], moves=[[[5]]])),
+    "no move": (FeatureError, "moves", (0, 0), lambda: AggregationFamily(partition=[0], moves=[[[-1]]])),
+    "moves": (FeatureError, "moves", (1, 0), lambda: AggregationFamily(partition=[0, 0], moves=[[[0, 1]], [[0, -1]]])),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused_with_its_place(name: str) -> None:
+    error, field, index, make = BAD[name]
+    with pytest.raises(error) as caught:
+        make()
+    assert (caught.value.field, caught.value.index) == (field, index)
+
+
+# ------------------------------------------------------------------------------------------------------------- ladders
+def test_members_are_sorted_by_the_first_class_that_holds_them() -> None:
+    lists = [FiniteFamily(STACK[[1]]), FiniteFamily(STACK[[4, 1]]), FiniteFamily(STACK[[3, 0, 5, 1, 4, 2]] + 1e-12)]
+    ladder = Ladder(lists, names=["one", "two", "all"])
+    assert (ladder.sizes, ladder.names, ladder.classes) == ([1, 2, 6], ("one", "two", "all"), 3)
+    assert ladder.level.tolist() == [0, 1, 2, 2, 2, 2]
+    np.testing.assert_allclose(ladder.family.kernel(1), STACK[4], atol=1e-9)
+    np.testing.assert_allclose(ladder.prior, [1 / 3, 1 / 3, *[1 / 12] * 4])
+    known = problem(STACK[0]).known
+    assert np.shares_memory(ladder.family_of(2).first_values(known), ladder.family.first_values(known))  # solved once
+
+
+def test_the_class_of_a_problem_with_a_kernel_per_step_holds_all_of_them() -> None:
+    ladder = Ladder([FiniteFamily(STACK[:2]), FiniteFamily(STACK[:4])])
+    for steps, expected in (([0, 0], 1), ([0, 1], 1), ([0, 3], 2), ([0, 5], None)):
+        assert ladder.class_of(problem(STACK[steps], horizon=2)) == expected
+    classes = Ladder([linear(coordinates=[0]), linear(coordinates=[0, 1]), linear()])
+    assert [classes.class_of(problem(STACK[steps], horizon=2)) for steps in ([0, 0], [1, 0], [2, 0])] == [1, 2, 3]
+
+
+def test_stacks_and_parameters_can_be_mixed() -> None:
+    mixtures = FiniteFamily(parameters=[[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]], features=FeatureMap(list(STACK[:2])))
+    ladder = Ladder([FiniteFamily([flat(STACK[1])]), mixtures])
+    assert ladder.sizes == [1, 3]
+    np.testing.assert_allclose(ladder.family.kernel(0), STACK[1])
+    with pytest.raises(NestingError):
+        Ladder([FiniteFamily(STACK[2:3]), mixtures])
+
+
+@pytest.mark.parametrize(
+    ("given", "sizes", "m"),
+    [
+        (SparseLadder(nonzero=2), [1, 17, 129, 577], 3),
+        (PatchyIce(slip=(0.1, 0.0)), [3, 9, 81, 6561], 2),
+        (Pricing(stock=2, prices=3, horizon=4, demand=(0.3, 0.9, 0.3)), [10, 18, 20, 64], 4),
+    ],
+)
+def test_problems_bring_their_ladders(given: Any, sizes: list[int], m: int) -> None:
+    ladder = Ladder.of_problem(given)
+    assert ladder.sizes == sizes
+    assert ladder.class_of(given.mdp) == m
+
+
+NESTED: dict[str, list[Any]] = {
+    "coordinates and norms": [
+        linear(coordinates=[0]),
+        linear(coordinates=[0, 1], norm_bound=3.0),
+        linear(norm_bound=3),
+    ],
+    "subspaces": [linear(basis=[[1.0], [1.0], [0.0], [0.0]]), linear(coordinates=[0, 1])],
+    "partitions": [river(1), river(3), river(6)],
+    "relative moves in tabular": [river(2), river(6), AggregationFamily.tabular(states=6, actions=2)],
+    "absolute moves in tabular": [AggregationFamily(partition=[0, 0, 1], actions=2), FAMILIES["tabular"]],
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_statistics_of_the_largest_class_give_those_of_every_class(name: str) -> None:
+    """The loss of a member is the same in its own class and in the largest; the smallest falls from class to class."""
+    ladder, draw = Ladder(NESTED[name]), np.random.default_rng(2)
+    top = ladder.family_of(ladder.classes)
+    gram, xy, _ = sums_of_rows(top.features, top.parameters_of(top.members(draw, 1)[0]))
+    smallest = [ladder.smallest_loss(m, gram, xy) for m in range(1, ladder.classes + 1)]
+    assert all(one >= other - 1e-9 for one, other in itertools.pairwise(smallest))
+    for m, family in enumerate(ladder.families, start=1):
+        own = ladder.statistics(m, gram, xy)
+        for member in family.members(draw, 5):
+            theta = family.parameters_of(member)
+            own_theta = theta @ family.basis if isinstance(family, LinearFamily) else theta
+            there = top.parameters_of(top.find(family.kernel(member)))
+            loss = float(losses(own_theta[None], *own)[0])
+            assert loss == pytest.approx(float(losses(there[None], gram, xy)[0]), abs=1e-7)
+            assert smallest[m - 1] <= loss + 1e-7
+
+
+def tabular_loops() -> AggregationFamily:
+    return AggregationFamily.tabular(states=6, actions=2, support=np.eye(6, dtype=bool)[:, None].repeat(2, 1))
+
+
+NOT_NESTED: dict[str, tuple[list[Any], int | None]] = {
+    "a member that is missing": ([FiniteFamily(STACK[:2]), FiniteFamily(STACK[[0, 2, 3]])], 1),
+    "equal lists": ([FiniteFamily(STACK[:2]), FiniteFamily(STACK[[1, 0]])], None),
+    "partitions that cross": ([river([0, 0, 1, 1, 1, 1]), river([0, 0, 0, 1, 1, 2])], 0),
+    "a coarser partition on top": ([river(3), river(1)], 0),
+    "a move that is lost": ([river(6), tabular_loops()], 0),
+    "norms that fall": ([linear(coordinates=[0, 1]), linear(norm_bound=1.0)], None),
+    "directions that are lost": ([linear(coordinates=[0, 3]), linear(coordinates=[0, 1, 2])], 1),
+    "other features": ([linear(), linear(features=FeatureMap(list(STACK)))], None),
+    "equal partitions": ([river(3), river([5, 5, 2, 2, 9, 9])], None),
+    "equal linear classes": ([linear(), linear()], None),
+    "what cannot be verified": ([linear(), AggregationFamily(partition=[0, 0, 1], actions=2)], None),
+}
+
+
+@pytest.mark.parametrize("name", NOT_NESTED)
+def test_what_is_not_nested_is_refused_with_the_pair_and_what_shows_it(name: str) -> None:
+    families, member = NOT_NESTED[name]
+    with pytest.raises(NestingError) as caught:
+        Ladder(families)
+    assert (caught.value.classes, caught.value.member) == ((1, 2), member)
+
+
+def test_lists_and_linear_classes_do_not_mix() -> None:
+    wrong: list[Any] = [[FAMILIES["list"], linear()], [linear(), FAMILIES["list"]], [], [STACK], [linear(), river(2)]]
+    for families in wrong:
+        with pytest.raises(InvalidInput):
+            Ladder(families)
+    with pytest.raises(FamilyError, match="names"):
+        Ladder([FAMILIES["list"]], names=["a", "b"])
+
+
+# ---------------------------------------------------------------------------------------------------------- simulators
+def drawing(kernel: Floats) -> Any:
+    """Return a simulator of a kernel that can only be called."""
+    ends = kernel.cumsum(axis=2)
+    return lambda s, a, rng: int(np.searchsorted(ends[s, a][:-1], rng.random(), side="right"))
+
+
+def test_a_simulator_is_the_same_however_it_is_given() -> None:
+    sims = Simulators([STACK[0], flat(STACK[1]), problem(STACK[2])], names=["a", "b", "c"])
+    assert (sims.states, sims.actions, len(sims), sims.error(0.05)) == (S, A, 3, 0.0)
+    for j in range(3):
+        np.testing.assert_allclose(sims.features.kernel(np.eye(3)[j]), STACK[j], atol=1e-15)
+    assert sims.widen_mixture(episodes=10, horizon=3, delta=0.1)["delta"] == 0.1
+
+
+def test_environments_with_tables_are_read_with_their_rewards() -> None:
+    gym = pytest.importorskip("gymnasium")
+    sims = Simulators([gym.make("FrozenLake-v1", is_slippery=flag) for flag in (False, True)])
+    pays = sims.features.rewards
+    assert pays is not None
+    assert (pays.min(), pays.max()) == (0.0, 1.0)
+    np.testing.assert_allclose(sims.features.kernel([0.0, 1.0]).sum(axis=2), 1.0)
+
+
+def test_an_estimate_is_made_of_frequencies_at_addresses_and_its_error_shrinks() -> None:
+    few, many = (Simulators([STACK[0], drawing(STACK[0])], draws=draws, seed=3) for draws in (100, 1_600))
+    assert few.estimated == (1,)
+    distances = [0.5 * np.abs(sims.features.kernel([0.0, 1.0]) - STACK[0]).sum(axis=2).max() for sims in (few, many)]
+    errors = [sims.error(0.01) for sims in (few, many)]
+    assert all(distance <= error for distance, error in zip(distances, errors, strict=True))
+    assert errors[1] == pytest.approx(errors[0] / 4.0, rel=0.2)  # like 1/sqrt(draws)
+    size: dict[str, Any] = {"states": S, "actions": A, "draws": 50}
+    one, again, other = (estimate_kernel(drawing(STACK[0]), **size, seed=seed).toarray() for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one, again)
+    assert (one != other).any()
+
+
+def test_the_error_bound_holds_and_a_tenth_of_it_does_not() -> None:
+    draws, delta, runs = 60, 0.2, 400
+    failures = {1.0: 0, 0.1: 0}
+    for run in range(runs):
+        draw = np.random.default_rng([7, run])
+        law = draw.dirichlet(np.full(int(draw.integers(2, 31)), 0.5))
+        estimate = draw.multinomial(draws, law) / draws
+        bound = variation_errors(sp.csr_array(estimate[None]), draws, delta)[0]
+        for share in failures:
+            failures[share] += bool(0.5 * np.abs(estimate - law).sum() > share * bound)
+    most = int(binom.isf(1e-5, runs, delta))
+    assert failures[1.0] <= most < failures[0.1]
+
+
+def test_outcomes_are_what_the_support_allows_whether_drawn_or_not() -> None:
+    kernel = np.zeros((4, 1, 4))
+    kernel[0, 0, 1:], kernel[1:, 0, 0] = (0.5, 0.5 - 1e-9, 1e-9), 1.0
+    for support, count in ((None, 16), (kernel > 0, 6)):
+        sims = Simulators([drawing(kernel), kernel], draws=10, support=support)
+        assert sims.features.kernel([1.0, 0.0])[0, 0, 3] == 0.0  # not drawn
+        assert sims.features.outcomes.next_state.size == count
+    with pytest.raises(ProbabilityError, match="support"):
+        Simulators([drawing(kernel)], states=4, actions=1, draws=10, support=changed((0, 0, 1), False, kernel > 0))
+
+
+def test_the_widened_radius_is_the_formula() -> None:
+    """(1/c)(1/4 (logdet + 2 log(2/delta)) + lambda b^2) + n e^2/(1 - c), with a c that is nearly the best."""
+    sims = Simulators([STACK[0], drawing(STACK[1])], draws=200)
+    episodes, horizon, delta = 50, 4, 0.1
+    wide: Any = sims.widen_mixture(episodes=episodes, horizon=horizon, delta=delta, norm_bound=1.5, regularization=2.0)
+    c, bias = wide["scale"] ** -2, episodes * horizon * sims.error(delta / 2.0) ** 2
+    for logdet in (0.0, 7.0):
+        exact = 0.25 * (logdet + 2.0 * math.log(2.0 / delta)) + 2.0 * 1.5**2
+        radius = (
+            0.25 * (logdet + 2.0 * math.log(1.0 / wide["delta"])) + wide["regularization"] * wide["norm_bound"] ** 2
+        )
+        assert wide["scale"] ** 2 * radius == pytest.approx(exact / c + bias / (1.0 - c))
+        assert wide["scale"] ** 2 * radius <= 1.1 * (math.sqrt(exact) + math.sqrt(bias)) ** 2
+
+
+def test_no_mixture_is_farther_from_the_grid_than_its_reach() -> None:
+    """By a look at all points of the grid; attained halfway between two simulators."""
+    features = Simulators(list(STACK[:4])).features
+    for seed, m, grid in itertools.product(range(5), range(1, 5), (4, 6)):
+        weights = np.random.default_rng(seed).dirichlet(np.full(m, 2.0))
+        points = [np.array(p) / grid for p in itertools.product(range(grid + 1), repeat=m) if sum(p) == grid]
+        gaps = [np.abs(np.tensordot(weights - point, STACK[:m], 1)).sum(axis=2).max() for point in points]
+        assert min(gaps) <= grid_reach(features, m, grid) + 1e-12
+    apart = [np.eye(2)[[j, j]].reshape(2, 1, 2) for j in range(2)]  # at a distance of 2
+    assert Simulators(apart).ladder(grid=10).reach == pytest.approx([0.0, 0.1])  # .55 and .45: |.05| + |-.05|
+    sims = Simulators([apart[0], drawing(apart[1])], draws=10_000)
+    bias = 2 * sims.error(0.01)
+    assert sims.ladder(grid=10, delta=0.01).reach == pytest.approx([bias, bias + 0.1])
+
+
+def test_the_ladder_holds_mixtures_of_one_then_two_simulators() -> None:
+    sims = Simulators(list(STACK[:3]))
+    ladder = sims.ladder(most=3, grid=4)
+    assert ladder.sizes == [3, 3 + 3 * 3, 3 + 9 + 3]  # pairs in quarters; 2 + 1 + 1 quarters in three orders
+    assert {tuple(sorted(theta[0])) for theta in ladder.family.theta[12:]} == {(0.25, 0.25, 0.5)}
+    assert len(np.unique(ladder.family.theta[:, 0], axis=0)) == 15
+    for options in ({"most": 4}, {"most": 0}, {"most": 3, "grid": 2}, {"most": 3, "grid": 2_000}, {"reach": -0.1}):
+        with pytest.raises(InvalidInput, match=next(reversed(options))):
+            sims.ladder(**options)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "options"),
+    [
+        ([], {}),
+        ([UNIFORM, OTHER], {}),
+        ([lambda s, a, rng: 0], {}),
+        ([UNIFORM, "rain"], {}),
+        ([UNIFORM, UNIFORM], {"names": ["a", "a"]}),
+        ([UNIFORM], {"draws": 0}),
+        ([lambda s, a, rng: 1 // 0], {"states": 2, "actions": 1, "draws": 2}),
+        ([lambda s, a, rng: 0.5], {"states": 2, "actions": 1, "draws": 2}),
+        ([lambda s, a, rng: 2], {"states": 2, "actions": 1, "draws": 2}),
+        ([np.full((2, 2, 2), np.nan)], {}),
+        ([lambda s, a, rng: 0], {"states": 5_000, "actions": 1, "draws": 2}),  # 25 million transitions
+    ],
+)
+def test_bad_candidates_are_refused(candidates: list[Any], options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        Simulators(candidates, **options)

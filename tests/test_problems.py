@@ -1,0 +1,587 @@
+"""Problems: values against brute force, all forms of input, bad input, and what named problems promise."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import pickle
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy import stats
+
+from occamrl import registry
+from occamrl.errors import HorizonError, InvalidInput, ParameterError, ProbabilityError, RewardError, ShapeError
+from occamrl.problems import operations
+from occamrl.problems.classic import DeepSea, HardLinearMixture, RiverSwim, RiverZones, WideTree
+from occamrl.problems.lakes import FrozenLake, PatchyIce, smallest_range, table_of
+from occamrl.problems.mdp import FiniteMDP
+from occamrl.problems.mixtures import MemoryWalk, ReferenceLadder, ReferenceMixture, SparseLadder, SparseMixture
+from occamrl.problems.operations import (
+    LostSales,
+    MachineReplacement,
+    PracticalProblem,
+    Pricing,
+    QueueAdmission,
+    WeekdayInventory,
+)
+from occamrl.protocols import Floats
+from occamrl.registry import make_problem
+
+# -------------------------------------------------------------------------------------------- values, by brute force
+KINDS = pytest.mark.parametrize(("per_step", "by_move"), list(itertools.product((False, True), repeat=2)))
+
+
+def value_by_trajectories(transition: Floats, reward: Floats, policy: Floats, first: int) -> float:
+    """Sum probability times return over all trajectories; kernel [H, S, A, S], reward [S, A, S], policy [H, S, A]."""
+    horizon, states, actions, _ = transition.shape
+    value = 0.0
+    for moves in itertools.product(itertools.product(range(actions), range(states)), repeat=horizon):
+        s, probability, total = first, 1.0, 0.0
+        for h, (a, after) in enumerate(moves):
+            probability *= policy[h, s, a] * transition[h, s, a, after]
+            total += reward[s, a, after]
+            s = after
+        value += probability * total
+    return value
+
+
+@KINDS
+def test_values_are_those_of_all_trajectories_and_all_policies(per_step: bool, by_move: bool) -> None:
+    S, A, H = 2, 2, 3
+    draw = np.random.default_rng(1)
+    transition = draw.dirichlet(np.full(S, 0.7), (H, S, A) if per_step else (S, A))
+    reward = draw.random((S, A, S) if by_move else (S, A))
+    mdp = FiniteMDP(transition=transition, reward=reward, horizon=H)
+    every, earned = np.broadcast_to(transition, (H, S, A, S)), reward if by_move else np.repeat(reward[..., None], S, 2)
+    assert mdp.stationary is not per_step
+
+    mixed, chosen = draw.dirichlet(np.ones(A), (H, S)), draw.integers(0, A, (H, S))
+    policies = [np.reshape(choice, (H, S)) for choice in itertools.product(range(A), repeat=H * S)]
+    for s in range(S):
+        assert mdp.evaluate(mixed)[0, s] == pytest.approx(value_by_trajectories(every, earned, mixed, s), abs=1e-12)
+        expected = value_by_trajectories(every, earned, np.eye(A)[chosen], s)
+        assert mdp.evaluate(chosen)[0, s] == pytest.approx(expected, abs=1e-12)
+        best = max(value_by_trajectories(every, earned, np.eye(A)[policy], s) for policy in policies)
+        assert mdp.optimal_values[0, s] == pytest.approx(best, abs=1e-12)
+    np.testing.assert_allclose(mdp.evaluate(mdp.optimal_policy), mdp.optimal_values, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_values_keep_their_bounds(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    S, A, H = (int(draw.integers(1, most)) for most in (6, 4, 7))
+    transition = draw.dirichlet(np.full(S, 0.3), (S, A))
+    mdp = FiniteMDP(transition=transition, reward=draw.random((S, A, S)), horizon=H, initial_state=np.full(S, 1 / S))
+    value = mdp.evaluate(draw.dirichlet(np.ones(A), (H, S)))
+    left = np.arange(H, -1, -1.0)[:, np.newaxis]  # H - h + 1 for the h of the formulas
+    assert (value >= 0.0).all()
+    assert (value <= mdp.optimal_values + 1e-12).all()
+    assert (mdp.optimal_values <= left + 1e-12).all()
+    assert mdp.optimal_value == pytest.approx(mdp.optimal_values[0].mean())
+    np.testing.assert_allclose(mdp.kernel(), transition, rtol=0, atol=1e-15)
+    tied = FiniteMDP(transition=np.ones((1, 4, 1)), reward=[[0.2, 0.7, 0.7, 0.1]], horizon=2)
+    assert tied.optimal_policy.tolist() == [[1], [1]]  # the smallest action
+
+
+# --------------------------------------------------------------------------------------------- one problem, many forms
+S, A, H = 4, 3, 5
+
+
+def random_kernel(seed: int, steps: int = 1) -> Floats:
+    """Return transition [steps, S, A, S] with many zeros, in different places at different steps."""
+    draw = np.random.default_rng(seed)
+    weight = draw.random((steps, S, A, S)) * (draw.random((steps, S, A, S)) < 0.5)
+    weight[..., 0] += 0.1
+    transition: Floats = weight / weight.sum(axis=-1, keepdims=True)
+    return transition
+
+
+def arrays(mdp: FiniteMDP) -> list[NDArray[Any]]:
+    """Return all that a simulator and an agent see."""
+    listed = mdp.known.transition_rewards
+    known = [mdp.known.base_reward, *(listed if listed is not None else ())]
+    return [*mdp.outcomes, mdp.probability, mdp.base_reward, mdp.initial_distribution, mdp.optimal_values, *known]
+
+
+def same(one: FiniteMDP, other: FiniteMDP) -> None:
+    for left, right in zip(arrays(one), arrays(other), strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert one.fingerprint == other.fingerprint
+
+
+@pytest.mark.parametrize("kind", ["csr_matrix", "csc_array", "coo_array", "lil_array"])
+@KINDS
+def test_sparse_and_dense_input_are_one_problem(kind: str, per_step: bool, by_move: bool) -> None:
+    make = getattr(sp, kind)
+    transition = random_kernel(2, steps=H if per_step else 1)
+    draw = np.random.default_rng(3)
+    matrices = [make(step.reshape(S * A, S)) for step in transition]
+    kernel = transition if per_step else transition[0]
+    reward = draw.random((S, A, S) if by_move else (S, A))
+    dense = FiniteMDP(transition=kernel, reward=reward, horizon=H)
+    same(dense, FiniteMDP(transition=matrices if per_step else matrices[0], reward=reward, horizon=H))
+    if by_move:
+        sparse = FiniteMDP(transition=matrices, reward=make(reward.reshape(S * A, S)), horizon=H)
+        same(dense, sparse)
+    np.testing.assert_array_equal(dense.kernel(), kernel)
+
+
+def test_a_table_is_the_same_problem_as_arrays() -> None:
+    transition, reward = random_kernel(4)[0], np.random.default_rng(5).random((S, A, S))
+    table = [[[(transition[s, a, t], t, reward[s, a, t]) for t in range(S)] for a in range(A)] for s in range(S)]
+    same(
+        FiniteMDP(transition=transition, reward=reward, horizon=H, initial_state=2),
+        FiniteMDP(outcomes=table, horizon=H, initial_state=2),
+    )
+    money = FiniteMDP(transition=transition, reward=16.0 * reward - 4.0, horizon=H, reward_range=(-4.0, 12.0))
+    np.testing.assert_allclose(money.evaluate(money.optimal_policy)[0], money.optimal_values[0], atol=1e-13)
+    averaged = FiniteMDP(transition=transition, reward=(transition * reward).sum(axis=2), horizon=H)
+    np.testing.assert_allclose(money.optimal_values, averaged.optimal_values, rtol=0, atol=1e-13)
+
+
+def test_what_a_sparse_matrix_leaves_open_is_settled_and_the_matrix_is_left_alone() -> None:
+    row, column = np.repeat(np.arange(2), 2), np.array([1, 1, 0, 0])
+    split = sp.coo_array((np.array([0.25, 0.75, 1.0, 0.0]), (row, column)), shape=(2, 2))
+    mdp = FiniteMDP(transition=split, reward=[[0.0], [1.0]], horizon=2)
+    assert mdp.kernel()[:, 0].tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    unsorted = sp.csr_array(([0.5, 0.5, 1.0], [1, 0, 0], [0, 2, 3]), shape=(2, 2))
+    FiniteMDP(transition=unsorted, reward=[[0.0], [1.0]], horizon=2)
+    assert (split.nnz, unsorted.indices.tolist()) == (4, [1, 0, 0])
+
+
+def test_an_agent_knows_the_whole_reward_table_and_nothing_of_the_kernel() -> None:
+    reward = np.random.default_rng(10).random((S, A, S))
+    for seed in (11, 12):
+        known = FiniteMDP(transition=random_kernel(seed)[0], reward=reward, horizon=H).known
+        table = known.transition_rewards
+        assert table is not None
+        np.testing.assert_array_equal(table.next_state, np.tile(np.arange(S), S * A))
+        np.testing.assert_array_equal(known.base_reward, reward.min(axis=2))
+        np.testing.assert_allclose(known.base_reward.ravel()[table.pair] + table.bonus, reward.ravel(), atol=1e-15)
+
+
+def test_sparse_rewards_list_what_is_stored_and_what_can_happen() -> None:
+    transition = sp.csr_array([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    stored = sp.coo_array((np.array([0.8, 0.3, 0.0]), ([0, 0, 1], [0, 2, 2])), shape=(3, 3))
+    mdp = FiniteMDP(transition=transition, reward=stored, horizon=2)
+    table = mdp.known.transition_rewards
+    assert table is not None
+    assert table.start.tolist() == [0, 3, 5, 6]
+    assert table.next_state.tolist() == [0, 1, 2, 1, 2, 2]
+    assert table.bonus.tolist() == [0.8, 0.0, 0.3, 0.0, 0.0, 0.0]
+    assert mdp.outcomes.next_state.tolist() == [0, 1, 1, 2]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("by_move", [False, True])
+def test_absorbing_states_stay_and_earn_nothing(by_move: bool, sparse: bool) -> None:
+    transition = random_kernel(15)[0]
+    reward = np.random.default_rng(16).random((S, A, S) if by_move else (S, A))
+    by_hand, zeroed = transition.copy(), reward.copy()
+    for s in (1, 3):
+        by_hand[s], zeroed[s] = 0.0, 0.0
+        by_hand[s, :, s] = 1.0
+    expected = FiniteMDP(transition=by_hand, reward=zeroed, horizon=H)
+    transition[1], transition[3] = np.nan, 0.0  # what stands there does not matter
+    kernel = sp.csr_array(transition.reshape(S * A, S)) if sparse else transition
+    same(expected, FiniteMDP(transition=kernel, reward=reward, horizon=H, absorbing=[3, 1]))
+    assert (expected.optimal_values[:, [1, 3]] == 0.0).all()
+
+
+def test_repeated_outcomes_are_added_and_different_rewards_kept_apart() -> None:
+    table = [[[(0.25, 1, 0.5), (0.25, 1, 0.5), (0.5, 1, 1.0), (0.0, 0, 0.0)]], {0: [(1.0, 0, 0.25)]}]
+    mdp = FiniteMDP(outcomes=table, horizon=2)
+    assert [part.tolist() for part in mdp.outcomes] == [[0, 2, 3], [1, 1, 0], [0.5, 1.0, 0.0]]
+    assert mdp.probability.tolist() == [[0.5, 0.5, 1.0]]
+    assert mdp.base_reward.tolist() == [0.0, 0.25]  # the outcome that never happens is known, too
+    assert mdp.known.transition_rewards is not None
+    assert mdp.known.transition_rewards.next_state.tolist() == [0, 1, 1, 0]
+    assert mdp.optimal_values[0].tolist() == [1.0, 1.0]
+
+
+def test_an_end_is_added_only_where_the_target_would_go_on() -> None:
+    # Both actions of state 0 end the episode: one in state 1, which rests, one in state 2, which would pay again.
+    table = [
+        [[(1.0, 1, 0.5, True)], [(1.0, 2, 0.25, True)]],
+        [[(1.0, 1, 0.0, True)], [(1.0, 1, 0.0, True)]],
+        [[(1.0, 2, 1.0, False)], [(1.0, 2, 1.0, False)]],
+    ]
+    mdp = FiniteMDP(outcomes=table, horizon=3, initial_state=[0.5, 0.0, 0.5])
+    assert mdp.kernel()[0].tolist() == [[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]]
+    assert mdp.optimal_values[0].tolist() == [0.5, 0.0, 3.0, 0.0]
+    assert mdp.initial_distribution.tolist() == [0.5, 0.0, 0.5, 0.0]
+
+
+def test_a_problem_cannot_be_changed_and_survives_pickling() -> None:
+    transition, reward, initial = random_kernel(18)[0], np.full((S, A, S), 0.5), np.full(S, 0.25)
+    mdp = FiniteMDP(transition=transition, reward=reward, horizon=H, initial_state=initial)
+    transition[...], reward[...], initial[...] = 0.0, 0.0, 0.0
+    assert mdp.optimal_value == pytest.approx(H / 2)
+    assert not any(array.flags.writeable for array in [*arrays(mdp), mdp.optimal_policy])
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        mdp.horizon = 3
+    same(mdp, pickle.loads(pickle.dumps(mdp)))  # noqa: S301  # our own bytes
+    noisy = mdp.with_reward_noise("bernoulli")
+    assert (noisy.reward_noise, mdp.reward_noise) == ("bernoulli", None)
+    assert noisy.fingerprint != mdp.fingerprint
+    assert make_problem("river-swim", states=3, reward_noise="bernoulli").mdp.reward_noise == "bernoulli"
+
+
+def test_a_large_sparse_problem_is_never_made_dense() -> None:
+    states, actions, successors = 20_000, 4, 5
+    draw = np.random.default_rng(21)
+    target = draw.integers(0, states, states * actions * successors)
+    row = draw.dirichlet(np.ones(successors), states * actions).ravel()
+    start = np.arange(states * actions + 1) * successors
+    kernel = sp.csr_array((row, target, start), shape=(states * actions, states))
+    reward = draw.random((states, actions))
+    tracemalloc.start()
+    mdp = FiniteMDP(transition=kernel, reward=reward, horizon=20)
+    values = mdp.optimal_values
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100e6  # dense it would be 12.8 GB
+    matrix = mdp.kernels[0].matrix  # nothing is kept twice
+    assert np.shares_memory(matrix.data, mdp.probability)
+    assert np.shares_memory(matrix.indices, mdp.outcomes.next_state)
+    np.testing.assert_array_equal(values[19], reward.max(axis=1))
+    one_before = (reward.ravel() + kernel @ values[19]).reshape(states, actions).max(axis=1)
+    np.testing.assert_allclose(values[18], one_before, rtol=1e-13)
+    with pytest.raises(ParameterError):
+        mdp.kernel()
+
+
+# ----------------------------------------------------------------------------------------------------------- bad input
+UNIFORM, HALF = np.full((3, 2, 3), 1 / 3), np.full((3, 2), 0.5)
+STEPS, BY_MOVE = np.stack([UNIFORM] * 2), np.full((3, 2, 3), 0.5)
+SURE = [[[(1.0, 0, 0.0)]]]
+
+
+def put(array: Any, index: tuple[int, ...], value: float) -> Any:
+    copy = np.array(array, float)
+    copy[index] = value
+    return copy
+
+
+def flat(array: Any) -> Any:
+    return sp.csr_array(np.reshape(array, (6, 3)))
+
+
+def broken_indices() -> Any:
+    matrix = flat(UNIFORM)
+    matrix.indices[0] = 7
+    return matrix
+
+
+def of_table(table: Any, **others: Any) -> dict[str, Any]:
+    return {"transition": None, "reward": None, "outcomes": table, **others}
+
+
+BAD: list[tuple[dict[str, Any], type[InvalidInput], str, tuple[int, ...] | None]] = [
+    ({"transition": put(UNIFORM, (1, 0, 2), 1 / 3 + 2e-9)}, ProbabilityError, "transition", (1, 0)),
+    ({"transition": put(STEPS, (1, 2, 1, 0), 0.5)}, ProbabilityError, "transition", (1, 2, 1)),
+    ({"transition": flat(put(UNIFORM, (2, 1, 0), 0.0))}, ProbabilityError, "transition", (2, 1)),
+    ({"transition": flat(put(UNIFORM, (2, 1), 0.0))}, ProbabilityError, "transition", (2, 1)),
+    ({"transition": put(put(UNIFORM, (0, 1, 2), -1 / 3), (0, 1, 0), 1.0)}, ProbabilityError, "transition", (0, 1, 2)),
+    ({"transition": put(STEPS, (1, 2, 0, 1), np.nan)}, ProbabilityError, "transition", (1, 2, 0, 1)),
+    ({"transition": np.full((3, 2, 2), 0.5)}, ShapeError, "transition", None),
+    ({"transition": np.moveaxis(UNIFORM, 1, 0)}, ShapeError, "transition", None),
+    ({"transition": np.stack([UNIFORM] * 3)}, ShapeError, "transition", None),
+    ({"transition": np.zeros((0, 2, 0))}, ShapeError, "transition", None),
+    ({"transition": flat(UNIFORM.astype(complex))}, ShapeError, "transition", None),
+    ({"transition": broken_indices()}, ShapeError, "transition", None),
+    ({"transition": sp.csr_array(np.ones((4, 3)) / 3)}, ShapeError, "transition", None),
+    ({"transition": [flat(UNIFORM), UNIFORM]}, ShapeError, "transition", None),
+    ({"transition": [flat(UNIFORM)] * 3}, ShapeError, "transition", None),
+    ({"transition": None}, ParameterError, "transition", None),
+    ({"reward": put(HALF, (2, 1), 1.0 + 1e-9)}, RewardError, "reward", (2, 1)),
+    ({"reward": put(HALF, (0, 0), np.nan)}, RewardError, "reward", (0, 0)),
+    ({"reward": put(HALF, (0, 1), 9.0), "absorbing": [2]}, RewardError, "reward", (0, 1)),
+    ({"reward": put(BY_MOVE, (1, 1, 2), 2.0)}, RewardError, "reward", (1, 1, 2)),
+    ({"reward": flat(put(BY_MOVE, (1, 0, 2), -2.0))}, RewardError, "reward", (1, 0, 2)),
+    ({"reward": np.full((2, 3), 0.5)}, ShapeError, "reward", None),
+    ({"reward": sp.csr_array(np.full((3, 6), 0.5))}, ShapeError, "reward", None),
+    ({"reward": None}, ParameterError, "reward", None),
+    ({"horizon": 0}, HorizonError, "horizon", None),
+    ({"initial_state": 3}, ParameterError, "initial_state", None),
+    ({"initial_state": [0.5, -0.5, 1.0]}, ProbabilityError, "initial_state", (1,)),
+    ({"initial_state": [0.5, 0.4, 0.0]}, ProbabilityError, "initial_state", None),
+    ({"absorbing": [3]}, ParameterError, "absorbing", None),
+    ({"reward_range": (0.6, 2.0)}, RewardError, "reward", (0, 0)),
+    ({"reward_noise": "beta"}, InvalidInput, "reward_noise", None),
+    ({"outcomes": SURE}, ParameterError, "outcomes", None),
+    (of_table([[[(0.9, 0, 0.0)]]]), ProbabilityError, "outcomes", (0, 0)),
+    (of_table([[[(1.5, 0, 0.5), (-0.5, 0, 0.5)]]]), ProbabilityError, "outcomes", (0, 0, 0)),
+    (of_table([[[(0.5, 0, 0.0), (0.5, 0, -1.0)]]]), RewardError, "outcomes", (0, 0, 0)),
+    (of_table([[[(0.5, 0, 0.0), (0.5, 1, 0.0)]]]), ShapeError, "outcomes", (0, 0, 1)),
+    (of_table([[[(1.0, 0)]]]), ShapeError, "outcomes", (0, 0, 0)),
+    (of_table([*SURE, [[(1.0, 0, 0.0)], [(1.0, 0, 0.0)]]]), ShapeError, "outcomes", (1,)),
+    (of_table({0: {0: [(1.0, 0, 0.0)]}, 2: {0: [(1.0, 0, 0.0)]}}), ShapeError, "outcomes", None),
+    (of_table([[[]]]), ShapeError, "outcomes", (0, 0)),
+    (of_table(3), ShapeError, "outcomes", None),
+    (of_table([[[(1.0, 0, -100.0)]]], reward_range=(-10.0, 0.0)), RewardError, "outcomes", (0, 0, 0)),
+    (of_table(SURE, reward_range=(0.0, -100.0)), ParameterError, "reward_range", None),
+    (of_table([[[(1.0, 0, 2.0, True)]]], reward_range=(1.0, 3.0)), ParameterError, "reward_range", None),  # then 0
+]
+
+
+@pytest.mark.parametrize(("change", "error", "field", "index"), BAD)
+def test_bad_input_is_refused_by_name_and_place(change: Any, error: Any, field: str, index: Any) -> None:
+    with pytest.raises(error) as caught:
+        FiniteMDP(**{"transition": UNIFORM, "reward": HALF, "horizon": 2, **change})
+    assert (caught.value.field, caught.value.index) == (field, index)
+
+
+BAD_POLICIES: list[tuple[Any, type[InvalidInput], tuple[int, ...] | None]] = [
+    (np.zeros((2, 4), int), ShapeError, None),
+    (np.zeros((2, 3)), ShapeError, None),
+    (put(np.zeros((2, 3)), (1, 2), 2).astype(int), ParameterError, (1, 2)),
+    (put(np.full((2, 3, 2), 0.5), (1, 0, 0), 0.6), ProbabilityError, (1, 0)),
+    (put(np.full((2, 3, 2), 0.5), (0, 2, 0), np.nan), ProbabilityError, (0, 2, 0)),
+]
+
+
+@pytest.mark.parametrize(("policy", "error", "index"), BAD_POLICIES)
+def test_bad_policies_are_refused(policy: Any, error: type[InvalidInput], index: Any) -> None:
+    mdp = FiniteMDP(transition=UNIFORM, reward=HALF, horizon=2)
+    with pytest.raises(error) as caught:
+        mdp.evaluate(policy)
+    assert (caught.value.field, caught.value.index) == ("policy", index)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "field"),
+    [
+        (RiverSwim, {"variant": "ayub"}, "variant"),
+        (WideTree, {"leaves": 6}, "leaves"),
+        (HardLinearMixture, {"episodes": 1}, "episodes"),
+        (MemoryWalk, {"order": 3}, "order"),
+        (RiverZones, {"zones": 5}, "zones"),
+        (SparseMixture, {"norm": 1.0}, "norm"),
+        (SparseMixture, {"nonzero": 2, "norm": 3.0}, "norm"),
+        (SparseMixture, {"persistence": 1.0}, "persistence"),
+        (SparseLadder, {"most": 9}, "most"),
+        (ReferenceLadder, {"nonzero": 4}, "nonzero"),
+        (PatchyIce, {"slip": (0.1, 0.1, 0.1)}, "slip"),
+        (FrozenLake, {"slip": (12, 12)}, "slip"),
+        (LostSales, {"demand": "poison"}, "demand"),
+        (LostSales, {"shelf": 7}, "shelf"),
+        (WeekdayInventory, {"means": (5.0,) * 7}, "means"),
+        (QueueAdmission, {"arrivals": (0.3, 0.3)}, "arrivals"),
+        (QueueAdmission, {"arrival_levels": (0.3, 0.6)}, "service_levels"),
+        (MachineReplacement, {"hazard": (0.1, 0.2)}, "hazard"),
+        (Pricing, {"demand": (0.5,) * 8}, "demand"),
+    ],
+)
+def test_bad_parameters_of_problems_are_refused(kind: Any, parameters: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        kind(**parameters)
+    assert caught.value.field == field
+
+
+# ------------------------------------------------------------------------------------------------------ named problems
+@pytest.mark.parametrize("name", registry.own("problems"))
+def test_every_named_problem_is_valid_and_frozen(name: str) -> None:
+    kind = registry.own("problems")[name]
+    for problem in (kind(), *kind.examples()):
+        mdp = problem.mdp
+        assert mdp is problem.mdp
+        assert 0.0 < mdp.optimal_value <= mdp.horizon
+        np.testing.assert_allclose(mdp.kernel().sum(axis=-1), 1.0, atol=1e-9)
+        assert dataclasses.replace(problem).mdp.fingerprint == mdp.fingerprint
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(problem, *("mdp", None))
+
+
+@pytest.mark.parametrize("name", ["FrozenLake", "PatchyIce", "SparseLadder", "ReferenceLadder", "MachineReplacement"])
+def test_hypotheses_are_kernels_in_nested_classes(name: str) -> None:
+    problem = make_problem(name)
+    assert problem.sizes == sorted(problem.sizes)
+    assert problem.sizes[-1] == len(problem.hypotheses) == len(np.unique(problem.hypotheses, axis=0))
+    phi = problem.phi
+    if isinstance(phi, list):
+        phi = np.stack([part.toarray() for part in phi], axis=-1)
+    phi = phi.reshape(-1, *phi.shape[-2:])  # [S*A, S, d]
+    np.testing.assert_allclose((phi @ problem.theta).ravel(), problem.mdp.kernel().ravel(), atol=1e-12)
+    assert (np.abs(problem.hypotheses - problem.theta).max(axis=1) < 1e-12).any()
+    for theta in problem.hypotheses[:: max(1, len(problem.hypotheses) // 50)]:
+        kernel = phi @ theta
+        assert kernel.min() > -1e-12
+        np.testing.assert_allclose(kernel.sum(axis=1), 1.0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("states", "optimum"), [(3, 5.719919), (5, 5.585129)])
+def test_river_swim_has_the_published_optimum(states: int, optimum: float) -> None:
+    assert RiverSwim(states=states).mdp.optimal_value == pytest.approx(optimum, abs=5e-7)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_deep_sea_pays_for_always_going_right(size: int) -> None:
+    mdp, always = DeepSea(size=size).mdp, np.ones((size, size * size + 1), np.int64)
+    assert mdp.optimal_value == pytest.approx(1.0, abs=1e-15)  # 0.99 in bsuite, and 0.01 for the shift
+    assert mdp.evaluate(always)[0, 0] == pytest.approx(1.0, abs=1e-15)
+    assert mdp.evaluate(1 - always)[0, 0] == pytest.approx(0.01)  # bsuite: 0
+    for mistake in range(size - 1):  # left once on the way: the treasure is lost, 0.01/N is won
+        assert mdp.evaluate(np.where(np.arange(size)[:, None] == mistake, 0, always))[0, 0] == pytest.approx(
+            0.01 / size
+        )
+
+
+@pytest.mark.parametrize("parameters", [{}, {"dimension": 5, "horizon": 6, "episodes": 3, "seed": 2}])
+def test_the_hard_linear_mixture_has_its_closed_form(parameters: dict[str, Any]) -> None:
+    problem = HardLinearMixture(**parameters)
+    mdp, d, horizon, gap = problem.mdp, problem.dimension, problem.horizon, problem.gap
+    np.testing.assert_allclose(problem.phi @ problem.theta, mdp.kernel(), rtol=0, atol=1e-15)
+    fall = 1.0 / horizon + (d - 1) * gap  # the best action follows the signs; the time of the fall is geometric
+    optimum = sum((horizon - h) * (1.0 - fall) ** (h - 1) * fall for h in range(1, horizon))
+    assert mdp.optimal_value == pytest.approx(optimum, rel=1e-12)
+    assert np.linalg.norm(problem.theta) == pytest.approx(1.0 + (d - 1) * gap, rel=1e-12)
+    for values in itertools.product((0.0, 1.0), repeat=mdp.states):
+        assert (np.linalg.norm(np.einsum("satj,t->saj", problem.phi, values), axis=2) <= 1.0 + 1e-12).all()
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        SparseMixture(seed=9, persistence=0.7),
+        SparseMixture(states=5, actions=3, dimension=7, nonzero=4, gamma=0.3, norm=2.0, seed=1),
+        SparseMixture(states=2, dimension=1, nonzero=1),
+        SparseMixture(states=3, dimension=4, nonzero=4, norm=math.sqrt(1.0 + 3 * 0.25)),
+    ],
+)
+def test_a_sparse_mixture_is_as_sparse_and_large_as_stated_and_a_kernel_whatever_the_signs(problem: Any) -> None:
+    theta, phi = problem.theta, problem.phi
+    assert theta[0] == 1.0
+    assert np.flatnonzero(theta).tolist() == problem.support.tolist()
+    assert problem.support.size == problem.nonzero
+    if problem.nonzero > 1:
+        assert np.abs(theta[problem.support[1:]]).min() == problem.gamma
+    if problem.norm is not None:
+        assert np.linalg.norm(theta) == pytest.approx(problem.norm, rel=1e-12)
+    draw = np.random.default_rng(0)
+    for _ in range(50):
+        kernel = phi @ (theta * np.array([1.0, *draw.choice((-1.0, 1.0), theta.size - 1)]))
+        assert kernel.min() > 0.0
+        np.testing.assert_allclose(kernel.sum(axis=2), 1.0, rtol=0, atol=1e-12)
+
+
+def test_the_stored_problems_are_of_the_documented_form() -> None:
+    mixture, direction = ReferenceMixture(), np.where(np.arange(12) < 6, 1.0, -1.0)[:, None]  # of good and bad states
+    assert (mixture.mdp.states, mixture.mdp.actions, mixture.mdp.horizon, len(mixture.theta)) == (12, 4, 6, 16)
+    np.testing.assert_allclose(mixture.phi @ mixture.theta, mixture.mdp.kernel(), rtol=0, atol=1e-16)
+    np.testing.assert_array_equal(mixture.phi[..., 1:], mixture.phi[:, :, :1, 1:] * direction)
+    for nonzero in range(4):
+        ladder = ReferenceLadder(nonzero=nonzero)
+        assert (ladder.mdp.states, ladder.mdp.actions, ladder.mdp.horizon) == (12, 3, 10)
+        assert ladder.sizes == [1, 17, 129, 577]
+        assert (ladder.theta != 0.0).sum() == nonzero + 1
+        np.testing.assert_array_equal(ladder.hypotheses, SparseLadder().hypotheses)
+
+
+def test_frozen_lake_is_the_one_of_gymnasium() -> None:
+    gym = pytest.importorskip("gymnasium")
+    for name, horizon in (("4x4", 30), ("8x8", 60)):
+        table, rewards = table_of(gym.make("FrozenLake-v1", map_name=name), horizon=horizon)
+        assert tuple(rewards) == (0.0, 1.0)
+        ours = FrozenLake(map_name=name).mdp
+        np.testing.assert_allclose(ours.kernel(), table.kernel(), atol=1e-15)
+        np.testing.assert_allclose(ours.optimal_values, table.optimal_values, atol=1e-13)
+    cliff = gym.make("CliffWalking-v1")
+    assert smallest_range([cliff]) == (-100.0, 0.0)
+    mdp, rewards = table_of(cliff, horizon=30)
+    assert rewards.total(mdp.optimal_value, 30) == pytest.approx(-13.0)  # the shortest safe way
+    with pytest.raises(InvalidInput, match="no table"):
+        table_of(gym.make("CartPole-v1"), horizon=30)
+    with pytest.raises(InvalidInput, match="TransformReward"):
+        table_of(gym.wrappers.TransformReward(cliff, abs), horizon=30)
+
+
+# -------------------------------------------------------------------------------------------------- practical problems
+def amount(problem: PracticalProblem) -> float:
+    """Return the optimum of an episode in the problem's unit."""
+    return problem.unit.total(problem.mdp.optimal_value, problem.horizon)
+
+
+def test_demand_as_the_shelf_sees_it() -> None:
+    np.testing.assert_allclose(operations.poisson(3.0, 6)[:6], stats.poisson(3.0).pmf(np.arange(6)))
+    d = np.arange(401)
+    for law, mean, variance in (
+        (operations.negative_binomial(4.0, 2.0, 400), 4.0, 4.0 + 16.0 / 2.0),
+        (
+            operations.two_kinds_of_day(1.0, 7.0, 0.25, 400),
+            2.5,
+            2.5 + 0.25 * 0.75 * 36.0,
+        ),  # mean + variance of the kind of day
+    ):
+        assert (law @ d, law @ (d - mean) ** 2) == pytest.approx((mean, variance))
+    laws = operations.on_a_grid((0, 2, 3), 4, 3)
+    brute = {p for p in itertools.product(range(5), repeat=3) if sum(p) == 4}
+    assert {tuple(np.round(4 * law[[0, 2, 3]]).astype(int)) for law in laws} == brute
+    assert len(laws) == len(brute)
+
+
+@pytest.mark.parametrize("kind", [LostSales, WeekdayInventory, QueueAdmission, MachineReplacement, Pricing])
+def test_each_class_has_a_truth_of_its_own(kind: type[PracticalProblem]) -> None:
+    problems = kind.truths()
+    hypotheses, sizes = problems[0].hypotheses, problems[0].sizes
+    assert len(problems) == len(kind.class_names) == len(sizes)
+    for m, problem in enumerate(problems):
+        at = int(np.abs(hypotheses - problem.theta).max(axis=1).argmin())
+        np.testing.assert_allclose(hypotheses[at], problem.theta, atol=1e-12)
+        assert int(np.searchsorted(sizes, at, side="right")) == m  # the smallest class that holds it
+
+
+@pytest.mark.parametrize("demand", operations.DEMANDS)
+def test_without_a_cost_of_ordering_every_day_is_a_newsvendor(demand: str) -> None:
+    problem = LostSales(demand=demand, fixed=0.0, holding=1.0, order_step=1)
+    law, d = problem.theta, np.arange(16)
+    gain = [law @ (4.0 * np.minimum(d, y) - 1.0 * np.maximum(y - d, 0)) for y in range(16)]
+    best = int(np.argmax(np.cumsum(law) >= 4.0 / 5.0))  # the critical fractile
+    assert gain[best] == pytest.approx(max(gain))
+    assert amount(problem) == pytest.approx(28 * max(gain), rel=1e-12)  # leftovers are worth their cost: myopic is best
+
+
+def test_a_day_of_the_week_is_a_shelf_of_its_own() -> None:
+    week = WeekdayInventory(means=(2.0, 4.0, 4.0, 4.0, 9.0, 12.0, 2.0), order_step=5, horizon=2)
+    kernel, size = week.mdp.kernel(), 16
+    for day, mean in enumerate(week.means):
+        law = stats.poisson(mean)
+        for stock, order in itertools.product(range(size), range(4)):
+            filled = min(stock + 5 * order, 15)
+            row = np.zeros(operations.DAYS * size)
+            after = row[(day + 1) % operations.DAYS * size :][:size]
+            after[1 : filled + 1] = law.pmf(filled - np.arange(1, filled + 1))
+            after[0] = law.sf(filled - 1)
+            np.testing.assert_allclose(kernel[day * size + stock, order], row, atol=1e-12)
+    costs: dict[str, Any] = {"order_step": 5, "horizon": 9, "holding": 0.5, "fixed": 6.0, "margin": 4.0}
+    assert amount(WeekdayInventory(means=(6.0,) * 7, **costs)) == pytest.approx(amount(LostSales(**costs)), rel=1e-12)
+
+
+def test_phases_that_do_not_differ_are_one_queue() -> None:
+    problem = QueueAdmission(room=5, horizon=20, arrivals=(0.4,) * 3, services=(0.2,) * 3)
+    values, n = np.zeros(6), np.arange(6)
+    for _ in range(20):  # plain value iteration of a single queue
+        served = np.where(n > 0, values[np.maximum(n - 1, 0)], values)
+        closed = -n + 0.2 * served + 0.8 * values
+        gain = np.where(n < 5, 30.0 + values[np.minimum(n + 1, 5)], values)
+        values = np.maximum(closed, -n + 0.4 * gain + 0.2 * served + 0.4 * values)
+    ours = [problem.unit.total(value, 20) for value in problem.mdp.optimal_values[0]]
+    np.testing.assert_allclose(np.reshape(ours, (3, 6)), np.tile(values, (3, 1)), rtol=1e-12)
+
+
+def test_machines_are_replaced_when_renewal_theory_says_so() -> None:
+    young = MachineReplacement(hazard=(0.1,) * 15)  # does not age
+    assert amount(young) == pytest.approx(-36 * 0.1 * 10_000.0, rel=1e-12)
+    assert (young.mdp.optimal_policy == 0).all()
+    for problem in MachineReplacement.truths()[1:]:
+        alive = np.concatenate([[1.0], np.cumprod(1.0 - np.array(problem.hazard))])
+        cost = 10_000.0 * (1.0 - alive[1:15]) + 2_000.0 * alive[1:15]  # of a cycle, by the age of replacement
+        long = dataclasses.replace(problem, horizon=4000)
+        rate = min(cost / np.cumsum(alive[:14]))
+        assert -amount(long) / 4000 == pytest.approx(rate, rel=2e-3)  # the ends of an episode weigh 1/H

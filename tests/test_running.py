@@ -1,0 +1,212 @@
+"""Flows are the law of episodes; blocks, cuts and continuations change nothing; results are read off blocks exactly."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import occamrl as orl
+from occamrl.running.flow import divide, simulate
+from occamrl.running.run import generator
+
+
+def tiny(**changes: Any) -> orl.FiniteMDP:
+    """Two states, two actions, three steps; rewards on transitions, a random start."""
+    P = np.array([[[0.7, 0.3], [0.2, 0.8]], [[0.5, 0.5], [0.0, 1.0]]])
+    r = np.array([[[0.1, 0.9], [0.3, 0.3]], [[0.0, 1.0], [0.5, 0.2]]])
+    return orl.FiniteMDP(**{"transition": P, "reward": r, "horizon": 3, "initial_state": [0.6, 0.4], **changes})
+
+
+def path_law(mdp: orl.FiniteMDP, policy: np.ndarray) -> dict[tuple[int, ...], float]:
+    """The probability of every sequence of states, by enumeration."""
+    kernel, law = mdp.kernel(), {}
+    for states in itertools.product(range(mdp.states), repeat=mdp.horizon + 1):
+        p = mdp.initial_distribution[states[0]]
+        for h in range(mdp.horizon):
+            P = kernel if mdp.stationary else kernel[h]
+            p *= P[states[h], policy[h, states[h]], states[h + 1]]
+        law[states] = p
+    return law
+
+
+@pytest.mark.parametrize("episodes", [1, 7])
+def test_visits_have_the_law_of_independent_episodes(episodes: int) -> None:
+    mdp, policy = tiny(), np.array([[0, 1], [1, 0], [0, 0]])
+    n, draw = 20_000 // episodes, np.random.default_rng(0)
+    last = Counter[int]()
+    totals = np.zeros((3, 2, 2))
+    for _ in range(n):
+        flow = simulate(mdp, policy, episodes, draw)
+        assert flow.episodes == episodes
+        np.add.at(totals, (flow.step, flow.state, flow.next_state), flow.count)
+        final = flow.step == 2
+        last[int(flow.count[final & (flow.next_state == 1)].sum())] += 1
+    expected = np.zeros_like(totals)
+    for states, p in path_law(mdp, policy).items():
+        for h in range(3):
+            expected[h, states[h], states[h + 1]] += p
+    for h in range(3):
+        cells = expected[h].ravel() > 0
+        assert stats.chisquare(totals[h].ravel()[cells], n * episodes * expected[h].ravel()[cells]).pvalue > 1e-4
+    p_end = sum(p for states, p in path_law(mdp, policy).items() if states[-1] == 1)
+    binomial = n * stats.binom.pmf(np.arange(episodes + 1), episodes, p_end)
+    seen = np.array([last[k] for k in range(episodes + 1)])
+    assert stats.chisquare(seen, binomial).pvalue > 1e-4  # episodes are independent: not only the means agree
+
+
+def test_random_policies_and_coins_keep_their_means() -> None:
+    mdp = tiny(reward_noise="bernoulli")
+    policy = np.random.default_rng(1).dirichlet(np.ones(2), size=(3, 2))
+    n = 10**10
+    flow = simulate(mdp, policy, n, np.random.default_rng(2))
+    assert set(np.unique(flow.reward)) == {0.0, 1.0}
+    value = float(mdp.initial_distribution @ mdp.evaluate(policy)[0])
+    assert abs(flow.total_reward / n - value) < 6 * 3 / np.sqrt(n)
+
+
+def test_what_cannot_happen_never_does() -> None:
+    rows = np.array([[0.1, 0.2, 0.7, 0.0], [1.0 / 3, 1.0 / 3, 1.0 / 3, 0.0], [0.0, 1.0, 0.0, 0.0]])
+    for k in range(200):
+        counts = divide(np.full(3, 10**15), rows, np.random.default_rng(k))
+        assert (counts.sum(axis=1) == 10**15).all()
+        assert not counts[rows == 0.0].any()
+
+
+def test_regret_of_a_block_is_the_gap_of_its_starts() -> None:
+    mdp = tiny()
+
+    class Fixed(orl.Learner):
+        def begin(self, known: orl.Known) -> dict[str, Any]:
+            return {"starts": np.zeros(2)}
+
+        def plan(self, known: orl.Known, state: Any, draw: np.random.Generator) -> orl.Plan:
+            return orl.Plan(policy=np.zeros((3, 2), dtype=np.int64), episodes=50)
+
+        def learn(self, known: orl.Known, state: Any, plan: orl.Plan, flow: orl.Flow) -> None:
+            np.add.at(state["starts"], flow.state[flow.step == 0], flow.count[flow.step == 0])
+
+    result = orl.run(Fixed(), mdp, episodes=120, seed=4)
+    gap = mdp.optimal_values[0] - mdp.evaluate(np.zeros((3, 2), dtype=np.int64))[0]
+    assert result.total_regret == pytest.approx(float(result.state["starts"] @ gap))
+    assert result.plans == 3
+    assert result.state["starts"].sum() == 120
+
+
+@pytest.mark.parametrize("ends", [[1, 2, 3, 17, 40], [39], [10, 11, 12, 13]])
+def test_pieces_equal_the_whole(ends: list[int]) -> None:
+    agent, mdp = Pacing(), tiny()
+    whole = orl.run(agent, mdp, episodes=64, seed=3)
+    part, done = None, 0
+    for end in [*ends, 64]:
+        part = orl.run(agent, mdp, episodes=end - done, seed=3, continue_from=part)
+        done = end
+        assert part.total_episodes == end
+    assert part is not None
+    assert part.blocks.episodes == whole.blocks.episodes
+    assert part.blocks.regret == whole.blocks.regret
+    assert part.blocks.returns == whole.blocks.returns
+    assert np.array_equal(part.state["visits"], whole.state["visits"])
+    assert part.phase_rows == whole.phase_rows
+
+
+class Pacing(orl.Learner):
+    """Blocks of growing length under policies that are drawn."""
+
+    def begin(self, known: orl.Known) -> dict[str, Any]:
+        return {"visits": np.zeros((known.horizon, known.states), np.int64)}
+
+    def plan(self, known: orl.Known, state: Any, draw: np.random.Generator) -> orl.Plan:
+        played = int(state["visits"][0].sum())
+        policy = draw.integers(known.actions, size=(known.horizon, known.states))
+        return orl.Plan(policy=policy, episodes=1 + played // 2, facts={"half": played >= 32})
+
+    def learn(self, known: orl.Known, state: Any, plan: orl.Plan, flow: orl.Flow) -> None:
+        np.add.at(state["visits"], (flow.step, flow.state), flow.count)
+
+
+def test_results_are_read_off_blocks() -> None:
+    result = orl.run(Pacing(), tiny(), episodes=64, seed=5)
+    assert result.episodes.tolist() == list(range(1, 65))
+    assert np.allclose(np.cumsum(result.regret), result.cumulative_regret)
+    assert result.regret_at(64) == result.total_regret == result.cumulative_regret[-1]
+    assert np.array_equal(result.regret_at(np.arange(1, 65)), result.cumulative_regret)
+    assert result.regret_at(0) == 0.0
+    phases = result.phases.to_pylist()
+    assert [row["half"] for row in phases] == [False, True]
+    assert phases[0]["first"] == 1
+    assert phases[1]["first"] == 1 + phases[0]["episodes"]
+    assert sum(row["regret"] for row in phases) == pytest.approx(result.total_regret)
+    with pytest.raises(orl.InvalidInput):
+        result.regret_at(65)
+
+
+def test_a_quadrillion_episodes() -> None:
+    result = orl.run(orl.UniformRandom(), tiny(initial_state=0), episodes=10**15)
+    gap = result.regret_at(1)
+    assert result.regret_at(10**14) == pytest.approx(10**14 * gap, rel=1e-12)
+    assert result.cumulative_regret.size == result.episodes.size < 20_000
+    assert np.all(np.diff(result.cumulative_regret) > 0.0)
+
+
+def test_addresses_do_not_depend_on_history() -> None:
+    first = generator(1, "agent", 10).random(3)
+    generator(1, "agent", 9).random(100)
+    assert np.array_equal(first, generator(1, "agent", 10).random(3))
+    others = [generator(*address).random() for address in ((1, "agent", 11), (2, "agent", 10), (1, "environment", 10))]
+    assert len({first[0], *others}) == 4
+
+
+class Broken(Pacing):
+    def __init__(self, plan: Any) -> None:
+        self.made = plan
+
+    def plan(self, known: orl.Known, state: Any, draw: np.random.Generator) -> Any:
+        return self.made
+
+
+BAD_PLANS = {
+    "no plan": np.zeros((3, 2), int),
+    "shape": orl.Plan(policy=np.zeros((2, 3), int)),
+    "action": orl.Plan(policy=np.full((3, 2), 2)),
+    "floats": orl.Plan(policy=np.zeros((3, 2))),
+    "sums": orl.Plan(policy=np.full((3, 2, 2), 0.6)),
+    "length": orl.Plan(policy=np.zeros((3, 2), int), episodes=0),
+}
+
+
+@pytest.mark.parametrize("name", BAD_PLANS)
+def test_bad_plans_are_refused(name: str) -> None:
+    with pytest.raises(orl.InvalidInput, match="plan"):
+        orl.run(Broken(BAD_PLANS[name]), tiny(), episodes=5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"agent": orl.UniformRandom}, "agent"),
+        ({"agent": 3}, "agent"),
+        ({"episodes": 0}, "episodes"),
+        ({"episodes": 10**16}, "episodes"),
+        ({"episodes": 1.5}, "episodes"),
+        ({"seed": -1}, "seed"),
+        ({"mdp": "river"}, "mdp"),
+    ],
+)
+def test_bad_calls_are_refused(arguments: dict[str, Any], field: str) -> None:
+    call = {"agent": orl.UniformRandom(), "mdp": tiny(), "episodes": 5, **arguments}
+    with pytest.raises(orl.InvalidInput) as caught:
+        orl.run(call.pop("agent"), call.pop("mdp"), **call)
+    assert caught.value.field == field
+
+
+def test_another_problem_or_seed_is_no_continuation() -> None:
+    half = orl.run(orl.UniformRandom(), tiny(), episodes=5)
+    with pytest.raises(orl.InvalidInput, match="continue_from"):
+        orl.run(orl.UniformRandom(), tiny(horizon=4), episodes=5, continue_from=half)
+    with pytest.raises(orl.InvalidInput, match="seed"):
+        orl.run(orl.UniformRandom(), tiny(), episodes=5, seed=9, continue_from=half)
