@@ -7,19 +7,18 @@
 
 A part is a function of a study in this folder that returns Markdown. Its place in a page lies between
 ``<!-- linear:norm -->`` and ``<!-- end -->``; nothing else is written there. ``--seeds`` plays fewer runs, ``--tiny`` a
-few episodes, to see that a study runs. Regret is exact and does not depend on the machine.
+few episodes, to see that a study runs. Parts are measured side by side in the package's pool of processes. Regret is
+exact and does not depend on the machine.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import pkgutil
 import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,8 +27,9 @@ import numpy as np
 from scipy.stats import bootstrap
 
 import occamrl as orl
+from occamrl.errors import Stopped
+from occamrl.experiments.pool import Pool, processors
 from occamrl.protocols import Floats
-from occamrl.running.run import Progress
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -65,12 +65,13 @@ PAGES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Size:
-    """How much a study plays, in how many processes, and where its pictures go (nowhere by default)."""
+    """How much a study plays, where its pictures go (nowhere by default), and who is told how far it is."""
 
     tiny: bool = False
     most_seeds: int = 10**9
-    workers: int = 1
     pictures: Path | None = None
+    say: Callable[[dict[str, Any]], None] = lambda news: None
+    stop: Callable[[], bool] = lambda: False
 
     def seeds(self, full: int) -> int:
         """Return how many seeds to play."""
@@ -87,29 +88,15 @@ class Size:
 
 # Playing --------------------------------------------------------------------------------------------------------------
 
-_job: Callable[[int], Any] | None = None  # what the processes of a pool, which are forks of this one, are to do
 
-
-def _do(i: int) -> Any:
-    return i, _job(i) if _job is not None else None
-
-
-def each(size: Size, count: int, job: Callable[[int], Any], label: str = "runs") -> list[Any]:
-    """Return ``job(0)``, ..., ``job(count - 1)``, computed in forks of this process; shows progress."""
-    global _job
-    if size.workers == 1 or count < 2 or sys.platform != "linux":
-        return [job(i) for i in range(count)]
-    before, _job = _job, job
-    bar, found = Progress(label, count, None, "runs"), [None] * count
-    pool = ProcessPoolExecutor(min(size.workers, count), mp_context=multiprocessing.get_context("fork"))
-    try:
-        for done, future in enumerate(as_completed([pool.submit(_do, i) for i in range(count)]), start=1):
-            i, found[i] = future.result()
-            bar.update(done)
-    finally:
-        pool.shutdown(cancel_futures=True)
-        bar.close()
-        _job = before
+def each(size: Size, count: int, job: Callable[[int], Any], label: str) -> list[Any]:
+    """Return ``job(0)``, ..., ``job(count - 1)``; tells how far it is, and stops when it is to."""
+    found = []
+    for i in range(count):
+        if size.stop():
+            raise Stopped(f"{label}: stopped after {i} of {count} runs")
+        found.append(job(i))
+        size.say({"event": "progress", "text": f"{label}, {i + 1} of {count} runs"})
     return found
 
 
@@ -230,7 +217,6 @@ def picture(size: Size, name: str, panels: Sequence[Panel]) -> None:
     if size.pictures is None:
         return
     from matplotlib.figure import Figure
-
     from occamrl.report.figures import COLOURS, STYLES
 
     columns = 3 if len(panels) % 3 == 0 else min(2, len(panels))
@@ -248,8 +234,17 @@ def picture(size: Size, name: str, panels: Sequence[Panel]) -> None:
     figure.savefig(size.pictures / name, dpi=110)
 
 
-def measure(part: str, size: Size) -> str:
-    """Return what a part prints."""
+def measure(
+    part: str,
+    tiny: bool = False,
+    seeds: int = 10**9,
+    pictures: str = "",
+    *,
+    say: Callable[[dict[str, Any]], None] = lambda news: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> str:
+    """Return what a part prints; a task of the package's pool of processes."""
+    size = Size(tiny, seeds, Path(pictures) if pictures else None, say, stop)
     text: str = pkgutil.resolve_name(f"studies.{part}")(size)
     return text.strip("\n")
 
@@ -263,33 +258,48 @@ def write(page: Path, part: str, text: str) -> None:
     page.write_text(changed)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the tables of the pages that are named, or the list of pages."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables of the pages that are named, or the list of pages; return how many parts failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pages", nargs="*", metavar="page", help=f"of {', '.join(PAGES)}")
+    parser.add_argument("pages", nargs="*", metavar="page", help=f"of {', '.join(PAGES)}; all")
     parser.add_argument("--part", action="append", help="only this part; may be given several times")
     parser.add_argument("--seeds", type=int, default=10**9, help="at most so many seeds")
     parser.add_argument("--tiny", action="store_true", help="a few episodes, to see that it runs")
-    parser.add_argument("--workers", type=int, default=multiprocessing.cpu_count(), help="processes")
+    parser.add_argument("--workers", type=int, default=processors(), help="parts that are measured at a time")
     parser.add_argument("--write", action="store_true", help="put the tables into the page")
     given = parser.parse_args(arguments)
+    pages = list(PAGES) if given.pages == ["all"] else given.pages
+    if unknown := [page for page in pages if page not in PAGES]:
+        parser.error(f"page: got {unknown[0]!r}, expected one of {', '.join(PAGES)}")
     if given.write and (given.tiny or given.seeds < 10**9):
         parser.error("--tiny and --seeds print only: their figures are not those of the page")
-    for page in given.pages:
-        if page not in PAGES:
-            parser.error(f"page: got {page!r}, expected one of {', '.join(PAGES)}")
-        for part in given.part or PAGES[page]:
-            if part not in PAGES[page]:
-                parser.error(f"--part: got {part!r}, expected one of {', '.join(PAGES[page])}")
-            began = time.perf_counter()
-            text = measure(part, Size(given.tiny, given.seeds, given.workers, DOCS / "figures" if given.write else None))
-            print(f"{part}\n\n{text}\n", flush=True)
-            sys.stderr.write(f"{part}: {time.perf_counter() - began:.0f} s\n")
-            if given.write:
-                write(DOCS / f"{page}.md", part, text)
-    if not given.pages:
-        print("\n".join(f"{page:<30}{' '.join(parts)}" for page, parts in PAGES.items()))
+    parts = list(dict.fromkeys(part for page in pages for part in PAGES[page]))
+    if unknown := [part for part in given.part or () if part not in parts]:
+        parser.error(f"--part: got {unknown[0]!r}, expected one of {', '.join(parts)}")
+    parts = given.part or parts
+    if not pages:
+        print("\n".join(f"{page:<30}{' '.join(PAGES[page])}" for page in PAGES))
+    pictures = str(DOCS / "figures") if given.write else ""
+    began, failed, due = dict.fromkeys(parts, time.monotonic()), 0, 0.0
+    tasks = [[part, given.tiny, given.seeds, pictures] for part in parts]
+    for i, event in Pool("studies.figures:measure", min(given.workers, max(1, len(parts)))).play(tasks):
+        now, part = time.monotonic(), parts[i]
+        if event["event"] == "begin":
+            began[part] = now
+        elif event["event"] == "progress" and now > due:
+            due = now + 10.0
+            sys.stderr.write(f"{part}: {event['text']}, {now - began[part]:.0f} s\n")
+        elif event["event"] == "done":
+            print(f"{part}\n\n{event['result']}\n", flush=True)
+            sys.stderr.write(f"{part}: done in {now - began[part]:.0f} s\n")
+            for page in pages if given.write else ():
+                if part in PAGES[page]:
+                    write(DOCS / f"{page}.md", part, event["result"])
+        elif event["event"] != "progress":
+            failed += event["event"] != "retry"
+            sys.stderr.write(f"{part}: {event['event']}: {event.get('trace', event['text'])}\n")
+    return failed
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,8 +1,7 @@
 """Linear kernels: selection by dimension and by norm, lazy planning, unknown rewards, one kernel per step.
 
-For docs/selection-linear.md, docs/learners.md and docs/extensions.md (:mod:`studies.figures`): means over seeds with 95%
-bootstrap intervals, delta = 0.05, ``norm_bound`` = ||theta*|| unless b is named. "No weights" is the paper's radius
-(:mod:`occamrl.paper`), planned before every episode.
+For docs/selection-linear.md, docs/learners.md and docs/extensions.md (:mod:`studies.figures`): means over seeds with
+95% bootstrap intervals, delta = 0.05, ``norm_bound`` = ||theta*|| unless b is named.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ def instances(size: Size) -> str:
     cases = size.some(fresh_instances(7000))
 
     def job(i: int) -> float:
-        label, case = cases[i]
+        case = cases[i][1]
         runs = play(Size(size.tiny), case.agents, case.problem, 300_000, 1)
         full, best, found = (one[0].regret for one in runs.values())
         return 100.0 * (full - found) / (full - best) if full > best else 100.0
@@ -156,9 +155,7 @@ def paper(size: Size) -> str:
     selector: dict[str, Any] = {"features": case.features, "norm_bound": case.norm}
     cast: dict[str, Any] = {
         "all coordinates": orl.paper.UCRLVTRLin(**selector),
-        "the true support": orl.paper.UCRLVTRLin(
-            features=case.features.restrict(case.support), norm_bound=case.norm
-        ),
+        "the true support": orl.paper.UCRLVTRLin(features=case.features.restrict(case.support), norm_bound=case.norm),
         "ARL-LIN(dim)": orl.paper.ARLLinDim(**selector),
         "ARL-LIN(dim), thresholds 0.5^(i+1) of the box": orl.paper.ARLLinDim(**selector, threshold_epoch="box"),
     }
@@ -173,9 +170,7 @@ def lazy(size: Size) -> str:
     """Measure what lazy planning costs: regret and the number of plans."""
     case, names = Case(ReferenceMixture()), {0.0: "0 (every episode)", 0.2: "0.2 (default)"}
     common: dict[str, Any] = {"features": case.features, "norm_bound": case.norm}
-    cast = {
-        names.get(c, f"{c:g}"): orl.UCRLVTRLin(**common, replan=c) for c in (0.0, 0.05, 0.2, 0.5, 1.0, 4.0)
-    }
+    cast = {names.get(c, f"{c:g}"): orl.UCRLVTRLin(**common, replan=c) for c in (0.0, 0.05, 0.2, 0.5, 1.0, 4.0)}
     played = play(size, cast, case.problem, 20_000, 10)
     rows = [
         (name, interval(regrets(runs)), number(float(np.mean([one.plans for one in runs]))))
@@ -306,7 +301,8 @@ def families(size: Size) -> str:
     for name, cells in cases.items():
         row: list[str] = [name]
         for cell in cells:
-            row.append("" if cell is None else interval(regrets(play(size, {name: cell[1]}, cell[0], 20_000, 10)[name])))
+            played = {} if cell is None else play(size, {name: cell[1]}, cell[0], 20_000, 10)
+            row.append(interval(regrets(played[name])) if played else "")
         rows.append(row)
     header = ("K = 20,000, 10 seeds", "one kernel: all 60", "ARL-GEN", "kernels that change: all 60", "ARL-GEN")
     return table(header, rows)

@@ -16,7 +16,7 @@ from occamrl.protocols import Flow, Known, Played, Replay
 from occamrl.running.result import Result
 from tests import cases
 
-EPISODES = 40
+EPISODES = 15
 
 
 @pytest.mark.parametrize(("name", "problem"), cases.contract_cases())
@@ -61,8 +61,8 @@ FAMILIES: dict[str, Any] = {
     "list": lambda case: case.ladder.family,
     "beginning of a list": lambda case: case.ladder.family_of(1),
     "list over features": lambda case: orl.FiniteFamily(parameters=np.eye(3), features=case.features),
-    "linear": lambda case: orl.LinearFamily(case.features, norm_bound=1.0),
-    "some coordinates": lambda case: orl.LinearFamily(case.features, norm_bound=1.0, coordinates=[0, 2]),
+    "linear": lambda case: orl.LinearFamily(features=case.features, norm_bound=1.0),
+    "some coordinates": lambda case: orl.LinearFamily(features=case.features, norm_bound=1.0, coordinates=[0, 2]),
     "blocks": lambda case: orl.AggregationFamily(partition=[0, 1, 1], actions=2),
     "tabular": lambda case: orl.AggregationFamily.tabular(states=3, actions=2),
     "cover": lambda case: orl.CoverFamily(

@@ -44,9 +44,12 @@ def same(one: Any, other: Any) -> bool:
 
 def alike(one: orl.Result, other: orl.Result) -> bool:
     """Whether two runs are the same, to the bit."""
-    names = ("episodes", "returns", "plans", "phase", "phases", "pessimistic")
-    curves = all(same(getattr(one.blocks, name), getattr(other.blocks, name)) for name in names)
-    return curves and same(one.state, other.state) and same(one.regret, other.regret)
+    names = ("episodes", "returns", "plans", "phase", "phases")
+    parts = [
+        ([getattr(result.blocks, name) for name in names], result.state, result.regret, result.pessimistic_episodes)
+        for result in (one, other)
+    ]
+    return same(*parts)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -70,7 +70,7 @@ def circle(points: int) -> Grid:
     return Grid(low=[-math.pi], high=[math.pi], points=[points], periodic=[True])
 
 
-def rotation(nodes: int = 1_000, *, hermite: bool = False) -> Driven:
+def rotation(nodes: int = 2_000, *, hermite: bool = False) -> Driven:
     """A rotation with normal noise, whose values are known in closed form."""
 
     def rule(n: int) -> Any:
@@ -92,7 +92,7 @@ def solved(points: int) -> tuple[Grid, Floats]:
 
 
 def test_values_are_within_the_bound_and_the_estimated_error_is_the_true_one() -> None:
-    solutions, states, gaps = [solved(points) for points in (16, 32, 64)], circle(16).vertices, []
+    solutions, states, gaps = [solved(points) for points in (12, 24, 48)], circle(12).vertices, []
     # |V_h''| <= 1/2 sum_k exp(-k sigma^2/2): D^2/8 times that, once for every step
     bends = [0.5 * sum(math.exp(-0.5 * k * SIGMA**2) for k in range(HORIZON - h)) for h in range(HORIZON)]
     report = refinement(solutions, states)
@@ -197,7 +197,7 @@ def test_the_truth_is_the_mixture_of_its_candidates(name: str) -> None:
 
 
 def test_the_estimate_of_the_inventory_foretells_a_much_finer_grid() -> None:
-    values = [orl.make_problem("continuous-inventory", resolution=n).mdp.optimal_value for n in (20, 160)]
+    values = [orl.make_problem("continuous-inventory", resolution=n).mdp.optimal_value for n in (20, 80)]
     estimate = orl.make_problem("continuous-inventory").discretisation_error().at_start[0]
     assert values[0] - values[1] == pytest.approx(estimate, rel=0.1)
 

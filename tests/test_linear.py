@@ -262,7 +262,7 @@ def test_ellipsoids_hold_the_truth_and_plans_are_optimistic() -> None:
             inside = away @ sigma @ away <= beta
             pessimistic += bool(inside and (plan.values[0] < mdp.optimal_values[0] - 1e-9).any())  # type: ignore[index]
 
-        play(agent, mdp, 1_000, seed, look)
+        play(agent, mdp, 300, seed, look)
         missed, control = missed + (worst[0] > 1.0), control + (worst[0] > 0.05**2)
     assert pessimistic == 0
     assert binom.sf(missed - 1, runs, delta) > 1e-3
@@ -467,7 +467,7 @@ def test_the_papers_learner_is_optimistic(radius: str) -> None:
 
 
 def test_compatible_sets_hold_the_truth_and_become_small() -> None:
-    draw, missed, runs, delta = np.random.default_rng(0), 0, 15, 0.3
+    draw, missed, runs, delta = np.random.default_rng(0), 0, 10, 0.3
     for seed in range(runs):
         kernels = draw.dirichlet(np.ones(3), size=(4, 3, 2))
         mdp = FiniteMDP(transition=0.6 * kernels[1] + 0.4 * kernels[3], reward=np.eye(3)[:, :2], horizon=5)
@@ -479,13 +479,13 @@ def test_compatible_sets_hold_the_truth_and_become_small() -> None:
             truth = likelihood.hull_likelihood(data, np.array([0.6, 0.4]))[0]
             behind[0] = max(behind[0], agent.least(agent.terms(mdp.known, state)) - truth)
 
-        play(agent, mdp, 60, seed, look)
+        play(agent, mdp, 40, seed, look)
         missed += behind[0] > 0.0
     assert binom.sf(missed - 1, runs, delta) > 1e-3
-    _, state = play(agent, mdp, 20_000)
+    _, state = play(agent, mdp, 3_000)
     assert agent.facts(mdp.known, state)["smallest"] == [[1, 3]]
     outside = FiniteMDP(transition=draw.dirichlet(np.ones(3), size=(3, 2)), reward=np.eye(3)[:, :2], horizon=5)
-    _, state = play(agent, outside, 5_000)
+    _, state = play(agent, outside, 1_000)
     assert agent.facts(outside.known, state)["misspecified"]
     assert agent.plan(outside.known, state, draw).facts == {"chosen": [], "misspecified": True}
     with pytest.raises(FeatureError, match="kernel in every coordinate"):

@@ -282,7 +282,8 @@ def preflight(
 
     >>> import occamrl as orl
     >>> problem = orl.make_problem("patchy-ice")
-    >>> report = orl.preflight(orl.Ladder.of_problem(problem), problem.mdp.known, episodes=500)  # print it
+    >>> ladder, known = orl.Ladder.of_problem(problem), problem.mdp.known
+    >>> report = orl.preflight(ladder, known, episodes=500, truths=8, members=8)  # print it
     >>> agent = report.selector()
 
     Parameters

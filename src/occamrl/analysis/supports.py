@@ -2,12 +2,12 @@ r"""Which of the simulators matter: every minimal set of them that can still exp
 
 The truth is a mixture :math:`P^* = \sum_j \theta^*_j P_j` of d known kernels. As features they are nearly collinear, so
 single weights mean little. Sets do: D is *compatible* unless the data reject every mixture of D. With probability
-1 - delta, for reports at all times together, the true set is compatible, and so contains one of the *minimal* compatible
-sets. There are two kinds of evidence.
+1 - delta, for reports at all times together, the true set is compatible, and so contains one of the *minimal* ones.
+There are two kinds of evidence.
 
 **Likelihood** (exact kernels). D is rejected when the bound on the likelihood of its mixtures is below
-:math:`Z - \log(1/\delta)` (:mod:`occamrl.evidence.likelihood`), Z being the mixture of the evidence of the sets of up to
-three simulators, of the set of all, and of counting, even over sizes, then over sets. Every outcome counts.
+:math:`Z - \log(1/\delta)` (:mod:`occamrl.evidence.likelihood`), Z being the mixture of the evidence of the sets of up
+to three simulators, of the set of all, and of counting, even over sizes, then over sets. Every outcome counts.
 
 **Value rows** (:mod:`occamrl.evidence.value`). D is compatible when some theta on D has
 
@@ -27,8 +27,8 @@ A^(c) with 1/(4c) before its log-determinant. The least over three c is taken, e
 that was not drawn has probability 0 in an estimate, so that the likelihood is of no use.
 
 **What is not told apart.** Weights that sum to one leave d - 1 directions. One is lost when the kernels depend on each
-other exactly, when no planned value depends on it (blind, by value), or when the data never met a pair where they differ
-(never excited). What is left is weak while a unit step along it costs less than the allowance, and resolved after that.
+other exactly, when no planned value depends on it (by value), or when the data never met a pair where they differ.
+What is left has too few data while a unit step along it costs less than the allowance, and is resolved after that.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Supports:
     allowance: float  # the excess at which a set is excluded
     largest: int  # sets of up to so many simulators were looked at
     rank: int  # of the kernels, to 9 digits
-    directions: dict[str, int]  # how many of the d - 1 are resolved, weak, never excited, blind, dependent
+    directions: dict[str, int]  # how many of the d - 1 differences are resolved, and why others are not
     error: float  # of estimated simulators, in total variation, at most
     other: Supports | None = None  # by value rows, where these were asked as well and leave other sets
 

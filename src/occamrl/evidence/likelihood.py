@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +50,7 @@ from occamrl.protocols import Floats, Flow, Ints, Known, Outcomes
 LARGEST_HULL = 200  # members of a class whose mixtures compete
 JEFFREYS = 0.5  # for each outcome, the prior behind Krichevsky and Trofimov's counts
 _NOVEL = 0.01  # the same for all novel outcomes together: reserving for them costs a factor N^-.01
-_GROWTH, _FIT_STEPS, _MOST_STEPS = 1.02, 3, 60  # EM: 3 steps whenever the data have grown by 2 %
+_GROWTH, _FIT_STEPS, _MOST_STEPS = 1.02, 3, 15  # EM: 3 steps for every 2 % that the data have grown
 _DRAW_STEPS = 20
 _TINY = 1e-300  # a prediction is never smaller, so that evidence stays finite
 _NEVER = -1e290  # the logarithm of 0: no sum of other logarithms is so small, and its product with 0 is 0
@@ -90,7 +90,7 @@ def symbols_of(features: FeatureMap, known: Known) -> Symbols:
 class Members:
     """The members of a list of kernels as likelihood sees them; made once for a family and its rewards."""
 
-    _made: weakref.WeakKeyDictionary[FiniteFamily, Members] = weakref.WeakKeyDictionary()
+    _made: ClassVar[weakref.WeakKeyDictionary[FiniteFamily, Members]] = weakref.WeakKeyDictionary()
 
     def __init__(self, family: FiniteFamily, known: Known) -> None:
         self.symbols, self.bonus = symbols_of(family.features, known), family.features.attach(known).bonus
@@ -328,7 +328,7 @@ def hull_sizes(ladder: Ladder) -> dict[int, int]:
 def log_weights(ladder: Ladder) -> Floats:
     """Return the logarithms of the weights in Z: of the members, of the hulls, of the counts."""
     share, competitors = 1.0 / (ladder.classes + 1.0), len(hull_sizes(ladder)) + 1
-    return np.log(np.append((1.0 - share) * ladder.prior, np.full(competitors, share / competitors)))
+    return np.asarray(np.log(np.append((1.0 - share) * ladder.prior, np.full(competitors, share / competitors))))
 
 
 def scores(state: dict[str, Any], members: Members) -> Floats:

@@ -213,12 +213,14 @@ class Pool:
         """Yield (number of the task, event) until all are done, failed or stopped; Ctrl-C stops all of them."""
         with stoppable() as pressed:
             if self.workers == 1:
+                ended = False  # a run hears Ctrl-C itself, and is stopped
                 for i, task in enumerate(tasks):
-                    if pressed():
-                        yield i, {"event": "stopped", "text": "not begun"}
-                        continue
-                    yield i, {"event": "begin"}
-                    yield i, call(self.function, task, lambda news: None, pressed)
+                    event: Event = {"event": "stopped", "text": "not begun"}
+                    if not ended and not pressed():
+                        yield i, {"event": "begin"}
+                        event = call(self.function, task, lambda news: None, pressed)
+                    ended = ended or event["event"] == "stopped"
+                    yield i, event
                 return
             try:
                 yield from self._in_processes(tasks, pressed)

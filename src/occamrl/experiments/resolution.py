@@ -75,7 +75,8 @@ class Resolver:
 
     def build(self, kind: Any, parameters: dict[str, Any], key: str) -> Any:
         """Return ``kind`` with these parameters; None if something is wrong."""
-        known, before = inspect.signature(kind).parameters, len(self.faults)
+        every, before = inspect.signature(kind).parameters, len(self.faults)
+        known = {name: each for name, each in every.items() if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
         types = (
             {each.name: str(each.type) for each in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
         )

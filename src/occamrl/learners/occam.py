@@ -148,10 +148,10 @@ class Occam(Learner):
         """Weigh members, hulls and counts."""
         members = Members.of(self.ladder.family, known)
         scores = likelihood.scores(state, members)
-        alive = value.alive(-scores, self.log_weights, self.delta)[: members.size]
-        z = likelihood.mixture(self.log_weights, scores)
-        hulls = likelihood.open_hulls(state, members, z - math.log(1.0 / self.delta))
-        return Judgement(scores, z, alive, [m for m, left in zip(self.hulls, hulls, strict=True) if left])
+        most = value.threshold(-scores, self.log_weights, self.delta)  # log(1/delta) - Z
+        hulls = likelihood.open_hulls(state, members, -most)
+        left = [m for m, still in zip(self.hulls, hulls, strict=True) if still]
+        return Judgement(scores, math.log(1.0 / self.delta) - most, -scores[: members.size] <= most, left)
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Judge the classes; choose or draw what is played."""

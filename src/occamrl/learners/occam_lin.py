@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, gammaln, logsumexp
+from scipy.special import expit, gammaln
 
 from occamrl import bellman
 from occamrl.errors import FeatureError, require_kind, require_number
@@ -180,7 +180,7 @@ class OccamMixture(_Counting):
 
     def least(self, terms: Floats) -> float:
         """Return Z - log 1/delta, the least likelihood of a compatible mixture."""
-        return float(logsumexp(terms)) + math.log(self.delta)
+        return float(np.logaddexp.reduce(terms)) + math.log(self.delta)
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Draw a set, then a mixture of it, and return its optimal policy."""

@@ -166,12 +166,16 @@ class UCRLVTR(Learner):
 
     def learn(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> None:
         """Add the rows of the block."""
+        self.enter(known, state, plan, flow)
+
+    def enter(self, known: Known, state: dict[str, Any], plan: Plan, flow: Flow) -> value.Counted:
+        """Add the rows of the block, and return them."""
         new = value.add(state, self.family.features, known, plan.values, flow)
-        told = new.x.any(axis=1) | (new.square > 0.0)  # rows without range say nothing
-        np.add.at(state["rows"], new.step[told] % len(state["rows"]), new.count[told])
+        np.add.at(state["rows"], new.step % len(state["rows"]), new.count * (new.x.any(axis=1) | (new.square > 0.0)))
         count_starts(state, flow)
         if "member" in plan.grounds:
             state["plays"][plan.grounds["member"]] += flow.episodes
+        return new
 
 
 _solved: WeakKeyDictionary[FiniteFamily, WeakKeyDictionary[Known, Floats]] = WeakKeyDictionary()

@@ -1,9 +1,9 @@
 """What a report shows, as plain data: computed once from the records of an experiment, drawn elsewhere.
 
 Records that differ only in their seed are a group. Each seed is one observation: nothing inside a run counts as a
-repetition. **Intervals** are bootstrap intervals over seeds (BCa; percentiles where all seeds agree), drawn at a fixed
-address, so that a report that is written again is the same. Below :data:`FEWEST` seeds there is none: two numbers do not
-tell how a third would fall. With ten seeds a nominal 95 % interval of a mean covers about 90 %.
+repetition. **Intervals** are bootstrap intervals of a mean over seeds, as :func:`occamrl.compare` has them; their draws
+are fixed, so a report that is written again is the same. Below :data:`FEWEST` seeds there is none: two numbers do not
+tell how a third would fall. With ten seeds a nominal 95 % interval covers about 90 %.
 
 **Decisions** are compared over seeds on a grid of episodes: what was in play there, in which share of the seeds.
 """
@@ -21,21 +21,20 @@ from typing import Any
 
 import numpy as np
 import tomli_w
-from scipy import special, stats
+from scipy import stats
 
+from occamrl.experiments.comparison import interval, league
 from occamrl.experiments.records import Records
 from occamrl.protocols import Floats, Ints
-from occamrl.running.run import generator
 from occamrl.running.verdict import since
 
 FEWEST = 3  # seeds for an interval
-CONFIDENCE = 0.95
-RESAMPLES = 999
-POINTS = 200  # of a curve
+POINTS, EVERY = 200, 4  # of a curve; intervals are computed at some of its points and linear between
 COLUMNS = 48  # of a picture of decisions
 MOST_ROWS, MOST_SEEDS = 64, 50  # coordinates, and single seeds, that it shows
 MOST_BASELINES = 12  # with more agents, differences are against one baseline only
 REFERENCES = ("oracle", "largest", "smallest")
+DECISIONS = {"class": "chosen", "norm": "norm_bound", "base": "base"}  # the fact of a phase that holds them
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,54 +85,19 @@ def groups_of(records: Iterable[Mapping[str, Any]]) -> list[Group]:
     return [Group(*names, sorted(each, key=lambda record: record["seed"])) for names, each in members.items()]
 
 
-def interquartile_mean(values: Floats, axis: int = -1) -> Any:
-    """Return the mean of the middle half of the values."""
-    return stats.trim_mean(values, 0.25, axis=axis)
+def ends_of(values: Any) -> list[Any] | None:
+    """Return the bootstrap interval of a mean over seeds; None with too few."""
+    found = interval(values) if len(values) >= FEWEST else None
+    return None if found is None else plains(found)
 
 
-def bands(values: Floats, statistic: Callable[..., Any] = np.mean, address: str = "") -> Floats | None:
-    """Return the bootstrap interval [2, points] of a statistic of every row of ``values`` [points, seeds].
-
-    The same seeds are drawn for every row. ``statistic`` takes an ``axis``, as ``numpy.mean`` does. BCa (Efron, 1987):
-    levels are shifted by the bias z_0 and the acceleration a of the bootstrap distribution. None with too few seeds.
-    """
-    points, seeds = values.shape
-    if seeds < FEWEST or not points:
-        return None
-    drawn = generator(0, f"bootstrap {address}").integers(seeds, size=(RESAMPLES, seeds))
-    samples = np.stack([statistic(row[drawn], axis=1) for row in values])
-    found = statistic(values, axis=1)[:, None]
-    left_out = np.stack([statistic(np.delete(values, i, axis=1), axis=1) for i in range(seeds)], axis=1)
-    gap = left_out.mean(axis=1, keepdims=True) - left_out
-    z = special.ndtri([(1.0 - CONFIDENCE) / 2.0, (1.0 + CONFIDENCE) / 2.0])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        bias = special.ndtri(((samples < found).mean(axis=1) + (samples <= found).mean(axis=1)) / 2.0)
-        pull = (gap**3).sum(axis=1) / (6.0 * (gap**2).sum(axis=1) ** 1.5)
-        moved = bias[:, None] + z
-        levels = special.ndtr(bias[:, None] + moved / (1.0 - pull[:, None] * moved))
-    levels = np.where(np.isfinite(levels), levels, special.ndtr(z))
-    return np.stack([np.quantile(row, level) for row, level in zip(samples, levels, strict=True)], axis=1)
+def summarise(values: Floats) -> dict[str, Any]:
+    """Return mean with its interval, median, mean of the middle half (``iqm``) and largest of one number per seed."""
+    found = {"mean": plain(values.mean()), "interval": ends_of(values), "median": plain(np.median(values))}
+    return found | {"iqm": plain(stats.trim_mean(values, 0.25)), "worst": plain(values.max())}
 
 
-def interval(values: Floats, statistic: Callable[..., Any] = np.mean, address: str = "") -> list[Any] | None:
-    """Return the bootstrap interval of a statistic of one number per seed; None with too few seeds."""
-    ends = bands(values[None, :], statistic, address)
-    return None if ends is None else plains(ends[:, 0])
-
-
-def summarise(values: Floats, address: str = "") -> dict[str, Any]:
-    """Return mean, median and mean of the middle half (``iqm``) of one number per seed, with intervals."""
-    return {
-        "mean": plain(values.mean()),
-        "interval": interval(values, address=address),
-        "median": plain(np.median(values)),
-        "iqm": plain(interquartile_mean(values)),
-        "iqm_interval": interval(values, interquartile_mean, address),
-        "worst": plain(values.max()),
-    }
-
-
-def paired(agent: Mapping[int, float], baseline: Mapping[int, float], address: str = "") -> dict[str, Any] | None:
+def paired(agent: Mapping[int, float], baseline: Mapping[int, float]) -> dict[str, Any] | None:
     """Return the differences of two agents' numbers over the seeds that both have; None without any.
 
     Agent minus baseline, under common random numbers: negative differences of regret favour the agent. ``less`` and
@@ -142,7 +106,7 @@ def paired(agent: Mapping[int, float], baseline: Mapping[int, float], address: s
     row = np.array([agent[seed] - baseline[seed] for seed in sorted(agent.keys() & baseline.keys())])
     if not row.size:
         return None
-    found = {"pairs": row.size, "mean": plain(row.mean()), "interval": interval(row, address=address)}
+    found = {"pairs": row.size, "mean": plain(row.mean()), "interval": ends_of(row)}
     found |= {"median": plain(np.median(row)), "less": int((row < 0).sum()), "more": int((row > 0).sum())}
     return found | {"unpaired": sorted(agent.keys() ^ baseline.keys())}
 
@@ -192,18 +156,20 @@ def mean_curve(group: Group) -> dict[str, Any]:
     at = np.unique(np.concatenate(spread).round().astype(np.int64))
     lines = [np.interp(at, np.append(0, episodes), np.append(0.0, regret)) for episodes, regret in group.curves]
     values = np.stack(lines, axis=1)
-    band = bands(values, address=f"{group.problem} / {group.agent}")
-    found = {"episode": at.tolist(), "mean": plains(values.mean(axis=1))}
-    found |= {"low": None, "high": None} if band is None else {"low": plains(band[0]), "high": plains(band[1])}
+    found: dict[str, Any] = {"episode": at.tolist(), "mean": plains(values.mean(axis=1)), "low": None, "high": None}
+    if len(lines) >= FEWEST:
+        some = np.unique(np.append(np.arange(0, at.size, EVERY), at.size - 1))
+        ends = np.array([interval(values[i]) for i in some], dtype=np.float64)
+        found["low"], found["high"] = (plains(np.interp(at, at[some], side)) for side in ends.T)
     return found | {"smallest": plains(values.min(axis=1)), "largest": plains(values.max(axis=1))}
 
 
 def kind_of(rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return what the phases of a run decide: a class, features, a norm bound; None if nothing."""
+    """Return what the phases of runs decide: a class, features, a norm bound, which base plays; None if nothing."""
     for row in rows:
         if isinstance(row.get("chosen"), list):
             return "features"
-        for kind, name in (("class", "chosen"), ("norm", "norm_bound")):
+        for kind, name in DECISIONS.items():
             if is_number(row.get(name)):
                 return kind
     return None
@@ -215,7 +181,7 @@ def decisions(group: Group) -> dict[str, Any] | None:
     kind = kind_of([row for rows in runs for row in rows])
     if kind is None or not all(runs):
         return None
-    name, last = "norm_bound" if kind == "norm" else "chosen", min(group.values("episodes"))
+    name, last = DECISIONS.get(kind, "chosen"), min(group.values("episodes"))
     at = np.unique(np.geomspace(1, last, COLUMNS).round().astype(np.int64))
     table = []  # [seed][column]
     for rows in runs:
@@ -227,15 +193,11 @@ def decisions(group: Group) -> dict[str, Any] | None:
     if kind == "norm":
         ends: dict[str, Callable[..., Any]] = {"median": np.median, "low": np.min, "high": np.max}
         return found | {key: [plain(f(c)) if c else None for c in columns] for key, f in ends.items()}
-    locks = [since(rows, "chosen", rows[-1]["chosen"], 0) for rows in runs]
-    final = Counter(json.dumps(rows[-1]["chosen"]) for rows in runs)
-    found["settled"] = {
-        "episode": plain(np.median(locks)),
-        "late": sum(lock > last / 2 for lock in locks),  # seeds that changed in the second half
-        "final": json.loads(final.most_common(1)[0][0]),
-        "agree": final.most_common(1)[0][1],
-        "seeds": len(runs),
-    }
+    if kind != "base":
+        locks = [since(rows, "chosen", rows[-1]["chosen"], 0) for rows in runs]
+        (final, agree), *_ = Counter(json.dumps(rows[-1]["chosen"]) for rows in runs).most_common(1)
+        found["settled"] = {"episode": plain(np.median(locks)), "late": sum(lock > last / 2 for lock in locks)}
+        found["settled"] |= {"final": json.loads(final), "agree": agree, "seeds": len(runs)}
     counts = [Counter(row for c in column for row in (c if isinstance(c, list) else [c])) for column in columns]
     totals: Counter[int] = sum(counts, Counter())
     names = group.resolved.get("classes") or []
@@ -247,12 +209,7 @@ def decisions(group: Group) -> dict[str, Any] | None:
     found["labels"] = [label[:28] + (" *" if row in true else "") for row, label in zip(kept, labels, strict=True)]
     shares = [(count, max(len(column), 1)) for count, column in zip(counts, columns, strict=True)]
     found["share"] = [[plain(count[row] / of) for count, of in shares] for row in kept]
-    return found | {"evidence": evidence(runs, kind), "of": len(names) or totals_of(runs)}
-
-
-def totals_of(runs: Sequence[Sequence[Mapping[str, Any]]]) -> int:
-    """Return the number of features that are chosen from, as far as the phases tell."""
-    return max((len(row["estimate"]) for rows in runs for row in rows if isinstance(row.get("estimate"), list)), default=0)
+    return found | {"evidence": evidence(runs, kind), "features": len(runs[0][-1].get("estimate") or ())}
 
 
 def evidence(runs: Sequence[Sequence[Mapping[str, Any]]], kind: str) -> list[dict[str, Any]] | None:
@@ -281,7 +238,7 @@ def describe(groups: Sequence[Group], baseline: str | None = None) -> dict[str, 
         shown = [{"agent": i, **about_group(group)} for i, group in sorted(members.items())]
         regrets = {i: group.numbers("total_regret") for i, group in members.items()}
         pairs = [pair for pair in permutations(members, 2) if len(members) <= MOST_BASELINES or against in pair]
-        differences = [(a, b, paired(regrets[a], regrets[b], name)) for a, b in pairs]
+        differences = [(a, b, paired(regrets[a], regrets[b])) for a, b in pairs]
         rows = [{"agent": a, "baseline": b, **found} for a, b, found in differences if found is not None]
         told = headline([(agents[one["agent"]], members[one["agent"]].about["name"], one) for one in shown])
         problems.append({"name": name, "headline": told, "agents": shown, "differences": rows})
@@ -290,7 +247,7 @@ def describe(groups: Sequence[Group], baseline: str | None = None) -> dict[str, 
 
 def about_group(group: Group) -> dict[str, Any]:
     """Return what is shown of one agent on one problem."""
-    address, episodes = f"{group.problem} / {group.agent}", group.values("episodes")
+    episodes = group.values("episodes")
     slopes = np.array([slope(*curve) for curve in group.curves])
     slopes = slopes[np.isfinite(slopes)]  # seeds without a slope are left out
     return {
@@ -298,8 +255,8 @@ def about_group(group: Group) -> dict[str, Any]:
         "episodes": int(episodes[0]),
         "curve": mean_curve(group),
         "totals": plains(group.values("total_regret")),
-        "regret": summarise(group.values("total_regret"), address),
-        "slope": {"mean": plain(slopes.mean()), "interval": interval(slopes, address=address)} if slopes.size else None,
+        "regret": summarise(group.values("total_regret")),
+        "slope": {"mean": plain(slopes.mean()), "interval": ends_of(slopes)} if slopes.size else None,
         "plans": plain(group.values("plans").mean()),
         "pessimistic": plain(group.values("pessimistic_episodes").sum() / max(episodes.sum(), 1.0)),
         "wall_time": plain(group.values("wall_time").mean()),
@@ -320,7 +277,7 @@ def headline(shown: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[str]:
         if kind["kind"] == "class":
             told = f"settles on class {dict(zip(kind['rows'], kind['labels'], strict=True)).get(final, final)}"
         else:
-            told = f"keeps {len(final)} of {max(kind['of'], len(final))} features"
+            told = f"keeps {len(final)} of {max(kind['features'], len(final))} features"
         share = "" if found["agree"] == found["seeds"] else f" in {found['agree']} of {found['seeds']} seeds"
         parts = [f"{label} {told.removesuffix(' *')}{share} by episode {found['episode']:,} (median)"]
         parts[0] += f" and pays {regret[label]:,.4g}"
@@ -343,23 +300,31 @@ def sweeps(groups: Sequence[Group]) -> list[dict[str, Any]]:
     lines: dict[tuple[str, ...], dict[float, Group]] = {}
     for group in groups:
         about = {kind: group.records[0][kind] for kind in ("problem", "agent")}
-        for kind, other in (("problem", "agent"), ("agent", "problem")):
+        for kind in ("problem", "agent"):
             parameters = dict(about[kind]["parameters"])
             if (rule := rule_of(parameters)) is not None:
                 parameters |= {**rule.get("parameters", {}), "rule": rule["name"]}
             for name, value in parameters.items():
                 if is_number(value):
                     rest = json.dumps({key: each for key, each in parameters.items() if key != name}, sort_keys=True)
-                    who = about["agent"]["label"] if kind == "problem" else str(parameters.get("rule", about["agent"]["name"]))
+                    who = (
+                        about["agent"]["label"]
+                        if kind == "problem"
+                        else str(parameters.get("rule", about["agent"]["name"]))
+                    )
                     where = about["problem"]["name" if kind == "problem" else "label"]
                     lines.setdefault((name, where, who, kind, rest), {})[float(value)] = group
     charts: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for (name, where, who, _, _), points in lines.items():
         if len(points) > 1:
             rows = [(x, points[x].values("total_regret")) for x in sorted(points)]
-            ends = [interval(row, address=f"{where} / {who} / {name}") for _, row in rows]
+            ends = [ends_of(row) for _, row in rows]
             low, high = zip(*(each or [None, None] for each in ends), strict=True)
-            line = {"name": who, "x": [x for x, _ in rows], "mean": plains(row.mean() for _, row in rows)}
+            line: dict[str, Any] = {
+                "name": who,
+                "x": [x for x, _ in rows],
+                "mean": plains(row.mean() for _, row in rows),
+            }
             all_known = None not in ends
             line |= {"low": list(low) if all_known else None, "high": list(high) if all_known else None}
             charts.setdefault((name, where), []).append(line)
@@ -382,11 +347,9 @@ def status(records: Records) -> dict[str, Any]:
 
 def build(records: Records) -> dict[str, Any]:
     """Return the data of a report; its differences open with the spec's ``baseline``, or with the first agent."""
-    from occamrl.report.league import league  # which is made of what stands above
-
-    tunes = set(records.spec.get("tuning_seeds", ()))
-    shown, tuning = (groups_of(r for r in records.cells if (r["seed"] in tunes) == apart) for apart in (False, True))
-    described = describe(shown, records.spec.get("baseline"))
+    tunes = set(records.spec.get("tuning_seeds", ()))  # on which constants are chosen: nothing is shown of them
+    groups = groups_of(record for record in records.cells if record["seed"] not in tunes)
+    competing = tunes or any(rule_of(group.about["parameters"]) for group in groups)
     ran: dict[str, Counter[str]] = {}
     for record in records.cells:
         for name, text in {**record["versions"], "platform": record["platform"]}.items():
@@ -394,11 +357,10 @@ def build(records: Records) -> dict[str, Any]:
     return {
         "name": records.name,
         "description": str(records.spec.get("description", "")),
-        "confidence": CONFIDENCE,
         "fewest": FEWEST,
         "status": status(records),
-        **described,
-        "league": league(described, shown, tuning),
+        **describe(groups, records.spec.get("baseline")),
+        "league": league(records) if competing and groups else [],
         "spec": tomli_w.dumps(records.spec),
         "versions": [{"name": name, "values": [list(each) for each in found.items()]} for name, found in ran.items()],
     }

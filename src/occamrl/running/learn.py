@@ -85,28 +85,15 @@ class EnvironmentSource:
     """
 
     def __init__(
-        self,
-        finite: FiniteEnvironment,
-        *,
-        allow_truncation: bool = False,
-        replay: bool = True,
-        callbacks: Sequence[Any] = (),
+        self, finite: FiniteEnvironment, *, allow_truncation: bool = False, replay: bool = True, callbacks: Any = ()
     ) -> None:
         self.finite, self.environment, self.known = finite, finite.info, finite.known
         self.allow_truncation, self.replay, self.callbacks = allow_truncation, replay, callbacks
         known, table = self.known, self.known.transition_rewards  # a run goes on where these are the same
-        facts = (
-            known.states,
-            known.actions,
-            known.horizon,
-            known.rewards_known,
-            tuple(finite.rewards),
-            finite.info.exact,
-        )
-        digest = hashlib.sha256(repr(facts).encode() + known.base_reward.tobytes())
-        for column in () if table is None else table:
-            digest.update(np.ascontiguousarray(column).tobytes())
-        self.problem = digest.hexdigest()
+        facts = known.states, known.actions, known.horizon, known.rewards_known, *finite.rewards, finite.info.exact
+        arrays = (known.base_reward, *(() if table is None else table))
+        content = repr(facts).encode() + b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+        self.problem = hashlib.sha256(content).hexdigest()
         self.go_on = True  # as far as the callbacks are concerned
         self.fault: BaseException | None = None
         self._policy: Any = None

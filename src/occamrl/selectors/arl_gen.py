@@ -227,14 +227,13 @@ class ARLGen(Learner):
         listed = outcomes.locate(pair, flow.next_state, np.zeros(pair.size), known.states) >= 0
         state["novel"] += int(flow.count[~listed].sum())
         if self.ladder.finite:
-            self._base.learn(known, state, plan, flow)
+            new = self._base.enter(known, state, plan, flow)
         else:
-            value.add(state, features, known, plan.values, flow)
+            new = value.add(state, features, known, plan.values, flow)
             state["episodes"] += flow.episodes
             about = plan.grounds
             state["pace"] = Pace(np.array(about["logdet"]), about["longest"], about["share"], flow.episodes)
-        new = value.counted(features, known, np.asarray(plan.values), flow)
-        told = new.x.any(axis=1) | (new.square > 0.0)
+        told = new.x.any(axis=1) | (new.square > 0.0)  # rows without range say nothing
         sums = np.column_stack([new.count, new.total, new.count[:, None] * new.x])
         np.add.at(state["pairs"], new.pair[told], sums[told])
         state["chosen"], state["since"] = plan.facts["chosen"], plan.facts["since"]

@@ -162,8 +162,6 @@ class ARLLin(Learner):
         count = 1 + max(0, math.floor(math.log2(self.norm_bound / self.smallest_norm) + 1e-9))
         return m / (4.0 * (self.norm_bound / 2.0 ** np.arange(count)) ** 2), level + math.log(count)
 
-    # Phases -----------------------------------------------------------------------------------------------------------
-
     def begin(self, known: Known) -> dict[str, Any]:
         """Return the state before any data."""
         require_rewards(known)
@@ -177,9 +175,8 @@ class ARLLin(Learner):
     def _begin_phase(self, state: dict[str, Any]) -> None:
         """Choose the support and the norm bound of a phase, and how long it lasts."""
         exploits, epoch, d = state["label"] == EXPLOITATION, state["epoch"], self.features.dimension
-        every = list(range(d))
         if self.finds_norm:
-            state["carried"], state["contradicted"] = self.refine(state, every, state["carried"])
+            state["carried"], state["contradicted"] = self.refine(state, list(range(d)), state["carried"])
         state["norm_bound"] = state["carried"]
         if self.finds_support and exploits and epoch > 0:
             lam = 1.0 if self.finds_norm else self.fixed_lambda or 1.0  # one that does not depend on b
@@ -200,14 +197,12 @@ class ARLLin(Learner):
 
     def plan(self, known: Known, state: dict[str, Any], draw: np.random.Generator) -> Plan:
         """Plan with the active coordinates, or with all of them to estimate."""
-        exploits = state["label"] == EXPLOITATION
-        chosen = state["active"] if exploits else list(range(self.features.dimension))
+        chosen = state["active"] if state["label"] == EXPLOITATION else list(range(self.features.dimension))
         spectrum = value.Spectrum.of(*block(state, chosen))
         lam, beta = self.smallest_ellipsoid(spectrum, state["norm_bound"])
         ellipsoid = value.Ellipsoid(*(np.asarray(part)[None, None] for part in spectrum.ellipsoid(lam)))
-        width = self.scale * np.sqrt([beta])
+        width, logdet = self.scale * np.sqrt([beta]), ellipsoid.logdet[0]
         policy, values, longest = optimistic_values(self.features, known, ellipsoid, width, chosen)
-        logdet = ellipsoid.logdet[0]
         share = state["pace"].share_now(logdet)
         facts: dict[str, Any] = {"epoch": state["epoch"]}
         grounds = {"estimate": ellipsoid.theta[0, 0].tolist(), "regularization": lam}
@@ -233,8 +228,6 @@ class ARLLin(Learner):
         else:
             state["label"], state["epoch"] = EXPLOITATION, state["epoch"] + 1
         self._begin_phase(state)
-
-    # Norms ------------------------------------------------------------------------------------------------------------
 
     def squared_radii(self, spectrum: value.Spectrum, lams: Floats, level: float, bound: float) -> Floats:
         """Return beta of the ellipsoid of each lambda (rows) by the noise event of each lambda' (columns)."""

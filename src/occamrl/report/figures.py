@@ -1,0 +1,314 @@
+"""All drawing: results, policies, classes in play, and curves with bands for comparisons and reports.
+
+Colours are those of Okabe and Ito; lines also differ in dashes and marks. Curves are read off the blocks of a run, at
+some hundred episodes, so that a run of 10^15 episodes is drawn like one of a thousand. Logarithmic axes of regret are
+linear below the smallest number that has to be told from zero, so that an agent without regret has a curve too.
+
+:func:`write_figures` writes every plot of a report for a paper: PDF, SVG and PNG at the width of a column. Files carry
+no date, and equal data give equal files.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import re
+import textwrap
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from occamrl.protocols import Floats, Ints
+from occamrl.running.result import Result
+from occamrl.running.storage import make_folder, write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3)), (0, (1, 1)))
+MARKS = ("o", "s", "^", "D", "v", "P", "h")
+FORMATS = ("pdf", "svg", "png")
+POINTS = 400  # of a curve
+DECADES = 6  # that a logarithmic axis of regret shows at most
+MOST_NAMES = 24  # states, classes or coordinates that an axis names
+LONGEST_NAME = 28  # characters
+ROW = 0.17  # inches that a name of small print takes
+COLUMN: Any = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "legend.fontsize": 7,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.5,
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "occamrl",
+    "savefig.dpi": 300,
+}
+
+
+def look(i: int) -> dict[str, Any]:
+    """Return colour, dashes and marks of line i; after seven, dashes and marks move on."""
+    turn = (i + i // len(COLOURS)) % len(DASHES)
+    places = (0.03 * (1 + i % 6), 0.2)  # apart from those of the neighbours
+    return {"color": COLOURS[i % len(COLOURS)], "linestyle": DASHES[turn], "marker": MARKS[turn], "markevery": places}
+
+
+def text_of(name: object) -> str:
+    """Return a name as a figure shows it: shortened, with dollar signs that begin no formula."""
+    text = str(name)
+    return (text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…").replace("$", r"\$")
+
+
+def number(value: float, _: object = None) -> str:
+    """Return a number as an axis shows it: 10,000 but 1e9."""
+    if value and not 1e-4 <= abs(value) < 1e6:
+        return f"{value:.3g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
+    return f"{value:,.6g}"
+
+
+def dress(axes: Axes, y: str = "cumulative regret", x: str = "episode") -> None:
+    """Label axes, and give them a grid and numbers that can be read."""
+    axes.set(xlabel=x, ylabel=y)
+    axes.grid(visible=True, alpha=0.3, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.xaxis.set_major_formatter(number)
+    axes.yaxis.set_major_formatter(number)
+    if axes.get_xscale() == axes.get_yscale() == "linear":
+        axes.locator_params(nbins=6)
+
+
+def to_logarithms(axes: Axes) -> None:
+    """Make both axes logarithmic; that of regret is linear below what has to be told from zero."""
+    drawn = np.concatenate([np.zeros(1), *(np.asarray(line.get_ydata(), float) for line in axes.get_lines())])
+    positive = drawn[np.isfinite(drawn) & (drawn > 0.0)]
+    axes.set_xscale("log")
+    if positive.size:
+        least = 10.0 ** np.floor(np.log10(max(positive.min(), positive.max() * 10.0**-DECADES)))
+        axes.set_yscale("symlog", linthresh=least, linscale=0.4)
+        axes.set_ylim(bottom=-0.15 * least)
+    axes.xaxis.set_major_formatter(number)
+    axes.yaxis.set_major_formatter(number)
+
+
+def episodes_of(last: int) -> Ints:
+    """Return episodes from 1 to ``last``, half of them spread evenly, half in the logarithm."""
+    spread = [ends(1, last, POINTS // 2) for ends in (np.linspace, np.geomspace)]
+    return np.unique(np.clip(np.concatenate(spread).round(), 1, last).astype(np.int64))
+
+
+def draw_curves(axes: Axes, curves: Sequence[Mapping[str, Any]], *, logarithmic: bool = False) -> None:
+    """Draw mean regret over seeds with bands, and a legend; a curve has name, episode, mean, low and high, and look."""
+    for i, curve in enumerate(curves):
+        style = look(curve.get("look", i))
+        x, mean = np.array(curve["episode"], float), np.array(curve["mean"], float)
+        if x.size < 2:
+            style["markevery"] = None  # a point: its mark is all there is to see
+        axes.plot(x, mean, label=text_of(curve["name"]), **style)
+        if curve.get("low") is not None:
+            low, high = (np.array(curve[side], float) for side in ("low", "high"))
+            axes.fill_between(x, low, high, color=style["color"], alpha=0.2, linewidth=0)
+    dress(axes)
+    if logarithmic:
+        to_logarithms(axes)
+    axes.legend(frameon=False, fontsize="small", handlelength=3.4)
+
+
+def draw_result(result: Result, axes: Axes | None = None, *, logarithmic: bool = False, **style: Any) -> Axes:
+    """Draw the cumulative regret; where the truth is not known, smoothed returns with the class in play beneath.
+
+    ``style`` is matplotlib's, for the line.
+    """
+    import matplotlib.pyplot as plt
+
+    axes = plt.gca() if axes is None else axes
+    style = {"label": text_of(result.label), **style}
+    if result.exact:
+        at = episodes_of(max(result.total_episodes, 1)) if result.total_episodes else np.zeros(1, np.int64)
+        axes.plot(at, result.regret_at(at), clip_on=False, **style)
+        dress(axes)
+        if logarithmic:
+            to_logarithms(axes)
+        return axes
+    at, mean, error = smoothed(result)
+    (line,) = axes.plot(at, mean, **style)
+    axes.fill_between(at, mean - 2.0 * error, mean + 2.0 * error, color=line.get_color(), alpha=0.2, linewidth=0)
+    dress(axes, "return of an episode")
+    if rows := class_rows(result):
+        divider: Any = importlib.import_module("mpl_toolkits.axes_grid1").make_axes_locatable(axes)  # it has no types
+        below = divider.append_axes("bottom", size=0.15 + ROW * len(rows), pad=0.12, sharex=axes)
+        draw_classes(result, below)
+        axes.set_xlabel("")
+        axes.tick_params(labelbottom=False)
+    return axes
+
+
+def smoothed(result: Result) -> tuple[Ints, Floats, Floats]:
+    """Return episodes, mean returns and standard errors of a window that moves over a twentieth of what is kept."""
+    returns = result.returns
+    width = min(returns.size, max(10, returns.size // 20))
+    ends = np.unique(np.linspace(width, returns.size, POINTS).astype(np.int64))
+    sums, squares = (np.concatenate([[0.0], np.cumsum(part)]) for part in (returns, returns**2))
+    mean = (sums[ends] - sums[ends - width]) / max(width, 1)
+    spread = np.maximum((squares[ends] - squares[ends - width]) / max(width, 1) - mean**2, 0.0)
+    return result.episodes[np.maximum(ends, 1) - 1][: mean.size], mean, np.sqrt(spread / max(1, width - 1))
+
+
+def class_rows(result: Result) -> dict[int, str]:
+    """Return the classes that a picture shows, with their names: all; of very many, those that were in play."""
+    rows = [row for row in result.phase_rows if isinstance(row.get("chosen"), int)]
+    if not rows:
+        return {}
+    names = list(rows[-1].get("names") or [f"class {m}" for m in range(1, max(row["chosen"] for row in rows) + 1)])
+    played = {row["chosen"] for row in rows}
+    return {m: names[m - 1] for m in range(1, len(names) + 1) if len(names) <= MOST_NAMES or m in played}
+
+
+def draw_classes(result: Result, axes: Axes) -> Axes:
+    """Draw which class was in play in which episodes: a bar beside its name."""
+    shown = class_rows(result)
+    places = {m: i for i, m in enumerate(shown)}
+    for row in result.phase_rows:
+        if row.get("chosen") in places:
+            i = places[row["chosen"]]
+            axes.broken_barh([(row["first"] - 0.5, row["episodes"])], (i - 0.36, 0.72), color=COLOURS[i % len(COLOURS)])
+    axes.set_yticks(range(len(shown)), [text_of(name) for name in shown.values()], fontsize="small")
+    axes.set_ylim(-0.6, len(shown) - 0.4)
+    axes.set_xlim(0.5, result.total_episodes + 0.5)
+    axes.set_xlabel("episode")
+    axes.xaxis.set_major_formatter(number)
+    axes.spines[["top", "right"]].set_visible(False)
+    return axes
+
+
+def draw_policy(
+    result: Result,
+    axes: Axes | None = None,
+    *,
+    states: Sequence[str] | None = None,
+    actions: Sequence[str] | None = None,
+) -> Axes:
+    """Draw the policy: a row per state, a column per step, a colour per action."""
+    import matplotlib.pyplot as plt
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    axes = plt.gca() if axes is None else axes
+    policy, state_names, action_names = result.named_policy(states, actions)
+    horizon, size = policy.shape
+    colours: list[Any] = list(COLOURS[:-1])
+    if len(action_names) > len(colours):
+        colours = [plt.get_cmap("turbo")(i / (len(action_names) - 1)) for i in range(len(action_names))]
+    ends: Any = {"vmin": -0.5, "vmax": len(action_names) - 0.5}
+    axes.imshow(
+        policy.T, aspect="auto", cmap=ListedColormap(colours[: len(action_names)]), interpolation="nearest", **ends
+    )
+    every = -(-size // MOST_NAMES)
+    axes.set_yticks(range(0, size, every), [text_of(name) for name in state_names[::every]], fontsize="small")
+    axes.locator_params(axis="x", integer=True)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value + 1:.0f}")
+    axes.set(xlabel="step", ylabel="state", xlim=(-0.5, horizon - 0.5))
+    used = np.unique(policy)
+    if used.size <= MOST_NAMES:
+        keys = [Patch(color=colours[a], label=text_of(action_names[a])) for a in used]
+        beside: Any = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "title": "action"}
+        axes.legend(handles=keys, frameon=False, fontsize="small", **beside)
+    return axes
+
+
+def draw_differences(axes: Axes, model: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Draw paired differences of total regret from a baseline, with intervals."""
+    for i, row in enumerate(rows):
+        low, high = row["interval"] or (row["mean"], row["mean"])
+        axes.plot([low, high], [i, i], color=COLOURS[0])
+        axes.plot([row["mean"]], [i], "o", color=COLOURS[0])
+    axes.axvline(0.0, color="0.4", linewidth=0.8)
+    sizes = [abs(row["mean"]) for row in rows if row["mean"]] or [1.0]
+    dress(axes, "", f"total regret minus that of {text_of(model['agents'][rows[0]['baseline']])}")
+    if max(sizes) > 30 * min(sizes):  # one agent would push the others onto zero
+        axes.set_xscale("symlog", linthresh=min(sizes))
+    axes.set_yticks(range(len(rows)), [text_of(model["agents"][row["agent"]]) for row in rows])
+    axes.margins(y=0.15)
+    axes.invert_yaxis()
+
+
+def draw_decisions(axes: Axes, found: Mapping[str, Any]) -> None:
+    """Draw what was in play from which episode on: shares of seeds, or norm bounds."""
+    at = np.array(found["episode"], float)
+    if found["kind"] == "norm":
+        low, high = (np.array(found[side], float) for side in ("low", "high"))
+        axes.plot(at, np.array(found["median"], float), color=COLOURS[0])
+        axes.fill_between(at, low, high, color=COLOURS[0], alpha=0.2, linewidth=0)
+        axes.set_xscale("log")
+        dress(axes, "norm bound")
+        return
+    rows = found["labels"]
+    edges = np.append(at, at[-1] * 1.05 + 1.0)
+    places = np.arange(len(rows) + 1) - 0.5
+    image = axes.pcolormesh(edges, places, np.array(found["share"], float), cmap="Blues", vmin=0.0, vmax=1.0)
+    axes.set_xscale("log")
+    every = -(-len(rows) // MOST_NAMES)
+    axes.set_yticks(range(0, len(rows), every), [text_of(label) for label in rows[::every]])
+    axes.invert_yaxis()
+    axes.set(xlabel="episode", ylabel={"class": "class", "base": "base"}.get(found["kind"], "coordinate"))
+    axes.xaxis.set_major_formatter(number)
+    axes.get_figure().colorbar(image, ax=axes, label="share of seeds")  # type: ignore[union-attr]  # it has one
+
+
+def plates(model: Mapping[str, Any]) -> Iterator[tuple[str, Figure]]:
+    """Yield (file name without ending, figure) for every plot of a report."""
+    from matplotlib.figure import Figure
+
+    def slug(text: str) -> str:
+        return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40]
+
+    def made(title: str, height: float = 2.5) -> tuple[Figure, Axes]:
+        figure = Figure(figsize=(3.4, height), layout="constrained")
+        axes = figure.subplots()
+        lines = textwrap.wrap(title, 48, max_lines=3, placeholder="…")
+        axes.set_title("\n".join(lines), loc="left").set_parse_math(False)  # a name may hold a dollar sign
+        return figure, axes
+
+    for p, problem in enumerate(model["problems"], 1):
+        place = f"{p:02d}-{slug(problem['name'])}"
+        curves = [
+            {**one["curve"], "name": model["agents"][one["agent"]], "look": one["agent"]} for one in problem["agents"]
+        ]
+        for name, logarithmic in (("linear", False), ("loglog", True)):
+            figure, axes = made(problem["name"])
+            draw_curves(axes, curves, logarithmic=logarithmic)
+            yield f"{place}-regret-{name}", figure
+        if rows := [row for row in problem["differences"] if row["baseline"] == model["baseline"]]:
+            figure, axes = made(problem["name"], 0.9 + 0.22 * len(rows))
+            draw_differences(axes, model, rows)
+            yield f"{place}-differences", figure
+        for one in problem["agents"]:
+            if (found := one["decisions"]) is not None:
+                agent = model["agents"][one["agent"]]
+                figure, axes = made(f"{agent}, {problem['name']}", 1.2 + min(ROW * len(found.get("rows", [])), 4.0))
+                draw_decisions(axes, found)
+                yield f"{place}-{one['agent'] + 1:02d}-{slug(agent)}-decisions", figure
+
+
+def write_figures(model: Mapping[str, Any], folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write every plot of a report into a folder, in every format; return the paths."""
+    import matplotlib as mpl
+
+    make_folder(folder)
+    undated: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    written = []
+    with mpl.rc_context(COLUMN), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        for name, figure in plates(model):
+            for ending in formats:
+                drawn = io.BytesIO()
+                figure.savefig(drawn, format=ending, metadata=undated.get(ending))
+                written.append(folder / f"{name}.{ending}")
+                write_whole(written[-1], drawn.getvalue())
+    return written

@@ -1,0 +1,181 @@
+"""Selection on ladders: what ARL-GEN finds, when, and whether that pays.
+
+For docs/selection-ladders.md and docs/problems (:mod:`studies.figures`): mean regret, and the episode since which the
+class at the end has been in play (median, latest). All agents meet the same seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.stats import binomtest
+
+import occamrl as orl
+from occamrl.problems.classic import RiverZones
+from occamrl.problems.lakes import PatchyIce
+from occamrl.problems.mixtures import MemoryWalk, ReferenceLadder, SparseMixture
+from occamrl.problems.operations import Pricing
+from studies.figures import Panel, Played, Runs, Size, curves, number, picture, play, regrets, table
+
+
+def on_class(ladder: orl.Ladder, m: int) -> Any:
+    """Return the learner that plays class m of a ladder, from 1, right or wrong."""
+    family: Any = ladder.family_of(m)
+    if ladder.finite:
+        return orl.UCRLVTR(family=family)
+    return orl.UCRLVTRLin(features=family.own_features, norm_bound=family.norm_bound)
+
+
+AGENTS: dict[str, Callable[[orl.Ladder, int], Any]] = {
+    "ARL-GEN": lambda ladder, m: orl.ARLGen(ladder=ladder),
+    "all": lambda ladder, m: orl.ARLGen(ladder=ladder, scope="all"),
+    "oracle": on_class,
+    "F_M": lambda ladder, m: on_class(ladder, ladder.classes),
+    "F_1": lambda ladder, m: on_class(ladder, 1),
+}
+SINCE = "class m* at the end: since (median, latest)"
+
+
+def agents(ladder: orl.Ladder, m: int, *names: str) -> dict[str, Any]:
+    """Return ARL-GEN and its reference points, those that are named or all."""
+    return {name: AGENTS[name](ladder, m) for name in names or AGENTS}
+
+
+def mean(results: Sequence[Played], scale: float = 1.0) -> str:
+    """Return the mean regret, times ``scale``."""
+    return number(scale * float(regrets(results).mean()))
+
+
+def found(results: Sequence[Any], m: int) -> str:
+    """Return in how many runs class m was in play at the end, and since when in these (median, latest)."""
+    last = [(one.phases[-1]["chosen"], one.phases[-1]["since"]) for one in results]
+    since = [when for chosen, when in last if chosen == m]
+    return f"{len(since)}/{len(last)}" + (f": {np.median(since):.0f}, {max(since)}" if since else "")
+
+
+def preflight(ladder: orl.Ladder, problem: Any, episodes: int, **options: Any) -> str:
+    """Return what the preflight says before any data, as an indented block."""
+    report = orl.preflight(ladder, problem.mdp.known, episodes=episodes, **options)
+    return "\n".join(f"    {line}" for line in str(report).splitlines())
+
+
+def line(played: Runs, m: int, scale: float = 1.0) -> list[str]:
+    """Return what the tables show of the runs on one problem; regret times ``scale``."""
+    first, *others = played.values()
+    return [mean(first, scale), found(first, m), *(mean(results, scale) for results in others)]
+
+
+def header(played: Runs) -> list[str]:
+    """Return the heads of the columns of :func:`line`."""
+    first, *others = played
+    return [first, SINCE, *others]
+
+
+def classes(size: Size) -> str:
+    """Measure the reference ladder of 1, 17, 129 and 577 kernels, for every m*."""
+    rows, panels, K = [], [], 2**14 - 2
+    for m in size.some(range(1, 5)):
+        problem = ReferenceLadder(nonzero=m - 1)
+        played = play(size, agents(orl.Ladder.of_problem(problem), m), problem, K, 10, label=f"m* = {m}")
+        rows.append([m, *line(played, m)])
+        panels.append(Panel(f"reference ladder, m* = {m}", curves(played, size.episodes(K)), beyond="F_1"))
+    picture(size, "selection-ladders.png", panels)
+    return table(["m*; K = 16,382, 10 seeds", *header(played)], rows)
+
+
+def paper(size: Size) -> str:
+    """Measure which classes the paper's ARL-GEN plays, epoch by epoch."""
+    rows = []
+    for m in size.some((2, 3, 4)):
+        problem = ReferenceLadder(nonzero=m - 1)
+        selector = orl.paper.ARLGen(ladder=orl.Ladder.of_problem(problem))
+        one = play(size, {"paper": selector}, problem, 2**14 - 2, 1)["paper"][0]
+        epochs = {row["epoch"]: row["chosen"] for row in one.phases}
+        rows.append((m, number(one.regret), ", ".join(str(epochs[i]) for i in sorted(epochs))))
+    return table(("m*; K = 16,382, one seed", "regret", "class in play, epoch by epoch"), rows)
+
+
+def false_rejection(size: Size) -> str:
+    """Measure how often the class of the truth is rejected, with the test and without its slack log(1/delta)."""
+    problem, rows = ReferenceLadder(nonzero=1), []
+    ladder = orl.Ladder.of_problem(problem)
+    for name, delta in (("the test", 0.05), ("without its slack log(1/delta)", 0.999)):
+        played = play(size, {name: orl.ARLGen(ladder=ladder, delta=delta)}, problem, 1022, 400, label=name)[name]
+        rejected = sum(max(row["chosen"] for row in one.phases) > 2 for one in played)
+        upper = binomtest(rejected, len(played)).proportion_ci(0.95).high
+        rows.append((name, f"{rejected} of {len(played)}", f"{upper:.3f}"))
+    return table(("m* = 2, K = 1,022, delta = 0.05", "runs that rejected F_2", "upper end of the 95% interval"), rows)
+
+
+def ice(size: Size) -> str:
+    """Measure patchy ice, where selection pays."""
+    rows = []
+    for name, slip in size.some(
+        (
+            (".1 everywhere", (0.1,)),
+            (".1 left, 0 right", (0.1, 0.0)),
+            ("0, .1, .1, 1/3 in four strips", (0.0, 0.1, 0.1, 1 / 3)),
+            ("a slip for every column", (0.0, 0.1, 0.1, 0.0, 1 / 3, 0.1, 0.1, 0.0)),
+        )
+    ):
+        problem = PatchyIce(slip=slip)
+        ladder = orl.Ladder.of_problem(problem)
+        m = ladder.class_of(problem.mdp) or 0
+        played = play(size, agents(ladder, m), problem, 2**13 - 2, 5, label=name)
+        rows.append([name, m, *line(played, m)])
+    return table(["slip; K = 8,190, 5 seeds", "m*", *header(played)], rows)
+
+
+def pricing(size: Size) -> str:
+    """Measure the pricing ladder, where a wrong small class confirms itself."""
+    problem = Pricing.examples()[0] if size.tiny else Pricing()  # else 65,536 kernels
+    ladder = orl.Ladder.of_problem(problem)
+    m = ladder.class_of(problem.mdp) or 0
+    said = preflight(ladder, problem, 2**12 - 2)
+    played = play(size, agents(ladder, m), problem, 2**12 - 2, 5)
+    return said + "\n\n" + table(["m*; K = 4,094, 5 seeds", *header(played)], [[m, *line(played, m)]])
+
+
+def coordinates() -> tuple[Any, Any, int]:
+    """Return the ladder of the first 1 ... 9 coordinates of a sparse mixture, the truth at 3."""
+    mixture = SparseMixture(states=12, actions=3, horizon=10, dimension=9, nonzero=3, gamma=0.5, seed=0)
+    features, bound = orl.FeatureMap(mixture.phi), float(np.linalg.norm(mixture.theta))
+    order = [*mixture.support, *(j for j in range(9) if j not in mixture.support)]
+    parts = [orl.LinearFamily(features=features, norm_bound=bound, coordinates=order[:r]) for r in range(1, 10)]
+    return orl.Ladder(parts), mixture, 2**14 - 2
+
+
+def river(left_reward: float) -> tuple[Any, Any, int]:
+    """Return the river of 24 states seen through 2, 4, 8 and 24 blocks, the truth at 8."""
+    problem = RiverZones(left_reward=left_reward)
+    parts = [orl.AggregationFamily(partition=problem.partition(n), moves=problem.moves) for n in (2, 4, 8, 24)]
+    return orl.Ladder(parts), problem, 2**12 - 2
+
+
+def memory() -> tuple[Any, Any, int]:
+    """Return the orders of memory 0, 1 and 2, the truth at 1."""
+    problem = MemoryWalk()
+    parts = [orl.AggregationFamily(partition=problem.partition(k), moves=problem.moves) for k in range(3)]
+    return orl.Ladder(parts), problem, 2**12 - 2
+
+
+def linear(size: Size) -> str:
+    """Measure linear ladders: coordinates, aggregations of a river, orders of memory."""
+    rows, panels = [], []
+    for title, (ladder, problem, episodes), seeds in size.some(
+        (
+            ("coordinates 1 ... 9", coordinates(), 10),
+            ("order of memory", memory(), 5),
+            ("river, home pays .005", river(0.005), 5),
+            ("river, home pays .03", river(0.03), 2),
+        )
+    ):
+        m = ladder.class_of(problem.mdp) or 0
+        cast = agents(ladder, m, "ARL-GEN", "oracle", "F_M", "F_1")
+        played = play(size, cast, problem, episodes, seeds, label=title)
+        rows.append([title, f"{episodes:,}", seeds, m, *line(played, m)])
+        panels.append(Panel(f"{title}, m* = {m}", curves(played, size.episodes(episodes)), beyond="F_1"))
+    picture(size, "selection-ladders-linear.png", panels)
+    return table(["ladder", "K", "seeds", "m*", *header(played)], rows)

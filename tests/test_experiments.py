@@ -1,0 +1,350 @@
+"""Experiments and comparisons: the same records however they came about, and nothing reused that is not the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import occamrl as orl
+from occamrl.errors import CheckpointError, FolderInUse, ParameterError, RecordError, SpecError
+from occamrl.experiments.comparison import interval, league
+from occamrl.experiments.pool import Pool
+from occamrl.experiments.records import Folder, Records, locked, status
+
+LINEAR = {"name": "UCRLVTRLin", "parameters": {"features": "tabular", "norm_bound": "sqrt(SA)", "replan": 0.0}}
+SPEC: dict[str, Any] = {"name": "river", "episodes": 30, "seeds": 2, "thinning": 20, "agent": ["UniformRandom", LINEAR]}
+SPEC |= {"problem": [{"name": "RiverSwim", "label": "S = {states}", "sweep": {"states": [2, 3]}}]}
+
+
+def told(records: Records) -> list[Any]:
+    """Return all that does not depend on the clock."""
+    return [{key: value for key, value in each.items() if key != "wall_time"} for each in records.cells]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Records:
+    return orl.Experiment(**SPEC).run(tmp_path_factory.mktemp("experiment") / "river", workers=1, progress=False)
+
+
+def test_one_worker_and_two_give_the_same_records(finished: Records, tmp_path: Path) -> None:
+    events: list[Any] = []
+    two = orl.Experiment(**SPEC).run(tmp_path, workers=2, progress=False, listen=events.append)
+    assert len(two.cells) == 8
+    assert told(two) == told(finished)
+    assert two.curves.equals(finished.curves)
+    assert sorted({event["cell"] for event in events if event["event"] == "done"}) == sorted(
+        each["cell"] for each in two.cells
+    )
+    assert two.phases.num_rows >= 8
+    assert len(str(two).splitlines()) <= 30
+
+
+def test_records_are_those_of_run(finished: Records) -> None:
+    problem = orl.make_problem("river-swim", states=3)
+    features = orl.FeatureMap.tabular(states=3, actions=2)
+    agent = orl.UCRLVTRLin(features=features, norm_bound=np.sqrt(6.0), replan=0.0)
+    result = orl.run(agent, problem, episodes=30, seed=1)
+    record = next(
+        each
+        for each in finished.cells
+        if (each["problem"]["label"], each["agent"]["name"], each["seed"]) == ("S = 3", "UCRLVTRLin", 1)
+    )
+    assert record["total_regret"] == result.total_regret
+    at = np.array(record["curve"]["episode"])
+    assert at[-1] == 30
+    assert np.array_equal(record["curve"]["cumulative_regret"], result.cumulative_regret[at - 1])
+    assert np.allclose(record["curve"]["regret"], result.regret[at - 1])
+    assert np.allclose(record["curve"]["realised_return"], result.returns[at - 1])
+
+
+SCRIPT = """
+import sys, json
+import occamrl as orl
+orl.Experiment(**json.loads(sys.argv[1])).run(sys.argv[2], workers=int(sys.argv[3]), checkpoint_seconds=0.05)
+"""
+LONG = SPEC | {"episodes": 150, "problem": ["RiverSwim"], "agent": [LINEAR], "seeds": 3}
+
+
+def begun(folder: Path, workers: int) -> subprocess.Popen[str]:
+    """Start the long experiment in another process, and return when it has written a checkpoint."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, json.dumps(LONG), str(folder), str(workers)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60.0
+    while not any(folder.glob("cells/*.npz")):
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return process
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Records:
+    return orl.Experiment(**LONG).run(tmp_path_factory.mktemp("long"), workers=2, progress=False)
+
+
+def test_killed_in_the_middle_and_resumed_is_as_if_nothing_had_happened(uninterrupted: Records, tmp_path: Path) -> None:
+    process = begun(tmp_path, workers=2)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    left = status(tmp_path)
+    assert len(left.cells) < left.total == 3
+    resumed = orl.Experiment.resume(tmp_path, workers=2, progress=False)  # waits for orphaned workers to end
+    assert told(resumed) == told(uninterrupted)
+    assert orl.Experiment.verify(tmp_path) == []
+    assert not [*tmp_path.glob("cells/*.npz"), *tmp_path.glob("cells/.*"), *tmp_path.glob("lock")]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ctrl_c_stops_soon_and_says_how_to_go_on(workers: int, uninterrupted: Records, tmp_path: Path) -> None:
+    process = begun(tmp_path, workers)
+    pressed = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert time.monotonic() - pressed < 10.0  # about a second on a machine that is not busy
+    assert process.returncode != 0
+    assert f"occamrl resume {tmp_path}" in errors
+    if workers == 2:
+        assert told(orl.Experiment.resume(tmp_path, workers=2, progress=False)) == told(uninterrupted)
+
+
+def test_a_folder_is_for_one_process(finished: Records) -> None:
+    with locked(finished.folder), pytest.raises(FolderInUse, match=f"process {os.getpid()}"):
+        orl.Experiment(**SPEC).run(finished.folder, workers=1)
+
+
+def test_a_finished_folder_is_left_as_it_is_and_a_larger_spec_adds_cells(tmp_path: Path) -> None:
+    small = SPEC | {"seeds": 1, "agent": ["UniformRandom"]}
+    orl.Experiment(**small).run(tmp_path, workers=1, progress=False)
+    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("cells/*")}
+    larger = orl.Experiment(**(small | {"seeds": 2})).run(tmp_path, workers=1, progress=False)
+    assert len(larger.cells) == 2 * len(before)
+    assert before.items() <= {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("cells/*")}.items()
+    with pytest.raises(RecordError, match="that the spec does not have"):
+        orl.Experiment(**small).run(tmp_path, workers=1)
+
+
+DAMAGE = {
+    "truncated": lambda content: content[: len(content) // 2],
+    "a byte": lambda content: content[:200] + bytes([content[200] ^ 1]) + content[201:],
+    "empty": lambda content: b"",
+    "foreign": lambda content: b"{}",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+def test_damaged_records_are_named_and_never_deleted(damage: Any, tmp_path: Path) -> None:
+    spec = SPEC | {"agent": ["UniformRandom"], "seeds": 1}
+    records = orl.Experiment(**spec).run(tmp_path, workers=1, progress=False)
+    path = next(tmp_path.glob("cells/*.json"))
+    whole, stranger = path.read_bytes(), tmp_path / "cells" / "notes.txt"
+    path.write_bytes(damage(whole))
+    stranger.write_text("mine")
+    with pytest.raises(RecordError, match=path.name):
+        orl.load(tmp_path)
+    with pytest.raises(RecordError, match=path.name):
+        orl.Experiment.resume(tmp_path, workers=1)
+    assert list(status(tmp_path).damaged) == [path.stem]
+    assert {Path(each.path) for each in orl.Experiment.verify(tmp_path)} == {path, stranger}
+    assert path.read_bytes() == damage(whole)
+    moved = [each.moved_to for each in orl.Experiment.verify(tmp_path, quarantine=True)]
+    assert [Path(each).read_bytes() for each in moved if each] == [damage(whole)]
+    assert told(orl.Experiment.resume(tmp_path, workers=1, progress=False)) == told(records)
+    assert stranger.read_text() == "mine"
+
+
+def test_a_damaged_checkpoint_fails_its_cell_and_stays(tmp_path: Path) -> None:
+    experiment = orl.Experiment(**(SPEC | {"agent": ["UniformRandom"], "seeds": 1}))
+    first = experiment.cells[0]
+    (tmp_path / "cells").mkdir()
+    checkpoint = tmp_path / "cells" / f"{first.id}.npz"
+    checkpoint.write_bytes(b"not a checkpoint")
+    records = experiment.run(tmp_path, workers=1, progress=False)
+    assert [each["cell"] for each in records.failed] == [first.id]
+    assert checkpoint.name in records.failed[0]["reason"]
+    assert checkpoint.read_bytes() == b"not a checkpoint"
+    checkpoint.unlink()
+    assert len(orl.Experiment.resume(tmp_path, workers=1, progress=False).cells) == 2
+
+
+AGENT = """
+import numpy as np
+import occamrl as orl
+class Mine(orl.Learner):
+    def begin(self, known):
+        return {}
+    def plan(self, known, state, draw):
+        return orl.Plan(policy=np.full((known.horizon, known.states), ACTION), episodes=10)
+    def learn(self, known, state, plan, flow):
+        pass
+"""
+
+
+def test_other_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = SPEC | {"agent": ["agent_of_a_user:Mine"], "import": ["agent_of_a_user"], "problem": ["RiverSwim"]}
+
+    def experiment(action: int) -> orl.Experiment:
+        sys.modules.pop("agent_of_a_user", None)
+        for cached in tmp_path.glob("__pycache__/*"):
+            cached.unlink()
+        (tmp_path / "agent_of_a_user.py").write_text(AGENT.replace("ACTION", str(action)))
+        return orl.Experiment(imports=["agent_of_a_user"], **spec)
+
+    with pytest.raises(SpecError, match="a file alone imports nothing"):
+        orl.Experiment(**spec)
+    records = experiment(0).run(tmp_path / "out", workers=2, progress=False)
+    assert not records.failed
+    with pytest.raises(RecordError, match="the code of agent_of_a_user:Mine has changed"):
+        experiment(1).run(tmp_path / "out", workers=1)
+    assert told(orl.load(tmp_path / "out")) == told(records)
+    assert told(experiment(0).run(tmp_path / "out", workers=1)) == told(records)
+
+
+def test_all_faults_of_a_spec_are_reported_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "spec.toml"
+    path.write_text('name = "x"\nepisodes = 0\nseeds = []\ncolour = 1\n[[problem]]\nlabel = "y"\n[[agent]]\nname = 3\n')
+    with pytest.raises(SpecError) as form:
+        orl.Experiment.from_toml(path)
+    assert {fault.key for fault in form.value.faults} == {
+        "episodes", "seeds", "colour", "problem[0].name", "agent[0].name"
+    }  # fmt: skip
+    agents = [
+        {"name": "UCRLVTRLin", "parameters": {"features": "tabular", "norm_bound": "large", "deltta": 0.1}},
+        {"name": "UCRLVTR", "label": "a"},
+        {"name": "UCRLVTRLing", "label": "b"},
+        {"name": "Arena", "bases": ["UniformRandom", {"name": "PSRL", "parameters": {"replan": -1}}], "rule": "UCB"},
+        {"name": "UniformRandom", "only": ["river"]},
+    ]
+    with pytest.raises(SpecError) as values:
+        orl.Experiment(name="x", episodes=5, seeds=[1, 1], baseline="z", problem=["RiverSwim"], agent=agents)
+    keys = {fault.key for fault in values.value.faults}
+    wanted = {"seeds", "baseline", "agent[4].only[0]", "agent[2].name", "agent[1].parameters.family"}
+    wanted |= {"agent[0].parameters.norm_bound", "agent[0].parameters.deltta"}
+    assert wanted <= keys
+    assert any(key.startswith("agent[3].parameters.bases[1]") for key in keys)
+    assert any(key.startswith("agent[3].parameters.rule") for key in keys)
+    assert "'delta'" in str(values.value)
+    assert "'UCRLVTRLin'" in str(values.value)
+
+
+def test_symbolic_values_and_references() -> None:
+    parameters = {"selector": "ARLLinDim", "norm_bound": "true"}
+    agents = [
+        {"name": "oracle", "parameters": parameters},
+        {"name": "largest", "parameters": parameters},
+        {"name": "UCRLVTR", "parameters": {"family": {"random": 3, "with_truth": True}, "delta": "1/K"}},
+        {"name": "ARLGen", "parameters": {"ladder": {"sizes": [2, 5], "true": 2}}},
+        {"name": "class", "parameters": {"selector": "ARLGen", "ladder": {"sizes": [2, 5], "true": 2}, "m": 1}},
+    ]
+    experiment = orl.Experiment(name="x", episodes=20, seeds=1, problem=["SparseMixture"], agent=agents)
+    code = dict(zip(("oracle", "largest", "UCRLVTR", "ARLGen", "class"), experiment.code.values(), strict=True))
+    problem = orl.make_problem("sparse-mixture")
+    support, norm = np.flatnonzero(problem.theta), float(np.linalg.norm(problem.theta))
+    features = orl.FeatureMap(problem.phi)
+    assert code["oracle"]["agent.features"] == f"FeatureMap {features.restrict(support.tolist()).fingerprint[:16]}"
+    assert code["largest"]["agent.features"] == f"FeatureMap {features.fingerprint[:16]}"
+    assert float(code["oracle"]["agent.norm_bound"]) == pytest.approx(norm)
+    assert float(code["UCRLVTR"]["agent.delta"]) == pytest.approx(1 / 20)
+    assert code["class"]["agent"].endswith(":UCRLVTR")
+
+
+SHOUT = """
+import os, signal
+def shout(text, times, say, stop):
+    if text == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return text.upper() * times
+"""
+
+
+def test_a_worker_that_dies_costs_its_task_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("occamrl.experiments.pool.RETRIES", 1)
+    (tmp_path / "shouting.py").write_text(SHOUT)
+    events = list(Pool("shouting:shout", 2).play([["a", 1], ["die", 1], ["b", 2]]))
+    assert {i: event["result"] for i, event in events if event["event"] == "done"} == {0: "A", 2: "BB"}
+    assert [event["event"] for i, event in events if i == 1 and event["event"] != "begin"] == ["retry", "failed"]
+
+
+PROBLEM = orl.make_problem("river-swim", states=3)
+AGENTS = {"uniform": orl.UniformRandom(), "PSRL": orl.PSRL(), "optimal": orl.Optimal(mdp=PROBLEM.mdp)}
+
+
+def test_comparisons_are_runs_and_do_not_depend_on_workers(tmp_path: Path) -> None:
+    one = orl.compare(AGENTS, PROBLEM, episodes=40, seeds=[5, 2, 9], workers=1)
+    two = orl.compare(AGENTS, PROBLEM, episodes=40, seeds=[5, 2, 9], workers=2, folder=tmp_path)
+    for name, agent in AGENTS.items():
+        totals = [result.total_regret for result in one.results[name]]
+        assert totals == [result.total_regret for result in two.results[name]]
+        assert totals == [orl.run(agent, PROBLEM, episodes=40, seed=seed).total_regret for seed in (5, 2, 9)]
+    longer = orl.compare(AGENTS, PROBLEM, episodes=60, seeds=[5], workers=1, folder=tmp_path)
+    assert longer.results["PSRL"][0].total_regret == orl.run(orl.PSRL(), PROBLEM, episodes=60, seed=5).total_regret
+    with pytest.raises(CheckpointError, match=r"concentration: 0\.5 before, 1\.0 now.*another folder"):
+        orl.compare({"PSRL": orl.PSRL(concentration=1.0)}, PROBLEM, episodes=60, seeds=[5], folder=tmp_path)
+
+
+def test_tables_of_a_comparison() -> None:
+    found = orl.compare(AGENTS, PROBLEM, episodes=40, seeds=4, workers=1)
+    totals = np.array([[result.total_regret for result in results] for results in found.results.values()])
+    assert np.allclose([row["regret"] for row in found.rows], totals.mean(axis=1))
+    assert found.rows[2]["regret"] == 0.0
+    gaps = {row["agent"]: row for row in found.differences("PSRL")}
+    assert gaps["uniform"]["mean"] == pytest.approx((totals[0] - totals[1]).mean())
+    assert gaps["uniform"]["low"] <= gaps["uniform"]["mean"] <= gaps["uniform"]["high"]
+    assert found.to_latex().count(r"\\") == 4
+    assert "uniform" in str(found)
+    assert found.table.num_rows == 3
+    mpl.use("agg")
+    for logarithmic in (False, True):
+        axes = found.plot(logarithmic=logarithmic)
+        assert len(axes.get_lines()) == 3
+        axes.figure.clear()
+    with pytest.raises(ParameterError, match="baseline"):
+        found.differences("nobody")
+
+
+def test_an_interval_holds_the_mean_as_often_as_it_says() -> None:
+    draw = np.random.default_rng(0)
+    held = 0
+    for _ in range(200):
+        low, high = interval(draw.normal(1.0, 2.0, size=30)) or (np.nan, np.nan)
+        held += low <= 1.0 <= high
+    assert 0.88 <= held / 200 <= 0.99
+    assert interval([1.0]) is None
+
+
+def test_constants_of_a_league_table_are_chosen_on_other_seeds(tmp_path: Path) -> None:
+    swept = {"name": "PSRL", "sweep": {"concentration": [5.0, 0.5]}}
+    spec = SPEC | {"seeds": [0, 1], "tuning_seeds": [7], "agent": ["UniformRandom", swept], "problem": ["RiverSwim"]}
+    records = orl.Experiment(**spec).run(tmp_path, workers=1, progress=False)
+    rows = {row["agent"]: row for row in league(records)}
+    regret: dict[Any, float] = {
+        (each["agent"]["parameters"].get("concentration"), each["seed"]): each["total_regret"] for each in records.cells
+    }
+    best = min((5.0, 0.5), key=lambda c: regret[c, 7])
+    assert rows["PSRL"]["regret"] == pytest.approx((regret[5.0, 0] + regret[5.0, 1]) / 2)
+    assert rows["PSRL"]["tuned regret"] == pytest.approx((regret[best, 0] + regret[best, 1]) / 2)
+    assert rows["UniformRandom"]["tuned regret"] is None
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text("mine")
+    with pytest.raises(RecordError, match=r"spec\.toml"):
+        orl.Experiment(**SPEC).run(tmp_path, workers=1)
+    assert (tmp_path / "spec.toml").read_text() == "mine"
+    with pytest.raises(RecordError, match=r"no experiment\.json"):
+        Folder(tmp_path).experiment()
